@@ -38,6 +38,48 @@ ALL_CFLAGS += -DTERN_ZLIB=1 $(shell pkg-config --cflags zlib)
 LIBS       += $(shell pkg-config --libs zlib)
 endif
 
+# `tern memory` keeps its texts with SQLite; without it, it says so (src/store/store_none.c).
+SQLITE ?= $(shell pkg-config --exists sqlite3 2>/dev/null && echo 1)
+STORE_SRC := $(filter-out %_test.c %/store_none.c,$(wildcard src/store/*.c))
+ifeq ($(SQLITE),1)
+ALL_CFLAGS += -DTERN_SQLITE=1 $(shell pkg-config --cflags sqlite3)
+LIBS       += $(shell pkg-config --libs sqlite3)
+STORE_LEFT_OUT := src/store/store_none.c
+else
+STORE_LEFT_OUT := $(STORE_SRC)
+endif
+
+# Pictures are decoded by these libraries; without one of them none is, and tern says so
+# (src/media/picture_none.c).
+PICTURE_LIBS := libturbojpeg libpng libwebp libwebpdemux libgif
+PICTURES ?= $(shell pkg-config --exists $(PICTURE_LIBS) 2>/dev/null && echo 1)
+PICTURE_SRC := $(addprefix src/media/picture_,jpeg.c png.c webp.c gif.c)
+ifeq ($(PICTURES),1)
+ALL_CFLAGS += -DTERN_PICTURES=1 $(shell pkg-config --cflags $(PICTURE_LIBS))
+LIBS       += $(shell pkg-config --libs $(PICTURE_LIBS))
+MEDIA_LEFT_OUT := src/media/picture_none.c
+else
+MEDIA_LEFT_OUT := $(PICTURE_SRC)
+endif
+
+# `tern serve` needs libevent and OpenSSL; without them it says so. What knows of neither is there,
+# tested and fuzzed everywhere: `tern mcp` is made of it.
+LIBEVENT ?= $(shell pkg-config --exists libevent_openssl openssl 2>/dev/null && echo 1)
+SERVE_LOOP  := apps/serve/connection.c apps/serve/listen.c apps/serve/loop.c
+SERVE_PLAIN := $(filter-out $(SERVE_LOOP),$(wildcard apps/serve/*.c)) $(wildcard apps/mcp/*.c)
+ifeq ($(LIBEVENT),1)
+SERVE_LIBS := $(shell pkg-config --libs libevent_core libevent_openssl openssl)
+endif
+
+# `tern pull` fetches with libcurl; without it, it says so, and all else about models is there.
+LIBCURL ?= $(shell pkg-config --exists libcurl 2>/dev/null && echo 1)
+HUB_SRC := $(wildcard apps/hub/*.c) $(wildcard apps/load/*.c)
+# What `tern agent` is made of, but for the loop, which is the library's.
+AGENT_SRC := $(wildcard apps/agent/*.c)
+ifeq ($(LIBCURL),1)
+HUB_LIBS := $(shell pkg-config --libs libcurl)
+endif
+
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
 ISA_x86_64  := avx2 avx512 avx512bf16
 ISA_aarch64 := neon dotprod
@@ -51,17 +93,19 @@ ALL_ISAS := avx2 avx512 avx512bf16 neon dotprod wasm
 
 isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/cpu/*/*_$(i).c))
 TEST_PATTERN := %_test.c %_check.c
-LIB_SRC  := $(filter-out $(TEST_PATTERN) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
+LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
-TEST_SRC := $(filter $(TEST_PATTERN),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c)) \
-            tests/harness.c tests/blobs.c tests/tiny_model.c tests/closeness.c tests/gpu_fixture.c tests/unicode_web.c \
-            apps/web/web_args.c
-CLI_SRC  := $(wildcard apps/cli/*.c)
+TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(PICTURES),,tests/picture_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
+            tests/harness.c tests/blobs.c tests/tiny_model.c tests/real_shapes.c tests/closeness.c tests/gpu_fixture.c tests/grammar_data.c tests/unicode_web.c \
+            apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
+CLI_SRC  := $(wildcard apps/cli/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_LIBS),$(wildcard $(SERVE_LOOP)))
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ  := $(call obj,$(LIB_SRC))
 TEST_OBJ := $(call obj,$(TEST_SRC))
 CLI_OBJ  := $(call obj,$(CLI_SRC))
+$(call obj,apps/cli/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_LIBS),-DTERN_SERVE=1)
+$(call obj,apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp_http.c): ALL_CFLAGS += $(if $(HUB_LIBS),-DTERN_CURL=1 $(shell pkg-config --cflags libcurl))
 
 .DEFAULT_GOAL := all
 .PHONY: all run test check bench asan tsan lint gradients oracles bits install uninstall clean help deps header-test
@@ -74,36 +118,58 @@ run: all ## begin a story with the model that the repository carries
 	$(BUILD)/tern run -m models/stories.gguf -p "Once upon a time" -n 200 --temp 0.7 --seed 3
 
 TEST_JOBS ?= $(shell nproc)
-test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test fuzz-replay ## every test that takes no longer than seconds
+# Parts of names, or '!PART' of those that are left out: which tests of build/tern_tests `make test`, asan,
+# tsan and test-unmapped run; nothing is all of them.
+TESTS ?=
+test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test python-test fuzz-replay ## every test that takes no longer than seconds
+	tools/check_format.sh
 	@# What was skipped, and why, comes last.
-	$(BUILD)/tern_tests -j $(TEST_JOBS) > $(BUILD)/tests.log & tests=$$!; \
+	$(BUILD)/tern_tests -j $(TEST_JOBS) $(TESTS) > $(BUILD)/tests.log & tests=$$!; \
 	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
+	    tests/agent_test.py $(BUILD)/tern >$(BUILD)/agent.log 2>&1 & agents=$$!; \
 	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; bad=$$?; \
 	    tests/train_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf || bad=1; \
-	    wait $$files || bad=1; wait $$tests || bad=1; cat $(BUILD)/tests.log; exit $$bad
+	    tests/serve_test.py $(BUILD)/tern || bad=1; \
+	    tests/serve_tools_test.py $(BUILD)/tern || bad=1; \
+	    tests/systemd_test.py $(BUILD)/tern || bad=1; \
+	    tests/serve_formats_test.py $(BUILD)/tern || bad=1; \
+	    tests/mcp_serve_test.py $(BUILD)/tern || bad=1; \
+	    tests/hub_test.py $(BUILD)/tern || bad=1; \
+	    tests/load_test.py $(BUILD)/tern || bad=1; \
+	    tests/memory_test.py $(BUILD)/tern || bad=1; \
+	    wait $$files || bad=1; wait $$agents || bad=1; tail -n 20 $(BUILD)/agent.log; wait $$tests || bad=1; cat $(BUILD)/tests.log; exit $$bad
 
 .PHONY: test-unmapped
 test-unmapped: $(BUILD)/tern_tests ## the library's tests, as on a system that cannot map files
-	TERN_TEST_UNMAPPED=1 $(BUILD)/tern_tests -j $(TEST_JOBS)
+	TERN_TEST_UNMAPPED=1 $(BUILD)/tern_tests -j $(TEST_JOBS) $(TESTS)
 
 KILLS ?= 300
 .PHONY: test-kills
 test-kills: all $(BUILD)/tiny.gguf ## commands that write, killed KILLS (300) times each: minutes
 	tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf $(KILLS)
 
+MASK_PARTS ?= 64
+.PHONY: test-masks
+test-masks: $(BUILD)/tern_tests ## grammars' masks equal brute force over a million pairs of schema and prefix: hours
+	seq 0 $$(($(MASK_PARTS) - 1)) | xargs -P $(TEST_JOBS) -I{} env TERN_TEST_MASKS={}/$(MASK_PARTS) \
+	    $(BUILD)/tern_tests grammar_masks_of_pairs
+
 MODEL ?= $(BUILD)/2b.gguf
 bench: all $(MODEL) ## speed against the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
 	$(BUILD)/tern bench -m $(MODEL) -p 512 -n 128 -t 1,2 -r 5
 
 ASAN_FLAGS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow -fno-var-tracking
+# Tests of numbers that shaders compute: no sanitizer sees into the GPU, and what the host does for them, it
+# does for the tests of whole models, too.
+SHADERS = '!gpu_token_' '!gpu_schedules_' '!gpu_wide_products' '!gpu_ternary_products' '!gpu_products_' '!gpu_groups_of_products'
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/tern_tests
-	build/asan/tern_tests -j $(TEST_JOBS)
+	build/asan/tern_tests -j $(TEST_JOBS) $(SHADERS) $(TESTS)
 tsan: ## the tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
-	build/tsan/tern_tests -j $(TEST_JOBS)
+	build/tsan/tern_tests -j $(TEST_JOBS) $(TESTS)
 
-lint: $(BUILD)/tern $(BUILD)/public/libtern.a ## layers, systems, names of symbols, what the library may call, paths, format, docs
+lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, names of symbols, what the library may call, paths, format, docs
 	tools/check_layers.sh $(BUILD)/libtern.a
 	tools/check_os.sh
 	tools/check_families.sh
@@ -123,6 +189,9 @@ oracles: ## tests/oracles again, tiny models with what numpy computes for them (
 	$(PYTHON) tests/reference/family_oracles.py
 	$(PYTHON) tests/reference/mixed_oracles.py
 	$(PYTHON) tests/reference/bitnet_embedding_oracles.py
+	$(PYTHON) tests/reference/bert_oracles.py
+	$(PYTHON) tests/reference/encoder_oracles.py
+	$(PYTHON) tests/reference/vit_oracles.py
 	$(PYTHON) tests/reference/family_gradients.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py
@@ -136,6 +205,8 @@ PUBLIC := $(wildcard include/*.h)
 STRIP  ?= strip
 TO     := $(DESTDIR)$(PREFIX)
 SHELLS := bash zsh fish
+# A service of systemd, where the server is built.
+UNIT := $(if $(SERVE_LIBS),lib/systemd/system/tern@.service)
 completion_bash := share/bash-completion/completions/tern
 completion_zsh  := share/zsh/site-functions/_tern
 completion_fish := share/fish/vendor_completions.d/tern.fish
@@ -159,11 +230,12 @@ install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to 
 	ln -sf libtern.so.0 "$(TO)/lib/libtern.so"
 	sed -e 's|@PREFIX@|$(pc_prefix)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
 	    tools/tern.pc.in > "$(TO)/lib/pkgconfig/tern.pc"
+	$(if $(UNIT),install -d "$(TO)/$(dir $(UNIT))" && sed -e 's|@PREFIX@|$(PREFIX)|' apps/serve/systemd/tern@.service > "$(TO)/$(UNIT)")
 	install -m 644 docs/tern.1 "$(TO)/share/man/man1/tern.1"
 	$(foreach s,$(SHELLS),install -D -m 644 $(BUILD)/completions/$(s) "$(TO)/$(completion_$(s))" &&) true
 uninstall: ## remove what install installed
 	rm -f "$(TO)/bin/tern" $(PUBLIC:include/%="$(TO)/include/%") "$(TO)"/lib/libtern.* "$(TO)/lib/pkgconfig/tern.pc" \
-	    "$(TO)/share/man/man1/tern.1" $(foreach s,$(SHELLS),"$(TO)/$(completion_$(s))")
+	    "$(TO)/share/man/man1/tern.1" $(if $(UNIT),"$(TO)/$(UNIT)") $(foreach s,$(SHELLS),"$(TO)/$(completion_$(s))")
 .PHONY: install-test
 install-test: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%)
 	tests/install_test.sh "$(MAKE)" $(CC)
@@ -207,7 +279,7 @@ $(BUILD)/libtern.so: $(LIB_OBJ)
 	$(Q)$(CC) $(ALL_CFLAGS) -shared $(HARDEN_LINK) -Wl,-soname,libtern.so.0 -o $@ $^ $(LIBS)
 $(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(PIE) $(HARDEN_LINK) -o $@ $^ $(LIBS) $(CLI_LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(PIE) $(HARDEN_LINK) -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)
 
 # The command line for several machines: `mpirun -n 2 build/tern-mpi train ...`.
 MPICC ?= mpicc
@@ -218,12 +290,12 @@ mpi: $(BUILD)/tern-mpi ## the command line with MPI, for training on several pro
 $(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/comm.c $(BUILD)/libtern.a
 	@command -v $(MPICC) >/dev/null || tools/install_deps.sh libopenmpi-dev openmpi-bin
 	@echo "  link  $@"
-	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS)
+	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)
 
 $(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c) $(BUILD)/libtern.a
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(HUB_LIBS)
+$(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c tests/real_shapes.c) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
@@ -249,5 +321,5 @@ header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
 	    $(BUILD)/public/libtern.a $(LIBS) || exit 1; done
 	$(BUILD)/many $(BUILD)/tiny.gguf the and >$(BUILD)/many.log && test "$$(grep -c 'tokens\]' $(BUILD)/many.log)" = 2
 
--include fuzz/fuzz.mk kernels.mk webgpu.mk systems.mk web.mk web/pages.mk tests/web/web-tests.mk recipes/recipes.mk
+-include fuzz/fuzz.mk kernels.mk memory.mk serve.mk webgpu.mk systems.mk bindings/python/python.mk web.mk web/pages.mk tests/web/web-tests.mk recipes/recipes.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

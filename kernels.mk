@@ -33,6 +33,11 @@ $(BUILD)/train_bench: $(call obj,bench/train_bench.c bench/train_cpu.c) $(BUILD)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 
+# Not kernels, but timed like them: compiling schemas, and masks (docs/grammar.md).
+$(BUILD)/grammar_bench: $(call obj,bench/grammar_bench.c tests/grammar_data.c) $(BUILD)/libtern.a
+	@echo "  link  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+
 check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference
 	$(RUN) $(BUILD)/kernel_tests -v
 check-kernels-arm: ## the same for 64-bit ARM, under qemu

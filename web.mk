@@ -4,6 +4,7 @@
 #     tern.wasm           SIMD128 with exact emulated fma; every browser that has SIMD, one thread
 #     tern-relaxed.wasm   relaxed SIMD: fused multiply-add, dot products of int8; one thread
 #     tern-threads.wasm   the same with shared memory, for pages that are cross-origin isolated
+#     tern-shaders.json   the texts of the GPU's kernels, for pages that have a GPU
 #
 # Debian's packages: clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev, and nodejs.
 # What checks them (Tern.diagnose) is two more, tern-check.wasm and tern-relaxed-check.wasm: the same
@@ -24,7 +25,7 @@ WEB_FLAGS_simd-check    = $(WEB_FLAGS_simd) $(WEB_MORE_FLAGS)
 WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
-WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR
+WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_FEW_HTML_NAMES -DTERN_NO_WRITERS
 WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR
 # Of each module, compressed: what a page has to load before anything else.
 WEB_GZIP_MAX = 500000
@@ -53,10 +54,22 @@ $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
 
 # Browsers do not say which shapes matrix units have, so nothing asks for these kernels there.
 WEB_WGSL = $(filter-out src/kernels/webgpu/train/% %/ternary_gemm_matrix.wgsl %/ternary_gemm_narrow.wgsl,$(WGSL))
+# The modules have the kernels' names, and a file of its own their texts: who has no GPU need not load it.
+WEB_SHADERS = $(WEB)/tern-shaders.json
 $(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL) web.mk
 	@mkdir -p $(@D)
 	@echo "  embed $@"
-	$(Q)tools/embed_wgsl.sh -s $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
+	$(Q)tools/embed_wgsl.sh -n $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
+$(WEB_SHADERS): tools/embed_wgsl.sh $(WEB_WGSL) web.mk
+	@mkdir -p $(@D)
+	@echo "  embed $@"
+	$(Q)tools/embed_wgsl.sh -j $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
+
+# All of HTML's names would be 15 KB of a module.
+$(WEB)/gen/html_entities_few.inl: tools/few_html_names.sh src/input/jinja/html_entities.inl
+	@mkdir -p $(@D)
+	@echo "  write $@"
+	$(Q)tools/few_html_names.sh src/input/jinja/html_entities.inl > $@.tmp && mv $@.tmp $@
 
 # utf8proc itself would be 75 KB of a module (with gzip): apps/web/unicode has its answers in 20.
 $(WEB)/make_unicode_tables: tools/make_unicode_tables.c $(WEB_DEPS)/include/pcre2.h
@@ -66,6 +79,14 @@ $(WEB)/gen/unicode_tables.inc: $(WEB)/make_unicode_tables
 	@mkdir -p $(@D)
 	@echo "  write $@"
 	$(Q)$< > $@.tmp && mv $@.tmp $@
+
+# WebKit of 2025 has no other module, and loses floats in the loops of functions without SIMD.
+$(WEB)/wasm_loops: tools/wasm_loops.c
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	$(Q)$(CC) -std=c11 -O1 -Wall -Wextra -Werror -o $@ $<
+WEB_AFTER_simd       = $(WEB)/wasm_loops
+WEB_AFTER_simd-check = $(WEB)/wasm_loops
 
 WEB_CHECK_SRC = $(sort $(wildcard src/kernels/cpu/*/*_scalar.c) src/kernels/cpu/float/float_wasm.c \
                 src/kernels/cpu/select.c $(wildcard apps/web/checks/*.c) $(filter src/kernels/%,$(KERNEL_TEST_SRC)))
@@ -80,6 +101,7 @@ $(WEB)/obj/$(1)/src/kernels/cpu/%wide_wasm.o: WEB_MORE = -Os
 $(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
 $(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
 $(WEB)/obj/$(1)/src/kernels/webgpu/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
+$(WEB)/obj/$(1)/src/input/jinja/jinja_html.o: $(WEB)/gen/html_entities_few.inl
 $(WEB)/obj/$(1)/apps/web/unicode/%.o: WEB_MORE = -O2
 $(WEB)/obj/$(1)/apps/web/unicode/web_unicode.o: $(WEB)/gen/unicode_tables.inc
 endef
@@ -87,11 +109,12 @@ endef
 # $(1): a file, $(2): its objects, which this file's flags make, $(3): a flavour
 define web_link
 $(2): web.mk
-$(1): $(2) web.mk
+$(1): $(2) web.mk $$(WEB_AFTER_$(3))
 	@echo "  link  $$@"
 	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(filter %.o,$$^) -L$$(WASM_LIB) -lc \
 	    $$(WASM_RT) -z stack-size=1048576 --stack-first --gc-sections --strip-all --max-memory=4294967296 \
 	    $$(WEB_LINK_$(3))
+	$$(if $$(WEB_AFTER_$(3)),$$(Q)$$(WEB_AFTER_$(3)) $$@.tmp >/dev/null)
 	@tools/check_wasm_size.sh $$@.tmp $$(if $$(filter %check.wasm,$$@),$$$$((2 * $(WEB_GZIP_MAX))),$(WEB_GZIP_MAX))
 	$$(Q)mv $$@.tmp $$@
 endef
@@ -108,8 +131,20 @@ $(foreach f,$(WEB_CHECKS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj
     $(call web_obj_$(f:-check=),$(filter-out $(WEB_CHECK_SRC),$(WEB_SRC)) $(WEB_OTHERS)),$(f))))
 $(WEB_OTHERS): $(WEB_DEPS)/include/pcre2.h ;
 
+# The memory of a page (packages/tern/src/memory): src/store over the page's own SQLite, and no engine, which is
+# in the modules above. Of simd's objects what the linker finds a use for.
+WEB_MEMORY = $(WEB)/tern-memory.wasm
+WEB_MEMORY_SRC = $(STORE_SRC) $(sort $(wildcard apps/web/memory/*.c))
+WEB_MEMORY_OTHERS = src/session/similarity.c apps/web/web_args.c apps/web/web_result.c $(sort $(wildcard apps/web/unicode/*.c)) \
+                    $(filter src/base/% src/memory/% src/kernels/cpu/%,$(WEB_SRC)) $(WEB_OTHERS)
+WEB_FLAGS_memory = $(WEB_FLAGS_simd) -Iapps/web/memory
+$(eval $(call web_flavour,memory))
+WEB_AFTER_memory = $(WEB)/wasm_loops
+$(eval $(call web_link,$(WEB_MEMORY),$(call web_obj_memory,$(WEB_MEMORY_SRC)) $(call web_obj_simd,$(WEB_MEMORY_OTHERS)),memory))
+WEB_MODULES += $(WEB_MEMORY)
+
 .PHONY: web-modules
-web-modules: $(WEB_MODULES) ## the engine in WebAssembly: build/web/tern*.wasm
+web-modules: $(WEB_MODULES) $(WEB_SHADERS) ## the engine in WebAssembly: build/web/tern*.wasm
 .PHONY: test-web-build
 test-web-build: web-modules ## the modules built in another folder: the same bytes
 	tests/web_build_test.sh "$(MAKE)" $(BUILD)

@@ -1,11 +1,15 @@
-// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T, or of Bonsai 1.7B, with random
-// weights, and the share of each kind of dispatch: how much shorter the same step is without that
-// kind. That includes the waiting between dispatches, and needs no timestamps.
+// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T, of Bonsai 1.7B or of Qwen3 0.6B,
+// with random weights, and the share of each kind of dispatch: how much shorter the same step is
+// without that kind. That includes the waiting between dispatches, and needs no timestamps.
 //
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-q SEQUENCES] [-v VOCABULARY]
-//                [-b] [-s] [-k] [-0]
+//                [-b] [-w TYPE] [-s] [-k] [-0]
 //
 // -b: Bonsai 1.7B, Qwen3 with codes in groups (Q2_0), in the table and the head, too.
+// -w: Qwen3 0.6B in a type: q4_0, q8_0, q4_k, q6_k (table and head of q8_0 in the same, else in
+// Q6_K) or q4_k_m, which is Q4_K but for the values and the rows down of half of the layers, in
+// Q6_K.
+// -t: of more than 8 tokens: a prompt of so many (512 at most), with the last one's logits.
 // -q: that many sequences, a step of each together.
 // -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also the time when
 // the device drafts them, and when each token reads the ternary weights for itself.
@@ -31,10 +35,12 @@ typedef struct bench {
     tern_weight **weights;
     uint8_t *codes;  // one matrix's, used by all
     uint8_t *floats; // likewise
-    int n_steps, position, n_tokens;
+    int n_steps, position, n_tokens, n_layers;
     int n_sequences; // of n_tokens each
     bool by_clock; // -k
-    bool in_groups; // -b
+    bool is_qwen3;  // -b, -w
+    const char *wide; // the type of -w; NULL: none
+    uint8_t *blocks[TERN_DTYPE_COUNT]; // any of a type, as many as its largest matrix has
 } bench;
 
 static void need(tern_status status, const tern_error *err) {
@@ -61,9 +67,72 @@ static void fill_groups(bench *b, size_t n) {
                                                 : random_bits() >> 24);
 }
 
+// ---- Codes of four bits and more ---------------------------------------------------------------
+
+// Where a block has scales of 16 bits, and what the upper byte of these is.
+static const struct {
+    const char *name;
+    tern_dtype type;
+    int scales[2];
+    uint8_t exponent;
+} wides[] = {{"q4_0", TERN_DTYPE_Q4_0, {0, 0}, 0x20},
+             {"q8_0", TERN_DTYPE_Q8_0, {0, 0}, 0x10},
+             {"q4_k", TERN_DTYPE_Q4_K, {0, 2}, 0x08},
+             {"q6_k", TERN_DTYPE_Q6_K, {208, 208}, 0x04}};
+enum { N_WIDES = sizeof wides / sizeof *wides };
+
+static tern_dtype wide_type(const char *name) {
+    if (strcmp(name, "q4_k_m") == 0) return TERN_DTYPE_Q4_K;
+    for (size_t i = 0; i < N_WIDES; i++)
+        if (strcmp(name, wides[i].name) == 0) return wides[i].type;
+    fprintf(stderr, "decode_bench: -w is q4_0, q8_0, q4_k, q6_k or q4_k_m\n");
+    exit(2);
+}
+
+// Of a Q4_K_M file: the first and last eighth of the layers and a third of the others.
+static bool has_more_bits(const bench *b, const char *name) {
+    int layer = 0, n = b->n_layers;
+    if (!strstr(name, "attn_v") && !strstr(name, "ffn_down")) return false;
+    for (const char *p = name; *p; p++)
+        if (*p >= '0' && *p <= '9') {
+            layer = atoi(p);
+            break;
+        }
+    return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
+}
+
+static tern_dtype wide_type_of(const bench *b, const tern_value *v) {
+    tern_dtype type = wide_type(b->wide);
+    if (!v->is_matrix && !v->is_table) return TERN_DTYPE_F32;
+    if (v->is_table) return type == TERN_DTYPE_Q8_0 ? type : TERN_DTYPE_Q6_K;
+    bool mixed = strcmp(b->wide, "q4_k_m") == 0;
+    return mixed && has_more_bits(b, v->name) ? TERN_DTYPE_Q6_K : type;
+}
+
+static void fill_wide(bench *b, size_t n_max) {
+    for (size_t i = 0; i < N_WIDES; i++) {
+        size_t each = tern_dtype_block_bytes(wides[i].type);
+        size_t n = n_max / tern_dtype_block_n(wides[i].type);
+        uint8_t *to = b->blocks[wides[i].type] = malloc(n * each + 8);
+        if (!to) exit(1);
+        for (size_t k = 0; k < n * each; k += 8) {
+            uint64_t bits = random_bits();
+            memcpy(to + k, &bits, 8);
+        }
+        for (size_t k = 0; k < n; k++)
+            for (int s = 0; s < 2; s++) to[k * each + wides[i].scales[s] + 1] = wides[i].exponent;
+    }
+}
+
+// ---- Weights -----------------------------------------------------------------------------------
+
 // I2_S: any byte whose four fields are at most 2. F16: numbers of about 0.02.
 static void fill(bench *b, size_t n_codes, size_t n_floats) {
-    if (b->in_groups) {
+    if (b->wide) {
+        fill_wide(b, n_floats);
+        return;
+    }
+    if (b->is_qwen3) {
         fill_groups(b, n_floats > n_codes ? n_floats : n_codes);
         return;
     }
@@ -98,12 +167,14 @@ static void bind_weights(bench *b) {
             .is_matrix = value->is_matrix, .is_table = value->is_table, .is_head = value->is_table,
             .type = ternary ? TERN_DTYPE_I2_S : value->is_table ? TERN_DTYPE_F16 : TERN_DTYPE_F32,
         };
-        bool in_groups = b->in_groups && (ternary || value->is_table);
+        bool in_groups = b->is_qwen3 && (ternary || value->is_table);
         if (in_groups) sources[v].type = TERN_DTYPE_Q2_0;
+        if (b->wide) sources[v].type = wide_type_of(b, value);
         if (!value->is_matrix && !value->is_table) sources[v].n_rows = 1;
         uint64_t n = (uint64_t)sources[v].n_rows * (uint64_t)value->cols;
         tern_dtype_bytes(sources[v].type, n, (uint64_t)value->cols, &sources[v].bytes);
-        const void *data = ternary || in_groups ? (void *)b->codes
+        const void *data = b->wide && in_groups ? (void *)b->blocks[sources[v].type]
+                           : ternary || in_groups ? (void *)b->codes
                            : value->is_table    ? (void *)b->floats
                                                 : ones;
         sources[v].data = tern_blob_of(data, sources[v].bytes);
@@ -158,6 +229,11 @@ typedef struct crowd {
     tern_batch batch;
 } crowd;
 
+// Of a prompt only the last row.
+static int n_outputs_of(const bench *b) {
+    return b->n_sequences * (b->n_tokens > GPU_FEW ? 1 : b->n_tokens);
+}
+
 static void open_crowd(const bench *b, tern_plan *plan, crowd *c) {
     tern_error err = {0};
     *c = (crowd){.first = open_single(b, plan)};
@@ -165,10 +241,12 @@ static void open_crowd(const bench *b, tern_plan *plan, crowd *c) {
         need(tern_sequence_open(&c->rest[i], c->first.cache, &err), &err);
     reserve(b, c->first.sequence);
     for (int i = 0; i < b->n_sequences - 1; i++) reserve(b, c->rest[i]);
-    int n = b->n_tokens * b->n_sequences;
-    for (int i = 0; i < n; i++) c->ids[i] = c->outputs[i] = i;
+    int n = b->n_tokens * b->n_sequences, n_outputs = n_outputs_of(b);
+    for (int i = 0; i < n; i++) c->ids[i] = i;
+    for (int i = 0; i < n_outputs; i++) c->outputs[i] = (i + 1) * (n / n_outputs) - 1;
     c->ids[0] = 1;
-    c->batch = (tern_batch){.ids = c->ids, .n_tokens = n, .outputs = c->outputs, .n_outputs = n,
+    c->batch = (tern_batch){.ids = c->ids, .n_tokens = n, .outputs = c->outputs,
+                            .n_outputs = n_outputs,
                             .top_k = 1, .top_ids = c->top, .top_logits = c->logits};
 }
 
@@ -216,11 +294,13 @@ static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, dou
 
 // Whether it is one of the batch's, by what it is for.
 static bool takes_part(const bench *b, const gpu_dispatch *d) {
-    uint32_t n = (uint32_t)(b->n_tokens * b->n_sequences); // all of them outputs
+    uint32_t n = (uint32_t)(b->n_tokens * b->n_sequences);
+    bool by_output = d->rows == GPU_ROWS_OUTPUTS || d->rows == GPU_ROWS_CHUNK;
+    uint32_t n_rows = by_output ? (uint32_t)n_outputs_of(b) : n;
     gpu_kind kind = b->n_tokens > GPU_FEW ? GPU_PROMPTS
                     : n > GPU_FEW         ? GPU_MANY_STEPS
                                           : GPU_FEW_STEPS;
-    bool rows = d->rows == GPU_ROWS_PARTS || (d->rows_min <= n && n <= d->rows_max);
+    bool rows = d->rows == GPU_ROWS_PARTS || (d->rows_min <= n_rows && n_rows <= d->rows_max);
     bool few = kind != GPU_FEW_STEPS || (d->tokens_min <= n && n <= d->tokens_max);
     return rows && few && (d->kinds & kind) != 0;
 }
@@ -344,7 +424,7 @@ static void build(bench *b, const tern_config *c) {
     const tern_arch *const *all = tern_arch_list(&n);
     tern_graph_init(&b->graph);
     while (i < n && strcmp(all[i]->name, "qwen3") != 0) i++;
-    need(b->in_groups ? tern_model_build_main(&b->graph, all[i], c, &err)
+    need(b->is_qwen3 ? tern_model_build_main(&b->graph, all[i], c, &err)
                       : tern_build_decoder(&b->graph, c, &err),
          &err);
 }
@@ -403,7 +483,7 @@ int main(int argc, char **argv) {
                      .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
     bool several = false, null = false;
-    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:bsk0")) != -1;) {
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:w:bsk0")) != -1;) {
         if (o == 'b') {
             const tern_config bonsai = {
                 .n_vocab = 151936, .n_layers = 28, .n_embd = 2048, .n_ff = 6144, .n_heads = 16,
@@ -411,7 +491,17 @@ int main(int argc, char **argv) {
                 .final_rms_eps = 1e-6, .act = TERN_ACTIVATION_SILU, .tied_head = true,
                 .rope = {.n_rot = 128, .halves = true, .base = 1e6, .factor = 1}};
             c = bonsai;
-            b.in_groups = true;
+            b.is_qwen3 = true;
+        }
+        if (o == 'w') {
+            const tern_config qwen = {
+                .n_vocab = 151936, .n_layers = 28, .n_embd = 1024, .n_ff = 3072, .n_heads = 16,
+                .n_kv_heads = 8, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-6,
+                .final_rms_eps = 1e-6, .act = TERN_ACTIVATION_SILU, .tied_head = true,
+                .rope = {.n_rot = 128, .halves = true, .base = 1e6, .factor = 1}};
+            c = qwen;
+            b.is_qwen3 = true;
+            b.wide = optarg;
         }
         if (o == 'n') b.n_steps = atoi(optarg);
         if (o == 'p') b.position = atoi(optarg);
@@ -428,7 +518,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "decode_bench: 1 to %d tokens of all sequences\n", MOST_ROWS);
         return 2;
     }
-    c.sub_norms = c.bitlinear = !b.in_groups;
+    c.sub_norms = c.bitlinear = !b.is_qwen3;
+    b.n_layers = c.n_layers;
     build(&b, &c);
     const tern_webgpu_desc webgpu =
         null ? desc_of_null() : (tern_webgpu_desc){.library = getenv("TERN_WEBGPU_LIB")};

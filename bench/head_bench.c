@@ -68,7 +68,7 @@ static void keep_best(double *best, double seconds) {
 static void query_once(bench *b, int thread) {
     double start = now(), begin = start;
     int round = 0;
-    if (thread == 0) tern_head_begin(b->q, b->x, b->n_x, b->k);
+    if (thread == 0) tern_head_begin(b->q, b->x, b->n_x, b->k, NULL);
     do {
         if (thread == 0) atomic_store(&b->counter, 0);
         wait_all(b);

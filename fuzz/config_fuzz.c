@@ -27,11 +27,20 @@ static void use_graph(const tern_graph_row *row, const tern_config *c) {
     tern_graph_free(&g);
 }
 
-// A folder with this config.json and an embedding table, which the reader looks at.
+// A folder with this config.json and the tables that readers look at, under every family's name.
 static tern_status open_file(tern_file **f, const char *json, size_t n, tern_error *err) {
-    static const char head[] = "{\"model.embed_tokens.weight\":{\"dtype\":\"F16\","
-                               "\"shape\":[2,4],\"data_offsets\":[0,16]}}";
-    static uint8_t table[8 + sizeof head - 1 + 16] = {sizeof head - 1};
+#define TABLE(name, from, to)                                                                      \
+    "\"" name ".weight\":{\"dtype\":\"F16\",\"shape\":[2,4],\"data_offsets\":[" from "," to "]}"
+    // clang-format off
+    static const char head[] = "{"
+        TABLE("model.embed_tokens", "0", "16") ","
+        TABLE("embeddings.word_embeddings", "16", "32") ","
+        TABLE("embeddings.position_embeddings", "32", "48") ","
+        TABLE("embeddings.token_type_embeddings", "48", "64") ","
+        TABLE("embeddings.tok_embeddings", "64", "80") "}";
+    // clang-format on
+    static uint8_t table[8 + sizeof head - 1 + 80] = {(sizeof head - 1) & 255,
+                                                      (sizeof head - 1) >> 8};
     memcpy(table + 8, head, sizeof head - 1);
     TERN_TRY(tern_file_new(f, "fuzz", err));
     (*f)->kind = TERN_FILE_HF;
@@ -55,7 +64,9 @@ static bool same_family(const tern_config *a, const tern_config *b) {
            a->window_rope.n_rot == b->window_rope.n_rot &&
            memcmp(a->unrotated, b->unrotated, sizeof a->unrotated) == 0 &&
            near(scalar_of(a), scalar_of(b)) && a->bidirectional == b->bidirectional &&
-           a->pooling == b->pooling && a->qkv_biases == b->qkv_biases &&
+           a->pooling == b->pooling && a->any_length == b->any_length &&
+           a->first_position == b->first_position && a->n_segments == b->n_segments &&
+           a->n_labels == b->n_labels && a->qkv_biases == b->qkv_biases &&
            same_factor(a->embedding_scale, b->embedding_scale) &&
            same_factor(a->residual_scale, b->residual_scale) &&
            same_factor(a->logit_divisor, b->logit_divisor) && near(a->score_cap, b->score_cap) &&
@@ -72,8 +83,7 @@ static bool same_mixers(const tern_config *a, const tern_config *b) {
            a->n_experts == b->n_experts && a->n_experts_used == b->n_experts_used &&
            a->n_ff_expert == b->n_ff_expert && a->n_dense_layers == b->n_dense_layers &&
            a->experts_sigmoid == b->experts_sigmoid && a->experts_normed == b->experts_normed &&
-           a->experts_bias == b->experts_bias && same_factor(a->experts_scale, b->experts_scale)
-;
+           a->experts_bias == b->experts_bias && same_factor(a->experts_scale, b->experts_scale);
 }
 
 static void write_again(const tern_arch *arch, const tern_config *c) {

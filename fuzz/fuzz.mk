@@ -3,7 +3,7 @@
 #
 #     make -j2 fuzz TIME=60      each target for TIME seconds, two at once (clang 14 or later)
 #     make fuzz-NAME TIME=600    one target
-#     ... SEED=1                 the same mutations each time, as CI has them: what a change breaks
+#     ... SEED=1 RUNS=20000      the same mutations each time, as CI has them: what a change breaks
 #                                is found there, and what others left by runs without it
 #     make fuzz-build            builds them all
 #     make fuzz-replay           all seeds once, then with failing allocations (any compiler)
@@ -13,7 +13,9 @@ TIME ?= 60
 FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c))
 FUZZ_BUILD := $(BUILD)/fuzz
 FUZZ_SANITIZE := address,undefined,float-cast-overflow
-FUZZ_SUPPORT := fuzz/support.c tests/tiny_model.c
+FUZZ_SUPPORT := fuzz/support.c fuzz/carriers.c tests/tiny_model.c $(SERVE_PLAIN) \
+                $(filter-out apps/agent/mcp_http.c apps/agent/mcp_pipe.c,$(AGENT_SRC)) \
+                apps/hub/hub_facts.c apps/hub/hub_name.c apps/hub/hub_plan.c apps/hub/hub_store.c
 FUZZ_REPLAYS := $(FUZZ_NAMES:%=$(BUILD)/fuzz/%_replay)
 
 .PHONY: fuzz fuzz-replay $(FUZZ_NAMES:%=fuzz-%)
@@ -54,7 +56,7 @@ $(FUZZ_NAMES:%=fuzz-link-%): fuzz-link-%: fuzz-library
 # -timeout-, -leak-, -oom-) there.
 $(FUZZ_NAMES:%=fuzz-%): fuzz-%: fuzz-link-%
 	@mkdir -p $(FUZZ_BUILD)/corpus/$*
-	@$(FUZZ_BUILD)/$*_fuzz -max_total_time=$(TIME) $(if $(SEED),-seed=$(SEED)) -timeout=20 -rss_limit_mb=2048 \
+	@$(FUZZ_BUILD)/$*_fuzz -max_total_time=$(TIME) $(if $(SEED),-seed=$(SEED)) $(if $(RUNS),-runs=$(RUNS)) -timeout=20 -rss_limit_mb=2048 \
 	  -artifact_prefix=$(FUZZ_BUILD)/$*- -print_final_stats=1 \
 	  $(FUZZ_BUILD)/corpus/$* fuzz/corpus/$* >$(FUZZ_BUILD)/$*.log 2>&1 || \
 	  { tail -n 60 $(FUZZ_BUILD)/$*.log; exit 1; }

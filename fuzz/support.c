@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/json.h"
+#include "input/input.h"
 #include "tern_tools.h"
 
 __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t *bytes, size_t n, size_t room);
@@ -271,4 +273,23 @@ void fuzz_use_model(const char *path) {
     }
     tern_session_close(s);
     tern_model_close(m);
+}
+
+void fuzz_use_tokenizer(tern_tokenizer *t, const char *text, size_t n) {
+    tern_tokenizer_export e;
+    tern_error err = {0};
+    for (unsigned flags = 0; flags < 4; flags += 3) {
+        tern_ids ids = {0};
+        tern_strbuf out = {0};
+        tern_decoder d = {.with_special = flags != 0};
+        if (tern_tokenizer_encode(t, text, n, flags, &ids, &err) == TERN_OK)
+            for (size_t i = 0; i < ids.n; i++) {
+                fuzz_require(ids.ids[i] >= 0 && ids.ids[i] < tern_tokenizer_n_vocab(t));
+                tern_tokenizer_decode(t, &d, ids.ids[i], &out);
+            }
+        tern_tokenizer_decode_end(&d, &out);
+        tern_strbuf_free(&out);
+        tern_free(ids.ids);
+    }
+    (void)tern_tokenizer_export_gguf(t, &e, &err);
 }

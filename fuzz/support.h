@@ -52,6 +52,13 @@ size_t fuzz_mutate_gguf(uint8_t *bytes, size_t n, size_t room, unsigned seed);
 // Opens the model, generates a few tokens from text and from a chat, reports it as JSON, which must
 // be valid. Anything may be refused, with a message.
 void fuzz_use_model(const char *path);
+// Encodes the text with an accepted tokenizer, decodes what comes of it, and exports it.
+struct tern_tokenizer;
+void fuzz_use_tokenizer(struct tern_tokenizer *t, const char *text, size_t n);
+// What the servers say that MCP's client reaches from now on: messages, a line each (carriers.c).
+void fuzz_server_says(const uint8_t *bytes, size_t n);
+// Such a server's tools become an agent's, and each is called.
+void fuzz_ask_server(const uint8_t *bytes, size_t n, bool is_http);
 // Whether the text is a JSON value and nothing else.
 bool fuzz_is_json(const char *text, size_t n);
 

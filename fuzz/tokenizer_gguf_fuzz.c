@@ -1,6 +1,5 @@
 // Fuzzing of tokenizers in GGUF: opened or refused; if opened used for everything, and its
 // tokenizer.json is valid JSON.
-#include "base/alloc.h"
 #include "formats/file_private.h"
 #include "fuzz/support.h"
 #include "input/input.h"
@@ -13,21 +12,7 @@ static void use(tern_tokenizer *t) {
     static const char text[] = "The the  word\t\xC3\xA9 123456 don't<s></s><|end|>\n\n "
                                "\xE2\x96\x81 \xF0\x9F\x98\x80 \xFF aaaaaaaaaaaaaaab";
     tern_error err;
-    for (unsigned flags = 0; flags < 4; flags += 3) {
-        tern_ids ids = {0};
-        tern_strbuf out = {0};
-        tern_decoder d = {.with_special = flags != 0};
-        if (tern_tokenizer_encode(t, text, sizeof text - 1, flags, &ids, &err) == TERN_OK)
-            for (size_t i = 0; i < ids.n; i++) {
-                fuzz_require(ids.ids[i] >= 0 && ids.ids[i] < tern_tokenizer_n_vocab(t));
-                tern_tokenizer_decode(t, &d, ids.ids[i], &out);
-            }
-        tern_tokenizer_decode_end(&d, &out);
-        tern_strbuf_free(&out);
-        tern_free(ids.ids);
-    }
-    tern_tokenizer_export e;
-    (void)tern_tokenizer_export_gguf(t, &e, &err);
+    fuzz_use_tokenizer(t, text, sizeof text - 1);
     tern_strbuf json = {0}, config = {0};
     if (tern_tokenizer_write_json(t, (tern_str){0}, &json, &config, &err) == TERN_OK)
         fuzz_require(fuzz_is_json(json.ptr, json.len) && fuzz_is_json(config.ptr, config.len));

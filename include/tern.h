@@ -154,6 +154,14 @@ typedef enum tern_thinking {
     TERN_THINKING_OFF,
 } tern_thinking;
 
+// How one vector is made of a text's rows.
+typedef enum tern_pooling {
+    TERN_POOLING_NONE = 0, // a language model; to tern_model_open: as the model's files say
+    TERN_POOLING_MEAN,
+    TERN_POOLING_LAST,
+    TERN_POOLING_FIRST, // of the token "[CLS]", which begins a text
+} tern_pooling;
+
 typedef struct tern_model_desc {
     const char *device; // "cpu" (default), "webgpu", "auto"
     const tern_webgpu_desc *webgpu; // NULL: the defaults
@@ -167,6 +175,7 @@ typedef struct tern_model_desc {
     tern_head_mode head;
     const char *chat_template; // Jinja text that replaces the file's
     tern_thinking thinking;    // whether models that can think before they answer do so
+    tern_pooling pooling;      // makes an embedding model of a decoder whose files do not say so
     bool vocab_only; // only tokenizer and template: no weights needed, no sessions possible
     const char *cpu_features; // "scalar", "avx2", "avx512", "neon"...: at most these; NULL: all
     // Adapters applied at run time, in float even if the weights are ternary.
@@ -220,6 +229,9 @@ typedef struct tern_model_info {
     // Besides that, at most, for each sequence: keys and values of layers that see a window only,
     // and states that do not grow with the text.
     uint64_t sequence_bytes;
+    // What all sessions together hold of these now, shared ones counted once: on the device, and
+    // moved to the host's memory.
+    uint64_t held_bytes, swapped_bytes;
     tern_device_memory device_memory;
     double load_seconds;
     int32_t bos_id, eos_id; // -1: none
@@ -249,6 +261,11 @@ TERN_API tern_status tern_tokenize(const tern_model *model, const char *text, si
 TERN_API tern_status tern_detokenize(const tern_model *model, const int32_t *ids, size_t n_ids,
                                      bool with_special, tern_text_fn on_text, void *user,
                                      tern_error *err);
+// What a token adds to a text that goes on, passed to on_text: a space in front of a word stays, a
+// control token has its name, and of a character that is cut there are only the bytes that begin
+// it. Thread-safe.
+TERN_API tern_status tern_token_piece(const tern_model *model, int32_t id, tern_text_fn on_text,
+                                      void *user, tern_error *err);
 // The vocabulary entry itself, as stored; lives as long as the model. NULL: no such id.
 TERN_API const char *tern_token_text(const tern_model *model, int32_t id, size_t *n_bytes);
 TERN_API bool tern_token_is_end(const tern_model *model, int32_t id); // ends a turn or a text
@@ -262,6 +279,123 @@ typedef struct tern_message {
 TERN_API tern_status tern_chat_format(const tern_model *model, const tern_message *messages,
                                       size_t n_messages, bool add_generation_prompt,
                                       tern_text_fn on_text, void *user, tern_error *err);
+
+// The same for a request in JSON, as it comes with tools: an object with "messages" (of "role",
+// "content", and what the template knows of besides: "tool_calls" in OpenAI's shape,
+// "reasoning_content", "tool_call_id" ...), and where wanted "tools" (OpenAI's list of functions),
+// "add_generation_prompt" (true if it is not there) and the template's own switches. Arguments of
+// calls may be objects or, as OpenAI has them, texts of objects. Fails if there are tools and the
+// template takes none. Where it takes no calls they are written into the message's text as the
+// model would.
+TERN_API tern_status tern_chat_format_json(const tern_model *model, const char *request,
+                                           size_t n_bytes, tern_text_fn on_text, void *user,
+                                           tern_error *err);
+
+// ---- Answers, taken apart -----------------------------------------------------------------------
+
+// What an answer consists of: text for people, reasoning (<think> and its like), calls of tools.
+// Models write them by the ways of their families, between marks; a tern_answer reads them while
+// they come. A call is passed on in parts: TERN_PART_CALL with the function's name, any number of
+// TERN_PART_ARGUMENTS that together are one JSON object, TERN_PART_CALL_END. A call that was cut
+// (by max_tokens) has no end. What is not written as the family writes calls is text.
+typedef enum tern_part_kind {
+    TERN_PART_TEXT,
+    TERN_PART_REASONING,
+    TERN_PART_CALL,
+    TERN_PART_ARGUMENTS,
+    TERN_PART_CALL_END,
+} tern_part_kind;
+
+typedef struct tern_part {
+    const char *text;
+    size_t n_bytes;
+    tern_part_kind kind;
+    uint32_t call; // of calls: which one, from 0
+} tern_part;
+typedef void (*tern_part_fn)(void *user, const tern_part *part);
+
+typedef struct tern_answer tern_answer;
+// prompt: the rendered text that the answer follows (it may have begun the reasoning), or NULL.
+// tools: JSON, the same as in the request; NULL: calls are not looked for. The model must outlive
+// it. One thread at a time.
+TERN_API tern_status tern_answer_open(tern_answer **out, const tern_model *model,
+                                      const char *prompt, const char *tools, tern_error *err);
+TERN_API void tern_answer_close(tern_answer *answer); // NULL is allowed
+// Whether the family's marks are control tokens, so that the answer must be generated with
+// tern_generate_params.with_special.
+TERN_API bool tern_answer_with_special(const tern_answer *answer);
+// The next piece of the answer, cut anywhere. on_part is called during the call.
+TERN_API tern_status tern_answer_put(tern_answer *answer, const char *text, size_t n_bytes,
+                                     tern_part_fn on_part, void *user, tern_error *err);
+// The answer has ended: what was held back is passed on.
+TERN_API tern_status tern_answer_end(tern_answer *answer, tern_part_fn on_part, void *user,
+                                     tern_error *err);
+
+// ---- Grammars ----------------------------------------------------------------------------------
+
+// What an answer may be. A grammar is compiled for a model's vocabulary; an answer that it
+// binds can only be, or begin, a text that the grammar accepts: no other tokens are chosen.
+// docs/grammar.md says what schemas and notations are known. What is not known is refused when the
+// grammar is opened, by name, with its place (in a schema: a JSON pointer).
+//
+//     tern_grammar *grammar;
+//     tern_model *model = NULL;
+//     tern_session *session = NULL;
+//     tern_grammar_desc desc = {0};
+//     tern_generate_params params = {0};
+//     tern_error err = {0};
+//     desc.text = "{\"type\": \"array\", \"items\": {\"enum\": [\"yes\", \"no\"]}}";
+//     if (tern_grammar_open(&grammar, model, &desc, &err) == TERN_OK) {
+//         params.grammar = grammar;
+//         tern_generate(session, "Well?", &params, on_text, user, NULL, &err);
+//         tern_grammar_close(grammar);
+//     }
+typedef struct tern_grammar tern_grammar;
+
+typedef enum tern_grammar_kind {
+    TERN_GRAMMAR_JSON_SCHEMA = 0, // JSON that satisfies a JSON Schema: drafts 4 to 2020-12
+    TERN_GRAMMAR_JSON,            // any JSON
+    TERN_GRAMMAR_REGEX,           // a regular expression (ECMA-262's) that matches the whole text
+    TERN_GRAMMAR_GBNF,            // rules as llama.cpp has them; the first is `root`
+    TERN_GRAMMAR_LARK,            // rules as Lark has them; the first is `start`
+    TERN_GRAMMAR_CHOICES,         // one of some texts
+    TERN_GRAMMAR_CALLS,           // calls of tools as the model writes them; of a list of tools
+} tern_grammar_kind;
+
+typedef struct tern_grammar_desc {
+    const char *text; // the schema, the expression, the rules; not of JSON and of choices
+    size_t n_bytes;   // 0: text is terminated
+    tern_grammar_kind kind;
+    const char *const *choices; // [n_choices]
+    size_t n_choices;
+    bool compact;       // JSON without any blanks between its parts
+    // Of calls: of this tool alone, NULL: of any; at most one; and whether there may be text and no
+    // call at all, so that only what stands in the marks of a call is bound.
+    const char *tool;
+    bool one_call, is_optional;
+    // Of calls that are not optional: the answer is calls, or what this one says (its kind, text,
+    // choices and blanks), and not both. NULL: calls.
+    const struct tern_grammar_desc *otherwise;
+    const char *prompt; // of conversations: the end of the rendered text that the answer follows.
+                        // The model's reasoning may come before, in its family's marks. NULL: it
+                        // may not
+    size_t n_bytes_max; // of memory that it may take, 0: 256 MiB
+} tern_grammar_desc;
+
+// The model must outlive it. Any number of sessions and threads may use it; they take turns.
+TERN_API tern_status tern_grammar_open(tern_grammar **out, tern_model *model,
+                                       const tern_grammar_desc *desc, tern_error *err);
+TERN_API void tern_grammar_close(tern_grammar *grammar); // NULL is allowed
+// How much of a text some text that is accepted begins with (of calls that are optional: the text
+// after the opening mark; tokens that do not show in texts are a byte of 255 and their names), and
+// whether the whole of it is accepted. Either may be NULL.
+TERN_API tern_status tern_grammar_check(tern_grammar *grammar, const char *text, size_t n_bytes,
+                                        size_t *n_possible, bool *is_accepted, tern_error *err);
+// The tokens that may follow a text: bit id % 64 of bits[id / 64], for all n_words * 64 >= the
+// model's n_vocab ids; end tokens where the text may end. n_allowed (may be NULL): how many.
+TERN_API tern_status tern_grammar_mask(tern_grammar *grammar, const char *text, size_t n_bytes,
+                                       uint64_t *bits, size_t n_words, size_t *n_allowed,
+                                       tern_error *err);
 
 // ---- Chains ------------------------------------------------------------------------------------
 
@@ -349,6 +483,8 @@ TERN_API void tern_session_reset(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
 TERN_API tern_kv_type tern_session_kv_type(const tern_session *session); // what AUTO chose
 TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
+// These, until the session is used.
+TERN_API const int32_t *tern_session_tokens(const tern_session *session);
 // Where the time went since the session was opened with desc.profile, the longest first: by kernel
 // on a GPU (timed by its own clock), by op on the CPU. *rows live until the next call. A profiled
 // session is slower, since nothing overlaps.
@@ -409,6 +545,12 @@ typedef enum tern_stop_reason {
     TERN_STOP_CALLER,  // the callback returned false
 } tern_stop_reason;
 
+// Added to a token's score before all else: -INFINITY keeps it out.
+typedef struct tern_logit_bias {
+    int32_t id;
+    float bias;
+} tern_logit_bias;
+
 typedef struct tern_generate_params {
     const tern_sampling *sampling; // NULL: tern_sampling_default()
     int32_t max_tokens;            // 0: until the model ends or the context is full
@@ -417,6 +559,17 @@ typedef struct tern_generate_params {
     bool ignore_end; // go on after end tokens (for measurements)
     bool logprobs;   // keep how likely each token was: see tern_session_token_logprobs
     int32_t n_top_logprobs; // with logprobs: how many of the likeliest to add; 0 to 20
+    const tern_logit_bias *biases; // each token at most once
+    size_t n_biases;
+    bool with_special; // the text has the names of control tokens, too: for tern_answer_put
+    // After so many tokens of the prompt the session can be forked without computing them again, as
+    // it can at the prompt's end; 0: only there. Where tern_session_cuts_freely says so, it can be
+    // anywhere.
+    int32_t fork_at;
+    // What the answer may be; NULL: anything. It must stay open until the answer is over. Text that
+    // the grammar leaves no choice about is appended without asking the model, unless logprobs are
+    // kept. The answer ends with TERN_STOP_END where nothing can follow, also with ignore_end.
+    tern_grammar *grammar;
 } tern_generate_params;
 #define TERN_TOP_LOGPROBS_MAX 20
 
@@ -446,6 +599,7 @@ typedef struct tern_draft_stats { // zeros without speculation, except n_steps
 typedef struct tern_generate_stats {
     size_t n_prompt, n_reused, n_generated; // tokens
     tern_stop_reason reason;
+    size_t stop; // TERN_STOP_STRING: which of params.stops
     double prompt_seconds, generate_seconds;
     uint64_t seed; // that was used
     tern_draft_stats draft;
@@ -493,7 +647,8 @@ typedef struct tern_group tern_group;
 
 typedef struct tern_group_desc {
     int32_t n_piece;   // prompt tokens of a step at most while others wait for their next token;
-                       // 0: an eighth of the model's n_batch
+                       // 0: as many as make it three quarters longer, or 10 ms long, as measured;
+                       // at first an eighth of the model's n_batch
     int32_t n_reserve; // tokens of an answer for which memory is taken when it is added, 0: 256.
                        // Until then a step allocates nothing; a longer answer takes it as it grows
 } tern_group_desc;
@@ -535,11 +690,31 @@ TERN_API void tern_session_cancel(tern_session *session);
 // it is computed again.
 TERN_API tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_tokens,
                                        tern_error *err);
+// Whether any front of its timeline can be forked without computing some of it again: not so with
+// fixed states, and with layers that see a window only.
+TERN_API bool tern_session_cuts_freely(const tern_session *session);
 // Moves the session's keys and values to the host's memory, but for those that are shared. They
 // come back by themselves when the session is used.
 TERN_API tern_status tern_session_swap_out(tern_session *session, tern_error *err);
 // Bytes of its keys, values and other states on the device, shared ones divided by their holders.
 TERN_API uint64_t tern_session_bytes(const tern_session *session);
+
+// ---- Saved sessions -----------------------------------------------------------------------------
+
+// Writes a session's timeline to a file: its tokens, keys and values, other states, and the points
+// that it can go back to. The session must not be generating; it stays as it is.
+TERN_API tern_status tern_session_save(tern_session *session, const char *path, tern_error *err);
+// The timeline becomes the one in the file, which need not be computed: what follows has the same
+// bits as if it had been. A file of another model (weights, adapters, arithmetic, type of keys and
+// values, version of the library), and one that is damaged, is refused; the session is then as
+// before. The first save or load of a model reads all its weights.
+TERN_API tern_status tern_session_load(tern_session *session, const char *path, tern_error *err);
+// The tokens of the timeline in a file that the session could load: up to capacity of them. *n_ids
+// gets their number. The states are not read.
+TERN_API tern_status tern_session_peek(tern_session *session, const char *path, int32_t *ids,
+                                       size_t capacity, size_t *n_ids, tern_error *err);
+// A number for what a file must be of for the session to load it: for names of files and folders.
+TERN_API tern_status tern_session_digest(tern_session *session, uint64_t *digest, tern_error *err);
 
 // ---- Conversations ------------------------------------------------------------------------------
 
@@ -589,6 +764,83 @@ TERN_API const tern_message *tern_chat_messages(const tern_chat *chat, size_t *n
 TERN_API tern_status tern_chat_save(const tern_chat *chat, const char *path, tern_error *err);
 // Replaces all messages; on failure they stay unchanged. Also accepts an object with "messages".
 TERN_API tern_status tern_chat_load(tern_chat *chat, const char *path, tern_error *err);
+
+// ---- Embeddings (docs/embeddings.md) ------------------------------------------------------------
+//
+// A model whose files say how it pools makes one vector of each text. Texts that mean the same have
+// a similarity near 1.
+//
+//     tern_embed_text texts[] = {{0}, {0}};
+//     tern_embedding_info info = {0};
+//     tern_model *model = NULL;
+//     tern_error err = {0};
+//     float vectors[2 * 1024];
+//     texts[0].text = "how do magnets work", texts[0].n_bytes = 19;
+//     texts[1].text = "why iron sticks to steel", texts[1].n_bytes = 24;
+//     tern_embedding_get_info(model, &info);
+//     if (info.n_dims <= 1024 && tern_embed(model, texts, 2, NULL, vectors, &err) == TERN_OK)
+//         (void)tern_similarity(vectors, vectors + info.n_dims, (size_t)info.n_dims);
+
+typedef struct tern_embedding_prompt {
+    const char *name, *text; // "query", "Represent this sentence: "
+} tern_embedding_prompt;
+
+typedef struct tern_embedding_info {
+    int32_t n_dims;       // numbers of a vector; 0: the model does not embed
+    int32_t max_length;   // tokens of a text that it takes, with those that the tokenizer adds
+    tern_pooling pooling;
+    bool any_length;      // vectors do not have the length 1, as the model's files want it
+    int32_t n_labels;     // of a classifier of pairs, which has scores and no vectors; else 0
+    const tern_embedding_prompt *prompts; // of the model's files; live as long as the model
+    size_t n_prompts;
+    const char *default_prompt; // the name of the one that is used if none is asked for, or NULL
+} tern_embedding_info;
+TERN_API void tern_embedding_get_info(const tern_model *model, tern_embedding_info *info);
+
+typedef struct tern_embed_text {
+    const char *text; // only text: names of special tokens in it are not those tokens
+    size_t n_bytes;
+    const int32_t *ids; // not NULL: its tokens, all of them; the text and the prompt are not used
+    size_t n_ids;
+} tern_embed_text;
+
+typedef struct tern_embed_params {
+    const char *prompt;      // the name of one of the model's, NULL: its default, "": none
+    const char *prefix;      // not NULL: a text in place of the model's prompts
+    int32_t max_length;      // tokens of a text, the rest is cut off; 0: the model's
+    int32_t n_dims;          // the first numbers of each vector, of length 1 again; 0: all
+    int32_t n_step;          // tokens computed at once, of short texts together; 0: 2048
+    tern_kv_type kv_type;    // keys and values; AUTO: by the greatest length
+    int64_t *n_tokens;       // [n_texts] gets the number of each text's tokens, or NULL
+    bool *was_cut;           // [n_texts] gets whether it was longer than it may be, or NULL
+    tern_progress_fn on_progress;
+    void *user;
+} tern_embed_params;
+// out: [n_texts, n_dims]. Texts of any lengths are computed together, without padding; a vector has
+// the same bits alone. Any number of threads may call it on one model. Memory: states of the tokens
+// that are computed at once.
+TERN_API tern_status tern_embed(tern_model *model, const tern_embed_text *texts, size_t n_texts,
+                                const tern_embed_params *params, float *out, tern_error *err);
+// The same without waiting for a GPU, a step of some thousand tokens at a time: poll until *done or
+// a failure, then close, which may also come before. The texts, the params' arrays and strings and
+// `vectors` stay where they are until then. One thread at a time may use it.
+typedef struct tern_embedding tern_embedding;
+TERN_API tern_status tern_embed_begin(tern_embedding **out, tern_model *model,
+                                      const tern_embed_text *texts, size_t n_texts,
+                                      const tern_embed_params *params, float *vectors,
+                                      tern_error *err);
+TERN_API tern_status tern_embed_poll(tern_embedding *embedding, bool *done, tern_error *err);
+TERN_API void tern_embed_close(tern_embedding *embedding); // NULL is allowed
+// How well documents answer a query, by a model that reads both at once: scores[i] of document i.
+// An encoder with a classifier (BERT's, XLM-R's) gives its first label's score as it comes, a
+// decoder the probability of "yes" in Qwen3-Reranker's template. Documents are cut to fit. Of the
+// params prefix is the decoder's instruction (NULL: about a web search); prompt and n_dims are not
+// used.
+TERN_API tern_status tern_rerank(tern_model *model, const char *query, size_t n_query,
+                                 const tern_embed_text *documents, size_t n_documents,
+                                 const tern_embed_params *params, float *scores, tern_error *err);
+// The cosine of the angle between two vectors, -1 to 1; 0 if one of them is 0.
+TERN_API double tern_similarity(const float *a, const float *b, size_t n);
 
 // ---- Memory ------------------------------------------------------------------------------------
 

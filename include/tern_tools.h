@@ -39,6 +39,25 @@ typedef enum tern_type { // element types to choose from
     TERN_TYPE_PQ2_0,
     TERN_TYPE_PTQ1_0,
     TERN_TYPE_Q1_0,
+    TERN_TYPE_Q4_1,
+    TERN_TYPE_Q5_0,
+    TERN_TYPE_Q5_1,
+    // From here on, as llama.cpp has them, mixtures for conversion: some matrices get more bits.
+    // Those with a letter at the end are no types of single tensors.
+    TERN_TYPE_Q2_K,
+    TERN_TYPE_Q3_K_S,
+    TERN_TYPE_Q3_K_M,
+    TERN_TYPE_Q3_K_L,
+    TERN_TYPE_Q4_K_S,
+    TERN_TYPE_Q4_K_M,
+    TERN_TYPE_Q5_K_S,
+    TERN_TYPE_Q5_K_M,
+    TERN_TYPE_IQ4_NL,
+    TERN_TYPE_IQ4_XS,
+    TERN_TYPE_MXFP4,
+    // Folders as MLX has them: codes of 4 or 8 bits with a scale and an offset for each group.
+    TERN_TYPE_MLX_Q4,
+    TERN_TYPE_MLX_Q8,
 } tern_type;
 // "q8_0" and so on, case ignored; TERN_TYPE_AUTO if the name is unknown.
 TERN_API tern_type tern_type_from_name(const char *name);
@@ -99,6 +118,11 @@ TERN_API tern_status tern_compute_report(const tern_model *model, const char *gr
                                          tern_format format, tern_text_fn on_text, void *user,
                                          tern_error *err);
 
+// The texts of JSON lines: strings, or of objects the member `field` (NULL: "text"). Each is passed
+// to on_text by itself; blank lines are passed over. Messages name the line.
+TERN_API tern_status tern_json_lines(const char *bytes, size_t n_bytes, const char *field,
+                                     tern_text_fn on_text, void *user, tern_error *err);
+
 // ---- Conversion --------------------------------------------------------------------------------
 
 typedef struct tern_convert_desc {
@@ -112,7 +136,9 @@ typedef struct tern_convert_desc {
     // written rounded, except to a folder, whose config.json asks for the rounding. Tensors whose
     // rows are not whole blocks of the type get one with smaller blocks.
     tern_type type;
-    // Of embedding and output head; AUTO: a float `type`, else F16 from a folder, else unchanged.
+    // Of embedding and output head; AUTO: a float `type`; where others become codes of some bits,
+    // the head Q6_K (of Q8_0 and MXFP4: Q8_0) and a table beside it `type`; else, and for a BitNet,
+    // F16 from a folder, else unchanged.
     tern_type head_type;
     uint64_t split_bytes; // begin a new file after this many bytes; 0: one file
     const char *arch;     // GGUF architecture name to write; NULL: chosen by the source
@@ -120,12 +146,43 @@ typedef struct tern_convert_desc {
     void (*on_note)(void *user, const char *text);
     tern_progress_fn on_progress;
     void *user;
+    int n_threads; // 0: one for each core. The output is the same with any number
+    // A file of tern_imatrix or of llama.cpp: errors count by it where matrices become codes of
+    // some bits. NULL: by the weights alone.
+    const char *imatrix;
+    int group_size; // of MLX_Q4 and MLX_Q8: 32, 64 or 128 columns share a scale; 0: 64
 } tern_convert_desc;
 // in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors).
 // Streams one tensor at a time. An existing `out` stays unchanged until all is complete; a model in
 // the folder is then replaced, and a second writer of that folder is refused.
 TERN_API tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                                   tern_error *err);
+
+// ---- Importance of weights ---------------------------------------------------------------------
+
+typedef struct tern_imatrix_desc {
+    int window;          // tokens that are read together; 0: 512, at most the model's context
+    int n_windows;       // at most; 0: the whole text
+    const char *dataset; // the text's name, for the file; NULL: none
+    const int32_t *ids;  // [n_ids] tokens in place of the text; they are read as they are
+    size_t n_ids;
+    tern_progress_fn on_progress;
+    void *user;
+} tern_imatrix_desc;
+
+typedef struct tern_imatrix_stats {
+    int64_t n_tokens, n_windows;
+    int window;
+    size_t n_matrices;
+} tern_imatrix_stats;
+
+// How large what goes into each matrix is, column by column, over a text: the sums of squares, of
+// experts each for itself, into a GGUF file `out` as llama.cpp's imatrix has it. Memory: what a
+// window takes, and two doubles for each column. The model's device does it; other threads may use
+// the model, and wait for windows. desc, stats: NULL is allowed.
+TERN_API tern_status tern_imatrix(tern_model *model, const char *text, size_t n_bytes,
+                                  const char *out, const tern_imatrix_desc *desc,
+                                  tern_imatrix_stats *stats, tern_error *err);
 
 // ---- Evaluation (docs/evaluation.md) -----------------------------------------------------------
 
@@ -233,6 +290,87 @@ typedef struct tern_mine_stats {
 // same corpus, model and options give the same table.
 TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc *desc,
                                tern_mine_stats *stats, tern_error *err);
+
+// ---- Data generation (docs/datagen.md) ---------------------------------------------------------
+
+// What becomes of an answer.
+typedef enum tern_datagen_reason {
+    TERN_DATAGEN_ACCEPTED = 0,
+    TERN_DATAGEN_OUTDONE,    // another candidate of the same prompt was better
+    TERN_DATAGEN_CUT,        // by max_tokens, or by the context's end
+    TERN_DATAGEN_SHORT,      // empty, or below min_tokens
+    TERN_DATAGEN_LACKING,    // one of `mentions` or `required` is not in it
+    TERN_DATAGEN_FORBIDDEN,  // one of `forbidden` is
+    TERN_DATAGEN_REPETITIVE, // above max_repetition
+    TERN_DATAGEN_SIMILAR,    // to an earlier record, above max_similarity
+    TERN_DATAGEN_LOW,        // below min_quality
+    TERN_DATAGEN_NO_ROOM,    // the prompt is longer than the context: there is no answer
+    TERN_DATAGEN_REASONS
+} tern_datagen_reason;
+TERN_API const char *tern_datagen_reason_name(tern_datagen_reason reason); // "accepted" ...
+
+typedef struct tern_datagen_record {
+    const char *line; // JSON, without a newline; lives until the callback returns
+    size_t n_bytes;
+    tern_datagen_reason reason;
+} tern_datagen_record;
+// Return false to stop.
+typedef bool (*tern_datagen_fn)(void *user, const tern_datagen_record *record);
+
+typedef struct tern_datagen_desc {
+    // Jinja templates of the user's message and of the system message (NULL: none), which see the
+    // members of a seed as variables. A variable that the seed does not have is an error.
+    const char *prompt, *system;
+    const char *seeds;       // JSON lines: objects, or strings, which are the member `text`; taken
+    size_t n_seed_bytes;     // in turn, again and again. NULL: one seed without members
+    bool raw;                // no chat: the model goes on with the prompt's text
+    int64_t n_records;       // wanted, with those that are in the file
+    int64_t n_items_max;     // prompts to try at most, 0: 4 * n_records + 16
+    int32_t n_candidates;    // answers to each prompt, of which the best is kept; 0: 1
+    int32_t n_parallel;      // answers that are generated at once, 0: 8. Changes no record
+    int32_t n_context;       // tokens of prompt and answer; 0: 2048, at most the model's
+    int32_t max_tokens;      // of an answer, 0: 256
+    const tern_sampling *sampling; // NULL: tern_sampling_default(). Its seed, 0 too, is that of
+                                   // all that is random
+    const char *const *stops;      // as in tern_generate_params
+    size_t n_stops;
+    const tern_grammar_desc *grammar; // what answers may be; NULL: any text
+    // Which answers pass. Of the shares 0 is the number named; negative: no such condition.
+    int32_t min_tokens;
+    float min_quality;    // of the score, 0 to 1; 0.45
+    float max_repetition; // share of runs of four tokens that were there before; 0.25
+    float max_similarity; // in runs of five words, to an earlier record; 0.7
+    const char *const *mentions; // [n_mentions] templates of texts that the answer must have in
+    size_t n_mentions;           // it, whatever the case
+    const char *const *required, *const *forbidden; // expressions (ECMA-262) that must, or must
+    size_t n_required, n_forbidden;                 // not, match somewhere
+    bool keep_cut;        // answers that were cut may pass
+    // Each record is appended to this file as soon as it is known; those that are in it already, of
+    // an earlier call with the same settings, are not made again, and what follows is what would
+    // have followed then. Locked while in use. NULL: none.
+    const char *path;
+    tern_datagen_fn on_record; // of each candidate, in order; those accepted are the records. NULL:
+                               // not told
+    tern_progress_fn on_progress;
+    void *user; // of both
+} tern_datagen_desc;
+
+typedef struct tern_datagen_stats {
+    int64_t n_records;  // in all, those that were in the file too. Fewer than wanted: n_items_max
+                        // was reached
+    int64_t n_accepted; // in this call
+    int64_t n_items;    // prompts tried
+    int64_t n_candidates[TERN_DATAGEN_REASONS]; // by what became of them
+    int64_t n_tokens;   // generated
+    double seconds;
+} tern_datagen_stats;
+
+// Makes training data: answers of the model to prompts from templates, those that pass. Records
+// come one by one and in an order that depends on nothing but the model, the seeds and the
+// settings. They are chats (or, with `raw`, texts) as tern's training reads them, with the quality
+// and with where they are from. The model may be used by other threads. stats: NULL is allowed.
+TERN_API tern_status tern_datagen(tern_model *model, const tern_datagen_desc *desc,
+                                  tern_datagen_stats *stats, tern_error *err);
 
 // ---- Devices and the machine -------------------------------------------------------------------
 

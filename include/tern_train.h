@@ -141,6 +141,8 @@ typedef struct tern_train_event {
     int64_t step, n_steps, n_tokens;
     double loss, valid_loss; // nats a token
     double rate, grad_norm, tokens_per_second, seconds_left;
+    double pairs_per_second;    // of contrastive training, instead of tokens
+    double recall_1, recall_10; // share of held-out queries whose positive is first, or of 10
     const char *checkpoint;  // just written, or NULL
 } tern_train_event;
 
@@ -150,6 +152,9 @@ typedef struct tern_train_info {
     int64_t n_params, n_ternary;    // trained; those rounded to -1, 0 and +1
     int32_t n_layers, n_embd, seq_len, batch_tokens;
     uint64_t n_tokens, n_valid_tokens; // of the data: to learn, held out
+    uint64_t n_pairs, n_valid_pairs; // of contrastive training; else 0
+    int32_t batch_pairs;
+    uint64_t n_cut_texts;           // of the pairs: longer than seq_len
     int64_t step, n_steps;          // step > 0: resumed from that step
     double n_epochs;                // how often the whole run reads the data
     int64_t n_damaged;              // newer checkpoints that were skipped
@@ -162,6 +167,21 @@ typedef struct tern_train_desc {
     // unless `resume` says to go on with it; nobody else may train in it meanwhile.
     const char *out;
     const char *init; // model that supplies the first weights; its shape must be the same
+    // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a
+    // folder): objects with "query", its "positive" and, if any, "negatives", a list. Each query
+    // must find its positive among all texts of a step, and the other way round (InfoNCE,
+    // arXiv:1807.03748). With `init` shape and tokenizer are the model's; without it `data` is a
+    // folder with a tokenizer. seq_len is the most tokens of a text.
+    const char *pairs;
+    const char *held_out_pairs; // likewise, to measure with: loss and recall; NULL: none
+    int32_t batch_pairs;        // of a step, 0: 256
+    int32_t valid_pairs;        // of those held out, at most; 0: 1000
+    tern_pooling pooling;       // of rows to a vector; NONE: that of `init`, else the mean
+    float temperature;          // that cosines are divided by, 0: 0.05
+    // The loss is the mean over vectors cut to these sizes, so that a vector may be cut
+    // (Matryoshka, arXiv:2205.13147). At most 7; the whole vector is always one more.
+    const int32_t *sizes;
+    size_t n_sizes;
     // > 0: trains an adapter (LoRA) of this rank for the frozen weights of `init`, which may be any
     // model that runs. Checkpoints are adapters; recipe and shape are the model's.
     int32_t lora_rank;

@@ -10,7 +10,8 @@ static bool unmapped;
 const void *test_bytes(const tern_blob *b) {
     tern_hold h;
     tern_error err = {0};
-    tern_hold *grown = realloc(holds, (n_holds + 1) * sizeof *holds);
+    bool is_full = (n_holds & (n_holds - 1)) == 0; // 0, 1, 2, 4, 8 …
+    tern_hold *grown = is_full ? realloc(holds, (2 * n_holds + 1) * sizeof *holds) : holds;
     if (grown) holds = grown;
     if (!grown || tern_blob_hold(b, &h, &err) != TERN_OK) {
         CHECK_MSG(false, "%s", err.message);

@@ -60,6 +60,9 @@ full() { # COMMAND...
     grep -q '^tern: standard output: ' "$dir/err" || wrong "no word on a full disk: $*"
 }
 echo '{"sentence_good":"He is.","sentence_bad":"He are."}' >"$dir/blimp.jsonl"
+mkdir "$dir/shelf" && cp "$model" "$dir/shelf/tiny.gguf"
+has_memory= # it needs SQLite
+"$tern" memory add "$dir/shelf/memory" --text "The fox and the hen" >/dev/null 2>&1 && has_memory=1
 full "$tern" --version
 full "$tern" help
 full "$tern" help --all
@@ -74,6 +77,8 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
         echo Hi | "$tern" chat "$model" -n 4 >/dev/full 2>"$dir/err" && wrong "chat on a full disk"
         says '^tern: standard output: '
         ;;
+    classify) full "$tern" classify tests/oracles/vit docs/images/server-chat.png ;;
+    embed) full "$tern" embed "$model" x --pooling mean ;;
     inspect | graph | compute) full "$tern" $name "$model" ;;
     tokenize | detokenize) full "$tern" $name "$model" 3 ;;
     logits) full "$tern" logits "$model" --ids "$dir/ids" -o - ;;
@@ -85,8 +90,31 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
     eval_ppl) full "$tern" $command "$model" "$dir/story" --window 16 ;;
     eval_choice) full "$tern" $command "$model" --task blimp -f "$dir/blimp.jsonl" ;;
     eval_paper) full "$tern" $command "$model" ;;
+    datagen) full "$tern" datagen "$model" hello --raw --keep-cut -n 4 --count 1 --max-repetition 1 ;;
+    imatrix) full "$tern" imatrix "$model" "$dir/story" -o "$dir/full.gguf" --window 16 ;;
+    list) full "$tern" list --models-dir "$dir/shelf" ;;
+    show | rm) full "$tern" $name tiny --models-dir "$dir/shelf" ;;
     mine) full "$tern" mine "$model" "$dir/own" -o "$dir/full.bin" ;;
-    compute | convert | train | train_plot) ;; # print nothing but their help
+    memory_rules) full "$tern" $command ;;
+    memory_compact) ;;
+    memory_*)
+        if [ "$has_memory" ]; then
+            case $name in
+            *_add) full "$tern" $command "$dir/shelf/memory" --text "The fox and the hen" ;;
+            *_show | *_forget) full "$tern" $command "$dir/shelf/memory" 1 ;;
+            *_recall) full "$tern" $command "$dir/shelf/memory" fox ;;
+            *) full "$tern" $command "$dir/shelf/memory" ;;
+            esac
+        fi
+        ;;
+    agent) full "$tern" agent "$model" x --max-tokens 4 --temp 0 --json ;;
+    ask) [ ! "$has_memory" ] || full "$tern" ask "$model" fox --memory "$dir/shelf/memory" ;;
+    mcp)
+        n=$((n + 1))
+        echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | "$tern" mcp "$model" >/dev/full 2>"$dir/err" && wrong "mcp on a full disk"
+        says '^tern: standard output: '
+        ;;
+    compute | convert | pull | ps | serve | train | train_plot) ;; # print nothing but their help
     *) wrong "tern $command was not tried with a full disk" ;;
     esac
 done

@@ -9,8 +9,9 @@ tern=$1 model=$2
 ends 0 "$tern" --version
 has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
 ends 0 "$tern" help
-for command in run chat inspect graph compute tokenize detokenize logits convert mine bench \
-    'data tokenizer' 'data build' 'data inspect' 'eval ppl' 'eval choice' 'eval paper'; do
+for command in run chat inspect graph compute embed classify tokenize detokenize logits convert imatrix datagen \
+    mine bench ask 'memory add' 'memory recall' 'memory list' 'memory import' 'data tokenizer' \
+    'data build' 'data inspect' 'eval ppl' 'eval choice' 'eval paper'; do
     ends 0 "$tern" help
     has "^  ${command%% *} "
     ends 0 "$tern" $command --help
@@ -191,6 +192,27 @@ fails 1 "no LoRA adapter" "$tern" convert "$model" "$dir/merged.gguf" --lora "$m
 
 # Evaluation: a table and JSON, resumed from what an interrupted run left.
 printf 'Once upon a time there was a hen. She sang on and on, and the sun went down.' >"$dir/story"
+ends 0 "$tern" imatrix "$model" -f "$dir/story" -o "$dir/imatrix.gguf" --window 16 --limit 2
+grep -q 'imatrix.gguf: 28 matrices, 32 tokens in 2 windows of 16$' "$dir/out" || wrong "what imatrix says"
+# Data that a model writes: the same records whether there was an interruption or not.
+printf '"a hen"\n{"text":"a fox"}\n' >"$dir/seeds.jsonl"
+set -- "$model" -p 'On {{ text }}:' --raw --seeds "$dir/seeds.jsonl" --count 3 -n 8 --keep-cut --max-repetition 1 --seed 4
+ends 0 "$tern" datagen "$@" --rejected "$dir/rejected"
+cp "$dir/out" "$dir/printed"
+ends 0 "$tern" datagen "$@" -o "$dir/records.jsonl"
+{ head -n 1 "$dir/printed"; head -c 40 "$dir/printed"; } >"$dir/half.jsonl"
+ends 0 "$tern" datagen "$@" -o "$dir/half.jsonl" --parallel 1
+cmp -s "$dir/printed" "$dir/records.jsonl" && cmp -s "$dir/printed" "$dir/half.jsonl" ||
+    wrong "datagen's records depend on how they were come by"
+grep -q '"prompt":"On a fox:","text":"On a fox:.*"seed":{"text":"a fox"}.*"seed_line":2' "$dir/printed" || wrong "a record"
+fails 1 "records.jsonl:1: made with other settings" "$tern" datagen "$@" -o "$dir/records.jsonl" --min-tokens 2
+fails 1 "3 prompts gave 0 of 3 records .*not kept: 3 short" "$tern" datagen "$@" --min-tokens 100 --items 3
+fails 1 "seeds: line 1: .*'txt' is undefined" "$tern" datagen "$@" -p '{{ txt }}'
+fails 2 "exclude each other" "$tern" datagen "$@" --system x
+fails 2 "one of -p and -f" "$tern" datagen "$model"
+fails 2 "imatrix: no text" "$tern" imatrix "$model"
+fails 1 "says how to round" "$tern" convert "$model" "$dir/o.gguf" --imatrix "$dir/imatrix.gguf"
+fails 2 "q4_k_m" "$tern" convert "$model" "$dir/o.gguf" --type q4_k_x
 ends 0 "$tern" eval ppl -m "$model" -f "$dir/story" --window 16
 has '^| perplexity | [0-9.]* ± [0-9.]* |$'
 ends 0 "$tern" eval ppl -m "$model" -f "$dir/story" --convention transformers --stride 8 --window 16 -o json
@@ -265,5 +287,6 @@ fi
 . "$(dirname "$0")/cli_options.sh"
 . "$(dirname "$0")/cli_chat.sh"
 . "$(dirname "$0")/cli_families.sh"
+. "$(dirname "$0")/cli_embed.sh"
 
 count_and_exit "command line"

@@ -134,10 +134,18 @@ typedef struct run_state {
     const test_case *_Atomic now[JOBS_MAX]; // what each is running
 } run_state;
 
+// Parts of names; one after ! is of those that are not run.
 static bool is_wanted(const test_case *t, char **parts, int n_parts) {
-    for (int i = 0; i < n_parts; i++)
-        if (strstr(t->name, parts[i])) return true;
-    return n_parts == 0;
+    bool wanted = false;
+    int n_in = 0;
+    for (int i = 0; i < n_parts; i++) {
+        bool is_out = parts[i][0] == '!', found = strstr(t->name, parts[i] + is_out) != NULL;
+        if (is_out && found) return false;
+        if (is_out) continue;
+        n_in++;
+        wanted |= found;
+    }
+    return wanted || n_in == 0;
 }
 
 // When the room for reasons is used up, further ones are counted with the last.
@@ -210,7 +218,7 @@ static void run_in_processes(run_state *c, int n_jobs, bool verbose, char **part
     }
 }
 
-// usage: tern_tests [-v] [-j PROCESSES] [PART_OF_A_NAME ...]
+// usage: tern_tests [-v] [-j PROCESSES] [PART_OF_A_NAME ...] [!PART_OF_ANOTHER ...]
 int main(int argc, char **argv) {
     int n_jobs = 1;
     bool verbose = false;

@@ -19,10 +19,13 @@ no_debug() { ! readelf -S "$1" | grep -q debug_info; }
 
 to="$dir/a prefix"
 check "make install" $make --no-print-directory install "PREFIX=$to"
-for file in bin/tern lib/libtern.a lib/libtern.so lib/libtern.so.0 include/tern.h include/tern_tools.h include/tern_train.h share/man/man1/tern.1 \
+for file in bin/tern lib/libtern.a lib/libtern.so lib/libtern.so.0 include/tern.h include/tern_agent.h include/tern_tools.h include/tern_train.h share/man/man1/tern.1 \
     share/bash-completion/completions/tern share/zsh/site-functions/_tern share/fish/vendor_completions.d/tern.fish; do
     check "$file is not there" test -s "$to/$file"
 done
+if "$to/bin/tern" serve --help >/dev/null 2>&1 && ! "$to/bin/tern" serve no-model 2>&1 | grep -q "without libevent"; then
+    check "the unit does not name the program" grep -q "^ExecStart=\"$to/bin/tern\" serve" "$to/lib/systemd/system/tern@.service"
+fi
 check "the program is not stripped" no_symbols "$to/bin/tern"
 check "the library is not stripped" no_debug "$to/lib/libtern.a"
 check "the program does not run" "$to/bin/tern" --version

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "tern_agent.h"
+#include "tern_media.h"
+#include "tern_memory.h"
 #include "tern_tools.h"
 #include "tern_train.h"
 
@@ -72,6 +75,8 @@ static void call_small_ones(void) {
     begin("tern_memory_get()"), holds(tern_memory_get().n_allocs + 1 > 0);
     begin("tern_sampling_default()"), holds(tern_sampling_default().temperature < 0);
     begin("tern_status_name(99)"), holds(tern_status_name((tern_status)99) != NULL);
+    begin("tern_datagen_reason_name(99)");
+    holds(tern_datagen_reason_name((tern_datagen_reason)99) == NULL);
     begin("tern_type_name(99)"), holds(tern_type_name((tern_type)99) != NULL);
     GIVES(TERN_TYPE_AUTO, tern_type_from_name, NULL);
     RUNS(tern_model_close, NULL);
@@ -83,7 +88,10 @@ static void call_small_ones(void) {
     GIVES(NULL, tern_token_text, NULL, 0, &n);
     holds(n == 0);
     GIVES(false, tern_token_is_end, NULL, 0);
+    RUNS(tern_answer_close, NULL);
+    GIVES(false, tern_answer_with_special, NULL);
     RUNS(tern_chains_close, NULL);
+    RUNS(tern_grammar_close, NULL);
     GIVES(0, tern_chains_version, NULL);
     GIVES(NULL, tern_chains_entries, NULL, NULL);
     RUNS(tern_session_close, NULL);
@@ -91,7 +99,9 @@ static void call_small_ones(void) {
     GIVES(0, tern_session_n_context, NULL);
     GIVES(TERN_KV_AUTO, tern_session_kv_type, NULL);
     GIVES(0u, tern_session_n_tokens, NULL);
+    GIVES(NULL, tern_session_tokens, NULL);
     GIVES(0u, tern_session_bytes, NULL);
+    GIVES(false, tern_session_cuts_freely, NULL);
     RUNS(tern_session_cancel, NULL);
     RUNS(tern_group_close, NULL);
     GIVES(NULL, tern_session_notice, NULL);
@@ -119,6 +129,11 @@ static void call_with_nothing(void) {
     tern_session *fork = NULL;
     tern_group *group = NULL;
     tern_opening *opening = NULL;
+    tern_answer *answer = NULL;
+    tern_grammar *grammar = NULL;
+    tern_grammar_desc any;
+    uint64_t bits[1];
+    memset(&any, 0, sizeof any);
     bool done;
     FAILS(tern_group_open, NULL, NULL, NULL);
     FAILS(tern_group_open, &group, NULL, NULL);
@@ -142,7 +157,18 @@ static void call_with_nothing(void) {
     FAILS(tern_model_open_poll, NULL, &done, &m);
     FAILS(tern_tokenize, NULL, NULL, 0, 0, NULL, 0, NULL);
     FAILS(tern_detokenize, NULL, NULL, 0, false, NULL, NULL);
+    FAILS(tern_token_piece, NULL, 5, NULL, NULL);
     FAILS(tern_chat_format, NULL, NULL, 0, false, NULL, NULL);
+    FAILS(tern_chat_format_json, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_chat_format_json, NULL, "{}", 2, ignore, NULL);
+    FAILS(tern_grammar_open, NULL, NULL, NULL);
+    FAILS(tern_grammar_open, &grammar, NULL, &any);
+    FAILS(tern_grammar_check, NULL, "text", 4, NULL, NULL);
+    FAILS(tern_grammar_mask, NULL, "text", 4, bits, 1, NULL);
+    FAILS(tern_answer_open, NULL, NULL, NULL, NULL);
+    FAILS(tern_answer_open, &answer, NULL, NULL, NULL);
+    FAILS(tern_answer_put, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_answer_end, NULL, NULL, NULL);
     FAILS(tern_chat_tokens, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL);
     FAILS(tern_chat_answer, NULL, NULL, 0, NULL, NULL, NULL, NULL);
     FAILS(tern_chains_open, NULL, NULL);
@@ -156,12 +182,43 @@ static void call_with_nothing(void) {
     FAILS(tern_session_sync, NULL, NULL, 0, NULL);
     FAILS(tern_session_logits, NULL, NULL, 0, NULL);
     FAILS(tern_session_logprobs, NULL, NULL, 0, NULL, NULL, NULL);
+    FAILS(tern_session_save, NULL, NULL);
+    FAILS(tern_session_load, NULL, NULL);
+    FAILS(tern_session_peek, NULL, NULL, NULL, 0, NULL);
+    FAILS(tern_session_digest, NULL, NULL);
     FAILS(tern_generate_ids, NULL, NULL, 0, NULL, NULL, NULL, NULL);
     FAILS(tern_generate, NULL, NULL, NULL, NULL, NULL, NULL);
     FAILS(tern_inspect, NULL, NULL, NULL, NULL);
     FAILS(tern_inspect, "none.gguf", NULL, NULL, NULL);
     FAILS(tern_graph_report, NULL, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_compute, NULL, NULL);
+    FAILS(tern_embed, NULL, NULL, 0, NULL, NULL);
+    tern_embedding *embedding = NULL;
+    FAILS(tern_embed_begin, NULL, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_embed_begin, &embedding, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_embed_poll, NULL, NULL);
+    RUNS(tern_embed_close, NULL);
+    FAILS(tern_rerank, NULL, NULL, 0, NULL, 0, NULL, NULL);
+    FAILS(tern_json_lines, NULL, 0, NULL, NULL, NULL);
+    begin("tern_similarity(NULL, NULL, 3)"), holds(tern_similarity(NULL, NULL, 3) == 0);
+    RUNS(tern_embedding_get_info, NULL, NULL);
+    tern_picture picture = {0};
+    FAILS(tern_picture_open, NULL, NULL, NULL);
+    FAILS(tern_picture_open, &picture, NULL, NULL);
+    FAILS(tern_picture_open, &picture, "none.jpg", NULL);
+    FAILS(tern_picture_read, NULL, NULL, 0, NULL);
+    FAILS(tern_picture_read, &picture, NULL, 0, NULL);
+    FAILS(tern_picture_new, NULL, 1, 1);
+    FAILS(tern_picture_new, &picture, 0, 1);
+    FAILS(tern_picture_resize, NULL, NULL, 1, 1, TERN_PICTURE_BICUBIC);
+    FAILS(tern_picture_resize, &picture, NULL, 1, 1, TERN_PICTURE_BICUBIC);
+    FAILS(tern_picture_resize, &picture, &picture, 1, 1, TERN_PICTURE_BICUBIC);
+    RUNS(tern_picture_free, NULL);
+    RUNS(tern_picture_free, &picture);
+    FAILS(tern_classify, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_embed_pictures, NULL, NULL, 0, NULL);
+    RUNS(tern_model_get_vision_info, NULL, NULL);
+    begin("tern_model_label(NULL, 0)"), holds(tern_model_label(NULL, 0) == NULL);
     FAILS(tern_compute_report, NULL, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_array_read, NULL, NULL);
     FAILS(tern_array_read, NULL, "none.npy");
@@ -177,6 +234,8 @@ static void call_with_nothing(void) {
     FAILS(tern_eval_perplexity, NULL, NULL, 0, NULL, NULL);
     FAILS(tern_eval_choice, NULL, NULL, NULL);
     FAILS(tern_eval_paper, NULL, TERN_FORMAT_TEXT, NULL, NULL);
+    FAILS(tern_imatrix, NULL, "text", 4, "none.gguf", NULL, NULL);
+    FAILS(tern_datagen, NULL, NULL, NULL);
     FAILS(tern_mine, NULL, NULL, NULL, NULL);
     FAILS(tern_diagnose, NULL, NULL, NULL, NULL);
     FAILS(tern_machine_measure, 0, NULL);
@@ -254,6 +313,7 @@ static void call_with_model(tern_model *m) {
     tern_chains *chains = NULL;
     const tern_message message = {NULL, NULL};
     tern_mine_desc mine = {0}, no_shards = {0};
+    const tern_datagen_desc no_prompt = {.n_records = 1}, no_records = {.prompt = "x"};
     no_shards.shards = nobody, no_shards.n_shards = 1;
     RUNS(tern_model_get_info, m, NULL);
     RUNS(tern_token_text, m, 5, NULL);
@@ -264,6 +324,7 @@ static void call_with_model(tern_model *m) {
     FAILS(tern_tokenize, m, "text", 4, 0, ids, 4, NULL);
     FAILS(tern_detokenize, m, ids, 4, false, NULL, NULL);
     FAILS(tern_detokenize, m, NULL, 4, false, ignore, NULL);
+    FAILS(tern_token_piece, m, 5, NULL, NULL);
     FAILS(tern_chat_format, m, NULL, 2, true, ignore, NULL);
     FAILS(tern_chat_format, m, &message, 1, true, ignore, NULL);
     FAILS(tern_chat_tokens, m, NULL, 2, 0, 0, ids, 4, &n, NULL);
@@ -284,7 +345,31 @@ static void call_with_model(tern_model *m) {
     FAILS(tern_compute, m, &compute);
     FAILS(tern_compute_report, m, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_compute_report, m, "none", TERN_FORMAT_TEXT, ignore, NULL);
+    FAILS(tern_chat_format_json, m, NULL, 0, ignore, NULL);
+    FAILS(tern_chat_format_json, m, "{}", 2, NULL, NULL);
+    FAILS(tern_chat_format_json, m, "{}", 2, ignore, NULL);
+    FAILS(tern_answer_open, NULL, m, NULL, NULL);
+    tern_grammar *grammar = NULL;
+    tern_grammar_desc any;
+    memset(&any, 0, sizeof any);
+    FAILS(tern_grammar_open, NULL, m, &any);
+    FAILS(tern_grammar_open, &grammar, m, NULL);
+    FAILS(tern_grammar_open, &grammar, m, &any);
+    any.kind = TERN_GRAMMAR_CHOICES, any.n_choices = 1, any.choices = nobody;
+    FAILS(tern_grammar_open, &grammar, m, &any);
+    any.kind = TERN_GRAMMAR_JSON, any.choices = NULL, any.n_choices = 0;
+    GIVES(TERN_OK, tern_grammar_open, &grammar, m, &any, NULL);
+    FAILS(tern_grammar_check, grammar, NULL, 4, NULL, NULL);
+    GIVES(TERN_OK, tern_grammar_check, grammar, NULL, 0, NULL, NULL, NULL);
+    FAILS(tern_grammar_mask, grammar, NULL, 4, NULL, 0, NULL);
+    FAILS(tern_grammar_mask, grammar, NULL, 0, NULL, 0, NULL);
+    tern_grammar_close(grammar);
     FAILS(tern_session_open, NULL, m, NULL);
+    FAILS(tern_imatrix, m, NULL, 4, "none.gguf", NULL, NULL);
+    FAILS(tern_imatrix, m, "text", 4, NULL, NULL, NULL);
+    FAILS(tern_datagen, m, NULL, NULL);
+    FAILS(tern_datagen, m, &no_prompt, NULL);
+    FAILS(tern_datagen, m, &no_records, NULL);
     FAILS(tern_mine, NULL, m, NULL, NULL);
     FAILS(tern_mine, &chains, m, NULL, NULL);
     FAILS(tern_mine, &chains, m, &mine, NULL);
@@ -313,6 +398,10 @@ static void call_with_session(tern_session *s) {
     FAILS(tern_session_profile, s, NULL, &n);
     FAILS(tern_session_profile, s, &rows, NULL);
     FAILS(tern_session_profile, s, &rows, &n); // opened without
+    FAILS(tern_session_save, s, NULL);
+    FAILS(tern_session_load, s, NULL);
+    FAILS(tern_session_peek, s, NULL, NULL, 0, &n);
+    FAILS(tern_session_digest, s, NULL);
     FAILS(tern_generate_ids, s, NULL, 0, NULL, NULL, NULL, NULL);
     FAILS(tern_generate_ids, s, NULL, 2, NULL, NULL, NULL, NULL);
     FAILS(tern_generate_ids, s, ids, 2, &no_stops, NULL, NULL, NULL);
@@ -329,6 +418,54 @@ static void call_with_session(tern_session *s) {
     FAILS(tern_eval_choice, s, &eval, &result);
 }
 
+static bool ignore_record(void *user, const tern_memory_record *record) {
+    (void)user, (void)record;
+    return true;
+}
+
+static void call_memory(void) {
+    tern_memory_store *store = NULL;
+    tern_memory_info info;
+    tern_memory_hits *hits;
+    const tern_memory_item item = {0};
+    FAILS(tern_memory_open, NULL, "unwritten", NULL);
+    FAILS(tern_memory_open, &store, NULL, NULL);
+    RUNS(tern_memory_close, NULL);
+    FAILS(tern_memory_get_info, NULL, &info);
+    FAILS(tern_memory_get_info, NULL, NULL);
+    FAILS(tern_memory_add, NULL, &item, NULL, NULL);
+    FAILS(tern_memory_add, NULL, NULL, NULL, NULL);
+    FAILS(tern_memory_recall, NULL, NULL, &hits);
+    FAILS(tern_memory_recall, NULL, NULL, NULL);
+    RUNS(tern_memory_hits_free, NULL);
+    FAILS(tern_memory_list, NULL, NULL, 0, ignore_record, NULL);
+    FAILS(tern_memory_list, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_memory_show, NULL, 1, ignore_record, NULL);
+    FAILS(tern_memory_forget, NULL, 1);
+    FAILS(tern_memory_forget_where, NULL, NULL, 0, NULL);
+    FAILS(tern_memory_compact, NULL);
+    FAILS(tern_memory_export, NULL, NULL, 0, ignore, NULL);
+    FAILS(tern_memory_import, NULL, NULL, 0, NULL, NULL);
+    begin("tern_memory_rule(0, NULL)"), holds(tern_memory_rule(0, NULL) != NULL);
+    GIVES(NULL, tern_memory_rule, (size_t)-1, NULL);
+}
+
+static void call_agents(void) {
+    tern_agent *agent = NULL;
+    tern_agent_desc desc = {0};
+    tern_agent_result result;
+    desc.n_tools = 1;
+    FAILS(tern_agent_open, NULL, NULL, NULL);
+    FAILS(tern_agent_open, &agent, NULL, NULL);
+    FAILS(tern_agent_open, &agent, NULL, &desc);
+    RUNS(tern_agent_close, NULL);
+    FAILS(tern_agent_run, NULL, "task", &result);
+    FAILS(tern_agent_run, NULL, NULL, NULL);
+    FAILS(tern_agent_messages, NULL, ignore, NULL);
+    FAILS(tern_agent_messages, NULL, NULL, NULL);
+    begin("tern_agent_end_name(99)"), holds(tern_agent_end_name((tern_agent_end)99)[0] == 0);
+}
+
 int main(int argc, char **argv) {
     tern_model *m = NULL;
     tern_session *s = NULL;
@@ -339,6 +476,8 @@ int main(int argc, char **argv) {
     call_with_nothing();
     call_chats();
     call_training();
+    call_memory();
+    call_agents();
     if (argc > 1 && (tern_model_open(&m, argv[1], NULL, &err) != TERN_OK ||
                      tern_session_open(&s, m, NULL, &err) != TERN_OK)) {
         fprintf(stderr, "null_calls: %s\n", err.message);

@@ -363,7 +363,7 @@ static int byte_character(int byte, char out[4]) {
     return 0;
 }
 
-static tern_status put_tokenizer(writer *t) {
+tern_status tiny_model_put_tokenizer(tern_gguf_writer *w) {
     static char text[TINY_N_VOCAB][16], merge_text[TINY_N_VOCAB][16];
     static const char *const pairs[] = {"t h", "th e", "a n", "an d", "i n", "e r", "o n", "r e"};
     static const char *const special[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
@@ -386,15 +386,15 @@ static tern_status put_tokenizer(writer *t) {
         }
         tokens[i] = (tern_str){text[i], strlen(text[i])};
     }
-    TERN_TRY(tern_gguf_put_str(t->w, "tokenizer.ggml.model", TERN_STR("gpt2")));
-    TERN_TRY(tern_gguf_put_str(t->w, "tokenizer.ggml.pre", TERN_STR("gpt-2")));
-    TERN_TRY(tern_gguf_put_strings(t->w, "tokenizer.ggml.tokens", tokens, TINY_N_VOCAB));
+    TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.model", TERN_STR("gpt2")));
+    TERN_TRY(tern_gguf_put_str(w, "tokenizer.ggml.pre", TERN_STR("gpt-2")));
+    TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.tokens", tokens, TINY_N_VOCAB));
     TERN_TRY(
-        tern_gguf_put_array(t->w, "tokenizer.ggml.token_type", TERN_META_I32, types, TINY_N_VOCAB));
-    TERN_TRY(tern_gguf_put_strings(t->w, "tokenizer.ggml.merges", merges, 8));
-    TERN_TRY(tern_gguf_put_int(t->w, "tokenizer.ggml.bos_token_id", TERN_META_U32, 0));
-    TERN_TRY(tern_gguf_put_int(t->w, "tokenizer.ggml.eos_token_id", TERN_META_U32, 0));
-    return tern_gguf_put_int(t->w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, 1);
+        tern_gguf_put_array(w, "tokenizer.ggml.token_type", TERN_META_I32, types, TINY_N_VOCAB));
+    TERN_TRY(tern_gguf_put_strings(w, "tokenizer.ggml.merges", merges, 8));
+    TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.bos_token_id", TERN_META_U32, 0));
+    TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.eos_token_id", TERN_META_U32, 0));
+    return tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, 1);
 }
 
 // ---- The whole ---------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern
     if (t.d.n_vocab < TINY_N_VOCAB) t.d.n_vocab = TINY_N_VOCAB;
     tern_status status = tern_gguf_writer_open(&t.w, path, desc->split_bytes, err);
     if (status == TERN_OK) status = put_config(&t);
-    if (status == TERN_OK) status = put_tokenizer(&t);
+    if (status == TERN_OK) status = tiny_model_put_tokenizer(t.w);
     if (status == TERN_OK) status = tensors(&t);
     t.declaring = false;
     if (status == TERN_OK) status = tensors(&t);

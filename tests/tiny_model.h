@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "formats/formats.h"
 
 typedef struct tiny_model_desc { // zero: the default in brackets
     const char *arch; // ["bitnet-b1.58"], or "llama", "qwen3", "qwen35", "gemma3", "lfm2"
@@ -24,6 +25,8 @@ typedef struct tiny_model_desc { // zero: the default in brackets
 // The tokenizer has 300 tokens: 3 special ones, the 256 bytes, a few merges.
 #define TINY_N_VOCAB 300
 
+// Its vocabulary alone.
+tern_status tiny_model_put_tokenizer(tern_gguf_writer *w);
 tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern_error *err);
 
 #endif

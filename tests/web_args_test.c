@@ -106,7 +106,7 @@ TEST(web_args_have_ids_and_texts) {
     REQUIRE_OK(read_values(&args, &v, "{\"array\": [0, 5, 2147483647]}", &err), err);
     REQUIRE_OK(web_args_ids(&args, "test", v.array, &ids, &n, &err), err);
     CHECK(n == 3 && ids[1] == 5 && ids[2] == INT32_MAX);
-    CHECK(web_args_strings(&args, "test", v.array, &texts, &err) == TERN_ERR_ARGUMENT);
+    CHECK(web_args_strings(&args, "test", "stop", v.array, &texts, &err) == TERN_ERR_ARGUMENT);
     tern_free(ids);
     web_args_free(&args);
     static const char *const wrong[] = {"[-1]", "[0.5]", "[\"1\"]", "[2147483648]", "[[]]"};
@@ -121,7 +121,7 @@ TEST(web_args_have_ids_and_texts) {
     REQUIRE_OK(
         read_values(&args, &v, "{\"array\": [\"a\", \"\", \"b\\tc\"], \"string\": \"s\"}", &err),
         err);
-    REQUIRE_OK(web_args_strings(&args, "test", v.array, &texts, &err), err);
+    REQUIRE_OK(web_args_strings(&args, "test", "stop", v.array, &texts, &err), err);
     CHECK(!strcmp(texts[0], "a") && !strcmp(texts[1], "") && !strcmp(texts[2], "b\tc"));
     web_args_free(&args);
 }
@@ -138,7 +138,8 @@ TEST(web_args_say_when_memory_is_out) {
         tern_mem_fail_at(fail_at);
         tern_status status = read_values(
             &args, &v, "{\"string\": \"\\u0041 string\", \"array\": [\"one\", \"two\"]}", &err);
-        if (status == TERN_OK) status = web_args_strings(&args, "test", v.array, &texts, &err);
+        if (status == TERN_OK)
+            status = web_args_strings(&args, "test", "stop", v.array, &texts, &err);
         if (status == TERN_OK &&
             web_args_ids(&args, "test", v.array, &ids, &n, &err) == TERN_ERR_MEMORY)
             status = TERN_ERR_MEMORY;

@@ -14,7 +14,7 @@ mkdir -p "$copy/elsewhere/web"
 cp -rp "$build/web/deps" "$copy/elsewhere/web/deps"
 (cd "$copy" && $make --no-print-directory BUILD=elsewhere web-modules >"$copy/log" 2>&1) || { tail -n 20 "$copy/log" >&2; exit 1; }
 status=0
-for module in "$build"/web/tern*.wasm; do
+for module in "$build"/web/tern*.wasm "$build"/web/tern-shaders.json; do
     name=$(basename "$module")
     cmp "$module" "$copy/elsewhere/web/$name" || status=1
 done

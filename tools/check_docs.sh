@@ -69,7 +69,9 @@ for page in $pages docs/tern.1; do
         function say(text) { sub(/^.*(mpirun|[A-Z_]+=[^ ]*) +([-n0-9 ]* )?/, "", text); print page ":" NR "\t" text }
         /^\.Dl / { gsub(/\\\(dq/, "\""); say(substr($0, 5)); next }
         /^    / {
-            line = $0; sub(/^ +/, "", line)
+            line = begun $0; sub(/^ +/, "", line)
+            if (sub(/ *\\$/, "", line)) { begun = line; next }
+            begun = ""
             if (line ~ /^\[/ && last) say(last " " line); else { last = line; say(line) }
             next
         }
@@ -119,13 +121,22 @@ while read -r example; do
         wrong "README.md: $example: $(cat "$work/error")"
     [ -s "$work/said" ] || wrong "README.md: $example prints nothing"
 done <"$work/examples"
-one_line() { tr -s '\n' ' ' | sed 's/ *$//'; } # what it quotes is what `make run` says, on any processor
-quoted=$(sed -n 's/^> //p' README.md | one_line)
-told=$("$tern" run -m models/stories.gguf -p "Once upon a time" -n 100 --temp 0.7 --seed 3 | one_line)
-case $told in
-"$quoted"*) ;;
-*) wrong "README.md quotes another story than make run tells: $told" ;;
-esac
+# What it quotes is what the command above it says, on any processor; the first is what `make run` begins with.
+awk -v command='$tern run models/stories.gguf "Once upon a time" -n 100 --temp 0.7 --seed 3' '
+    function end() { if (quote != "") print command "\t" quote; quote = "" }
+    /^>/ { sub(/^> ?/, ""); if ($0 != "") quote = quote (quote == "" ? "" : " ") $0; next }
+    { end() }
+    /^    / { line = begun $0; begun = ""; sub(/^ +/, "", line); if (sub(/ *\\$/, "", line)) begun = line }
+    sub(/^build\/tern run/, "$tern run", line) { command = line }
+    END { end() }' README.md >"$work/quotes"
+[ "$(wc -l <"$work/quotes")" -ge 3 ] || wrong "README.md quotes fewer than three texts"
+while IFS="$(printf '\t')" read -r example quoted; do
+    told=$(eval "$example" </dev/null | tr -s '\n' ' ')
+    case $told in
+    "$quoted"*) ;;
+    *) wrong "README.md quotes \"$quoted\", but $example says: $told" ;;
+    esac
+done <"$work/quotes"
 
 # ---- The man page --------------------------------------------------------------------------------
 tools/man_options.sh "$tern" docs/tern.1 | cmp -s - docs/tern.1 ||

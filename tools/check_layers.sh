@@ -5,7 +5,7 @@
 #   door A/A.h (base has many doors, formats and kernels a few).
 # - Sub-folders of one folder may need each other, but never in a circle.
 # - No circle of files joins two folders, neither a folder and its own sub-folder.
-# Programs include only include/.
+# Programs include only include/, and apps/serve, apps/mcp, apps/agent and apps/hub base/, too.
 # usage: check_layers.sh LIBTERN.A
 #
 # Seen to fail: base/hash.c calling tern_graph_free by a declaration of its own, tok_vocab.c calling
@@ -32,9 +32,12 @@ for file in $sources; do
     done
 done
 # apps/web is a part of the library's build rather than a program that links it: it reads JSON with
-# base/ and implements the functions that kernels/webgpu/wgpu_api.h declares.
+# base/ and implements the functions that kernels/webgpu/wgpu_api.h declares. apps/serve reads what
+# strangers send with base's JSON, texts and counted memory, whose failures tests can cause, and so
+# do apps/mcp, apps/agent, apps/hub and apps/load.
 for file in $(find apps examples -name '*.[ch]'); do
     case $file in apps/web/*) inner='formats/|graph/|input/|kernels/([^w]|w[^e])|kernels/webgpu/[^w]|models/|runtime/|session/|tasks/|train/' ;;
+    apps/serve/*|apps/mcp/*|apps/agent/*|apps/hub/*|apps/load/*) inner='src/|formats/|graph/|input/|kernels/|models/|runtime/|session/|tasks/|train/' ;;
     *) inner='src/|base/|formats/|graph/|input/|kernels/|models/|runtime/|session/|tasks/|train/' ;; esac
     if grep -nE "^#include \"($inner)" "$file"; then
         complain "$file: programs use include/ only"

@@ -268,8 +268,64 @@ def model_seeds():
     yield "no_tokenizer", model("llama", 16, 2, F32, F16, [])
 
 
+def charsmap():
+    """One node a block of 256 units: "A" becomes "a", "xy" becomes "long" (tok_charsmap.c)."""
+    units = [0] * 256 * 5
+    units[0] = 256 << 10
+    for at, block, leaf in ((256 ^ ord("A"), 2, 0), (256 ^ ord("x"), 3, None), (768 ^ ord("y"), 4, 2)):
+        units[at] = (at ^ block * 256) << 10 | (leaf is not None) << 8 | at & 255
+        if leaf is not None:
+            units[block * 256] = leaf | 1 << 31
+    trie = b"".join(struct.pack("<I", u) for u in units)
+    return struct.pack("<I", len(trie)) + trie + b"a\0long\0"
+
+
+PIECES = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3), ("\u2581", -2, 1), ("a", -3, 1), ("b", -3.5, 1),
+          ("ab", -5, 1), ("\u2581The", -4, 1), ("\u00e9", -6, 1), ("<0x0A>", 0, 6), ("aaaa", -7, 1), ("<tag>", 0, 4)]
+
+
+def unigram_metas():
+    texts, scores, types = zip(*PIECES)
+    return [meta("general.architecture", "str", "bert"), meta("tokenizer.ggml.model", "str", "t5"),
+            meta("tokenizer.ggml.tokens", "str", list(texts)), meta("tokenizer.ggml.scores", "f32", list(scores)),
+            meta("tokenizer.ggml.token_type", "i32", list(types)),
+            meta("tokenizer.ggml.precompiled_charsmap", "u8", list(charsmap())),
+            meta("tokenizer.ggml.remove_extra_whitespaces", "bool", 1), meta("tokenizer.ggml.unknown_token_id", "u32", 0)]
+
+
+def wordpiece_metas():
+    texts = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581the", "\u2581a", "a", "b", "\u2581wo", "rd", "\u25811", "2"]
+    return [meta("general.architecture", "str", "bert"), meta("tokenizer.ggml.model", "str", "bert"),
+            meta("tokenizer.ggml.tokens", "str", texts),
+            meta("tokenizer.ggml.token_type", "i32", [3, 2, 3, 3] + [1] * 8),
+            meta("tokenizer.ggml.unknown_token_id", "u32", 1), meta("tokenizer.ggml.cls_token_id", "u32", 2),
+            meta("tokenizer.ggml.seperator_token_id", "u32", 3)]
+
+
+def varint(n):
+    return bytes([n & 127 | 128]) + varint(n >> 7) if n > 127 else bytes([n])
+
+
+def proto(number, v):
+    if isinstance(v, bytes):
+        return varint(number << 3 | 2) + varint(len(v)) + v
+    if isinstance(v, float):
+        return varint(number << 3 | 5) + struct.pack("<f", v)
+    return varint(number << 3) + varint(v)
+
+
+def model_seeds_of_sentencepiece():
+    pieces = b"".join(proto(1, proto(1, t.encode()) + proto(2, float(s)) + (proto(3, k) if k != 1 else b""))
+                      for t, s, k in PIECES)
+    for name, kind in (("unigram", 1), ("bpe", 2), ("word", 3)):
+        trainer = proto(3, kind) + proto(35, 1) + proto(40, 0) + proto(41, 1) + proto(42, 2)
+        yield name, pieces + proto(2, trainer) + proto(3, proto(2, charsmap()) + proto(3, 1) + proto(4, kind == 1))
+
+
 def tokenizer_seeds():
     yield "sentencepiece", gguf(sentencepiece_metas(), [])
+    yield "unigram", gguf(unigram_metas(), [])
+    yield "wordpiece", gguf(wordpiece_metas(), [])
     for pre in ("gpt-2", "llama-bpe", "qwen2", "default"):
         yield pre, gguf(byte_level_metas(pre), [])
     yield "no_types", gguf(byte_level_metas("gpt-2")[:3] + byte_level_metas("gpt-2")[4:5], [])
@@ -321,6 +377,16 @@ def config_seeds():
     yield "gemma3_part", config(model_type="gemma3_text", sliding_window=8, rope_parameters=windows)
     yield "encoder", nested("gemma3", sliding_window=9, use_bidirectional_attention=True,
                             sliding_window_pattern=2)
+    yield "bert", config(model_type="bert", hidden_act="gelu", layer_norm_eps=1e-12, type_vocab_size=2,
+                         position_embedding_type="absolute")
+    yield "roberta", config(model_type="xlm-roberta", hidden_act="gelu", pad_token_id=0, layer_norm_eps=1e-5)
+    yield "nomic_bert", json.dumps({"model_type": "nomic_bert", "n_embd": 16, "n_head": 2, "n_layer": 1, "n_inner": 16,
+                                    "n_positions": 32, "rotary_emb_base": 1000, "activation_function": "swiglu",
+                                    "tern_pooling": "mean", "tern_pooling_any_length": True}).encode()
+    yield "modernbert", config(model_type="modernbert", hidden_activation="gelu", local_attention=8, num_hidden_layers=4,
+                               global_attn_every_n_layers=3, global_rope_theta=160000.0, local_rope_theta=10000.0)
+    yield "modernbert_alone", config(model_type="modernbert", hidden_activation="gelu", local_attention=1,
+                                     num_hidden_layers=4, global_attn_every_n_layers=2)
     yield "wide_head", config(hidden_size=10 ** 6, partial_rotary_factor=0.3)
 
 
@@ -502,6 +568,27 @@ def npy_seeds():
     yield "none", npy("<f4", (0, 5), b"")
 
 
+def imatrix_seeds():
+    sums = [("blk.0.attn_q.weight.in_sum2", F32, [4, 1], struct.pack("<4f", 4, 0, 2, 1)),
+            ("blk.0.attn_q.weight.counts", F32, [1, 1], struct.pack("<f", 2)),
+            ("blk.0.ffn_up_exps.weight.in_sum2", F32, [2, 3], struct.pack("<6f", *range(6))),
+            ("blk.0.ffn_up_exps.weight.counts", F32, [1, 3], struct.pack("<3f", 1, 0, 7))]
+    metas = [meta("general.type", "str", "imatrix"), meta("imatrix.datasets", "str", ["a.txt"]),
+             meta("imatrix.chunk_count", "u32", 3), meta("imatrix.chunk_size", "u32", 512)]
+
+    def entry(name, calls, x):
+        head = struct.pack("<i", len(name)) + name.encode() + struct.pack("<2i", calls, len(x))
+        return head + struct.pack("<%df" % len(x), *x)
+
+    old = struct.pack("<i", 2) + entry("blk.0.attn_q.weight", 2, [4, 0, 2])
+    old += entry("blk.0.ffn_up_exps.weight", 0, [1.5])
+    yield "gguf", gguf(metas, sums)
+    yield "gguf_counts", gguf(metas, sums[:1] + sums[3:])
+    yield "old", old + struct.pack("<2i", 7, 5) + b"a.txt"
+    yield "oldest", old
+    yield "minus", struct.pack("<i", 1) + entry("x", 1, [-1])
+
+
 # Templates: what the language has in addition to what chats use.
 def jinja_seeds():
     seeds = {
@@ -517,18 +604,103 @@ def jinja_seeds():
         yield name, source.encode()
 
 
+def grammar_seeds():
+    """A byte for the kind, as fuzz/grammar_fuzz.c has them, the grammar, a zero byte and a text."""
+    schema = {"$defs": {"n": {"type": "object", "properties": {"v": {"type": "integer", "minimum": -3, "maximum": 120}, "next": {
+        "anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}, "required": ["v"], "additionalProperties": False}}, "$ref": "#/$defs/n"}
+    strings = {"type": "array", "prefixItems": [{"format": "date"}, {"pattern": "^a(b|[^c])+$"}, {"minLength": 2, "maxLength": 4}],
+               "items": {"oneOf": [{"const": "\u00e9"}, {"enum": [1, None, {"a": [True]}]}, {"type": "number", "multipleOf": 0.25}]},
+               "contains": {"type": "number"}, "maxItems": 6}
+    objects = {"type": "object", "patternProperties": {"^x": {"type": "boolean"}}, "properties": {"a": {}, "b": {"not": {"type": "string"}}},
+               "propertyNames": {"maxLength": 3}, "minProperties": 1, "maxProperties": 3, "dependentRequired": {"a": ["b"]},
+               "if": {"required": ["b"]}, "then": {"properties": {"xa": False}}, "additionalProperties": {"type": "null"}}
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {
+        "town": {"type": "string"}, "days": {"type": "integer"}, "deep": {"type": "object", "properties": {"b": {"type": "boolean"}}}},
+        "required": ["town"]}}}, {"name": "clock"}]
+    gbnf = 'root ::= list | "x" [^a-c]{2,3} # end\nlist ::= "[" (item ("," item)*)? "]"\nitem ::= "\\u00e9" | list | root "!"'
+    lark = 'start: sum\n?sum: NUMBER | sum "+" NUMBER -> add\nNUMBER: /[0-9]+/i | "a".."f"\n%ignore " "\n%import common.WORD'
+    seeds = {"schema": (0, json.dumps(schema), '{"v": 12, "next": {"v": -3}}'), "strings": (0, json.dumps(strings), '["2024-02-29","ab","xyz",0.5'),
+             "objects": (128, json.dumps(objects), '{"a":1,"b":[],"xa"'), "json": (1, "", '[1, {"a": "b\\n"}]'),
+             "regex": (2, r"^(?:a|b{2,3}?)[^\W\d]*(?=c)c(?!d).$", "abbcx"), "gbnf": (3, gbnf, "[\u00e9,[x12]]!"), "lark": (4, lark, "1 + a+ 2"),
+             "choices": (5, "yes no", "yes"), "nothing": (3, 'root ::= [] | "x" []', "x")}
+    for i in range(5):
+        seeds["calls%d" % i] = (6 + 7 * i, json.dumps(tools), '<tool_call>{"name": "clock"')
+    for name, (kind, text, sample) in seeds.items():
+        yield name, bytes([kind]) + text.encode() + b"\0" + sample.encode()
+
+
+def request_seeds():
+    """A byte for the route, as fuzz/request_body_fuzz.c has them, and a body."""
+    user = [{"role": "user", "content": "a fox"}]
+    parts = [{"type": "text", "text": "a "}, {"type": "text", "text": "fox"}]
+    sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "seed": 7, "repeat_penalty": 1.1,
+                "frequency_penalty": -1, "presence_penalty": 1, "repeat_last_n": 3, "ignore_eos": True}
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+    seeds = {
+        "chat": (0, {"model": "gpt-4", "messages": [{"role": "developer", "content": "b"}, {"role": "user", "content": parts},
+                                                    {"role": "assistant", "content": "A"}], "max_tokens": 3, "stop": ["x", "zz"], **sampling}),
+        "chat_fields": (0, {"model": "stories:latest", "messages": user, "max_completion_tokens": 2, "logprobs": True,
+                            "top_logprobs": 3, "logit_bias": {"7": -100, "8": 2.5}, "n": 2, "stream_options": {"include_usage": True},
+                            "response_format": {"type": "text"}, "user": "me", "metadata": {}, "store": None}),
+        "tools": (0, {"messages": user, "tools": [tool], "tool_choice": "auto", "parallel_tool_calls": False}),
+        "called": (0, {"messages": user + [{"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "c", "content": "5"}]}),
+        "completion": (1, {"prompt": ["a", [5, 6], "b"], "max_tokens": 3, "n": 2, "logprobs": 2, "echo": False, "best_of": 1, "suffix": None}),
+        "completion_ids": (1, {"prompt": [5, 6, 7], "echo": True, "stop": "."}),
+        "response": (2, {"instructions": "a", "input": [{"role": "user", "content": [{"type": "input_text", "text": "a fox"}]}],
+                         "max_output_tokens": 3, "stream": True, "top_logprobs": 1, "metadata": {"a": "b"}, "include": ["message.output_text.logprobs"]}),
+        "response_tokens": (3, {"input": "a fox"}),
+        "embeddings": (4, {"model": "bert", "input": ["a fox", [5, 6]], "encoding_format": "base64", "dimensions": 9, "prompt_name": "query"}),
+        "messages": (5, {"model": "stories", "system": [{"type": "text", "text": "a"}], "messages": user + [{"role": "assistant", "content": "A"}],
+                         "max_tokens": 3, "stop_sequences": ["x"], "temperature": 0, "thinking": {"type": "disabled"}}),
+        "count": (6, {"model": "stories", "messages": [{"role": "user", "content": parts}], "max_tokens": 3}),
+        "generate": (7, {"model": "stories", "prompt": "a fox", "system": "b", "options": {"num_predict": 3, "stop": ["x"], "seed": 1},
+                         "keep_alive": "1h30m", "logprobs": True, "raw": False}),
+        "unload": (7, {"model": "stories", "keep_alive": 0}),
+        "ollama_chat": (8, {"messages": user, "options": {"temperature": 1}, "keep_alive": -1, "stream": False, "format": ""}),
+        "embed": (9, {"model": "bert", "input": ["a", "b"], "truncate": False, "dimensions": 8}),
+        "old_embed": (10, {"model": "bert", "prompt": "a"}),
+        "show": (11, {"name": "bert_ranker"}),
+        "llama": (12, {"prompt": ["a", 5, "b"], "n_predict": 3, "n_probs": 1, "return_tokens": True, **sampling}),
+        "llama_embedding": (13, {"model": "bert", "content": [[5, 6], "a"], "embd_normalize": 2}),
+        "rerank": (14, {"model": "bert_ranker", "query": "w", "documents": ["a", {"text": "b"}], "top_n": 1, "return_documents": True}),
+        "tei": (14, {"model": "bert_ranker", "query": "w", "texts": ["a"], "return_text": True}),
+        "tokenize": (15, {"content": "a f\u00e4x\U0001f98a", "with_pieces": True, "add_special": True, "parse_special": False}),
+        "detokenize": (16, {"tokens": [5, 6, 300]}),
+        "template": (17, {"messages": user, "add_generation_prompt": False}),
+        "format": (0, {"messages": user, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}}),
+        "must_call": (0, {"messages": user, "tools": [tool], "tool_choice": {"type": "function", "function": {"name": "now"}}}),
+        "guided": (1, {"prompt": "a", "guided_choice": ["a", "b"], "structured_outputs": {"regex": "a+"}}),
+        "response_format": (2, {"input": "a", "text": {"format": {"type": "json_object"}}}),
+        "output_format": (5, {"messages": user, "max_tokens": 3, "output_config": {"format": {"type": "json_schema", "schema": {}}}}),
+        "ollama_format": (8, {"messages": user, "format": {"type": "object"}}),
+        "wrong_types": (0, {"model": 5, "messages": {}, "temperature": "hot", "n": 1.5, "stop": [1], "logit_bias": []}),
+        "wrong_sizes": (1, {"prompt": [], "max_tokens": 0, "n": 129, "seed": -1e300, "stop": ["a"] * 17, "top_p": 1.1}),
+        "wrong_keep": (8, {"messages": [], "keep_alive": "1h-3m"}),
+        "wrong_list": (4, {"model": "bert", "input": [[], "a", 5], "dimensions": 100000}),
+    }
+    for name, (route, body) in seeds.items():
+        yield name, bytes([route]) + json.dumps(body).encode()
+    yield "no_object", b"\x00[]"
+    yield "no_json", b"\x05{\"model\": nul"
+    yield "no_utf8", b"\x0f{\"content\": \"\xff\"}"
+    yield "zero_byte", b"\x00{\"messages\":[{\"role\":\"user\",\"content\":\"a\\u0000b\"}],\"stop\":\"\\u0000\"}"
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "fuzz/corpus"
     for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()),
                           ("shard", shard_seeds()), ("chains", chain_seeds()),
                           ("eval_item", item_seeds()), ("jinja", jinja_seeds()),
                           ("model", model_seeds()),
+                          ("tokenizer_model", model_seeds_of_sentencepiece()),
                           ("tokenizer_gguf", tokenizer_seeds()), ("config", config_seeds()),
                           ("model_folder", folder_seeds()), ("lora", lora_seeds()),
                           ("train_log", log_seeds()), ("eval_results", results_seeds()),
                           ("transcript", transcript_seeds()), ("manifest", manifest_seeds()),
                           ("documents", document_seeds()), ("checkpoint", checkpoint_seeds()),
-                          ("npy", npy_seeds())):
+                          ("npy", npy_seeds()), ("imatrix", imatrix_seeds()),
+                          ("grammar", grammar_seeds()), ("request_body", request_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
         for name, data in seeds:

@@ -6,10 +6,28 @@
 //   bonsai-1.7b   PrismML's Bonsai 1.7B: Qwen3 in Q2_0, embeddings and head too (0.48 GB); with
 //                 -q1_0 and -pq2_0 in those types
 //   bonsai-2-2b   PrismML's Bonsai 2 2B: Qwen3.5 in PQ2_0 (0.51 GB), said to be rotated
+//   qwen3-0.6b, qwen3.5-0.8b, lfm2-350m, gemma-3-1b, gemma-4-e2b
+//                 those models in BF16; with -q8_0 and -q4_0 in those types
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "tests/real_shapes.h"
 #include "tests/tiny_model.h"
+
+// NAME or NAME-TYPE of tests/real_shapes.c. False: there is no such shape.
+static bool find_real(const char *name, const real_shape **shape, tern_dtype *type) {
+    const char *end = strrchr(name, '-');
+    *type = TERN_DTYPE_BF16;
+    *shape = real_shape_find(name, strlen(name));
+    if (*shape || !end || !tern_dtype_from_name(end + 1, type)) return *shape != NULL;
+    *shape = real_shape_find(name, (size_t)(end - name));
+    return *shape != NULL;
+}
+
+static int say(tern_status status, const tern_error *err) {
+    if (status != TERN_OK) fprintf(stderr, "make_tiny_model: %s\n", err->message);
+    return status != TERN_OK;
+}
 
 int main(int argc, char **argv) {
     tern_error err = {0};
@@ -91,19 +109,23 @@ int main(int argc, char **argv) {
     };
     enum { N_SHAPES = sizeof shapes / sizeof *shapes };
     const char *shape = argc > 2 ? argv[2] : "tiny";
+    unsigned seed = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 1;
+    const real_shape *real;
+    tern_dtype type;
+    if (argc > 2 && find_real(shape, &real, &type))
+        return say(real_shape_write(argv[1], real, type, 1, seed, &err), &err);
     size_t which = 0;
     while (which < N_SHAPES && strcmp(shape, shapes[which].name) != 0) which++;
     if (argc < 2 || which == N_SHAPES) {
         fprintf(stderr, "usage: make_tiny_model OUT.gguf [SHAPE] [SEED]; shapes:");
         for (size_t i = 0; i < N_SHAPES; i++) fprintf(stderr, " %s", shapes[i].name);
+        for (real = real_shapes; real->name; real++) fprintf(stderr, " %s[-TYPE]", real->name);
         fprintf(stderr, "\n");
         return 2;
     }
     tiny_model_desc d = *shapes[which].desc;
     if (shapes[which].type != TERN_DTYPE_F32) d.type = shapes[which].type;
     d.head_type = shapes[which].head_type;
-    d.seed = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 1;
-    if (tiny_model_write(argv[1], &d, &err) == TERN_OK) return 0;
-    fprintf(stderr, "make_tiny_model: %s\n", err.message);
-    return 1;
+    d.seed = seed;
+    return say(tiny_model_write(argv[1], &d, &err), &err);
 }

@@ -2,10 +2,10 @@
 # Makes docs/images/chat.svg again, from a real chat with the carried model in a window of 84 columns.
 # Run it after `make` when the model or chat has changed.
 #
-#     tools/readme_picture.sh [MODEL [SEED [LINES OF THE ANSWER]]]
+#     tools/readme_picture.sh [MODEL [SEED [LINES OF THE ANSWER AT MOST]]]
 set -eu
 cd "$(dirname "$0")/.."
-model=${1:-models/stories.gguf} seed=${2:-4} lines=${3:-17}
+model=${1:-models/stories.gguf} seed=${2:-4} lines=${3:-30}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # What a terminal would draw over (the bar while a model loads) and styles are dropped.
@@ -15,8 +15,9 @@ trap 'rm -rf "$work"' EXIT
 grep -q ' tokens/s$' "$work/seen" || { echo "no answer within 15 seconds" >&2; exit 1; }
 {
     echo '$ tern chat models/stories.gguf'
-    sed -n "1,$((3 + lines))p" "$work/seen"
-    echo '[...]'
+    sed '/ tokens\/s$/,$d' "$work/seen" >"$work/told"
+    head -n $((3 + lines)) "$work/told"
+    [ "$(wc -l <"$work/told")" -le $((3 + lines)) ] || printf '[...]\n'
     echo
     grep ' tokens/s$' "$work/seen"
     echo '>'

@@ -77,12 +77,13 @@ async function listFiles(folder, prefix = '') {
   return names.sort();
 }
 
-// What runs of the package: no types, no maps, no hooks for React. Names of its parts change with their
+// What runs of the package: no types, no maps, no hooks for React, no memories. Names of its parts change with their
 // contents, so the old ones go first.
+const OF_OTHERS = ['react.js', 'memory.js', 'tern-memory.wasm'];
 async function copyEngine(from, to) {
   await rm(to, { recursive: true, force: true });
   await mkdir(to, { recursive: true });
-  const wanted = (await readdir(from)).filter((name) => /\.(js|wasm)$/.test(name) && name !== 'react.js');
+  const wanted = (await readdir(from)).filter((name) => /\.(js|wasm|json)$/.test(name) && !OF_OTHERS.includes(name));
   for (const name of ['index.js', 'worker.js']) {
     if (!wanted.includes(name)) throw new Error(`${from} has no ${name}: it is no built package`);
   }
@@ -93,7 +94,7 @@ async function copyEngine(from, to) {
 // contents. Models are not among them: the package keeps those.
 async function writeServiceWorker(esbuild, out) {
   const wanted = (name) =>
-    /\.(html|js|css|wasm|svg|png|webmanifest)$/.test(name) &&
+    /\.(html|js|css|wasm|json|svg|png|webmanifest)$/.test(name) &&
     !name.startsWith('models/') &&
     name !== 'sw.js';
   const isOfDiagnosis = (name) => name.endsWith('-check.wasm'); // who makes none need not fetch them

@@ -34,8 +34,7 @@ async function tell(): Promise<void> {
     state.textContent = 'Writing';
     story.textContent = beginning;
     const outcome = await write(
-      tern,
-      CARRIED.name,
+      { name: CARRIED.name, device: tern.info.device },
       (options) => tern.generate(beginning, { maxTokens: 120, temperature: 0.7, ...options }),
       new AbortController().signal,
       (piece) => story.append(piece),

@@ -23,7 +23,7 @@ const BIRD = [
   { fill: BILL, d: 'M83.4 39.6 L96 43.6 L82.6 43.4 Z' },
 ];
 
-function svgText({ rounded }) {
+export function svgText({ rounded }) {
   const shapes = BIRD.map(({ fill, d }) => `<path fill="${fill}" d="${d}"/>`).join('');
   const radius = rounded ? ' rx="22"' : '';
   return (

@@ -12,13 +12,20 @@ $(WEB_TOOLS): packages/tern/package-lock.json
 	@command -v $(NODE) $(NPM) >/dev/null || tools/install_deps.sh nodejs npm
 	cd packages/tern && $(NPM) ci --no-fund --no-audit --silent
 	@touch $@
-packages/tern/dist/index.js: $(WEB_TOOLS) $(WEB_MODULES) $(ENGINE_TS) packages/tern/build.mjs
+packages/tern/dist/index.js: $(WEB_TOOLS) $(WEB_MODULES) $(WEB_SHADERS) $(ENGINE_TS) packages/tern/build.mjs
 	@echo "  npm   packages/tern/dist"
 	$(Q)$(NODE) packages/tern/build.mjs
 $(WEB_PAGES)/sw.js: packages/tern/dist/index.js $(PAGE_SRC) models/stories.gguf
 	@echo "  pages $(WEB_PAGES)"
 	$(Q)$(NODE) packages/tern/node_modules/typescript/bin/tsc -p web
 	$(Q)$(NODE) web/build.mjs $(WEB_PAGES) --engine packages/tern/dist --model models/stories.gguf
+
+.PHONY: serve-page
+serve-page: $(WEB_TOOLS) ## the page of tern serve again: apps/serve/page, of web/server (needs npm)
+	$(NODE) web/server/build.mjs
+.PHONY: server-pictures
+server-pictures: all $(WEB_TOOLS) ## the pictures of the page of tern serve in docs/images again (needs Chromium)
+	$(NODE) web/server/pictures.mjs $(BUILD)/tern
 
 .PHONY: web web-package web-serve test-pages
 web-package: packages/tern/dist/index.js ## the npm package: packages/tern/dist

@@ -1,8 +1,8 @@
 // The command line: a table of commands (main.c), a table of options for each (options.c), and what
 // the commands share. It uses the public interface and nothing else of the library.
 //
-// Exit statuses: 0 success, 1 failure, 2 wrong usage. Every error is one line on standard error
-// that begins with "tern: ".
+// Exit statuses: 0 success, 1 failure, 2 wrong usage, 3 an agent's budget is spent. Every error is
+// one line on standard error that begins with "tern: ".
 #ifndef TERN_CLI_H
 #define TERN_CLI_H
 
@@ -15,7 +15,7 @@
 // Rows of the tables below omit trailing fields that they do not need.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_BUDGET = 3 };
 
 typedef struct command {
     const char *name, *usage, *summary; // usage: what follows the name in "tern NAME ..."
@@ -24,20 +24,33 @@ typedef struct command {
 } command;
 
 extern const command cli_commands[]; // ends with a NULL name
-extern const command data_jobs[], train_jobs[], eval_jobs[];
+extern const command data_jobs[], train_jobs[], eval_jobs[], memory_jobs[];
 
 int cmd_run(const command *self, int argc, char **argv);
 int cmd_chat(const command *self, int argc, char **argv);
 int cmd_inspect(const command *self, int argc, char **argv);
 int cmd_graph(const command *self, int argc, char **argv);
+int cmd_ask(const command *self, int argc, char **argv);
+int cmd_agent(const command *self, int argc, char **argv);
+int cmd_classify(const command *self, int argc, char **argv);
+int cmd_embed(const command *self, int argc, char **argv);
 int cmd_compute(const command *self, int argc, char **argv);
 int cmd_tokenize(const command *self, int argc, char **argv);
 int cmd_detokenize(const command *self, int argc, char **argv);
 int cmd_logits(const command *self, int argc, char **argv);
 int cmd_convert(const command *self, int argc, char **argv);
+int cmd_datagen(const command *self, int argc, char **argv);
+int cmd_imatrix(const command *self, int argc, char **argv);
 int cmd_mine(const command *self, int argc, char **argv);
 int cmd_diagnose(const command *self, int argc, char **argv);
 int cmd_bench(const command *self, int argc, char **argv);
+int cmd_serve(const command *self, int argc, char **argv);
+int cmd_mcp(const command *self, int argc, char **argv);
+int cmd_pull(const command *self, int argc, char **argv);
+int cmd_list(const command *self, int argc, char **argv);
+int cmd_show(const command *self, int argc, char **argv);
+int cmd_ps(const command *self, int argc, char **argv);
+int cmd_rm(const command *self, int argc, char **argv);
 int cmd_train(const command *self, int argc, char **argv);
 
 // One line to standard error; returns the status, so that `return fail(...)` reads naturally.
@@ -74,7 +87,7 @@ typedef struct option {
     const char *help;
     double least, most; // of numbers; most 0: no upper limit
     int position; // not 0: words that are no options go to these options, lowest number first,
-                  // unless they already have a value by name
+                  // unless they already have a value by name and take no more
 } option;
 #define OPTIONS_END {0}
 #define OPTIONS_GROUP(title) {.kind = OPTION_GROUP, .help = title}
@@ -95,6 +108,11 @@ bool set_option(const option *o, const char *value, char *complaint, size_t size
 
 // ---- What several commands take -----------------------------------------------------------------
 
+typedef struct text { // a growing byte string, terminated; free ptr
+    char *ptr;
+    size_t n, capacity;
+} text;
+
 typedef struct string_list {
     const char **items;
     size_t n;
@@ -102,8 +120,8 @@ typedef struct string_list {
 
 typedef struct model_args {
     string_list loras;
-    const char *path, *device, *template_file, *cpu_features;
-    int n_threads, n_batch, ternary, head, thinking;
+    const char *path, *folder, *device, *template_file, *cpu_features;
+    int n_threads, n_batch, ternary, head, thinking, pooling;
     bool verbose, vocab_only, precise;
 } model_args;
 #define MODEL_OPTIONS(m)                                                                           \
@@ -113,9 +131,12 @@ typedef struct model_args {
     MODEL_OPTIONS_END(m)
 #define MODEL_OPTIONS_BEGIN(m) /* without the threads, of which tern bench takes several */        \
     OPTIONS_GROUP("Model"),                                                                        \
-    {'m', "model", OPTION_TEXT, &(m).path, "MODEL", "a .gguf file or a Hugging Face folder",       \
-     .position = 1},                                                                               \
+    {'m', "model", OPTION_TEXT, &(m).path, "MODEL",                                                \
+     "a .gguf file, a Hugging Face folder, or a name (`tern list`)", .position = 1},               \
+    MODELS_DIR_OPTION((m).folder),                                                                 \
     DEVICE_OPTION((m).device)
+#define MODELS_DIR_OPTION(target)                                                                  \
+    {0, "models-dir", OPTION_TEXT, &(target), "DIR", "where models with names are (TERN_MODELS)"}
 #define DEVICE_OPTION(target)                                                                      \
     {0, "device", OPTION_NAME, &(target), "cpu|webgpu|auto",                                       \
      "where it runs (cpu); `man tern` has the variables for GPUs"}
@@ -171,6 +192,9 @@ sampling_args sampling_args_default(void);
 #define SAMPLING_VALUES(s)                                                                         \
     {'n', "n-predict", OPTION_COUNT, &(s).n_max, "N",                                              \
      "tokens at most, 0: until the model ends (0)", 0, 1 << 24},                                   \
+    SAMPLER_VALUES(s)
+// How a token is chosen.
+#define SAMPLER_VALUES(s)                                                                          \
     {0, "temp", OPTION_NUMBER, &(s).sampling.temperature, "T", "temperature, 0: greedy (0.8)", 0,  \
      100},                                                                                         \
     {0, "top-k", OPTION_COUNT, &(s).top_k, "K", "the K likeliest tokens, 0: all (40)", 0,          \
@@ -192,6 +216,27 @@ sampling_args sampling_args_default(void);
     SAMPLING_VALUES(s),                                                                            \
     {0, "stop", OPTION_TEXTS, &(s).stops, "TEXT", "ends the answer; may be repeated"},             \
     {0, "ignore-eos", OPTION_FLAG, &(s).ignore_end, NULL, "go on after end tokens"}
+
+typedef struct grammar_args {
+    const char *schema, *rules, *regex;
+    string_list choices;
+    bool compact;
+} grammar_args;
+#define GRAMMAR_OPTIONS(g)                                                                         \
+    OPTIONS_GROUP("What the answer may be (docs/grammar.md)"),                                     \
+    {0, "schema", OPTION_TEXT, &(g).schema, "FILE",                                                \
+     "JSON that satisfies the JSON Schema in FILE, or that is given here"},                        \
+    {0, "compact", OPTION_FLAG, &(g).compact, NULL, "with --schema: without blanks"},              \
+    {0, "grammar", OPTION_TEXT, &(g).rules, "FILE", "rules: GBNF, or Lark's in FILE.lark"},        \
+    {0, "regex", OPTION_TEXT, &(g).regex, "R", "a regular expression that matches all of it"},     \
+    {0, "choice", OPTION_TEXTS, &(g).choices, "TEXT", "one of these; may be repeated"}
+// What is wrong with them together; NULL: nothing.
+const char *grammar_usage(const grammar_args *args);
+bool grammar_given(const grammar_args *args);
+// What was asked for, which points into args and content. false: said why.
+bool describe_grammar(const grammar_args *args, text *content, tern_grammar_desc *out);
+// NULL in *out: nothing was asked for. false: said why.
+bool open_grammar(const grammar_args *args, tern_model *model, tern_grammar **out);
 
 typedef struct speculation_args {
     const char *chains, *draft_model; // chains: "": next to the model
@@ -226,8 +271,17 @@ void put_drafts(FILE *f, const tern_draft_stats *s); // a JSON object
 // The adapters that "FILE=SCALE" name; free them with free_loras.
 tern_lora *read_loras(const string_list *list);
 void free_loras(tern_lora *loras, size_t n);
-// Checks that -m is given and opens; both print what is wrong and return NULL.
-tern_model *open_model(const command *self, const model_args *args, int *status);
+// The folder of models: as given, else TERN_MODELS, else the user's.
+const char *models_folder(const char *given);
+// What tern_model_open takes for a path or a model's name, folder as given on the command line.
+// Prints why it is none, and returns NULL. It lives as long as the program.
+const char *resolve_model(const char *folder, const char *name);
+// How models are opened, as the arguments say; show_progress shows it. Prints what is wrong and
+// returns false. What it points to lives until free_model_desc.
+bool read_model_desc(const model_args *args, tern_model_desc *out);
+void free_model_desc(tern_model_desc *desc);
+// Checks that -m is given, makes a path of it, and opens; both print what is wrong and return NULL.
+tern_model *open_model(const command *self, model_args *args, int *status);
 // Says on stderr if the chat template had to be guessed: for commands that use it.
 void note_template(const tern_model *model);
 tern_session *open_session(tern_model *model, const session_args *args);
@@ -274,12 +328,20 @@ typedef struct parallel_bench {
 } parallel_bench;
 int bench_parallel(const command *self, model_args *model_options, const parallel_bench *b);
 
+// tern bench --server: bench_server.c.
+typedef struct server_bench {
+    string_list servers; // addresses
+    count_list users;    // at once
+    float rate;          // instead of users: requests a second; 0: none
+    const char *key, *model;
+    int n_requests; // 0: by the load
+    int n_prompt, n_answer, n_shared, format; // a position in "md|json|html"
+    uint64_t seed;
+} server_bench;
+int bench_server(const server_bench *b);
+
 // ---- Text ---------------------------------------------------------------------------------------
 
-typedef struct text { // a growing byte string, terminated; free ptr
-    char *ptr;
-    size_t n, capacity;
-} text;
 void text_append(text *t, const char *bytes, size_t n); // exits when memory is out
 void text_puts(text *t, const char *s);
 bool text_collect(void *user, const char *bytes, size_t n); // a tern_text_fn; user: text *
@@ -297,6 +359,7 @@ int close_out(int status);
 const tern_webgpu_desc *cli_webgpu(void);
 // The group of processes, or NULL for this one alone.
 const struct tern_comm *cli_comm(void);
+bool ends_with(const char *name, const char *end);
 // A JSON string with its quotes.
 void put_json(FILE *f, const char *s, size_t n);
 // ,"name":value with the number in a format such as "%.3f"; null for NaN and infinity, which JSON

@@ -345,11 +345,24 @@ static int bench_many(const command *self, bench_args *args, const count_list *c
     return bench_parallel(self, &args->model, &b);
 }
 
+static int bench_servers(server_bench *b, const bench_args *args, bool has_prompts) {
+    enum { MD, JSON, CSV, HTML };
+    if (args->format == CSV) return bad_usage("bench: --server prints md, json or html");
+    b->format = args->format == HTML ? 2 : args->format;
+    b->n_prompt = has_prompts ? args->prompts.at[0] : 64;
+    b->n_answer = args->answers.at[0];
+    b->model = args->model.path;
+    if (b->n_prompt < 1 || b->n_answer < 1)
+        return bad_usage("bench: --server needs -p and -n over 0");
+    return bench_server(b);
+}
+
 int cmd_bench(const command *self, int argc, char **argv) {
     bench_args args = {.n_repeats = 5, .answers = {{128}, 1}, .threads = {{0}, 1}};
     speculation_args speculation = {0};
     const char *corpus = NULL;
     count_list parallel = {0};
+    server_bench server = {.users = {{1, 4, 16}, 3}, .seed = 1};
     int n_prompts = 0;
     const option options[] = {
         {'p', "prompt", OPTION_COUNTS, &args.prompts, "N,...", "lengths of prompts, 0: none (512)",
@@ -359,7 +372,8 @@ int cmd_bench(const command *self, int argc, char **argv) {
         {'t', "threads", OPTION_COUNTS, &args.threads, "N,...",
          "numbers of threads, 0: one for each core (0)", 0, 1024},
         {'r', "repeats", OPTION_COUNT, &args.n_repeats, "N", "runs of each (5)", 1, 1000},
-        {'o', "output", OPTION_CHOICE, &args.format, "md|json|csv", "how to print"},
+        {'o', "output", OPTION_CHOICE, &args.format, "md|json|csv|html",
+         "how to print; html: of servers"},
         {0, "profile", OPTION_FLAG, &args.profile, NULL, "one more run of each, timed by kernel"},
         {0, "no-limits", OPTION_FLAG, &args.no_limits, NULL, "do not measure the machine"},
         MODEL_OPTIONS_BEGIN(args.model),
@@ -368,6 +382,18 @@ int cmd_bench(const command *self, int argc, char **argv) {
         OPTIONS_GROUP("Many sequences, instead of the above"),
         {0, "parallel", OPTION_COUNTS, &parallel, "N,...",
          "prompts (64 tokens) and steps of that many sequences together", 1, 100000},
+        OPTIONS_GROUP("A load for servers, instead of the above (-m: the model's name there)"),
+        {0, "server", OPTION_TEXTS, &server.servers, "URL",
+         "of one that speaks OpenAI's interface; several are compared"},
+        {0, "users", OPTION_COUNTS, &server.users, "N,...", "requests at once (1,4,16)", 1, 4096},
+        {0, "rate", OPTION_NUMBER, &server.rate, "R",
+         "instead: R requests a second, at random moments", 0, 100000},
+        {0, "requests", OPTION_COUNT, &server.n_requests, "N", "of each load (40, or 4 a user)", 1,
+         1000000},
+        {0, "shared", OPTION_COUNT, &server.n_shared, "N",
+         "tokens that all prompts begin with (0)", 0, 1 << 20},
+        {0, "api-key", OPTION_TEXT, &server.key, "KEY", "the servers' key"},
+        {0, "seed", OPTION_SEED, &server.seed, "S", "of moments and texts (1)"},
         OPTIONS_GROUP("Speculation, instead of the above"),
         {0, "chains", OPTION_MAYBE, &speculation.chains, "[PATH]",
          "what drafts from a table of chains gain; by itself: what runs of 1 to 9 tokens cost"},
@@ -390,6 +416,8 @@ int cmd_bench(const command *self, int argc, char **argv) {
     int status, n;
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     bool has_prompts = args.prompts.n > 0;
+    if (server.servers.n) return bench_servers(&server, &args, has_prompts);
+    if (args.format > 2) return bad_usage("bench: -o html is for --server");
     if (!has_prompts) args.prompts = (count_list){{512}, 1};
     if (parallel.n) return bench_many(self, &args, &parallel, has_prompts);
     if (speculation.chains || speculation.lookup || speculation.online || speculation.draft_model)

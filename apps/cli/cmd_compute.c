@@ -56,7 +56,7 @@ static int read_all(arrays *in) {
     return EXIT_OK;
 }
 
-static int run(const command *self, const model_args *args, tern_compute_desc *desc, arrays *in,
+static int run(const command *self, model_args *args, tern_compute_desc *desc, arrays *in,
                arrays *out, bool json) {
     int status = read_all(in); // before the model, which takes longer
     tern_error err = {0};

@@ -8,7 +8,7 @@
 static bool read_type(const char *where, const char *name, tern_type *out) {
     *out = name ? tern_type_from_name(name) : TERN_TYPE_AUTO;
     if (!name || *out != TERN_TYPE_AUTO || !strcmp(name, "auto")) return true;
-    char list[200] = "";
+    char list[512] = "";
     for (int type = 1; strcmp(tern_type_name((tern_type)type), "auto") != 0; type++) {
         size_t n = strlen(list);
         snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", tern_type_name((tern_type)type));
@@ -34,6 +34,12 @@ int cmd_convert(const command *self, int argc, char **argv) {
         {0, "type", OPTION_TEXT, &type, "TYPE",
          "of the weight matrices (ternary ones: i2_s; others: as they are)"},
         {0, "head-type", OPTION_TEXT, &head_type, "TYPE", "of embedding and output head"},
+        {0, "imatrix", OPTION_TEXT, &desc.imatrix, "FILE",
+         "of tern imatrix: which columns matter when weights become codes of few bits"},
+        {0, "group-size", OPTION_COUNT, &desc.group_size, "N",
+         "columns that share a scale in mlx-q4 and mlx-q8: 32, 64 or 128 (64)", 32, 128},
+        {'t', "threads", OPTION_COUNT, &desc.n_threads, "N", "threads, 0: one for each core (0)", 0,
+         1024},
         {0, "split", OPTION_SIZE, &desc.split_bytes, "SIZE",
          "begin a new file after this many bytes"},
         LORA_OPTION(loras),
@@ -47,6 +53,8 @@ int cmd_convert(const command *self, int argc, char **argv) {
         return bad_usage("convert: two names are needed (usage: tern convert %s)", self->usage);
     if (!read_type("type", type, &desc.type) || !read_type("head-type", head_type, &desc.head_type))
         return EXIT_USAGE;
+    paths[0] = resolve_model(NULL, paths[0]);
+    if (!paths[0]) return EXIT_FAILED;
     desc.on_note = show_note;
     desc.on_progress = show_progress;
     cancel_on_signals();

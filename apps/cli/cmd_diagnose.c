@@ -22,6 +22,7 @@ int cmd_diagnose(const command *self, int argc, char **argv) {
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    if (desc.model && !(desc.model = resolve_model(NULL, desc.model))) return EXIT_FAILED;
     desc.webgpu = cli_webgpu();
     desc.format = json ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT;
     if (!desc.cpu_features) desc.cpu_features = getenv("TERN_CPU_FEATURES");

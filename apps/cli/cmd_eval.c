@@ -324,7 +324,7 @@ static int eval_paper(const command *self, int argc, char **argv) {
     int form = OUTPUT_MD, status, n;
     tern_error err = {0};
     const option options[] = {
-        {'m', "model", OPTION_TEXT, &path, "MODEL", "a .gguf file or a Hugging Face folder",
+        {'m', "model", OPTION_TEXT, &path, "MODEL", "a .gguf file, a Hugging Face folder or a name",
          .position = 1},
         OUTPUT_OPTION(form),
         OPTIONS_END,
@@ -332,6 +332,8 @@ static int eval_paper(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     if (!path)
         return bad_usage("eval paper: no model (usage: tern %s %s)", self->name, self->usage);
+    path = resolve_model(NULL, path);
+    if (!path) return EXIT_FAILED;
     tern_format format = form == OUTPUT_JSON ? TERN_FORMAT_JSON : TERN_FORMAT_TEXT;
     return exit_status(tern_eval_paper(path, format, write_out, NULL, &err), &err);
 }

@@ -6,7 +6,7 @@ int cmd_inspect(const command *self, int argc, char **argv) {
     bool tensors = false, histogram = false, json = false;
     const char *path = NULL;
     const option options[] = {
-        {'m', "model", OPTION_TEXT, &path, "MODEL", "a .gguf file or a Hugging Face folder",
+        {'m', "model", OPTION_TEXT, &path, "MODEL", "a .gguf file, a Hugging Face folder or a name",
          .position = 1},
         {0, "tensors", OPTION_FLAG, &tensors, NULL, "list every tensor"},
         {0, "histogram", OPTION_FLAG, &histogram, NULL, "draw the shares of -1, 0 and 1"},
@@ -22,5 +22,7 @@ int cmd_inspect(const command *self, int argc, char **argv) {
         .tensors = tensors,
         .histogram = histogram,
     };
+    path = resolve_model(NULL, path);
+    if (!path) return EXIT_FAILED;
     return exit_status(tern_inspect(path, &desc, write_out, NULL, &err), &err);
 }

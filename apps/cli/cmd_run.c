@@ -11,7 +11,8 @@ typedef struct run_args {
     session_args session;
     sampling_args sampling;
     speculation_args speculation;
-    const char *prompt, *file, *system;
+    grammar_args grammar;
+    const char *prompt, *file, *system, *saved;
     bool chat, raw, json;
     int n_logprobs; // negative: none
 } run_args;
@@ -116,6 +117,22 @@ static void put_result(const run_args *args, const tern_model *model, tern_sessi
     printf("}\n");
 }
 
+// Of what the file has, what the prompt begins with is not computed again.
+static bool load_saved(const run_args *args, tern_session *session) {
+    tern_error err = {0};
+    if (!args->saved || access(args->saved, F_OK) != 0) return true;
+    if (tern_session_load(session, args->saved, &err) == TERN_OK) return true;
+    fail("%s", err.message);
+    return false;
+}
+
+static bool save(const run_args *args, tern_session *session) {
+    tern_error err = {0};
+    if (!args->saved || tern_session_save(session, args->saved, &err) == TERN_OK) return true;
+    fail("%s", err.message);
+    return false;
+}
+
 static int complete(run_args *args, tern_model *model, const text *prompt) {
     tern_session *session = open_session(model, &args->session);
     tern_generate_params params = generate_params(&args->sampling);
@@ -126,7 +143,9 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     output out = {.json = args->json, .last = '\n'};
     ids start = {0};
     int status = EXIT_FAILED;
-    if (!session || !make_prompt(args, model, prompt, &start)) goto end;
+    if (!open_grammar(&args->grammar, model, &params.grammar)) goto end;
+    if (!session || !make_prompt(args, model, prompt, &start) || !load_saved(args, session))
+        goto end;
     if (tern_generate_ids(session, start.ptr, start.n, &params, on_text, &out, &stats, &err) !=
         TERN_OK) {
         if (out.last != '\n') putchar('\n');
@@ -150,11 +169,12 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     }
     if (is_talkative || args->speculation.visualize)
         print_drafts(&stats.draft, args->speculation.visualize);
-    status = EXIT_OK;
+    status = save(args, session) ? EXIT_OK : EXIT_FAILED;
 end:
     free(start.ptr);
     free(out.all.ptr);
     tern_session_close(session);
+    tern_grammar_close(params.grammar);
     return status;
 }
 
@@ -171,11 +191,14 @@ int cmd_run(const command *self, int argc, char **argv) {
         {0, "json", OPTION_FLAG, &args.json, NULL, "print one JSON object at the end"},
         {0, "logprobs", OPTION_COUNT, &args.n_logprobs, "N",
          "with --json: ln p of each token, and of the N likeliest", 0, TERN_TOP_LOGPROBS_MAX},
+        {0, "session", OPTION_TEXT, &args.saved, "FILE",
+         "go on from the text in FILE, if there is one, and save all there"},
         MODEL_OPTIONS(args.model),
         TEMPLATE_OPTION(args.model),
         SESSION_OPTIONS(args.session),
         PROFILE_OPTION(args.session),
         SAMPLING_OPTIONS(args.sampling),
+        GRAMMAR_OPTIONS(args.grammar),
         SPECULATION_OPTIONS(args.speculation),
         OPTIONS_END,
     };
@@ -186,6 +209,8 @@ int cmd_run(const command *self, int argc, char **argv) {
     if (args.chat && args.raw) return bad_usage("run: --raw and --chat exclude each other");
     if (args.n_logprobs >= 0 && !args.json) return bad_usage("run: --logprobs needs --json");
     if (args.system && !args.chat) return bad_usage("run: --system needs --chat");
+    const char *wrong = grammar_usage(&args.grammar);
+    if (wrong) return bad_usage("run: %s", wrong);
     if (!text_given(&prompt, args.prompt, args.file)) return EXIT_FAILED;
     tern_model *model = open_model(self, &args.model, &status);
     if (model && args.chat) note_template(model);
@@ -196,5 +221,6 @@ int cmd_run(const command *self, int argc, char **argv) {
     tern_model_close(model);
     free(prompt.ptr);
     free(args.sampling.stops.items);
+    free(args.grammar.choices.items);
     return status;
 }

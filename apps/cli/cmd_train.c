@@ -72,21 +72,53 @@ static void print_start(const tern_train_info *i, const char *folder) {
                 (long long)i->n_steps);
 }
 
-static void print_header(void *user, const tern_train_info *i) {
-    static const char *const recipes[] = {"bitnet", "paper", "llama"};
-    reporter *r = user;
+static void print_tokens(const tern_train_info *i) {
     char a[32], b[32];
-    bool adapter = r->desc->lora_rank > 0;
-    fprintf(stderr, "model   %s, %d layer%s of %d: %s parameters",
-            adapter ? "an adapter" : recipes[r->desc->recipe], i->n_layers,
-            i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
-    if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
-    fprintf(stderr, "\ndata    %s tokens, ", amount((double)i->n_tokens, a));
+    fprintf(stderr, "data    %s tokens, ", amount((double)i->n_tokens, a));
     if (i->n_valid_tokens) fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
     else fprintf(stderr, "none held out: the loss is that of text it learns\n");
     fprintf(stderr, "plan    %lld steps of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
             (long long)i->n_steps, i->batch_tokens, i->seq_len,
             amount((double)i->n_steps * i->batch_tokens, a), i->n_epochs);
+}
+
+static void print_pairs(const tern_train_info *i) {
+    char a[32], b[32];
+    fprintf(stderr, "data    %s pairs of %s tokens, ", amount((double)i->n_pairs, a),
+            amount((double)i->n_tokens, b));
+    if (i->n_valid_pairs) fprintf(stderr, "%llu held out", (unsigned long long)i->n_valid_pairs);
+    else fprintf(stderr, "none held out: how well it finds others is not known");
+    if (i->n_cut_texts)
+        fprintf(stderr, "; %s texts are cut to %d tokens", amount((double)i->n_cut_texts, a),
+                i->seq_len);
+    fprintf(stderr, "\nplan    %lld steps of %d pairs: %s pairs, %.3g epochs\n",
+            (long long)i->n_steps, i->batch_pairs,
+            amount((double)i->n_steps * i->batch_pairs, a), i->n_epochs);
+}
+
+// "1234 tokens/s", or pairs.
+static const char *speed(const tern_train_event *e, char out[48]) {
+    bool pairs = !isnan(e->pairs_per_second);
+    if (pairs) snprintf(out, 48, "%.0f pairs/s", e->pairs_per_second);
+    else snprintf(out, 48, "%.0f tokens/s", e->tokens_per_second);
+    return out;
+}
+
+static void print_header(void *user, const tern_train_info *i) {
+    static const char *const recipes[] = {"bitnet", "paper", "llama"};
+    reporter *r = user;
+    char a[32], b[32];
+    bool adapter = r->desc->lora_rank > 0, fine_tuned = r->desc->pairs && r->desc->init;
+    fprintf(stderr, "model   %s, %d layer%s of %d: %s parameters",
+            adapter      ? "an adapter"
+            : fine_tuned ? "that of --init"
+                         : recipes[r->desc->recipe],
+            i->n_layers,
+            i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
+    if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
+    fputc('\n', stderr);
+    if (r->desc->pairs) print_pairs(i);
+    else print_tokens(i);
     fprintf(stderr, "device  %s\n", i->device);
     print_start(i, r->desc->out);
     clock_gettime(CLOCK_MONOTONIC, &r->begun);
@@ -94,12 +126,11 @@ static void print_header(void *user, const tern_train_info *i) {
 
 // Once, when a few seconds were measured.
 static void print_time(reporter *r, const tern_train_event *e) {
-    char a[32];
+    char a[32], b[48];
     if (r->told_time || !isfinite(e->seconds_left) || e->step == e->n_steps) return;
     r->told_time = true;
-    fprintf(stderr, "time    about %s for the remaining %lld steps, at %.0f tokens/s\n",
-            duration(e->seconds_left, a), (long long)(e->n_steps - e->step),
-            e->tokens_per_second);
+    fprintf(stderr, "time    about %s for the remaining %lld steps, at %s\n",
+            duration(e->seconds_left, a), (long long)(e->n_steps - e->step), speed(e, b));
 }
 
 static void clear_line(const reporter *r) {
@@ -108,7 +139,7 @@ static void clear_line(const reporter *r) {
 
 static bool print_step(void *user, const tern_train_event *e) {
     reporter *r = user;
-    char a[32];
+    char a[32], b[48];
     if (interrupted) return false;
     if (seconds_since(&r->begun) > 3) {
         if (!r->told_time) clear_line(r);
@@ -118,8 +149,8 @@ static bool print_step(void *user, const tern_train_event *e) {
         return true;
     clock_gettime(CLOCK_MONOTONIC, &r->shown);
     clear_line(r);
-    fprintf(stderr, "step %lld/%lld, %.0f tokens/s, %s left", (long long)e->step,
-            (long long)e->n_steps, e->tokens_per_second, duration(e->seconds_left, a));
+    fprintf(stderr, "step %lld/%lld, %s, %s left", (long long)e->step, (long long)e->n_steps,
+            speed(e, b), duration(e->seconds_left, a));
     fflush(stderr);
     return true;
 }
@@ -127,19 +158,22 @@ static bool print_step(void *user, const tern_train_event *e) {
 // One line that is overwritten on a terminal; validation and checkpoints stay.
 static bool print_event(void *user, const tern_train_event *e) {
     reporter *r = user;
-    char a[32];
+    char a[32], b[48];
     clear_line(r);
     if (e->checkpoint) {
         fprintf(stderr, "step %lld/%lld, wrote %s/%s\n", (long long)e->step,
                 (long long)e->n_steps, r->desc->out, e->checkpoint);
     } else if (!isnan(e->valid_loss)) {
-        fprintf(stderr, "step %lld/%lld, validation loss %.4f\n", (long long)e->step,
+        fprintf(stderr, "step %lld/%lld, validation loss %.4f", (long long)e->step,
                 (long long)e->n_steps, e->valid_loss);
+        if (!isnan(e->recall_1))
+            fprintf(stderr, ", recall@1 %.1f%%, @10 %.1f%%", 100 * e->recall_1, 100 * e->recall_10);
+        fputc('\n', stderr);
     } else {
         print_time(r, e);
-        fprintf(stderr, "step %lld/%lld, loss %.4f, rate %.2e, gradient %.2f, %.0f tokens/s",
+        fprintf(stderr, "step %lld/%lld, loss %.4f, rate %.2e, gradient %.2f, %s",
                 (long long)e->step, (long long)e->n_steps, e->loss, e->rate, e->grad_norm,
-                e->tokens_per_second);
+                speed(e, b));
         fprintf(stderr, ", %s left%s",
                 duration(isfinite(e->seconds_left) ? e->seconds_left : 0, a),
                 r->is_terminal ? "" : "\n");
@@ -168,7 +202,8 @@ static int plot(const command *self, int argc, char **argv) {
 typedef struct train_args {
     int recipe, schedule, n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context, seq_len;
     int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
-    int checkpoint_every, keep;
+    int checkpoint_every, keep, batch_pairs, valid_pairs, pooling;
+    int32_t sizes[8];
     float weight_decay, clip;
 } train_args;
 
@@ -191,6 +226,9 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->valid_tokens = a->valid_tokens;
     d->checkpoint_every = a->checkpoint_every;
     d->keep = a->keep;
+    d->batch_pairs = a->batch_pairs;
+    d->valid_pairs = a->valid_pairs;
+    d->pooling = (tern_pooling)a->pooling;
     // 0 on the command line: none; missing: the default
     d->weight_decay = isnan(a->weight_decay) ? 0 : a->weight_decay > 0 ? a->weight_decay : -1;
     d->clip = a->clip > 0 ? a->clip : -1;
@@ -209,11 +247,25 @@ static bool read_lora(const char *value, tern_train_desc *d) {
            isfinite(d->lora_alpha);
 }
 
+// "64,128,256": the sizes to which vectors may be cut.
+static bool read_sizes(const char *list, train_args *a, tern_train_desc *d) {
+    for (const char *at = list; *at;) {
+        char *end;
+        long size = strtol(at, &end, 10);
+        if (end == at || size < 1 || size > 1 << 16 || d->n_sizes == 8) return false;
+        a->sizes[d->n_sizes++] = (int32_t)size;
+        if (*end && (*end != ',' || !end[1])) return false;
+        at = end + (*end == ',');
+    }
+    d->sizes = a->sizes;
+    return d->n_sizes > 0;
+}
+
 int cmd_train(const command *self, int argc, char **argv) {
     tern_train_desc d = {.seed = 1};
     train_args a = {.weight_decay = NAN, .clip = 1};
     tern_error err = {0};
-    const char *rest[1], *lora = NULL;
+    const char *rest[1], *lora = NULL, *sizes = NULL;
     int n, status;
     const option options[] = {
         OPTIONS_GROUP("Data and results"),
@@ -229,6 +281,16 @@ int cmd_train(const command *self, int argc, char **argv) {
          "beside the frozen weights of --init; alpha: 2 RANK"},
         {0, "lora-targets", OPTION_TEXT, &d.lora_targets, "LIST",
          "some of q,k,v,o,gate,up,down (all)"},
+        OPTIONS_GROUP("An embedding model instead of a language model"),
+        {0, "contrastive", OPTION_TEXT, &d.pairs, "PAIRS",
+         "lines {\"query\": ..., \"positive\": ..., \"negatives\": [...]}"},
+        {0, "held-out", OPTION_TEXT, &d.held_out_pairs, "PAIRS", "for validation: loss, recall"},
+        {0, "batch-pairs", OPTION_COUNT, &a.batch_pairs, "N", "pairs of a step (256)", 2},
+        {0, "valid-pairs", OPTION_COUNT, &a.valid_pairs, "N", "of those held out (1000)", 1},
+        {0, "temperature", OPTION_NUMBER, &d.temperature, "T", "of the loss (0.05)"},
+        {0, "pooling", OPTION_CHOICE, &a.pooling, "auto|mean|last|cls",
+         "of rows to a vector (that of --init, else mean)"},
+        {0, "matryoshka", OPTION_TEXT, &sizes, "N,N,...", "sizes to which vectors may be cut"},
         OPTIONS_GROUP("Model"),
         {0, "preset", OPTION_NAME, &d.preset, "tiny|nano|micro|small|medium",
          "the shape, see docs/training.md (nano)"},
@@ -277,7 +339,16 @@ int cmd_train(const command *self, int argc, char **argv) {
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, rest, 0, &n, &status)) return status;
-    if (!d.data || !d.out) return bad_usage("train: --data and --out are needed");
+    if (!d.out) return bad_usage("train: --out is needed");
+    if (!d.data && !d.pairs) return bad_usage("train: --data or --contrastive is needed");
+    if (d.pairs && !d.data && !d.init)
+        return bad_usage("train: --contrastive needs --init, or --data with a tokenizer");
+    if (sizes && !read_sizes(sizes, &a, &d))
+        return bad_usage("train: --matryoshka '%s': expected sizes, such as 64,128,256", sizes);
+    if (!d.pairs && (d.held_out_pairs || a.batch_pairs || a.valid_pairs || d.temperature > 0 ||
+                     a.pooling || sizes))
+        return bad_usage("train: --held-out, --batch-pairs, --valid-pairs, --temperature, "
+                         "--pooling and --matryoshka go with --contrastive");
     if (lora && !read_lora(lora, &d))
         return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);
     if (lora && !d.init) return bad_usage("train: --lora needs --init, the model it is for");

@@ -85,7 +85,12 @@ int close_out(int status) {
     write_out(NULL, "", 0);
     if (!ferror(stdout) && !out_errno) return status;
     fail("standard output: %s", out_errno ? strerror(out_errno) : "it could not be written");
-    return status == EXIT_OK ? EXIT_FAILED : status;
+    return status == EXIT_USAGE ? status : EXIT_FAILED;
+}
+
+bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), k = strlen(end);
+    return n >= k && strcmp(name + n - k, end) == 0;
 }
 
 void put_json(FILE *f, const char *s, size_t n) {
@@ -171,20 +176,11 @@ void free_loras(tern_lora *loras, size_t n) {
     free(loras);
 }
 
-tern_model *open_model(const command *self, const model_args *args, int *status) {
-    tern_model *model = NULL;
-    tern_error err = {0};
+bool read_model_desc(const model_args *args, tern_model_desc *out) {
     text template = {0};
-    *status = EXIT_FAILED;
-    if (!args->path) {
-        *status =
-            bad_usage("%s: no model (usage: tern %s %s)", self->name, self->name, self->usage);
-        return NULL;
-    }
-    if (args->template_file && !text_read(&template, args->template_file)) return NULL;
-    tern_lora *loras = read_loras(&args->loras);
-    const tern_model_desc desc = {
-        .loras = loras,
+    if (args->template_file && !text_read(&template, args->template_file)) return false;
+    *out = (tern_model_desc){
+        .loras = read_loras(&args->loras),
         .n_loras = args->loras.n,
         .device = args->device,
         .webgpu = cli_webgpu(),
@@ -195,13 +191,33 @@ tern_model *open_model(const command *self, const model_args *args, int *status)
         .head = (tern_head_mode)args->head,
         .chat_template = template.ptr,
         .thinking = (tern_thinking)args->thinking,
+        .pooling = (tern_pooling)args->pooling,
         .vocab_only = args->vocab_only,
         .cpu_features = args->cpu_features ? args->cpu_features : getenv("TERN_CPU_FEATURES"),
         .on_progress = show_progress,
     };
+    return true;
+}
+
+void free_model_desc(tern_model_desc *desc) {
+    free((char *)desc->chat_template);
+    free_loras((tern_lora *)desc->loras, desc->n_loras);
+}
+
+tern_model *open_model(const command *self, model_args *args, int *status) {
+    tern_model *model = NULL;
+    tern_error err = {0};
+    tern_model_desc desc;
+    *status = EXIT_FAILED;
+    if (!args->path) {
+        *status =
+            bad_usage("%s: no model (usage: tern %s %s)", self->name, self->name, self->usage);
+        return NULL;
+    }
+    args->path = resolve_model(args->folder, args->path);
+    if (!args->path || !read_model_desc(args, &desc)) return NULL;
     tern_status opened = tern_model_open(&model, args->path, &desc, &err);
-    free(template.ptr);
-    free_loras(loras, args->loras.n);
+    free_model_desc(&desc);
     if (opened != TERN_OK) {
         end_progress();
         fail("%s", err.message);

@@ -225,7 +225,8 @@ static bool take_option(const command *self, const option *options, int argc, ch
 static const option *next_position(const option *options, const bool *has_value) {
     const option *best = NULL;
     for (const option *o = options; !is_last(o); o++)
-        if (o->position && !has_value[o - options] && (!best || o->position < best->position))
+        if (o->position && (!has_value[o - options] || o->kind == OPTION_TEXTS) &&
+            (!best || o->position < best->position))
             best = o;
     return best;
 }

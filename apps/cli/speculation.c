@@ -43,12 +43,14 @@ bool open_speculation(const speculation_args *args, const model_args *model,
     if (args->chains && !open_chains(args->chains, model->path, &chains)) return false;
     out->chains = chains;
     if (!args->draft_model) return true;
+    const char *path = resolve_model(model->folder, args->draft_model);
+    if (!path) return false;
     const tern_model_desc desc = {.device = model->device,
                                   .webgpu = cli_webgpu(),
                                   .n_threads = model->n_threads,
                                   .cpu_features = model->cpu_features};
     tern_error err = {0};
-    if (tern_model_open(&out->draft_model, args->draft_model, &desc, &err) == TERN_OK) return true;
+    if (tern_model_open(&out->draft_model, path, &desc, &err) == TERN_OK) return true;
     fail("%s", err.message);
     return false;
 }

@@ -30,12 +30,17 @@ bool web_append(void *buffer, const char *text, size_t n_bytes); // a tern_text_
 
 // ---- Models and sessions --------------------------------------------------------------------
 
+typedef struct web_grammar web_grammar;
+typedef struct web_embedding web_embedding;
+
 typedef struct web_model {
     int32_t id;
     tern_model *model;
     tern_group *group; // of what its sessions generate; NULL: nothing did so far
     bool stepping;     // a step was begun and is not done
     struct web_session *sessions;
+    web_grammar *grammars;
+    web_embedding *embeddings; // that were begun
     struct web_model *next;
 } web_model;
 
@@ -46,6 +51,7 @@ typedef struct web_session {
     bool logprobs;     // of what it generates now
     size_t n_logprobs; // tokens whose probabilities were passed on
     size_t n_dropped;  // messages that did not fit
+    tern_answer *answer; // takes apart what it generates now; NULL: nothing does
     struct web_session *next;
 } web_session;
 
@@ -55,6 +61,9 @@ web_session *web_session_find(int32_t id, tern_error *err);
 web_model *web_model_first(void);            // of a list; NULL: none is open
 void web_sessions_close(web_model *m);       // and the group
 web_model *web_model_add(tern_model *model); // NULL: out of memory
+tern_grammar *web_grammar_find(web_model *m, int32_t id, tern_error *err); // NULL: there is none
+void web_grammars_close(web_model *m);
+void web_embeddings_close(web_model *m);
 
 // ---- WebGPU -----------------------------------------------------------------------------------
 

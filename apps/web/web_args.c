@@ -156,16 +156,17 @@ tern_status web_args_ids(const web_args *args, const char *what, const tern_json
     return TERN_OK;
 }
 
-tern_status web_args_strings(web_args *args, const char *what, const tern_json *array,
-                             const char *const **texts, tern_error *err) {
+tern_status web_args_strings(web_args *args, const char *what, const char *name,
+                             const tern_json *array, const char *const **texts, tern_error *err) {
     size_t first = args->n_strings;
     const char *ignored;
     *texts = NULL;
     for (const tern_json *item = tern_json_first(&args->doc, array); item;
          item = tern_json_next(&args->doc, array, item)) {
         if (!tern_json_is(item, TERN_JSON_STRING))
-            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: \"stop\" must be texts", what);
-        TERN_TRY(keep_string(args, what, TERN_STR("stop"), tern_json_str(item), &ignored, err));
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: \"%s\" must be texts", what, name);
+        const tern_str of = {name, strlen(name)};
+        TERN_TRY(keep_string(args, what, of, tern_json_str(item), &ignored, err));
     }
     // A copy of the pointers: the list grows when further texts are kept.
     size_t n = args->n_strings - first;

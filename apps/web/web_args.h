@@ -41,9 +41,9 @@ tern_status web_args_object(web_args *args, const char *what, const tern_json *o
 // An array of whole numbers as int32_t; to be freed by tern_free.
 tern_status web_args_ids(const web_args *args, const char *what, const tern_json *array,
                          int32_t **ids, size_t *n_ids, tern_error *err);
-// An array of texts, terminated, which live as long as args.
-tern_status web_args_strings(web_args *args, const char *what, const tern_json *array,
-                             const char *const **texts, tern_error *err);
+// An array of texts, terminated, which live as long as args. name: the member's, for messages.
+tern_status web_args_strings(web_args *args, const char *what, const char *name,
+                             const tern_json *array, const char *const **texts, tern_error *err);
 void web_args_free(web_args *args);
 
 #endif

@@ -10,6 +10,7 @@ WEB_EXPORT(web_open_poll) int32_t web_open_poll(int32_t id);
 WEB_EXPORT(web_open_cancel) void web_open_cancel(int32_t id);
 WEB_EXPORT(web_model_info) int32_t web_model_info(int32_t id);
 WEB_EXPORT(web_model_close) int32_t web_model_close(int32_t id);
+WEB_EXPORT(web_memory) int32_t web_memory(void);
 
 WEB_IMPORT(web, progress)
 int32_t js_progress(int32_t opening, double fraction, const char *phase, uint32_t n);
@@ -84,7 +85,7 @@ static tern_status read_loras(opening *o, const tern_json *array, tern_error *er
 static tern_status opening_read(opening *o, size_t n, tern_error *err) {
     static const char *const devices[] = {"cpu", "webgpu", "auto"};
     const tern_json *loras = NULL;
-    int32_t device = 0, head = 0, ternary = 0, thinking = 0;
+    int32_t device = 0, head = 0, ternary = 0, thinking = 0, pooling = 0;
     bool matrix = true;
     const web_field fields[] = {
         {"path", WEB_STRING, &o->path, 0, 0, NULL},
@@ -96,6 +97,7 @@ static tern_status opening_read(opening *o, size_t n, tern_error *err) {
         {"thinking", WEB_CHOICE, &thinking, 0, 0, "auto on off"},
         {"chat_template", WEB_STRING, &o->desc.chat_template, 0, 0, NULL},
         {"vocab_only", WEB_BOOL, &o->desc.vocab_only, 0, 0, NULL},
+        {"pooling", WEB_CHOICE, &pooling, 0, 0, "auto mean last cls"},
         {"cpu_features", WEB_STRING, &o->desc.cpu_features, 0, 0, NULL},
         {"loras", WEB_ARRAY, &loras, 0, 0, NULL},
         {"webgpu_group", WEB_INT, &o->webgpu.group, -1, 1 << 20, NULL},
@@ -110,6 +112,7 @@ static tern_status opening_read(opening *o, size_t n, tern_error *err) {
     o->desc.head = (tern_head_mode)head;
     o->desc.ternary = (tern_ternary_layout)ternary;
     o->desc.thinking = (tern_thinking)thinking;
+    o->desc.pooling = (tern_pooling)pooling;
     o->webgpu.no_matrix = !matrix;
     o->webgpu.symbol = web_gpu_symbol;
     o->desc.webgpu = &o->webgpu;
@@ -184,6 +187,8 @@ int32_t web_model_close(int32_t id) {
     *at = m->next;
     web_gpu_enter(false);
     web_sessions_close(m);
+    web_grammars_close(m);
+    web_embeddings_close(m);
     tern_model_close(m->model);
     tern_free(m);
     return 0;
@@ -207,6 +212,21 @@ static void put_default(tern_strbuf *b, const char *name, float v) { // negative
         tern_strbuf_puts(b, "null");
     else
         tern_strbuf_json_float(b, v);
+}
+
+static void put_embedding(tern_strbuf *b, const tern_model *model) {
+    tern_embedding_info i;
+    tern_embedding_get_info(model, &i);
+    tern_strbuf_printf(b, ",\"embedding\":{\"n_dims\":%d,\"max_length\":%d", (int)i.n_dims,
+                       (int)i.max_length);
+    tern_strbuf_printf(b, ",\"n_labels\":%d", (int)i.n_labels);
+    put_text(b, "default_prompt", i.default_prompt);
+    tern_strbuf_puts(b, ",\"prompts\":[");
+    for (size_t k = 0; k < i.n_prompts; k++) {
+        tern_strbuf_puts(b, k ? "," : "");
+        tern_strbuf_json(b, i.prompts[k].name, strlen(i.prompts[k].name));
+    }
+    tern_strbuf_puts(b, "]}");
 }
 
 int32_t web_model_info(int32_t id) {
@@ -248,6 +268,15 @@ int32_t web_model_info(int32_t id) {
     put_count(b, "results", i.device_memory.results);
     put_count(b, "now", i.device_memory.now);
     put_count(b, "most", i.device_memory.most);
-    tern_strbuf_puts(b, "}}");
+    tern_strbuf_puts(b, "}");
+    put_embedding(b, m->model);
+    tern_strbuf_puts(b, "}");
+    return web_result_end();
+}
+
+int32_t web_memory(void) {
+    tern_memory m = tern_memory_get();
+    tern_strbuf_printf(web_result_begin(), "{\"heap_now\":%zu,\"heap_max\":%zu,\"n_allocs\":%llu}",
+                       m.heap_now, m.heap_max, (unsigned long long)m.n_allocs);
     return web_result_end();
 }

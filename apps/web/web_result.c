@@ -12,7 +12,6 @@ WEB_EXPORT(web_free) void web_free(void *block);
 WEB_EXPORT(web_error) const char *web_error(void);
 WEB_EXPORT(web_result) const char *web_result(void);
 WEB_EXPORT(web_result_bytes) uint32_t web_result_bytes(void);
-WEB_EXPORT(web_memory) int32_t web_memory(void);
 
 void *web_alloc(uint32_t n) {
     return tern_alloc(TERN_MEM_MISC, n);
@@ -52,11 +51,4 @@ bool web_append(void *buffer, const char *text, size_t n_bytes) {
     tern_strbuf *b = buffer;
     tern_strbuf_append(b, text, n_bytes);
     return !b->failed;
-}
-
-int32_t web_memory(void) {
-    tern_memory m = tern_memory_get();
-    tern_strbuf_printf(web_result_begin(), "{\"heap_now\":%zu,\"heap_max\":%zu,\"n_allocs\":%llu}",
-                       m.heap_now, m.heap_max, (unsigned long long)m.n_allocs);
-    return web_result_end();
 }

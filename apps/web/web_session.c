@@ -15,6 +15,9 @@ WEB_EXPORT(web_cancel) int32_t web_cancel(int32_t session);
 
 // What the page hears while a step runs; it must not call the module meanwhile.
 WEB_IMPORT(web, text) void js_text(int32_t session, const char *text, uint32_t n);
+// Of an answer that is taken apart, in the place of text. kind: tern_part_kind.
+WEB_IMPORT(web, part)
+void js_part(int32_t session, int32_t kind, uint32_t call, const char *text, uint32_t n);
 WEB_IMPORT(web, logprobs) void js_logprobs(int32_t session, const char *json, uint32_t n);
 WEB_IMPORT(web, end) void js_end(int32_t session, const char *json, uint32_t n);
 
@@ -73,6 +76,7 @@ int32_t web_session_open(int32_t model, const char *json, uint32_t n) {
 }
 
 static void session_free(web_session *s) {
+    tern_answer_close(s->answer);
     tern_session_close(s->session);
     tern_free(s);
 }
@@ -143,9 +147,16 @@ static void tell_logprobs(web_session *s) {
     tern_strbuf_free(&b);
 }
 
+static void on_part(void *user, const tern_part *p) {
+    const web_session *s = user;
+    js_part(s->id, (int32_t)p->kind, p->call, p->text, (uint32_t)p->n_bytes);
+}
+
+// False: no memory, which ends the answer.
 static bool on_text(void *user, const char *text, size_t n) {
     web_session *s = user;
     if (s->logprobs) tell_logprobs(s);
+    if (s->answer) return tern_answer_put(s->answer, text, n, on_part, s, NULL) == TERN_OK;
     js_text(s->id, text, (uint32_t)n);
     return true;
 }
@@ -169,6 +180,9 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
     tern_strbuf b = {0};
     size_t n_ids = 0;
     if (s->logprobs) tell_logprobs(s);
+    if (s->answer) tern_answer_end(s->answer, on_part, s, NULL);
+    tern_answer_close(s->answer);
+    s->answer = NULL;
     const int32_t *ids = tern_session_generated(session, &n_ids);
     const char *notice = tern_session_notice(session);
     tern_strbuf_puts(&b, "{");
@@ -197,6 +211,9 @@ typedef struct request { // what a generation is asked for
     web_args args;
     tern_str prompt;
     const tern_json *ids, *messages, *stops;
+    bool apart;                // the answer's parts are told
+    const char *tools, *after; // for that: JSON, and what the answer follows
+    int32_t grammar;           // 0: none
     tern_sampling sampling;
     tern_generate_params params;
 } request;
@@ -225,6 +242,10 @@ static tern_status request_read(request *r, const char *json, size_t n, tern_err
         {"ignore_end", WEB_BOOL, &r->params.ignore_end, 0, 0, NULL},
         {"logprobs", WEB_BOOL, &r->params.logprobs, 0, 0, NULL},
         {"top_logprobs", WEB_INT, &r->params.n_top_logprobs, 0, TERN_TOP_LOGPROBS_MAX, NULL},
+        {"apart", WEB_BOOL, &r->apart, 0, 0, NULL},
+        {"tools", WEB_STRING, &r->tools, 0, 0, NULL},
+        {"after", WEB_STRING, &r->after, 0, 0, NULL},
+        {"grammar", WEB_INT, &r->grammar, 1, INT32_MAX, NULL},
     };
     TERN_TRY(
         web_args_read(&r->args, "generate", json, n, fields, sizeof fields / sizeof *fields, err));
@@ -232,7 +253,7 @@ static tern_status request_read(request *r, const char *json, size_t n, tern_err
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "generate: give one of \"prompt\", \"ids\" and \"messages\"");
     if (r->stops) {
-        TERN_TRY(web_args_strings(&r->args, "generate", r->stops, &r->params.stops, err));
+        TERN_TRY(web_args_strings(&r->args, "generate", "stop", r->stops, &r->params.stops, err));
         r->params.n_stops = r->stops->n;
     }
     return TERN_OK;
@@ -271,16 +292,29 @@ int32_t web_generate(int32_t session, const char *json, uint32_t n) {
     if (!s) return web_fail(&err);
     web_gpu_enter(false);
     tern_status status = request_read(&r, json, n, &err);
+    if (status == TERN_OK && r.grammar) {
+        r.params.grammar = web_grammar_find(s->model, r.grammar, &err);
+        if (!r.params.grammar) status = err.status;
+    }
     if (status == TERN_OK) status = ids_of_request(s, &r, &ids, &n_ids, &err);
     if (status == TERN_OK && !s->model->group)
         status = tern_group_open(&s->model->group, s->model->model, NULL, &err);
+    tern_answer *answer = NULL;
+    if (status == TERN_OK && r.apart)
+        status = tern_answer_open(&answer, s->model->model, r.after, r.tools, &err);
     if (status == TERN_OK) {
         choose_seed(&r);
+        r.params.with_special = tern_answer_with_special(answer);
         s->logprobs = r.params.logprobs;
         s->n_logprobs = 0;
         status = tern_group_add(s->model->group, s->session, ids, n_ids, &r.params, on_text, on_end,
                                 s, &err);
     }
+    // One that is refused because the session generates already has no say in that.
+    if (status == TERN_OK)
+        s->answer = answer;
+    else
+        tern_answer_close(answer);
     tern_free(ids);
     web_args_free(&r.args);
     return status == TERN_OK ? 0 : web_fail(&err);

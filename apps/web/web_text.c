@@ -7,6 +7,7 @@
 WEB_EXPORT(web_tokenize) int32_t web_tokenize(int32_t id, const char *json, uint32_t n);
 WEB_EXPORT(web_detokenize) int32_t web_detokenize(int32_t id, const char *json, uint32_t n);
 WEB_EXPORT(web_chat_tokens) int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n);
+WEB_EXPORT(web_request_tokens) int32_t web_request_tokens(int32_t id, const char *json, uint32_t n);
 WEB_EXPORT(web_chat_format) int32_t web_chat_format(int32_t id, const char *json, uint32_t n);
 
 // ---- Text and tokens --------------------------------------------------------------------------
@@ -145,6 +146,30 @@ int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n) {
     tern_free(ids);
     tern_free(messages);
     web_args_free(&args);
+    return answer;
+}
+
+// json: the request itself, as tern_chat_format_json takes it. Most templates write the token that
+// texts begin with; where one does not, it is put there.
+int32_t web_request_tokens(int32_t id, const char *json, uint32_t n) {
+    tern_error err = {0};
+    tern_strbuf text = {0};
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    tern_model_info info;
+    const web_model *m = web_model_find(id, &err);
+    tern_model_get_info(m ? m->model : NULL, &info);
+    tern_status status =
+        m ? tern_chat_format_json(m->model, json, n, web_append, &text, &err) : TERN_ERR_ARGUMENT;
+    const tern_str all = {tern_strbuf_text(&text), text.len};
+    if (status == TERN_OK) status = web_ids_of_text(m->model, all, true, false, &ids, &n_ids, &err);
+    if (status == TERN_OK && info.adds_bos && (n_ids == 0 || ids[0] != info.bos_id)) {
+        tern_free(ids);
+        status = web_ids_of_text(m->model, all, true, true, &ids, &n_ids, &err);
+    }
+    int32_t answer = status == TERN_OK ? put_ids(ids, n_ids, 0) : web_fail(&err);
+    tern_free(ids);
+    tern_strbuf_free(&text);
     return answer;
 }
 

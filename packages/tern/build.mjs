@@ -1,4 +1,4 @@
-// Builds dist/: JavaScript by esbuild, types by tsc, the .wasm files of `make web`. With --test it builds
+// Builds dist/: JavaScript by esbuild, types by tsc, the modules and shaders of `make web`. With --test it builds
 // and runs the tests instead (further arguments: names of test files).
 import { execFileSync, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -18,7 +18,7 @@ const shared = {
   bundle: true,
   format: 'esm',
   target: 'es2022',
-  external: ['react'],
+  external: ['react', '@sqlite.org/sqlite-wasm'],
   logLevel: 'warning',
 };
 
@@ -29,22 +29,24 @@ async function buildPackage() {
   rmSync(dist, { recursive: true, force: true });
   tsc('--noEmit', '-p', 'tests');
   tsc('-p', '.', '--emitDeclarationOnly', '--outDir', 'dist/types');
-  const entry = { index: 'src/index.ts', worker: 'src/worker.ts', react: 'src/react.ts', engine: 'src/engine/index.ts' };
+  const entry = { index: 'src/index.ts', worker: 'src/worker.ts', react: 'src/react.ts', engine: 'src/engine/index.ts',
+    memory: 'src/memory/index.ts' };
   await build({
     ...shared, entryPoints: entry, outdir: 'dist', splitting: true, minify: true, sourcemap: true,
     chunkNames: 'chunk-[hash]',
   });
-  for (const name of ['tern', 'tern-relaxed', 'tern-threads', 'tern-check', 'tern-relaxed-check']) {
-    const file = join(modules, `${name}.wasm`);
-    if (existsSync(file)) copyFileSync(file, join(dist, `${name}.wasm`));
+  const names = ['tern', 'tern-relaxed', 'tern-threads', 'tern-check', 'tern-relaxed-check', 'tern-memory'].map(name => `${name}.wasm`);
+  for (const name of [...names, 'tern-shaders.json']) {
+    const file = join(modules, name);
+    if (existsSync(file)) copyFileSync(file, join(dist, name));
     else console.warn(`package: ${file} is missing; \`make web\` builds it`);
   }
   checkSize();
 }
 
-// What a page loads at most: every JavaScript file of the package.
+// What a page loads at most: every JavaScript file of the package, but for memories, which few want.
 function checkSize() {
-  const sizes = readdirSync(dist).filter(name => name.endsWith('.js')).map(name => {
+  const sizes = readdirSync(dist).filter(name => name.endsWith('.js') && name !== 'memory.js').map(name => {
     const bytes = readFileSync(join(dist, name));
     return { name, bytes: bytes.length, gzip: gzipSync(bytes, { level: 9 }).length };
   });

@@ -65,7 +65,9 @@ RULES = {"story": is_story, "question": is_accepted, "fact": is_accepted, "summa
 
 
 def main():
-    args = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
+    first, usage, rules = __doc__.split("\n\n", 2)
+    args = argparse.ArgumentParser(usage=usage.strip(), description=f"{first}\n\n{rules}",
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("model")
     args.add_argument("tern", nargs="?", default="build/tern")
     args.add_argument("--seed", type=int, default=1)

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "base/json.h"
+#include "base/json_write.h"
 #include "base/utf8.h"
 #include "tests/harness.h"
 
@@ -43,6 +44,83 @@ TEST(json_numbers_are_json_and_read_back_as_the_same) {
         tern_json_free(&doc);
         tern_strbuf_free(&b);
     }
+}
+
+// Seen to fail: with `follows` left as it is by a bracket.
+// Seen to fail with the double taken for the number.
+TEST(json_keeps_whole_numbers_of_64_bits) {
+    static const struct {
+        const char *text;
+        bool ok, is_negative;
+        uint64_t value;
+    } cases[] = {{"0", true, false, 0},
+                 {"-1", true, true, UINT64_MAX},
+                 {"9007199254740992", true, false, 9007199254740992u},
+                 {"9007199254740993", true, false, 9007199254740993u},
+                 {"9223372036854775807", true, false, INT64_MAX},
+                 {"18446744073709551615", true, false, UINT64_MAX},
+                 {"-9223372036854775808", true, true, (uint64_t)INT64_MAX + 1},
+                 {"-9223372036854775809", false, false, 0},
+                 {"18446744073709551616", false, false, 0},
+                 {"99999999999999999999999999", false, false, 0},
+                 {"1e3", true, false, 1000},
+                 {"1.5", false, false, 0},
+                 {"1e30", false, false, 0},
+                 {"\"7\"", false, false, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[80];
+        tern_json_doc doc;
+        tern_error err;
+        uint64_t value = 7;
+        bool is_negative;
+        snprintf(text, sizeof text, "{\"a\":[%s,%s],\"b\":2}", cases[i].text, cases[i].text);
+        REQUIRE_OK(tern_json_parse(&doc, text, strlen(text), &err), err);
+        const tern_json *list = tern_json_path(&doc, "a"), *n = tern_json_first(&doc, list);
+        CHECK(list->n == 2 && tern_json_int(tern_json_path(&doc, "b"), 0) == 2);
+        for (int k = 0; k < 2; k++, n = tern_json_next(&doc, list, n)) {
+            CHECK_MSG(tern_json_whole(n, &value, &is_negative) == cases[i].ok, "%s", text);
+            if (cases[i].ok)
+                CHECK_MSG(value == cases[i].value && is_negative == cases[i].is_negative, "%s",
+                          text);
+        }
+        CHECK(n == NULL);
+        tern_json_free(&doc);
+    }
+}
+
+TEST(json_is_written_member_by_member) {
+    tern_strbuf text = {0};
+    tern_json_writer w = {.out = &text};
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_text(&w, "a\"", "x\ny");
+    tern_json_open(&w, "b", '[');
+    tern_json_put_int(&w, NULL, INT64_MIN);
+    tern_json_put_number(&w, NULL, 0.5);
+    tern_json_put_float(&w, NULL, 0.1f);
+    tern_json_open(&w, NULL, '{');
+    tern_json_close(&w, '}');
+    tern_json_close(&w, ']');
+    tern_json_put_bool(&w, "c", true);
+    tern_json_put_text(&w, "d", NULL);
+    tern_json_put_bytes(&w, "e", "\xff", 1);
+    tern_json_close(&w, '}');
+    CHECK_MSG(!strcmp(tern_strbuf_text(&text),
+                      "{\"a\\\"\":\"x\\ny\",\"b\":[-9223372036854775808,0.5,0.1,{}],\"c\":true,"
+                      "\"d\":null,\"e\":\"\xEF\xBF\xBD\"}"),
+              "%s", text.ptr);
+    tern_strbuf_free(&text);
+}
+
+// Seen to fail: with a bound of 63 characters.
+TEST(json_numbers_may_be_long) {
+    char text[400];
+    tern_json_doc doc;
+    tern_error err = {0};
+    memset(text, '0', sizeof text);
+    memcpy(text, "0.5", 3);
+    REQUIRE_OK(tern_json_parse(&doc, text, sizeof text, &err), err);
+    CHECK(tern_json_number(tern_json_root(&doc), 0) == 0.5);
+    tern_json_free(&doc);
 }
 
 TEST(json_refuses_what_is_not_json) {

@@ -45,6 +45,18 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
 // are written by tern_dtype_encode_ternary. Returns false for types that cannot be written, or that
 // cannot hold x (tern_dtype_encode_groups).
 bool tern_dtype_encode(tern_dtype type, const float *x, size_t n, void *out);
+// The same for files: types with a form (below) are searched for the least error, which takes some
+// ten times as long. importance: [n] how much the square of each element's error counts, or NULL.
+bool tern_dtype_quantize(tern_dtype type, const float *x, const float *importance, size_t n,
+                         void *out);
+// What folders of other programs have: number = scale * code + offset, codes of 4 or 8 bits, scales
+// and offsets of 16 bits for each 32, 64 or 128 elements, of which n are a multiple.
+typedef struct tern_dtype_affine {
+    int bits, group;
+    bool is_bf16; // scales and offsets; else F16
+} tern_dtype_affine;
+void tern_dtype_quantize_affine(const tern_dtype_affine *a, const float *x, size_t n,
+                                uint8_t *codes, uint16_t *scales, uint16_t *offsets);
 // The same of types with a scale for each group (tern_dtype_group_n) but TQ1_0 and TQ2_0: false if
 // the type cannot hold x to the bit, or is no such type. And of numbers that the type has, with one
 // scale.
@@ -52,7 +64,8 @@ bool tern_dtype_encode_groups(tern_dtype type, const float *x, size_t n, void *o
 void tern_dtype_encode_group_codes(tern_dtype type, const int8_t *q, size_t n, float scale,
                                    void *out);
 // Encodes ternary codes q (-1, 0, +1), n a multiple of the block, with one scale (as F16; I2_S's is
-// the caller's to write, after the codes). Every block type holds -s, 0 and s exactly.
+// the caller's to write, after the codes), exactly. Only types that can hold them.
+bool tern_dtype_holds_ternary(tern_dtype type); // -s, 0 and s, with any s
 void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float scale, void *out);
 // The numbers of whole groups and their scales, as F16: value = q * scale. q is -1, 0 or +1, or +2
 // in types of two bits. `first` and n are multiples of the block. False: no such type.
@@ -85,6 +98,8 @@ typedef struct tern_dtype_codes {
 // `first` and n are multiples of the block. False: no such type.
 bool tern_dtype_decode_codes(tern_dtype type, const void *data, uint64_t first, size_t n,
                              const tern_dtype_codes *out);
+// One block of these parts: the reverse. False: no such type.
+bool tern_dtype_encode_codes(tern_dtype type, const tern_dtype_codes *parts, void *out);
 // The same to float, for tern_dtype_decode; type has a form.
 void tern_dtype_decode_form(tern_dtype type, const void *data, uint64_t first, size_t n, float *y);
 

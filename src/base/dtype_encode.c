@@ -18,12 +18,17 @@ static void write_u16(uint8_t *p, uint16_t v) {
     p[1] = (uint8_t)(v >> 8);
 }
 
-// Writes a scale and returns what a reader will see.
+// A scale's bits, and what a reader will see.
+static uint16_t to_f16(float d, float *read) {
+    uint16_t h = tern_f32_to_f16(fminf(fmaxf(d, -65504.0f), 65504.0f));
+    *read = tern_f16_to_f32(h);
+    return h;
+}
+
 static float write_f16(uint8_t *p, float d) {
-    d = fminf(fmaxf(d, -65504.0f), 65504.0f);
-    uint16_t h = tern_f32_to_f16(d);
-    write_u16(p, h);
-    return tern_f16_to_f32(h);
+    float read;
+    write_u16(p, to_f16(d, &read));
+    return read;
 }
 
 static int round_clamp(float x, int low, int high) {
@@ -79,18 +84,20 @@ static float fit_scale(const float *x, int n) {
 }
 
 static void encode_q6_k(const float *x, uint8_t *b) {
-    float scale[16];
+    float scale[16], read;
+    uint8_t codes[256];
+    int8_t steps[16];
     for (int s = 0; s < 16; s++) scale[s] = fit_scale(x + 16 * s, 16);
-    memset(b, 0, 210);
-    float d = write_f16(b + 208, extreme(scale, 16) / -128), inv = inverse(d);
+    uint16_t d = to_f16(extreme(scale, 16) / -128, &read);
+    float inv = inverse(read);
+    for (int s = 0; s < 16; s++) steps[s] = (int8_t)round_clamp(scale[s] * inv, -128, 127);
     for (int i = 0; i < 256; i++) {
-        int s = round_clamp(scale[i / 16] * inv, -128, 127);
-        int q = round_clamp(x[i] * inverse(d * (float)s), -32, 31) + 32;
-        int half = i / 128, part = i % 128 / 32, at = i % 32;
-        b[192 + i / 16] = (uint8_t)s;
-        b[half * 64 + part % 2 * 32 + at] |= (uint8_t)((q & 15) << part / 2 * 4);
-        b[128 + half * 32 + at] |= (uint8_t)(q >> 4 << part * 2);
+        float each = inverse(read * (float)steps[i / 16]);
+        codes[i] = (uint8_t)(round_clamp(x[i] * each, -32, 31) + 32);
     }
+    tern_dtype_encode_codes(TERN_DTYPE_Q6_K,
+                            &(tern_dtype_codes){.codes = codes, .scales = &d, .sub_scales = steps},
+                            b);
 }
 
 // The scale s and the minimum m, both >= 0, of 32 weights x = s q - m with q in 0..levels.
@@ -142,36 +149,27 @@ static void fit_scale_min(const float *x, int levels, float *scale, float *min) 
     }
 }
 
-// high: the fifth bits of Q5_K, or NULL
-static void encode_q45_k(const float *x, uint8_t *b, uint8_t *high, uint8_t *low, size_t bytes) {
-    float scale[8], min[8];
-    int levels = high ? 31 : 15;
+static void encode_q45_k(tern_dtype type, const float *x, int levels, uint8_t *b) {
+    float scale[8], min[8], d, d_min;
+    uint8_t codes[256];
+    int8_t steps[8], min_steps[8];
+    uint16_t d_bits, min_bits;
     for (int s = 0; s < 8; s++) fit_scale_min(x + 32 * s, levels, &scale[s], &min[s]);
-    memset(b, 0, bytes);
-    float d = write_f16(b, extreme(scale, 8) / 63), d_min = write_f16(b + 2, extreme(min, 8) / 63);
+    d_bits = to_f16(extreme(scale, 8) / 63, &d);
+    min_bits = to_f16(extreme(min, 8) / 63, &d_min);
     for (int s = 0; s < 8; s++) {
-        int sc = round_clamp(scale[s] * inverse(d), 0, 63);
-        int mi = round_clamp(min[s] * inverse(d_min), 0, 63);
-        uint8_t *packed = b + 4;
-        if (s < 4) {
-            packed[s] |= (uint8_t)sc;
-            packed[4 + s] |= (uint8_t)mi;
-        } else {
-            packed[4 + s] = (uint8_t)((sc & 15) | (mi & 15) << 4);
-            packed[s - 4] |= (uint8_t)(sc >> 4 << 6);
-            packed[s] |= (uint8_t)(mi >> 4 << 6);
-        }
-        float inv = inverse(d * (float)sc), m = d_min * (float)mi;
-        for (int i = 0; i < 32; i++) {
-            int q = round_clamp((x[32 * s + i] + m) * inv, 0, levels);
-            low[s / 2 * 32 + i] |= (uint8_t)((q & 15) << s % 2 * 4);
-            if (high) high[i] |= (uint8_t)(q >> 4 << s);
-        }
+        steps[s] = (int8_t)round_clamp(scale[s] * inverse(d), 0, 63);
+        min_steps[s] = (int8_t)round_clamp(min[s] * inverse(d_min), 0, 63);
+        float inv = inverse(d * (float)steps[s]), m = d_min * (float)min_steps[s];
+        for (int i = 32 * s; i < 32 * s + 32; i++)
+            codes[i] = (uint8_t)round_clamp((x[i] + m) * inv, 0, levels);
     }
+    tern_dtype_encode_codes(
+        type, &(tern_dtype_codes){codes, &d_bits, &min_bits, steps, min_steps}, b);
 }
 
-static void encode_q4_k(const float *x, uint8_t *b) { encode_q45_k(x, b, NULL, b + 16, 144); }
-static void encode_q5_k(const float *x, uint8_t *b) { encode_q45_k(x, b, b + 16, b + 48, 176); }
+static void encode_q4_k(const float *x, uint8_t *b) { encode_q45_k(TERN_DTYPE_Q4_K, x, 15, b); }
+static void encode_q5_k(const float *x, uint8_t *b) { encode_q45_k(TERN_DTYPE_Q5_K, x, 31, b); }
 
 bool tern_dtype_encode(tern_dtype type, const float *x, size_t n, void *out) {
     static void (*const encoders[TERN_DTYPE_COUNT])(const float *, uint8_t *) = {
@@ -227,61 +225,37 @@ static void encode_i2_s(const int8_t *q, uint8_t *b) {
     }
 }
 
-// The other block types hold ternary weights exactly, too: a step is the scale. (The encoders above
-// fit the greatest weight to the end of their range, where -s, 0 and s do not all have a code.)
-static void ternary_q8_0(const int8_t *q, float scale, uint8_t *b) {
-    write_f16(b, scale);
-    for (int i = 0; i < 32; i++) b[2 + i] = (uint8_t)q[i];
+// Types with a form hold ternary weights exactly too, unless a table has no such numbers: a step is
+// the scale. (Fitted encoders put the greatest weight to the end of the range, where -s, 0 and s do
+// not all have a code.) With minima they are scale * code - minimum with scale = minimum and codes
+// 0, 1, 2.
+static void encode_form(tern_dtype type, const int8_t *q, uint16_t scale, uint8_t *b) {
+    const tern_dtype_form *f = tern_dtype_form_of(type);
+    uint8_t codes[256];
+    int8_t ones[16];
+    int zero = f->has_minima ? 1 : f->zero;
+    memset(ones, 1, sizeof ones);
+    for (size_t i = 0; i < tern_dtype_block_n(type); i++) codes[i] = (uint8_t)(q[i] + zero);
+    tern_dtype_encode_codes(type, &(tern_dtype_codes){codes, &scale, &scale, ones, ones}, b);
 }
 
-static void ternary_q4_0(const int8_t *q, float scale, uint8_t *b) {
-    write_f16(b, scale);
-    for (int i = 0; i < 16; i++) b[2 + i] = (uint8_t)((q[i] + 8) | (q[16 + i] + 8) << 4);
-}
-
-static void ternary_q6_k(const int8_t *q, float scale, uint8_t *b) {
-    memset(b, 0, 192);
-    memset(b + 192, 1, 16);
-    write_f16(b + 208, scale);
-    for (int i = 0; i < 256; i++) {
-        int half = i / 128, part = i % 128 / 32, at = i % 32, code = q[i] + 32;
-        b[half * 64 + part % 2 * 32 + at] |= (uint8_t)((code & 15) << part / 2 * 4);
-        b[128 + half * 32 + at] |= (uint8_t)(code >> 4 << part * 2);
-    }
-}
-
-// Weights are scale * 1 * code - minimum * 1 with scale = minimum and codes 0, 1, 2.
-static void ternary_q45_k(const int8_t *q, float scale, uint8_t *b, uint8_t *low, size_t bytes) {
-    memset(b, 0, bytes);
-    write_f16(b, scale);
-    write_f16(b + 2, scale);
-    memset(b + 4, 1, 8);
-    memset(b + 12, 0x11, 4);
-    for (int i = 0; i < 256; i++)
-        low[i / 64 * 32 + i % 32] |= (uint8_t)((q[i] + 1) << i / 32 % 2 * 4);
-}
-
-static void ternary_q4_k(const int8_t *q, float scale, uint8_t *b) {
-    ternary_q45_k(q, scale, b, b + 16, 144);
-}
-static void ternary_q5_k(const int8_t *q, float scale, uint8_t *b) {
-    ternary_q45_k(q, scale, b, b + 48, 176);
+bool tern_dtype_holds_ternary(tern_dtype type) {
+    const tern_dtype_form *f = tern_dtype_form_of(type);
+    bool one_bit = type == TERN_DTYPE_Q1_0 || type == TERN_DTYPE_Q1_0_32;
+    bool groups = tern_dtype_group_n(type) > 0 && !one_bit;
+    return type == TERN_DTYPE_I2_S || groups || (f && !f->has_table);
 }
 
 void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float scale, void *out) {
-    static void (*const others[TERN_DTYPE_COUNT])(const int8_t *, float, uint8_t *) = {
-        [TERN_DTYPE_Q4_0] = ternary_q4_0, [TERN_DTYPE_Q8_0] = ternary_q8_0,
-        [TERN_DTYPE_Q4_K] = ternary_q4_k, [TERN_DTYPE_Q5_K] = ternary_q5_k,
-        [TERN_DTYPE_Q6_K] = ternary_q6_k,
-    };
     uint8_t *b = out;
     size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
+    float read;
     tern_dtype_encode_group_codes(type, q, n, scale, out);
     for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
         if (type == TERN_DTYPE_I2_S) encode_i2_s(q + i, b);
         else if (type == TERN_DTYPE_TQ2_0) encode_tq2_0(q + i, b);
         else if (type == TERN_DTYPE_TQ1_0) encode_tq1_0(q + i, b);
-        else if (others[type]) others[type](q + i, scale, b);
+        else if (tern_dtype_form_of(type)) encode_form(type, q + i, to_f16(scale, &read), b);
         else return;
         bool ternary = type == TERN_DTYPE_TQ1_0 || type == TERN_DTYPE_TQ2_0;
         if (ternary) write_f16(b + block_bytes - 2, scale);

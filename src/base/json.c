@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -8,7 +9,6 @@
 // One pass, recursive over the nesting (at most TERN_JSON_DEPTH_MAX deep). Strings with escapes are
 // decoded into `unescaped`, which has room for all of them since no escape is shorter than its
 // decoded form.
-// stands for.
 typedef struct parser {
     const char *at, *end, *begin;
     tern_json_doc *doc;
@@ -118,6 +118,27 @@ static tern_status set_string(parser *p, size_t index, tern_str s) {
 
 static bool is_digit(const parser *p) { return p->at < p->end && *p->at >= '0' && *p->at <= '9'; }
 
+// strtod wants a terminated text, which a document need not be.
+static tern_status convert_number(parser *p, const char *start, size_t n, double *out) {
+    char few[64], *spelling = n < sizeof few ? few : tern_alloc(TERN_MEM_MISC, n + 1);
+    if (!spelling) return tern_fail_memory(p->err, n + 1);
+    memcpy(spelling, start, n);
+    spelling[n] = 0;
+    *out = strtod(spelling, NULL);
+    if (spelling != few) tern_free(spelling);
+    return TERN_OK;
+}
+
+static tern_status keep_digits(parser *p, size_t index, const char *digits, size_t n) {
+    size_t at;
+    TERN_TRY(new_node(p, TERN_JSON_STRING, &at));
+    p->doc->nodes[at].text = digits;
+    p->doc->nodes[at].n = (uint32_t)n;
+    p->doc->nodes[index].n = TERN_JSON_LONG;
+    p->doc->nodes[index].next = (uint32_t)p->doc->n_nodes;
+    return TERN_OK;
+}
+
 static tern_status parse_number(parser *p, size_t index) {
     const char *start = p->at;
     if (*p->at == '-') p->at++;
@@ -136,14 +157,13 @@ static tern_status parse_number(parser *p, size_t index) {
         if (!is_digit(p)) return fail(p, "number without exponent");
         while (is_digit(p)) p->at++;
     }
-    char spelling[64];
+    tern_json *node = &p->doc->nodes[index];
     size_t n = (size_t)(p->at - start);
     for (const char *c = start; c < p->at; c++)
-        if (*c == '.' || *c == 'e' || *c == 'E') p->doc->nodes[index].n = 1;
-    if (n >= sizeof spelling) return fail(p, "number longer than 63 characters");
-    memcpy(spelling, start, n);
-    spelling[n] = 0;
-    p->doc->nodes[index].number = strtod(spelling, NULL);
+        if (*c == '.' || *c == 'e' || *c == 'E') node->n = TERN_JSON_FRACTION;
+    TERN_TRY(convert_number(p, start, n, &node->number));
+    if (node->n == TERN_JSON_WHOLE && fabs(node->number) >= 0x1p53)
+        return keep_digits(p, index, start, n);
     return TERN_OK;
 }
 
@@ -304,6 +324,26 @@ int64_t tern_json_int(const tern_json *value, int64_t otherwise) {
     if (!(d >= -9007199254740992.0 && d <= 9007199254740992.0) || d != (double)(int64_t)d)
         return otherwise;
     return (int64_t)d;
+}
+
+bool tern_json_whole(const tern_json *value, uint64_t *out, bool *is_negative) {
+    bool is_long = tern_json_is(value, TERN_JSON_NUMBER) && value->n == TERN_JSON_LONG;
+    double d = tern_json_number(value, 0.5);
+    *is_negative = d < 0;
+    if (!is_long) {
+        if (!(fabs(d) <= 0x1p53) || d != (double)(int64_t)d) return false;
+        *out = (uint64_t)(int64_t)d;
+        return true;
+    }
+    uint64_t sum = 0;
+    for (uint32_t i = *is_negative; i < value[1].n; i++) {
+        unsigned digit = (unsigned)(value[1].text[i] - '0');
+        if (sum > (UINT64_MAX - digit) / 10) return false;
+        sum = sum * 10 + digit;
+    }
+    if (*is_negative && sum > (uint64_t)INT64_MAX + 1) return false;
+    *out = *is_negative ? 0 - sum : sum;
+    return true;
 }
 
 bool tern_json_bool(const tern_json *value, bool otherwise) {

@@ -21,11 +21,19 @@ typedef enum tern_json_type {
 
 #define TERN_JSON_DEPTH_MAX 128
 
+typedef enum tern_json_spelling {
+    TERN_JSON_WHOLE,    // digits, below 2^53: the double is the number
+    TERN_JSON_FRACTION, // with a point or an exponent
+    // Digits, and more of them than a double holds: the next node, which belongs to this one and
+    // which nobody else sees, is a string of them.
+    TERN_JSON_LONG,
+} tern_json_spelling;
+
 // A value in a document. Members of an object come as pairs of nodes: key, value, key, value.
 typedef struct tern_json {
     uint32_t type;   // tern_json_type
     uint32_t n;      // string: bytes; array: elements; object: members; bool: the value;
-                     // number: 1 if written with a point or an exponent
+                     // number: tern_json_spelling
     uint32_t next;   // index of the node after this value's subtree
     uint32_t line;   // where it begins, for messages
     union {
@@ -60,7 +68,11 @@ const tern_json *tern_json_value_of(const tern_json_doc *doc, const tern_json *k
 bool tern_json_is(const tern_json *value, tern_json_type type);
 tern_str tern_json_str(const tern_json *value);                     // {NULL, 0}: not a string
 double tern_json_number(const tern_json *value, double otherwise);  // otherwise: not a number
-int64_t tern_json_int(const tern_json *value, int64_t otherwise);   // also when not integral
+// Whole numbers up to 2^53 and down to -2^53; otherwise: also for larger ones.
+int64_t tern_json_int(const tern_json *value, int64_t otherwise);
+// Whole numbers to the last digit: -2^63 to 2^64 - 1, the negative ones as two's complement. False:
+// something else.
+bool tern_json_whole(const tern_json *value, uint64_t *out, bool *is_negative);
 bool tern_json_bool(const tern_json *value, bool otherwise);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,15 @@ bool tern_str_eq(tern_str a, tern_str b) {
 
 bool tern_str_is(tern_str a, const char *terminated) {
     return tern_str_eq(a, (tern_str){terminated, strlen(terminated)});
+}
+
+bool tern_str_ends(tern_str a, const char *end) {
+    size_t n = strlen(end);
+    return a.len >= n && memcmp(a.ptr + a.len - n, end, n) == 0;
+}
+
+bool tern_name_ends(const char *name, const char *end) {
+    return tern_str_ends((tern_str){name, strlen(name)}, end);
 }
 
 static bool reserve(tern_strbuf *b, size_t more) {
@@ -91,6 +101,17 @@ void tern_strbuf_json_float(tern_strbuf *b, float v) {
         if (strtof(text, NULL) == v) break;
     }
     tern_strbuf_puts(b, text);
+}
+
+void tern_strbuf_base64(tern_strbuf *b, const void *bytes, size_t n) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t v = 0;
+        for (size_t k = 0; k < 3; k++) v = v << 8 | (i + k < n ? at[i + k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            tern_strbuf_putc(b, i + k <= n ? digits[v >> (18 - 6 * k) & 63] : '=');
+    }
 }
 
 void tern_strbuf_clear(tern_strbuf *b) {

@@ -16,6 +16,8 @@ typedef struct tern_str {
 #define TERN_STR(literal) ((tern_str){(literal), sizeof(literal) - 1})
 bool tern_str_eq(tern_str a, tern_str b);
 bool tern_str_is(tern_str a, const char *terminated);
+bool tern_str_ends(tern_str a, const char *end); // with all of it
+bool tern_name_ends(const char *name, const char *end); // the same of a terminated name
 
 typedef struct tern_strbuf {
     char *ptr; // terminated by a 0 byte when not NULL
@@ -35,6 +37,8 @@ void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n);
 // it has them; null for NaN and infinity, which JSON does not have.
 void tern_strbuf_json_number(tern_strbuf *b, double v);
 void tern_strbuf_json_float(tern_strbuf *b, float v); // the same for a float's digits
+// Appends bytes in base64 (RFC 4648, section 4, with padding).
+void tern_strbuf_base64(tern_strbuf *b, const void *bytes, size_t n);
 void tern_strbuf_clear(tern_strbuf *b); // keeps the memory
 void tern_strbuf_free(tern_strbuf *b);
 // The bytes so far, never NULL.

@@ -31,6 +31,9 @@ void tern_file_close(tern_file *file) {
     tern_json_free(&file->tokenizer_config);
     tern_json_free(&file->generation_config);
     tern_json_free(&file->pooling);
+    tern_json_free(&file->sentence);
+    tern_json_free(&file->sentence_length);
+    tern_json_free(&file->preprocessor);
     tern_free(file->tensors);
     tern_free(file->metas);
     struct tern_file_private *p = file->priv;
@@ -131,12 +134,8 @@ tern_status tern_file_check_layout(tern_file *file, size_t first, const tern_blo
 
 // ---- Opening by path ---------------------------------------------------------------------------
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && !strcmp(text + n - n_end, end);
-}
-
-// "a/b.safetensors" opens the folder "a" and names "b.safetensors"; "a/b.json" only a tokenizer.
+// "a/b.safetensors" opens the folder "a" and names "b.safetensors"; "a/b.json" and "a/b.model" only
+// a tokenizer.
 static tern_status open_folder_of(tern_file *file, const char *path, tern_error *err) {
     const char *slash = strrchr(path, '/');
     size_t n_folder = slash ? (size_t)(slash - path) : 0;
@@ -144,8 +143,8 @@ static tern_status open_folder_of(tern_file *file, const char *path, tern_error 
     char *copy = tern_strndup(TERN_MEM_MISC, folder.ptr, folder.len);
     if (!copy) return tern_fail_memory(err, folder.len + 1);
     const char *name = slash ? slash + 1 : path;
-    if (ends_with(name, ".index.json")) name = NULL;
-    bool tokenizer = name && ends_with(name, ".json");
+    if (tern_name_ends(name, ".index.json")) name = NULL;
+    bool tokenizer = name && (tern_name_ends(name, ".json") || tern_name_ends(name, ".model"));
     tern_status status = tokenizer ? tern_hf_open_tokenizer(file, copy, name, err)
                                    : tern_hf_open_folder(file, copy, name, err);
     tern_free(copy);
@@ -169,7 +168,8 @@ static tern_status open_any(tern_file *file, const char *path, tern_error *err) 
     if (kind == TERN_PATH_NONE)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
     if (kind == TERN_PATH_FOLDER) return tern_hf_open_folder(file, path, NULL, err);
-    if (ends_with(path, ".safetensors") || ends_with(path, ".json"))
+    if (tern_name_ends(path, ".safetensors") || tern_name_ends(path, ".json") ||
+        tern_name_ends(path, ".model"))
         return open_folder_of(file, path, err);
     return tern_gguf_open_files(file, path, err);
 }

@@ -54,8 +54,12 @@ typedef struct tern_file {
     size_t n_metas;
     // Hugging Face only. Absent files have no root; texts stay as long as the file.
     tern_json_doc config, tokenizer_config, generation_config;
-    tern_json_doc pooling;     // of a sentence-transformers folder: its pooling module's config
+    // Of a sentence-transformers folder: its pooling module, the prompts, the longest text.
+    tern_json_doc pooling, sentence, sentence_length;
+    tern_json_doc preprocessor; // how pictures are made ready
+    bool any_length; // it has modules, and none that gives its vectors the length 1
     tern_str tokenizer_json;   // text of tokenizer.json, parsed on demand
+    tern_str tokenizer_model;  // bytes of sentencepiece's tokenizer.model, where that is not there
     tern_str chat_template;    // text of chat_template.jinja
     // How its matrices are packed ("GPTQ, 4 bits, groups of 128"), if they are and can be read; why
     // they cannot. They appear as tensors of the types that they are decoded to.

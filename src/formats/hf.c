@@ -284,8 +284,11 @@ static tern_status open_weights(tern_file *file, const char *folder, const char 
 tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const char *name,
                                    tern_error *err) {
     file->kind = TERN_FILE_HF;
-    TERN_TRY(read_text(file, folder, name, &file->tokenizer_json, err));
-    if (file->tokenizer_json.ptr) return TERN_OK;
+    size_t n = strlen(name);
+    bool is_json = n > 5 && !strcmp(name + n - 5, ".json");
+    tern_str *text = is_json ? &file->tokenizer_json : &file->tokenizer_model;
+    TERN_TRY(read_text(file, folder, name, text, err));
+    if (text->ptr) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "%s/%s: an empty tokenizer", folder, name);
 }
 
@@ -298,12 +301,18 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
                                err));
     TERN_TRY(tern_hf_read_json(file, folder, "generation_config.json", &file->generation_config,
                               err));
+    TERN_TRY(tern_hf_read_json(file, folder, "preprocessor_config.json", &file->preprocessor, err));
     TERN_TRY(read_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
+    if (!file->tokenizer_json.ptr)
+        TERN_TRY(read_text(file, folder, "tokenizer.model", &file->tokenizer_model, err));
+    if (!file->tokenizer_json.ptr && !file->tokenizer_model.ptr) // T5's and ALBERT's
+        TERN_TRY(read_text(file, folder, "spiece.model", &file->tokenizer_model, err));
     TERN_TRY(read_text(file, folder, "chat_template.jinja", &file->chat_template, err));
     if (!only_file) TERN_TRY(tern_hf_open_modules(file, folder, err));
     if (!is_adapter) TERN_TRY(add_rope_factors(file, err));
     TERN_TRY(open_weights(file, folder, only_file, err));
-    if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr)
+    if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr &&
+        !file->tokenizer_model.ptr)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: no model here: neither %s nor %s nor "
                          "config.json nor tokenizer.json", folder, SINGLE, INDEX);
     turn_convolutions(file);

@@ -3,6 +3,8 @@
 //   modules.json        [{"path": "", "type": "...Transformer"}, {"path": "1_Pooling", ...}, ...]
 //   1_Pooling/config.json        pooling_mode_mean_tokens, pooling_mode_lasttoken ...
 //   2_Dense/model.safetensors    linear.weight; becomes the tensor "2_Dense.linear.weight"
+//   config_sentence_transformers.json   {"prompts": {"query": "..."}, "default_prompt_name": ...}
+//   sentence_bert_config.json           {"max_seq_length": 512}
 //
 // Dense modules that are more than a product, and modules of other kinds, are refused: without them
 // the vectors would be others.
@@ -10,11 +12,6 @@
 #include "formats/file_private.h"
 
 #define MODULES_MAX 16
-
-static bool ends_with(tern_str text, const char *end) {
-    size_t n = strlen(end);
-    return text.len >= n && memcmp(text.ptr + text.len - n, end, n) == 0;
-}
 
 // A folder beside the model's files, not a way out of it.
 static bool is_plain(tern_str path) {
@@ -25,7 +22,7 @@ static bool is_plain(tern_str path) {
 static tern_status check_dense(const tern_json_doc *config, tern_str path, tern_error *err) {
     tern_str act = tern_json_str(tern_json_path(config, "activation_function"));
     bool bias = tern_json_bool(tern_json_path(config, "bias"), false);
-    if (!bias && (!act.ptr || ends_with(act, ".Identity"))) return TERN_OK;
+    if (!bias && (!act.ptr || tern_str_ends(act, ".Identity"))) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "%.*s: a dense module with %s is not supported",
                      (int)path.len, path.ptr, bias ? "a bias" : "an activation");
 }
@@ -56,8 +53,9 @@ static tern_status open_module(tern_file *file, const char *folder, const tern_j
     tern_str path = tern_json_str(tern_json_get(doc, module, "path"));
     tern_str type = tern_json_str(tern_json_get(doc, module, "type"));
     char *inside;
-    if (ends_with(type, ".Transformer") || ends_with(type, ".Normalize")) return TERN_OK;
-    bool pooling = ends_with(type, ".Pooling"), dense = ends_with(type, ".Dense");
+    if (tern_str_ends(type, ".Normalize")) file->any_length = false;
+    if (tern_str_ends(type, ".Transformer") || tern_str_ends(type, ".Normalize")) return TERN_OK;
+    bool pooling = tern_str_ends(type, ".Pooling"), dense = tern_str_ends(type, ".Dense");
     if (!pooling && !dense)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "modules of type '%.*s' are not supported",
                          (int)(type.len < 80 ? type.len : 80), type.ptr ? type.ptr : "");
@@ -72,9 +70,14 @@ static tern_status open_module(tern_file *file, const char *folder, const tern_j
 tern_status tern_hf_open_modules(tern_file *file, const char *folder, tern_error *err) {
     tern_json_doc doc = {0};
     int n = 0;
+    TERN_TRY(tern_hf_read_json(file, folder, "config_sentence_transformers.json", &file->sentence,
+                               err));
+    TERN_TRY(tern_hf_read_json(file, folder, "sentence_bert_config.json", &file->sentence_length,
+                               err));
     TERN_TRY(tern_hf_read_json(file, folder, "modules.json", &doc, err));
     const tern_json *list = tern_json_root(&doc);
     tern_status status = TERN_OK;
+    file->any_length = list != NULL;
     if (list && !tern_json_is(list, TERN_JSON_ARRAY))
         status = tern_fail(err, TERN_ERR_FORMAT, "no list of modules");
     for (const tern_json *m = list ? tern_json_first(&doc, list) : NULL; m && status == TERN_OK;

@@ -16,6 +16,7 @@ static const char *dtype_name(tern_dtype type) {
     switch (type) {
     case TERN_DTYPE_F32: case TERN_DTYPE_F16: case TERN_DTYPE_BF16: case TERN_DTYPE_F64:
     case TERN_DTYPE_U8: case TERN_DTYPE_I8: case TERN_DTYPE_I32: case TERN_DTYPE_I64:
+    case TERN_DTYPE_U32:
         return tern_dtype_name(type); // the names are the same
     default: return NULL;
     }

@@ -26,6 +26,7 @@
 //                                      du = G^T B, dB = G u, dC = S dy, dx = dt du + D dy
 //                                      with q = e^(A dt) sum (G * S_(t-1)):
 //                                      ddt = du . x + A q,  dA += dt q,  dD += dy . x
+//   pool          v = mean of n rows   dx = dv / n; of the last or first row: dx = dv there, else 0
 //   quantize, ternarize: dx = dy       (straight through)
 #include <stdio.h>
 #include <string.h>
@@ -133,15 +134,15 @@ static bool becomes_glu(tern_graph *g, tern_node *mul) {
     return false;
 }
 
-// Drops the nodes that only inference needs, and those whose results nobody reads any more.
-static void drop_unread(tern_graph *g) {
+// Drops the nodes that only inference needs, and those whose results, other than `kept_value`,
+// nobody reads any more.
+static void drop_unread(tern_graph *g, tern_vid kept_value) {
     for (bool again = true; again;) {
         again = false;
         size_t kept = 0;
         for (size_t i = 0; i < g->n_nodes; i++) {
             const tern_node *n = &g->nodes[i];
-            bool scores = n->op == TERN_OP_LINEAR || n->op == TERN_OP_CAP;
-            bool read = scores && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
+            bool read = n->n_out > 0 && n->out[0] == kept_value;
             for (size_t j = i + 1; j < g->n_nodes; j++)
                 for (int k = 0; k < g->nodes[j].n_in; k++)
                     for (int o = 0; o < n->n_out; o++) read |= g->nodes[j].in[k] == n->out[o];
@@ -157,7 +158,6 @@ static void drop_unread(tern_graph *g) {
 }
 
 static void add_loss(tern_graph *g, tern_vid logits) {
-    g->layer = -1;
     g->values[logits].kind = TERN_VALUE_TEMP;
     tern_vid targets = tern_g_input(g, "targets", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_node *n = tern_g_node(g, TERN_OP_CROSS_ENTROPY);
@@ -171,11 +171,10 @@ static void add_loss(tern_graph *g, tern_vid logits) {
     tern_g_in(g, n, sum);
 }
 
-tern_status tern_graph_train(tern_graph *g, tern_error *err) {
+// Ops of inference become those of training, as far as they lead to `result`, for all rows.
+static tern_status for_rows(tern_graph *g, tern_vid result, tern_error *err) {
     const char *op = tern_graph_untrainable(g);
-    tern_vid logits = tern_graph_find(g, "logits");
     if (op) return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: %s has no gradient", op);
-    if (logits < 0) return tern_fail(err, TERN_ERR_FORMAT, "graph: it has no logits");
     tern_dim tokens = tern_g_dim(g, "tokens"), outputs = tern_g_dim(g, "outputs");
     for (size_t i = 0; i < g->n_nodes; i++) {
         tern_node *n = &g->nodes[i];
@@ -188,14 +187,52 @@ tern_status tern_graph_train(tern_graph *g, tern_error *err) {
         else if (n->op == TERN_OP_LINEAR && n->soft_cap != 0)
             TERN_TRY(without_cap(g, &i, err));
     }
-    drop_unread(g);
+    drop_unread(g, result);
     for (size_t i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i].n_out; k++) {
             tern_value *v = &g->values[g->nodes[i].out[k]];
             if (v->dim == outputs) v->dim = tokens;
             if (v->type == TERN_VALUE_I8ROWS) v->type = TERN_VALUE_F32;
         }
+    g->layer = -1;
+    return TERN_OK;
+}
+
+tern_status tern_graph_train(tern_graph *g, tern_error *err) {
+    tern_vid logits = tern_graph_find(g, "logits");
+    TERN_TRY(for_rows(g, logits, err));
+    if (logits < 0) return tern_fail(err, TERN_ERR_FORMAT, "graph: it has no logits");
     add_loss(g, logits);
+    return tern_graph_check(g, err);
+}
+
+// The graph then ends before its pooling, of which *pool is a copy.
+static tern_status cut_at_pooling(tern_graph *g, tern_node *pool, tern_error *err) {
+    size_t at = 0;
+    while (at < g->n_nodes && g->nodes[at].op != TERN_OP_POOL) at++;
+    if (at == g->n_nodes) return tern_fail(err, TERN_ERR_FORMAT, "graph: it pools nothing");
+    for (size_t i = at; i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_LINEAR)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "graph: products after the pooling have no gradient");
+    *pool = g->nodes[at];
+    g->n_nodes = at;
+    return TERN_OK;
+}
+
+tern_status tern_graph_train_vectors(tern_graph *g, int64_t n_vectors, tern_error *err) {
+    tern_node pool = {0};
+    TERN_TRY(cut_at_pooling(g, &pool, err));
+    TERN_TRY(for_rows(g, pool.in[0], err));
+    tern_vid targets = tern_g_input(g, "targets", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
+    tern_vid vectors = tern_g_named(g, "vectors", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE,
+                                    n_vectors, g->values[pool.in[0]].cols);
+    tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
+    tern_node *n = tern_g_node(g, TERN_OP_POOL_SEQ);
+    if (n) n->pool = pool.pool;
+    tern_g_in(g, n, pool.in[0]);
+    tern_g_in(g, n, targets);
+    tern_g_in(g, n, vectors);
     return tern_graph_check(g, err);
 }
 
@@ -362,6 +399,20 @@ static void cross_entropy_back(gradients *d, const tern_node *f, tern_vid dy) {
         tern_g_out(d->g, n, f->in[0], TERN_VALUE_F32, d->g->values[f->in[0]].cols);
 }
 
+// The gradient of the vectors comes from outside.
+static void pool_back(gradients *d, const tern_node *f, tern_vid dy) {
+    (void)dy;
+    const tern_value *v = &d->g->values[f->in[2]];
+    tern_vid dv = tern_g_named(d->g, "vectors.grad", TERN_VALUE_STATE, TERN_VALUE_F32,
+                               TERN_DIM_NONE, v->rows, v->cols);
+    tern_node *n = begin(d, f, TERN_OP_POOL_GRAD);
+    inputs(d, n, (tern_vid[]){dv, f->in[1]}, 2);
+    if (!n) return;
+    n->pool = f->pool;
+    tern_vid x = f->in[0];
+    d->of[x] = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
+}
+
 static void bias_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid db = sink(d, f->in[1]);
     if (db >= 0) inputs(d, begin(d, f, TERN_OP_BIAS_GRAD), (tern_vid[]){dy, db}, 2);
@@ -463,7 +514,7 @@ static void sunk_back(gradients *d, const tern_node *f, tern_vid dy) {
 
 typedef void (*gradient_fn)(gradients *d, const tern_node *f, tern_vid dy);
 
-// dy is -1 only for the losses, whose gradient is 1.
+// dy is -1 only for the losses, whose gradient is 1, and for vectors, whose gradient is given.
 static gradient_fn gradient_of(tern_op op) {
 #define TERN_OP_ROW(id, text, inputs, outputs, rule, place, gradient)                              \
     [TERN_OP_##id] = gradient##_back,
@@ -499,7 +550,7 @@ const char *tern_graph_untrainable(const tern_graph *g) {
 }
 
 static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) {
-    bool is_loss = f->op == TERN_OP_CROSS_ENTROPY;
+    bool is_loss = f->op == TERN_OP_CROSS_ENTROPY || f->op == TERN_OP_POOL_SEQ;
     tern_vid dy = f->n_out > 0 ? d->of[f->out[0]] : -1;
     if (!is_loss && (dy < 0 || !d->reaches[f->out[0]])) return TERN_OK;
     gradient_fn back = gradient_of(f->op);

@@ -218,6 +218,28 @@ tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps) {
     return y;
 }
 
+tern_vid tern_g_layer_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps) {
+    tern_vid y = op_node(g, TERN_OP_LAYER_NORM, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    last_node(g)->eps = eps;
+    if (b >= 0) tern_g_in(g, last_node(g), b);
+    return y;
+}
+
+tern_vid tern_g_positions(tern_graph *g, tern_vid ids, tern_vid table, int32_t first) {
+    if (table < 0) return -1;
+    tern_vid y = op_node(g, TERN_OP_POSITIONS, ids, table, TERN_VALUE_F32, g->values[table].cols);
+    if (y >= 0) last_node(g)->first = first;
+    return y;
+}
+
+tern_vid tern_g_segments(tern_graph *g, tern_vid ids, tern_vid table, int32_t end) {
+    if (table < 0) return -1;
+    tern_vid y = op_node(g, TERN_OP_SEGMENTS, ids, table, TERN_VALUE_F32, g->values[table].cols);
+    if (y >= 0) last_node(g)->first = end;
+    return y;
+}
+
 tern_vid tern_g_quantize(tern_graph *g, tern_vid x) {
     return op_node(g, TERN_OP_QUANTIZE, x, -1, TERN_VALUE_I8ROWS, 0);
 }
@@ -619,6 +641,12 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
         if (g->values[n->in[1]].cols != x->cols || g->values[n->in[1]].rows != 1)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is no bias of %s",
                              g->values[n->in[1]].name, x->name);
+        return TERN_OK;
+    case TERN_OP_LAYER_NORM:
+        for (int i = 1; i < n->n_in; i++)
+            if (g->values[n->in[i]].cols != x->cols || g->values[n->in[i]].rows != 1)
+                return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit the norm of %s",
+                                 g->values[n->in[i]].name, x->name);
         return TERN_OK;
     case TERN_OP_GROUP_NORM:
         if (n->group > 0 && x->cols % n->group == 0) return TERN_OK;

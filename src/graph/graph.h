@@ -265,6 +265,9 @@ tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table);
 // w may have fewer columns than x, a divisor: then each group of them is normed by itself.
 tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps);
 tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x);
+tern_vid tern_g_layer_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps);
+tern_vid tern_g_positions(tern_graph *g, tern_vid ids, tern_vid table, int32_t first);
+tern_vid tern_g_segments(tern_graph *g, tern_vid ids, tern_vid table, int32_t end);
 tern_vid tern_g_quantize(tern_graph *g, tern_vid x);
 tern_vid tern_g_ternarize(tern_graph *g, tern_vid w);
 tern_vid tern_g_linear(tern_graph *g, tern_vid x, tern_vid w);
@@ -385,6 +388,11 @@ const char *tern_graph_untrainable(const tern_graph *g);
 // the state "loss" [1]. Quantized activations and ternarized weights become floats of the same
 // values.
 tern_status tern_graph_train(tern_graph *g, tern_error *err);
+// The same for a graph that pools: it ends in the state "vectors" [n_vectors, columns], of which a
+// document's targets name the row that it becomes (-1: none). What follows the pooling, a length of
+// 1, is left to who computes a loss of the vectors and adds it to "loss" [1]. Differentiated, the
+// graph reads the loss' gradient in the state "vectors.grad" of the same shape.
+tern_status tern_graph_train_vectors(tern_graph *g, int64_t n_vectors, tern_error *err);
 // Appends the nodes that add the gradient of the loss to the gradients' states. frozen[v]: weight v
 // gets none; NULL: all do. Rounding (quantize, ternarize) has the gradient 1: the straight-through
 // estimator (arXiv:1308.3432), as BitNet is trained.

@@ -34,13 +34,26 @@ static tern_vid root_of(const tern_graph *g, tern_vid v) {
     }
 }
 
+// Norms that follow each other may be computed at once (those of heads, of queries and of keys):
+// what they read lives until the last one.
+static size_t read_until(const tern_graph *g, size_t i) {
+    while (g->nodes[i].op == TERN_OP_RMS_NORM && i + 1 < g->n_nodes &&
+           g->nodes[i + 1].op == TERN_OP_RMS_NORM)
+        i++;
+    return i;
+}
+
 static void find_lives(const tern_graph *g, life *lives) {
     for (size_t v = 0; v < g->n_values; v++) {
         lives[v] = (life){.v = (tern_vid)v, .from = g->values[v].producer, .to = -1};
     }
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
-        for (int k = 0; k < n->n_in; k++) lives[root_of(g, n->in[k])].to = (int32_t)i;
+        int32_t last = (int32_t)read_until(g, i);
+        for (int k = 0; k < n->n_in; k++) {
+            life *l = &lives[root_of(g, n->in[k])];
+            if (l->to < last) l->to = last;
+        }
         for (int k = 0; k < n->n_out; k++) {
             life *l = &lives[root_of(g, n->out[k])];
             if (l->to < (int32_t)i) l->to = (int32_t)i;

@@ -95,6 +95,8 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
                            n->rotation.inverse ? " inverse" : "");
         break;
     case TERN_OP_POOL:
+    case TERN_OP_POOL_SEQ:
+    case TERN_OP_POOL_GRAD:
         tern_strbuf_printf(out, " %s", (const char *[]){"mean", "last", "first"}[n->pool]);
         break;
     default: break;

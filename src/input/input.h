@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "formats/formats.h"
+#include "grammar/grammar.h"
 
 // ---- Tokenizer: immutable after opening, any number of threads ----------------------------------
 
@@ -22,6 +23,10 @@ int32_t tern_tokenizer_eos(const tern_tokenizer *t);
 // From now on texts end with eos, as embedding models of the last token want; nothing where they
 // end with some token already.
 void tern_tokenizer_append_eos(tern_tokenizer *t);
+// Cuts the ids of a text, encoded with TERN_TOKENIZE_BOS, to n_max: what ends every text stays.
+// Fails if there is no room for that.
+tern_status tern_tokenizer_cut(const tern_tokenizer *t, int32_t *ids, size_t *n, size_t n_max,
+                               tern_error *err);
 bool tern_tokenizer_adds_bos(const tern_tokenizer *t);
 bool tern_tokenizer_is_end(const tern_tokenizer *t, int32_t id); // eos, eot, eom, <|im_end|>, ...
 // All end tokens, for lists; returns their number.
@@ -39,6 +44,11 @@ typedef struct tern_ids { // growing list of ids; zero-initialise, free ids with
 tern_status tern_tokenizer_encode(const tern_tokenizer *t, const char *text, size_t n_bytes,
                                   unsigned flags, tern_ids *out, tern_error *err);
 
+// Appends the ids of a pair of texts, of at most n_max: the second one is cut to fit. Fails if the
+// first one alone does not, or if the tokenizer does not say what a pair is.
+tern_status tern_tokenizer_encode_pair(const tern_tokenizer *t, tern_str first, tern_str second,
+                                       size_t n_max, tern_ids *out, tern_error *err);
+
 // Decoding as a stream: a state per text. Appends the bytes that id stands for; an incomplete
 // character stays in the state.
 typedef struct tern_decoder {
@@ -47,13 +57,14 @@ typedef struct tern_decoder {
     bool started;      // SentencePiece drops one space in front of the first word; set it to
                        // decode from the middle of a text
     bool with_special; // also print the names of control tokens
+    bool raw;          // bytes as they are, whether or not they make characters
 } tern_decoder;
 void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id, tern_strbuf *out);
 void tern_tokenizer_decode_end(tern_decoder *d, tern_strbuf *out); // a cut character: U+FFFD
 
 // The GGUF metadata of a tokenizer.json (used by conversion); arrays live as long as t.
 typedef struct tern_tokenizer_export {
-    const char *model, *pre; // "gpt2" / "llama"; "llama-bpe", "qwen2", "default", ...
+    const char *model, *pre; // "gpt2", "llama", "bert", "t5"; "llama-bpe", "qwen2", "default", ...
     const tern_str *tokens;  // [n_vocab] in GGUF spelling
     const float *scores;     // [n_vocab] or NULL
     const int32_t *types;    // [n_vocab] 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte
@@ -61,6 +72,8 @@ typedef struct tern_tokenizer_export {
     size_t n_vocab, n_merges;
     int32_t bos, eos, eot, eom, unk, pad; // -1: none
     bool add_bos, add_eos, add_space_prefix;
+    bool squeezes;     // "t5": several spaces are one
+    tern_str charsmap; // sentencepiece's
 } tern_tokenizer_export;
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
                                        tern_error *err);
@@ -79,9 +92,9 @@ typedef struct tern_bpe_desc {
     const char *pre;             // how text is split, by GGUF's name; NULL: "llama-bpe"
     const char *const *specials; // the first one begins and ends documents
     size_t n_specials;
-    uint64_t min_count;          // rarer pairs are not merged, 0: 2
-    size_t n_bytes_max;          // of memory for counting words, 0: 512 MiB
-    bool no_bos;                 // encoding puts nothing before a text
+    uint64_t min_count; // rarer pairs are not merged, 0: 2
+    size_t n_bytes_max; // of memory for counting words, 0: 512 MiB
+    bool no_bos;        // encoding puts nothing before a text
     tern_progress_fn on_progress;
     void *user;
 } tern_bpe_desc;
@@ -97,8 +110,8 @@ tern_status tern_bpe_trainer_finish(tern_bpe_trainer *t, tern_strbuf *json, tern
 void tern_bpe_trainer_free(tern_bpe_trainer *t);
 
 typedef struct tern_bpe_stats {
-    uint64_t n_bytes;     // of text
-    uint64_t n_words;     // in it, and different ones:
+    uint64_t n_bytes; // of text
+    uint64_t n_words; // in it, and different ones:
     uint64_t n_different;
     uint64_t n_forgotten; // not counted for lack of memory
     uint64_t n_too_long;  // not counted since they have more than 1 KiB
@@ -111,11 +124,18 @@ tern_bpe_stats tern_bpe_trainer_stats(const tern_bpe_trainer *t);
 tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
                                       tern_strbuf *json, tern_strbuf *config, tern_error *err);
 
+// Whether `part` is in the text, whatever the case of either. An empty one is.
+tern_status tern_text_mentions(tern_str text, tern_str part, bool *out, tern_error *err);
+
 // ---- Chat templates: the Jinja that models ship -------------------------------------------------
 
 typedef struct tern_template tern_template;
 // Parses a template; messages name line and reason.
 tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err);
+// A template of other texts: it begins messages with `what`, which must outlive it, and a name that
+// is not among the variables is an error where it would be written.
+tern_status tern_template_open_text(tern_template **out, tern_str source, const char *what,
+                                    tern_error *err);
 void tern_template_free(tern_template *t);
 // Renders with `messages` and all members of `variables` (a JSON object, may be NULL: bos_token,
 // eos_token, add_generation_prompt, tools, enable_thinking, strftime_now's date_string ...). Steps,
@@ -135,9 +155,37 @@ const char *tern_template_guess(const tern_template *t);
 void tern_template_set_guess(tern_template *t, const char *guess);
 void tern_template_set_thinking(tern_template *t, tern_thinking thinking); // AUTO at first
 tern_thinking tern_template_thinking(const tern_template *t);
+// Renders a request: a JSON object as tern_chat_format_json takes it.
+tern_status tern_template_chat_json(const tern_template *t, const tern_tokenizer *tokenizer,
+                                    const char *request, size_t n_bytes, tern_strbuf *out,
+                                    tern_error *err);
 // Renders messages for the model; bos/eos names come from the tokenizer.
 tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tokenizer,
                                const tern_message *messages, size_t n_messages,
                                bool add_generation_prompt, tern_strbuf *out, tern_error *err);
+
+// ---- Answers: how a model's family writes reasoning and calls of tools --------------------------
+
+typedef struct tern_answer_style {
+    tern_calls body;
+    const char *open, *close;             // around calls; close NULL: they end by themselves
+    const char *quote;                    // around strings, where those have marks
+    bool is_bare;                         // an answer that is a call may come without marks
+    bool is_list;                         // of JSON and named ones: calls stand in brackets
+    const char *think_open, *think_close; // around reasoning; NULL: the family writes none
+    bool takes_tools, renders_calls;      // the template speaks of them
+} tern_answer_style;
+
+// By the template's source and the vocabulary (may be NULL).
+tern_answer_style tern_answer_style_of(tern_str source, const tern_tokenizer *tokenizer);
+const tern_answer_style *tern_template_answer_style(const tern_template *t);
+void tern_template_set_answer_style(tern_template *t, tern_answer_style style);
+// Whether the prompt ends with the mark, blanks aside; either may be NULL.
+bool tern_answer_follows(const char *prompt, const char *mark);
+// prompt: what the answer follows, which may have begun the reasoning; NULL: nothing. tools: a JSON
+// array, NULL: calls are not looked for. A reader is used by one thread at a time.
+tern_status tern_answer_create(tern_answer **out, const tern_answer_style *style,
+                               const tern_tokenizer *tokenizer, const char *prompt,
+                               const char *tools, tern_error *err);
 
 #endif

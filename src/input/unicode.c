@@ -1,8 +1,10 @@
 #include "input/unicode.h"
 
+#include <string.h>
 #include <utf8proc.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "input/input.h"
 
 static tern_char_class class_of_category(uint32_t c) {
     switch (utf8proc_category((utf8proc_int32_t)c)) {
@@ -51,6 +53,29 @@ bool tern_unicode_is_word(uint32_t c) {
     case UTF8PROC_CATEGORY_PC: return true;
     default: return tern_unicode_class(c) == TERN_CHAR_LETTER || c == 0x200C || c == 0x200D;
     }
+}
+
+bool tern_unicode_is_control(uint32_t c) {
+    if (c < 0x80) return (c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;
+    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO;
+}
+
+bool tern_unicode_is_han(uint32_t c) {
+    // Extension E begins at 2B820, but the library that all files are made with says 2B920.
+    static const uint32_t ranges[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
+                                         {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
+                                         {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+    for (size_t i = 0; c >= 0x3400 && i < sizeof ranges / sizeof *ranges; i++)
+        if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
+    return false;
+}
+
+bool tern_unicode_is_mark(uint32_t c, bool only_nonspacing) {
+    if (c < 0x300) return false;
+    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    bool other = k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
+    return k == UTF8PROC_CATEGORY_MN || (other && !only_nonspacing);
 }
 
 size_t tern_unicode_bad_length(const char *bytes, size_t n) {
@@ -206,4 +231,15 @@ void tern_unicode_lower(tern_strbuf *out, const char *text, size_t n) {
         c = (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
         tern_strbuf_append(out, bytes, (size_t)tern_utf8_encode(c, bytes));
     }
+}
+
+tern_status tern_text_mentions(tern_str text, tern_str part, bool *out, tern_error *err) {
+    tern_strbuf in = {0}, wanted = {0};
+    tern_unicode_lower(&in, text.ptr, text.len);
+    tern_unicode_lower(&wanted, part.ptr, part.len);
+    bool failed = in.failed || wanted.failed;
+    *out = strstr(tern_strbuf_text(&in), tern_strbuf_text(&wanted)) != NULL;
+    tern_strbuf_free(&in);
+    tern_strbuf_free(&wanted);
+    return failed ? tern_fail_memory(err, text.len + part.len) : TERN_OK;
 }

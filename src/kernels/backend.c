@@ -83,6 +83,33 @@ static tern_status check_counts(const tern_batch *b, const tern_graph *g, int32_
     return TERN_OK;
 }
 
+// Learned positions end somewhere.
+static tern_status check_positions(const tern_batch *b, const tern_graph *g, tern_error *err) {
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        if (n->op != TERN_OP_POSITIONS) continue;
+        int64_t most = g->values[n->in[1]].rows - n->first;
+        for (int32_t k = 0; k < b->n_chunks; k++)
+            if (b->chunks[k].first_pos + (int64_t)b->chunks[k].n_tokens > most)
+                return tern_fail(err, TERN_ERR_ARGUMENT,
+                                 "a text of %lld tokens: the model has positions for %lld",
+                                 b->chunks[k].first_pos + (long long)b->chunks[k].n_tokens,
+                                 (long long)most);
+    }
+    return TERN_OK;
+}
+
+// ids and the wanted rows are members of a batch; what else goes in is bound.
+static tern_status check_inputs(const tern_batch *b, const tern_graph *g, tern_error *err) {
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *in = &g->values[v];
+        if (in->kind != TERN_VALUE_INPUT || tern_batch_data(b, (tern_vid)v)) continue;
+        if (strcmp(in->name, "ids") == 0 || strcmp(in->name, "outputs") == 0) continue;
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a batch without the input %s", in->name);
+    }
+    return TERN_OK;
+}
+
 tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n_batch,
                              int32_t n_context, tern_error *err) {
     tern_vid scores = tern_graph_scores(g);
@@ -98,7 +125,9 @@ tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n
         return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
                          (long long)g->values[scores].cols);
     TERN_TRY(check_counts(b, g, n_batch, err));
-    return check_chunks(b, n_context, err);
+    TERN_TRY(check_chunks(b, n_context, err));
+    TERN_TRY(check_inputs(b, g, err));
+    return check_positions(b, g, err);
 }
 
 void *tern_batch_data(const tern_batch *b, tern_vid value) {

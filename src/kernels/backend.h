@@ -127,6 +127,10 @@ typedef struct tern_batch {
     int32_t top_k;     // > 0: the k greatest of each row that a top_k of the graph reads
     int32_t *top_ids;  // [n_outputs, top_k], by falling logit, of equals the lower index first
     float *top_logits; // [n_outputs, top_k], the same bits as in the row
+    // NULL, or [n_outputs] sets of columns that may be among the greatest: column i in bit i % 64
+    // of word i / 64; a NULL among them is all. Where fewer than top_k are left, the last ids are
+    // INT32_MAX. Only for backends with takes_masks.
+    const uint64_t *const *allowed;
     bool few_ahead; // the caller may change course at any step: a backend that computes greedy
                     // steps before they are asked for takes one at a time
     tern_drafting *drafting; // not NULL: of one token, whose greatest logit is wanted
@@ -180,6 +184,7 @@ typedef struct tern_backend {
     // Any number of threads may use a device at once, each with its own instance. Else one at a
     // time, but for is_lost and memory.
     bool is_shared;
+    bool takes_masks; // batches may have `allowed`
     // Begins to open a device, which then can be polled and closed. desc stays until it is open.
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     // After a failure it can only be closed.

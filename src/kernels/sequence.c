@@ -1,9 +1,6 @@
-#include "kernels/sequence.h"
-
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_thread.h"
-#include "kernels/backend.h"
+#include "kernels/sequence_private.h"
 
 // ---- Layout ------------------------------------------------------------------------------------
 
@@ -36,24 +33,6 @@ tern_status tern_page_layout_of(const tern_graph *g, tern_page_layout *out, tern
 
 // ---- Pages -------------------------------------------------------------------------------------
 
-typedef struct held_page {
-    tern_page page;
-    int32_t n_holders;
-    uint8_t *out; // not NULL: its contents, in the host's memory; it has no page then
-    struct held_page *next; // of the free ones
-} held_page;
-
-struct tern_cache {
-    const tern_backend *backend;
-    tern_store *store;
-    tern_page_layout layout;
-    int32_t page_positions;
-    uint64_t n_sequences;  // ever
-    tern_mutex lock; // of all below, and of the holders of every page
-    held_page *free[TERN_PAGE_GROUPS];
-    uint64_t n_pages[TERN_PAGE_GROUPS];
-};
-
 tern_status tern_cache_open(tern_cache **out, const tern_backend *backend, tern_plan *plan,
                             const tern_graph *g, const tern_cache_desc *desc, tern_error *err) {
     *out = NULL;
@@ -78,6 +57,7 @@ static void drop_free(tern_cache *c) {
             held_page *p = c->free[i];
             c->free[i] = p->next;
             c->n_pages[i]--;
+            c->n_free[i]--;
             c->backend->page_free(c->store, i, p->page);
             tern_free(p);
         }
@@ -100,6 +80,16 @@ uint64_t tern_cache_bytes(const tern_cache *c) {
     return bytes;
 }
 
+void tern_cache_used(tern_cache *c, uint64_t *device, uint64_t *host) {
+    tern_mutex_lock(&c->lock);
+    for (int i = 0; i < c->layout.n_groups; i++) {
+        uint64_t bytes = c->backend->page_bytes(c->store, i);
+        *device += (c->n_pages[i] - c->n_free[i]) * bytes;
+        *host += c->n_out[i] * bytes;
+    }
+    tern_mutex_unlock(&c->lock);
+}
+
 static tern_status make_page(tern_cache *c, int group, held_page **out, tern_error *err) {
     held_page *p = tern_alloc(TERN_MEM_KV, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
@@ -119,13 +109,17 @@ static tern_status make_page(tern_cache *c, int group, held_page **out, tern_err
 static void give(tern_cache *c, int group, held_page *p) {
     p->next = c->free[group];
     c->free[group] = p;
+    c->n_free[group]++;
 }
 
 // A page for one holder, what it holds left open; fixed ones are zero.
 static tern_status take(tern_cache *c, int group, held_page **out, tern_error *err) {
     tern_mutex_lock(&c->lock);
     held_page *p = c->free[group];
-    if (p) c->free[group] = p->next;
+    if (p) {
+        c->free[group] = p->next;
+        c->n_free[group]--;
+    }
     tern_mutex_unlock(&c->lock);
     if (!p) TERN_TRY(make_page(c, group, &p, err));
     else if (group == c->layout.fixed) {
@@ -150,6 +144,7 @@ static void drop(tern_cache *c, int group, held_page *p, bool keep) {
     bool last = --p->n_holders == 0, away = p->out != NULL;
     if (last && keep && !away) give(c, group, p);
     else if (last && !away) c->n_pages[group]--;
+    else if (last) c->n_out[group]--;
     tern_mutex_unlock(&c->lock);
     if (!last || (keep && !away)) return;
     if (!away) c->backend->page_free(c->store, group, p->page);
@@ -172,30 +167,6 @@ static bool is_shared(tern_cache *c, const held_page *p) {
 }
 
 // ---- Sequences ---------------------------------------------------------------------------------
-
-typedef struct page_table {
-    held_page **held; // [n], NULL: no window reaches it
-    tern_page *pages; // [n], what backends read
-    int32_t n, capacity;
-    int32_t n_swept; // pages before this one that nothing needs have been given back
-} page_table;
-
-// A position to go back to: its fixed states, and the pages that windows reach from there.
-typedef struct snapshot {
-    int32_t position; // 0: none
-    held_page *page;  // NULL: there are no fixed states
-} snapshot;
-
-struct tern_sequence {
-    tern_cache *cache;
-    int32_t n_positions;
-    uint64_t version;
-    int32_t n_out; // pages in the host's memory
-    page_table tables[TERN_PAGE_GROUPS];
-    snapshot snapshots[TERN_SNAPSHOTS + 1]; // the last is the passing one
-    bool is_torn;  // a run that failed may have changed the fixed states
-    bool is_stale; // pages before n_swept may be needed no more, or be there again
-};
 
 tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *err) {
     *out = tern_alloc(TERN_MEM_KV, sizeof **out);
@@ -275,12 +246,19 @@ static void set_page(page_table *t, int32_t i, held_page *p) {
     t->pages[i] = p ? p->page : (tern_page){0};
 }
 
-static tern_status append_page(tern_sequence *s, int group, tern_error *err) {
+tern_status tern_sequence_append(tern_sequence *s, int group, tern_error *err) {
     page_table *t = &s->tables[group];
     held_page *p;
     TERN_TRY(grow(t, t->n + 1, err));
     TERN_TRY(take(s->cache, group, &p, err));
     set_page(t, t->n++, p);
+    return TERN_OK;
+}
+
+tern_status tern_sequence_skip(tern_sequence *s, int group, tern_error *err) {
+    page_table *t = &s->tables[group];
+    TERN_TRY(grow(t, t->n + 1, err));
+    set_page(t, t->n++, NULL);
     return TERN_OK;
 }
 
@@ -322,7 +300,7 @@ tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_er
         bool fixed = l->groups[g].kind == TERN_STATE_FIXED;
         int32_t n = fixed ? 1 : (n_positions + each - 1) / each;
         TERN_TRY(expect_pages(s, g, n - s->tables[g].n, err));
-        while (s->tables[g].n < n) TERN_TRY(append_page(s, g, err));
+        while (s->tables[g].n < n) TERN_TRY(tern_sequence_append(s, g, err));
         for (int32_t i = fixed ? 0 : s->n_positions / each; i < n; i++)
             TERN_TRY(own_page(s, g, i, err));
     }
@@ -360,13 +338,7 @@ void tern_sequence_abandon(tern_sequence *s) {
     s->is_torn = s->cache->layout.fixed >= 0;
 }
 
-// The positions that n and those after it read through a window begin here.
-static int32_t window_begin(int32_t n, int32_t window) {
-    return n - window + 1 > 0 ? n - window + 1 : 0;
-}
-
-// Whether a position to go back to needs the page.
-static bool is_remembered(const tern_sequence *s, int32_t window, int32_t page) {
+bool tern_sequence_remembers(const tern_sequence *s, int32_t window, int32_t page) {
     int32_t each = s->cache->page_positions;
     for (int i = 0; i <= TERN_SNAPSHOTS; i++) {
         int32_t n = s->snapshots[i].position;
@@ -387,7 +359,7 @@ void tern_sequence_advance(tern_sequence *s, int32_t n_positions) {
         // One page more than the window reaches stays, so that short steps back are free.
         int32_t end = (n_positions - window) / each - 1;
         for (int32_t i = s->is_stale ? 0 : t->n_swept; i < end; i++) {
-            if (!t->held[i] || is_remembered(s, window, i)) continue;
+            if (!t->held[i] || tern_sequence_remembers(s, window, i)) continue;
             drop(s->cache, g, t->held[i], true);
             set_page(t, i, NULL);
         }
@@ -398,8 +370,7 @@ void tern_sequence_advance(tern_sequence *s, int32_t n_positions) {
 
 // ---- Going back --------------------------------------------------------------------------------
 
-// Whether all that positions from n on will read is there.
-static bool reaches_back(const tern_sequence *s, int32_t n) {
+bool tern_sequence_reaches_back(const tern_sequence *s, int32_t n) {
     const tern_page_layout *l = &s->cache->layout;
     int32_t each = s->cache->page_positions;
     for (int g = 0; g < l->n_groups; g++) {
@@ -426,9 +397,9 @@ static const snapshot *latest(const tern_sequence *s, int32_t at_most) {
 // any.
 static int32_t way_back(const tern_sequence *s, int32_t n, const snapshot **from) {
     *from = NULL;
-    if (s->cache->layout.fixed < 0 && reaches_back(s, n)) return n;
+    if (s->cache->layout.fixed < 0 && tern_sequence_reaches_back(s, n)) return n;
     for (const snapshot *x = latest(s, n); x; x = latest(s, x->position - 1))
-        if (reaches_back(s, x->position)) {
+        if (tern_sequence_reaches_back(s, x->position)) {
             *from = x;
             return x->position;
         }
@@ -536,7 +507,7 @@ static tern_status share_fixed(tern_sequence *to, const tern_sequence *from, con
     tern_cache *c = from->cache;
     int g = c->layout.fixed;
     if (g < 0 || to->n_positions == 0) return TERN_OK;
-    TERN_TRY(append_page(to, g, err));
+    TERN_TRY(tern_sequence_append(to, g, err));
     tern_page source = at ? at->page->page : from->tables[g].pages[0];
     return c->backend->page_copy(c->store, g, source, to->tables[g].pages[0], err);
 }
@@ -573,6 +544,7 @@ static tern_status move_out(tern_sequence *s, int group, int32_t i, tern_error *
     c->backend->page_free(c->store, group, p->page);
     tern_mutex_lock(&c->lock);
     c->n_pages[group]--;
+    c->n_out[group]++;
     p->out = out;
     tern_mutex_unlock(&c->lock);
     s->n_out++;
@@ -593,6 +565,7 @@ static tern_status move_in(tern_sequence *s, int group, int32_t i, tern_error *e
     tern_free(p->out);
     tern_mutex_lock(&c->lock);
     c->n_pages[group]++;
+    c->n_out[group]--;
     p->page = page;
     p->out = NULL;
     tern_mutex_unlock(&c->lock);

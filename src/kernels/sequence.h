@@ -55,6 +55,8 @@ void tern_cache_close(tern_cache *c); // after all its sequences; NULL is allowe
 tern_store *tern_cache_store(const tern_cache *c);
 // Bytes of the pages that there are, free ones included.
 uint64_t tern_cache_bytes(const tern_cache *c);
+// Adds the bytes of those that sequences hold: on the device, and moved to the host's memory.
+void tern_cache_used(tern_cache *c, uint64_t *device, uint64_t *host);
 
 tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *err);
 void tern_sequence_close(tern_sequence *s); // NULL is allowed
@@ -103,6 +105,19 @@ tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err);
 bool tern_sequence_is_out(const tern_sequence *s);
 // Bytes of its pages, snapshots included, each divided by the number of its holders.
 uint64_t tern_sequence_bytes(const tern_sequence *s);
+
+// A sequence as bytes, and back (sequence_file.c). All that later positions may read, and
+// that can be gone back to, is in them.
+// It stays where it is, on the device or out.
+typedef tern_status (*tern_sequence_put)(void *user, const void *bytes, size_t n, tern_error *err);
+typedef tern_status (*tern_sequence_get)(void *user, void *bytes, size_t n, tern_error *err);
+bool tern_sequence_is_whole(const tern_sequence *s, int32_t n_positions); // and ends by there
+tern_status tern_sequence_write(const tern_sequence *s, tern_sequence_put put, void *user,
+                                tern_error *err);
+// Into a new sequence of a cache of the same kind, which is to be closed after a failure. At most
+// n_positions; nothing that the bytes say is trusted.
+tern_status tern_sequence_read(tern_sequence *s, int32_t n_positions, tern_sequence_get get,
+                               void *user, tern_error *err);
 
 // For backends: the pages of a group, by position / positions of a page; those that no window
 // reaches are zero. Of the fixed group the one at 0.

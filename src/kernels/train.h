@@ -32,7 +32,7 @@ typedef struct tern_trainer_desc {
 typedef struct tern_train_batch {
     int32_t n_tokens;       // rows, at most the program's n_rows
     const int32_t *ids;     // [n_tokens]
-    const int32_t *targets; // [n_tokens], -1: not scored
+    const int32_t *targets; // [n_tokens], -1: not scored; of pool_seq: the document's vector
     const int32_t *starts;  // [n_tokens]: row of the first token of the same document
     // The gradient is that of loss_scale * sum of the losses: one over the scored tokens of the
     // whole step makes it that of their mean, however many runs the step is cut into.
@@ -74,6 +74,43 @@ typedef struct tern_train_backend {
     uint64_t (*program_bytes)(const tern_program *p); // of its temporaries
     tern_status (*run)(tern_program *p, const tern_train_batch *batch, tern_error *err);
 } tern_train_backend;
+
+// ---- A loss of vectors (cpu/train/train_contrast.c) --------------------------------------------
+
+// InfoNCE (arXiv:1807.03748): each query must find its own positive among those of all pairs and
+// among further texts, and each positive its own query among all queries:
+//
+//   loss = mean over pairs, both ways, and sizes of -log(e^(s_own / temperature) / sum e^(s / ...))
+//
+// where s is the cosine of two vectors' first `size` numbers (several sizes: arXiv:2205.13147). A
+// text that is the same as the right answer is no wrong one: it is left out of the sum. Computed in
+// the host's memory whatever the device, since it is small beside the model: in float32, sums in a
+// fixed order, the same bits with any number of threads.
+typedef struct tern_contrast tern_contrast;
+#define TERN_CONTRAST_SIZES_MAX 8
+typedef struct tern_contrast_desc {
+    int n_threads;            // 0: one for each core
+    const char *cpu_features; // see tern_model_desc
+    int32_t n_pairs, n_texts; // of a call, at most
+    int32_t n_cols;           // of a vector
+    float temperature;
+    const int32_t *sizes; // copied; none: n_cols alone
+    size_t n_sizes;
+} tern_contrast_desc;
+// Texts 0 .. n_pairs - 1 are queries, the next n_pairs their positives, all others only wrong.
+typedef struct tern_contrast_batch {
+    int32_t n_pairs, n_texts;
+    const float *vectors;  // [n_texts][n_cols], of any length
+    const uint64_t *keys;  // [n_texts], equal if the texts are
+    float *gradient;       // [n_texts][n_cols], of the loss by the vectors, or NULL
+    int32_t *ranks;        // [n_pairs] or NULL: how many wrong texts are nearer to the query than
+                           // its positive or as near, by the last size
+    double loss;           // result
+} tern_contrast_batch;
+tern_status tern_contrast_open(tern_contrast **out, const tern_contrast_desc *desc,
+                               tern_error *err);
+void tern_contrast_close(tern_contrast *c); // NULL is allowed
+void tern_contrast_run(tern_contrast *c, tern_contrast_batch *batch);
 
 extern const tern_train_backend tern_train_cpu;
 extern const tern_train_backend tern_train_webgpu;

@@ -18,10 +18,9 @@ static tern_act_kind gguf_act(const char *gguf_name, const tern_config *c, const
 static const char *const hf_types[] = {"bitnet", NULL};
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    (void)err;
     c->bitlinear = true;
     c->sub_norms = tern_model_tensor(s->file, s->arch, "blk.0.attn_sub_norm.weight") != NULL;
-    return TERN_OK;
+    return tern_config_pooling(s, c, err);
 }
 
 static const tern_tensor_row tensors[] = {
@@ -46,6 +45,8 @@ const tern_arch tern_arch_bitnet = {
     .gguf_act = gguf_act,
     .hf_class = "BitNetForCausalLM",
     .read = read,
-    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
+    .write_gguf = TERN_WRITER(tern_config_write_pooling),
+    .write_json = TERN_WRITER(tern_config_write_pooling_json),
+    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder), TERN_ENCODER(tern_build_decoder)),
     .fresh = TERN_FRESH_TERNARY,
 };

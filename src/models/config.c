@@ -46,7 +46,11 @@ const tern_json *tern_config_json(const tern_config_source *s, const char *path)
     if (!path) return NULL;
     snprintf(nested, sizeof nested, "text_config.%s", path);
     const tern_json *j = tern_json_path(&s->file->config, nested);
-    return j && j->type != TERN_JSON_NULL ? j : tern_json_path(&s->file->config, path);
+    if (!j || j->type == TERN_JSON_NULL) j = tern_json_path(&s->file->config, path);
+    const char *const(*names)[2] = s->arch ? s->arch->hf_renamed : NULL;
+    for (; !j && names && (*names)[0]; names++)
+        if (strcmp(path, (*names)[0]) == 0) j = tern_json_path(&s->file->config, (*names)[1]);
+    return j;
 }
 
 bool tern_config_float(const tern_config_source *s, const char *gguf, const char *hf, double *out) {
@@ -125,14 +129,22 @@ static bool in_list(const char *const *list, tern_str name) {
     return false;
 }
 
+// timm says "vit_tiny_patch16_224" in a member of its own: what stands before the first "_".
+static tern_str hf_type(const tern_file *file) {
+    tern_str name = tern_json_str(tern_json_path(&file->config, "model_type"));
+    if (name.ptr) return name;
+    name = tern_json_str(tern_json_path(&file->config, "architecture"));
+    const char *end = name.ptr ? memchr(name.ptr, '_', name.len) : NULL;
+    if (end) name.len = (size_t)(end - name.ptr);
+    return name;
+}
+
 static tern_status find_arch(const tern_file *file, tern_config_source *s, const tern_arch **arch,
                              tern_error *err) {
     bool gguf = file->kind == TERN_FILE_GGUF;
     tern_str name = {NULL, 0};
-    if (gguf)
-        tern_file_meta_str(file, "general.architecture", &name);
-    else
-        name = tern_json_str(tern_json_path(&file->config, "model_type"));
+    if (gguf) tern_file_meta_str(file, "general.architecture", &name);
+    else name = hf_type(file);
     const char *key = gguf ? "general.architecture" : "config.json: model_type";
     if (!name.ptr || name.len == 0 || name.len >= sizeof s->prefix)
         return tern_fail(err, TERN_ERR_FORMAT, "%s is missing", key);
@@ -170,17 +182,25 @@ static tern_status refuse_experts(const tern_config_source *s, tern_error *err) 
     return TERN_OK;
 }
 
+// Member i of the table.
+static int64_t *field(tern_config *c, size_t i) {
+    return (int64_t *)((char *)c + tern_int_fields[i].offset);
+}
+
 static tern_status read_sizes(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool folder = !is_gguf(s);
+    tern_config d = folder && s->arch->defaults ? *s->arch->defaults : (tern_config){0};
+    for (size_t i = 0; i < TERN_N_INT_FIELDS; i++) *field(c, i) = *field(&d, i);
+    if (folder && s->arch->sizes) TERN_TRY(s->arch->sizes(s, c, err));
     for (size_t i = 0; i < TERN_N_INT_FIELDS; i++) {
         const tern_int_field *f = &tern_int_fields[i];
-        const tern_config *d = is_gguf(s) ? NULL : s->arch->defaults;
-        int64_t value = d ? *(const int64_t *)((const char *)d + f->offset) : 0;
+        int64_t value = *field(c, i);
         const char *key = is_gguf(s) ? f->gguf : f->hf;
         if (f->is_required && value == 0)
             TERN_TRY(tern_config_need(s, f->gguf, f->hf, 1, f->most, &value, err));
         else if (tern_config_int(s, f->gguf, f->hf, &value))
             TERN_TRY(check_range(key, value, 1, f->most, err));
-        *(int64_t *)((char *)c + f->offset) = value;
+        *field(c, i) = value;
     }
     c->rms_eps = s->arch->defaults && !is_gguf(s) ? s->arch->defaults->rms_eps : 1e-5;
     tern_config_float(s, TERN_GGUF_EPS, s->arch->hf_eps ? s->arch->hf_eps : TERN_HF_EPS,
@@ -420,6 +440,15 @@ tern_status tern_config_gguf_scales(const tern_config_source *s, tern_config *c,
     return tern_config_check_scale("attention.scale", scale, err);
 }
 
+// ---- Encoders with LayerNorms ------------------------------------------------------------------
+
+tern_status tern_config_layer_norm_eps(const tern_config_source *s, const char *hf, tern_config *c,
+                                       tern_error *err) {
+    c->rms_eps = s->arch->defaults ? s->arch->defaults->rms_eps : 1e-5;
+    tern_config_float(s, "attention.layer_norm_epsilon", hf, &c->rms_eps);
+    return check_epsilon(hf, c->rms_eps, err);
+}
+
 // ---- Embeddings --------------------------------------------------------------------------------
 
 static const struct {
@@ -443,15 +472,20 @@ static tern_status gguf_pooling(int64_t type, tern_config *c, tern_error *err) {
                      type);
 }
 
-tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err) {
+static tern_status read_pooling(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_json_doc *doc = &s->file->pooling;
     int64_t type = 0;
     if (is_gguf(s)) {
+        int64_t normalize = 1;
         tern_config_int(s, "pooling_type", NULL, &type);
+        tern_config_int(s, "pooling_normalize", NULL, &normalize); // our own
+        c->any_length = normalize == 0;
         return gguf_pooling(type, c, err);
     }
     tern_str name = tern_json_str(tern_json_path(doc, "pooling_mode"));
     if (!name.ptr) name = tern_config_str(s, NULL, "tern_pooling");
+    c->any_length = s->file->any_length ||
+                    tern_json_bool(tern_config_json(s, "tern_pooling_any_length"), false);
     for (size_t i = 0; i < N_POOLINGS; i++)
         if (tern_str_is(name, poolings[i].name) ||
             tern_json_bool(tern_json_path(doc, poolings[i].flag), false))
@@ -460,6 +494,14 @@ tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, ter
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "this way of pooling is not supported (mean, cls "
                      "and lasttoken are)");
+}
+
+// The last row is that of the token that ends a text: <|endoftext|> of Qwen3-Embedding. Not all
+// files say that there is one: GGUFs of older converters do not.
+tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err) {
+    TERN_TRY(read_pooling(s, c, err));
+    c->appends_eos = c->pooling == TERN_POOLING_LAST;
+    return TERN_OK;
 }
 
 // ---- The whole ---------------------------------------------------------------------------------
@@ -483,7 +525,7 @@ static void read_ids(const tern_config_source *s, tern_config *c) {
 
 static tern_status read_table(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_tensor *table = tern_model_tensor(s->file, s->arch, "token_embd.weight");
-    if (!table || table->n_dims != 2)
+    if (!table || table->n_dims < 2 || table->ne[2] != 1 || table->ne[3] != 1)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor token_embd.weight is missing or not a matrix");
     c->n_vocab = (int64_t)table->ne[1]; // the real size

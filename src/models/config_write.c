@@ -116,7 +116,22 @@ tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, con
     char key[160];
     if (c->pooling == TERN_POOLING_NONE) return TERN_OK;
     snprintf(key, sizeof key, "%s.pooling_type", name);
-    return tern_gguf_put_int(w, key, TERN_META_U32, gguf_poolings[c->pooling]);
+    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, gguf_poolings[c->pooling]));
+    if (!c->any_length) return TERN_OK;
+    snprintf(key, sizeof key, "%s.pooling_normalize", name);
+    return tern_gguf_put_int(w, key, TERN_META_U32, 0);
+}
+
+tern_status tern_config_write_encoder(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", name);
+    TERN_TRY(tern_gguf_put_f32(w, key, (float)c->rms_eps));
+    snprintf(key, sizeof key, "%s.attention.causal", name);
+    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_BOOL, 0));
+    if (c->n_segments > 0)
+        TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.token_type_count", TERN_META_U32,
+                                   c->n_segments));
+    return tern_config_write_pooling(w, name, c);
 }
 
 tern_status tern_config_write_scales(tern_gguf_writer *w, const char *name, const tern_config *c) {
@@ -207,6 +222,7 @@ static void put_rope(const tern_config *c, const tern_rope_factors *factors, ter
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out) {
     if (c->pooling == TERN_POOLING_NONE) return;
     tern_strbuf_printf(out, "  \"tern_pooling\": \"%s\",\n", pooling_names[c->pooling]);
+    if (c->any_length) tern_strbuf_puts(out, "  \"tern_pooling_any_length\": true,\n");
 }
 
 static void put_layer_types(const tern_config *c, tern_strbuf *out) {

@@ -37,6 +37,24 @@ tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n,
     return tern_g_rms_norm(g, x, tern_g_vector(g, name, n), (float)eps);
 }
 
+tern_vid tern_block_layer_norm(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
+                               bool is_biased) {
+    char weight[64], bias[64];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    tern_vid b = is_biased ? tern_g_vector(g, bias, c->n_embd) : -1;
+    return tern_g_layer_norm(g, x, tern_g_vector(g, weight, c->n_embd), b, (float)c->rms_eps);
+}
+
+tern_vid tern_block_biased(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
+                           int64_t n_out, int64_t n_in) {
+    char weight[64], bias[64];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    tern_vid y = tern_block_linear(g, c, x, weight, n_out, n_in);
+    return tern_g_bias(g, y, tern_g_vector(g, bias, n_out));
+}
+
 // The norm of "blk.%d.attn_q.weight" is "blk.%d.attn_q_norm_in.weight".
 static tern_vid input_norm(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
                            int64_t n_in) {
@@ -200,7 +218,7 @@ void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled) 
         y = tern_g_linear(g, y, tern_g_matrix(g, "dense_2.weight", c->n_dense, c->n_embd));
         y = tern_g_linear(g, y, tern_g_matrix(g, "dense_3.weight", c->n_embd, c->n_dense));
     }
-    tern_g_output(g, tern_g_l2_norm(g, y), "embedding");
+    tern_g_output(g, c->any_length ? tern_g_scale(g, y, 1) : tern_g_l2_norm(g, y), "embedding");
 }
 
 // Of all rows x of a sequence one vector.
@@ -233,6 +251,7 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
     tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, c->n_embd));
     float scale = stack->embedding_scale != 0 ? stack->embedding_scale : (float)c->embedding_scale;
     if (scale != 0) x = tern_g_scale(g, x, scale);
+    if (stack->begin) x = stack->begin(g, c, ids, x);
     for (int64_t i = 0; i < c->n_layers && !g->failed; i++) {
         name_hidden(g, x, i);
         g->layer = (int32_t)i;
@@ -241,13 +260,18 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
     g->layer = -1;
     tern_vid rows = tern_g_input(g, "outputs", tern_g_dim(g, "outputs"), 1, TERN_VALUE_I32);
     if (c->pooling == TERN_POOLING_NONE) x = tern_g_take_rows(g, x, rows);
-    x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
+    if (stack->final_norm && stack->layer_norm)
+        x = tern_block_layer_norm(g, c, x, stack->final_norm, false);
+    else if (stack->final_norm)
+        x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
     name_hidden(g, x, c->n_layers);
     if (c->pooling == TERN_POOLING_NONE) {
         add_logits(g, c, x);
     } else {
         tern_g_output(g, tern_g_take_rows(g, x, rows), "hidden");
-        tern_block_embedding(g, c, pool(g, c, x));
+        tern_vid pooled = pool(g, c, x);
+        if (stack->end) stack->end(g, c, pooled);
+        else tern_block_embedding(g, c, pooled);
     }
     return tern_graph_check(g, err);
 }

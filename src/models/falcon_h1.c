@@ -35,7 +35,7 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_vid attention = tern_block_attention(g, c, times(g, a, m->attention_in), &block);
     attention = times(g, attention, m->attention_out);
     x = tern_g_add(g, x, tern_g_add(g, mamba, attention));
-    tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
+    tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm", c->n_embd, c->rms_eps);
     return tern_g_add(g, x, feed_forward(g, c, f));
 }
 
@@ -183,7 +183,8 @@ static const tern_tensor_row tensors[] = {
     TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
     TERN_ROWS_ATTENTION,
     TERN_ROWS_MAMBA,
-    TERN_LAYER_NORM("ffn_norm", "pre_ff_layernorm", TERN_CHANGE_NONE),
+    // llama.cpp's converter drops the ".weight" of this one, and its loader wants it so.
+    TERN_LAYER_ROW("ffn_norm", "pre_ff_layernorm.weight", .gguf_also = "blk.%d.ffn_norm.weight"),
     TERN_LAYER_MATRIX("ffn_gate", "feed_forward.gate_proj", TERN_ROLE_GATE),
     TERN_LAYER_MATRIX("ffn_up", "feed_forward.up_proj", TERN_ROLE_UP),
     TERN_LAYER_MATRIX("ffn_down", "feed_forward.down_proj", TERN_ROLE_DOWN),
@@ -199,8 +200,8 @@ const tern_arch tern_arch_falcon_h1 = {
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read,
-    .write_gguf = write_gguf,
-    .write_json = write_json,
+    .write_gguf = TERN_WRITER(write_gguf),
+    .write_json = TERN_WRITER(write_json),
     .folded = folded,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .generation = &generation,

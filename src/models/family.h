@@ -34,6 +34,9 @@ tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
 tern_status tern_config_experts(const tern_config_source *s, tern_config *c, tern_error *err);
 // The sizes of Mamba-2 layers (mamba.c).
 tern_status tern_config_mamba(const tern_config_source *s, tern_config *c, tern_error *err);
+// The epsilon of LayerNorms; hf: the member of config.json.
+tern_status tern_config_layer_norm_eps(const tern_config_source *s, const char *hf, tern_config *c,
+                                       tern_error *err);
 // How an embedding model pools: GGUF's pooling_type, or what the folder's modules say.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
 // The factors that Granite's and MiniCPM's GGUFs state; those of c stand where a file says nothing.
@@ -47,6 +50,8 @@ void tern_config_write_qwen_json(const tern_config *c, tern_strbuf *out);
 
 // ---- Writing one (config_write.c) --------------------------------------------------------------
 
+// What GGUFs of encoders with LayerNorms have: their epsilon, no mask, segments, pooling.
+tern_status tern_config_write_encoder(tern_gguf_writer *w, const char *name, const tern_config *c);
 tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
 // "embedding_scale" and so on, those that are there.
@@ -82,7 +87,8 @@ typedef struct tern_attention_block {
 // Of rows that are normed already; without the residual.
 tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
                               const tern_attention_block *block);
-// Vectors of texts: pooled rows, through two products where the config says so, of length 1.
+// Vectors of texts: pooled rows, through two products where the config says so, of length 1 unless
+// it says otherwise.
 void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled);
 tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
 // Of a product that makes the gates, then what they gate: "blk.%d.ffn_up.weight".
@@ -96,14 +102,25 @@ tern_vid tern_block_mamba(tern_graph *g, const tern_config *c, tern_vid x);
 // Experts where the layer has them, else the plain one.
 tern_vid tern_block_experts(tern_graph *g, const tern_config *c, tern_vid x);
 tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n, double eps);
+// A LayerNorm of whole rows, "NAME.weight" and, if it is biased, "NAME.bias"; and a product with
+// its bias.
+tern_vid tern_block_layer_norm(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
+                               bool is_biased);
+tern_vid tern_block_biased(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
+                           int64_t n_out, int64_t n_in);
 // A layer's product: a BitLinear where the config says so.
 tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
                            int64_t n_out, int64_t n_in);
 
 typedef struct tern_stack {
     tern_vid (*layer)(tern_graph *g, const tern_config *c, tern_vid x); // g->layer says which
-    const char *final_norm;                                             // its name
-    float embedding_scale;                                              // 0: c->embedding_scale
+    // What is made of the table's rows before the layers; NULL: nothing.
+    tern_vid (*begin)(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x);
+    // What a model that pools makes of a text's one row; NULL: its embedding.
+    void (*end)(tern_graph *g, const tern_config *c, tern_vid pooled);
+    const char *final_norm; // its name, NULL: there is none
+    bool layer_norm; // that is a LayerNorm without bias, and its name has no ".weight"
+    float embedding_scale;  // 0: c->embedding_scale
 } tern_stack;
 
 // ids -> table -> layers -> final norm -> logits, or for models that pool an embedding. Rows are
@@ -111,6 +128,14 @@ typedef struct tern_stack {
 // after I layers, hidden.N after the last one and the final norm.
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
                              tern_error *err);
+
+// A family's function that writes a config: programs that convert nothing, as pages, are built
+// without them.
+#ifdef TERN_NO_WRITERS
+#define TERN_WRITER(function_) (1 ? NULL : (function_))
+#else
+#define TERN_WRITER(function_) (function_)
+#endif
 
 // ---- Rows of graphs ----------------------------------------------------------------------------
 

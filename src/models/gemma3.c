@@ -128,12 +128,9 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     return read_scale(s, c, err);
 }
 
-// What is pooled is mostly the row of the token that ends a text, which not all files say is there.
 static tern_status read_decoder(const tern_config_source *s, tern_config *c, tern_error *err) {
     TERN_TRY(read(s, c, err));
-    TERN_TRY(tern_config_pooling(s, c, err));
-    c->appends_eos = c->pooling == TERN_POOLING_LAST;
-    return TERN_OK;
+    return tern_config_pooling(s, c, err);
 }
 
 static tern_status put_window(tern_gguf_writer *w, const char *name, const tern_config *c,
@@ -289,8 +286,8 @@ const tern_arch tern_arch_gemma3 = {
     .gguf_names = gguf_names,
     .hf_class = "Gemma3ForCausalLM",
     .read = read_decoder,
-    .write_gguf = write_gguf,
-    .write_json = write_json,
+    .write_gguf = TERN_WRITER(write_gguf),
+    .write_json = TERN_WRITER(write_json),
     .generation = &generation,
     .sample = &sample,
 };
@@ -305,7 +302,7 @@ const tern_arch tern_arch_embeddinggemma = {
     .hf_prefix = "",
     .is_mine = is_encoder,
     .read = read_encoder,
-    .write_gguf = write_encoder_gguf,
-    .write_json = write_encoder_json,
+    .write_gguf = TERN_WRITER(write_encoder_gguf),
+    .write_json = TERN_WRITER(write_encoder_json),
     .sample = &encoder_sample,
 };

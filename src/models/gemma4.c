@@ -274,11 +274,11 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
 // ---- Tables ------------------------------------------------------------------------------------
 
 static const char *ignores(const tern_config *c, const char *gguf_name) {
-    int layer;
-    char part[32];
+    const char *part;
     if (strcmp(gguf_name, "rope_freqs.weight") == 0)
         return "RoPE's frequencies are computed from the config";
-    if (sscanf(gguf_name, "blk.%d.%31s", &layer, part) != 2 || !is_shared(c, layer)) return NULL;
+    int layer = tern_model_block_of(gguf_name, &part);
+    if (layer < 0 || !is_shared(c, layer)) return NULL;
     if (strncmp(part, "attn_k", 6) == 0 || strncmp(part, "attn_v", 6) == 0)
         return "of a layer that reads the keys and values of another";
     return NULL;
@@ -358,8 +358,8 @@ const tern_arch tern_arch_gemma4 = {
     .ignores = ignores,
     .defaults = &defaults,
     .read = read,
-    .write_gguf = write_gguf,
-    .write_json = write_json,
+    .write_gguf = TERN_WRITER(write_gguf),
+    .write_json = TERN_WRITER(write_json),
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .mixed_layers = true,
     .windows_by_layer = true,

@@ -155,6 +155,8 @@ static void write_moe_json(const tern_config *c, tern_strbuf *out) {
 
 static const char *const gguf_names[] = {"lfm2", NULL};
 static const char *const hf_types[] = {"lfm2", NULL};
+// The first models' config.json states what the width was made of.
+static const char *const renamed[][2] = {{"intermediate_size", "block_ff_dim"}, {NULL}};
 static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 1e6f}};
 static const tern_generation_defaults generation = {
     .temperature = 0.3f, .top_k = -1, .top_p = -1, .min_p = 0.15f, .repeat_penalty = 1.05f};
@@ -211,12 +213,13 @@ const tern_arch tern_arch_lfm2 = {
     .hf_types = hf_types,
     .hf_class = "Lfm2ForCausalLM",
     .hf_eps = "norm_eps",
+    .hf_renamed = renamed,
     .tensors = tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read,
-    .write_gguf = write_gguf,
-    .write_json = write_json,
+    .write_gguf = TERN_WRITER(write_gguf),
+    .write_json = TERN_WRITER(write_json),
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .mixed_layers = true,
     .kv_heads_by_layer = true,
@@ -234,8 +237,8 @@ const tern_arch tern_arch_lfm2moe = {
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read_moe,
-    .write_gguf = write_moe_gguf,
-    .write_json = write_moe_json,
+    .write_gguf = TERN_WRITER(write_moe_gguf),
+    .write_json = TERN_WRITER(write_moe_json),
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .mixed_layers = true,
     .has_experts = true,

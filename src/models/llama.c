@@ -1,5 +1,5 @@
 // Llama 1 to 3 and its copies; also BitNets that call themselves llama (Falcon-E): ternary tensors
-// become BitLinears when the graph is lowered, and masters by quantization_config.
+// become BitLinears when the graph is lowered, and masters by quantization_config. Some embed.
 #include "models/family.h"
 
 static const char *const gguf_names[] = {"llama", NULL};
@@ -13,6 +13,9 @@ const tern_arch tern_arch_llama = {
     .ignored = tern_decoder_ignored,
     .hf_class = "LlamaForCausalLM",
     .gguf_rope_neighbours = true,
-    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
+    .read = tern_config_pooling,
+    .write_gguf = TERN_WRITER(tern_config_write_pooling),
+    .write_json = TERN_WRITER(tern_config_write_pooling_json),
+    .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder), TERN_ENCODER(tern_build_decoder)),
     .fresh = TERN_FRESH_FLOATS,
 };

@@ -6,6 +6,7 @@
 
 #include "formats/formats.h"
 #include "graph/graph.h"
+#include "media/media.h"
 
 // How a layer mixes positions.
 typedef enum tern_layer_kind {
@@ -17,13 +18,6 @@ typedef enum tern_layer_kind {
     TERN_LAYER_KINDS
 } tern_layer_kind;
 #define TERN_LAYERS_MAX 1000
-
-typedef enum tern_pooling {
-    TERN_POOLING_NONE, // a language model: logits
-    TERN_POOLING_MEAN, // otherwise an embedding of each sequence
-    TERN_POOLING_LAST,
-    TERN_POOLING_FIRST,
-} tern_pooling;
 
 // Falcon-H1's: factors of what stands between its parts, 1 where a file has them in its weights.
 typedef struct tern_multipliers {
@@ -56,9 +50,15 @@ typedef struct tern_config {
     double embedding_scale, residual_scale, logit_divisor;
     double query_scalar;             // attention's scale is its root's inverse; 0: head_dim's
     bool bidirectional;              // an encoder: no causal mask
-    tern_pooling pooling;
+    tern_pooling pooling;            // NONE: a language model, logits; else a vector of each text
+    bool any_length;                 // the vectors are as they come, not of length 1
     bool
         appends_eos; // a text is followed by the end's token, even if the tokenizer does not say so
+    // Encoders with tables of positions and of segments (BERT's): rows before that of the first
+    // position, rows of segments, and the token that ends one (-1: not known)
+    int64_t first_position, n_segments, separator_id;
+    int64_t n_labels; // scores of a classifier of pairs, which has no vectors; 0: it is none
+    int64_t n_patch, n_image; // of a model of pictures: edges of a square and of the whole; 0: none
     int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
     int32_t conv_taps;
@@ -101,6 +101,8 @@ typedef enum tern_change {
     TERN_CHANGE_PLUS_ONE,  // 1 + w: norms that are stored around zero
     TERN_CHANGE_MINUS_EXP, // -e^w: decay rates that are stored as logarithms
     TERN_CHANGE_SQUEEZE,   // w, but [n, taps] instead of [n, 1, taps]
+    TERN_CHANGE_LEADING,   // w, but [rows, n] instead of [1, rows, n], and [n] of [1, 1, n]
+    TERN_CHANGE_FLATTEN,   // w, but [n, colors * edge * edge] instead of [n, colors, edge, edge]
 } tern_change;
 
 // Rows or columns that stand in another order in GGUF (orders.c).
@@ -123,6 +125,7 @@ typedef struct tern_tensor_row {
     // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
     int share, shares;
     bool gguf_column; // a vector that GGUF has as a matrix with one column
+    bool is_computed; // the graph reads what tern_arch.numbers makes of those that are
 } tern_tensor_row;
 
 // A tensor that files have and the graph does not read, by the beginning or the end of its name,
@@ -166,6 +169,8 @@ typedef struct tern_arch {
     const tern_tensor_row *tensors;         // ends with one that has no names
     const tern_ignored *ignored;            // ends with one that has no reason; NULL: none
     const tern_config *defaults;            // of members that config.json leaves out; NULL: none
+    // A folder's sizes that config.json leaves out, from its tensors; NULL: it has them all.
+    tern_status (*sizes)(const tern_config_source *s, tern_config *c, tern_error *err);
     // The rest of a config whose sizes are read, and of one to be written; NULL: there is none.
     tern_status (*read)(const tern_config_source *s, tern_config *c, tern_error *err);
     tern_status (*write_gguf)(tern_gguf_writer *w, const char *name, const tern_config *c);
@@ -175,6 +180,9 @@ typedef struct tern_arch {
     // What a row of a folder's tensor is multiplied with to be GGUF's, whose weights have in them
     // what config.json states as factors. NULL: always 1.
     double (*folded)(const tern_config *c, const char *gguf_name, int64_t row);
+    // Changes the numbers x of a tensor that is_computed to those that the graph reads.
+    tern_status (*numbers)(const tern_file *file, const struct tern_arch *arch,
+                           const tern_tensor *t, float *x, tern_error *err);
     // Ends with one that has no name. The first that a model has is its main one: sessions run it,
     // training trains it.
     const tern_graph_row *graphs;
@@ -185,6 +193,7 @@ typedef struct tern_arch {
     const char *hf_prefix; // written instead of "model." in front of names; NULL: that
     // Members of config.json that this family spells differently; NULL: the usual ones.
     const char *hf_eps, *hf_act;
+    const char *const (*hf_renamed)[2]; // usual name, own name; ends with {NULL}. NULL: none
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
@@ -259,9 +268,14 @@ tern_status tern_model_signs(const tern_file *file, int64_t width, float **out, 
 // The Hugging Face name of a GGUF one and the reverse, into a buffer of `size`; false: unknown.
 bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
 bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);
+// The name that graphs and llama.cpp have for a GGUF tensor, which some files call otherwise.
+bool tern_model_name_usual(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
 // The facts of a tensor by its GGUF name, or NULL; and its role, VECTOR where it is not known.
 const tern_tensor_row *tern_model_row(const tern_arch *arch, const char *gguf_name);
 tern_role tern_model_role(const tern_arch *arch, const char *gguf_name);
+// The number in GGUF's "blk.7.ffn_up.weight", -1: it is of no block. rest (may be NULL): what comes
+// after the second period.
+int tern_model_block_of(const char *gguf_name, const char **rest);
 // "q", "down" ... of a role that adapters can be trained for, or NULL.
 const char *tern_role_name(tern_role role);
 
@@ -281,6 +295,44 @@ float tern_generation_read(const tern_file *file, tern_generation_field which); 
 tern_status tern_generation_write_gguf(tern_gguf_writer *w, const tern_file *from);
 void tern_generation_write_json(const tern_file *from, const int32_t *ends, size_t n_ends,
                                 tern_strbuf *out);
+
+// ---- Texts to embed (prompts.c) ----------------------------------------------------------------
+
+#define TERN_PROMPTS_MAX 256
+typedef struct tern_prompts { // texts of the file
+    tern_str names[TERN_PROMPTS_MAX], texts[TERN_PROMPTS_MAX];
+    size_t n;
+    tern_str first;     // the name of the one that is used by default; {NULL}: none
+    int64_t max_length; // tokens of a text; 0: not said
+} tern_prompts;
+tern_status tern_prompts_read(const tern_file *file, tern_prompts *out, tern_error *err);
+// What a folder says of them, as keys of GGUF.
+tern_status tern_prompts_write_length(tern_gguf_writer *w, int64_t n_tokens); // of a text
+tern_status tern_prompts_write_gguf(tern_gguf_writer *w, const tern_file *from, tern_error *err);
+
+// ---- Pictures (pictures.c) ---------------------------------------------------------------------
+
+typedef struct tern_picture_rules {
+    int32_t width, height; // that the model reads
+    int32_t shorter; // the shorter edge becomes this first, and then the middle is cut out; 0: both
+                     // edges become what the model reads, whatever becomes of the shape
+    bool rounds; // where the middle is between two pixels: the even one; else the first
+    tern_picture_filter filter;
+    float factor; // of a byte, before the mean is taken off and the rest divided by the deviation
+    float mean[3], deviation[3];
+} tern_picture_rules;
+tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern_picture_rules *out,
+                               tern_error *err);
+// The names of labels 0 .. n - 1, texts of the file; {NULL}: it has none.
+void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n);
+tern_status tern_pictures_write_gguf(tern_gguf_writer *w, const tern_file *from,
+                                     const tern_config *c, tern_error *err);
+// For a folder: preprocessor_config.json; and the labels as the last members of a config.json,
+// which ends with its closing brace.
+tern_status tern_pictures_write_json(const tern_file *from, const tern_config *c, tern_strbuf *out,
+                                     tern_error *err);
+tern_status tern_pictures_put_labels(const tern_file *from, const tern_config *c,
+                                     tern_strbuf *config, tern_error *err);
 
 // ---- Configs and names -------------------------------------------------------------------------
 

@@ -62,14 +62,16 @@ void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n) {
 tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
                                const char *gguf_name, float **out, tern_error *err) {
     const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+    tern_change change = row ? tern_model_change(file, row) : TERN_CHANGE_NONE;
+    bool shaped = change >= TERN_CHANGE_SQUEEZE, hf = file->kind == TERN_FILE_HF;
     *out = NULL;
-    if (!row || tern_model_change(file, row) == TERN_CHANGE_NONE) return TERN_OK;
-    bool hf = file->kind == TERN_FILE_HF;
-    if (!hf && t->type == TERN_DTYPE_F32) return TERN_OK;
+    if (!row || (!row->is_computed && (change == TERN_CHANGE_NONE || shaped))) return TERN_OK;
+    if (!row->is_computed && !hf && t->type == TERN_DTYPE_F32) return TERN_OK;
     size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2]);
     float *x = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *x);
     if (!x) return tern_fail_memory(err, n * sizeof *x);
     tern_status status = tern_tensor_decode(t, x, err);
+    if (status == TERN_OK && row->is_computed) status = arch->numbers(file, arch, t, x, err);
     if (status != TERN_OK) {
         tern_free(x);
         return status;

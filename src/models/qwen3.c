@@ -65,13 +65,9 @@ void tern_config_write_qwen_json(const tern_config *c, tern_strbuf *out) {
                            (int)c->window);
 }
 
-// The published tokenizer of the embedding models ends each text with <|endoftext|>; GGUF files
-// made by older converters do not say so.
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     TERN_TRY(tern_config_qwen_windows(s, c, err));
-    TERN_TRY(tern_config_pooling(s, c, err));
-    c->appends_eos = c->pooling == TERN_POOLING_LAST;
-    return TERN_OK;
+    return tern_config_pooling(s, c, err);
 }
 
 // Layers without experts among the others: no published file has them, and GGUF cannot say so.
@@ -139,8 +135,8 @@ const tern_arch tern_arch_qwen3 = {
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read,
-    .write_gguf = tern_config_write_qwen_gguf,
-    .write_json = tern_config_write_qwen_json,
+    .write_gguf = TERN_WRITER(tern_config_write_qwen_gguf),
+    .write_json = TERN_WRITER(tern_config_write_qwen_json),
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build)),
     .mixed_layers = true,
     .windows_by_layer = true,
@@ -157,8 +153,8 @@ const tern_arch tern_arch_qwen3moe = {
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
     .read = read_moe,
-    .write_gguf = write_moe_gguf,
-    .write_json = write_moe_json,
+    .write_gguf = TERN_WRITER(write_moe_gguf),
+    .write_json = TERN_WRITER(write_moe_json),
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build)),
     .mixed_layers = true,
     .windows_by_layer = true,

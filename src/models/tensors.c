@@ -30,7 +30,8 @@ static bool fill(const char *pattern, int layer, char *out, size_t size) {
 
 // Files put the decoder's tensors under these names, the longest first; tables of rows have one.
 static const char *const prefixes[] = {"model.language_model.", "language_model.model.",
-                                       "language_model.", "model.", ""};
+                                       "language_model.", "model.", "bert.", "roberta.",
+                                       "vit.", ""};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
 static const char *without_prefix(const char *name) {
@@ -50,8 +51,7 @@ const tern_tensor_row *tern_model_row(const tern_arch *arch, const char *gguf_na
     return NULL;
 }
 
-// The name in graphs of a tensor that files may call otherwise.
-static bool graph_name(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
+bool tern_model_name_usual(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
     int layer;
     const tern_tensor_row *row = tern_model_row(arch, gguf_name);
     return row && match_gguf(row, gguf_name, &layer) && fill(row->gguf, layer, out, size);
@@ -60,6 +60,16 @@ static bool graph_name(const tern_arch *arch, const char *gguf_name, char *out, 
 tern_role tern_model_role(const tern_arch *arch, const char *gguf_name) {
     const tern_tensor_row *row = tern_model_row(arch, gguf_name);
     return row ? row->role : TERN_ROLE_VECTOR;
+}
+
+int tern_model_block_of(const char *gguf_name, const char **rest) {
+    if (strncmp(gguf_name, "blk.", 4) != 0) return -1;
+    int block = 0, digits = 0;
+    const char *at = gguf_name + 4;
+    for (; *at >= '0' && *at <= '9' && digits < 6; at++, digits++) block = block * 10 + (*at - '0');
+    if (digits == 0 || *at != '.') return -1;
+    if (rest) *rest = at + 1;
+    return block;
 }
 
 const char *tern_role_name(tern_role role) {
@@ -159,20 +169,22 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
     bool gguf = file->kind == TERN_FILE_GGUF;
     const char *why = ignored_by_table(arch->ignored, name);
     if (why) return why;
-    int block;
-    if (gguf && c->n_ignored_blocks && sscanf(name, "blk.%d.", &block) == 1 &&
-        block >= c->n_layers && block < c->n_layers + c->n_ignored_blocks)
+    int block = gguf && c->n_ignored_blocks ? tern_model_block_of(name, NULL) : -1;
+    if (block >= c->n_layers && block < c->n_layers + c->n_ignored_blocks)
         return "of a block that predicts further tokens, which is not run";
     if (gguf && strncmp(name, "adam.", 5) == 0 && tern_file_meta(file, "tern.train.step"))
         return "moments of the optimizer, which only training uses";
     if (!gguf && is_packed_scale(file, name)) return "the scale of a packed weight, read with it";
     char other[128];
+    if (c->pooling != TERN_POOLING_NONE && gguf && tern_model_role(arch, name) == TERN_ROLE_HEAD)
+        return "the head scores next tokens: only vectors of texts are computed";
     bool known = gguf || tern_model_name_to_gguf(arch, name, other, sizeof other);
     if (known && arch->ignores) why = arch->ignores(c, gguf ? name : other);
     if (why) return why;
-    if (!gguf && c->tied_head && tern_model_name_to_gguf(arch, name, other, sizeof other) &&
-        tern_model_role(arch, other) == TERN_ROLE_HEAD)
-        return "config.json ties the head to the embedding table";
+    if (gguf || !known || tern_model_role(arch, other) != TERN_ROLE_HEAD) return NULL;
+    if (c->pooling != TERN_POOLING_NONE)
+        return "the head scores next tokens: only vectors of texts are computed";
+    if (c->tied_head) return "config.json ties the head to the embedding table";
     return NULL;
 }
 
@@ -182,7 +194,9 @@ static bool is_read(const tern_file *file, const tern_arch *arch, const tern_gra
     char gguf[128];
     bool known = file->kind == TERN_FILE_HF
                      ? tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)
-                     : graph_name(arch, t->name, gguf, sizeof gguf);
+                     : tern_model_name_usual(arch, t->name, gguf, sizeof gguf);
+    const tern_tensor_row *row = known ? tern_model_row(arch, gguf) : NULL;
+    if (row && row->is_computed) return tern_model_tensor(file, arch, gguf) == t;
     for (int i = 0; known && i < n_graphs; i++) {
         tern_vid v = tern_graph_find(graphs[i], gguf);
         if (v >= 0 && graphs[i]->values[v].kind == TERN_VALUE_WEIGHT)
@@ -213,6 +227,9 @@ tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arc
 // A squeezed one may have its dimension of 1 or not.
 static bool has_shape(const tern_tensor *t, const tern_value *v, const tern_tensor_row *row) {
     int64_t n_rows = (int64_t)t->ne[1], n_more = (int64_t)t->ne[2];
+    if (row && row->change == TERN_CHANGE_FLATTEN && t->n_dims == 4)
+        return (int64_t)(t->ne[0] * t->ne[1] * t->ne[2]) == v->cols &&
+               (int64_t)t->ne[3] == v->rows;
     if (row && row->change == TERN_CHANGE_SQUEEZE && n_rows == 1) {
         n_rows = n_more;
         n_more = 1;
@@ -230,6 +247,8 @@ tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares) {
     if (t->n_dims == 3) {
         part.n_dims = 2;
         part.ne[2] /= n;
+    } else if (t->n_dims == 1) {
+        part.ne[0] /= n;
     } else {
         part.ne[1] /= n;
     }
@@ -240,7 +259,8 @@ tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares) {
 
 // I2_S has one scale, packed weights have rows that are far apart.
 static bool can_share(const tern_tensor *t, int shares) {
-    return t->ne[1] % (uint64_t)shares == 0 && t->type != TERN_DTYPE_I2_S &&
+    uint64_t n_rows = t->n_dims == 1 ? t->ne[0] : t->ne[1];
+    return n_rows % (uint64_t)shares == 0 && t->type != TERN_DTYPE_I2_S &&
            t->type != TERN_DTYPE_HF_TERNARY;
 }
 

@@ -148,6 +148,10 @@ bool tern_model_can_draft(const tern_lease *l) {
     return l->at && l->at->backend->drafts_open && tern_sequence_cuts_freely(l->sequence);
 }
 
+bool tern_model_takes_masks(const tern_lease *l) {
+    return l->at && l->at->backend->takes_masks;
+}
+
 static tern_status begin_own(tern_lease *l, tern_error *err) {
     if (!l->at) return TERN_OK; // the next place is told
     tern_placement_begin_use(l->at);
@@ -239,6 +243,10 @@ tern_status tern_lease_fork(tern_lease *l, int32_t n_positions, tern_lease *to, 
     }
     if (status == TERN_OK) to->n_ids = (size_t)n_positions;
     return status;
+}
+
+bool tern_lease_cuts_freely(const tern_lease *l) {
+    return l->sequence && tern_sequence_cuts_freely(l->sequence);
 }
 
 tern_status tern_lease_swap_out(tern_lease *l, tern_error *err) {

@@ -114,6 +114,7 @@ static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
     tern_batch b = {.top_k = w->top_k,
                     .top_ids = w->top_ids,
                     .top_logits = w->top_logits,
+                    .allowed = w->allowed,
                     .few_ahead = w->few_ahead,
                     .drafting = w->drafting};
     for (int32_t i = 0; i < w->n_bindings; i++)

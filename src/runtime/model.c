@@ -330,8 +330,9 @@ static void fill_info(tern_model *m) {
 // ---- Opening and closing -----------------------------------------------------------------------
 
 static bool has_tokenizer(const tern_file *file) {
-    return file->kind == TERN_FILE_HF ? file->tokenizer_json.len > 0
-                                      : tern_file_meta(file, "tokenizer.ggml.tokens") != NULL;
+    if (file->kind == TERN_FILE_HF)
+        return file->tokenizer_json.len > 0 || file->tokenizer_model.len > 0;
+    return tern_file_meta(file, "tokenizer.ggml.tokens") != NULL;
 }
 
 // A model without a tokenizer is useful to callers with token ids; the functions that need text say
@@ -340,6 +341,7 @@ static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_er
     if (!has_tokenizer(m->file)) return TERN_OK;
     TERN_TRY(tern_tokenizer_open(&m->tokenizer, m->file, err));
     if (m->config.appends_eos) tern_tokenizer_append_eos(m->tokenizer);
+    if (m->config.n_segments > 1) m->config.separator_id = tern_tokenizer_eos(m->tokenizer);
     if (!desc->vocab_only && tern_tokenizer_n_vocab(m->tokenizer) > m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "the tokenizer has %d tokens, but the embedding table %lld rows",
@@ -388,6 +390,12 @@ static int32_t choose_batch(const tern_model *m, int wanted) {
     return tern_model_reads_whole(m) && n > BATCH ? (int32_t)n : BATCH;
 }
 
+// The last token of a decoder that embeds is the one that ends the text.
+static void pool_as(tern_config *c, tern_pooling pooling) {
+    c->pooling = pooling;
+    c->appends_eos = pooling == TERN_POOLING_LAST;
+}
+
 // All that takes no device. desc is not needed after it.
 static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     TERN_TRY(tern_file_open(&m->file, m->path, err)); // its messages name the file
@@ -398,9 +406,11 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
         return TERN_OK;
     }
     TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
+    if (desc->pooling != TERN_POOLING_NONE) pool_as(&m->config, desc->pooling);
     TERN_TRY_GOTO(open_text(m, desc, err));
     TERN_TRY_GOTO(build_graphs(m, err));
     m->n_batch = choose_batch(m, desc->n_batch);
+    TERN_TRY_GOTO(tern_model_read_embedding(m, err));
     TERN_TRY_GOTO(add_adapters(m, desc, err));
     TERN_TRY_GOTO(find_sources(m, desc->head, err));
     TERN_TRY_GOTO(refuse_unread(m, err));
@@ -416,6 +426,7 @@ static tern_status begin(tern_opening *o, const char *path, const tern_model_des
     tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
     if (!m) return tern_fail_memory(err, sizeof *m);
     tern_mutex_init(&m->lock);
+    tern_mutex_init(&m->vocab_lock);
     o->model = m;
     m->vocab_only = desc->vocab_only;
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
@@ -433,6 +444,9 @@ tern_status tern_model_open_begin(tern_opening **out, const char *path, const te
     TERN_NEED(path);
     if (!desc) desc = &defaults;
     TERN_NEED_ARRAY(desc->loras, desc->n_loras);
+    if ((int)desc->pooling < 0 || desc->pooling > TERN_POOLING_FIRST)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "pooling %d: there is no such way",
+                         (int)desc->pooling);
     if (desc->n_batch < 0 || desc->n_batch > 65536)
         return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
                          desc->n_batch);
@@ -561,6 +575,9 @@ void tern_model_close(tern_model *m) {
     tern_free(m->path);
     tern_free(m->name);
     tern_free(m->architecture);
+    tern_model_free_embedding(m);
+    tern_vocab_tree_close(m->vocab_tree);
+    tern_mutex_free(&m->vocab_lock);
     tern_mutex_free(&m->lock);
     tern_free(m);
 }
@@ -583,6 +600,8 @@ void tern_model_get_info(const tern_model *model, tern_model_info *info) {
             info->n_threads = p->backend->n_threads(p->device);
             p->backend->memory(p->device, &info->device_memory);
         }
+        for (const tern_placed_cache *c = p->caches; c; c = c->next)
+            tern_cache_used(c->cache, &info->held_bytes, &info->swapped_bytes);
     }
     tern_mutex_unlock(&m->lock);
 }

@@ -52,7 +52,8 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
         status = tern_fail_memory(err, m->n_weights * sizeof *p->weights);
         goto fail;
     }
-    status = open_on(p, m, on_cpu ? &tern_backend_cpu : &tern_backend_webgpu, &why);
+    const tern_backend *wanted = on_cpu ? &tern_backend_cpu : &tern_backend_webgpu;
+    status = open_on(p, m, wanted, &why);
     if (status != TERN_OK) TERN_TRY_GOTO(go_without(p, m, status, &why, err));
     *out = p;
     return TERN_OK;

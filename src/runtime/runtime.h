@@ -4,6 +4,7 @@
 
 #include "base/os_thread.h"
 #include "formats/formats.h"
+#include "grammar/grammar.h"
 #include "graph/graph.h"
 #include "input/input.h"
 #include "kernels/backend.h"
@@ -104,16 +105,28 @@ struct tern_model {
     const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     bool vocab_only;
-    // Of the next four: everything else never changes once the model is open.
+    tern_mutex vocab_lock;
+    tern_vocab_tree *vocab_tree; // NULL: no grammar was opened yet; under vocab_lock
+    // Of the next six: everything else never changes once the model is open.
     tern_mutex lock;
     tern_placement *now;  // NULL: only the tokenizer was opened
     tern_placement *next; // being opened, since `now` was lost; or NULL
     int n_losses;
     tern_spare *spares; // given back
+    uint64_t digest;    // 0: not known yet
+    const tern_placement *digest_of;
     tern_model_info info;
     char *name, *architecture; // that it points to
+    tern_embedding_info embedding;
+    tern_strbuf prompts; // the texts that it points to, or the labels of a model of pictures
+    size_t *labels;      // where they begin; NULL: it has none
 };
 
+// What states depend on besides their text, never 0 (digest.c). Reads all weights, the first time.
+tern_status tern_model_digest(tern_model *m, uint64_t *out, tern_error *err);
+// The vocabulary's bytes as grammars read them (vocabulary.c). Takes some tens of milliseconds, the
+// first time. Any thread.
+tern_status tern_model_vocab_tree(tern_model *m, const tern_vocab_tree **out, tern_error *err);
 // Marks which weights of a built graph are ternarized and which is the output head. weights: which
 // source a value has; NULL: sources are by value.
 void tern_model_mark_uses(const tern_graph *g, const int32_t *weights, tern_weight_source *sources);
@@ -126,6 +139,9 @@ int tern_model_flow_from(const tern_model *m, int graph, tern_vid v);
 tern_status tern_text_give(tern_strbuf *text, tern_text_fn on_text, void *user, tern_error *err);
 // Fails if a vector has numbers in it that are none: they come out of int8 products as some number.
 tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err);
+// What the model's files say of its vectors (embedding.c).
+tern_status tern_model_read_embedding(tern_model *m, tern_error *err);
+void tern_model_free_embedding(tern_model *m);
 // Whether a text has to come in one batch: its rows see later ones, or become one.
 bool tern_model_reads_whole(const tern_model *m);
 
@@ -210,9 +226,18 @@ tern_status tern_lease_go_on_from(tern_lease *lease, int32_t n_positions, int32_
 // is first used.
 tern_status tern_lease_fork(tern_lease *lease, int32_t n_positions, tern_lease *to,
                             tern_error *err);
+bool tern_lease_cuts_freely(const tern_lease *lease); // any front of it can be forked as it is
 // Moves its states to the host's memory until it computes again.
 tern_status tern_lease_swap_out(tern_lease *lease, tern_error *err);
 uint64_t tern_lease_bytes(const tern_lease *lease); // of its states on the device
+// The states of its first n_positions, as far as they are there, as bytes.
+tern_status tern_lease_write(tern_lease *lease, int32_t n_positions, tern_sequence_put put,
+                             void *user, tern_error *err);
+// Into a new lease: it knows these tokens and has the states that were written.
+tern_status tern_lease_read(tern_lease *lease, const int32_t *ids, size_t n_ids,
+                            tern_sequence_get get, void *user, tern_error *err);
+// The timeline of `from`, of the same n_context and kv_type, becomes this lease's; `from` is empty.
+tern_status tern_lease_take(tern_lease *lease, tern_lease *from, tern_error *err);
 // Gives back room that no position uses.
 void tern_lease_trim(tern_lease *lease);
 // Whether two leases of a model can be in one batch.
@@ -250,6 +275,7 @@ typedef struct tern_wanted {
     int32_t top_k;
     int32_t *top_ids;
     float *top_logits;
+    const uint64_t *const *allowed; // if all leases take masks
     bool few_ahead;
     tern_drafting *drafting; // of one work
 } tern_wanted;
@@ -287,6 +313,8 @@ void tern_model_cancel(tern_computation *c);
 int32_t tern_model_works_max(tern_model *model);
 
 bool tern_model_can_draft(const tern_lease *lease);
+// Whether the greatest scores of a batch may be those of allowed tokens. It stays so.
+bool tern_model_takes_masks(const tern_lease *lease);
 // From now on batches may ask for drafts from the table, which must outlive the lease.
 tern_status tern_model_drafts_open(tern_lease *lease, const tern_draft_table *table,
                                    tern_error *err);

@@ -58,6 +58,18 @@ tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_id
     return tern_text_give(&text, on_text, user, err);
 }
 
+tern_status tern_token_piece(const tern_model *m, int32_t id, tern_text_fn on_text, void *user,
+                             tern_error *err) {
+    tern_strbuf text = {0};
+    tern_decoder d = {.with_special = true, .started = true};
+    TERN_NEED(m);
+    TERN_NEED(on_text);
+    TERN_TRY(need_tokenizer(m, err));
+    tern_tokenizer_decode(m->tokenizer, &d, id, &text);
+    tern_strbuf_append(&text, d.pending, d.n_pending);
+    return tern_text_give(&text, on_text, user, err);
+}
+
 const char *tern_token_text(const tern_model *m, int32_t id, size_t *n_bytes) {
     tern_str s = {NULL, 0};
     if (m && m->tokenizer) s = tern_tokenizer_text(m->tokenizer, id);
@@ -67,6 +79,14 @@ const char *tern_token_text(const tern_model *m, int32_t id, size_t *n_bytes) {
 
 bool tern_token_is_end(const tern_model *m, int32_t id) {
     return m && m->tokenizer && tern_tokenizer_is_end(m->tokenizer, id);
+}
+
+static tern_status need_template(const tern_model *m, tern_error *err) {
+    TERN_NEED(m);
+    TERN_TRY(need_tokenizer(m, err));
+    if (m->chat_template) return TERN_OK;
+    if (err) *err = m->template_error;
+    return tern_fail_prefix(err, m->template_error.status, m->path);
 }
 
 tern_status tern_chat_format(const tern_model *m, const tern_message *messages, size_t n_messages,
@@ -80,16 +100,34 @@ tern_status tern_chat_format(const tern_model *m, const tern_message *messages, 
         TERN_NEED(messages[i].content);
     }
     TERN_NEED(on_text);
-    TERN_TRY(need_tokenizer(m, err));
-    if (!m->chat_template) {
-        if (err) *err = m->template_error;
-        return tern_fail_prefix(err, m->template_error.status, m->path);
-    }
+    TERN_TRY(need_template(m, err));
     tern_status status = tern_template_chat(m->chat_template, m->tokenizer, messages, n_messages,
                                             add_generation_prompt, &text, err);
     if (status == TERN_OK) return tern_text_give(&text, on_text, user, err);
     tern_strbuf_free(&text);
     return status;
+}
+
+tern_status tern_chat_format_json(const tern_model *m, const char *request, size_t n_bytes,
+                                  tern_text_fn on_text, void *user, tern_error *err) {
+    tern_strbuf text = {0};
+    TERN_NEED(request);
+    TERN_NEED(on_text);
+    TERN_TRY(need_template(m, err));
+    tern_status status = tern_template_chat_json(m->chat_template, m->tokenizer, request, n_bytes,
+                                                 &text, err);
+    if (status == TERN_OK) return tern_text_give(&text, on_text, user, err);
+    tern_strbuf_free(&text);
+    return status;
+}
+
+tern_status tern_answer_open(tern_answer **out, const tern_model *m, const char *prompt,
+                             const char *tools, tern_error *err) {
+    TERN_NEED(out);
+    *out = NULL;
+    TERN_TRY(need_template(m, err));
+    return tern_answer_create(out, tern_template_answer_style(m->chat_template), m->tokenizer,
+                              prompt, tools, err);
 }
 
 // A picture of the fused graph is enough.

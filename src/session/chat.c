@@ -51,9 +51,8 @@ static bool collect(void *user, const char *text, size_t n) {
     return true;
 }
 
-// The tokens of a rendered conversation, with the model's BOS where the template leaves it out.
-static tern_status encode(const tern_model *m, const tern_strbuf *text, tern_ids *out,
-                          tern_error *err) {
+tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_ids *out,
+                             tern_error *err) {
     const char *s = tern_strbuf_text(text);
     unsigned flags = TERN_TOKENIZE_SPECIAL;
     out->n = 0;
@@ -72,7 +71,7 @@ static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error
     n += r->n_messages - first;
     tern_status status = tern_chat_format(r->model, r->kept, n, true, collect, &text, err);
     if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
-    if (status == TERN_OK) status = encode(r->model, &text, out, err);
+    if (status == TERN_OK) status = tern_chat_encode(r->model, &text, out, err);
     tern_strbuf_free(&text);
     return status;
 }

@@ -16,14 +16,16 @@ static void emit(tern_generation *g, const char *text, size_t n) {
     if (n && g->on_text && !g->on_text(g->user, text, n)) stop(g, TERN_STOP_CALLER);
 }
 
-// Position of the first stop string in text, or SIZE_MAX.
-static size_t find_stop(const tern_generation *g, const char *text, size_t n) {
+// Position of the first stop string in text, and which one it is; or SIZE_MAX.
+static size_t find_stop(const tern_generation *g, const char *text, size_t n, size_t *which) {
     size_t best = SIZE_MAX;
     const char *s = g->stops;
     for (size_t i = 0; i < g->n_stops; i++, s += strlen(s) + 1) {
         size_t length = strlen(s);
         const char *hit = length ? memmem(text, n, s, length) : NULL;
-        if (hit && (size_t)(hit - text) < best) best = (size_t)(hit - text);
+        if (!hit || (size_t)(hit - text) >= best) continue;
+        best = (size_t)(hit - text);
+        *which = i;
     }
     return best;
 }
@@ -46,7 +48,7 @@ static size_t held_back(const tern_generation *g, const char *text, size_t n) {
 // Passes on the text in g->held that is certain.
 static void flush(tern_generation *g, bool at_end) {
     tern_strbuf *held = &g->held;
-    size_t end = find_stop(g, tern_strbuf_text(held), held->len);
+    size_t end = find_stop(g, tern_strbuf_text(held), held->len, &g->stats.stop);
     if (end != SIZE_MAX) {
         emit(g, held->ptr, end);
         if (!g->is_over) stop(g, TERN_STOP_STRING);
@@ -78,14 +80,18 @@ static void end_text(tern_generation *g) {
 }
 
 // Shows a token that was chosen, unless it ends the text.
-static void say(tern_generation *g, int32_t id) {
-    if (tern_token_is_end(g->s->model, id) && !g->ignore_end) {
+static tern_status say(tern_generation *g, int32_t id, tern_error *err) {
+    const bool is_bound = tern_constraint_binds(&g->constraint);
+    if (tern_token_is_end(g->s->model, id) && (!g->ignore_end || is_bound)) {
         stop(g, TERN_STOP_END);
-        return;
+        return TERN_OK;
     }
+    if (g->constraint.grammar) TERN_TRY(tern_constraint_take(&g->constraint, id, err));
     g->said[g->n_said++] = id;
     add_text(g, id);
+    if (!g->is_over && is_bound && g->constraint.is_done) stop(g, TERN_STOP_END);
     if (!g->is_over && (int32_t)g->n_said >= g->max_tokens) stop(g, TERN_STOP_LENGTH);
+    return TERN_OK;
 }
 
 // ---- Beginning ---------------------------------------------------------------------------------
@@ -93,7 +99,9 @@ static void say(tern_generation *g, int32_t id) {
 static void free_generation(tern_spare *spare) {
     tern_generation *g = (tern_generation *)spare;
     tern_free(g->stops);
+    tern_free(g->biases);
     tern_free(g->said);
+    tern_constraint_free(&g->constraint);
     tern_strbuf_free(&g->text);
     tern_strbuf_free(&g->held);
     tern_free(g);
@@ -106,8 +114,14 @@ static void clear(tern_generation *g) {
     *g = (tern_generation){.spare = old.spare,
                            .stops = old.stops,
                            .stops_capacity = old.stops_capacity,
+                           .biases = old.biases,
+                           .biases_capacity = old.biases_capacity,
                            .said = old.said,
                            .said_capacity = old.said_capacity,
+                           .constraint = {.bits = old.constraint.bits,
+                                          .bits_capacity = old.constraint.bits_capacity,
+                                          .forced = old.constraint.forced,
+                                          .text = old.constraint.text},
                            .text = old.text,
                            .held = old.held};
     tern_strbuf_clear(&g->text);
@@ -126,6 +140,22 @@ static tern_status keep_stops(tern_generation *g, const tern_generate_params *p,
         to += length;
     }
     g->n_stops = p->n_stops;
+    return TERN_OK;
+}
+
+static tern_status keep_biases(tern_generation *g, const tern_generate_params *p,
+                               tern_error *err) {
+    size_t n = p->n_biases;
+    for (size_t i = 0; i < n; i++)
+        if (p->biases[i].id < 0 || p->biases[i].id >= g->sampler.n_vocab ||
+            !(p->biases[i].bias < INFINITY))
+            return tern_fail(err, TERN_ERR_ARGUMENT, "a bias of %g for token %d makes no sense",
+                             (double)p->biases[i].bias, (int)p->biases[i].id);
+    if (tern_array_reserve(TERN_MEM_SESSION, &g->biases, &g->biases_capacity, 0, n) != 0)
+        return tern_fail_memory(err, n * sizeof *g->biases);
+    if (n) memcpy(g->biases, p->biases, n * sizeof *g->biases);
+    g->sampler.biases = g->biases;
+    g->sampler.n_biases = n;
     return TERN_OK;
 }
 
@@ -150,11 +180,14 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
     g->max_tokens = params->max_tokens;
     if (g->max_tokens <= 0) g->max_tokens = s->desc.shift_context ? 1 << 20 : s->n_context;
     g->ignore_end = params->ignore_end;
+    g->fork_at = params->fork_at > 0 ? (size_t)params->fork_at : 0;
     g->on_text = desc->on_text;
     g->on_end = desc->on_end;
     g->user = desc->user;
+    g->decoder.with_special = params->with_special;
     g->decoder.started = true; // the text goes on: a space in front of its first word stays
     if (desc->refit) g->refit = *desc->refit;
+    TERN_TRY(tern_constraint_begin(&g->constraint, s->model, params->grammar, err));
     TERN_TRY(tern_sampler_prepare(&g->sampler, params->sampling, &s->model->info, err));
     if (params->n_top_logprobs < 0 || params->n_top_logprobs > TERN_TOP_LOGPROBS_MAX)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%d likeliest tokens: expected 0 to %d",
@@ -164,6 +197,7 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
         s->speculator->stats = (tern_draft_stats){0};
         s->speculator->draft.n = 0;
     }
+    TERN_TRY(keep_biases(g, params, err));
     TERN_TRY(keep_stops(g, params, err));
     return reserve_text(g, err);
 }
@@ -197,6 +231,7 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
     *out = NULL;
     TERN_NEED_ARRAY(desc->ids, desc->n_ids);
     TERN_NEED_EACH(params->stops, params->n_stops);
+    TERN_NEED_ARRAY(params->biases, params->n_biases);
     TERN_TRY(tern_session_check_idle(s, err));
     if (desc->n_ids == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -226,20 +261,25 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
 static bool needs_all(const tern_generation *g) {
     const tern_session *s = g->s;
     return tern_sampler_need(&g->sampler) == 0 || s->n_each_logprobs > 0 ||
+           (tern_constraint_binds(&g->constraint) && !tern_model_takes_masks(s->lease)) ||
            (s->speculator && s->speculator->params.threshold > 0);
 }
 
 void tern_generation_rows(const tern_generation *g, size_t *n_rows, size_t *n_logits) {
     const tern_speculator *sp = g->s->speculator;
     *n_rows = 1 + (sp ? (size_t)sp->params.max_length : 0);
-    *n_logits = needs_all(g) ? *n_rows : 0;
+    *n_logits = needs_all(g) || g->constraint.grammar ? *n_rows : 0;
 }
 
 bool tern_generation_feeds(const tern_generation *g) { return g->n_left > 0; }
 
-// What the sampler needs of the scores after each of the last n tokens.
+// What the sampler needs of the scores after each of the last n tokens, for which masks are there.
 static tern_need need_of(const tern_generation *g, size_t n) {
-    return (tern_need){.n_rows = n, .top_k = needs_all(g) ? 0 : tern_sampler_need(&g->sampler)};
+    const tern_constraint *c = &g->constraint;
+    return (tern_need){.n_rows = n,
+                       .top_k = g->n_top,
+                       .allowed = g->is_bound && g->n_top ? c->bits : NULL,
+                       .n_words = c->n_words};
 }
 
 // Tokens of the next piece, about n_most. Alone, batches are full but for the last one. Where the
@@ -257,25 +297,48 @@ static size_t piece_of(const tern_generation *g, size_t n_most) {
     return n < rest ? n : rest;
 }
 
-static void plan_piece(tern_generation *g, int32_t n_most, tern_need *need) {
+// A piece keeps one position to go back to, so it ends where a fork is wanted: unless that made a
+// piece short which is not.
+static size_t end_at_fork(const tern_generation *g, size_t n) {
+    size_t first = g->s->n_tokens, few = (size_t)tern_model_same_bits(g->s->model);
+    if (g->fork_at <= first || g->fork_at >= first + n) return n;
+    size_t head = g->fork_at - first;
+    bool any = few >= (size_t)g->s->model->n_batch;
+    return any || (head > few && n - head > few) ? head : n;
+}
+
+// Which tokens may come, and after each of a draft's, which is cut where it may not.
+static tern_status plan_masks(tern_generation *g, const int32_t *draft, size_t *n_draft,
+                              tern_error *err) {
+    if (!g->is_bound) return TERN_OK;
+    return tern_constraint_masks(&g->constraint, draft, n_draft, err);
+}
+
+static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *need,
+                              tern_error *err) {
     const tern_session *s = g->s;
     size_t n = piece_of(g, (size_t)n_most);
+    if (g->is_prompt) n = end_at_fork(g, n);
     bool chooses = g->is_prompt && n == g->n_left;
+    if (chooses) TERN_TRY(plan_masks(g, NULL, &(size_t){0}, err));
     *need = chooses ? need_of(g, 1) : (tern_need){0};
     g->work.ids = tern_session_tokens(s) + s->n_tokens + g->gap;
     g->work.n_ids = (int32_t)n;
-    // Where another answer to the same prompt would begin.
-    if (g->is_prompt) g->work.snapshot_at = (int32_t)g->stats.n_prompt - 1;
+    // Where another answer to the same prompt would begin, or another prompt.
+    bool forks = g->fork_at > s->n_tokens && g->fork_at <= s->n_tokens + n;
+    if (g->is_prompt) g->work.snapshot_at = (int32_t)(forks ? g->fork_at : g->stats.n_prompt - 1);
+    return TERN_OK;
 }
 
-// The last token and the draft that follows it, if any.
+// The last token, those that had to follow it, and, where none had to, the draft, if there is one.
 static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *err) {
     tern_session *s = g->s;
     tern_speculator *sp = s->speculator;
     size_t n_draft = 0, n_left = (size_t)g->max_tokens - g->n_said;
     size_t room = (size_t)s->n_context - s->n_tokens;
     g->run[0] = g->id;
-    if (sp) {
+    if (sp) sp->draft.n = 0;
+    if (sp && g->n_more == 0) {
         size_t n_max = (n_left < room ? n_left : room) - 1, next = s->n_tokens + 1;
         // A draft that is refused must not have made the text one of the longer ones.
         size_t end = (size_t)tern_lease_same_length(s->lease, (int32_t)(next + n_max));
@@ -285,12 +348,15 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
                                        n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
                                        err));
         n_draft = (size_t)sp->draft.n;
+        TERN_TRY(plan_masks(g, sp->draft.tokens, &n_draft, err));
+        sp->draft.n = (int32_t)n_draft;
         memcpy(g->run + 1, sp->draft.tokens, n_draft * sizeof *g->run);
     }
+    else TERN_TRY(plan_masks(g, NULL, &n_draft, err));
     *need = need_of(g, 1 + n_draft);
-    need->few_ahead = sp != NULL;
+    need->few_ahead = sp != NULL || g->constraint.grammar;
     g->work.ids = g->run;
-    g->work.n_ids = 1 + (int32_t)n_draft;
+    g->work.n_ids = 1 + (int32_t)(g->n_more + n_draft);
     if (!n_draft) return TERN_OK;
     g->work.snapshot_at = (int32_t)s->n_tokens + 1; // where drafts that are refused lead back to
     g->work.passing = true;
@@ -321,10 +387,12 @@ tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone,
     g->n_before = s->n_tokens;
     g->n_ahead = 0;
     g->drafting.n_each = 0;
+    g->is_bound = tern_constraint_binds(&g->constraint);
+    g->n_top = needs_all(g) ? 0 : tern_sampler_need(&g->sampler);
     if (g->n_left > 0) {
-        plan_piece(g, n_most, need);
+        TERN_TRY(plan_piece(g, n_most, need, err));
     } else {
-        bool may = alone && s->speculator && s->n_each_logprobs == 0 &&
+        bool may = alone && s->speculator && s->n_each_logprobs == 0 && !g->constraint.grammar &&
                    tern_sampler_need(&g->sampler) == 1;
         int32_t n_each = may ? tern_device_drafts_choose(s->speculator) : 0;
         if (n_each) plan_drafting(g, n_each, need);
@@ -353,17 +421,35 @@ static const float *row_of(const tern_generation *g, const tern_scores *x, size_
     return x->logits + row * (size_t)g->s->model->info.n_vocab;
 }
 
+// The candidates that the grammar allows, of a whole row; returns how many.
+static size_t keep_allowed(const tern_generation *g, const tern_scores *x, size_t row,
+                           const float *logits, float *greatest, bool *is_number) {
+    const tern_constraint *c = &g->constraint;
+    const uint64_t *bits = c->bits + row * c->n_words;
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_words; i++)
+        for (uint64_t w = bits[i]; w; w &= w - 1) {
+            size_t id = i * 64 + (size_t)__builtin_ctzll(w);
+            x->candidates[n++] = (tern_candidate){logits[id], (int32_t)id};
+            *greatest = logits[id] > *greatest ? logits[id] : *greatest;
+            *is_number &= !isnan(logits[id]);
+        }
+    return n;
+}
+
 // The next token, from the row-th row of scores.
 static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, int32_t *id,
                           tern_error *err) {
     const tern_session *s = g->s;
-    int32_t k = g->drafting.n_each ? 1 : needs_all(g) ? 0 : tern_sampler_need(&g->sampler);
+    int32_t k = g->drafting.n_each ? 1 : g->n_top;
     size_t n = k ? (size_t)k : (size_t)s->model->info.n_vocab, first = row * (size_t)x->top_k;
     const float *logits = k ? x->top_logits + first : row_of(g, x, row);
     const int32_t *ids = k ? x->top_ids + first : NULL;
     float greatest = -INFINITY;
     bool is_number = true;
-    for (size_t i = 0; i < n; i++) {
+    if (g->is_bound && !k) n = keep_allowed(g, x, row, logits, &greatest, &is_number);
+    while (g->is_bound && k && n && ids[n - 1] == INT32_MAX) n--; // fewer are allowed
+    for (size_t i = 0; i < n && (k || !g->is_bound); i++) {
         x->candidates[i] = (tern_candidate){logits[i], ids ? ids[i] : (int32_t)i};
         greatest = logits[i] > greatest ? logits[i] : greatest;
         is_number &= !isnan(logits[i]);
@@ -406,7 +492,8 @@ static tern_status shift(tern_generation *g, tern_error *err) {
 static tern_status refit(tern_generation *g, tern_error *err) {
     tern_session *s = g->s;
     tern_ids ids = {0};
-    tern_status status = g->refit.make_room(g->refit.user, g->said, g->n_said - 1, &ids, err);
+    const size_t n_there = g->n_said - 1 - g->n_more;
+    tern_status status = g->refit.make_room(g->refit.user, g->said, n_there, &ids, err);
     if (status == TERN_OK) status = tern_session_check_ids(s, ids.ids, ids.n, err);
     if (status == TERN_OK) {
         size_t common = tern_session_keep_common(s, ids.ids, ids.n, 0);
@@ -431,16 +518,67 @@ static tern_status make_room(tern_generation *g, tern_error *err) {
 
 // ---- Taking results ----------------------------------------------------------------------------
 
+// The token that the grammar leaves no choice about; -1: there is one, or how likely tokens are is
+// to be kept.
+static tern_status forced_next(tern_generation *g, int32_t *id, tern_error *err) {
+    *id = -1;
+    if (!tern_constraint_binds(&g->constraint) || g->s->n_each_logprobs) return TERN_OK;
+    return tern_constraint_forced(&g->constraint, id, err);
+}
+
+// Says what the grammar leaves no choice about, as far as it can be computed at once with the last
+// token that was said; `from`: the first place in run.
+static tern_status say_forced(tern_generation *g, size_t from, tern_error *err) {
+    tern_session *s = g->s;
+    size_t room = (size_t)s->n_context - s->n_tokens, most = (size_t)tern_model_same_bits(s->model);
+    if (most > TERN_DRAFT_MAX + 1) most = TERN_DRAFT_MAX + 1;
+    if (most > room) most = room;
+    for (size_t at = from; at < most && g->n_left == 0 && !g->is_over; at++) {
+        int32_t id;
+        TERN_TRY(forced_next(g, &id, err));
+        if (id < 0) break;
+        g->run[at] = id;
+        g->n_more = at;
+        TERN_TRY(say(g, id, err));
+    }
+    return TERN_OK;
+}
+
+// Where the answer begins with what must come, the scores after the prompt are not needed.
+static tern_status begin_forced(tern_generation *g, bool *began, tern_error *err) {
+    size_t n_said = g->n_said;
+    TERN_TRY(say_forced(g, 0, err));
+    *began = g->n_said > n_said;
+    if (*began) g->id = g->run[0];
+    return TERN_OK;
+}
+
+// Nothing may come: the text has ended, or the grammar was taken to have a text where it has none.
+static tern_status end_of_grammar(tern_generation *g, size_t row, tern_error *err) {
+    if (!g->constraint.can_end[row])
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the grammar leads to where no text goes on");
+    stop(g, TERN_STOP_END);
+    return TERN_OK;
+}
+
 // The scores after the last token are in the first row: choose, show. A token that was drafted is
 // computed already, and its scores are in the next row.
 static tern_status go_on(tern_generation *g, const tern_scores *x, tern_error *err) {
     tern_session *s = g->s;
+    bool began = false;
+    if (g->id < 0) TERN_TRY(begin_forced(g, &began, err));
+    if (began) return g->is_over ? TERN_OK : make_room(g, err);
     for (size_t row = 0;; row++) {
         int32_t id = -1;
-        TERN_TRY(choose(g, x, row, &id, err));
+        TERN_TRY(forced_next(g, &id, err));
+        if (g->is_bound && g->constraint.n_allowed[row] == 0)
+            return end_of_grammar(g, row, err);
+        if (id < 0) TERN_TRY(choose(g, x, row, &id, err));
         bool drafted = row < g->n_ahead && id == g->ahead[row];
         if (s->n_each_logprobs) TERN_TRY(keep_logprobs(g, row_of(g, x, row), id, err));
-        say(g, id);
+        TERN_TRY(say(g, id, err));
+        // What was computed in advance was not looked at by a grammar that binds from here on.
+        drafted = drafted && g->is_bound == tern_constraint_binds(&g->constraint);
         if (drafted && !g->is_over && is_sure(g, x, row, id)) {
             s->n_tokens++;
             continue;
@@ -449,24 +587,27 @@ static tern_status go_on(tern_generation *g, const tern_scores *x, tern_error *e
             tern_speculator_judge(s->speculator, (int32_t)row + (drafted && g->is_over), g->is_over,
                                   id);
         g->id = id;
-        return g->is_over ? TERN_OK : make_room(g, err);
+        if (g->is_over) return TERN_OK;
+        TERN_TRY(make_room(g, err));
+        return say_forced(g, 1, err);
     }
 }
 
 static void take_step(tern_generation *g, const tern_scores *x, double seconds) {
     tern_session *s = g->s;
     tern_speculator *sp = s->speculator;
-    s->n_tokens++;
+    s->n_tokens += 1 + g->n_more;
     g->stats.draft.n_steps += g->drafting.n_each ? (size_t)g->drafting.n_runs : 1;
     if (g->drafting.n_each) {
         g->n_ahead = (size_t)g->drafting.n - 1;
         g->ahead = x->top_ids;
         tern_device_drafts_ran(sp, &g->drafting, seconds);
     } else if (sp) {
-        g->n_ahead = (size_t)g->work.n_ids - 1;
-        g->ahead = g->run + 1;
+        g->n_ahead = (size_t)g->work.n_ids - 1 - g->n_more;
+        g->ahead = g->run + 1 + g->n_more;
         tern_speculator_ran(sp, g->work.n_ids, seconds);
     }
+    g->n_more = 0;
 }
 
 tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
@@ -534,6 +675,7 @@ static tern_status step(tern_generation *g, tern_scratch *x, tern_error *err) {
     tern_model *m = g->s->model;
     tern_need need;
     TERN_TRY(tern_generation_plan(g, m->n_batch, true, &need, err));
+    const bool masks = tern_need_masks(&need, x, 0);
     const tern_wanted wanted = {
         .outputs = {"logits"},
         .data = {need.n_rows && !need.top_k ? x->logits : NULL},
@@ -541,6 +683,7 @@ static tern_status step(tern_generation *g, tern_scratch *x, tern_error *err) {
         .top_k = need.top_k,
         .top_ids = need.top_k ? x->top_ids : NULL,
         .top_logits = need.top_k ? x->top_logits : NULL,
+        .allowed = masks ? x->allowed : NULL,
         .few_ahead = need.few_ahead,
         .drafting = need.drafting,
     };

@@ -12,6 +12,12 @@
 
 #define LEAST_PIECE 16 // tokens of one session; prompts that come later wait for their turn
 
+// How much longer a step may be for the prompts in it than without: three quarters, so that now and
+// then one that is slower stays below two; and 10 ms for both is no reader's wait.
+#define STEP_STRETCH 1.75
+#define STEP_SECONDS 0.010
+#define LEAST_ROWS   8 // of prompts in a step: they come to their end, however slow the machine is
+
 typedef struct planned {
     tern_generation *g; // NULL: it has ended meanwhile
     tern_need need;
@@ -21,6 +27,12 @@ typedef struct planned {
 struct tern_group {
     tern_model *model;
     int32_t n_piece, n_reserve;
+    // Without one from the caller n_piece is found: what a step takes without prompts, and what
+    // each row of theirs adds to it, as means over some of the last steps; 0: not known.
+    bool finds_piece;
+    double step_seconds, row_seconds, step_began;
+    int32_t n_fed; // rows of prompts in this step
+    bool has_answers; // in it
     tern_generation **running; // [n_running] in the order of adding
     size_t n_running, capacity, turn; // turn: whose piece comes first
     tern_scratch *scratch;
@@ -49,6 +61,7 @@ tern_status tern_group_open(tern_group **out, tern_model *model, const tern_grou
     tern_group *group = tern_alloc(TERN_MEM_SESSION, sizeof *group);
     if (!group) return tern_fail_memory(err, sizeof *group);
     group->model = model;
+    group->finds_piece = desc->n_piece == 0;
     group->n_piece = desc->n_piece ? desc->n_piece : model->n_batch / 8;
     if (group->n_piece > model->n_batch) group->n_piece = model->n_batch;
     if (group->n_piece < 1) group->n_piece = 1;
@@ -237,6 +250,28 @@ static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
     return g->work.n_ids;
 }
 
+static void mix_in(double *mean, double x) {
+    *mean = *mean > 0 ? 0.75 * *mean + 0.25 * x : x;
+}
+
+// After a step: how many rows of prompts the next ones have.
+static void find_piece(tern_group *group) {
+    double seconds = tern_seconds() - group->step_began;
+    if (!group->finds_piece || !group->has_answers) return;
+    if (group->n_fed == 0) {
+        mix_in(&group->step_seconds, seconds);
+        return;
+    }
+    if (group->step_seconds <= 0) return;
+    double more = seconds - group->step_seconds, least = 0.01 * group->step_seconds;
+    mix_in(&group->row_seconds, (more > least ? more : least) / group->n_fed);
+    double longest = STEP_STRETCH * group->step_seconds;
+    if (longest < STEP_SECONDS) longest = STEP_SECONDS;
+    double rows = (longest - group->step_seconds) / group->row_seconds;
+    int32_t most = group->model->n_batch, least_rows = most < LEAST_ROWS ? most : LEAST_ROWS;
+    group->n_piece = rows >= most ? most : rows > least_rows ? (int32_t)rows : least_rows;
+}
+
 static void plan_pieces(tern_group *group, int32_t budget) {
     size_t n = group->n_running, first = group->turn, n_waiting = 0;
     for (size_t i = 0; i < n; i++)
@@ -262,6 +297,10 @@ static void plan_step(tern_group *group) {
     }
     int32_t left = n_batch - n_tokens, most = group->n_planned ? group->n_piece : n_batch;
     plan_pieces(group, left > 0 && left < most ? left : most);
+    group->n_fed = 0;
+    for (size_t i = 0; i < group->n_planned; i++)
+        if (group->plan[i].feeds) group->n_fed += group->works[i].n_ids;
+    group->has_answers = n_tokens > 0;
 }
 
 // ---- Computing it ------------------------------------------------------------------------------
@@ -285,6 +324,7 @@ static void want(tern_group *group) {
     tern_scratch *x = group->scratch;
     tern_wanted *w = &group->wanted;
     bool all = false;
+    size_t row = 0;
     *w = (tern_wanted){.outputs = {"logits"}, .n_bindings = 1};
     for (size_t i = group->next; i < group->next + group->n_now; i++) {
         const tern_need *need = &group->plan[i].need;
@@ -292,6 +332,8 @@ static void want(tern_group *group) {
         all |= need->top_k == 0;
         if (need->top_k > w->top_k) w->top_k = need->top_k;
         w->few_ahead |= need->few_ahead;
+        if (tern_need_masks(need, x, row)) w->allowed = x->allowed;
+        row += need->n_rows;
         if (need->drafting) w->drafting = need->drafting;
     }
     w->data[0] = all ? x->logits : NULL;
@@ -304,6 +346,7 @@ static tern_status begin_next(tern_group *group, tern_error *err) {
     while (group->next < group->n_planned && !group->plan[group->next].g) group->next++;
     group->n_now = 0;
     if (group->next == group->n_planned) {
+        if (group->in_step) find_piece(group);
         group->in_step = false;
         return TERN_OK;
     }
@@ -325,6 +368,7 @@ tern_status tern_group_begin(tern_group *group, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT, "the group's last step is not done yet");
     end_those_over(group);
     TERN_TRY(make_ready(group, err));
+    group->step_began = tern_seconds();
     plan_step(group);
     return begin_next(group, err);
 }

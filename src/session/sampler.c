@@ -1,4 +1,4 @@
-// Sampling, in the field's usual order: penalties, top-k, top-p, min-p, temperature, draw.
+// Sampling, in the field's usual order: biases, penalties, top-k, top-p, min-p, temperature, draw.
 //
 // The candidates are either the k greatest logits or all of them. They are kept in a heap by
 // falling logit and popped only as far as the filters reach, so nothing is sorted without need.
@@ -76,6 +76,9 @@ int32_t tern_sampler_need(const tern_sampler *s) {
     const tern_sampling *p = &s->params;
     int64_t k = p->temperature == 0 ? 1 : p->top_k;
     if (k == 0) return 0;
+    for (size_t i = 0; i < s->n_biases; i++) // as with penalties: a raised one may be any token
+        if (s->biases[i].bias > 0) return 0;
+    k += (int64_t)s->n_biases;
     if (s->has_penalties) {
         // Penalties that only lower a logit promote at most as many other tokens as they hit.
         if (p->repeat_penalty < 1 || p->frequency_penalty < 0 || p->presence_penalty < 0) return 0;
@@ -111,6 +114,21 @@ static tern_candidate pop(tern_candidate *heap, size_t n) {
     return top;
 }
 
+// The candidate of a token among n, by its place if these are all of the vocabulary; NULL: none.
+static tern_candidate *find(const tern_sampler *s, tern_candidate *c, size_t n, int32_t id) {
+    bool by_index = n == (size_t)s->n_vocab && c[0].id == 0;
+    size_t at = by_index ? (size_t)id : 0;
+    while (at < n && c[at].id != id) at++;
+    return at < n ? &c[at] : NULL;
+}
+
+static void apply_biases(const tern_sampler *s, tern_candidate *c, size_t n) {
+    for (size_t i = 0; i < s->n_biases; i++) {
+        tern_candidate *hit = find(s, c, n, s->biases[i].id);
+        if (hit) hit->logit += s->biases[i].bias;
+    }
+}
+
 static void apply_penalties(const tern_sampler *s, tern_candidate *c, size_t n,
                             const int32_t *recent, size_t n_recent) {
     const tern_sampling *p = &s->params;
@@ -119,7 +137,6 @@ static void apply_penalties(const tern_sampler *s, tern_candidate *c, size_t n,
         recent += n_recent - window;
         n_recent = window;
     }
-    bool by_index = n == (size_t)s->n_vocab && c[0].id == 0;
     for (size_t i = 0; i < n_recent; i++) {
         int count = 0; // of this token; counted at its first occurrence only
         for (size_t j = 0; j < n_recent; j++) {
@@ -128,10 +145,9 @@ static void apply_penalties(const tern_sampler *s, tern_candidate *c, size_t n,
             count++;
         }
         if (count == 0) continue;
-        size_t at = by_index ? (size_t)recent[i] : 0;
-        while (at < n && c[at].id != recent[i]) at++;
-        if (at >= n) continue;
-        float *logit = &c[at].logit;
+        tern_candidate *hit = find(s, c, n, recent[i]);
+        if (!hit) continue;
+        float *logit = &hit->logit;
         *logit = *logit > 0 ? *logit / p->repeat_penalty : *logit * p->repeat_penalty;
         *logit -= (float)count * p->frequency_penalty + p->presence_penalty;
     }
@@ -147,6 +163,7 @@ static int32_t greatest(const tern_candidate *c, size_t n) {
 int32_t tern_sampler_choose(tern_sampler *s, tern_candidate *c, size_t n, const int32_t *recent,
                             size_t n_recent) {
     const tern_sampling *p = &s->params;
+    apply_biases(s, c, n);
     if (s->has_penalties) apply_penalties(s, c, n, recent, n_recent);
     if (p->temperature == 0) return greatest(c, n);
     for (size_t i = n / 2; i-- > 0;) sift_down(c, n, i);

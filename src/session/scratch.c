@@ -7,6 +7,7 @@ static void free_scratch(tern_spare *spare) {
     tern_free(s->logits);
     tern_free(s->top_ids);
     tern_free(s->top_logits);
+    tern_free(s->allowed);
     tern_free(s->candidates);
     tern_free(s);
 }
@@ -29,6 +30,7 @@ tern_status tern_scratch_grow(tern_scratch *s, const tern_model *m, size_t n_row
         s->n_rows = 0;
         TERN_TRY(renew(&s->top_ids, n_top, sizeof *s->top_ids, err));
         TERN_TRY(renew(&s->top_logits, n_top, sizeof *s->top_logits, err));
+        TERN_TRY(renew(&s->allowed, n_rows, sizeof *s->allowed, err));
         s->n_rows = n_rows;
     }
     if (n_logits <= s->n_logits) return TERN_OK;
@@ -51,4 +53,10 @@ tern_status tern_scratch_take(tern_model *m, size_t n_rows, size_t n_logits, ter
 
 void tern_scratch_give(tern_model *m, tern_scratch *s) {
     if (s) tern_model_give_spare(m, &s->spare);
+}
+
+bool tern_need_masks(const tern_need *need, const tern_scratch *x, size_t row) {
+    for (size_t i = 0; i < need->n_rows; i++)
+        x->allowed[row + i] = need->allowed ? need->allowed + i * need->n_words : NULL;
+    return need->allowed != NULL;
 }

@@ -20,7 +20,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (model->config.pooling != TERN_POOLING_NONE)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: the model is an encoder: it has no scores of next tokens (see tern "
-                         "compute)",
+                         "embed)",
                          model->path);
     TERN_TRY(tern_model_refuse_damaged(model, err));
     if (!desc) desc = &defaults;
@@ -123,7 +123,9 @@ const tern_token_logprob *tern_session_token_logprobs(const tern_session *s, siz
 
 // ---- The timeline ------------------------------------------------------------------------------
 
-const int32_t *tern_session_tokens(const tern_session *s) { return tern_lease_ids(s->lease); }
+const int32_t *tern_session_tokens(const tern_session *s) {
+    return s ? tern_lease_ids(s->lease) : NULL;
+}
 
 tern_status tern_session_check_idle(const tern_session *s, tern_error *err) {
     if (!s->running) return TERN_OK;
@@ -272,6 +274,10 @@ tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_t
     s->n_tokens = n_tokens;
     *out = s;
     return TERN_OK;
+}
+
+bool tern_session_cuts_freely(const tern_session *s) {
+    return s && tern_lease_cuts_freely(s->lease);
 }
 
 tern_status tern_session_swap_out(tern_session *s, tern_error *err) {

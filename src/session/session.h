@@ -15,6 +15,8 @@ typedef struct tern_sampler {
     uint64_t rng[4];
     int32_t n_vocab;
     bool has_penalties;
+    const tern_logit_bias *biases; // the caller's
+    size_t n_biases;
 } tern_sampler;
 
 // Defaults for negative fields.
@@ -36,6 +38,7 @@ typedef struct tern_scratch {
     float *logits;           // [n_logits, n_vocab], where all are needed
     int32_t *top_ids;        // [n_rows, TERN_TOP_K_MAX]
     float *top_logits;
+    const uint64_t **allowed;   // [n_rows]
     tern_candidate *candidates; // [n_vocab]
 } tern_scratch;
 // n_logits of the rows may need all scores.
@@ -53,6 +56,54 @@ typedef struct tern_scores {
     int32_t top_k;
     tern_candidate *candidates;
 } tern_scores;
+
+// ---- Whole texts (reader.c) ---------------------------------------------------------------------
+
+// Zero-initialise, set the first part, settle; append a text's tokens to ids and add it, and so on;
+// finish, close.
+typedef struct tern_reader {
+    tern_model *m;
+    size_t n_texts;
+    const char *output; // of the graph, a row of `width` numbers for each text
+    size_t width;
+    int32_t n_outputs;  // of each text: 1 where the output is of rows that are wanted
+    int32_t works_max;  // texts of a step; 0: any number
+    const char *input;  // of the graph, a row of input_width numbers for each token; NULL: none
+    int64_t input_width;
+    void (*take)(void *user, size_t text, const float *row); // in the order of the texts
+    void *user;
+    // Set by settle.
+    int32_t n_step;
+    tern_kv_type kv_type;
+    tern_progress_fn on_progress;
+    void *progress_user;
+    tern_ids ids;     // of the step's texts, one after the other
+    tern_work *works; // [capacity] of which n are in the step, of n_tokens
+    size_t n, capacity, n_tokens, n_done;
+    tern_lease **leases; // [n_leases] each runs a text of a step
+    size_t n_leases, leases_capacity;
+    float *rows;
+    size_t rows_capacity;
+    bool is_running;         // a step was begun and is not done
+    tern_computation now;
+    float *input_rows; // [n_input] of the step's tokens
+    size_t n_input, input_capacity;
+} tern_reader;
+// usual: the greatest length unless p says otherwise, 0: as long as a step may be.
+tern_status tern_reader_settle(tern_reader *r, const tern_embed_params *p, int32_t usual,
+                               int32_t *max_length, tern_error *err);
+// Room for n more numbers at the end of input_rows, which belong to a text that is added next.
+tern_status tern_reader_input(tern_reader *r, size_t n, tern_error *err);
+// The last n_ids tokens of r->ids are a text. May compute those before it.
+tern_status tern_reader_add(tern_reader *r, size_t n_ids, tern_error *err);
+// The same without waiting: whether the texts before it have to be computed first, the text itself
+// put to them, and a step of those that are there begun, and gone on with until it is done.
+bool tern_reader_is_full(const tern_reader *r, size_t n_ids);
+tern_status tern_reader_put(tern_reader *r, size_t n_ids, tern_error *err);
+tern_status tern_reader_begin(tern_reader *r, tern_error *err);
+tern_status tern_reader_poll(tern_reader *r, bool *done, tern_error *err);
+tern_status tern_reader_finish(tern_reader *r, tern_error *err);
+void tern_reader_close(tern_reader *r);
 
 // ---- Speculation: speculate.c decides, drafters.c guesses ---------------------------------------
 
@@ -181,6 +232,59 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
                                 tern_text_fn on_text, void *user, tern_generate_stats *stats,
                                 tern_error *err);
 
+// ---- Conversations (chat.c) ---------------------------------------------------------------------
+
+// The tokens of a rendered conversation, with the model's BOS where the template leaves it out.
+tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_ids *out,
+                             tern_error *err);
+
+// ---- Grammars (constraint.c) --------------------------------------------------------------------
+
+#define TERN_CONSTRAINT_ROWS (TERN_DRAFT_MAX + 1)
+
+// Where an answer stands in its grammar, and the tokens that may come there and after the tokens of
+// a draft.
+typedef struct tern_constraint {
+    tern_grammar *grammar; // NULL: anything may come
+    tern_gplace place;
+    size_t n_words, n_rows;
+    uint64_t *bits; // [n_rows, n_words]
+    size_t bits_capacity;
+    size_t n_allowed[TERN_CONSTRAINT_ROWS];
+    bool can_end[TERN_CONSTRAINT_ROWS];
+    bool is_done; // nothing can follow
+    // Of calls that are optional: anything may come, up to the mark of a call, which does not count
+    // within reasoning; and how much of the marks is there.
+    bool is_waiting, in_thought;
+    size_t n_open, n_think;
+    // Of families whose calls have no mark: may_begin: nothing came that is no call. trial: where
+    // what may be the beginning of a call leads, until it has a tool's name and binds; in_text: it
+    // is in a string, after n_texts whole ones, of which n_head stand before the arguments.
+    bool may_begin, after_call, in_text, escaped;
+    uint32_t n_texts, n_head;
+    tern_gplace trial;
+    tern_ids forced; // tokens that must come, from n_taken on
+    size_t n_taken;
+    tern_strbuf text;
+} tern_constraint;
+
+tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_grammar *grammar,
+                                  tern_error *err);
+void tern_constraint_free(tern_constraint *c);
+// Whether not every token may come.
+static inline bool tern_constraint_binds(const tern_constraint *c) {
+    return c->grammar && !c->is_waiting;
+}
+// Finds the masks of the place and of those after each token of a draft, which is cut where the
+// grammar does not take it.
+tern_status tern_constraint_masks(tern_constraint *c, const int32_t *draft, size_t *n_draft,
+                                  tern_error *err);
+// The answer goes on with a token that may come.
+tern_status tern_constraint_take(tern_constraint *c, int32_t id, tern_error *err);
+// The token that must come, -1: there is a choice. Where the answer stands alone decides it, not
+// how it got there.
+tern_status tern_constraint_forced(tern_constraint *c, int32_t *id, tern_error *err);
+
 // ---- Generation as a machine (generate.c) -------------------------------------------------------
 //
 //     begin ─ plan ─ (a batch is computed) ─ take ─ plan ... until it is over ─ end
@@ -197,6 +301,8 @@ typedef struct tern_generation {
     bool ignore_end;
     size_t n_stops, stops_capacity;
     char *stops; // texts, one after the other, each terminated
+    tern_logit_bias *biases;
+    size_t biases_capacity;
     tern_refit refit;
     tern_text_fn on_text;
     tern_end_fn on_end;
@@ -205,12 +311,17 @@ typedef struct tern_generation {
     size_t n_left, gap; // tokens that the timeline lacks: they lie `gap` after its end
     size_t n_fed;       // that it lacked, too
     bool is_prompt;     // they are the prompt's, and the first choice follows
+    size_t fork_at;     // a position of the prompt to go back to; 0: none but its end
     int32_t id;         // chosen, and not in the timeline yet
     size_t n_ahead;     // tokens after the last one that are already computed
     const int32_t *ahead;
     size_t n_before; // tokens of the timeline when the last batch was planned
     tern_work work;  // what was planned last
-    int32_t run[TERN_DRAFT_MAX + 1]; // its tokens: the last one and a draft
+    int32_t run[TERN_DRAFT_MAX + 1]; // its tokens: the last ones and a draft
+    size_t n_more; // tokens after g->id that are said already, and computed with it: run[1..]
+    tern_constraint constraint;
+    bool is_bound; // by the grammar, when the last batch was planned
+    int32_t n_top; // scores that the sampler needed then; 0: all
     bool is_over, in_flight;
     tern_error failure; // why it is over; or OK
     tern_drafting drafting;
@@ -239,9 +350,15 @@ typedef struct tern_generation_desc {
 typedef struct tern_need {
     size_t n_rows;
     int32_t top_k; // 0: all scores
+    // Of the top_k: [n_rows, n_words] which tokens may be among them; NULL: all.
+    const uint64_t *allowed;
+    size_t n_words;
     bool few_ahead;
     tern_drafting *drafting; // or NULL; of a session alone
 } tern_need;
+
+// Puts the sets of the need's rows into x->allowed, from `row` on; false: all are NULL.
+bool tern_need_masks(const tern_need *need, const tern_scratch *x, size_t row);
 
 // From here on the session is running, until end.
 tern_status tern_generation_begin(tern_generation **out, tern_session *s,
@@ -277,7 +394,6 @@ struct tern_session {
     tern_profile *profile;       // sorted, as last asked for; NULL: never
 };
 
-const int32_t *tern_session_tokens(const tern_session *s); // the timeline
 // Keeps the common front of the timeline and ids; the last n_again tokens of ids are not counted.
 size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_ids, size_t n_again);
 // How much of the timeline, which was cut to its common front with another text, need not be

@@ -7,6 +7,12 @@
 #include "base/status.h"
 #include "tern_tools.h"
 
-bool tern_type_to_dtype(tern_type type, tern_dtype *out); // false for AUTO
+// The type of most matrices; false for AUTO.
+bool tern_type_to_dtype(tern_type type, tern_dtype *out);
+bool tern_type_is_mixture(tern_type type); // or a form: in any case no type of one tensor
+bool tern_type_is_mlx(tern_type type);
+// general.file_type; -1 for AUTO. Of an element type: that of a file with most weights in it.
+int tern_type_file_type(tern_type type);
+int tern_dtype_file_type(tern_dtype type);
 
 #endif

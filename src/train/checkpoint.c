@@ -110,6 +110,7 @@ static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *e
     TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));
     TERN_TRY(tern_config_write_gguf(w, t->arch, arch, &t->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
+    if (t->contrastive) TERN_TRY(tern_prompts_write_length(w, t->desc.seq_len));
     return put_tokenizer(t, w, err);
 }
 

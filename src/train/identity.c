@@ -26,6 +26,11 @@ static void put_data(tern_strbuf *out, const char *key, const tern_token_set *se
                        sum);
 }
 
+static void put_all_data(tern_strbuf *out, const tern_trainer *t) {
+    put_data(out, "data", t->data);
+    put_data(out, "held_out", t->valid);
+}
+
 static void put_shape(tern_strbuf *out, const tern_config *c) {
     tern_strbuf_printf(out,
                        ",\"layers\":%lld,\"embd\":%lld,\"heads\":%lld,\"kv_heads\":%lld,"
@@ -60,7 +65,8 @@ static void put_course(tern_strbuf *out, const tern_trainer *t) {
 
 tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    tern_strbuf_printf(out, "{\"recipe\":\"%s\"", t->base ? t->arch->name : recipes[d->recipe]);
+    bool shaped = t->base || (t->contrastive && d->init); // by another model
+    tern_strbuf_printf(out, "{\"recipe\":\"%s\"", shaped ? t->arch->name : recipes[d->recipe]);
     put_shape(out, &t->config);
     put_course(out, t);
     tern_strbuf_printf(out, ",\"lora\":%d", d->lora_rank);
@@ -69,8 +75,8 @@ tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_erro
     if (t->base) tern_lora_put_targets(t->base, out);
     uint32_t init = t->base ? tern_lora_base_sum(t->base) : t->init_sum;
     tern_strbuf_printf(out, "\",\"init\":\"%08x\"", init);
-    put_data(out, "data", t->data);
-    put_data(out, "held_out", t->valid);
+    if (t->contrastive) tern_contrastive_describe(t, out);
+    else put_all_data(out, t);
     tern_strbuf_printf(out, ",\"tokenizer\":\"%016llx\"}",
                        (unsigned long long)tern_tokenizer_hash(t->tokenizer));
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;

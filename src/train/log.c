@@ -25,8 +25,10 @@ static tern_status write_line(tern_train_log *log, tern_error *err) {
 
 void tern_train_log_begin(tern_train_log *log, const tern_trainer *t) {
     tern_strbuf_clear(&log->line);
-    tern_strbuf_printf(&log->line, "{\"step\":%lld,\"tokens\":%lld", (long long)t->step,
-                       (long long)t->step * t->desc.batch_tokens);
+    bool pairs = t->contrastive;
+    tern_strbuf_printf(&log->line, "{\"step\":%lld,\"%s\":%lld", (long long)t->step,
+                       pairs ? "pairs" : "tokens",
+                       (long long)t->step * (pairs ? t->desc.batch_pairs : t->desc.batch_tokens));
 }
 
 void tern_train_log_number(tern_train_log *log, const char *key, int digits, double value) {

@@ -29,6 +29,7 @@ typedef struct series {
 typedef struct curves { // of a log
     series train, valid;
     tern_strbuf name, run; // as text for XML; run: what it is, may be empty
+    bool of_pairs;         // x counts pairs of texts, not tokens
 } curves;
 typedef struct picture {
     curves *logs;
@@ -84,7 +85,8 @@ static tern_status take_line(curves *c, const tern_json_doc *doc, tern_error *er
     point p;
     series *s = NULL;
     put_run(&c->run, doc, tern_json_get(doc, tern_json_root(doc), "run"));
-    if (!number_of(doc, "tokens", &p.x) || p.x < 0) return TERN_OK;
+    if (!number_of(doc, "tokens", &p.x)) c->of_pairs |= number_of(doc, "pairs", &p.x);
+    if (!(p.x >= 0) || p.x >= LARGEST) return TERN_OK;
     if (number_of(doc, "valid_loss", &p.y)) s = &c->valid;
     else if (number_of(doc, "loss", &p.y)) s = &c->train;
     else return TERN_OK;
@@ -178,6 +180,7 @@ static void draw_y_axis(const picture *p, tern_strbuf *out) {
 
 static void draw_x_axis(const picture *p, tern_strbuf *out) {
     static const char *const names[] = {"", "thousand ", "million ", "billion ", "trillion "};
+    bool pairs = p->logs[0].of_pairs;
     int unit = 0;
     double scale = 1, step = mark_step(p->x_max, 10);
     for (; unit < 4 && p->x_max >= 1000 * scale; unit++) scale *= 1000;
@@ -190,12 +193,13 @@ static void draw_x_axis(const picture *p, tern_strbuf *out) {
                            digits_of(step / scale), i * step / scale);
     tern_strbuf_printf(out,
                        "<path d='M%d %dV%dH%d' fill='none' stroke='#888'/>"
-                       "<text x='%d' y='%d' text-anchor='middle'>%stokens read</text>"
+                       "<text x='%d' y='%d' text-anchor='middle'>%s%s read</text>"
                        "<text x='18' y='%d' transform='rotate(-90 18 %d)' "
-                       "text-anchor='middle'>loss (nats a token)</text>\n",
+                       "text-anchor='middle'>loss (nats%s)</text>\n",
                        LEFT, TOP, HEIGHT - BOTTOM, WIDTH - RIGHT, (LEFT + WIDTH - RIGHT) / 2,
-                       HEIGHT - 12, names[unit], (TOP + HEIGHT - BOTTOM) / 2,
-                       (TOP + HEIGHT - BOTTOM) / 2);
+                       HEIGHT - 12, names[unit], pairs ? "pairs" : "tokens",
+                       (TOP + HEIGHT - BOTTOM) / 2, (TOP + HEIGHT - BOTTOM) / 2,
+                       pairs ? "" : " a token");
 }
 
 static void draw_series(const picture *p, const series *s, const char *color, bool is_valid,

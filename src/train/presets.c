@@ -31,8 +31,11 @@ const tern_train_preset *tern_train_preset_find(const char *name) {
 static int ranks_of(const tern_train_desc *d) { return d->comm ? d->comm->size : 1; }
 
 // Tokens of a run: a GPU needs much to do at once, a CPU's cache little.
+static int32_t most_at_once(const tern_train_desc *d) {
+    return d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
+}
 static int32_t at_once(const tern_train_desc *d) {
-    int32_t most = d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
+    int32_t most = most_at_once(d);
     int32_t mine = d->batch_tokens / ranks_of(d);
     return mine < most ? mine : most;
 }
@@ -84,7 +87,7 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
         {"micro-tokens", d->micro_tokens}, {"steps", d->n_steps}, {"warmup", d->n_warmup},
         {"log-every", d->log_every}, {"valid-every", d->valid_every},
         {"valid-tokens", d->valid_tokens}, {"checkpoint-every", d->checkpoint_every},
-        {"keep", d->keep}};
+        {"keep", d->keep}, {"batch-pairs", d->batch_pairs}, {"valid-pairs", d->valid_pairs}};
     const float reals[] = {d->rate, d->rate_2, d->weight_decay, d->clip};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].value < 0)
@@ -163,9 +166,63 @@ static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern
     return check_batch(d, err);
 }
 
+// ---- Pairs -------------------------------------------------------------------------------------
+
+static const tern_train_preset fine_tuned = {.name = "pairs", .rate = 5e-4f, .rate_2 = 2.5e-4f};
+
+#define BATCH_PAIRS_MAX 16384 // the scores are a square of them
+
+// Texts have any length up to seq_len: a run is as many of them as fit.
+static tern_status settle_pairs(tern_train_desc *d, tern_error *err) {
+    DEFAULT(d->batch_pairs, 256);
+    DEFAULT(d->valid_pairs, 1000);
+    DEFAULT(d->temperature, 0.05f);
+    DEFAULT(d->micro_tokens, most_at_once(d) > d->seq_len ? most_at_once(d) : d->seq_len);
+    d->batch_tokens = d->micro_tokens; // what the rows have to hold
+    if (ranks_of(d) > 1)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "train: pairs are trained with by one process");
+    if (d->batch_pairs < 2 || d->batch_pairs > BATCH_PAIRS_MAX || d->valid_pairs > BATCH_PAIRS_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: %d pairs a step and %d held out: expected "
+                         "2 to %d", d->batch_pairs, d->valid_pairs, BATCH_PAIRS_MAX);
+    if (d->seq_len < 1 || d->micro_tokens < d->seq_len)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: %d tokens computed at once are fewer than "
+                         "a text's %d", d->micro_tokens, d->seq_len);
+    if (!(d->temperature > 0) || !isfinite(d->temperature))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: a temperature of %g: expected a number "
+                         "above 0", (double)d->temperature);
+    int64_t n_pairs;
+    if (__builtin_mul_overflow(d->n_steps, (int64_t)d->batch_pairs, &n_pairs))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: %lld steps of %d pairs are more than can "
+                         "be counted", (long long)d->n_steps, d->batch_pairs);
+    return TERN_OK;
+}
+
+// The shape of `init`, perhaps with its first layers only.
+static tern_status settle_fine_tuned(tern_train_desc *d, tern_config *c, tern_error *err) {
+    if (d->preset || d->recipe || d->n_embd || d->n_heads || d->n_kv_heads || d->n_ff ||
+        d->n_context || d->act || d->separate_head)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: a model trained with pairs has the recipe "
+                         "and the shape of its first weights' model");
+    if (d->n_layers > c->n_layers)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: %d layers of a model that has %lld",
+                         d->n_layers, (long long)c->n_layers);
+    DEFAULT(d->n_layers, (int32_t)c->n_layers);
+    c->n_layers = d->n_layers;
+    d->n_embd = (int32_t)c->n_embd;
+    int32_t context = (int32_t)c->n_context;
+    DEFAULT(d->seq_len, context < 256 ? context : 256);
+    if (d->seq_len > context)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: texts of %d tokens, but the model was "
+                         "made for %d", d->seq_len, context);
+    if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_COSINE;
+    settle_optimizer(d, &fine_tuned);
+    return settle_pairs(d, err);
+}
+
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
     TERN_TRY(check_numbers(d, err));
     if (d->lora_rank) return settle_adapter(d, c, err);
+    if (d->pairs && d->init) return settle_fine_tuned(d, c, err);
     const tern_train_preset *p = tern_train_preset_find(d->preset ? d->preset : "nano");
     if (!p)
         return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -174,7 +231,7 @@ tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *er
     settle_shape(d, p);
     settle_optimizer(d, p);
     TERN_TRY(check_shape(d, err));
-    TERN_TRY(check_batch(d, err));
+    TERN_TRY(d->pairs ? settle_pairs(d, err) : check_batch(d, err));
     int32_t head_dim = d->n_embd / d->n_heads;
     *c = (tern_config){.n_layers = d->n_layers,
                        .n_embd = d->n_embd,

@@ -120,7 +120,8 @@ static tern_status count_scored(loop *l, int64_t *n) {
     return TERN_OK;
 }
 
-static tern_status run_step(loop *l) {
+// The gradients of a step of tokens.
+static tern_status add_gradients(loop *l, int64_t *n_all) {
     tern_trainer *t = l->t;
     int32_t n_runs = t->desc.batch_tokens / t->desc.micro_tokens / ranks(t);
     bool group = ranks(t) > 1;
@@ -142,7 +143,14 @@ static tern_status run_step(loop *l) {
         l->failed_sum = true;
     if (l->failed_sum)
         return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
-    int64_t step = t->step + 1;
+    *n_all = n_scored;
+    return TERN_OK;
+}
+
+static tern_status run_step(loop *l) {
+    tern_trainer *t = l->t;
+    int64_t step = t->step + 1, n_scored = 1; // of pairs the loss is a mean already
+    TERN_TRY(t->contrastive ? tern_contrastive_step(t, l->err) : add_gradients(l, &n_scored));
     tern_train_batch b = batch_of(t, 0, 0);
     b.rate = tern_train_rate(&t->desc, step);
     b.decay = tern_train_decay(&t->desc, step);
@@ -246,22 +254,25 @@ static void tell(loop *l, const tern_train_event *e) {
 static tern_train_event event_now(const tern_trainer *t) {
     return (tern_train_event){.step = t->step,
                               .n_steps = t->desc.n_steps,
-                              .n_tokens = t->step * t->desc.batch_tokens,
+                              .n_tokens = t->contrastive ? 0 : t->step * t->desc.batch_tokens,
                               .loss = NAN,
                               .valid_loss = NAN,
                               .rate = (double)tern_train_rate(&t->desc, t->step),
                               .grad_norm = NAN,
                               .tokens_per_second = NAN,
+                              .pairs_per_second = NAN,
+                              .recall_1 = NAN,
+                              .recall_10 = NAN,
                               .seconds_left = NAN};
 }
 
-// Tokens a second since the last line of the log, and the time left at that pace.
+// Tokens or pairs a second since the last line of the log, and the time left at that pace.
 static void measure_speed(const loop *l, tern_train_event *e) {
     const tern_trainer *t = l->t;
-    double spent = tern_seconds() - l->begun;
-    e->tokens_per_second = (double)(t->step - l->step_begun) * t->desc.batch_tokens / spent;
-    e->seconds_left =
-        (double)(t->desc.n_steps - t->step) * t->desc.batch_tokens / e->tokens_per_second;
+    double steps_a_second = (double)(t->step - l->step_begun) / (tern_seconds() - l->begun);
+    if (t->contrastive) e->pairs_per_second = steps_a_second * t->desc.batch_pairs;
+    else e->tokens_per_second = steps_a_second * t->desc.batch_tokens;
+    e->seconds_left = (double)(t->desc.n_steps - t->step) / steps_a_second;
 }
 
 // A loss that is NaN stays NaN: every later step would be wasted.
@@ -294,7 +305,10 @@ static tern_status log_step(loop *l) {
         tern_train_log_number(l->log, "loss", 9, e.loss);
         tern_train_log_number(l->log, "rate", 6, e.rate);
         tern_train_log_number(l->log, "grad_norm", 6, e.grad_norm);
-        tern_train_log_number(l->log, "tokens_per_second", 6, e.tokens_per_second);
+        if (t->contrastive)
+            tern_train_log_number(l->log, "pairs_per_second", 6, e.pairs_per_second);
+        else
+            tern_train_log_number(l->log, "tokens_per_second", 6, e.tokens_per_second);
         TERN_TRY(tern_train_log_end(l->log, l->err));
     }
     if (!isfinite(e.loss)) return fail_loss(l, e.loss);
@@ -308,10 +322,14 @@ static tern_status log_valid(loop *l) {
     tern_trainer *t = l->t;
     tern_train_event e = event_now(t);
     double begun = tern_seconds();
-    TERN_TRY(validate(l, &e.valid_loss));
+    TERN_TRY(t->contrastive ? tern_contrastive_validate(t, &e.valid_loss, &e.recall_1,
+                                                        &e.recall_10, l->err)
+                            : validate(l, &e.valid_loss));
     if (l->log) {
         tern_train_log_begin(l->log, t);
         tern_train_log_number(l->log, "valid_loss", 9, e.valid_loss);
+        if (t->contrastive) tern_train_log_number(l->log, "recall_1", 6, e.recall_1);
+        if (t->contrastive) tern_train_log_number(l->log, "recall_10", 6, e.recall_10);
         TERN_TRY(log_ternary(l));
         TERN_TRY(tern_train_log_end(l->log, l->err));
     }
@@ -356,7 +374,7 @@ static tern_train_info info_of(const tern_trainer *t) {
                          .batch_tokens = t->desc.batch_tokens,
                          .n_layers = t->desc.n_layers,
                          .n_embd = t->desc.n_embd,
-                         .n_tokens = tern_token_set_n_tokens(t->data),
+                         .n_tokens = t->data ? tern_token_set_n_tokens(t->data) : 0,
                          .n_valid_tokens = t->valid ? tern_token_set_n_tokens(t->valid) : 0,
                          .step = t->step,
                          .n_steps = t->desc.n_steps,
@@ -365,6 +383,10 @@ static tern_train_info info_of(const tern_trainer *t) {
         int64_t n = (int64_t)(t->slots[s].n_rows * t->slots[s].n_cols);
         i.n_params += t->slots[s].is_weight && t->slots[s].is_kept ? n : 0;
         i.n_ternary += t->slots[s].is_ternary && t->slots[s].is_kept ? n : 0;
+    }
+    if (t->contrastive) {
+        tern_contrastive_info(t, &i);
+        return i;
     }
     uint64_t per_epoch = tern_token_set_n_sequences(t->data);
     i.n_epochs = (double)(t->desc.n_steps * (t->desc.batch_tokens / t->desc.seq_len)) /
@@ -395,17 +417,21 @@ static tern_status begin(loop *l) {
     return TERN_OK;
 }
 
+static bool validates(const tern_trainer *t) {
+    return t->contrastive ? tern_contrastive_validates(t) : t->valid != NULL;
+}
+
 static tern_status run(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
     TERN_TRY(begin(l));
-    if (t->valid && t->step == 0) TERN_TRY(log_valid(l));
+    if (validates(t) && t->step == 0) TERN_TRY(log_valid(l));
     while (t->step < d->n_steps) {
         TERN_TRY(run_step(l));
         TERN_TRY(tell_step(l));
         bool last = t->step == d->n_steps;
         if (t->step % d->log_every == 0 || last) TERN_TRY(log_step(l));
-        if (t->valid && (t->step % d->valid_every == 0 || last)) TERN_TRY(log_valid(l));
+        if (validates(t) && (t->step % d->valid_every == 0 || last)) TERN_TRY(log_valid(l));
         float stop = l->stopped; // one rank's stop stops all
         TERN_TRY(sum_number(l, &stop));
         bool stopping = stop > 0;
@@ -443,7 +469,7 @@ tern_status tern_train(const tern_train_desc *desc, tern_error *err) {
     loop l = {.err = err};
     tern_lock lock = {0};
     TERN_NEED(desc);
-    TERN_NEED(desc->data);
+    if (!desc->pairs) TERN_NEED(desc->data);
     TERN_NEED(desc->out);
     tern_status status = take_folder(desc, &lock, err);
     if (status == TERN_OK) status = tern_trainer_open(&l.t, desc, err);

@@ -68,6 +68,7 @@ static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *in
 
 static tern_status open_data(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
+    if (t->contrastive) return tern_contrastive_read(t, err);
     tern_token_set_desc set = {.seq_len = (uint32_t)d->seq_len, .seed = d->seed,
                                .in_order = d->in_order};
     TERN_TRY(tern_token_set_open_folder(&t->data, d->data, "train", &set, err));
@@ -144,7 +145,9 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
     tern_graph_init(&t->update.graph);
     TERN_TRY(t->base ? tern_lora_build(t, &t->train.graph, err)
                      : tern_model_build_main(&t->train.graph, t->arch, &t->config, err));
-    TERN_TRY(tern_graph_train(&t->train.graph, err));
+    TERN_TRY(t->contrastive ? tern_graph_train_vectors(&t->train.graph,
+                                                       tern_contrastive_n_vectors(t), err)
+                            : tern_graph_train(&t->train.graph, err));
     TERN_TRY(tern_graph_copy(&t->score.graph, &t->train.graph, err));
     TERN_TRY(differentiate(t, &t->train.graph, err));
     TERN_TRY(tern_graph_optimizer(&t->train.graph, &t->update.graph, err));
@@ -187,11 +190,6 @@ static float normal(uint64_t *state) {
     return (float)(sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v));
 }
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), k = strlen(end);
-    return n >= k && strcmp(name + n - k, end) == 0;
-}
-
 void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data) {
     uint64_t state = t->desc.seed, n = s->n_rows * s->n_cols;
     for (const char *c = s->name; *c; c++) state = mix(&state) ^ (uint64_t)(unsigned char)*c;
@@ -200,7 +198,7 @@ void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviat
 
 static void random_weight(const tern_trainer *t, const tern_slot *s, float *data) {
     bool ends_branch =
-        ends_with(s->name, "attn_output.weight") || ends_with(s->name, "ffn_down.weight");
+        tern_name_ends(s->name, "attn_output.weight") || tern_name_ends(s->name, "ffn_down.weight");
     float deviation = ends_branch ? 0.02f / sqrtf(2 * (float)t->config.n_layers) : 0.02f;
     if (s->is_matrix)
         tern_trainer_normal(t, s, deviation, data);
@@ -208,16 +206,41 @@ static void random_weight(const tern_trainer *t, const tern_slot *s, float *data
         for (uint64_t i = 0; i < s->n_rows * s->n_cols; i++) data[i] = 1;
 }
 
+// Ternary weights w = c * scale become master weights that are rounded to the same: their mean has
+// to be the scale, so they are divided by the share of codes that are not 0.
+static void masters_of(float *w, uint64_t n) {
+    double sum = 0;
+    float scale = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += fabs((double)w[i]);
+        scale = fmaxf(scale, fabsf(w[i]));
+    }
+    if (sum == 0) return;
+    float factor = (float)((double)scale * (double)n / sum);
+    for (uint64_t i = 0; i < n; i++) w[i] *= factor;
+}
+
+static bool may_begin_with(const tern_slot *s, const tern_tensor *x, tern_ternary_kind *kind) {
+    tern_matrix m = tern_tensor_matrix(x);
+    *kind = (tern_ternary_kind){0};
+    if (tern_dtype_is_float(x->type)) return true;
+    // Other decoded weights would do, too, but are a poor beginning to take unasked.
+    return s->is_ternary && tern_ternary_find(&m, false, kind, NULL) == TERN_OK &&
+           kind->is_ternary;
+}
+
 static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const tern_slot *s,
                                    float *data, tern_error *err) {
     const tern_tensor *x = tern_model_tensor(file, t->arch, s->name);
-    if (!x || x->ne[0] != s->n_cols || x->ne[1] != s->n_rows || !tern_dtype_is_float(x->type))
+    tern_ternary_kind kind;
+    if (!x || x->ne[0] != s->n_cols || x->ne[1] != s->n_rows || !may_begin_with(s, x, &kind))
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "%s: %s is not a tensor of %llu x %llu floats, as this training wants it",
                          file->path, s->name, (unsigned long long)s->n_rows,
                          (unsigned long long)s->n_cols);
     size_t n = (size_t)(s->n_rows * s->n_cols);
     TERN_TRY(tern_tensor_decode(x, data, err));
+    if (kind.is_ternary) masters_of(data, n);
     t->init_sum = tern_crc32(t->init_sum, data, n * sizeof *data);
     if (tern_all_finite(data, n)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite: no model to "
@@ -255,7 +278,7 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "%s is a %s model; convert it to the GGUF of a %s one first",
                            t->desc.init, arch->name, t->arch->name);
-    if (status == TERN_OK)
+    if (status == TERN_OK && !t->contrastive) // an embedding model may lack layers and a head
         status = tern_model_refuse_unread(file, arch, &config,
                                           &(const tern_graph *){&t->train.graph}, 1, err);
     if (status == TERN_OK) status = init_slots(t, file, err);
@@ -285,6 +308,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_token_set_close(t->valid);
     tern_tokenizer_free(t->tokenizer);
     tern_lora_close(t->base);
+    tern_contrastive_close(t->contrastive);
     tern_speech_close(t->speech);
     if (t->tokenizer_file) tern_file_close(t->tokenizer_file);
     tern_free(t->chat_template);
@@ -344,14 +368,16 @@ tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, t
     if (!t) return tern_fail_memory(err, sizeof *t);
     *t = (tern_trainer){.desc = *desc, .wished_steps = desc->n_steps,
                         .wished_warmup = desc->n_warmup};
+    if (desc->pairs) TERN_TRY_GOTO(tern_contrastive_open(t, err));
     if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
-    if (!t->base) choose_arch(t);
+    if (!t->arch) choose_arch(t);
     TERN_TRY_GOTO(open_data(t, err));
     if (desc->assistant_only) TERN_TRY_GOTO(open_speech(t, err));
     TERN_TRY_GOTO(open_device(t, err));
     TERN_TRY_GOTO(make_programs(t, err));
     TERN_TRY_GOTO(make_rows(t, err));
+    if (t->contrastive) TERN_TRY_GOTO(tern_contrastive_ready(t, err));
     *out = t;
     return TERN_OK;
 fail:

@@ -3,6 +3,8 @@
 //   presets.c      sizes, recipes and schedules as the papers have them
 //   trainer.c      graphs, arrays on the device, first weights
 //   lora.c         the other kind of training: an adapter for a frozen base
+//   pairs.c        pairs of texts, for the third kind: embedding models
+//   contrast.c     a step of those
 //   assistant.c    which tokens of chats are the assistant's
 //   train.c        the loop: batches, validation, when to keep a checkpoint
 //   log.c          a run's report, line by line
@@ -45,6 +47,7 @@ float tern_train_decay(const tern_train_desc *d, int64_t step);
 
 typedef struct tern_lora_base tern_lora_base;
 typedef struct tern_speech tern_speech;
+typedef struct tern_contrastive tern_contrastive;
 
 // A program with the arrays that its graph's values are bound to.
 typedef struct tern_train_program {
@@ -79,6 +82,7 @@ typedef struct tern_trainer {
     tern_file *tokenizer_file;    // its source, NULL: the base's
     char *chat_template;          // of the data's tokenizer_config.json, or NULL
     tern_lora_base *base;         // of an adapter, NULL: all weights are trained
+    tern_contrastive *contrastive; // of an embedding model; then there is no `data`. Else NULL
     tern_speech *speech;          // which tokens are learnt, NULL: all
     int32_t end_id;               // of a document, -1: none
     bool has_own_bos;             // a text begins with another token than end_id
@@ -123,6 +127,26 @@ tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w);
 // Appends the targets as the command line names them; a checksum of the base's weights.
 void tern_lora_put_targets(const tern_lora_base *base, tern_strbuf *out);
 uint32_t tern_lora_base_sum(const tern_lora_base *base);
+
+// ---- Embedding models (contrast.c) -------------------------------------------------------------
+
+// In the order of a run: the shape of desc->init, if there is one; its tokenizer and the pairs; how
+// many vectors a graph has to have room for; what a step needs besides graphs.
+tern_status tern_contrastive_open(tern_trainer *t, tern_error *err);
+tern_status tern_contrastive_read(tern_trainer *t, tern_error *err);
+int64_t tern_contrastive_n_vectors(const tern_trainer *t);
+tern_status tern_contrastive_ready(tern_trainer *t, tern_error *err);
+void tern_contrastive_close(tern_contrastive *c); // NULL is allowed
+// Adds the gradients of step t->step + 1, and its loss to the slot "loss".
+tern_status tern_contrastive_step(tern_trainer *t, tern_error *err);
+// Loss among the held-out pairs, and the shares of queries whose positive is the nearest of all
+// held-out positives, or among the nearest ten.
+tern_status tern_contrastive_validate(tern_trainer *t, double *loss, double *recall_1,
+                                      double *recall_10, tern_error *err);
+bool tern_contrastive_validates(const tern_trainer *t);
+void tern_contrastive_info(const tern_trainer *t, tern_train_info *info);
+// Appends what makes its runs differ, as members of a JSON object.
+void tern_contrastive_describe(const tern_trainer *t, tern_strbuf *out);
 
 // ---- What assistants say -----------------------------------------------------------------------
 

@@ -384,7 +384,7 @@ NAMES = [("embed_tokens_per_layer", "per_layer_token_embd"), ("per_layer_model_p
          ("per_layer_projection_norm", "per_layer_proj_norm"), ("embed_tokens", "token_embd"), ("lm_head", "output"),
          ("embedding_norm", "token_embd_norm"), ("final_layernorm", "output_norm"), ("layers.", "blk."),
          ("input_layernorm", "attn_norm"), ("operator_norm", "attn_norm"), ("pre_feedforward_layernorm", "ffn_norm"),
-         ("pre_ff_layernorm", "ffn_norm"), ("post_feedforward_layernorm", "post_ffw_norm"),
+         ("pre_ff_layernorm.weight", "ffn_norm"), ("post_feedforward_layernorm", "post_ffw_norm"),
          ("post_per_layer_input_norm", "post_norm"), ("per_layer_input_gate", "inp_gate"), ("per_layer_projection", "proj"),
          ("layer_scalar", "layer_output_scale.weight"), ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
          ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"), ("self_attn.out_proj", "attn_output"),

@@ -8,6 +8,8 @@ export const webRoots = {
   '/models/': path.join(root, 'models'),
   '/oracles/': path.join(root, 'tests/oracles'),
   '/build/': build,
+  '/package/': path.join(root, 'packages/tern/dist'), // with what the pages do not use
+  '/sqlite/': path.join(root, 'packages/tern/node_modules/@sqlite.org/sqlite-wasm/dist'),
 };
 export const storiesFile = {
   files: [{ name: 'stories.gguf', url: '/models/stories.gguf' }],

@@ -21,6 +21,7 @@ function models() {
       continue; // a file
     }
     if (!files.includes('golden.safetensors') || files.includes('modules.json')) continue; // these embed
+    if (name.endsWith('_ranker')) continue;
     const file = (one) => ({ name: `${name}/${one}`, url: `/oracles/${name}/${one}` });
     const ofFolder = files.filter((one) => !one.startsWith('golden') && !one.endsWith('.gguf'));
     found.push({ name, path: name, files: ofFolder.map(file) });

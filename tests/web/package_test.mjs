@@ -40,6 +40,49 @@ for (const which of ['chromium', 'firefox', 'webkit'])
     t.check(cached > want.prompt_tokens / 2, `${cached} tokens of the prompt were still there`);
   });
 
+const animal = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['name', 'legs'],
+  properties: {
+    name: { type: 'string', maxLength: 10 },
+    legs: { type: 'integer', minimum: 0, maximum: 8 },
+  },
+};
+
+// Seen to fail: with a module that has no grammars (an answer of any form).
+for (const which of ['chromium', 'firefox', 'webkit'])
+  test(`package: an object of a schema, as the native program gives it, in ${which}`, { seconds: 90 }, async (t) => {
+    const { page } = await openWith(t, which, {});
+    const prompt = 'An animal, in JSON: ';
+    const options = { schema: animal, temperature: 0, maxTokens: 60, compact: true };
+    const got = await page.call('object', prompt, options);
+    const args = ['--schema', JSON.stringify(animal), '--compact'];
+    t.equal(got.text, (await greedy(stories, prompt, 60, { args })).text, 'text');
+    t.equal(got.object, JSON.parse(got.text), 'object');
+    t.check(got.n > 3, `${got.n} parts`);
+    const cut = await page.call('object', prompt, { ...options, maxTokens: 3 });
+    t.equal(cut.error?.code, 'length', `an answer that was cut: ${JSON.stringify(cut)}`);
+    const odd = await page.call('object', prompt, { schema: { properties: { a: { $ref: '#/b' } } } });
+    t.check(/#\/properties\/a/.test(odd.error?.message), `refused: ${JSON.stringify(odd)}`);
+  });
+
+// Seen to fail: with a memory in memory alone.
+for (const which of ['chromium', 'firefox'])
+  test(`package: a memory in a worker outlives the page, in ${which}`, { seconds: 90 }, async (t) => {
+    const page = await PackagePage.open(t, which);
+    const add = ['The spare key is under the third flowerpot.', 'Tea at four.'];
+    const first = await page.call('memory', { add, ask: 'key' });
+    const want = { storage: 'opfs', n: 2, found: [add[0]] };
+    t.equal(first, want, 'when it is made');
+    await page.reopen();
+    t.equal(await page.call('memory', { ask: 'key', leave: true }), want, 'in another page');
+    const { error } = await page.call('memory', { ask: 'key' });
+    t.equal(error?.code, 'busy', `while it is open: ${error?.message}`);
+    await page.reopen();
+    t.equal(await page.call('memory', { ask: 'key' }), want, 'afterwards');
+  });
+
 test('package: in the page, the same API', { seconds: 60 }, async (t) => {
   const { page, loaded } = await openWith(t, 'chromium', { worker: false });
   t.equal(loaded.info.worker, false, 'in the page');

@@ -108,7 +108,7 @@ for (const which of ['chromium', 'firefox'])
     const talks = await page.raw.$$eval('#talks .open', (all) => all.map((one) => one.textContent));
     t.equal(talks.length, 1, `conversations: ${talks}`);
     await person.waitsForModel();
-    await person.asks('And a bear?');
+    await person.asks('Write a bedtime story about a bear.');
     t.check((await person.answer(2)).text.length > 20, 'a second answer');
     checkClean(t, opened);
   });

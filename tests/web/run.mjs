@@ -1,7 +1,8 @@
-// node tests/web/run.mjs [-j N] [-v] [PATTERN...]
+// node tests/web/run.mjs [-j N] [-a] [-v] [PATTERN...]
 //
 // Runs the tests of tests/web whose names match one of the patterns ("^text", "firefox"), N files at
-// once (2). What was skipped, and why, comes last. -v prints the tests that passed and their time, too.
+// once (2). What was skipped, and why, comes last. -a runs those that failed again, one after another: a
+// busy machine may miss a limit once, not twice. -v prints the tests that passed and their time, too.
 // Environment: TERN_TEST_LONG=1 adds what takes minutes; TERN_WEB_BROWSERS=all makes a browser that
 // is not installed a failure; TERN_BUILD is the build folder.
 import { fork } from 'node:child_process';
@@ -24,10 +25,12 @@ if (process.env.TERN_WEB_TEST_FILE) {
 async function main(args) {
   let jobs = 2;
   let verbose = false;
+  let again = false;
   const patterns = [];
   while (args.length) {
     const arg = args.shift();
     if (arg === '-j') jobs = Number(args.shift());
+    else if (arg === '-a') again = true;
     else if (arg === '-v') verbose = true;
     else patterns.push(arg);
   }
@@ -44,7 +47,18 @@ async function main(args) {
       await runFile(path.join(folder, files.shift()), patterns, verbose, results);
   };
   await Promise.all(Array.from({ length: jobs }, next));
-  return summary(results);
+  return summary(again ? await secondTry(results, verbose) : results);
+}
+
+// The results, with those of a second run in the place of failures.
+async function secondTry(results, verbose) {
+  const failed = results.filter((r) => r.failures.length);
+  if (!failed.length) return results;
+  console.log(`${failed.length} failed: once more, one after another`);
+  const after = results.filter((r) => !r.failures.length);
+  for (const { file, name, died } of failed)
+    await runFile(file, died ? [] : [`^${name.replace(/[^\w ]/g, '\\$&')}$`], verbose, after);
+  return after;
 }
 
 // The tests of one file in a process of their own; a process that dies is a failed test.
@@ -52,13 +66,13 @@ function runFile(file, patterns, verbose, results) {
   return new Promise((done) => {
     const child = fork(self, patterns, { env: { ...process.env, TERN_WEB_TEST_FILE: file } });
     child.on('message', (result) => {
-      results.push(result);
+      results.push({ ...result, file });
       print(result, verbose);
     });
     child.on('exit', (code, signal) => {
       if (code !== 0) {
         const failures = [`the process ended with ${signal ?? code}`];
-        results.push({ name: path.basename(file), failures, consoles: [], seconds: 0 });
+        results.push({ name: path.basename(file), failures, consoles: [], seconds: 0, file, died: true });
         print(results.at(-1), verbose);
       }
       done();

@@ -14,7 +14,7 @@ const N_TOKENS = 8;
 // whose middle the worker destroys the device.
 test(
   'webgpu: the text of native WebGPU on the same adapter, and of a device that is destroyed',
-  { seconds: 600 },
+  { seconds: 1200 },
   async (t) => {
     if (!existsSync(webgpuLibrary)) t.skip('no native WebGPU library (`make webgpu-native`)');
     const { ask } = await enginePage(t, 'chromium', gpu);

@@ -1,5 +1,5 @@
 // Makes a model write: one answer or continuation at a time, its text given on as it comes, at most once a frame.
-import type { GenerateOptions, GenerateOutput, Tern } from 'tern-engine';
+import type { GenerateOptions, GenerateOutput, Message } from 'tern-engine';
 import type { AnswerStats, ChatMessage } from './history.ts';
 
 export interface Run {
@@ -13,12 +13,19 @@ export interface Outcome {
   stats?: AnswerStats;
 }
 
-type Ask = (options: GenerateOptions) => Promise<GenerateOutput>;
+/** Of an answer what the page makes use of. */
+export type Output = Pick<GenerateOutput, 'usage' | 'timings' | 'reason' | 'dropped'>;
+export type Ask = (options: GenerateOptions) => Promise<Output>;
+
+/** What a model does: the package's Tern, or a server. */
+export interface Writes {
+  chat(messages: Message[], options: GenerateOptions): Promise<Output>;
+  generate(prompt: string, options: GenerateOptions): Promise<Output>;
+}
 
 /** Runs `ask`; `onText` gets the text so far. Never throws: how it ended is the result. */
 export async function write(
-  tern: Tern,
-  model: string,
+  by: { name: string; device: string },
   ask: Ask,
   signal: AbortSignal,
   onText: (piece: string) => void,
@@ -52,8 +59,8 @@ export async function write(
           tokens: pieces,
           perSecond: (pieces - 1) / ((last - first) / 1000),
           firstSeconds: (first - from) / 1000,
-          device: tern.info.device,
-          model,
+          device: by.device,
+          model: by.name,
         };
   try {
     const output = await ask({ signal, onText: onPiece });
@@ -66,8 +73,8 @@ export async function write(
         tokens: usage.completion_tokens,
         perSecond: timings.predicted_per_second,
         firstSeconds: ((first || performance.now()) - from) / 1000,
-        device: tern.info.device,
-        model,
+        device: by.device,
+        model: by.name,
         ...(dropped && { dropped }),
       },
     };

@@ -15,7 +15,14 @@ export function openDialog(title: string, body: (Node | string)[], footer: Node[
     h('div', { class: 'body' }, ...body),
     footer.length > 0 && h('footer', null, ...footer),
   );
-  dialog.addEventListener('close', () => dialog.remove());
+  dialog.addEventListener('close', () => {
+    dialog.remove();
+    // The focus is back, but where text goes may still be in a field of the dialog, and so nowhere.
+    const field = document.activeElement;
+    if (!(field instanceof HTMLTextAreaElement || field instanceof HTMLInputElement)) return;
+    field.blur();
+    field.focus({ preventScroll: true });
+  });
   // A click on the dialog's own box is one beside its content.
   let pressed: EventTarget | null = null;
   dialog.addEventListener('pointerdown', (event) => (pressed = event.target));

@@ -1,7 +1,17 @@
-// Files that are dropped anywhere on the page: a model's file, or the folder of one.
+// Files that are dropped anywhere on the page; of a folder, those in it.
 import { toast } from '../shared/dom.ts';
 
-export function listenForDrops(sign: HTMLElement, onFiles: (files: File[]) => void): void {
+/** What a page takes: `single`, of files that are dropped by themselves; `none` is said if there is none. */
+export interface Wanted {
+  single(file: File): boolean;
+  none: string;
+}
+
+export function listenForDrops(
+  sign: HTMLElement,
+  wanted: Wanted,
+  onFiles: (files: File[]) => void,
+): void {
   const hasFiles = (event: DragEvent) => event.dataTransfer?.types.includes('Files') ?? false;
   let depth = 0; // of elements that the pointer has entered and not left
   const show = (entered: number) => {
@@ -15,18 +25,18 @@ export function listenForDrops(sign: HTMLElement, onFiles: (files: File[]) => vo
     if (!hasFiles(event)) return;
     event.preventDefault();
     show(0);
-    filesOf(event.dataTransfer!).then(
-      (files) => (files.length ? onFiles(files) : toast('There is no .gguf file in what was dropped.')),
+    filesOf(event.dataTransfer!, wanted).then(
+      (files) => (files.length ? onFiles(files) : toast(wanted.none)),
       (error: unknown) => toast(`What was dropped cannot be read: ${(error as Error).message}`),
     );
   });
 }
 
-// Of a dropped folder all files, else those that are models.
-async function filesOf(data: DataTransfer): Promise<File[]> {
+// Of a dropped folder all files, else those that are wanted.
+async function filesOf(data: DataTransfer, wanted: Wanted): Promise<File[]> {
   const entries = [...data.items].map((item) => item.webkitGetAsEntry?.());
   const folder = entries.find((entry) => entry?.isDirectory) as FileSystemDirectoryEntry | undefined;
-  if (!folder) return [...data.files].filter((file) => /\.gguf$/i.test(file.name));
+  if (!folder) return [...data.files].filter((file) => wanted.single(file));
   const reader = folder.createReader();
   const files: File[] = [];
   for (;;) {

@@ -11,9 +11,15 @@ export interface AnswerStats {
   model: string;
   dropped?: number; // messages that no longer fitted into the context
 }
+/** A text that goes with a message. */
+export interface AttachedFile {
+  name: string;
+  text: string;
+}
 export interface ChatMessage {
   role: 'user' | 'assistant';
   content: string;
+  files?: AttachedFile[];
   stats?: AnswerStats;
   end?: 'length' | 'stopped' | 'failed'; // left out: the model ended by itself
   error?: string;
@@ -90,9 +96,9 @@ export function messagesForModel(
   talk: Conversation,
   system: string,
 ): { role: 'system' | 'user' | 'assistant'; content: string }[] {
-  const turns = talk.messages.map(({ role, content }) => ({
-    role,
-    content: role === 'assistant' ? splitThought(content).answer : content,
+  const turns = talk.messages.map((message) => ({
+    role: message.role,
+    content: message.role === 'assistant' ? splitThought(message.content).answer : withFiles(message),
   }));
   while (turns.at(-1)?.role === 'assistant') turns.pop();
   const kept = turns.filter(({ role, content }) => role === 'user' || content.trim() !== '');
@@ -104,11 +110,11 @@ export function lastUserIndex(talk: Conversation): number {
   return talk.messages.findLastIndex((message) => message.role === 'user');
 }
 
-/** Replaces the user's last message; the answer to it goes. */
+/** Replaces the text of the user's last message, whose files stay; the answer to it goes. */
 export function editLast(talk: Conversation, content: string): boolean {
   const at = lastUserIndex(talk);
   if (at < 0) return false;
-  talk.messages.splice(at, talk.messages.length - at, { role: 'user', content });
+  talk.messages.splice(at, talk.messages.length - at, { ...talk.messages[at]!, role: 'user', content });
   return true;
 }
 
@@ -126,6 +132,11 @@ function fenced(text: string): string {
   return `${'`'.repeat(longest + 1)}\n${text}\n${'`'.repeat(longest + 1)}`;
 }
 
+/** A message with the texts that go with it, each in a fence under its name. */
+function withFiles({ content, files = [] }: ChatMessage): string {
+  return [...files.map(({ name, text }) => `${name}:\n${fenced(text)}`), content].join('\n\n');
+}
+
 /** For people and other programs. */
 export function exportMarkdown(talk: Conversation, system: string): string {
   const head = [
@@ -135,8 +146,8 @@ export function exportMarkdown(talk: Conversation, system: string): string {
   if (talk.kind === 'text') return [...head, talk.text].join('\n\n') + '\n';
   if (system.trim()) head.push(`## System\n\n${fenced(system.trim())}`);
   const turns = talk.messages.map(
-    ({ role, content }) =>
-      `## ${role === 'user' ? 'You' : 'Model'}\n\n${role === 'assistant' ? splitThought(content).answer : content}`,
+    (message) =>
+      `## ${message.role === 'user' ? 'You' : 'Model'}\n\n${message.role === 'assistant' ? splitThought(message.content).answer : withFiles(message)}`,
   );
   return [...head, ...turns].join('\n\n') + '\n';
 }
@@ -163,6 +174,13 @@ export function importJson(text: string): Conversation[] {
   return conversations.map(readConversation);
 }
 
+function readFiles(value: unknown): AttachedFile[] {
+  return (Array.isArray(value) ? value : []).flatMap((item: unknown) => {
+    const { name, text } = (item ?? {}) as Record<string, unknown>;
+    return typeof name === 'string' && typeof text === 'string' ? [{ name, text }] : [];
+  });
+}
+
 function readConversation(value: unknown): Conversation {
   const from = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
   const text = (name: string) => (typeof from[name] === 'string' ? (from[name] as string) : '');
@@ -172,10 +190,10 @@ function readConversation(value: unknown): Conversation {
       : Date.now();
   const messages = (Array.isArray(from.messages) ? from.messages : []).flatMap(
     (item: unknown): ChatMessage[] => {
-      const { role, content } = (item ?? {}) as Record<string, unknown>;
-      return (role === 'user' || role === 'assistant') && typeof content === 'string'
-        ? [{ role, content }]
-        : [];
+      const { role, content, files } = (item ?? {}) as Record<string, unknown>;
+      if ((role !== 'user' && role !== 'assistant') || typeof content !== 'string') return [];
+      const kept = readFiles(files);
+      return [{ role, content, ...(kept.length && { files: kept }) }];
     },
   );
   const kind = from.kind === 'text' ? 'text' : 'chat';

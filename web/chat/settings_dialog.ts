@@ -47,11 +47,15 @@ function choiceField(
   return h('div', { class: 'field' }, h('label', { for: `set-${name}` }, label), select);
 }
 
+/** Of the model: what an empty field means. */
+export type Usual = Partial<Pick<TernInfo, 'temperature' | 'topP' | 'topK' | 'minP' | 'repeatPenalty'>>;
+
+/** reload: opens the model again; null: it is not this page that opens it. */
 export function openSettingsDialog(
   settings: Settings,
-  info: TernInfo | null,
+  info: Usual | null,
   change: Change,
-  reload: () => void,
+  reload: (() => void) | null,
 ): void {
   const usual = (value: number | null | undefined, otherwise: number) => `${value ?? otherwise}`;
   const number = (name: NumberSetting, text: string) => numberField(settings, name, text, change);
@@ -71,7 +75,7 @@ export function openSettingsDialog(
       hidden: info === null,
       onclick: () => {
         dialog.close();
-        reload();
+        reload?.();
       },
     },
     'Open the model again with these',
@@ -109,7 +113,7 @@ export function openSettingsDialog(
       ),
       h(
         'section',
-        { class: 'group' },
+        { class: 'group', hidden: reload === null },
         h('h3', null, 'How the model is opened'),
         h(
           'div',

@@ -1,9 +1,10 @@
 // The turns of a conversation. The last answer grows while it is written; the others stay as they are.
-import { copyText, h, iconButton } from '../shared/dom.ts';
+import { copyText, h, icon, iconButton } from '../shared/dom.ts';
 import { formatDuration, formatRate } from '../shared/format.ts';
 import { MarkdownView } from '../shared/markdown_view.ts';
 import {
   type AnswerStats,
+  type AttachedFile,
   type ChatMessage,
   type Conversation,
   lastUserIndex,
@@ -96,6 +97,11 @@ class AnswerView {
   }
 }
 
+function attached({ name, text }: AttachedFile): HTMLElement {
+  const shown = h('pre', { tabindex: 0 }, text);
+  return h('details', { class: 'attached' }, h('summary', null, icon('file'), name), shown);
+}
+
 export class Thread {
   private answer: AnswerView | null = null;
   constructor(
@@ -130,7 +136,7 @@ export class Thread {
     const element = h(
       'article',
       { class: 'message user', 'aria-label': 'You' },
-      h('div', { class: 'said' }, message.content),
+      h('div', { class: 'said' }, ...(message.files ?? []).map(attached), message.content),
       h(
         'div',
         { class: 'under' },

@@ -391,7 +391,7 @@ export const STEPS: readonly Step[] = [
   {
     id: 'wasm-speed',
     title: 'Speed on the processor',
-    about: 'with the model that comes with these pages, 9.5 MB',
+    about: 'with the model that comes with these pages, 11.2 MB',
     run: (signal) => speed('wasm', signal),
   },
   { id: 'gpu-speed', title: 'Speed on WebGPU', about: 'the same', run: (signal) => speed('webgpu', signal) },

@@ -1,7 +1,7 @@
 // The types of the package's front door. Times are seconds and sizes bytes, except in what follows
 // OpenAI's and llama-server's names (openai.ts).
 import type {
-  Build, Device, LadderItem, Message, ModelInfo, OpenOptions, SpeculateOptions, TokenLogprobs,
+  Build, Device, EmbedParams, LadderItem, Message, ModelInfo, OpenOptions, SpeculateOptions, TokenLogprobs,
 } from './engine/types.js';
 
 // Where a model comes from:
@@ -50,7 +50,7 @@ export interface EngineChoice {
 }
 
 export interface LoadOptions extends EngineChoice,
-  Pick<OpenOptions, 'batch' | 'head' | 'ternary' | 'thinking' | 'chatTemplate' | 'vocabOnly' | 'webgpu'> {
+  Pick<OpenOptions, 'batch' | 'head' | 'ternary' | 'thinking' | 'pooling' | 'chatTemplate' | 'vocabOnly' | 'webgpu'> {
   context?: number; // tokens of a conversation; left out: what the model was trained for, at most 8192
   kv?: 'auto' | 'f32' | 'f16' | 'q8_0'; // how keys and values are kept
   speculate?: boolean | SpeculateOptions; // guess ahead; the text stays the same (false)
@@ -74,7 +74,36 @@ export interface TernInfo extends ModelInfo {
   notes: string[]; // sentences: what is not as one would expect (no WebGPU, no OPFS, ...)
 }
 
-export interface GenerateOptions {
+// JSON Schema, drafts 4 to 2020-12; what of it is known: docs/grammar.md.
+export type JsonSchema = boolean | { readonly [keyword: string]: unknown };
+// What Zod and others make (https://standardschema.dev). To be taken for a schema it describes itself as JSON Schema,
+// as Zod's do from 4.2 on.
+export interface StandardSchema<Output = unknown> {
+  readonly '~standard': {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => ValidationResult<Output> | Promise<ValidationResult<Output>>;
+    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+  };
+}
+export type ValidationResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly { readonly message: string; readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined }[] };
+export type Schema = JsonSchema | StandardSchema;
+// What an answer of the schema is; of JSON Schema nothing is known when types are checked.
+export type Inferred<S> = S extends { readonly '~standard': { readonly types?: { readonly output: infer O } | undefined } }
+  ? O : any;
+
+// What the answer may be: at most one of the four. It then is that, or, if it was cut, begins like it.
+export interface FormOptions {
+  schema?: Schema; // JSON of it
+  regex?: string | RegExp; // that matches the whole answer
+  choice?: readonly string[]; // one of these
+  grammar?: string | { lark: string }; // rules: GBNF, or Lark's notation
+  compact?: boolean; // with a schema: no blanks between the parts of the JSON
+}
+
+export interface GenerateOptions extends FormOptions {
   maxTokens?: number; // left out: until the model ends or the context is full
   // Left out: the model's own default or, if it has none, 0.8, 40, 0.95, 0.05, 1.
   temperature?: number; // 0: greedy
@@ -106,6 +135,25 @@ export interface GenerateOutput {
   seed: number; // that was used: the same one gives the same text
   dropped: number; // messages of a conversation that no longer fit
   logprobs?: TokenLogprobs[];
+}
+
+export interface ObjectOptions<S extends Schema> extends Omit<GenerateOptions, 'regex' | 'choice' | 'grammar' | 'schema'> {
+  schema: S;
+}
+export interface ObjectOutput<T> extends GenerateOutput {
+  object: T;
+  reasoning: string; // of models that think first; text is the JSON alone
+}
+// Parts of the object as they come: strings grow, numbers come whole. What is read last is not checked yet.
+export type Partly<T> = T extends readonly (infer E)[] ? Partly<E>[] : T extends object ? { [K in keyof T]?: Partly<T[K]> } : T;
+export interface ObjectStream<T> extends AsyncIterableIterator<Partly<T>> {
+  readonly object: Promise<T>; // the whole one, checked
+  readonly output: Promise<ObjectOutput<T>>;
+}
+
+export interface EmbedOptions extends EmbedParams {
+  normalize?: boolean; // true: length 1, also of models whose vectors have other lengths
+  signal?: AbortSignal;
 }
 
 export interface Usage {

@@ -1,15 +1,18 @@
 // OpenAI's chat.completions over one model.
 import type { FinishReason, Timings, Usage } from './api.js';
-import type { GenerateParams, GenerateResult, Message, TokenLogprob, TokenLogprobs } from './engine/types.js';
+import type { ChatRequest, GenerateParams, GenerateResult, Message, Part, TokenLogprob, TokenLogprobs } from './engine/types.js';
 import { TernError, aborted, throwIfAborted } from './errors.js';
+import { formOf, toolsOf } from './forms.js';
 import type {
   ChatCompletion, ChatCompletionChunk, ChatCompletionRequest, ChatCompletionStream, ChatMessageParam,
   ChoiceLogprobs, Completions, ContentLogprob, RequestOptions, TopLogprob,
 } from './openai.js';
+import { Parts } from './parts.js';
+import type { TextInput } from './protocol.js';
 import { Queue } from './stream.js';
 
-export type OnPiece = (text: string, logprobs?: TokenLogprobs[]) => void;
-export type Run = (messages: readonly Message[], params: GenerateParams, onPiece: OnPiece, signal: AbortSignal) =>
+export type OnPiece = (text: string, logprobs?: TokenLogprobs[], part?: Part) => void;
+export type Run = (input: TextInput, params: GenerateParams, onPiece: OnPiece, signal: AbortSignal) =>
   Promise<GenerateResult>;
 
 export function usageOf(results: readonly GenerateResult[]): Usage {
@@ -44,15 +47,21 @@ export function timingsOf(result: GenerateResult): Timings {
 export const finishOf = (reason: GenerateResult['reason']): FinishReason =>
   reason === 'length' || reason === 'context' ? 'length' : 'stop';
 
+const finishWith = (result: GenerateResult, parts: Parts): FinishReason | 'tool_calls' => {
+  const finish = finishOf(result.reason);
+  return finish === 'stop' && parts.endsInCalls ? 'tool_calls' : finish;
+};
+
 // What the engine cannot do is refused by name: an answer that silently ignores it would be wrong.
-const refused = ['tools', 'tool_choice', 'functions', 'function_call', 'logit_bias', 'audio', 'modalities',
-  'prediction', 'web_search_options', 'grammar', 'json_schema'];
+const refused = ['functions', 'function_call', 'logit_bias', 'audio', 'modalities',
+  'prediction', 'web_search_options'];
 // Without a meaning for one model in a page.
 const harmless = ['model', 'messages', 'stream', 'user', 'metadata', 'store', 'service_tier', 'safety_identifier',
   'prompt_cache_key', 'parallel_tool_calls', 'cache_prompt'];
-const known = [...harmless, 'stream_options', 'max_completion_tokens', 'max_tokens', 'temperature', 'top_p',
+const ofTools = ['tools', 'tool_choice', 'reasoning_effort', 'chat_template_kwargs'];
+const known = [...harmless, ...ofTools, 'stream_options', 'max_completion_tokens', 'max_tokens', 'temperature', 'top_p',
   'frequency_penalty', 'presence_penalty', 'n', 'seed', 'stop', 'logprobs', 'top_logprobs', 'response_format', 'top_k',
-  'min_p', 'repeat_penalty', 'ignore_eos'];
+  'min_p', 'repeat_penalty', 'ignore_eos', 'json_schema', 'grammar', 'regex', 'choice'];
 
 const given = (value: unknown): boolean =>
   value !== undefined && value !== null && !(Array.isArray(value) && value.length === 0);
@@ -60,13 +69,10 @@ const given = (value: unknown): boolean =>
 function check(request: ChatCompletionRequest): void {
   for (const [name, value] of Object.entries(request)) {
     if (!given(value) || known.includes(name)) continue;
-    if (name === 'tool_choice' && value === 'none') continue;
     if (refused.includes(name)) throw new TernError('unsupported', `${name} is not supported`);
     throw new TernError('argument', `there is no parameter ${name} (options such as signal come second)`);
   }
-  const { response_format: format, n, top_logprobs: top, logprobs } = request;
-  if (format && format.type !== 'text')
-    throw new TernError('unsupported', `response_format ${String((format as { type: unknown }).type)} is not supported`);
+  const { n, top_logprobs: top, logprobs } = request;
   whole('n', n, 1, 16);
   whole('max_tokens', request.max_tokens, 1);
   whole('max_completion_tokens', request.max_completion_tokens, 1);
@@ -107,14 +113,30 @@ function paramsOf(request: ChatCompletionRequest, index: number): GenerateParams
 const seedOf = (seed: number, index: number): number =>
   (seed > 0 ? seed : Number.MAX_SAFE_INTEGER + seed - 2 ** 32) + index;
 
-// Parts that are not text are refused, not dropped.
-function messageOf({ role, content, ...rest }: ChatMessageParam, i: number): Message {
-  const where = `messages[${i}]`;
+// Parts that are not text are refused, not dropped. What else templates know of a message goes with it.
+function messageOf(message: ChatMessageParam, i: number): Message {
+  const where = `messages[${i}]`, { role, content } = message;
   if (!['system', 'developer', 'user', 'assistant', 'tool'].includes(role))
     throw new TernError('argument', `${where}: there is no role "${String(role)}"`);
-  if (given((rest as Record<string, unknown>).tool_calls))
-    throw new TernError('unsupported', `${where}: tool_calls are not supported`);
-  return { role: role === 'developer' ? 'system' : role, content: textOf(content, where) };
+  const more = Object.fromEntries((['tool_calls', 'tool_call_id', 'name', 'reasoning_content'] as const)
+    .filter(name => given(message[name])).map(name => [name, message[name]]));
+  const text = !given(content) && given(message.tool_calls) ? '' : textOf(content, where);
+  return { role: role === 'developer' ? 'system' : role, content: text, ...more };
+}
+
+// Of plain messages the oldest turns that do not fit are left out; a request with tools is taken as it is.
+function inputOf(request: ChatCompletionRequest): TextInput {
+  const messages = messagesOf(request.messages);
+  const tools = toolsOf(request), grammar = formOf(request);
+  const effort = request.reasoning_effort;
+  const switches = {
+    ...(given(effort) ? { enable_thinking: effort !== 'none' && effort !== 'minimal' } : {}), ...request.chat_template_kwargs,
+  };
+  const isPlain = tools.length === 0 && Object.keys(switches).length === 0
+    && messages.every(message => Object.keys(message).every(name => ['role', 'content', 'name'].includes(name)));
+  if (isPlain) return { messages: messages.map(({ role, content }) => ({ role, content })), apart: true, ...(grammar ? { grammar } : {}) };
+  const whole: ChatRequest = { ...switches, messages, ...(tools.length > 0 ? { tools } : {}) };
+  return { request: whole, apart: true, ...(grammar ? { grammar } : {}) };
 }
 
 function textOf(content: ChatMessageParam['content'], where: string): string {
@@ -148,7 +170,7 @@ export function completions(run: Run, modelName: string): Completions {
   async function create(request: ChatCompletionRequest, options: RequestOptions = {}):
     Promise<ChatCompletion | ChatCompletionStream> {
     check(request);
-    const answer = new Answer(run, request, messagesOf(request.messages), modelName);
+    const answer = new Answer(run, request, inputOf(request), modelName);
     const signal = options.signal ?? undefined;
     throwIfAborted(signal);
     const controller = new AbortController();
@@ -164,19 +186,19 @@ class Answer {
   #head: { id: string; created: number; model: string };
   #n: number;
 
-  constructor(private run: Run, private request: ChatCompletionRequest, private messages: Message[], name: string) {
+  constructor(private run: Run, private request: ChatCompletionRequest, private input: TextInput, name: string) {
     const id = `chatcmpl-${Array.from({ length: 3 }, () => Math.random().toString(36).slice(2, 10)).join('')}`;
     this.#head = { id, created: Math.floor(Date.now() / 1000), model: request.model ?? name };
     this.#n = request.n ?? 1;
   }
 
   // All choices at the same time. When one fails the others end, too.
-  async #all(onPiece: (index: number, text: string, logprobs?: TokenLogprobs[]) => void, controller: AbortController,
+  async #all(onPiece: (index: number, text: string, logprobs?: TokenLogprobs[], part?: Part) => void, controller: AbortController,
     onEnd: (index: number, result: GenerateResult) => void): Promise<GenerateResult[]> {
     const { signal } = controller;
     const choices = Array.from({ length: this.#n }, async (_, index) => {
-      const result = await this.run(this.messages, paramsOf(this.request, index),
-        (text, logprobs) => onPiece(index, text, logprobs), signal);
+      const result = await this.run(this.input, paramsOf(this.request, index),
+        (text, logprobs, part) => onPiece(index, text, logprobs, part), signal);
       if (result.reason === 'caller') throw aborted(signal);
       onEnd(index, result);
       return result;
@@ -190,11 +212,15 @@ class Answer {
     }
   }
 
+  #parts(): Parts[] {
+    return Array.from({ length: this.#n }, () => new Parts(this.request.parallel_tool_calls === false));
+  }
+
   async whole(controller: AbortController): Promise<ChatCompletion> {
-    const texts: string[] = Array.from({ length: this.#n }, () => '');
-    const tokens: TokenLogprobs[][] = texts.map(() => []);
-    const results = await this.#all((index, text, logprobs) => {
-      texts[index] += text;
+    const parts = this.#parts();
+    const tokens: TokenLogprobs[][] = parts.map(() => []);
+    const results = await this.#all((index, text, logprobs, part) => {
+      parts[index]!.add(text, part);
       tokens[index]!.push(...logprobs ?? []);
     }, controller, () => undefined);
     return {
@@ -202,9 +228,9 @@ class Answer {
       object: 'chat.completion',
       choices: results.map((result, index) => ({
         index,
-        message: { role: 'assistant', content: texts[index]!, refusal: null },
+        message: parts[index]!.message,
         logprobs: this.request.logprobs ? logprobsOf(tokens[index]) : null,
-        finish_reason: finishOf(result.reason),
+        finish_reason: finishWith(result, parts[index]!),
       })),
       usage: usageOf(results),
       timings: timingsOf(results[0]!),
@@ -221,11 +247,16 @@ class Answer {
     type Choice = ChatCompletionChunk['choices'][number];
     const choice = (index: number, delta: Choice['delta'], more: Partial<Choice> = {}): Choice[] =>
       [{ index, delta, logprobs: null, finish_reason: null, ...more }];
+    const parts = this.#parts();
     for (let i = 0; i < this.#n; i++) chunk(choice(i, { role: 'assistant', content: '' }));
     this.#all(
-      (index, text, logprobs) => chunk(choice(index, { content: text }, { logprobs: logprobsOf(logprobs) })),
+      (index, text, logprobs, part) => {
+        const delta = parts[index]!.add(text, part);
+        if (delta || logprobs) chunk(choice(index, delta ?? { content: '' }, { logprobs: logprobsOf(logprobs) }));
+      },
       controller,
-      (index, result) => chunk(choice(index, {}, { finish_reason: finishOf(result.reason) }), { timings: timingsOf(result) }),
+      (index, result) =>
+        chunk(choice(index, {}, { finish_reason: finishWith(result, parts[index]!) }), { timings: timingsOf(result) }),
     ).then(results => {
       if (wantsUsage) chunk([], { usage: usageOf(results) });
       queue.finish();

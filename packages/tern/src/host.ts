@@ -1,7 +1,8 @@
 // Where the engine is: answers the front door's calls. One engine and one model.
 import type { Progress, TernInfo } from './api.js';
-import type { Device, Engine, EngineOptions, GenerateResult, Model, OpenOptions, StartThread } from './engine/types.js';
+import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Model, OpenOptions, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
+import { Grammars, type TakenGrammar } from './grammars.js';
 import type {
   Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
 } from './protocol.js';
@@ -18,7 +19,8 @@ type Result<M extends Method> = Promise<Calls[M]['result']>;
 export class Host implements Handler {
   #engine: Promise<Engine> | undefined;
   #state: { close(): void } | undefined;
-  #loaded: { model: Model; sessions: Sessions; opened: Opened; info(): Omit<TernInfo, 'worker'> } | undefined;
+  #loaded:
+    { model: Model; sessions: Sessions; grammars: Grammars; opened: Opened; info(): Omit<TernInfo, 'worker'> } | undefined;
   #closed = false;
 
   // context: what stands in for network and storage in tests. threads: how an engine's threads are started.
@@ -30,6 +32,7 @@ export class Host implements Handler {
       load: (a, e, s) => this.#load(a, e, s),
       info: async () => this.#open().info(),
       generate: (a, e, s) => this.#generate(a, e, s),
+      embed: ({ texts, params }, _, s) => this.#open().model.embed(texts, params, s),
       tokenize: async ({ text, ...options }) => Array.from(this.#open().model.tokenize(text, options)),
       detokenize: async ({ ids, ...options }) => this.#open().model.detokenize(ids, options),
       chatTokens: async ({ messages }) => Array.from(this.#open().model.chatTokens(messages).ids),
@@ -76,7 +79,7 @@ export class Host implements Handler {
     });
     try {
       const model = await (await engine).open(opened.sources, opened.path, {
-        ...pick(options, ['device', 'batch', 'head', 'ternary', 'thinking', 'chatTemplate', 'vocabOnly', 'webgpu']),
+        ...pick(options, ['device', 'batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu']),
         onProgress: (phase, fraction) => progress.tell(phase, 0, 0, undefined, fraction),
         signal,
       } as OpenOptions);
@@ -93,7 +96,7 @@ export class Host implements Handler {
     const sessions = new Sessions(model, pick(options, ['context', 'kv', 'speculate']), options.sessions ?? 4);
     let context = 0;
     try {
-      if (!options.vocabOnly) {
+      if (!options.vocabOnly && !embeds(model)) {
         const first = await sessions.take([]);
         context = first.session.nContext;
         first.give([]);
@@ -109,25 +112,38 @@ export class Host implements Handler {
       const more = [engine.note, now.deviceReason, now.templateGuess].filter(note => note !== null);
       return { ...now, id, files, storage, build: engine.build, context, notes: [...notes, ...more] };
     };
-    this.#loaded = { model, sessions, opened, info };
+    this.#loaded = { model, sessions, grammars: new Grammars(model), opened, info };
     return info();
   }
 
   async #generate({ input, params }: Args<'generate'>, emit: Emit<'generate'>, signal: AbortSignal):
     Promise<GenerateResult> {
-    const { sessions } = this.#open();
+    throwIfAborted(signal);
     const { ids, dropped } = this.#tokens(input, params.maxTokens ?? 0);
+    const taken = this.#grammar(input, ids);
+    try {
+      const more = { ...(input.apart ? this.#apart(input, ids) : {}), grammar: taken?.grammar };
+      const result = await this.#answer(ids, { ids, ...more }, params, emit, signal);
+      return { ...result, nDropped: result.nDropped + dropped };
+    } finally {
+      taken?.give();
+    }
+  }
+
+  async #answer(ids: ArrayLike<number>, input: GenerateInput, params: Args<'generate'>['params'], emit: Emit<'generate'>,
+    signal: AbortSignal): Promise<GenerateResult> {
+    const { sessions } = this.#open();
     let said = false;
     for (let tries = 0; ; tries++) {
       throwIfAborted(signal);
       const taken = await sessions.take(ids, signal);
       try {
-        const result = await taken.session.generate({ ids }, params, (text, logprobs) => {
+        const result = await taken.session.generate(input, params, (text, logprobs, part) => {
           said = true;
-          emit(logprobs ? { text, logprobs } : { text });
+          emit({ text, ...(logprobs ? { logprobs } : {}), ...(part ? { part } : {}) });
         }, signal);
         taken.give([...Array.from(ids), ...result.ids]);
-        return { ...result, nDropped: result.nDropped + dropped };
+        return result;
       } catch (error) {
         this.#failed(taken, error);
         // Other conversations' keys and values may be what takes the room.
@@ -145,8 +161,23 @@ export class Host implements Handler {
 
   #tokens(input: TextInput, answer: number): { ids: ArrayLike<number>; dropped: number } {
     const { model, info } = this.#open();
+    if (input.request) return { ids: model.requestTokens(input.request), dropped: 0 };
     if (input.messages) return model.chatTokens(input.messages, { context: info().context, answer });
     return { ids: model.tokenize(input.prompt ?? '', { special: true, bos: true }), dropped: 0 };
+  }
+
+  // What the answer follows may have begun its reasoning: a few tokens tell.
+  #after(ids: ArrayLike<number>): string {
+    return this.#open().model.detokenize(Array.from(ids).slice(-16), { special: true });
+  }
+
+  #grammar({ grammar, prompt }: TextInput, ids: ArrayLike<number>): TakenGrammar | undefined {
+    return grammar && this.#open().grammars.take(grammar, prompt === undefined ? this.#after(ids).slice(-32) : undefined);
+  }
+
+  #apart({ request }: TextInput, ids: ArrayLike<number>): Pick<GenerateInput, 'apart'> {
+    const { tools } = request ?? {};
+    return { apart: { after: this.#after(ids), ...(tools && tools.length > 0 ? { tools: JSON.stringify(tools) } : {}) } };
   }
 
   async #close(): Promise<undefined> {
@@ -162,6 +193,9 @@ export class Host implements Handler {
     this.#state?.close();
   }
 }
+
+// What makes vectors or scores writes no text.
+const embeds = (model: Model): boolean => model.info.embedding.nDims > 0 || model.info.embedding.nLabels > 0;
 
 function fail(code: 'closed', message: string): never {
   throw new TernError(code, message);

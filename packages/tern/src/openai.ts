@@ -1,12 +1,25 @@
 // chat.completions as the OpenAI client has them: requests, answers, chunks of a stream.
-import type { Timings, Usage } from './api.js';
+import type { Schema, Timings, Usage } from './api.js';
 
 export interface TextPart { type: 'text'; text: string }
+export interface ToolCall { id: string; type: 'function'; function: { name: string; arguments: string } }
+export interface Tool {
+  type: 'function';
+  function: { name: string; description?: string; parameters?: Record<string, unknown>; strict?: boolean | null };
+}
 export interface ChatMessageParam {
   role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
-  content: string | readonly TextPart[] | null;
+  content?: string | readonly TextPart[] | null; // may be left out beside tool_calls
   name?: string;
+  tool_calls?: readonly ToolCall[];
+  tool_call_id?: string;
+  reasoning_content?: string | null;
 }
+
+export type ResponseFormat =
+  | { type: 'text' }
+  | { type: 'json_object' }
+  | { type: 'json_schema'; json_schema: { name?: string; description?: string; schema: Schema; strict?: boolean | null } };
 
 export interface ChatCompletionRequest {
   messages: readonly ChatMessageParam[];
@@ -24,7 +37,12 @@ export interface ChatCompletionRequest {
   stop?: string | readonly string[] | null;
   logprobs?: boolean | null;
   top_logprobs?: number | null;
-  response_format?: { type: 'text' } | null;
+  // json_object: any object. Answers keep to it; what is not known of a schema is refused.
+  response_format?: ResponseFormat | null;
+  tools?: readonly Tool[] | null; // for models whose chat templates take them; calls keep to the tools' schemas
+  tool_choice?: 'auto' | 'none' | 'required' | { type: 'function'; function: { name: string } } | null;
+  parallel_tool_calls?: boolean | null; // false: at most one call (true)
+  reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | null;
   user?: string;
   metadata?: Record<string, string> | null;
   // As llama-server and vLLM have them.
@@ -32,6 +50,11 @@ export interface ChatCompletionRequest {
   min_p?: number | null;
   repeat_penalty?: number | null;
   ignore_eos?: boolean | null;
+  chat_template_kwargs?: Record<string, unknown> | null; // the template's own switches
+  json_schema?: Schema | null;
+  grammar?: string | null; // GBNF
+  regex?: string | null;
+  choice?: readonly string[] | null;
 }
 export interface ChatCompletionStreaming extends ChatCompletionRequest { stream: true }
 export interface ChatCompletionWhole extends ChatCompletionRequest { stream?: false | null }
@@ -47,9 +70,11 @@ export interface ChatCompletion {
   model: string;
   choices: {
     index: number;
-    message: { role: 'assistant'; content: string; refusal: null };
+    message: {
+      role: 'assistant'; content: string | null; refusal: null; reasoning_content?: string; tool_calls?: ToolCall[];
+    };
     logprobs: ChoiceLogprobs | null;
-    finish_reason: 'stop' | 'length';
+    finish_reason: 'stop' | 'length' | 'tool_calls';
   }[];
   usage: Usage;
   timings: Timings;
@@ -62,9 +87,12 @@ export interface ChatCompletionChunk {
   model: string;
   choices: {
     index: number;
-    delta: { role?: 'assistant'; content?: string };
+    delta: {
+      role?: 'assistant'; content?: string; reasoning_content?: string;
+      tool_calls?: { index: number; id?: string; type?: 'function'; function: { name?: string; arguments?: string } }[];
+    };
     logprobs: ChoiceLogprobs | null;
-    finish_reason: 'stop' | 'length' | null;
+    finish_reason: 'stop' | 'length' | 'tool_calls' | null;
   }[];
   usage?: Usage | null; // with stream_options.include_usage: in the last chunk
   timings?: Timings; // in the last chunk of each choice

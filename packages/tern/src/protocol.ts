@@ -1,18 +1,28 @@
 // What the front door and the engine's host say to each other, through a worker's border or not.
 import type { LoadOptions, ModelSource, Progress, TernInfo } from './api.js';
 import type {
-  CheckOptions, CheckReport, DeviceMemory, EngineOptions, GenerateParams, GenerateResult, LadderItem, MemoryInfo,
-  Message, ThreadScript, TokenLogprobs,
+  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedResult, EngineOptions, GenerateParams, GenerateResult, GrammarOptions, LadderItem,
+  MemoryInfo, Message, Part, ThreadScript, TokenLogprobs,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
 
 // Options that are plain data; wasmUrl is the folder's.
 export interface HostEngineOptions extends Pick<EngineOptions, 'threads' | 'build' | 'gpu'> { wasmUrl?: string }
 export type HostLoadOptions = HostEngineOptions & Pick<LoadOptions,
-  'device' | 'batch' | 'head' | 'ternary' | 'thinking' | 'chatTemplate' | 'vocabOnly' | 'webgpu' | 'context' | 'kv'
+  'device' | 'batch' | 'head' | 'ternary' | 'thinking' | 'pooling' | 'chatTemplate' | 'vocabOnly' | 'webgpu' | 'context' | 'kv'
   | 'speculate' | 'sessions' | 'cache' | 'headers' | 'hub'>;
 
-export interface TextInput { prompt?: string; messages?: readonly Message[] }
+// lenient: where its schemas are not known, any answer will do.
+export type GrammarWish = Omit<GrammarOptions, 'after'> & { lenient?: boolean };
+
+// One of the first three. apart: the answer's parts are told. grammar: what the answer may be.
+export interface TextInput {
+  prompt?: string;
+  messages?: readonly Message[];
+  request?: ChatRequest;
+  apart?: boolean;
+  grammar?: GrammarWish;
+}
 
 // Each call: its arguments, what it reports on the way, its result.
 export interface Calls {
@@ -20,9 +30,10 @@ export interface Calls {
   info: { args: undefined; event: never; result: Omit<TernInfo, 'worker'> };
   generate: {
     args: { input: TextInput; params: GenerateParams };
-    event: { text: string; logprobs?: TokenLogprobs[] };
+    event: { text: string; logprobs?: TokenLogprobs[]; part?: Part };
     result: GenerateResult;
   };
+  embed: { args: { texts: readonly string[]; params: EmbedParams }; event: never; result: EmbedResult };
   tokenize: { args: { text: string; special?: boolean; bos?: boolean }; event: never; result: number[] };
   detokenize: { args: { ids: ArrayLike<number>; special?: boolean }; event: never; result: string };
   chatTokens: { args: { messages: readonly Message[] }; event: never; result: number[] };

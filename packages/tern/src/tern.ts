@@ -1,17 +1,19 @@
 // The front door: a model that is open.
 import type {
-  DiagnoseOptions, EngineChoice, GenerateOptions, GenerateOutput, LoadOptions, ModelSource, TernInfo, TokenLogprobs,
+  DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, Inferred, LoadOptions, ModelSource, ObjectOptions,
+  ObjectOutput, ObjectStream, Partly, Schema, TernInfo, TokenLogprobs,
 } from './api.js';
 import { connect, type Connection } from './client.js';
 import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './completions.js';
-import type { DeviceMemory, GenerateParams, GenerateResult, MemoryInfo, Message } from './engine/types.js';
-import { TernError, aborted, throwIfAborted } from './errors.js';
+import type { DeviceMemory, GenerateParams, GenerateResult, MemoryInfo, Message, Part } from './engine/types.js';
+import { aborted, throwIfAborted } from './errors.js';
 import { Models, persist } from './models.js';
 import type { Completions } from './openai.js';
 import { inNode } from './platform.js';
 import type { HostEngineOptions, HostLoadOptions, TextInput } from './protocol.js';
 import { Report } from './report.js';
 import { Queue } from './stream.js';
+import { partialValue, valueOf, wishOf, wishOfSchema } from './structured.js';
 
 export interface Chat {
   // The answer to the last of the messages.
@@ -28,8 +30,8 @@ export class Tern {
 
   private constructor(private connection: Connection, info: TernInfo, private engine: HostEngineOptions) {
     this.#info = info;
-    const run = (messages: readonly Message[], params: GenerateParams, onPiece: OnPiece, signal: AbortSignal) =>
-      this.#run({ messages }, params, onPiece, signal);
+    const run = (input: TextInput, params: GenerateParams, onPiece: OnPiece, signal: AbortSignal) =>
+      this.#run(input, params, onPiece, signal);
     this.chat = Object.assign(
       (messages: readonly Message[], options?: GenerateOptions) => this.#generate({ messages }, options),
       { completions: completions(run, info.name || info.id) });
@@ -101,6 +103,32 @@ export class Tern {
     return queue;
   }
 
+  // An answer that is JSON of the schema, read: after a prompt, or to messages. Fails with 'unsupported' before a token
+  // is made if something of the schema is not known, and with 'length' if the answer was cut.
+  generateObject<const S extends Schema>(input: string | readonly Message[], options: ObjectOptions<S>):
+    Promise<ObjectOutput<Inferred<S>>> {
+    return this.#object(input, options, () => undefined);
+  }
+
+  // The same, with what there is of the object each time that there is more. Leaving the loop ends it.
+  streamObject<const S extends Schema>(input: string | readonly Message[], options: ObjectOptions<S>): ObjectStream<Inferred<S>> {
+    type T = Inferred<S>;
+    const stop = new AbortController();
+    const queue = new Queue<Partly<T>>(() => stop.abort());
+    let last: string | undefined;
+    const output = this.#object(input, {
+      ...options, signal: options.signal ? anyOf(options.signal, stop) : stop.signal,
+    }, text => {
+      const part = partialValue(text), now = JSON.stringify(part);
+      if (now !== last && part !== undefined) queue.push(part as Partly<T>);
+      last = now;
+    });
+    output.then(() => queue.finish(), error => queue.fail(error));
+    const object = output.then(o => o.object);
+    object.catch(() => undefined); // the loop has thrown it, or nobody asks
+    return Object.assign(queue, { object, output });
+  }
+
   // special: names of special tokens in the text become these (false). bos: begin as the model's
   // tokenizer does (true).
   tokenize(text: string, options: { special?: boolean; bos?: boolean } = {}): Promise<number[]> {
@@ -119,9 +147,26 @@ export class Tern {
     return this.connection.call('chatFormat', { messages, ...options });
   }
 
-  // Here for the models to come: those of today write text.
-  async embed(_input: string | readonly string[]): Promise<number[][]> {
-    throw new TernError('unsupported', `${this.#info.name || this.#info.id} writes text: it makes no embeddings`);
+  // Vectors of texts, by a model that makes them: near each other where texts mean the same. Of one text its vector.
+  embed(text: string, options?: EmbedOptions): Promise<Float32Array>;
+  embed(texts: readonly string[], options?: EmbedOptions): Promise<Float32Array[]>;
+  async embed(input: string | readonly string[], { normalize, signal, ...params }: EmbedOptions = {}):
+    Promise<Float32Array | Float32Array[]> {
+    const texts = typeof input === 'string' ? [input] : input;
+    const { vectors, nDims } = await this.connection.call('embed', { texts, params }, { signal });
+    const rows = texts.map((_, i) => vectors.slice(i * nDims, (i + 1) * nDims));
+    if (normalize) rows.forEach(toLengthOne);
+    return typeof input === 'string' ? rows[0]! : rows;
+  }
+  // The cosine of the angle between two vectors, -1 to 1; 0 if one of them is 0.
+  static similarity(a: ArrayLike<number>, b: ArrayLike<number>): number {
+    let ab = 0, aa = 0, bb = 0;
+    for (let i = 0; i < a.length; i++) {
+      ab += a[i]! * b[i]!;
+      aa += a[i]! * a[i]!;
+      bb += b[i]! * b[i]!;
+    }
+    return aa > 0 && bb > 0 ? ab / Math.sqrt(aa) / Math.sqrt(bb) : 0;
   }
 
   diagnose(options: Omit<DiagnoseOptions, keyof EngineChoice> & Pick<EngineChoice, 'device'> = {}): Promise<Report> {
@@ -143,16 +188,37 @@ export class Tern {
     this.connection.close();
   }
 
-  async #generate(input: TextInput, options: GenerateOptions = {}): Promise<GenerateOutput> {
-    const { onText, signal, stop, ...params } = options;
+  async #object<S extends Schema>(input: string | readonly Message[], { schema, compact, onText, ...options }: ObjectOptions<S>,
+    onJson: (text: string) => void): Promise<ObjectOutput<Inferred<S>>> {
+    const grammar = wishOfSchema(schema, compact);
+    let reasoning = '', json = '';
+    const output = await this.#generate(
+      typeof input === 'string' ? { prompt: input, grammar } : { messages: input, apart: true, grammar }, options,
+      (piece, part) => {
+        if (part?.kind === 'reasoning') {
+          reasoning += piece;
+          return;
+        }
+        onJson(json += piece);
+        onText?.(piece);
+      });
+    const whole = { ...output, text: json, reasoning };
+    return { ...whole, object: await valueOf(schema, whole) as Inferred<S> };
+  }
+
+  async #generate(input: TextInput, options: GenerateOptions = {},
+    onPart: (piece: string, part?: Part) => void = () => undefined): Promise<GenerateOutput> {
+    const { onText, signal, stop, schema, regex, choice, grammar, compact, ...params } = options;
+    const wish = wishOf({ schema, regex, choice, grammar, compact } as FormOptions);
     let text = '';
     const logprobs: TokenLogprobs[] = [];
-    const result = await this.#run(input, {
+    const result = await this.#run({ ...input, ...(wish ? { grammar: wish } : {}) }, {
       ...params, ...(stop === undefined ? {} : { stop: typeof stop === 'string' ? [stop] : stop }),
-    }, (piece, tokens) => {
+    }, (piece, tokens, part) => {
       text += piece;
       if (tokens) logprobs.push(...tokens);
       if (piece) onText?.(piece);
+      onPart(piece, part);
     }, signal);
     const { reason } = result;
     if (reason === 'caller') throw aborted(signal);
@@ -165,7 +231,7 @@ export class Tern {
 
   async #run(input: TextInput, params: GenerateParams, onPiece: OnPiece, signal?: AbortSignal): Promise<GenerateResult> {
     const result = await this.connection.call('generate', { input, params }, {
-      signal, onEvent: ({ text, logprobs }) => onPiece(text, logprobs),
+      signal, onEvent: ({ text, logprobs, part }) => onPiece(text, logprobs, part),
     });
     if (result.notice) {
       await this.refresh();
@@ -186,6 +252,11 @@ async function check(connection: Connection, engine: HostEngineOptions, options:
     },
   }, { signal, onEvent: onItem });
   return new Report(report, notes);
+}
+
+function toLengthOne(row: Float32Array): void {
+  const length = Math.hypot(...row) || 1;
+  for (let i = 0; i < row.length; i++) row[i]! /= length;
 }
 
 const isRemote = (source: ModelSource): boolean =>
@@ -213,7 +284,7 @@ function engineOptions({ threads, build, wasmUrl, gpu }: EngineChoice): HostEngi
   };
 }
 
-const forHost = ['device', 'batch', 'head', 'ternary', 'thinking', 'chatTemplate', 'vocabOnly', 'webgpu', 'context', 'kv',
+const forHost = ['device', 'batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu', 'context', 'kv',
   'speculate', 'sessions', 'cache', 'headers', 'hub'] as const satisfies readonly (keyof HostLoadOptions & keyof LoadOptions)[];
 
 const hostOptions = (options: LoadOptions): HostLoadOptions =>

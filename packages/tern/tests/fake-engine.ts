@@ -1,8 +1,8 @@
 // An engine without a model: tokens are bytes, and an answer says what it was asked. Prompts steer it:
-// "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
+// "json" answers in JSON, "call" calls two tools, "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
 import type {
-  Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Message, Model, ModelInfo, OpenOptions, Session,
-  Source, TokenLogprobs,
+  ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, Message, Model, ModelInfo,
+  OpenOptions, Part, Session, Source, TokenLogprobs,
 } from '../src/engine/types.js';
 import { TernError, type ErrorCode } from '../src/errors.js';
 import { commonLength } from '../src/sessions.js';
@@ -18,10 +18,15 @@ export interface Seen {
   most: number; // running at once
   closed: boolean;
   params: GenerateParams[];
+  requests: ChatRequest[];
+  apart: GenerateInput['apart'][];
+  grammars: Map<Grammar, GrammarOptions>; // open now
+  bound: (GrammarOptions | undefined)[]; // what answers were bound by
   memory: number; // sessions that may be open at once
 }
 export const newSeen = (): Seen =>
-  ({ sessions: 0, opened: 0, running: 0, most: 0, closed: false, params: [], memory: Infinity });
+  ({ sessions: 0, opened: 0, running: 0, most: 0, closed: false, params: [], requests: [], apart: [], grammars: new Map(), bound: [],
+    memory: Infinity });
 
 const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
 const bytesOf = (text: string): Int32Array => Int32Array.from(new TextEncoder().encode(text));
@@ -35,7 +40,12 @@ const info: ModelInfo = {
   nParams: 1, fileBytes: 1, bytesPerToken: 1, bytesPerTokenLogits: 1, kvBytesPerToken: 1000, sequenceBytes: 0,
   deviceMemory: { weights: 0, cache: 0, work: 0, results: 0, now: 0, most: 0 }, loadSeconds: 0, bosId: -1, eosId: 0,
   addsBos: false, templateGuess: null, temperature: null, topK: null, topP: null, minP: null, repeatPenalty: null,
+  embedding: { nDims: 0, maxLength: 0, nLabels: 0, prompts: [], defaultPrompt: null },
 };
+
+const CALLS: [Part['kind'], number, string][] = [
+  ['reasoning', 0, 'h'], ['reasoning', 0, 'm'], ['text', 0, 'So'], ['call', 0, 'weather'], ['arguments', 0, '{"town"'],
+  ['arguments', 0, ':"Ghent"}'], ['call_end', 0, ''], ['call', 1, 'clock'], ['call_end', 1, '']];
 
 class FakeSession implements Session {
   readonly nContext = 512;
@@ -47,11 +57,14 @@ class FakeSession implements Session {
     seen.sessions++;
     seen.opened++;
   }
-  async generate(input: GenerateInput, params: GenerateParams, onText: (piece: string, logprobs?: TokenLogprobs[]) => void,
+  async generate(input: GenerateInput, params: GenerateParams,
+    onText: (piece: string, logprobs?: TokenLogprobs[], part?: Part) => void,
     signal?: AbortSignal): Promise<GenerateResult> {
     const ids = Array.from(input.ids ?? []);
     const asked = textOf(ids).replace(/<assistant>$/, '').replace(/^.*<user>/s, '');
     this.seen.params.push(params);
+    this.seen.apart.push(input.apart);
+    this.seen.bound.push(input.grammar && this.seen.grammars.get(input.grammar));
     this.seen.most = Math.max(this.seen.most, ++this.seen.running);
     const nReused = commonLength(this.#ids, ids);
     this.#ids = ids;
@@ -62,7 +75,8 @@ class FakeSession implements Session {
         setTimeout(() => { throw new Error('crashed as asked'); });
         await sleep(10_000);
       }
-      return await this.#say(`You said: ${asked}`, params, nReused, onText, signal);
+      if (asked === 'call') for (const [kind, call, text] of CALLS) onText(text, undefined, { kind, call });
+      return await this.#say(asked === 'call' ? '' : asked.startsWith('json') ? asked.slice(5) : `You said: ${asked}`, params, nReused, onText, signal);
     } finally {
       this.seen.running--;
     }
@@ -134,6 +148,17 @@ export const fakeModel = (seen: Seen): Model => ({
   detokenize: ids => textOf(ids),
   chatTokens: messages => ({ ids: bytesOf(render(messages)), dropped: messages.length > 9 ? 2 : 0 }),
   chatFormat: messages => render(messages),
+  requestTokens: request => {
+    seen.requests.push(request);
+    return bytesOf(render(request.messages as readonly Message[]));
+  },
   session: () => new FakeSession(seen),
+  embed: async () => { throw new TernError('unsupported', 'm: the model writes text'); },
+  grammar: options => {
+    if (options.text?.includes('puzzling')) throw new TernError('unsupported', "the schema at #/puzzling: 'puzzling' is not known");
+    const grammar = { close: () => void seen.grammars.delete(grammar) };
+    seen.grammars.set(grammar, options);
+    return grammar;
+  },
   close: () => undefined,
 });

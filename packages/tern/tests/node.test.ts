@@ -2,10 +2,12 @@
 // `make web`; without them it is skipped. Node runs the module without relaxed SIMD.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { test } from 'node:test';
+import { z } from 'zod';
 import type * as Package from '../src/index.js';
 
 declare const REPOSITORY: string;
@@ -17,8 +19,8 @@ const skip = missing.length > 0 ? `there is no ${missing.join(', ')}` : false;
 
 const load = async (): Promise<typeof Package> =>
   await import(pathToFileURL(join(dist, 'index.js')).href) as typeof Package;
-const greedy = (prompt: string, n: number): { text: string; prompt_tokens: number; ids: number[] } =>
-  JSON.parse(execFileSync(native, ['run', '-m', model, '-p', prompt, '-n', String(n), '--temp', '0', '--json'],
+const greedy = (prompt: string, n: number, ...more: string[]): { text: string; prompt_tokens: number; ids: number[] } =>
+  JSON.parse(execFileSync(native, ['run', '-m', model, '-p', prompt, '-n', String(n), '--temp', '0', '--json', ...more],
     { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })) as never;
 
 const prompts = ['Once upon a time', 'The dragon said:', 'Maria und der Wolf — €'];
@@ -78,6 +80,116 @@ test('what is wrong is said in words', { skip }, async () => {
   await tern.close();
 });
 
+const person = {
+  type: 'object', additionalProperties: false, required: ['name', 'age', 'friends'],
+  properties: {
+    name: { type: 'string', maxLength: 12 }, age: { type: 'integer', minimum: 1, maximum: 99 },
+    friends: { type: 'array', items: { enum: ['fox', 'wolf', 'mouse'] }, maxItems: 3 },
+  },
+} as const;
+
+// Seen to fail: without the grammar among the arguments of web_generate; with `compact` dropped.
+test('answers in a form are the native program\'s', { skip }, async () => {
+  const { Tern } = await load();
+  const tern = await Tern.load(model, { device: 'wasm' });
+  const prompt = 'Once upon a time';
+  const forms: [Package.FormOptions, string[]][] = [
+    [{ schema: person }, ['--schema', JSON.stringify(person)]],
+    [{ schema: person, compact: true }, ['--schema', JSON.stringify(person), '--compact']],
+    [{ regex: / there (was|were) [1-9]\d? \w{3,9}\./ }, ['--regex', ' there (was|were) [1-9]\\d? \\w{3,9}\\.']],
+    [{ choice: [' yes', ' no', ' not at all'] }, ['--choice', ' yes', '--choice', ' no', '--choice', ' not at all']],
+  ];
+  const outputs = await Promise.all(forms.map(([form]) => tern.generate(prompt, { ...form, maxTokens: 120, temperature: 0 })));
+  for (const [i, { text, reason }] of outputs.entries()) {
+    assert.equal(text, greedy(prompt, 120, ...forms[i]![1]).text);
+    assert.equal(reason, 'end');
+  }
+  const rules = 'root ::= " " [a-z]+ (" and " [a-z]+){2} "."';
+  const gbnf = await tern.generate(prompt, { grammar: rules, maxTokens: 60, seed: 3 });
+  assert.match(gbnf.text, gbnf.reason === 'end' ? /^ [a-z]+( and [a-z]+){2}\.$/ : /^ [a-z]+/);
+  const lark = await tern.generate(prompt, { grammar: { lark: 'start: (" fox" | " wolf") "!"~2' }, seed: 3 });
+  assert.match(lark.text, /^ (fox|wolf)!!$/);
+  await tern.close();
+});
+
+// Seen to fail: with a cut answer read; with partial objects told after the whole one only.
+test('objects', { skip }, async () => {
+  const { Tern } = await load();
+  const tern = await Tern.load(model, { device: 'wasm' });
+  const prompt = 'A mouse, in JSON: ';
+  const ask = { schema: person, maxTokens: 120, temperature: 0 };
+  const { object, text, finishReason } = await tern.generateObject(prompt, ask);
+  assert.equal(finishReason, 'stop');
+  assert.deepEqual(object, JSON.parse(text));
+  assert.deepEqual(Object.keys(object), ['name', 'age', 'friends']);
+  const stream = tern.streamObject([{ role: 'user', content: prompt }], ask);
+  const parts: Partial<{ name: string; age: number }>[] = [];
+  for await (const part of stream) parts.push(part);
+  assert.ok(parts.length > 3 && parts[0]!.age === undefined, JSON.stringify(parts));
+  for (const [i, { name = '' }] of parts.entries()) assert.ok((parts[i + 1]?.name ?? name).startsWith(name));
+  assert.equal(new Set(parts.map(part => JSON.stringify(part))).size, parts.length);
+  assert.deepEqual(parts.at(-1), await stream.object);
+  const born = z.object({ year: z.int().min(1900).max(2000).transform(year => new Date(year, 0)) });
+  const { object: birth } = await tern.generateObject(prompt, { schema: born, seed: 1 });
+  assert.ok(birth.year.getFullYear() >= 1900);
+  await assert.rejects(tern.generateObject(prompt, { ...ask, maxTokens: 4 }), { code: 'length', message: /after 4 tokens/ });
+  const short = tern.streamObject(prompt, { ...ask, maxTokens: 4 });
+  await assert.rejects(async () => { for await (const _ of short); }, { code: 'length' });
+  for await (const _ of tern.streamObject(prompt, ask)) break;
+  await tern.close();
+});
+
+// Seen to fail: with a grammar opened when the first token is there.
+test('a schema that is not known is refused before a token is made', { skip }, async () => {
+  const { Tern } = await load();
+  const tern = await Tern.load(model, { device: 'wasm' });
+  const schema = { properties: { tags: { type: 'array', uniqueItems: true, items: { type: 'string' } } } };
+  const refused = { code: 'unsupported', message: /^the schema at #\/properties\/tags: 'uniqueItems'/ };
+  let text = '';
+  await assert.rejects(tern.generateObject('a', { schema, onText: piece => { text += piece; } }), refused);
+  await assert.rejects(tern.chat.completions.create({
+    messages: [{ role: 'user', content: 'a' }], response_format: { type: 'json_schema', json_schema: { schema } },
+  }), refused);
+  await assert.rejects(tern.generate('a', { regex: '(' }), { name: 'TernError' });
+  assert.equal(text, '');
+  const { choices: [choice] } = await tern.chat.completions.create({
+    messages: [{ role: 'user', content: 'a' }], response_format: { type: 'json_schema', json_schema: { schema: person } }, seed: 1,
+  });
+  assert.deepEqual(Object.keys(JSON.parse(choice!.message.content!) as object), ['name', 'age', 'friends']);
+  await tern.close();
+});
+
+// Seen to fail: with the second step's vectors left out; with `dimensions` and `prefix` dropped.
+test('vectors are the native program\'s, to the bit', { skip }, async () => {
+  const { Tern } = await load();
+  const embedder = join(REPOSITORY, 'models/embed.gguf');
+  const tern = await Tern.load(embedder, { device: 'wasm' });
+  const texts = ['how do magnets work', 'a', 'Der Fluss tritt über die Ufer. '.repeat(20), ...Array.from({ length: 40 }, (_, i) => `word ${'and '.repeat(i * 3)}${i}`)];
+  const native_ = (...more: string[]): number[][] => execFileSync(native, ['embed', embedder, ...more, ...texts],
+    { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 64 << 20 }).trim().split('\n')
+    .map(line => (JSON.parse(line) as { embedding: number[] }).embedding.map(Math.fround));
+  const { nDims, maxLength, prompts } = tern.info.embedding;
+  assert.ok(nDims > 0 && maxLength > 0 && Array.isArray(prompts));
+  const vectors = await tern.embed(texts);
+  assert.deepEqual(vectors.map(row => Array.from(row)), native_());
+  const short = await tern.embed(texts, { dimensions: 32, prefix: 'query: ', maxLength: 24 });
+  assert.deepEqual(short.map(row => Array.from(row)), native_('--dimensions', '32', '--prefix', 'query: ', '--max-length', '24'));
+  assert.deepEqual(await tern.embed('a'), vectors[1]);
+  assert.ok(Math.abs(Tern.similarity(vectors[0]!, vectors[0]!) - 1) < 1e-6);
+  assert.ok(Math.abs(Math.hypot(...(await tern.embed('a', { normalize: true }))) - 1) < 1e-6);
+  await assert.rejects(tern.embed('a', { dimensions: nDims + 1 }), { code: 'argument', message: /n_dims is/ });
+  await assert.rejects(tern.embed('a', { prompt: 'none such' }), { code: 'argument', message: /no prompt "none such"/ });
+  await assert.rejects(tern.embed(texts, { signal: AbortSignal.abort() }), { code: 'aborted' });
+  const stop = new AbortController();
+  setTimeout(() => stop.abort(), 5);
+  await assert.rejects(tern.embed(Array.from({ length: 2000 }, (_, i) => `${texts[2]} ${i}`), { signal: stop.signal }), { code: 'aborted' });
+  assert.deepEqual(await tern.embed('a'), vectors[1]);
+  await tern.close();
+  const writer = await Tern.load(model, { device: 'wasm' });
+  await assert.rejects(writer.embed('a'), { code: 'unsupported' });
+  await writer.close();
+});
+
 // By the package's own name, as others import it. Seen to fail with an entry that touches `document` at
 // the top, and with an export of a file that is not built.
 test('every export is there, and can be imported where there is no window', { skip }, () => {
@@ -92,4 +204,40 @@ test('every export is there, and can be imported where there is no window', { sk
     console.log(names.join(' '));`;
   const printed = execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: folder, encoding: 'utf8' });
   assert.equal(printed.trim(), 'Models,Report,Tern,TernError useChat,useCompletion,useTern TernError,loadEngine');
+});
+
+// A model that says what it is told to, and calls two tools.
+test('tools are called, answered, and reasoning is apart', { skip }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tern-'));
+  const parrot = join(folder, 'parrot.gguf');
+  execFileSync('python3', [join(REPOSITORY, 'tests/parrot.py'), parrot]);
+  const { Tern } = await load();
+  const tern = await Tern.load(parrot, { device: 'wasm' });
+  const parameters = { type: 'object', properties: { town: { type: 'string', maxLength: 5 } }, required: ['town'] } as const;
+  const functions = [{ name: 'weather', parameters }, { name: 'clock' }].map(f => ({ type: 'function', function: f }) as const);
+  const question = [{ role: 'user', content: 'Rain in Ghent?' }] as const;
+  const ask = { messages: question, tools: functions, temperature: 0 };
+  const { message, finish_reason } = (await tern.chat.completions.create(ask)).choices[0]!;
+  assert.deepEqual([message.reasoning_content, message.content, finish_reason], ['Rain?', 'I look.', 'tool_calls']);
+  assert.deepEqual(message.tool_calls!.map(c => [c.function.name, JSON.parse(c.function.arguments)]),
+    [['weather', { town: 'Ghent' }], ['clock', {}]]);
+  const after = await tern.chat.completions.create({
+    ...ask, messages: [...question, message, { role: 'tool', tool_call_id: message.tool_calls![0]!.id, content: 'dry' }],
+  });
+  assert.equal(after.choices[0]!.message.content, 'It is dry in Ghent.');
+  // It would say "Good day." then. Seen to fail: with forced calls left to the model.
+  const forced = { ...ask, messages: [{ role: 'user', content: 'Hello!' }], tools: [functions[0]!] } as const;
+  assert.equal((await tern.chat.completions.create({ ...forced, tool_choice: 'none' })).choices[0]!.message.tool_calls, undefined);
+  const must = (await tern.chat.completions.create({ ...forced, tool_choice: 'required' })).choices[0]!;
+  assert.equal(must.finish_reason, 'tool_calls');
+  for (const { function: f } of must.message.tool_calls!) {
+    assert.equal(f.name, 'weather');
+    assert.deepEqual(Object.keys(JSON.parse(f.arguments) as object), ['town']);
+  }
+  const off = await tern.chat.completions.create({ ...ask, reasoning_effort: 'none' });
+  assert.equal(off.choices[0]!.message.tool_calls!.length, 1);
+  const none = await tern.chat.completions.create({ ...ask, tool_choice: 'none' });
+  assert.equal(none.choices[0]!.message.content, 'Good day.');
+  await tern.close();
+  rmSync(folder, { recursive: true });
 });

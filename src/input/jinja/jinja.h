@@ -258,6 +258,7 @@ typedef struct jlimits {
     uint64_t n_steps;
     size_t memory_bytes, text_bytes;
     uint32_t depth;
+    bool strict; // text made of what is undefined is an error, and not empty
 } jlimits;
 extern const jlimits tern_jinja_limits;
 

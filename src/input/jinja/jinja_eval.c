@@ -30,7 +30,7 @@ bool tern_jinja_fail_status(jrun *r, tern_status status, const char *format, ...
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    r->status = tern_fail(r->err, status, "chat template, line %u: %s", r->line, text);
+    r->status = tern_fail(r->err, status, "line %u: %s", r->line, text);
     return false;
 }
 

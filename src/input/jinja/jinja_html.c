@@ -4,8 +4,13 @@
 #include "input/jinja/jinja.h"
 
 // One text and no array of pointers: a program that is loaded over a network has it, too.
+// TERN_FEW_HTML_NAMES: the 106 oldest of its names.
 static const char entities[] =
+#ifdef TERN_FEW_HTML_NAMES
+#include "html_entities_few.inl"
+#else
 #include "input/jinja/html_entities.inl"
+#endif
     ;
 
 // What the name s[0..n) stands for; no text: nothing.

@@ -25,7 +25,7 @@ typedef struct lexer {
 } lexer;
 
 static tern_status fail(lexer *x, const char *what) {
-    return tern_fail(x->err, TERN_ERR_FORMAT, "chat template, line %u: %s", x->line, what);
+    return tern_fail(x->err, TERN_ERR_FORMAT, "line %u: %s", x->line, what);
 }
 
 static tern_status add(lexer *x, uint8_t op, jvalue value) {
@@ -258,7 +258,7 @@ static tern_status lex_operator(lexer *x) {
         }
     if (!*x->at || !strchr("+-*/%~[](){}<>=.:|,;", *x->at)) {
         bool printable = *x->at > 32 && *x->at < 127;
-        return tern_fail(x->err, TERN_ERR_FORMAT, "chat template, line %u: unexpected '%c'",
+        return tern_fail(x->err, TERN_ERR_FORMAT, "line %u: unexpected '%c'",
                          x->line, printable ? *x->at : '?');
     }
     return add(x, (uint8_t)*x->at++, (jvalue){0});

@@ -51,7 +51,7 @@ static const char *describe(const jtoken *t, char buffer[48]) {
 
 static tern_status unexpected(parser *p, const char *expected) {
     char found[48];
-    return tern_fail(p->err, TERN_ERR_FORMAT, "chat template, line %u: expected %s, found %s",
+    return tern_fail(p->err, TERN_ERR_FORMAT, "line %u: expected %s, found %s",
                      p->at->line, expected, describe(p->at, found));
 }
 
@@ -90,7 +90,7 @@ static tern_status new_node(parser *p, jkind kind, jnode **out) {
 static tern_status enter(parser *p) {
     if (++p->depth <= NESTING_MAX) return TERN_OK;
     return tern_fail(p->err, TERN_ERR_FORMAT,
-                     "chat template, line %u: nested deeper than %d levels", p->at->line,
+                     "line %u: nested deeper than %d levels", p->at->line,
                      NESTING_MAX);
 }
 

@@ -134,7 +134,7 @@ bool tern_jinja_repr(jrun *r, jvalue v) {
 
 bool tern_jinja_print(jrun *r, jvalue v) {
     if (v.type == J_STRING) return tern_jinja_put(r, v.s, v.n);
-    if (v.type == J_UNDEFINED) return true;
+    if (v.type == J_UNDEFINED) return !r->limits->strict || tern_jinja_fail_undefined(r, v);
     return tern_jinja_repr(r, v);
 }
 

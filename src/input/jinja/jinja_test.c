@@ -198,32 +198,32 @@ TEST(jinja_methods) {
 
 TEST(jinja_errors_name_line_and_reason) {
     static const example table[] = {
-        {"{{ nope.x }}", "chat template, line 1: 'nope' is undefined"},
-        {"a\n\n{{ d.nope.x }}", "chat template, line 3: 'dict object' has no attribute 'nope'"},
-        {"{{ l[5].x }}", "chat template, line 1: list object has no element 5"},
-        {"{{ no.x.y }}", "chat template, line 1: 'None' has no attribute 'x'"},
+        {"{{ nope.x }}", "chat template: line 1: 'nope' is undefined"},
+        {"a\n\n{{ d.nope.x }}", "chat template: line 3: 'dict object' has no attribute 'nope'"},
+        {"{{ l[5].x }}", "chat template: line 1: list object has no element 5"},
+        {"{{ no.x.y }}", "chat template: line 1: 'None' has no attribute 'x'"},
         {"{{ raise_exception('roles must alternate') }}",
-         "chat template, line 1: roles must alternate"},
-        {"{{ 'a' + 1 }}", "chat template, line 1: can only concatenate str (not \"int\") to str"},
+         "chat template: line 1: roles must alternate"},
+        {"{{ 'a' + 1 }}", "chat template: line 1: can only concatenate str (not \"int\") to str"},
         {"{{ 1 < 'a' }}",
-         "chat template, line 1: '<' not supported between instances of 'int' and 'str'"},
-        {"{{ s | zork }}", "chat template, line 1: no filter named 'zork'"},
-        {"{% for x in 5 %}{% endfor %}", "chat template, line 1: 'int' object is not iterable"},
-        {"{% for a, b in l %}{% endfor %}", "chat template, line 1: 'int' object is not iterable"},
-        {"{{ s | replace('a') }}", "chat template, line 1: replace() needs the argument 'new'"},
-        {"{{ s | trim(x=1) }}", "chat template, line 1: trim() has no argument 'x'"},
+         "chat template: line 1: '<' not supported between instances of 'int' and 'str'"},
+        {"{{ s | zork }}", "chat template: line 1: no filter named 'zork'"},
+        {"{% for x in 5 %}{% endfor %}", "chat template: line 1: 'int' object is not iterable"},
+        {"{% for a, b in l %}{% endfor %}", "chat template: line 1: 'int' object is not iterable"},
+        {"{{ s | replace('a') }}", "chat template: line 1: replace() needs the argument 'new'"},
+        {"{{ s | trim(x=1) }}", "chat template: line 1: trim() has no argument 'x'"},
         {"{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}",
-         "chat template, line 1: macro 'f' takes not more than 1 argument(s)"},
-        {"{% if t %}\nx", "chat template, line 2: expected 'endif', found the end of the template"},
-        {"{{ 1 + }}", "chat template, line 1: expected an expression, found '}}'"},
-        {"{{ x y }}", "chat template, line 1: expected '}}', found 'y'"},
-        {"x\n{{ 'abc }}", "chat template, line 2: a string without end"},
-        {"{# abc", "chat template, line 1: a comment '{#' without '#}'"},
-        {"{% zork %}", "chat template, line 1: expected a statement, found 'zork'"},
-        {"{% break %}", "chat template, line 1: expected a loop around 'break' and 'continue', "
+         "chat template: line 1: macro 'f' takes not more than 1 argument(s)"},
+        {"{% if t %}\nx", "chat template: line 2: expected 'endif', found the end of the template"},
+        {"{{ 1 + }}", "chat template: line 1: expected an expression, found '}}'"},
+        {"{{ x y }}", "chat template: line 1: expected '}}', found 'y'"},
+        {"x\n{{ 'abc }}", "chat template: line 2: a string without end"},
+        {"{# abc", "chat template: line 1: a comment '{#' without '#}'"},
+        {"{% zork %}", "chat template: line 1: expected a statement, found 'zork'"},
+        {"{% break %}", "chat template: line 1: expected a loop around 'break' and 'continue', "
                         "found '%}'"},
-        {"{{ 1 // 0 }}", "chat template, line 1: division by zero"},
-        {"{{ 2 ** 63 }}", "chat template, line 1: an integer is too large"},
+        {"{{ 1 // 0 }}", "chat template: line 1: division by zero"},
+        {"{{ 2 ** 63 }}", "chat template: line 1: an integer is too large"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         tern_strbuf out = {0};
@@ -278,7 +278,7 @@ TEST(jinja_bounds_hostile_templates) {
         tern_strbuf out = {0};
         tern_error err = {0};
         CHECK_MSG(render(table[i], &out, &err) != TERN_OK, "%s was accepted", table[i]);
-        CHECK(strncmp(err.message, "chat template, line 1: ", 23) == 0);
+        CHECK(strncmp(err.message, "chat template: line 1: ", 23) == 0);
         tern_strbuf_free(&out);
     }
 }

@@ -403,9 +403,12 @@ const jvalue *tern_jinja_dict_find(const jdict *d, jvalue key) {
 // ---- JSON --------------------------------------------------------------------------------------
 
 static bool json_number(jrun *r, const tern_json *json, jvalue *out) {
-    // n is 1 when the number was written with a point or an exponent, and so is Python's float.
-    bool is_int = json->n == 0 && fabs(json->number) < 0x1p63;
-    *out = is_int ? J_INT_OF((int64_t)json->number) : J_FLOAT_OF(json->number);
+    // Written with a point or an exponent it is a float, as in Python.
+    uint64_t whole;
+    bool is_negative;
+    bool is_int = json->n != TERN_JSON_FRACTION && tern_json_whole(json, &whole, &is_negative) &&
+                  (is_negative || whole <= INT64_MAX);
+    *out = is_int ? J_INT_OF((int64_t)whole) : J_FLOAT_OF(json->number);
     return tern_jinja_work(r, 1);
 }
 

@@ -5,19 +5,38 @@
 
 struct tern_template {
     jprogram program;
+    jlimits limits;
+    const char *what; // it is, for messages
     const char *guess;
     tern_thinking thinking;
+    tern_answer_style style;
 };
 
-tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err) {
+static tern_status open_as(tern_template **out, tern_str source, const char *what, bool is_strict,
+                           tern_error *err) {
     tern_template *t = tern_alloc(TERN_MEM_MISC, sizeof *t);
     *out = NULL;
     if (!t) return tern_fail_memory(err, sizeof *t);
+    t->what = what;
+    t->limits = tern_jinja_limits;
+    t->limits.strict = is_strict;
     tern_status status = tern_jinja_parse(&t->program, source, err);
     if (status == TERN_OK) *out = t;
     else tern_template_free(t);
-    return status;
+    return status == TERN_OK ? TERN_OK : tern_fail_prefix(err, status, what);
 }
+
+tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err) {
+    return open_as(out, source, "chat template", false, err);
+}
+
+tern_status tern_template_open_text(tern_template **out, tern_str source, const char *what,
+                                    tern_error *err) {
+    return open_as(out, source, what, true, err);
+}
+
+const tern_answer_style *tern_template_answer_style(const tern_template *t) { return &t->style; }
+void tern_template_set_answer_style(tern_template *t, tern_answer_style style) { t->style = style; }
 
 void tern_template_set_guess(tern_template *t, const char *guess) { t->guess = guess; }
 
@@ -44,7 +63,8 @@ tern_status tern_template_render(const tern_template *t, const char *variables_j
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "the chat template's variables must be a JSON object");
     } else {
-        status = tern_jinja_render(&t->program, &tern_jinja_limits, &doc, out, err);
+        status = tern_jinja_render(&t->program, &t->limits, &doc, out, err);
+        if (status != TERN_OK) tern_fail_prefix(err, status, t->what);
     }
     tern_json_free(&doc);
     return status;

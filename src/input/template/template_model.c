@@ -156,41 +156,6 @@ tern_status tern_template_for_model(tern_template **out, const tern_file *file,
     }
     TERN_TRY(tern_template_open(out, text, err));
     tern_template_set_guess(*out, guessed.why);
+    tern_template_set_answer_style(*out, tern_answer_style_of(text, tokenizer));
     return TERN_OK;
-}
-
-static void put_token(tern_strbuf *json, const char *name, const tern_tokenizer *tokenizer,
-                      int32_t id) {
-    tern_str text = id >= 0 ? tern_tokenizer_text(tokenizer, id) : (tern_str){0};
-    tern_strbuf_printf(json, "\"%s\":", name);
-    tern_strbuf_json(json, text.ptr ? text.ptr : "", text.len);
-    tern_strbuf_putc(json, ',');
-}
-
-tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tokenizer,
-                               const tern_message *messages, size_t n_messages,
-                               bool add_generation_prompt, tern_strbuf *out, tern_error *err) {
-    tern_strbuf json = {0};
-    tern_strbuf_putc(&json, '{');
-    put_token(&json, "bos_token", tokenizer, tern_tokenizer_bos(tokenizer));
-    put_token(&json, "eos_token", tokenizer, tern_tokenizer_eos(tokenizer));
-    if (tern_template_thinking(t) != TERN_THINKING_AUTO)
-        tern_strbuf_printf(&json, "\"enable_thinking\":%s,",
-                           tern_template_thinking(t) == TERN_THINKING_ON ? "true" : "false");
-    tern_strbuf_printf(&json, "\"add_generation_prompt\":%s,\"messages\":[",
-                       add_generation_prompt ? "true" : "false");
-    for (size_t i = 0; i < n_messages; i++) {
-        const char *role = messages[i].role ? messages[i].role : "user";
-        const char *content = messages[i].content ? messages[i].content : "";
-        tern_strbuf_puts(&json, i ? ",{\"role\":" : "{\"role\":");
-        tern_strbuf_json(&json, role, strlen(role));
-        tern_strbuf_puts(&json, ",\"content\":");
-        tern_strbuf_json(&json, content, strlen(content));
-        tern_strbuf_putc(&json, '}');
-    }
-    tern_strbuf_puts(&json, "]}");
-    tern_status status = json.failed ? tern_fail_memory(err, json.len)
-                                     : tern_template_render(t, json.ptr, json.len, out, err);
-    tern_strbuf_free(&json);
-    return status;
 }

@@ -124,7 +124,7 @@ TEST(template_of_the_file) {
 
     tern_strbuf text = {0};
     CHECK(render(&file, VOCABULARY(BOS_EOS), "{% if %}", &text, &err) == TERN_ERR_FORMAT);
-    CHECK(strncmp(err.message, "chat template, line 1: ", 23) == 0);
+    CHECK(strncmp(err.message, "chat template: line 1: ", 23) == 0);
     tern_strbuf_free(&text);
 }
 

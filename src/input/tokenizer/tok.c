@@ -13,6 +13,7 @@ tern_status tern_tokenizer_open(tern_tokenizer **out, const tern_file *file, ter
     tern_status status;
     if (file->kind == TERN_FILE_GGUF) status = tern_tokenizer_load_gguf(t, file, err);
     else if (file->tokenizer_json.len) status = tern_tokenizer_load_json(t, file, err);
+    else if (file->tokenizer_model.len) status = tern_tokenizer_load_spm(t, file, err);
     else status = tern_fail(err, TERN_ERR_FORMAT, "the folder has no tokenizer.json");
     if (status == TERN_OK) *out = t;
     else tern_tokenizer_free(t);
@@ -24,6 +25,7 @@ void tern_tokenizer_free(tern_tokenizer *t) {
     tern_vocab_deinit(&t->vocab);
     tern_merges_deinit(&t->merges);
     tern_free(t->orders);
+    tern_unigram_free(&t->unigram);
     tern_normalizer_close(&t->normalizer);
     tern_splitter_close(&t->splitter);
     tern_added_free(&t->added[0]);
@@ -37,6 +39,46 @@ int32_t tern_tokenizer_bos(const tern_tokenizer *t) { return t->bos; }
 int32_t tern_tokenizer_eos(const tern_tokenizer *t) { return t->eos; }
 void tern_tokenizer_append_eos(tern_tokenizer *t) {
     if (t->n_suffix == 0 && t->eos >= 0) t->suffix[t->n_suffix++] = t->eos;
+}
+
+tern_status tern_tokenizer_cut(const tern_tokenizer *t, int32_t *ids, size_t *n, size_t n_max,
+                               tern_error *err) {
+    size_t n_suffix = (size_t)t->n_suffix;
+    if (*n <= n_max) return TERN_OK;
+    if (n_max < (size_t)t->n_prefix + n_suffix)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "texts of %zu tokens: the tokenizer adds %zu to each", n_max,
+                         (size_t)t->n_prefix + n_suffix);
+    memmove(ids + n_max - n_suffix, ids + *n - n_suffix, n_suffix * sizeof *ids);
+    *n = n_max;
+    return TERN_OK;
+}
+
+// Ids that stand around texts and between them.
+static tern_status put(tern_ids *out, const int32_t *ids, int n, tern_error *err) {
+    if (tern_array_reserve(TERN_MEM_MISC, &out->ids, &out->capacity, out->n, (size_t)n) != 0)
+        return tern_fail_memory(err, (size_t)n * sizeof *ids);
+    if (n) memcpy(out->ids + out->n, ids, (size_t)n * sizeof *ids);
+    out->n += (size_t)n;
+    return TERN_OK;
+}
+
+tern_status tern_tokenizer_encode_pair(const tern_tokenizer *t, tern_str first, tern_str second,
+                                       size_t n_max, tern_ids *out, tern_error *err) {
+    size_t begin = out->n, n_suffix = (size_t)t->n_suffix;
+    if (t->n_between == 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the tokenizer does not say what stands between the texts of a pair");
+    TERN_TRY(put(out, t->prefix, t->n_prefix, err));
+    TERN_TRY(tern_tokenizer_encode(t, first.ptr, first.len, TERN_TOKENIZE_PLAIN, out, err));
+    TERN_TRY(put(out, t->between, t->n_between, err));
+    if (out->n - begin + n_suffix >= n_max)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "the first text of a pair has %zu tokens: a pair may have %zu",
+                         out->n - begin, n_max);
+    TERN_TRY(tern_tokenizer_encode(t, second.ptr, second.len, TERN_TOKENIZE_PLAIN, out, err));
+    if (out->n - begin + n_suffix > n_max) out->n = begin + n_max - n_suffix;
+    return put(out, t->suffix, t->n_suffix, err);
 }
 
 bool tern_tokenizer_adds_bos(const tern_tokenizer *t) {

@@ -5,6 +5,7 @@
 //     bytes ─ repair ─→ UTF-8 ─ added tokens ─→ plain text ─ normalizer ─→ ─ added tokens ─→
 //           ─ splitter ─→ words ─ symbols ─→ BPE ─→ ids
 //
+// WordPiece (BERT) and Unigram (T5, XLM-R) have no merges: tok_pieces.c. What follows is BPE's.
 // There are two kinds of vocabulary. *Byte-level* ones spell each of the 256 bytes as a printable
 // character (GPT-2's alphabet, tok_vocab.c) and begin a word as its bytes. *Character-level* ones,
 // SentencePiece's, write a space as U+2581 and begin a word as its characters, those that are not
@@ -80,6 +81,11 @@ typedef enum tern_norm_kind {
     TERN_NORM_PREPEND, // `content` in front of a text that is not empty
     TERN_NORM_LOWER,
     TERN_NORM_STRIP,
+    TERN_NORM_CLEAN,    // BERT's: no controls, any white space is a space
+    TERN_NORM_PAD_HAN,  // a space on each side of a Chinese character
+    TERN_NORM_NO_MARKS, // without combining marks; `left`: without nonspacing ones
+    TERN_NORM_SQUEEZE,  // no space at either end, and one where there are several
+    TERN_NORM_CHARSMAP, // sentencepiece's table, `content` (tok_charsmap.c)
 } tern_norm_kind;
 
 typedef struct tern_norm_step {
@@ -99,6 +105,15 @@ typedef struct tern_normalizer {
 
 tern_status tern_normalizer_add(tern_normalizer *z, tern_norm_kind kind, tern_str content,
                                 tern_norm_step **step, tern_error *err);
+// BERT's normalizer as steps.
+tern_status tern_normalizer_add_bert(tern_normalizer *z, bool clean, bool pad_han, bool no_accents,
+                                     bool lower, tern_error *err);
+// sentencepiece's precompiled_charsmap: bytes that say by what stretches of text are replaced.
+// Checked; from JSON in base64. An empty one is no step.
+tern_status tern_normalizer_add_charsmap(tern_normalizer *z, tern_str bytes, tern_error *err);
+tern_status tern_normalizer_add_charsmap64(tern_normalizer *z, tern_str text, tern_error *err);
+// Appends the text as the table has it: at each place the longest stretch that it has.
+void tern_charsmap_run(const tern_norm_step *s, const char *text, size_t n, tern_strbuf *out);
 void tern_normalizer_close(tern_normalizer *z);
 // Replaces *text, *n by its normal form, which is in one of the two buffers or in place.
 tern_status tern_normalizer_run(const tern_normalizer *z, tern_matcher *m, tern_strbuf buffers[2],
@@ -127,6 +142,46 @@ void tern_added_free(tern_added *a);
 const tern_added_token *tern_added_find(const tern_added *a, bool special, const char *text,
                                         size_t n, size_t from, size_t *start, size_t *end);
 
+// ---- WordPiece and Unigram (tok_pieces.c) -------------------------------------------------------
+
+typedef enum tern_token_model {
+    TERN_TOKENS_BPE,
+    TERN_TOKENS_WORDPIECE, // the longest token that a word begins with, and so on
+    TERN_TOKENS_UNIGRAM,   // the tokens with the greatest sum of scores
+} tern_token_model;
+
+#define TERN_AFFIX_MAX 16 // bytes
+typedef struct tern_wordpiece {
+    char first[TERN_AFFIX_MAX], rest[TERN_AFFIX_MAX]; // before a word's first token and the others:
+                                                      // "" and "##"; in GGUF U+2581 and ""
+    size_t n_first, n_rest;
+    size_t max_chars; // of a word, a longer one is the unknown token
+    bool cleans_up;   // decoding: no space before . ? ! and ,
+} tern_wordpiece;
+
+#define TERN_UNIGRAM_MAX 1024 // bytes of a token
+typedef struct tern_unigram {
+    double *scores;      // [n_vocab]
+    int32_t *sorted;     // [n_sorted] ids of what text may become, by their bytes
+    int32_t n_sorted;
+    int32_t starts[257]; // those that begin with byte b: starts[b] .. starts[b + 1]
+    double unknown;      // the score of a character that is no token
+} tern_unigram;
+
+typedef struct tern_lattice { // one place of a text, and the best way to it
+    double score;
+    uint32_t from; // begins its last token
+    int32_t id;    // of that; -1: unknown
+} tern_lattice;
+
+// Memory of encoding a text; zero-initialise, free with tern_piece_scratch_free.
+typedef struct tern_piece_scratch {
+    tern_strbuf text;
+    tern_lattice *places;
+    size_t capacity;
+} tern_piece_scratch;
+void tern_piece_scratch_free(tern_piece_scratch *s);
+
 // ---- Tokenizer ----------------------------------------------------------------------------------
 
 #define TERN_ENDS_MAX  32
@@ -138,6 +193,9 @@ struct tern_tokenizer {
     tern_vocab vocab;
     tern_merges merges;
     uint32_t *orders; // [n_vocab] with scores: the order of a merge into this token; else NULL
+    tern_token_model model;
+    tern_wordpiece wordpiece;
+    tern_unigram unigram;
     bool byte_level, byte_fallback, fuse_unk, ignore_merges;
     int32_t byte_ids[256]; // the token of a byte, -1: none
     int32_t bos, eos, unk, pad;
@@ -151,6 +209,8 @@ struct tern_tokenizer {
     bool strip_space;  // decoding: one space at the start of the text is dropped
     int32_t prefix[TERN_FRAME_MAX], suffix[TERN_FRAME_MAX]; // what TERN_TOKENIZE_BOS adds
     int n_prefix, n_suffix;
+    int32_t between[TERN_FRAME_MAX]; // what stands between the two texts of a pair
+    int n_between;
     int32_t ends[TERN_ENDS_MAX];
     size_t n_ends;
     const char *pre;                       // GGUF's name of the pattern, NULL: it has none
@@ -160,12 +220,38 @@ struct tern_tokenizer {
 
 tern_status tern_tokenizer_load_json(tern_tokenizer *t, const tern_file *file, tern_error *err);
 tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, tern_error *err);
+// sentencepiece's .model, a protocol buffer (tok_spm.c).
+tern_status tern_tokenizer_load_spm(tern_tokenizer *t, const tern_file *file, tern_error *err);
+// What the files of sentencepiece models have in common, in whatever container.
+typedef struct tern_spm_desc {
+    bool unigram, space_prefix, squeeze;
+    tern_str charsmap;
+} tern_spm_desc;
+tern_status tern_tokenizer_add_spm_steps(tern_tokenizer *t, const tern_spm_desc *d,
+                                         tern_error *err);
+// Scores of all tokens, [n_vocab], as the orders of merges or as a Unigram's.
+tern_status tern_tokenizer_set_scores(tern_tokenizer *t, const tern_spm_desc *d,
+                                      const float *scores, tern_error *err);
+float tern_score_of_order(uint32_t order); // what became this order
+// Sets the prefixes of a WordPiece vocabulary; they must be short.
+tern_status tern_wordpiece_init(tern_wordpiece *w, tern_str first, tern_str rest, int64_t max_chars,
+                                tern_error *err);
+// Indexes the vocabulary of t, whose scores are set.
+tern_status tern_unigram_init(tern_tokenizer *t, tern_error *err);
+void tern_unigram_free(tern_unigram *u);
+// Append the ids of a word, and of a stretch of text.
+tern_status tern_wordpiece_encode(const tern_tokenizer *t, const char *word, size_t n,
+                                  tern_piece_scratch *scratch, tern_ids *out, tern_error *err);
+tern_status tern_unigram_encode(const tern_tokenizer *t, const char *text, size_t n,
+                                tern_piece_scratch *scratch, tern_ids *out, tern_error *err);
 // "normalizer" and "pre_tokenizer" (tok_json_split.c) of a tokenizer.json; value
 // may be NULL.
 tern_status tern_tokenizer_json_normalizer(tern_tokenizer *t, const tern_json_doc *doc,
                                            const tern_json *value, tern_error *err);
 tern_status tern_tokenizer_json_splitter(tern_tokenizer *t, const tern_json_doc *doc,
                                          const tern_json *value, tern_error *err);
+// Control, unknown and user tokens of the vocabulary are found in raw text (tok_gguf.c).
+tern_status tern_tokenizer_add_specials(tern_tokenizer *t, tern_error *err);
 // Sets byte_ids and glued from the vocabulary.
 void tern_tokenizer_index_bytes(tern_tokenizer *t);
 void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id); // ids that do not exist are ignored
@@ -194,6 +280,7 @@ tern_status tern_merge_batch_flush(tern_merge_batch *b, tern_error *err);
 // Parts of tokenizer.json: "post_processor" (tok_write.c); the whole, of a vocabulary with scores
 // (tok_write_scores.c).
 void tern_json_put_frame(const tern_tokenizer *t, tern_strbuf *out);
+void tern_pieces_write_json(const tern_tokenizer *t, tern_strbuf *out); // tok_write_pieces.c
 tern_status tern_scores_write_json(const tern_tokenizer *t, tern_strbuf *out, tern_error *err);
 
 // GGUF's tokenizer.ggml.pre (tok_pre.c).

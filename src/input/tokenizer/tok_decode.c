@@ -37,6 +37,10 @@ static void emit(const tern_tokenizer *t, tern_decoder *d, const char *bytes, si
         n--;
     }
     d->started = true;
+    if (d->raw) {
+        tern_strbuf_append(out, bytes, n);
+        return;
+    }
     // Bytes that complete or break the pending character, one by one.
     while (n > 0 && d->n_pending > 0) {
         char joined[sizeof d->pending];
@@ -83,6 +87,20 @@ static void emit_marked(const tern_tokenizer *t, tern_decoder *d, tern_str text,
     }
 }
 
+// A word's first token begins with a space, which the others do not have.
+static void emit_wordpiece(const tern_tokenizer *t, tern_decoder *d, tern_str text,
+                           tern_strbuf *out) {
+    const tern_wordpiece *w = &t->wordpiece;
+    bool has_first = text.len >= w->n_first && memcmp(text.ptr, w->first, w->n_first) == 0;
+    bool has_rest = text.len >= w->n_rest && memcmp(text.ptr, w->rest, w->n_rest) == 0;
+    bool goes_on = w->n_rest ? has_rest : !has_first;
+    size_t skip = goes_on ? w->n_rest : has_first ? w->n_first : 0;
+    if (skip == text.len) skip = 0;
+    bool joins = goes_on || (w->cleans_up && strchr(".?!,", text.ptr[skip]) && text.ptr[skip]);
+    if (d->started && !joins) emit(t, d, " ", 1, out);
+    emit(t, d, text.ptr + skip, text.len - skip, out);
+}
+
 void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id, tern_strbuf *out) {
     if (id < 0 || id >= t->vocab.n) return;
     tern_str text = tern_vocab_text(&t->vocab, id);
@@ -90,7 +108,9 @@ void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id,
     case TERN_TOKEN_NONE: return;
     case TERN_TOKEN_CONTROL:
     case TERN_TOKEN_UNKNOWN:
-        if (d->with_special) emit(t, d, text.ptr, text.len, out);
+        if (!d->with_special) return;
+        if (t->model == TERN_TOKENS_WORDPIECE && d->started) emit(t, d, " ", 1, out);
+        emit(t, d, text.ptr, text.len, out);
         return;
     case TERN_TOKEN_BYTE: {
         int value = tern_byte_token_value(text);
@@ -104,7 +124,8 @@ void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id,
         else emit(t, d, text.ptr, text.len, out);
         return;
     default:
-        if (t->byte_level) emit_spelled(t, d, text, out);
+        if (t->model == TERN_TOKENS_WORDPIECE) emit_wordpiece(t, d, text, out);
+        else if (t->byte_level) emit_spelled(t, d, text, out);
         else if (t->space_marks) emit_marked(t, d, text, out);
         else emit(t, d, text.ptr, text.len, out);
     }

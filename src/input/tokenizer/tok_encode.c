@@ -13,6 +13,7 @@ typedef struct encoder {
     tern_strbuf repaired, normal[2], spelled;
     tern_pieces pieces;
     tern_bpe bpe;
+    tern_piece_scratch scratch;
     const char *word; // being merged
 } encoder;
 
@@ -99,6 +100,10 @@ static tern_status append_unknown(encoder *e, const tern_symbol *s, bool *was_un
 
 static tern_status encode_word(encoder *e, const char *word, size_t n) {
     const tern_tokenizer *t = e->t;
+    if (t->model == TERN_TOKENS_WORDPIECE)
+        return tern_wordpiece_encode(t, word, n, &e->scratch, e->out, e->err);
+    if (t->model == TERN_TOKENS_UNIGRAM)
+        return tern_unigram_encode(t, word, n, &e->scratch, e->out, e->err);
     if (n == 1 && t->byte_level && t->byte_ids[(unsigned char)*word] >= 0)
         return append(e, t->byte_ids[(unsigned char)*word]);
     if (t->ignore_merges) {
@@ -213,5 +218,6 @@ tern_status tern_tokenizer_encode(const tern_tokenizer *t, const char *text, siz
     tern_strbuf_free(&e.spelled);
     tern_pieces_free(&e.pieces);
     tern_bpe_free(&e.bpe);
+    tern_piece_scratch_free(&e.scratch);
     return status;
 }

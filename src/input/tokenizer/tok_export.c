@@ -30,6 +30,7 @@ static bool allocate(const tern_tokenizer *t, tern_export_store *s) {
     s->n_vocab = t->n_model_vocab > t->vocab.n ? (size_t)t->n_model_vocab : n;
     s->tokens = tern_alloc_array(TERN_MEM_TOKENIZER, s->n_vocab + 1, sizeof *s->tokens);
     s->types = tern_alloc_array(TERN_MEM_TOKENIZER, s->n_vocab + 1, sizeof *s->types);
+    if (t->model == TERN_TOKENS_WORDPIECE) return s->tokens && s->types;
     if (t->byte_level)
         s->merges = tern_alloc_array(TERN_MEM_TOKENIZER, t->merges.n + 1, sizeof *s->merges);
     else s->scores = tern_alloc_array(TERN_MEM_TOKENIZER, s->n_vocab + 1, sizeof *s->scores);
@@ -39,6 +40,19 @@ static bool allocate(const tern_tokenizer *t, tern_export_store *s) {
 // While text grows it moves, so a string there is first kept as its offset + 1 with no pointer.
 static tern_str placed(const tern_export_store *s, size_t from) {
     return (tern_str){NULL, s->text.len - from};
+}
+
+// GGUF's BERT marks the first token of a word, where others mark the rest. Names in brackets have
+// no mark.
+static bool spell_wordpiece(const tern_tokenizer *t, tern_export_store *s, tern_str text) {
+    const tern_wordpiece *w = &t->wordpiece;
+    bool named = text.len > 1 && *text.ptr == '[' && text.ptr[text.len - 1] == ']';
+    if (w->n_first || named) return false;
+    bool rest = text.len > w->n_rest && memcmp(text.ptr, w->rest, w->n_rest) == 0;
+    size_t skip = rest ? w->n_rest : 0;
+    if (!rest) tern_strbuf_puts(&s->text, TERN_SPACE_MARK);
+    tern_strbuf_append(&s->text, text.ptr + skip, text.len - skip);
+    return true;
 }
 
 static void spell_tokens(const tern_tokenizer *t, tern_export_store *s) {
@@ -54,6 +68,11 @@ static void spell_tokens(const tern_tokenizer *t, tern_export_store *s) {
         tern_str text = tern_vocab_text(&t->vocab, (int32_t)i);
         s->tokens[i] = text;
         s->types[i] = t->vocab.types[i];
+        if (t->model == TERN_TOKENS_WORDPIECE && s->types[i] == TERN_TOKEN_NORMAL &&
+            spell_wordpiece(t, s, text)) {
+            s->tokens[i] = placed(s, from);
+            continue;
+        }
         if (s->types[i] != TERN_TOKEN_USER || !t->space_marks) continue;
         // Added tokens are matched in the raw text, where a space is a space.
         for (size_t k = 0; k < text.len;) {
@@ -118,7 +137,11 @@ static tern_export_store *build(const tern_tokenizer *t) {
     bool ok = allocate(t, s);
     if (ok) spell_tokens(t, s);
     if (ok && s->merges) ok = spell_merges(t, s);
-    if (ok && s->scores) score_tokens(t, s);
+    if (ok && s->scores && t->model == TERN_TOKENS_BPE && !t->orders) score_tokens(t, s);
+    for (int32_t i = 0; ok && t->orders && i < t->vocab.n; i++)
+        s->scores[i] = tern_score_of_order(t->orders[i]);
+    for (int32_t i = 0; ok && t->model == TERN_TOKENS_UNIGRAM && i < t->vocab.n; i++)
+        s->scores[i] = (float)t->unigram.scores[i];
     if (!ok || s->text.failed) {
         tern_export_store_free(s);
         return NULL;
@@ -139,6 +162,19 @@ static bool puts_space_in_front(const tern_tokenizer *t) {
     return false;
 }
 
+// Several spaces are one: by a step of its own, by an expression, or since words are split there.
+static bool squeezes(const tern_tokenizer *t) {
+    for (int i = 0; i < t->normalizer.n_steps; i++) {
+        const tern_norm_step *s = &t->normalizer.steps[i];
+        if (s->kind == TERN_NORM_SQUEEZE) return true;
+        if (s->kind == TERN_NORM_REPLACE && s->pattern.text && !strcmp(s->pattern.text, " {2,}"))
+            return true;
+    }
+    for (int i = 0; i < t->splitter.n_steps; i++)
+        if (t->splitter.steps[i].pattern.kind == TERN_PATTERN_SPACE) return true;
+    return false;
+}
+
 // GGUF has keys for three tokens that end a text. Those that readers know by their names need
 // none.
 static void export_ends(const tern_tokenizer *t, tern_tokenizer_export *out) {
@@ -152,13 +188,11 @@ static void export_ends(const tern_tokenizer *t, tern_tokenizer_export *out) {
 
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
                                        tern_error *err) {
-    if (t->orders)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "tokenizer: from a GGUF file, whose metadata can be copied as it is");
+    bool pieces = t->model != TERN_TOKENS_BPE;
     if (t->byte_level && !t->pre)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "tokenizer: GGUF has no name for the way this tokenizer splits text");
-    if (!t->byte_level && !t->space_marks)
+    if (!t->byte_level && !t->space_marks && !pieces)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "tokenizer: GGUF has no form for BPE that is neither byte-level nor "
                          "SentencePiece's");
@@ -174,7 +208,10 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
     // has that as its eos, and its own ends a turn.
     int32_t end = t->n_suffix > 0 ? t->suffix[0] : t->eos;
     *out = (tern_tokenizer_export){
-        .model = t->byte_level ? "gpt2" : "llama",
+        .model = t->model == TERN_TOKENS_WORDPIECE ? "bert"
+                 : t->model == TERN_TOKENS_UNIGRAM ? "t5"
+                 : t->byte_level                   ? "gpt2"
+                                                   : "llama",
         .pre = t->byte_level ? t->pre : "default",
         .tokens = s->tokens, .scores = s->scores, .types = s->types, .merges = s->merges,
         .n_vocab = s->n_vocab, .n_merges = s->n_merges,
@@ -183,7 +220,12 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
         .add_bos = tern_tokenizer_adds_bos(t),
         .add_eos = t->n_suffix > 0,
         .add_space_prefix = !t->byte_level && puts_space_in_front(t),
+        .squeezes = squeezes(t),
     };
+    for (int i = 0; i < t->normalizer.n_steps; i++)
+        if (t->normalizer.steps[i].kind == TERN_NORM_CHARSMAP)
+            out->charsmap = (tern_str){t->normalizer.steps[i].content,
+                                       t->normalizer.steps[i].n_content};
     export_ends(t, out);
     return TERN_OK;
 }
@@ -219,7 +261,25 @@ tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern
         if (ids[i].id >= 0) TERN_TRY(tern_gguf_put_int(w, ids[i].key, TERN_META_U32, ids[i].id));
     TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos));
     TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_eos_token", TERN_META_BOOL, e.add_eos));
-    if (strcmp(e.model, "llama") == 0)
+    if (strcmp(e.model, "bert") == 0) { // what stands around a text, by names of its own
+        int32_t cls = t->n_prefix ? t->prefix[0] : e.bos;
+        if (cls >= 0)
+            TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.cls_token_id", TERN_META_U32, cls));
+        if (e.eos >= 0)
+            TERN_TRY(
+                tern_gguf_put_int(w, "tokenizer.ggml.seperator_token_id", TERN_META_U32, e.eos));
+    }
+    else if (t->n_between > 1) // RoBERTa's and XLM-R's pairs
+        TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.seperator_token_id", TERN_META_U32,
+                                   t->between[1]));
+    bool unigram = strcmp(e.model, "t5") == 0;
+    if (unigram)
+        TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.remove_extra_whitespaces", TERN_META_BOOL,
+                                   e.squeezes));
+    if (e.charsmap.len)
+        TERN_TRY(tern_gguf_put_array(w, "tokenizer.ggml.precompiled_charsmap", TERN_META_U8,
+                                     e.charsmap.ptr, e.charsmap.len));
+    if (unigram || strcmp(e.model, "llama") == 0)
         TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_space_prefix", TERN_META_BOOL,
                                    e.add_space_prefix));
     return TERN_OK;

@@ -48,15 +48,15 @@ static inline tern_status fixture_open_json(tern_tokenizer **t, const char *json
     return status;
 }
 
-// Opens a .json of the optional data, or a .gguf. NULL: not there (the test is then skipped), or a
-// failed check.
+// Opens a .json of the optional data, a .gguf or a .model. NULL: not there (the test is then
+// skipped), or a failed check.
 static inline tern_tokenizer *fixture_open(const char *relative_path) {
     const char *path = test_data(relative_path);
     tern_tokenizer *t = NULL;
     tern_error err = {0};
     tern_status status;
     if (!path) return NULL;
-    if (strstr(path, ".gguf")) {
+    if (strstr(path, ".gguf") || strstr(path, ".model")) {
         tern_file *file = NULL;
         status = tern_file_open(&file, path, &err);
         if (status == TERN_OK) status = tern_tokenizer_open(&t, file, &err);

@@ -79,22 +79,25 @@ static tern_status read_merges(tern_tokenizer *t, const tern_file *file, tern_er
     return status;
 }
 
-// Scores become orders: the highest float is the smallest integer.
-static tern_status read_scores(tern_tokenizer *t, const tern_file *file, tern_error *err) {
-    const tern_meta *scores = tern_file_meta(file, KEY("scores"));
-    if (!scores || scores->n != (uint64_t)t->vocab.n)
+static tern_status read_scores(tern_tokenizer *t, const tern_file *file, const tern_spm_desc *d,
+                               tern_error *err) {
+    const tern_meta *meta = tern_file_meta(file, KEY("scores"));
+    if (!meta || meta->n != (uint64_t)t->vocab.n)
         return tern_fail(err, TERN_ERR_FORMAT, "%s is missing or has not one entry for each token",
                          KEY("scores"));
-    t->orders = tern_alloc_array(TERN_MEM_TOKENIZER, (size_t)t->vocab.n + 1, sizeof *t->orders);
-    if (!t->orders) return tern_fail_memory(err, (size_t)t->vocab.n * sizeof *t->orders);
-    for (int32_t i = 0; i < t->vocab.n; i++) {
+    float *scores = tern_alloc_array(TERN_MEM_MISC, (size_t)t->vocab.n + 1, sizeof *scores);
+    if (!scores) return tern_fail_memory(err, (size_t)t->vocab.n * sizeof *scores);
+    tern_status status = TERN_OK;
+    for (int32_t i = 0; i < t->vocab.n && status == TERN_OK; i++) {
         double score;
-        if (!tern_meta_element(scores, (uint64_t)i, &score))
-            return tern_fail(err, TERN_ERR_FORMAT, "%s is not an array of numbers", KEY("scores"));
-        uint32_t bits = tern_f32_to_bits((float)score);
-        t->orders[i] = bits & 0x80000000u ? bits : ~bits & 0x7FFFFFFFu;
+        if (tern_meta_element(meta, (uint64_t)i, &score)) scores[i] = (float)score;
+        else
+            status =
+                tern_fail(err, TERN_ERR_FORMAT, "%s is not an array of numbers", KEY("scores"));
     }
-    return TERN_OK;
+    if (status == TERN_OK) status = tern_tokenizer_set_scores(t, d, scores, err);
+    tern_free(scores);
+    return status;
 }
 
 // Gemma 4: merges of characters, as its tokenizer.json has them; a space is U+2581.
@@ -132,20 +135,50 @@ static tern_status open_by_merges(tern_tokenizer *t, const tern_file *file, bool
     return read_merges(t, file, err);
 }
 
-static tern_status open_sentencepiece(tern_tokenizer *t, const tern_file *file, tern_error *err) {
-    bool prefix = true;
-    tern_norm_step *step = NULL;
-    tern_file_meta_bool(file, KEY("add_space_prefix"), &prefix);
-    t->byte_fallback = t->fuse_unk = t->space_marks = true;
-    t->strip_space = prefix;
-    tern_str mark = TERN_STR(TERN_SPACE_MARK);
-    if (prefix) TERN_TRY(tern_normalizer_add(&t->normalizer, TERN_NORM_PREPEND, mark, &step, err));
-    TERN_TRY(tern_normalizer_add(&t->normalizer, TERN_NORM_REPLACE, mark, &step, err));
-    TERN_TRY(tern_pattern_open_literal(&step->pattern, TERN_STR(" "), err));
-    return read_scores(t, file, err);
+// "llama" is BPE by scores, "t5" Unigram.
+static tern_status open_sentencepiece(tern_tokenizer *t, const tern_file *file, bool unigram,
+                                      tern_error *err) {
+    tern_spm_desc d = {.unigram = unigram, .space_prefix = true};
+    const tern_meta *map = tern_file_meta(file, KEY("precompiled_charsmap"));
+    tern_file_meta_bool(file, KEY("add_space_prefix"), &d.space_prefix);
+    if (unigram) tern_file_meta_bool(file, KEY("remove_extra_whitespaces"), &d.squeeze);
+    bool bytes =
+        map && map->type == TERN_META_ARRAY && tern_meta_type_bytes(map->element_type) == 1;
+    if (unigram && bytes) d.charsmap = (tern_str){map->data, map->n};
+    t->byte_fallback = true;
+    TERN_TRY(tern_tokenizer_add_spm_steps(t, &d, err));
+    return read_scores(t, file, &d, err);
 }
 
-static tern_status read_added(tern_tokenizer *t, tern_error *err) {
+static bool has_capitals(const tern_vocab *v) {
+    for (int32_t i = 0; i < v->n; i++) {
+        tern_str text = tern_vocab_text(v, i);
+        if (v->types[i] != TERN_TOKEN_NORMAL || !text.len || *text.ptr == '[') continue;
+        for (size_t k = 0; k < text.len; k++)
+            if (text.ptr[k] >= 'A' && text.ptr[k] <= 'Z') return true;
+    }
+    return false;
+}
+
+// BERT's: the first token of a word begins with U+2581, the others have no mark. Nothing says
+// whether text becomes lower case; a vocabulary without capitals does.
+static tern_status open_wordpiece(tern_tokenizer *t, tern_error *err) {
+    bool lower = !has_capitals(&t->vocab);
+    t->model = TERN_TOKENS_WORDPIECE;
+    t->wordpiece.cleans_up = true;
+    tern_str mark = TERN_STR(TERN_SPACE_MARK), none = {0};
+    TERN_TRY(tern_wordpiece_init(&t->wordpiece, mark, none, 100, err));
+    TERN_TRY(tern_normalizer_add_bert(&t->normalizer, true, true, lower, lower, err));
+    tern_split_step *spaces = tern_splitter_add(&t->splitter);
+    tern_split_step *signs = tern_splitter_add(&t->splitter);
+    if (!spaces || !signs) return tern_fail(err, TERN_ERR_UNSUPPORTED, "too many pre-tokenizers");
+    spaces->pattern.kind = TERN_PATTERN_SPACE;
+    spaces->behavior = TERN_SPLIT_REMOVED;
+    signs->pattern.kind = TERN_PATTERN_PUNCT;
+    return TERN_OK;
+}
+
+tern_status tern_tokenizer_add_specials(tern_tokenizer *t, tern_error *err) {
     for (int32_t id = 0; id < t->vocab.n; id++) {
         tern_token_type type = t->vocab.types[id];
         if (type != TERN_TOKEN_CONTROL && type != TERN_TOKEN_UNKNOWN && type != TERN_TOKEN_USER)
@@ -158,33 +191,65 @@ static tern_status read_added(tern_tokenizer *t, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, tern_error *err) {
+// The kinds of tokenizer.ggml.model, with llama.cpp's defaults.
+typedef struct kind {
+    const char *name;
+    int32_t bos, eos, unk, pad;
+    bool adds_bos, adds_eos;
+} kind;
+static const kind kinds[] = {{"llama", 1, 2, 0, -1, true, false},
+                             {"t5", -1, 1, 2, 0, false, true},
+                             {"bert", 101, 102, 100, 0, true, true},
+                             {"gpt2", -1, -1, -1, -1, true, false},
+                             {"gemma4", -1, -1, -1, -1, true, false}};
+#define N_KINDS (sizeof kinds / sizeof *kinds)
+enum { LLAMA, T5, BERT, GPT2, GEMMA4 };
+
+static tern_status find_kind(const tern_file *file, size_t *found, tern_error *err) {
     tern_str model = {0};
-    bool adds_bos = true, adds_eos = false;
     if (!tern_file_meta_str(file, KEY("model"), &model))
         return tern_fail(err, TERN_ERR_FORMAT, "%s is missing: the file has no tokenizer",
                          KEY("model"));
-    bool scored = tern_str_is(model, "llama");
-    bool gemma4 = tern_str_is(model, "gemma4");
-    if (!scored && !gemma4 && !tern_str_is(model, "gpt2"))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s \"%.*s\" is not supported; \"gpt2\", \"gemma4\" and \"llama\" are",
-                         KEY("model"), (int)(model.len < 80 ? model.len : 80), model.ptr);
+    for (*found = 0; *found < N_KINDS; ++*found)
+        if (tern_str_is(model, kinds[*found].name)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "%s \"%.*s\" is not supported; \"gpt2\", \"gemma4\", \"llama\", \"t5\" and "
+                     "\"bert\" are",
+                     KEY("model"), (int)(model.len < 80 ? model.len : 80), model.ptr);
+}
+
+tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, tern_error *err) {
+    size_t which;
+    TERN_TRY(find_kind(file, &which, err));
+    const kind *k = &kinds[which];
+    bool adds_bos = k->adds_bos, adds_eos = k->adds_eos;
     TERN_TRY(read_vocab(t, file, err));
-    if (scored)
-        TERN_TRY(open_sentencepiece(t, file, err));
+    if (which == BERT)
+        TERN_TRY(open_wordpiece(t, err));
+    else if (which == LLAMA || which == T5)
+        TERN_TRY(open_sentencepiece(t, file, which == T5, err));
     else
-        TERN_TRY(open_by_merges(t, file, gemma4, &adds_bos, err));
+        TERN_TRY(open_by_merges(t, file, which == GEMMA4, &adds_bos, err));
     tern_tokenizer_index_bytes(t);
-    TERN_TRY(read_added(t, err));
-    t->bos = special_id(t, file, KEY("bos_token_id"), scored ? 1 : -1);
-    t->eos = special_id(t, file, KEY("eos_token_id"), scored ? 2 : -1);
-    t->unk = special_id(t, file, KEY("unknown_token_id"), scored ? 0 : -1);
-    t->pad = special_id(t, file, KEY("padding_token_id"), -1);
-    tern_file_meta_bool(file, KEY("add_bos_token"), &adds_bos);
-    tern_file_meta_bool(file, KEY("add_eos_token"), &adds_eos);
+    TERN_TRY(tern_tokenizer_add_specials(t, err));
+    t->bos = special_id(t, file, KEY("bos_token_id"), k->bos);
+    t->eos = special_id(t, file, KEY("eos_token_id"), k->eos);
+    t->unk = special_id(t, file, KEY("unknown_token_id"), k->unk);
+    t->pad = special_id(t, file, KEY("padding_token_id"), k->pad);
+    if (which == BERT) { // what stands around a text has names of its own
+        t->bos = special_id(t, file, KEY("cls_token_id"), t->bos);
+        t->eos = special_id(t, file, KEY("seperator_token_id"), t->eos);
+    } else {
+        tern_file_meta_bool(file, KEY("add_bos_token"), &adds_bos);
+        tern_file_meta_bool(file, KEY("add_eos_token"), &adds_eos);
+    }
     if (adds_bos && t->bos >= 0) t->prefix[t->n_prefix++] = t->bos;
     if (adds_eos && t->eos >= 0) t->suffix[t->n_suffix++] = t->eos;
+    // Between the texts of a pair: what ends the first one and, but for BERT, a separator.
+    int32_t separator = special_id(t, file, KEY("seperator_token_id"), -1);
+    for (int i = 0; i < t->n_suffix; i++) t->between[t->n_between++] = t->suffix[i];
+    if (which != BERT && separator >= 0 && t->n_suffix)
+        t->between[t->n_between++] = separator;
     tern_tokenizer_add_end(t, t->eos);
     tern_tokenizer_add_end(t, special_id(t, file, KEY("eot_token_id"), -1));
     tern_tokenizer_add_end(t, special_id(t, file, KEY("eom_token_id"), -1));

@@ -60,21 +60,33 @@ static void note_size(reader *r, int32_t id) {
     r->n_entries++;
 }
 
+// An entry of "vocab": "text": id, or of a Unigram, where the id is its place, ["text", score].
+static tern_status read_entry(reader *r, const tern_json *entry, bool listed, int32_t place,
+                              bool measure) {
+    bool bytes = tern_json_bool(get(r, r->model, "byte_fallback"), false);
+    tern_str text = tern_json_str(listed ? tern_json_first(&r->doc, entry) : entry);
+    int32_t id = place;
+    if (listed && (!text.ptr || place >= TERN_VOCAB_MAX))
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "tokenizer.json: entry %d of model.vocab is no text with its score",
+                         (int)place);
+    if (!listed) TERN_TRY(note_id(r, text, tern_json_value_of(&r->doc, entry), &id));
+    if (measure) {
+        note_size(r, id);
+        return TERN_OK;
+    }
+    return put_token(r, text, id, bytes && tern_byte_token_value(text) >= 0 ? TERN_TOKEN_BYTE
+                                                                            : TERN_TOKEN_NORMAL);
+}
+
 // Two passes over "vocab" and "added_tokens": the first finds the number of ids.
 static tern_status read_tokens(reader *r, bool measure) {
     const tern_json *vocab = get(r, r->model, "vocab");
-    bool bytes = tern_json_bool(get(r, r->model, "byte_fallback"), false);
+    bool listed = tern_json_is(vocab, TERN_JSON_ARRAY);
     int32_t id = 0;
     for (const tern_json *k = tern_json_first(&r->doc, vocab); k;
-         k = tern_json_next(&r->doc, vocab, k)) {
-        tern_str text = tern_json_str(k);
-        TERN_TRY(note_id(r, text, tern_json_value_of(&r->doc, k), &id));
-        if (measure) note_size(r, id);
-        else
-            TERN_TRY(put_token(r, text, id, bytes && tern_byte_token_value(text) >= 0
-                                                ? TERN_TOKEN_BYTE
-                                                : TERN_TOKEN_NORMAL));
-    }
+         k = tern_json_next(&r->doc, vocab, k), id++)
+        TERN_TRY(read_entry(r, k, listed, id, measure));
     for (const tern_json *a = tern_json_first(&r->doc, r->added); a;
          a = tern_json_next(&r->doc, r->added, a)) {
         tern_str text = tern_json_str(get(r, a, "content"));
@@ -86,8 +98,10 @@ static tern_status read_tokens(reader *r, bool measure) {
 }
 
 static tern_status read_vocab(reader *r) {
-    if (!tern_json_is(get(r, r->model, "vocab"), TERN_JSON_OBJECT))
-        return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: model.vocab is not an object");
+    bool listed = r->t->model == TERN_TOKENS_UNIGRAM;
+    if (!tern_json_is(get(r, r->model, "vocab"), listed ? TERN_JSON_ARRAY : TERN_JSON_OBJECT))
+        return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: model.vocab is not an %s",
+                         listed ? "array" : "object");
     TERN_TRY(read_tokens(r, true));
     // Ids without a token cost as much as those with one: a single great id must not cost
     // gigabytes.
@@ -128,13 +142,58 @@ static tern_status read_merges(reader *r) {
     return status;
 }
 
+static tern_status find_model(reader *r) {
+    static const char *const names[] = {[TERN_TOKENS_BPE] = "BPE",
+                                        [TERN_TOKENS_WORDPIECE] = "WordPiece",
+                                        [TERN_TOKENS_UNIGRAM] = "Unigram"};
+    tern_str type = tern_json_str(get(r, r->model, "type"));
+    if (!type.ptr) { // early files name no type
+        r->t->model = get(r, r->model, "max_input_chars_per_word") ? TERN_TOKENS_WORDPIECE
+                      : get(r, r->model, "unk_id")                 ? TERN_TOKENS_UNIGRAM
+                                                                   : TERN_TOKENS_BPE;
+        return TERN_OK;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (!tern_str_is(type, names[i])) continue;
+        r->t->model = (tern_token_model)i;
+        return TERN_OK;
+    }
+    return unsupported(r, "a model of type", type);
+}
+
+static tern_status read_wordpiece(reader *r) {
+    tern_str prefix = tern_json_str(get(r, r->model, "continuing_subword_prefix"));
+    int64_t most = tern_json_int(get(r, r->model, "max_input_chars_per_word"), 100);
+    if (!prefix.ptr) prefix = TERN_STR("##");
+    return tern_wordpiece_init(&r->t->wordpiece, (tern_str){0}, prefix, most, r->err);
+}
+
+static tern_status read_scores(reader *r) {
+    tern_tokenizer *t = r->t;
+    const tern_json *vocab = get(r, r->model, "vocab");
+    int64_t unk = tern_json_int(get(r, r->model, "unk_id"), -1);
+    t->unigram.scores =
+        tern_alloc_array(TERN_MEM_TOKENIZER, (size_t)t->vocab.n + 1, sizeof(double));
+    if (!t->unigram.scores) return tern_fail_memory(r->err, (size_t)t->vocab.n * 8);
+    size_t i = 0;
+    for (const tern_json *e = tern_json_first(&r->doc, vocab); e;
+         e = tern_json_next(&r->doc, vocab, e), i++) {
+        const tern_json *text = tern_json_first(&r->doc, e);
+        const tern_json *score = tern_json_next(&r->doc, e, text);
+        t->unigram.scores[i] = score ? tern_json_number(score, 0) : 0;
+    }
+    if (unk >= 0 && unk < t->vocab.n) {
+        t->unk = (int32_t)unk;
+        t->vocab.types[unk] = TERN_TOKEN_UNKNOWN;
+    }
+    return tern_unigram_init(t, r->err);
+}
+
 static tern_status read_model(reader *r) {
     static const char *const must_be_empty[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     tern_tokenizer *t = r->t;
-    tern_str type = tern_json_str(get(r, r->model, "type"));
-    // Early files name no type; only this one has merges.
-    if (type.ptr && !tern_str_is(type, "BPE")) return unsupported(r, "a model of type", type);
-    for (int i = 0; i < 2; i++) {
+    TERN_TRY(find_model(r));
+    for (int i = 0; i < 2 && t->model == TERN_TOKENS_BPE; i++) {
         tern_str affix = tern_json_str(get(r, r->model, must_be_empty[i]));
         if (affix.len) return unsupported(r, must_be_empty[i], affix);
     }
@@ -144,7 +203,8 @@ static tern_status read_model(reader *r) {
     t->ignore_merges = tern_json_bool(get(r, r->model, "ignore_merges"), false);
     tern_str unk = tern_json_str(get(r, r->model, "unk_token"));
     t->unk = unk.ptr ? tern_vocab_find(&t->vocab, unk.ptr, unk.len) : -1;
-    return TERN_OK;
+    if (t->model == TERN_TOKENS_WORDPIECE) return read_wordpiece(r);
+    return t->model == TERN_TOKENS_UNIGRAM ? read_scores(r) : TERN_OK;
 }
 
 static tern_status read_added(reader *r) {
@@ -196,6 +256,10 @@ static tern_status read_decoder(reader *r, const tern_json *d) {
         }
         return TERN_OK;
     }
+    if (tern_str_is(type, "WordPiece") && t->model == TERN_TOKENS_WORDPIECE) {
+        t->wordpiece.cleans_up = tern_json_bool(get(r, d, "cleanup"), true);
+        return TERN_OK;
+    }
     if (tern_str_is(type, "ByteLevel") || tern_str_is(type, "ByteFallback") ||
         tern_str_is(type, "Fuse"))
         return TERN_OK;
@@ -222,31 +286,47 @@ static tern_status read_decoder(reader *r, const tern_json *d) {
     return unsupported(r, "the decoder", type);
 }
 
-static tern_status add_frame(reader *r, bool suffix, int64_t id) {
+// Where a token stands: before a text, between those of a pair, after the last one.
+typedef enum place { BEFORE, BETWEEN, AFTER } place;
+
+static tern_status add_frame(reader *r, place where, int64_t id) {
     tern_tokenizer *t = r->t;
-    int *n = suffix ? &t->n_suffix : &t->n_prefix;
+    int *n = where == BEFORE ? &t->n_prefix : where == AFTER ? &t->n_suffix : &t->n_between;
+    int32_t *ids = where == BEFORE ? t->prefix : where == AFTER ? t->suffix : t->between;
     if (id < 0 || id >= t->vocab.n || *n == TERN_FRAME_MAX)
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "tokenizer.json: post_processor adds a token that does not exist");
-    (suffix ? t->suffix : t->prefix)[(*n)++] = (int32_t)id;
+    ids[(*n)++] = (int32_t)id;
     return TERN_OK;
 }
 
+// The ids of a special token of a template.
+static tern_status add_named(reader *r, const tern_json *table, tern_str name, place where) {
+    for (const tern_json *k = tern_json_first(&r->doc, table); k;
+         k = tern_json_next(&r->doc, table, k)) {
+        if (!tern_str_eq(tern_json_str(k), name)) continue;
+        const tern_json *ids = get(r, tern_json_value_of(&r->doc, k), "ids");
+        for (const tern_json *i = tern_json_first(&r->doc, ids); i;
+             i = tern_json_next(&r->doc, ids, i))
+            TERN_TRY(add_frame(r, where, tern_json_int(i, -1)));
+        return TERN_OK;
+    }
+    return TERN_OK;
+}
+
+// "single" has what stands around a text; of "pair" only the middle is used.
 static tern_status read_template(reader *r, const tern_json *p) {
-    const tern_json *single = get(r, p, "single"), *table = get(r, p, "special_tokens");
-    bool suffix = false;
-    for (const tern_json *e = tern_json_first(&r->doc, single); e;
-         e = tern_json_next(&r->doc, single, e)) {
-        if (get(r, e, "Sequence")) suffix = true;
-        tern_str name = tern_json_str(get(r, get(r, e, "SpecialToken"), "id"));
-        for (const tern_json *k = name.ptr ? tern_json_first(&r->doc, table) : NULL; k;
-             k = tern_json_next(&r->doc, table, k)) {
-            if (!tern_str_eq(tern_json_str(k), name)) continue;
-            const tern_json *ids = get(r, tern_json_value_of(&r->doc, k), "ids");
-            for (const tern_json *i = tern_json_first(&r->doc, ids); i;
-                 i = tern_json_next(&r->doc, ids, i))
-                TERN_TRY(add_frame(r, suffix, tern_json_int(i, -1)));
-            break;
+    const tern_json *table = get(r, p, "special_tokens");
+    for (int pair = 0; pair < 2; pair++) {
+        const tern_json *list = get(r, p, pair ? "pair" : "single");
+        int n_texts = 0;
+        for (const tern_json *e = tern_json_first(&r->doc, list); e;
+             e = tern_json_next(&r->doc, list, e)) {
+            n_texts += get(r, e, "Sequence") != NULL;
+            tern_str name = tern_json_str(get(r, get(r, e, "SpecialToken"), "id"));
+            if (!name.ptr || (pair && n_texts != 1)) continue;
+            place where = pair ? BETWEEN : n_texts ? AFTER : BEFORE;
+            TERN_TRY(add_named(r, table, name, where));
         }
     }
     return TERN_OK;
@@ -261,8 +341,11 @@ static tern_status read_post_processor(reader *r, const tern_json *p) {
         for (int i = 0; i < 2; i++) {
             const tern_json *pair = i ? sep : cls, *name = tern_json_first(&r->doc, pair);
             const tern_json *id = name ? tern_json_next(&r->doc, pair, name) : NULL;
-            TERN_TRY(add_frame(r, i == 1, tern_json_int(id, -1)));
+            TERN_TRY(add_frame(r, i ? AFTER : BEFORE, tern_json_int(id, -1)));
         }
+        // RoBERTa's ends the first text and begins the second one.
+        for (int i = tern_str_is(type, "BertProcessing") ? 1 : 0; i < 2; i++)
+            TERN_TRY(add_frame(r, BETWEEN, r->t->suffix[0]));
         return TERN_OK;
     }
     if (!tern_str_is(type, "Sequence")) return unsupported(r, "the post-processor", type);
@@ -323,7 +406,9 @@ static void read_specials(reader *r) {
     int32_t eos_generation = token_id(r, generation, "eos_token_id", true);
     if (t->eos < 0) t->eos = eos >= 0 ? eos : eos_generation;
     if (t->bos < 0) t->bos = token_id(r, config, "bos_token_id", false);
-    if (t->bos < 0 && t->n_prefix == 1) t->bos = t->prefix[0]; // a folder without those files
+    // BERT's, and a folder without those files.
+    if (t->bos < 0 && t->n_prefix == 1) t->bos = t->prefix[0];
+    if (t->eos < 0 && t->n_suffix == 1) t->eos = t->suffix[0];
     tern_tokenizer_add_end(t, t->eos);
     tern_tokenizer_add_known_ends(t);
     read_frame_switch(r, "add_bos_token", t->bos, t->prefix, &t->n_prefix);
@@ -344,7 +429,7 @@ static tern_status read_all(reader *r) {
     TERN_TRY(read_decoder(r, get(r, root, "decoder")));
     TERN_TRY(read_post_processor(r, get(r, root, "post_processor")));
     tern_tokenizer_index_bytes(t);
-    TERN_TRY(read_merges(r));
+    if (t->model == TERN_TOKENS_BPE) TERN_TRY(read_merges(r));
     TERN_TRY(read_added(r));
     read_specials(r);
     t->pre = t->byte_level ? tern_pre_name(&t->splitter, t->ignore_merges) : NULL;

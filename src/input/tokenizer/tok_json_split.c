@@ -61,6 +61,16 @@ static tern_status read_normalizer(reader *r, const tern_json *v, int depth) {
         TERN_TRY(tern_normalizer_add(z, TERN_NORM_REPLACE, content, &step, r->err));
         return read_pattern(r, v, &step->pattern);
     }
+    if (tern_str_is(type, "BertNormalizer")) {
+        bool lower = flag(r, v, "lowercase", true); // accents go with capitals unless it says so
+        return tern_normalizer_add_bert(z, flag(r, v, "clean_text", true),
+                                        flag(r, v, "handle_chinese_chars", true),
+                                        flag(r, v, "strip_accents", lower), lower, r->err);
+    }
+    if (tern_str_is(type, "StripAccents"))
+        return tern_normalizer_add(z, TERN_NORM_NO_MARKS, none, &step, r->err);
+    if (tern_str_is(type, "Precompiled"))
+        return tern_normalizer_add_charsmap64(z, string(r, v, "precompiled_charsmap"), r->err);
     if (tern_str_is(type, "Prepend"))
         return tern_normalizer_add(z, TERN_NORM_PREPEND, string(r, v, "prepend"), &step, r->err);
     if (tern_str_is(type, "Lowercase"))

@@ -49,6 +49,52 @@ static tern_status replace(const tern_norm_step *s, tern_matcher *m, const char 
     return TERN_OK;
 }
 
+tern_status tern_normalizer_add_bert(tern_normalizer *z, bool clean, bool pad_han, bool no_accents,
+                                     bool lower, tern_error *err) {
+    tern_norm_step *step = NULL;
+    tern_str none = {0};
+    if (clean) TERN_TRY(tern_normalizer_add(z, TERN_NORM_CLEAN, none, &step, err));
+    if (pad_han) TERN_TRY(tern_normalizer_add(z, TERN_NORM_PAD_HAN, none, &step, err));
+    if (no_accents) {
+        TERN_TRY(tern_normalizer_add(z, TERN_NORM_FORM, none, &step, err));
+        step->form = TERN_NFD;
+        TERN_TRY(tern_normalizer_add(z, TERN_NORM_NO_MARKS, none, &step, err));
+        step->left = true;
+    }
+    return lower ? tern_normalizer_add(z, TERN_NORM_LOWER, none, &step, err) : TERN_OK;
+}
+
+// The steps that look at one character at a time.
+static void map_chars(const tern_norm_step *s, const char *text, size_t n, tern_strbuf *out) {
+    for (size_t i = 0; i < n;) {
+        uint32_t c;
+        int length = tern_utf8_decode(text + i, n - i, &c);
+        if (length <= 0) return; // text is valid
+        bool space = s->kind == TERN_NORM_CLEAN && tern_unicode_is_space(c);
+        bool gone = s->kind == TERN_NORM_NO_MARKS
+                        ? tern_unicode_is_mark(c, s->left)
+                        : s->kind == TERN_NORM_CLEAN &&
+                              (c == 0 || c == 0xFFFD || tern_unicode_is_control(c));
+        bool padded = s->kind == TERN_NORM_PAD_HAN && tern_unicode_is_han(c);
+        if (padded) tern_strbuf_putc(out, ' ');
+        if (space && !gone) tern_strbuf_putc(out, ' ');
+        else if (!gone) tern_strbuf_append(out, text + i, (size_t)length);
+        if (padded) tern_strbuf_putc(out, ' ');
+        i += (size_t)length;
+    }
+}
+
+static void squeeze(const char *text, size_t n, tern_strbuf *out) {
+    bool any = false, space = false;
+    for (size_t i = 0; i < n; i++) {
+        bool is_space = text[i] == ' ';
+        if (!is_space && space && any) tern_strbuf_putc(out, ' ');
+        if (!is_space) tern_strbuf_putc(out, text[i]);
+        any |= !is_space;
+        space = is_space;
+    }
+}
+
 static tern_str strip(const tern_norm_step *s, const char *text, size_t n) {
     size_t begin = 0;
     uint32_t c;
@@ -89,7 +135,10 @@ tern_status tern_normalizer_run(const tern_normalizer *z, tern_matcher *m, tern_
             if (*n > 0) tern_strbuf_append(out, s->content, s->n_content);
             tern_strbuf_append(out, *text, *n);
             break;
-        default: tern_unicode_lower(out, *text, *n);
+        case TERN_NORM_LOWER: tern_unicode_lower(out, *text, *n); break;
+        case TERN_NORM_SQUEEZE: squeeze(*text, *n, out); break;
+        case TERN_NORM_CHARSMAP: tern_charsmap_run(s, *text, *n, out); break;
+        default: map_chars(s, *text, *n, out);
         }
         if (out->failed) return tern_fail_memory(err, out->len);
         if (out->len > TERN_TEXT_MAX)

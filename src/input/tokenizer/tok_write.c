@@ -213,7 +213,9 @@ static tern_status write_byte_level(const tern_tokenizer *t, tern_strbuf *json, 
 
 tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
                                       tern_strbuf *json, tern_strbuf *config, tern_error *err) {
-    TERN_TRY(t->orders ? tern_scores_write_json(t, json, err) : write_byte_level(t, json, err));
+    if (t->model != TERN_TOKENS_BPE) tern_pieces_write_json(t, json);
+    else
+        TERN_TRY(t->orders ? tern_scores_write_json(t, json, err) : write_byte_level(t, json, err));
     tern_strbuf_puts(config, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
     put_name(config, t, "bos_token", t->bos);
     put_name(config, t, "eos_token", t->eos);

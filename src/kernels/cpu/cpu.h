@@ -164,11 +164,6 @@ tern_status cpu_weight_bind(tern_device *d, const tern_weight_source *source, te
 // data. Packs the weight in the form that w->grouped has from there.
 bool cpu_grouped_form(const tern_device *d, const tern_weight_source *s, tern_grouped_matrix *m);
 tern_status cpu_bind_grouped(tern_device *d, tern_weight *w, tern_error *err);
-// Sets m to the form of wide codes that holds a folder's groups of codes, whose bytes are in
-// memory, to the bit; false: none does. The parts of n_rows of its rows (cpu_affine.c).
-bool cpu_affine_form(const tern_weight_source *s, tern_grouped_matrix *m);
-void cpu_affine_rows(const tern_weight_source *s, const tern_grouped_matrix *m, size_t row,
-                     size_t n_rows, const tern_dtype_codes *to);
 void cpu_weight_unbind(tern_device *d, tern_weight *w);
 void cpu_weight_info(const tern_weight *w, tern_weight_info *info);
 // Measures both packings on the model's own matrices.

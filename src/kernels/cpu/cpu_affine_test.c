@@ -4,7 +4,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/affine.h"
+#include "kernels/cpu/grouped/grouped.h"
 #include "tests/harness.h"
 
 enum { ROWS = 21, COLS = 256 };
@@ -65,7 +66,7 @@ static void fill(const affine *a, uint8_t *b, uint64_t bytes, uint32_t seed) {
 
 // Seen to fail: minima with the other sign; zeros of a group that were not taken from its codes;
 // a minimum of the other kind of 16 bits.
-TEST(cpu_affine_forms_hold_the_numbers_to_the_bit) {
+TEST(affine_forms_hold_the_numbers_to_the_bit) {
     static _Alignas(64) uint8_t source[ROWS * COLS * 2], blocks[2 * 16 * COLS * 2 + 4096];
     static float want[COLS];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -79,14 +80,21 @@ TEST(cpu_affine_forms_hold_the_numbers_to_the_bit) {
         REQUIRE(tern_dtype_bytes(a->type, ROWS * COLS, COLS, &s.bytes));
         fill(a, source, s.bytes, 7 + (uint32_t)i);
         s.data = tern_blob_of(source, s.bytes);
-        CHECK_MSG(cpu_affine_form(&s, &m) == (a->bits != 0), "case %zu", i);
+        tern_dtype_form f;
+        CHECK_MSG(tern_affine_form(&s, &f) == (a->bits != 0), "case %zu", i);
         if (!a->bits) continue;
+        m.bits = f.bits;
+        m.zero = f.zero;
+        m.group = f.group;
+        m.has_minima = f.has_minima;
+        m.is_bf16 = f.is_bf16;
+        REQUIRE(tern_grouped_wide_fits(&m));
         CHECK_MSG(m.bits == a->bits && m.zero == a->zero && m.has_minima == a->has_minima &&
                       m.is_bf16 == a->is_bf16, "case %zu: %d bits, zero %d", i, m.bits, m.zero);
         REQUIRE(2 * m.block_bytes <= sizeof blocks);
         for (size_t row = 0; row < ROWS; row += 16) {
             size_t n = ROWS - row < 16 ? ROWS - row : 16;
-            cpu_affine_rows(&s, &m, row, n, &to);
+            tern_affine_rows(&s, &f, (int64_t)row, (int64_t)n, &to);
             tern_grouped_pack_wide(&m, &rows, n, blocks + row / 16 * m.block_bytes);
         }
         size_t n_bad = 0;

@@ -100,6 +100,7 @@ const tern_backend tern_backend_cpu = {
     .n_same_bits = INT32_MAX,
     .n_chunks_max = INT32_MAX,
     .is_shared = true,
+    .takes_masks = true,
     .open = cpu_open,
     .open_poll = cpu_open_poll,
     .close = cpu_close,

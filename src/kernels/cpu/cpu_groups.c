@@ -1,6 +1,7 @@
 // Weights of codes in groups (grouped/grouped.h), packed once by all threads.
 #include <string.h>
 #include "base/alloc.h"
+#include "kernels/affine.h"
 #include "kernels/cpu/cpu.h"
 
 // ---- One and two bits ---------------------------------------------------------------------------
@@ -56,8 +57,10 @@ static void narrow_form(const tern_weight_source *s, tern_grouped_matrix *m) {
 // ---- Four bits and more ------------------------------------------------------------------------
 
 static bool wide_form(const tern_weight_source *s, tern_grouped_matrix *m) {
+    tern_dtype_form affine;
     const tern_dtype_form *f = tern_dtype_form_of(s->type);
-    if (!f) return cpu_affine_form(s, m);
+    if (!f && tern_affine_form(s, &affine)) f = &affine;
+    if (!f) return false;
     m->bits = f->bits;
     m->group = f->group;
     m->super = f->super;
@@ -91,6 +94,8 @@ static void pack_wide(void *ctx, const tern_team *team) {
     (void)team;
     void *room = wide_rows_new(m, &to);
     if (!room) atomic_store(&job->status, TERN_ERR_MEMORY);
+    const tern_dtype_form affine = {.bits = m->bits, .group = (uint16_t)m->group,
+                                    .has_minima = m->has_minima, .is_bf16 = m->is_bf16};
     const tern_grouped_wide rows = {to.codes, to.scales, to.minima, to.sub_scales, to.sub_minima};
     for (size_t b, last; room && tern_team_claim(&job->counter, n_blocks, 4, &b, &last);)
         for (; b < last; b++) {
@@ -98,7 +103,7 @@ static void pack_wide(void *ctx, const tern_team *team) {
             if (n > TERN_GROUPED_ROWS) n = TERN_GROUPED_ROWS;
             if (tern_dtype_form_of(s->type))
                 tern_dtype_decode_codes(s->type, s->data.memory, row * m->n_in, n * m->n_in, &to);
-            else cpu_affine_rows(s, m, row, n, &to);
+            else tern_affine_rows(s, &affine, (int64_t)row, (int64_t)n, &to);
             tern_grouped_pack_wide(m, &rows, n, job->out + b * m->block_bytes);
         }
     tern_free(room);

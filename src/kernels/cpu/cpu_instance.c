@@ -137,7 +137,8 @@ static uint64_t bytes_of(const cpu_run *run, const cpu_step *s) {
     uint64_t bytes = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tern_weight *w = run->plan->weights[n->in[i]];
-        if (run->plan->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT && n->op != TERN_OP_EMBED)
+        if (run->plan->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT && n->op != TERN_OP_EMBED &&
+            n->op != TERN_OP_POSITIONS && n->op != TERN_OP_SEGMENTS)
             bytes += s->for_top_k ? w->info.bytes_per_token_greedy : w->info.bytes_per_token;
     }
     for (int32_t i = 0; n->op == TERN_OP_ATTENTION && i < b->n_chunks; i++) {

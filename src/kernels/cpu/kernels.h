@@ -127,6 +127,10 @@ typedef struct tern_float_kernels {
     const char *name;
     // y[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * w[i]; the products in this order. y may be x.
     void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
+    // y[i] = (x[i] - mean) * (1 / sqrt(mean((x - mean)^2) + eps)) * w[i] + b[i] (b NULL: without);
+    // the products in this order. y may be x.
+    void (*layer_norm)(float *y, const float *x, const float *w, const float *b, size_t n,
+                       float eps);
     // BitNet's activation quantization, for one row: s = 127 / max(max|x|, 1e-5),
     // q[i] = rint(x[i] * s) (ties to even) in -128..127, *inv_scale = 1 / s, *sum = sum of q.
     void (*quantize_i8)(int8_t *q, float *inv_scale, int32_t *sum, const float *x, size_t n);

@@ -5,6 +5,7 @@
 //   gpu_device.c    an open one: buffers, pipelines, errors; sending and reading back
 //   gpu_shaders.c   the kernels' texts and what each binds
 //   gpu_weights.c   weights as the kernels read them, sent in pieces
+//   gpu_wide.c      codes of four bits and more
 //   gpu_plan.c      graph -> list of dispatches
 //   ops/            the dispatches of each op
 //   gpu_token.c     the same for few tokens: fewer, larger ones
@@ -33,7 +34,10 @@
 // id, file, entry point, bindings from 1 on: r read-only, w written by some kernel, - none
 #define GPU_KERNELS(ROW)                                                                           \
     ROW(GPU_EMBED, "embed", "embed", "rrw")                                                        \
+    ROW(GPU_WIDE_EMBED, "wide_embed", "embed", "rrw")                                              \
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
+    ROW(GPU_LAYER_NORM, "rows", "layer_norm", "wrrw")                                              \
+    ROW(GPU_NORM_PAIR, "norm_pair", "norm_pair", "wwrrww")                                         \
     ROW(GPU_L2_NORM, "rows", "l2_norm", "w--w")                                                    \
     ROW(GPU_GROUP_NORM, "rows", "group_norm", "w--w")                                              \
     ROW(GPU_QUANTIZE, "rows", "quantize", "w---ww")                                                \
@@ -48,6 +52,7 @@
     ROW(GPU_SCALE_BY, "elementwise", "scale_by", "w-wr")                                           \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
+    ROW(GPU_ODD_BIAS, "columns", "odd_bias", "wwr")                                                \
     ROW(GPU_HADAMARD, "hadamard", "hadamard", "wrw")                                               \
     ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
     ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
@@ -66,21 +71,33 @@
     ROW(GPU_GEMV1, "ternary_gemv", "gemv1", "rrrw")                                                \
     ROW(GPU_GEMV2, "ternary_gemv", "gemv2", "rrrww")                                               \
     ROW(GPU_GEMV3, "ternary_gemv", "gemv3", "rrrwww")                                              \
+    ROW(GPU_WIDE_GEMV1, "wide_gemv", "gemv1", "rrrw")                                              \
+    ROW(GPU_WIDE_GEMV2, "wide_gemv", "gemv2", "rrrww")                                             \
+    ROW(GPU_WIDE_GEMV3, "wide_gemv", "gemv3", "rrrwww")                                            \
+    ROW(GPU_WIDE_GEMM, "wide_gemm", "gemm", "rrrw")                                                \
     ROW(GPU_GEMM, "ternary_gemm_dot", "gemm", "rrrw")                                              \
     ROW(GPU_GEMM_MATRIX, "ternary_gemm_matrix", "gemm", "rrrw")                                    \
     ROW(GPU_GEMM_NARROW, "ternary_gemm_narrow", "gemm", "rrrw")                                    \
     ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
+    ROW(GPU_WIDE_FLOAT, "wide_float", "linear", "rww")                                             \
     ROW(GPU_NORM_LINEAR3, "ternary_token", "norm_linear3", "rrwwww")                               \
     ROW(GPU_NORM_GLU, "ternary_token", "norm_glu", "rrww")                                         \
     ROW(GPU_NORM_LINEAR_ADD, "ternary_token", "norm_linear_add", "rrww")                           \
     ROW(GPU_PARTS_LINEAR_ADD, "ternary_token", "parts_linear_add", "rrww--w")                      \
+    ROW(GPU_WIDE_LINEAR3, "wide_token", "norm_linear3", "rrwwww")                                  \
+    ROW(GPU_WIDE_GLU, "wide_token", "norm_glu", "rrww")                                            \
+    ROW(GPU_WIDE_LINEAR_ADD, "wide_token", "norm_linear_add", "rrww")                              \
+    ROW(GPU_WIDE_PARTS_ADD, "wide_token", "parts_linear_add", "rrww--w")                           \
     ROW(GPU_ROW_QUANTIZE, "quantize_few", "row_quantize", "-rwww")                                 \
     ROW(GPU_PARTS_QUANTIZE, "quantize_few", "parts_quantize", "-rwww-w")                           \
     ROW(GPU_GLU_QUANTIZE, "quantize_few", "glu_quantize", "wrwww")                                 \
     ROW(GPU_FEW_LINEAR3, "ternary_few", "few_linear3", "rrrwww")                                   \
     ROW(GPU_FEW_GLU, "ternary_few", "few_glu", "rrrw")                                             \
     ROW(GPU_FEW_LINEAR_ADD, "ternary_few", "few_linear_add", "rrrw")                               \
+    ROW(GPU_WIDE_FEW_LINEAR3, "wide_few", "few_linear3", "rrrwww")                                 \
+    ROW(GPU_WIDE_FEW_GLU, "wide_few", "few_glu", "rrrw")                                           \
+    ROW(GPU_WIDE_FEW_LINEAR_ADD, "wide_few", "few_linear_add", "rrrw")                             \
     ROW(GPU_ATTENTION_TOKEN, "attention_token", "attention_token", "rwwwwww")                      \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
@@ -95,6 +112,7 @@
     ROW(GPU_REDUCE, "selftest", "reduce", "rw")                                                    \
     ROW(GPU_UNPACK, "selftest", "unpack", "rw")                                                    \
     ROW(GPU_DOTS, "selftest", "dots", "rw")                                                        \
+    ROW(GPU_FMAS, "selftest", "fmas", "rw")                                                        \
     ROW(GPU_ACTIVATIONS, "selftest", "activations", "rw")                   \
     GPU_TRAIN_KERNELS(ROW)
 
@@ -112,7 +130,7 @@ const char *gpu_shader_text(const char *file); // alone
 // Files that a kernel's own file builds on, in order, after the prelude; ends with NULL.
 const char *const *gpu_shader_base(const char *file);
 
-#define GPU_CONSTANTS 24
+#define GPU_CONSTANTS 32
 #define GPU_BINDINGS  8 // of a kernel at most, besides the run; of those not for training 7
 
 // What a kernel is specialised by; names are the WGSL's overrides.
@@ -251,8 +269,19 @@ void gpu_memory(const tern_device *d, tern_device_memory *out);
 // Writes into a buffer with COPY_SRC. The library keeps a copy of what is on its way: who sends
 // much sends nothing more while gpu_is_full, so that the copies stay below some 64 MB.
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes);
+// The same in two steps, for many small pieces: each, and once after the last of them.
+void gpu_send_piece(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data,
+                    uint64_t bytes);
+void gpu_sent(tern_device *d, wgpu_buffer b); // b: one of those that were written to
 bool gpu_is_full(tern_device *d);
 // The reverse, in pieces; waits.
+typedef struct gpu_piece {
+    wgpu_buffer buffer;
+    uint64_t offset, bytes;
+} gpu_piece;
+// Of several places, one after the other, with a wait for every 4 MB and not for each.
+tern_status gpu_read_pieces(tern_device *d, const gpu_piece *pieces, size_t n, void *data,
+                            tern_error *err);
 tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,
                      tern_error *err);
 tern_status gpu_readback_new(tern_device *d, uint64_t bytes, const char *what, gpu_readback *out,
@@ -284,11 +313,14 @@ typedef enum gpu_form {
 } gpu_form;
 
 // How codes lie in tiles: `bits` of each, and columns that share a scale (64 or 128); 0: the matrix
-// has one.
+// has one. Of 1 or 2 bits: wgsl/codes.wgsl. Of more: wgsl/wide_codes.wgsl, in groups of 16, 32 or
+// 64 columns; longer ones are several.
 typedef struct gpu_codes {
     uint8_t bits;
-    uint16_t group;
+    uint16_t group, super; // super: see tern_dtype_form
+    bool has_minima, is_bf16;
 } gpu_codes;
+static inline bool gpu_is_wide(gpu_codes c) { return c.bits > 2; }
 
 typedef struct gpu_part { // whole rows in one binding
     wgpu_buffer buffer;
@@ -311,6 +343,7 @@ struct tern_weight {
     float *row;
     tern_weight *head; // of a table that is also the head: the head's own rows, if any
     struct gpu_sending *sending; // NULL: it is bound
+    uint64_t slab_bytes; // what gpu_tune counted for it
 };
 
 #define GPU_HEADER_BYTES 256 // in front of a matrix in tiles: its scale, if it has one
@@ -321,20 +354,48 @@ struct tern_weight {
 #define GPU_GEMM_MATRIX_THREADS  512
 #define GPU_GEMM_MATRIX_BYTES    36864
 // Of attention_prompt.wgsl.
-#define GPU_PROMPT_THREADS       256 // for heads of up to GPU_PROMPT_DIMS; half for each double
-#define GPU_PROMPT_DIMS          128
+#define GPU_PROMPT_THREADS       128 // for heads of up to GPU_PROMPT_DIMS; half for each double
+#define GPU_PROMPT_DIMS          256
 #define GPU_PROMPT_BYTES         28672
 #define GPU_HEAD_DIM_MAX         512
 #define GPU_BLOCK_COLS   64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+// Of wide codes: groups of a block, words of their scales and minima, and what the kernels add to
+// every code.
+static inline size_t gpu_wide_parts(gpu_codes c) { return (size_t)GPU_BLOCK_COLS / c.group; }
+static inline size_t gpu_wide_scale_words(gpu_codes c) {
+    return !c.super && c.has_minima && gpu_wide_parts(c) == 2 ? 2 : 1;
+}
+static inline int gpu_wide_offset(gpu_codes c) { return c.has_minima ? 1 << (c.bits - 1) : 0; }
 static inline uint64_t gpu_tile_bytes(gpu_codes c, int64_t n_cols) {
-    uint64_t n = (uint64_t)gpu_blocks(n_cols) * GPU_BLOCK_COLS * GPU_TILE_ROWS;
-    return n * c.bits / 8 + (c.group ? n / c.group * 2 : 0);
+    uint64_t blocks = (uint64_t)gpu_blocks(n_cols), n = blocks * GPU_BLOCK_COLS * GPU_TILE_ROWS;
+    if (!gpu_is_wide(c)) return n * c.bits / 8 + (c.group ? n / c.group * 2 : 0);
+    uint64_t front = c.super ? (uint64_t)n_cols / c.super : 0;
+    return n * c.bits / 8 + (blocks * gpu_wide_scale_words(c) + front) * GPU_TILE_ROWS * 4;
 }
 static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {
     return gpu_round((uint64_t)(n_cols + n_cols / 16), 16);
 }
+
+// How a type's codes of four bits and more, or a folder's groups of codes, are in the source and in
+// tiles; false: kernels do not take them as they are, in rows of these columns.
+typedef struct gpu_wide {
+    tern_dtype_form form;
+    gpu_codes codes;
+} gpu_wide;
+bool gpu_wide_find(const tern_weight_source *s, gpu_wide *out);
+// A row on its way into its tile: read its codes, then put them.
+typedef struct gpu_wide_row {
+    gpu_wide wide;
+    tern_dtype_codes parts;
+    void *room;
+} gpu_wide_row;
+bool gpu_wide_row_open(gpu_wide_row *r, const gpu_wide *w, int64_t n_cols); // false: no memory
+void gpu_wide_row_close(gpu_wide_row *r);                                   // also of zeros
+tern_status gpu_wide_row_read(gpu_wide_row *r, const tern_weight_source *s, tern_rows *rows,
+                              int64_t row, tern_error *err);
+void gpu_wide_row_put(const gpu_wide_row *r, int64_t n_cols, size_t in_tile, uint32_t *tile);
 
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err);
 tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
@@ -357,6 +418,7 @@ typedef enum gpu_place {
     GPU_ANGLES, // of rope `v`
     GPU_IDS,
     GPU_SENT,   // rows of host table `v` for the request's tokens
+    GPU_GIVEN,  // rows of input `v`, of floats
     GPU_LOGITS,
     GPU_TOP_PARTS_MEMORY,
     GPU_TOP_MEMORY,
@@ -472,7 +534,7 @@ void gpu_plan_free(tern_plan *p);
 // Makes the pipelines that read or write a kind of cache, unless they exist.
 tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
-#define GPU_FUSED_MAX 11 // dispatches that this adds
+#define GPU_FUSED_MAX 14 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
 #define GPU_POOL_ALIGN 256 // of memory bound at an offset
 // Quantized values: int8 with a scale a row or a block of 64 columns. Bytes of the integers; the

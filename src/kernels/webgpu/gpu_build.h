@@ -34,7 +34,9 @@ static inline void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
 static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
     const tern_value *value = &p->g->values[v];
     const tern_span *s = &p->memory.spans[v];
-    if (gpu_is_logits(p->g, v))
+    if (value->kind == TERN_VALUE_INPUT)
+        bind_place(d, GPU_GIVEN, v);
+    else if (gpu_is_logits(p->g, v))
         bind_place(d, GPU_LOGITS, v);
     else if (gpu_is_i8(value)) {
         uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
@@ -95,11 +97,27 @@ static inline bool has_codes(const tern_plan *p, tern_vid w) {
 }
 
 static inline bool same_codes(const tern_weight *a, const tern_weight *b) {
-    return a->form == b->form && a->codes.bits == b->codes.bits && a->codes.group == b->codes.group;
+    const gpu_codes *c = &a->codes, *o = &b->codes;
+    return a->form == b->form && c->bits == o->bits && c->group == o->group &&
+           c->super == o->super && c->has_minima == o->has_minima && c->is_bf16 == o->is_bf16;
 }
 
-// The parameters of codes.wgsl.
+// The parameters of wide_codes.wgsl.
+static inline void set_wide_codes(gpu_dispatch *d, gpu_codes c) {
+    set(d, "BITS", c.bits);
+    set(d, "PARTS", (double)gpu_wide_parts(c));
+    if (c.super) set(d, "SUPER", c.super);
+    if (c.has_minima) set(d, "MINIMA", 1);
+    if (c.has_minima) set(d, "OFFSET", gpu_wide_offset(c));
+    if (c.is_bf16) set(d, "BF16", 1);
+}
+
+// The parameters of codes.wgsl, or of wide_codes.wgsl.
 static inline void set_codes(gpu_dispatch *d, const tern_weight *w) {
+    if (gpu_is_wide(w->codes)) {
+        set_wide_codes(d, w->codes);
+        return;
+    }
     if (w->codes.group) set(d, "GROUP", w->codes.group);
     if (w->codes.bits && w->codes.bits != 2) set(d, "BITS", w->codes.bits);
 }

@@ -136,10 +136,8 @@ void gpu_readback_unmap(const tern_device *d, gpu_readback *r) {
     r->map->mapped = false;
 }
 
-void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
-                       uint64_t bytes) {
-    wgpu_encoder encoder = d->api.DeviceCreateCommandEncoder(d->device, NULL);
-    d->api.CommandEncoderCopyBufferToBuffer(encoder, from, offset, to->buffer, 0, bytes);
+static void submit_copies(tern_device *d, wgpu_encoder encoder, gpu_readback *to,
+                          uint64_t bytes) {
     wgpu_commands commands = d->api.CommandEncoderFinish(encoder, NULL);
     d->api.CommandEncoderRelease(encoder);
     d->api.QueueSubmit(d->queue, 1, &commands);
@@ -147,20 +145,55 @@ void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_re
     gpu_readback_map(d, to, bytes);
 }
 
-tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,
-                     tern_error *err) {
+void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
+                       uint64_t bytes) {
+    wgpu_encoder encoder = d->api.DeviceCreateCommandEncoder(d->device, NULL);
+    d->api.CommandEncoderCopyBufferToBuffer(encoder, from, offset, to->buffer, 0, bytes);
+    submit_copies(d, encoder, to, bytes);
+}
+
+// Fills the reader from pieces[*i], *at bytes into it, on, which go to what comes next; the bytes.
+static uint64_t gather(tern_device *d, const gpu_piece *pieces, size_t n, size_t *i, uint64_t *at,
+                       bool copies) {
+    wgpu_encoder encoder = copies ? d->api.DeviceCreateCommandEncoder(d->device, NULL) : NULL;
+    uint64_t bytes = 0;
+    while (*i < n && bytes < GPU_READ_BYTES) {
+        uint64_t left = pieces[*i].bytes - *at, room = GPU_READ_BYTES - bytes;
+        uint64_t now = left < room ? left : room;
+        if (copies)
+            d->api.CommandEncoderCopyBufferToBuffer(encoder, pieces[*i].buffer,
+                                                    pieces[*i].offset + *at, d->reader.buffer,
+                                                    bytes, now);
+        bytes += now;
+        *at = now < left ? *at + now : 0;
+        *i += now == left;
+    }
+    if (copies) submit_copies(d, encoder, &d->reader, bytes);
+    return bytes;
+}
+
+tern_status gpu_read_pieces(tern_device *d, const gpu_piece *pieces, size_t n, void *data,
+                            tern_error *err) {
     gpu_readback *r = &d->reader;
-    for (uint64_t at = 0; at < bytes; at += GPU_READ_BYTES) {
-        size_t n = (size_t)(bytes - at < GPU_READ_BYTES ? bytes - at : GPU_READ_BYTES);
-        if (!gpu_is_pending(r)) gpu_readback_copy(d, from, offset + at, r, n);
+    char *to = data;
+    uint64_t at = 0;
+    for (size_t i = 0; i < n;) {
+        size_t bytes = (size_t)gather(d, pieces, n, &i, &at, !gpu_is_pending(r));
         gpu_wait(d, r);
-        const void *mapped = gpu_readback_bytes(d, r, n);
-        if (mapped) memcpy((char *)data + at, mapped, n);
+        const void *mapped = gpu_readback_bytes(d, r, bytes);
+        if (mapped) memcpy(to, mapped, bytes);
+        to += bytes;
         gpu_readback_unmap(d, r); // also after an error, which may be of something before
         TERN_TRY(gpu_check(d, "reading back", err));
         if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "the GPU's memory cannot be read");
     }
     return TERN_OK;
+}
+
+tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,
+                     tern_error *err) {
+    const gpu_piece all = {from, offset, bytes};
+    return gpu_read_pieces(d, &all, 1, data, err);
 }
 
 static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const uint8_t *data,
@@ -187,13 +220,22 @@ void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, 
         compare_sent(d, b, offset, data, bytes);
         return;
     }
+    gpu_send_piece(d, b, offset, data, bytes);
+    gpu_sent(d, b);
+}
+
+void gpu_send_piece(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data,
+                    uint64_t bytes) {
     d->api.QueueWriteBuffer(d->queue, b, offset, data, (size_t)bytes);
+    d->bytes_on_way += bytes;
+}
+
+void gpu_sent(tern_device *d, wgpu_buffer b) {
     d->api.QueueSubmit(d->queue, 0, NULL);
     d->api.InstanceProcessEvents(d->instance);
-    d->bytes_on_way += bytes;
     if (d->bytes_on_way < FENCE_BYTES || gpu_is_pending(&d->fence)) return;
     gpu_readback_unmap(d, &d->fence);
-    gpu_readback_copy(d, b, offset, &d->fence, sizeof(uint32_t));
+    gpu_readback_copy(d, b, 0, &d->fence, sizeof(uint32_t));
     d->fenced_at = tern_seconds();
     d->bytes_on_way = 0;
 }
@@ -231,6 +273,7 @@ static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, ter
     tern_strbuf_puts(&b, gpu_shader_text("prelude"));
     tern_strbuf_puts(&b, gpu_shader_text(d->subgroups ? "reduce_subgroups" : "reduce_portable"));
     tern_strbuf_puts(&b, gpu_shader_text(d->packed_dot ? "dot_packed" : "dot_portable"));
+    tern_strbuf_puts(&b, gpu_shader_text(d->software ? "fma_exact" : "fma_device"));
     for (const char *const *base = gpu_shader_base(file); *base; base++)
         tern_strbuf_puts(&b, gpu_shader_text(*base));
     tern_strbuf_puts(&b, gpu_shader_text(file));

@@ -68,6 +68,30 @@ static tern_status open_sent(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
+// For inputs of floats, which count rows by token.
+static tern_status open_given(tern_instance *in, tern_error *err) {
+    const tern_plan *p = in->plan;
+    for (size_t v = 0; v < p->g->n_values; v++) {
+        const tern_value *value = &p->g->values[v];
+        if (value->kind != TERN_VALUE_INPUT || value->type != TERN_VALUE_F32) continue;
+        if (in->n_given == GPU_INPUTS_MAX || !tern_graph_is_by(p->g, (tern_vid)v, "tokens"))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "input %s: the WebGPU backend takes %d inputs by token at most",
+                             value->name, GPU_INPUTS_MAX);
+        uint64_t bytes = (uint64_t)p->n_batch * (uint64_t)value->cols * sizeof(float);
+        in->given[in->n_given].value = (tern_vid)v;
+        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "rows of an input",
+                                &in->given[in->n_given++].rows, err));
+    }
+    return TERN_OK;
+}
+
+static wgpu_buffer given(const tern_instance *in, tern_vid v) {
+    for (int i = 0; i < in->n_given; i++)
+        if (in->given[i].value == v) return in->given[i].rows;
+    return NULL;
+}
+
 static tern_status open_buffers(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     tern_device *d = p->device;
@@ -90,6 +114,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
         TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
                                 err));
     TERN_TRY(open_sent(in, err));
+    TERN_TRY(open_given(in, err));
     TERN_TRY(open_order(in, err));
     uint64_t results = (uint64_t)p->read_rows * (uint64_t)p->n_vocab * sizeof(float);
     if (results < rows * sizeof(gpu_list)) results = rows * sizeof(gpu_list);
@@ -113,6 +138,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
     case GPU_IDS: e.buffer = in->ids; break;
     case GPU_SENT: e.buffer = in->sent[b->v]; break;
+    case GPU_GIVEN: e.buffer = given(in, b->v); break;
     case GPU_LOGITS: e.buffer = in->logits; break;
     case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
     case GPU_TOP_MEMORY: e.buffer = in->top; break;
@@ -230,20 +256,10 @@ tern_status gpu_instance_bind(tern_instance *in, uint64_t table_bytes, tern_erro
     return gpu_instance_add_step(in, 0, err);
 }
 
-static tern_status refuse_rows(const tern_graph *g, tern_error *err) {
-    for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == TERN_VALUE_INPUT && g->values[v].type != TERN_VALUE_I32)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "input %s: the WebGPU backend takes ids of tokens alone",
-                             g->values[v].name);
-    return TERN_OK;
-}
-
 tern_status gpu_instance_open(tern_plan *p, tern_store *store, tern_instance **out,
                               tern_error *err) {
     *out = NULL;
     tern_status status = TERN_OK;
-    TERN_TRY(refuse_rows(p->g, err));
     tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
     if (!in) return tern_fail_memory(err, sizeof *in);
     in->plan = p;
@@ -292,6 +308,7 @@ void gpu_instance_close(tern_instance *in) {
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
     for (int i = 0; i < p->n_host_tables; i++) gpu_buffer_free(d, GPU_USE_WORK, in->sent[i]);
+    for (int i = 0; i < in->n_given; i++) gpu_buffer_free(d, GPU_USE_WORK, in->given[i].rows);
     for (int i = 0; i < 2; i++) gpu_readback_free(d, &in->readbacks[i]);
     tern_free(in->order.chunks);
     tern_free(in->order.origins);

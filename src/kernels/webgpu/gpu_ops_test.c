@@ -110,6 +110,57 @@ TEST(gpu_scaled_pieces) {
     }
 }
 
+// Rows near zero and far from it, with a bias and without. Seen to fail: with the mean square for
+// the variance; with the weight for the bias.
+TEST(gpu_layer_norms) {
+    static const int64_t widths[] = {4, 132, 2052};
+    for (size_t i = 0; i < rig_cases(3, 2); i++) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_rows(&r, widths[i], fill_kinds),
+                 w = rig_vector(&r, widths[i], fill_normal);
+        tern_vid b = rig_vector(&r, widths[i], fill_normal);
+        tern_vid far = tern_g_bias(&r.g, x, rig_vector(&r, widths[i], fill_plus));
+        x = tern_g_add(&r.g, tern_g_layer_norm(&r.g, x, w, b, 1e-5f),
+                       tern_g_layer_norm(&r.g, far, w, -1, 1e-4f));
+        rig_show(&r, x);
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 2e-5);
+        rig_close(&r);
+    }
+}
+
+// Learned positions, counted from another row than the first, and segments: of tables as floats, in
+// halves, as codes of both kinds. Each 5th token ends a segment, and there are more ends than
+// segments. Seen to fail: without the first position; with the token that ends a segment counted to
+// the next one.
+TEST(gpu_tables_of_positions_and_segments) {
+    static const tern_dtype types[] = {TERN_DTYPE_F32, TERN_DTYPE_F16, TERN_DTYPE_Q8_0,
+                                       TERN_DTYPE_Q4_K};
+    for (size_t i = 0; i < rig_cases(4, 3); i++) {
+        rig r;
+        rig_open(&r, 5);
+        tern_vid positions = rig_table(&r, 400, 256, types[i], fill_normal);
+        tern_vid segments = rig_table(&r, 3, 256, types[i], fill_normal);
+        tern_vid x = tern_g_add(&r.g, rig_rows_of(&r, 256, types[i], fill_normal),
+                                tern_g_positions(&r.g, r.ids, positions, 2));
+        rig_show(&r, tern_g_add(&r.g, x, tern_g_segments(&r.g, r.ids, segments, 4)));
+        rig_compare(&r, rig_counts(), RIG_OF_ROW, 1e-6);
+        rig_close(&r);
+    }
+}
+
+// Of rows of any number of columns. Seen to fail: the bias of the next column.
+TEST(gpu_odd_biases) {
+    for (int64_t n = 1; n <= 71; n += 70) {
+        rig r;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_odd_rows(&r, n, fill_kinds);
+        rig_output(&r, tern_g_bias(&r.g, x, rig_vector(&r, n, fill_normal)));
+        rig_compare(&r, rig_counts(), RIG_OF_ELEMENT, 0);
+        rig_close(&r);
+    }
+}
+
 // A factor that was learnt. Seen to fail: the factor of the column's number.
 TEST(gpu_rows_times_a_number) {
     rig r;

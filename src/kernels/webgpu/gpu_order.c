@@ -58,6 +58,8 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
     for (int32_t i = 0; i < b->n_bindings; i++) {
         const tern_graph *g = in->plan->g;
         tern_vid v = b->bindings[i].value;
+        if (g->values[v].kind == TERN_VALUE_INPUT && in->batch.n_inputs < GPU_INPUTS_MAX)
+            in->batch.inputs[in->batch.n_inputs++] = b->bindings[i];
         bool is_other = g->values[v].kind == TERN_VALUE_OUTPUT && !gpu_is_logits(g, v);
         if (is_other) in->batch.others[in->batch.n_others++] = b->bindings[i];
     }

@@ -23,8 +23,8 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 #define I8_COLS_MAX (1 << 17) // their sum is exact as a float
 #define COLS_MAX    (1 << 22) // 64 to a workgroup, of which a dispatch has 65535
 
-// Most kernels go by four columns. Those that do not: what products write, the gates of a delta
-// net, columns that are picked, a state space and routes to experts.
+// Most kernels go by four columns. Those that do not: what products write, biases, the gates of a
+// delta net, columns that are picked, a state space and routes to experts.
 static bool takes_any_columns(const tern_node *n, int i) {
     switch (n->op) {
     case TERN_OP_LINEAR:
@@ -35,6 +35,7 @@ static bool takes_any_columns(const tern_node *n, int i) {
     case TERN_OP_MIX:
     case TERN_OP_SSM:
     case TERN_OP_SCALE_PIECES:
+    case TERN_OP_BIAS:
     case TERN_OP_COLUMNS: return true;
     default: return false;
     }
@@ -91,7 +92,7 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
 
 static bool is_gemm(const gpu_dispatch *d) {
     gpu_kernel k = d->what.kernel;
-    return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW;
+    return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW || k == GPU_WIDE_GEMM;
 }
 
 // Steps use the fused dispatches if there are any: a token's result must not depend on how many

@@ -8,6 +8,7 @@
 // trial: "works N" or "trying N", 0 for everything in one. If it contains anything else, or cannot
 // be written, this counts as the first start. The desc's group decides without it.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -72,15 +73,18 @@ static bool open_state(gpu_policy *p) {
 
 // The first of `sizes` to try (N_SIZES: none is left), or one that works.
 static size_t read_state(const state_file *f, bool *works) {
-    char text[64] = {0}, word[16];
-    unsigned n;
+    char text[64] = {0};
     *works = false;
     if (f->fd < 0 || tern_fd_read(f->fd, text, sizeof text - 1) <= 0) return 0;
-    if (sscanf(text, "%15s %u", word, &n) != 2) return 0;
+    char *number = strchr(text, ' '), *end;
+    if (!number) return 0;
+    *number++ = 0;
+    unsigned long n = strtoul(number, &end, 10);
+    if (end == number) return 0;
     for (size_t i = 0; i < N_SIZES; i++) {
         if (sizes[i] != n) continue;
-        *works = strcmp(word, "works") == 0;
-        return *works ? i : strcmp(word, "trying") == 0 ? i + 1 : 0;
+        *works = strcmp(text, "works") == 0;
+        return *works ? i : strcmp(text, "trying") == 0 ? i + 1 : 0;
     }
     return 0;
 }

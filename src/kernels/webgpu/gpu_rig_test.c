@@ -159,11 +159,15 @@ static const char *new_name(const rig *r, char *out) {
     return out;
 }
 
-tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill) {
+tern_vid rig_table(rig *r, int64_t n_rows, int64_t n_cols, tern_dtype type, rig_fill fill) {
     char name[32];
-    tern_vid v = tern_g_table(&r->g, new_name(r, name), r->n_rows, n_cols);
-    add_source(r, v, type, r->n_rows, n_cols, fill)->is_table = true;
-    return tern_g_embed(&r->g, r->ids, v);
+    tern_vid v = tern_g_table(&r->g, new_name(r, name), n_rows, n_cols);
+    add_source(r, v, type, n_rows, n_cols, fill)->is_table = true;
+    return v;
+}
+
+tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill) {
+    return tern_g_embed(&r->g, r->ids, rig_table(r, r->n_rows, n_cols, type, fill));
 }
 
 tern_vid rig_host_rows(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill) {

@@ -58,6 +58,8 @@ float rig_random(uint32_t *seed); // -1 .. 1
 // written; a ternary one where `ternary` (then `type` is F32, the codes are the fill's signs).
 tern_vid rig_rows(rig *r, int64_t n_cols, rig_fill fill);
 tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill);
+// A table of n_rows, for ops that find its rows otherwise than by the token.
+tern_vid rig_table(rig *r, int64_t n_rows, int64_t n_cols, tern_dtype type, rig_fill fill);
 // Any number of columns: picked from a table with some more.
 tern_vid rig_odd_rows(rig *r, int64_t n_cols, rig_fill fill);
 // Of a table that stays on the host.

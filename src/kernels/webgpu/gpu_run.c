@@ -42,6 +42,26 @@ static tern_status send_table_rows(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
+// Rows of the inputs that are bound: a request has chunks in another order than its batch.
+static void send_inputs(tern_instance *in) {
+    const gpu_request *b = &in->batch;
+    const tern_device *d = in->plan->device;
+    for (int k = 0; k < b->n_inputs; k++) {
+        tern_vid v = b->inputs[k].value;
+        size_t each = (size_t)in->plan->g->values[v].cols * sizeof(float), at = 0;
+        int i = 0;
+        while (i < in->n_given && in->given[i].value != v) i++;
+        if (i == in->n_given) continue; // it is ids'
+        for (int32_t c = 0; c < b->n_chunks; c++) {
+            size_t bytes = (size_t)b->chunks[c].n_tokens * each;
+            const uint8_t *rows = b->inputs[k].data;
+            d->api.QueueWriteBuffer(d->queue, in->given[i].rows, at,
+                                    rows + (size_t)b->origins[c].row * each, bytes);
+            at += bytes;
+        }
+    }
+}
+
 // Tokens, angles and chunks of the request.
 static tern_status send_rows(tern_instance *in, tern_error *err) {
     const gpu_request *b = &in->batch;
@@ -49,6 +69,7 @@ static tern_status send_rows(tern_instance *in, tern_error *err) {
     d->api.QueueWriteBuffer(d->queue, in->ids, 0, b->ids, (size_t)b->n_tokens * sizeof *b->ids);
     gpu_send_row_angles(in, 0, 1);
     TERN_TRY(send_table_rows(in, err));
+    send_inputs(in);
     if (!in->uses_chunks) return TERN_OK;
     int32_t row = 0;
     for (int32_t i = 0; i < b->n_chunks; row += b->chunks[i++].n_tokens)

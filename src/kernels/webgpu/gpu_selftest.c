@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/fma.h"
 #include "base/hash.h"
 #include "base/os_time.h"
 #include "kernels/webgpu/gpu.h"
@@ -313,6 +314,25 @@ static tern_status step_dot(tern_device *d, tern_error *err) {
     return compare(y, wanted, WORDS / 2, err);
 }
 
+// Of products that nearly cancel, or are as large as what they are added to.
+static tern_status step_fma(tern_device *d, tern_error *err) {
+    enum { N = WORDS / 4 };
+    uint32_t x[3 * N], y[N], wanted[N];
+    fill(x, 3 * N, 7);
+    for (uint32_t i = 0; i < N; i++) {
+        float v[3];
+        for (int k = 0; k < 3; k++) v[k] = (float)(int32_t)x[3 * i + (uint32_t)k] * 0x1p-31f;
+        if (i % 2) v[2] = -(v[0] * v[1]);
+        memcpy(x + 3 * i, v, sizeof v);
+        float sum = tern_fma(v[0], v[1], v[2]);
+        memcpy(wanted + i, &sum, sizeof sum);
+    }
+    const job j = {.kernel = GPU_FMAS, .constants = {{"N", N}}, .n_constants = 1, .x = x,
+                   .n_x = 3 * N, .n_y = N, .n_workgroups = N / 64};
+    TERN_TRY(run_job(d, &j, y, err));
+    return compare(y, wanted, N, err);
+}
+
 // The results of activations.wgsl's clamps for any argument are finite, and right within 1e-3 of
 // the value or of 1: that is 2 ulp of an exponent of 87.
 static bool is_near(float y, double wanted) {
@@ -360,6 +380,7 @@ static const struct {
     {"reductions", step_reduce},
     {"packing", step_unpack},
     {"integer dot", step_dot},
+    {"fma rounds once", step_fma},
     {"exp and activations at their ends", step_exp},
     {"300 dependent dispatches", step_chain},
 };

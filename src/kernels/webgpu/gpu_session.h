@@ -70,6 +70,7 @@ void gpu_expect_step(gpu_steps *s, int32_t n_rows);
 
 typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 
+#define GPU_INPUTS_MAX 4 // of floats
 typedef struct gpu_origin { // of a chunk: where it is in the batch
     int32_t chunk, row;
 } gpu_origin;
@@ -92,6 +93,8 @@ typedef struct gpu_request {
     float *top_logits;
     bool few_ahead;
     tern_drafting *drafting;
+    tern_binding inputs[GPU_INPUTS_MAX]; // rows of floats for the batch's tokens
+    int n_inputs;
     tern_binding others[TERN_BINDINGS_MAX]; // outputs that are wanted, but for the logits
     int n_others;
 } gpu_request;
@@ -138,6 +141,11 @@ struct tern_instance {
     wgpu_buffer runs, chunks, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
     gpu_readback readbacks[2];
     wgpu_buffer sent[GPU_HOST_TABLES_MAX]; // rows of tables, by number of the plan's
+    struct {
+        tern_vid value;
+        wgpu_buffer rows;
+    } given[GPU_INPUTS_MAX]; // [n_given]
+    int n_given;
     wgpu_buffer *angles; // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
     uint32_t made[GPU_STEPS_MAX + 1]; // by step: for which batches (gpu_instance.c) it has groups

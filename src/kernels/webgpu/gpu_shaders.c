@@ -27,7 +27,7 @@ const char *gpu_kernel_bindings(gpu_kernel k) {
 }
 
 const char *const *gpu_shader_base(const char *file) {
-    enum { MOST = 5 };
+    enum { MOST = 6 };
     static const struct {
         const char *file, *base[MOST];
     } bases[] = {
@@ -36,7 +36,7 @@ const char *const *gpu_shader_base(const char *file) {
         {"attention_token", {"cache", "cache_store", "attention_base"}},
         {"conv", {"chunks"}},
         {"delta_net", {"chunks", "softplus"}},
-        {"embed", {"codes"}},
+        {"embed", {"codes", "table_row"}},
         {"experts", {"float_rows"}},
         {"float_linear", {"float_rows"}},
         {"ssm", {"chunks", "softplus"}},
@@ -45,12 +45,18 @@ const char *const *gpu_shader_base(const char *file) {
         {"rows", {"rows_base"}},
         {"rows_gated", {"rows_base"}},
         {"quantize_few", {"ternary_row"}},
-        {"ternary_few", {"codes", "codes_vec", "ternary_tiles"}},
-        {"ternary_gemm_dot", {"codes", "ternary_gemm"}},
-        {"ternary_gemm_matrix", {"codes", "ternary_gemm"}},
-        {"ternary_gemm_narrow", {"codes", "ternary_gemm"}},
-        {"ternary_gemv", {"codes", "codes_vec"}},
-        {"ternary_token", {"codes", "codes_vec", "ternary_row", "ternary_tiles"}},
+        {"ternary_few", {"codes", "codes_vec", "ternary_tiles", "few"}},
+        {"ternary_gemm_dot", {"codes", "gemm", "ternary_gemm"}},
+        {"ternary_gemm_matrix", {"codes", "gemm", "ternary_gemm"}},
+        {"ternary_gemm_narrow", {"codes", "gemm", "ternary_gemm"}},
+        {"ternary_gemv", {"codes", "codes_vec", "gemv"}},
+        {"ternary_token", {"codes", "codes_vec", "ternary_row", "ternary_tiles", "token"}},
+        {"wide_embed", {"wide_codes", "table_row"}},
+        {"wide_few", {"wide_codes", "ternary_tiles", "few"}},
+        {"wide_float", {"wide_codes"}},
+        {"wide_gemm", {"wide_codes", "gemm"}},
+        {"wide_gemv", {"wide_codes", "gemv"}},
+        {"wide_token", {"wide_codes", "ternary_row", "ternary_tiles", "token"}},
     };
     static const char *const none[] = {NULL};
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)

@@ -135,11 +135,6 @@ uint64_t gpu_page_bytes(const tern_store *s, int group) {
 // ---- Copying -----------------------------------------------------------------------------------
 
 // A state in a page.
-typedef struct gpu_piece {
-    wgpu_buffer buffer;
-    uint64_t offset, bytes;
-} gpu_piece;
-
 static gpu_piece piece_of(const tern_store *s, const arena *a, tern_page page, size_t i) {
     uint64_t bytes = gpu_state_bytes(s, a->states[i]);
     return (gpu_piece){a->buffers[i], page.index * bytes, bytes};
@@ -195,12 +190,19 @@ tern_status gpu_page_clear(tern_store *s, int group, tern_page page, tern_error 
 }
 
 tern_status gpu_page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err) {
+    enum { AT_ONCE = 64 };
     const arena *a = &s->arenas[group];
+    gpu_piece pieces[AT_ONCE];
     uint8_t *at = to;
-    for (size_t i = 0; i < a->n_states; i++) {
-        gpu_piece p = piece_of(s, a, page, i);
-        TERN_TRY(gpu_read(s->plan->device, p.buffer, p.offset, at, p.bytes, err));
-        at += p.bytes;
+    for (size_t i = 0; i < a->n_states;) {
+        size_t n = 0;
+        uint64_t bytes = 0;
+        for (; n < AT_ONCE && i < a->n_states; i++, n++) {
+            pieces[n] = piece_of(s, a, page, i);
+            bytes += pieces[n].bytes;
+        }
+        TERN_TRY(gpu_read_pieces(s->plan->device, pieces, n, at, err));
+        at += bytes;
     }
     return TERN_OK;
 }
@@ -211,9 +213,10 @@ tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void 
     const uint8_t *at = from;
     for (size_t i = 0; i < a->n_states; i++) {
         gpu_piece p = piece_of(s, a, page, i);
-        gpu_send(s->plan->device, p.buffer, p.offset, at, p.bytes);
+        gpu_send_piece(s->plan->device, p.buffer, p.offset, at, p.bytes);
         at += p.bytes;
     }
+    if (a->n_states > 0) gpu_sent(s->plan->device, a->buffers[0]);
     return gpu_check(s->plan->device, "writing states", err);
 }
 

@@ -41,10 +41,12 @@ static bool find_row(const tern_plan *p, const tern_node *n, const tern_node *li
            rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
 }
 
-// All products of a group are with codes, whole, and neighbours in memory.
+// All products of a group are with codes, whole.
 static bool is_group(const tern_plan *p, const tern_node *n, int count) {
-    return n->op == TERN_OP_LINEAR_GROUP && n->n_out == count && has_codes(p, n->in[1]) &&
-           p->weights[n->in[1]]->n_parts == 1 && neighbours(p, n, 0) == count;
+    if (n->op != TERN_OP_LINEAR_GROUP || n->n_out != count) return false;
+    for (int i = 1; i <= count; i++)
+        if (!has_codes(p, n->in[i]) || p->weights[n->in[i]]->n_parts != 1) return false;
+    return true;
 }
 static bool is_add(const tern_plan *p, const tern_node *n) {
     return n->op == TERN_OP_LINEAR_ADD && has_codes(p, n->in[1]) &&
@@ -57,7 +59,7 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 #define KEPT_CODES       4     // tiles of a team, all loaded at once
 #define WORKGROUP_BYTES  16384 // that every device has
 #define WORKGROUP_THREADS 1024 // at most
-#define FEW_EACH         4     // in ternary_few.wgsl, EACH_MAX
+#define FEW_EACH         4     // in few.wgsl, EACH_MAX
 #define STAGED_MAX       8     // there, too
 
 // What a workgroup is to do.
@@ -65,6 +67,8 @@ typedef struct work {
     gpu_codes codes;
     int64_t n_cols;
     uint32_t tiles; // about this many
+    uint32_t teams; // so many; 0: any number
+    bool crowds;    // products in groups may take all of the memory
     bool pairs;     // half of them of each of two matrices
 } work;
 
@@ -93,8 +97,14 @@ static uint32_t unused(const work *w, const shape *s) {
     return rest ? s->teams * s->tiles - rest : 0;
 }
 
-// In groups each block of a row has a product of its own; the blocks of x have scales and sums.
+// In groups each block of a row has a product of its own; the blocks of x have scales and sums. Of
+// wide codes each group has one, and beside it its scale and its minimum (PART_NEXT).
+static uint32_t wide_rows(const shape *s) { return (s->teams * s->tiles + 1) * GPU_TILE_ROWS; }
 static uint32_t product_bytes(const work *w, const shape *s) {
+    if (gpu_is_wide(w->codes)) {
+        uint32_t each = (uint32_t)gpu_wide_parts(w->codes) * (w->codes.has_minima ? 12 : 8);
+        return (uint32_t)gpu_blocks(w->n_cols) * (wide_rows(s) * each + 8);
+    }
     return (uint32_t)gpu_blocks(w->n_cols) * (((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4 + 8);
 }
 
@@ -116,6 +126,7 @@ static bool find_shape(const tern_plan *p, const work *w, shape *best) {
     shape s = {.steps = groups(8 * blocks, most / each / 32 * 32)};
     s.splits = splits_of(blocks, s.steps);
     for (s.teams = each; s.teams * s.splits * 8 <= most; s.teams += each) {
+        if (w->teams && s.teams != w->teams) continue;
         s.threads = s.teams * s.splits * 8;
         s.tiles = groups(w->tiles, s.teams);
         if (s.tiles > KEPT_CODES) s.tiles = KEPT_CODES;
@@ -127,15 +138,19 @@ static bool find_shape(const tern_plan *p, const work *w, shape *best) {
     return least != UINT32_MAX;
 }
 
-// Of n_tokens in ternary_few.wgsl; in groups the products of a step.
+// Of n_tokens in few.wgsl; in groups the products of a step.
 static uint64_t few_bytes(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
     if (!w->codes.group) return n_tokens * (uint64_t)sum_bytes(p, s);
+    if (gpu_is_wide(w->codes))
+        return s->splits * (uint64_t)gpu_wide_parts(w->codes) * wide_rows(s) * (4 * n_tokens + 8);
     return n_tokens * (uint64_t)s->splits * ((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4;
 }
 
-// What these may take: in groups half of the memory, where more is left for the rows.
+// What these may take: in groups half of the memory, if that is enough for any, where more is left
+// for the rows.
 static uint64_t few_bytes_max(const tern_plan *p, const work *w) {
-    return w->codes.group ? p->device->workgroup_bytes_max / 2 : WORKGROUP_BYTES;
+    if (!w->codes.group) return WORKGROUP_BYTES;
+    return p->device->workgroup_bytes_max / (w->crowds ? 1 : 2);
 }
 
 // As many threads for each row as there are, unless their products take too much memory.
@@ -155,14 +170,16 @@ static bool fits_few(const tern_plan *p, const work *w, const shape *s, uint32_t
 }
 
 // For few tokens: all tiles in teams of two, or of another number if that wastes less, and then as
-// many threads for each row as fit. A team of one always fits; in groups there are as many as do.
-static shape find_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
+// many threads for each row as fit. A team of one always fits; in groups there are as many as do,
+// and no threads if none does.
+static shape try_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
     static const uint32_t tiles[] = {2, 3, 4, 1};
     uint32_t shares = groups(n_tokens, FEW_EACH), least = UINT32_MAX;
     uint32_t most = threads_max(p) / 8 / shares;
     uint32_t teams_max = most / 8 * 2; // of four threads a row; even
     shape best = {0};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        if (gpu_is_wide(w->codes) && tiles[i] > 2) continue; // registers for their codes
         shape s = {.tiles = tiles[i], .teams = groups(w->tiles, tiles[i])};
         if (s.teams > teams_max) s.teams = teams_max;
         if (w->pairs && s.teams * s.tiles % 2) s.teams++;
@@ -178,12 +195,25 @@ static shape find_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens
     return best;
 }
 
+static shape find_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
+    work crowded = *w;
+    crowded.crowds = true;
+    shape s = try_shape_few(p, w, n_tokens);
+    return s.threads > 0 ? s : try_shape_few(p, &crowded, n_tokens);
+}
+
+// How many of a batch's tokens a thread has sums for. All variants give the same bits.
+static const struct {
+    uint32_t tokens, min, max;
+} few_counts[] = {{2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, GPU_FEW}};
+#define N_FEW_COUNTS (sizeof few_counts / sizeof *few_counts)
+
 // ---- Products ----------------------------------------------------------------------------------
 
 // Ternary matrices that multiply a row, and the shapes of the work.
 typedef struct product {
     const tern_node *linear;
-    int count; // of its matrices
+    int first, count; // of its matrices
     row row;
     tern_vid quantized; // the row in the graph
     work work;
@@ -199,16 +229,23 @@ static uint32_t alone_max(const tern_plan *p, uint32_t tiles, const work *w) {
     return n < 1 ? 1 : n > GPU_FEW ? GPU_FEW : (uint32_t)n;
 }
 
+static const tern_weight *first_of(const tern_plan *p, const product *f) {
+    return p->weights[f->linear->in[1 + f->first]];
+}
+
 static bool find_product(const tern_plan *p, product *f) {
     const tern_node *linear = f->linear;
+    const tern_weight *w = first_of(p, f);
     uint32_t tiles = 0;
-    for (int i = 0; i < f->count; i++)
-        tiles += groups(p->weights[linear->in[1 + i]]->n_rows, GPU_TILE_ROWS);
-    f->work.n_cols = p->weights[linear->in[1]]->n_cols;
-    f->work.codes = p->weights[linear->in[1]]->codes;
+    for (int i = 1; i <= f->count; i++)
+        tiles += groups(p->weights[linear->in[f->first + i]]->n_rows, GPU_TILE_ROWS);
+    f->work.n_cols = w->n_cols;
+    f->work.codes = w->codes;
     f->alone = alone_max(p, tiles, &f->work);
     uint32_t each = f->work.pairs ? 2 : 1;
     f->work.tiles = each * groups(tiles / each, GPU_WORKGROUPS);
+    for (size_t i = 0; i < N_FEW_COUNTS; i++)
+        if (find_shape_few(p, &f->work, few_counts[i].tokens).threads == 0) return false;
     return find_shape(p, &f->work, &f->one);
 }
 
@@ -216,7 +253,7 @@ static bool find_product(const tern_plan *p, product *f) {
 static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, const shape *s) {
     static const char *const at[] = {"", "AT1", "AT2"}, *const tile[] = {"", "TILE1", "TILE2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
-    gpu_part span = p->weights[f->linear->in[1]]->parts[0];
+    gpu_part span = first_of(p, f)->parts[0];
     uint32_t n_tiles = 0;
     set(d, "BLOCKS", (double)gpu_blocks(f->work.n_cols));
     set(d, "SPLITS", s->splits);
@@ -225,7 +262,7 @@ static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, con
     set(d, "TILES", s->tiles);
     set(d, "THREADS", s->threads);
     for (int i = 0; i < f->count; i++) {
-        const gpu_part *part = &p->weights[f->linear->in[1 + i]]->parts[0];
+        const gpu_part *part = &p->weights[f->linear->in[1 + f->first + i]]->parts[0];
         if (i > 0) {
             set(d, at[i], (double)((part->offset - span.offset) / 16));
             set(d, tile[i], n_tiles);
@@ -235,7 +272,7 @@ static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, con
         span.bytes = part->offset + part->bytes - span.offset;
     }
     set(d, "N_TILES", n_tiles);
-    set_codes(d, p->weights[f->linear->in[1]]);
+    set_codes(d, first_of(p, f));
     if (f->work.pairs) set(d, "PAIRS", 1);
     d->x = groups(n_tiles, s->teams * s->tiles);
     bind_part(d, &span);
@@ -250,8 +287,23 @@ static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
     bind_part(d, &p->weights[f->row.norm >= 0 ? f->row.norm : f->linear->in[1]]->parts[0]);
 }
 
+// The same kernel for wide codes.
+static gpu_kernel kernel_for(const product *f, gpu_kernel kernel) {
+    if (!gpu_is_wide(f->work.codes)) return kernel;
+    switch (kernel) {
+    case GPU_NORM_LINEAR3: return GPU_WIDE_LINEAR3;
+    case GPU_NORM_GLU: return GPU_WIDE_GLU;
+    case GPU_NORM_LINEAR_ADD: return GPU_WIDE_LINEAR_ADD;
+    case GPU_PARTS_LINEAR_ADD: return GPU_WIDE_PARTS_ADD;
+    case GPU_FEW_LINEAR3: return GPU_WIDE_FEW_LINEAR3;
+    case GPU_FEW_GLU: return GPU_WIDE_FEW_GLU;
+    case GPU_FEW_LINEAR_ADD: return GPU_WIDE_FEW_LINEAR_ADD;
+    default: return kernel;
+    }
+}
+
 static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) {
-    gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
+    gpu_dispatch *d = add(p, kernel_for(f, kernel), 0, GPU_ROWS_TOKENS);
     d->kinds = GPU_FEW_STEPS;
     d->tokens_max = f->alone;
     set_tiles(p, d, f, &f->one);
@@ -297,12 +349,6 @@ static void leave_glu_quantize(tern_plan *p, const product *f, tern_act_kind act
     p->n_dispatches--;
 }
 
-// How many of a batch's tokens a thread has sums for. All variants give the same bits.
-static const struct {
-    uint32_t tokens, min, max;
-} few_counts[] = {{2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, GPU_FEW}};
-#define N_FEW_COUNTS (sizeof few_counts / sizeof *few_counts)
-
 // Whether the rows fit in the workgroup's memory, and are no more than its threads can load at a
 // time.
 static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
@@ -317,7 +363,7 @@ static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_
         uint32_t n_tokens = few_counts[i].tokens;
         if (few_counts[i].max <= f->alone) continue;
         shape s = find_shape_few(p, &f->work, n_tokens);
-        gpu_dispatch *d = add(p, kernel, 0, GPU_ROWS_TOKENS);
+        gpu_dispatch *d = add(p, kernel_for(f, kernel), 0, GPU_ROWS_TOKENS);
         d->kinds = GPU_FEW_STEPS;
         d->rows_each = GPU_FEW;
         d->tokens_min = few_counts[i].min > f->alone ? few_counts[i].min : f->alone + 1;
@@ -332,19 +378,51 @@ static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_
     }
 }
 
+// The products of a group: neighbours with codes of one kind are one. All have as many threads: the
+// row that each makes for itself is then the same, to the bit.
+static int find_products(const tern_plan *p, const product *like, product out[3]) {
+    int n = 0;
+    for (int first = 0; first < 3; first += out[n++].count) {
+        product *f = &out[n];
+        *f = *like;
+        f->first = first;
+        f->count = neighbours(p, f->linear, first);
+        if (n > 0) f->work.teams = out[0].one.teams;
+        if (!find_product(p, f)) return 0;
+        if (f->one.threads != out[0].one.threads) return 0;
+    }
+    for (int i = 1; i < n; i++)
+        if (out[i].alone < out[0].alone) out[0].alone = out[i].alone;
+    for (int i = 1; i < n; i++) out[i].alone = out[0].alone;
+    return n;
+}
+
+// The results of all three, those of this product first: kernels bind three.
+static void order_results(const product *f, tern_vid out[3]) {
+    for (int i = 0; i < 3; i++) out[i] = f->linear->out[(f->first + i) % 3];
+}
+
 static size_t add_linear3(tern_plan *p, const tern_node *n) {
     const tern_node *linear = n + 1;
-    product f = {.linear = linear, .count = 3, .quantized = n->out[0]};
-    if (!is_group(p, linear, 3) || !find_row(p, n, linear, &f.row)) return 0;
+    product f[3] = {{.linear = linear, .quantized = n->out[0]}};
+    if (!is_group(p, linear, 3) || !find_row(p, n, linear, &f[0].row)) return 0;
     for (int i = 0; i < 3; i++)
-        if (!is_apart(p, f.row.x, linear->out[i])) return 0;
-    if (!find_product(p, &f)) return 0;
-    gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR3, &f);
-    bind_value(p, d, f.row.x);
-    for (int i = 0; i < 3; i++) bind_value(p, d, linear->out[i]);
-    add_row_quantize(p, &f);
-    add_few(p, GPU_FEW_LINEAR3, &f, 0, linear->out, 3);
-    return 2;
+        if (!is_apart(p, f[0].row.x, linear->out[i])) return 0;
+    const product like = f[0];
+    int count = find_products(p, &like, f);
+    tern_vid out[3];
+    for (int k = 0; k < count; k++) {
+        gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR3, &f[k]);
+        order_results(&f[k], out);
+        bind_value(p, d, f[k].row.x);
+        for (int i = 0; i < 3; i++) bind_value(p, d, out[i]);
+    }
+    if (count > 0) add_row_quantize(p, &f[0]);
+    for (int k = 0; k < count; k++) {
+        order_results(&f[k], out);
+        add_few(p, GPU_FEW_LINEAR3, &f[k], 0, out, 3);
+    }
+    return count > 0 ? 2 : 0;
 }
 
 static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid gate) {
@@ -373,7 +451,9 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
     if (n_left < count) return 0;
     product in = {.linear = linear, .count = 2, .work.pairs = true, .quantized = n->out[0]};
     product out = {.linear = down, .count = 1, .quantized = quantize->out[0]};
-    if (!is_group(p, linear, 2) || !find_row(p, n, linear, &in.row)) return 0;
+    if (!is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 ||
+        !find_row(p, n, linear, &in.row))
+        return 0;
     tern_vid gate = linear->out[0], up = linear->out[1];
     if (glu->op == TERN_OP_GLU_NORM_QUANTIZE)
         out.row = (row){gate, glu->in[2], glu->eps};

@@ -16,15 +16,15 @@
 
 static const gpu_codes ternary = {.bits = 2};
 
-// Of a type with a scale for each group. Groups of 256 have their scale twice.
-static gpu_codes codes_of(const tern_weight_source *s) {
+// Of a type of one or two bits with a scale for each group. Groups of 256 have their scale twice.
+static gpu_codes narrow_codes(const tern_weight_source *s) {
     size_t group = tern_dtype_group_n(s->type);
     return (gpu_codes){.bits = s->type == TERN_DTYPE_Q1_0 ? 1 : 2,
                        .group = (uint16_t)(group > 128 ? 128 : group)};
 }
 
 // Tables are looked up in tiles, too, so that one that is also the head is there once.
-static bool in_groups(const tern_device *d, const tern_weight_source *s) {
+static bool is_narrow(const tern_device *d, const tern_weight_source *s) {
     tern_weight_source table = *s;
     tern_dtype other;
     bool is_apart = s->is_table && !(s->is_head && !tern_head_type(s->head, &other));
@@ -32,6 +32,26 @@ static bool in_groups(const tern_device *d, const tern_weight_source *s) {
     table.is_head = table.as_floats = false;
     return tern_weight_in_groups(s, d->precise) ||
            (is_apart && tern_weight_in_groups(&table, false));
+}
+
+// Of weights that lie in tiles, but those of one scale: as what, and whether they are multiplied
+// with int8 activations.
+typedef struct tiling {
+    gpu_wide wide; // of codes of one or two bits only its codes
+    bool multiplies;
+} tiling;
+
+// Products with codes of four bits and more are the CPU's (cpu_is_grouped). Heads of them are
+// multiplied with floats; rows of Q8_0 have a form that more kernels take.
+static bool find_tiling(const tern_device *d, const tern_weight_source *s, tiling *out) {
+    tern_dtype other;
+    *out = (tiling){.multiplies = tern_weight_in_groups(s, d->precise)};
+    out->wide.codes = narrow_codes(s);
+    if (is_narrow(d, s)) return true;
+    bool is_kept = s->is_table || (s->is_head && !tern_head_type(s->head, &other));
+    is_kept = is_kept && s->type != TERN_DTYPE_Q8_0;
+    out->multiplies = !d->precise && !s->as_floats && s->is_matrix && !s->is_head;
+    return s->n_parts == 0 && (out->multiplies || is_kept) && gpu_wide_find(s, &out->wide);
 }
 
 static int64_t n_tiles(int64_t n_rows) {
@@ -61,17 +81,23 @@ static bool may_be_ternary(const tern_weight_source *s) {
     return s->is_matrix && !s->is_head && s->n_parts == 0;
 }
 
-// What a matrix may take of the slabs; those that are heads or tables are not in them.
-static uint64_t slab_bytes_of(const tern_device *d, const tern_weight_source *s) {
-    if (!may_be_ternary(s) || s->is_table) return 0;
-    return matrix_bytes(d, in_groups(d, s) ? codes_of(s) : ternary, s);
+// Those that are heads or tables are not in slabs.
+static bool in_slabs(const tern_weight_source *s) { return may_be_ternary(s) && !s->is_table; }
+
+// What a matrix may take of them; t: how it lies in tiles, if it does.
+static uint64_t slab_bytes_of(const tern_device *d, const tern_weight_source *s, const tiling *t) {
+    return in_slabs(s) ? matrix_bytes(d, t ? t->wide.codes : ternary, s) : 0;
 }
 
 // All matrices are known beforehand, so slabs are made exactly as large as needed.
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
     (void)err;
     d->tiles_bytes_left = 0;
-    for (size_t i = 0; i < n; i++) d->tiles_bytes_left += slab_bytes_of(d, &sources[i]);
+    for (size_t i = 0; i < n; i++) {
+        tiling t;
+        bool is_tiled = in_slabs(&sources[i]) && find_tiling(d, &sources[i], &t);
+        d->tiles_bytes_left += slab_bytes_of(d, &sources[i], is_tiled ? &t : NULL);
+    }
     return TERN_OK;
 }
 
@@ -136,7 +162,7 @@ static tern_status reserve_parts(tern_weight *w, size_t n, tern_error *err) {
 static tern_status take_parts(tern_device *d, tern_weight *w, const tern_weight_source *s,
                               tern_error *err) {
     int64_t n_parts = n_tile_parts(d, w->codes, s), tiles = n_tiles(s->n_rows), first = 0;
-    w->owns_buffers = slab_bytes_of(d, s) == 0;
+    w->owns_buffers = !in_slabs(s);
     if (n_parts < 1)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: eight rows are larger than a GPU's binding", s->name);
@@ -156,16 +182,26 @@ static tern_status take_parts(tern_device *d, tern_weight *w, const tern_weight_
     return TERN_OK;
 }
 
-static tern_status bind_tiles(tern_device *d, tern_weight *w, gpu_codes c,
+static const char *layout_of(gpu_codes c) {
+    switch (c.bits) {
+    case 1: return "1-bit groups";
+    case 2: return c.group ? "2-bit groups" : "2-bit";
+    case 4: return "4-bit groups";
+    case 5: return "5-bit groups";
+    case 6: return "6-bit groups";
+    default: return "8-bit groups";
+    }
+}
+
+static tern_status bind_tiles(tern_device *d, tern_weight *w, gpu_codes c, bool multiplies,
                               const tern_weight_source *s, tern_error *err) {
-    bool is_product = !c.group || tern_weight_in_groups(s, d->precise);
     w->form = GPU_FORM_TILES;
     w->codes = c;
     w->info.kind = !c.group       ? TERN_WEIGHT_TERNARY
-                   : is_product ? TERN_WEIGHT_GROUPED
+                   : multiplies ? TERN_WEIGHT_GROUPED
                                 : TERN_WEIGHT_FLOAT;
-    w->info.layout = !c.group ? "2-bit" : c.bits == 1 ? "1-bit groups" : "2-bit groups";
-    if (is_product) w->info.bytes_per_token = matrix_bytes(d, c, s);
+    w->info.layout = layout_of(c);
+    if (multiplies || s->is_head) w->info.bytes_per_token = matrix_bytes(d, c, s);
     return take_parts(d, w, s, err);
 }
 
@@ -362,7 +398,10 @@ typedef struct gpu_sending {
     tern_ternary_kind kind;
     tern_codes codes; // of ternary matrices
     row_source rows;  // the other matrices
+    tiling tiling;    // of these, if is_tiled
+    bool is_tiled;
     uint16_t *scales; // of a row of codes in groups
+    gpu_wide_row wide;
     void *piece;      // [per_piece] tiles or rows as the kernels read them
     int64_t per_piece;
     int8_t *codes_row;
@@ -379,10 +418,12 @@ static void sending_close(gpu_sending *x) {
     tern_free(x->piece);
     tern_free(x->codes_row);
     tern_free(x->scales);
+    gpu_wide_row_close(&x->wide);
     tern_free(x);
 }
 
-static tern_status sending_open(gpu_sending **out, const tern_weight_source *s, tern_error *err) {
+static tern_status sending_open(const tern_device *d, gpu_sending **out,
+                                const tern_weight_source *s, tern_error *err) {
     const tern_matrix m = tern_weight_matrix(s);
     tern_status status = TERN_OK;
     *out = NULL;
@@ -397,6 +438,7 @@ static tern_status sending_open(gpu_sending **out, const tern_weight_source *s, 
         TERN_TRY_GOTO(check_rows(s, err));
         TERN_TRY_GOTO(row_source_open(&x->rows, s, type_of(s), err));
     }
+    x->is_tiled = (s->is_matrix || s->is_table) && find_tiling(d, s, &x->tiling);
     *out = x;
     return TERN_OK;
 fail:
@@ -414,6 +456,10 @@ static tern_status open_piece(gpu_sending *x, const tern_weight *w, tern_error *
     x->per_piece = (int64_t)(PIECE_BYTES / each) + 1;
     if (x->per_piece > n) x->per_piece = n;
     x->piece = tern_alloc_array(TERN_MEM_MISC, (size_t)x->per_piece, (size_t)each);
+    if (in_tiles && gpu_is_wide(w->codes))
+        return x->piece && gpu_wide_row_open(&x->wide, &x->tiling.wide, w->n_cols)
+                   ? TERN_OK
+                   : tern_fail_memory(err, (size_t)each);
     size_t n_codes = in_tiles ? (size_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS : 0;
     x->codes_row = tern_alloc(TERN_MEM_MISC, n_codes);
     x->scales = tern_alloc_array(TERN_MEM_MISC, n_codes / GPU_BLOCK_COLS, sizeof *x->scales);
@@ -439,12 +485,25 @@ static tern_status read_codes(const tern_weight *w, gpu_sending *x, int64_t row,
     return TERN_OK;
 }
 
+// A row of the matrix, into its place in a tile.
+static tern_status put_row(const tern_weight *w, gpu_sending *x, int64_t row, size_t in_tile,
+                           uint8_t *tile, tern_error *err) {
+    int64_t blocks = gpu_blocks(w->n_cols);
+    uint64_t scales_at = (uint64_t)blocks * 64 * w->codes.bits;
+    if (gpu_is_wide(w->codes)) {
+        TERN_TRY(gpu_wide_row_read(&x->wide, x->s, &x->rows.rows, row, err));
+        gpu_wide_row_put(&x->wide, w->n_cols, in_tile, (uint32_t *)tile);
+        return TERN_OK;
+    }
+    TERN_TRY(read_codes(w, x, row, (uint16_t *)(tile + scales_at) + in_tile, err));
+    pack_row(w->codes, x->codes_row, blocks, (uint32_t *)tile + in_tile * 4);
+    return TERN_OK;
+}
+
 static tern_status send_tiles(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t n,
                               tern_error *err) {
     const gpu_part *part = &w->parts[x->part];
-    int64_t blocks = gpu_blocks(w->n_cols);
     uint64_t each = gpu_tile_bytes(w->codes, w->n_cols);
-    uint64_t scales_at = (uint64_t)blocks * 64 * w->codes.bits;
     uint8_t *piece = x->piece;
     if (x->at == 0) {
         float header[GPU_HEADER_BYTES / 4] = {x->kind.scale};
@@ -455,8 +514,7 @@ static tern_status send_tiles(tern_device *d, const tern_weight *w, gpu_sending 
         uint8_t *tile = piece + (uint64_t)(r / GPU_TILE_ROWS) * each;
         size_t in_tile = (size_t)(r % GPU_TILE_ROWS);
         if (at >= w->n_rows) at = w->n_rows - 1; // past the end: nobody reads these sums
-        TERN_TRY(read_codes(w, x, at, (uint16_t *)(tile + scales_at) + in_tile, err));
-        pack_row(w->codes, x->codes_row, blocks, (uint32_t *)tile + in_tile * 4);
+        TERN_TRY(put_row(w, x, at, in_tile, tile, err));
     }
     gpu_send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)x->at * each, piece,
              (uint64_t)n * each);
@@ -502,7 +560,7 @@ static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending 
 static tern_status compare_all(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                                tern_error *err) {
     gpu_sending *x;
-    TERN_TRY(sending_open(&x, s, err));
+    TERN_TRY(sending_open(d, &x, s, err));
     int64_t n;
     tern_status status = open_piece(x, w, err);
     while (status == TERN_OK && !x->is_done) status = send_piece(d, w, x, &n, err);
@@ -529,8 +587,9 @@ tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_w
 
 static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_source *s,
                          tern_error *err) {
-    TERN_TRY(sending_open(&w->sending, s, err));
+    TERN_TRY(sending_open(d, &w->sending, s, err));
     gpu_sending *x = w->sending;
+    w->slab_bytes = slab_bytes_of(d, s, x->is_tiled ? &x->tiling : NULL);
     if (s->on_host && !s->is_matrix) {
         x->is_done = true;
         return bind_host(w, s, err);
@@ -538,9 +597,9 @@ static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_sourc
     if (!s->is_matrix && !s->is_table)
         TERN_TRY(bind_vector(d, w, s, err));
     else if (x->kind.is_ternary)
-        TERN_TRY(bind_tiles(d, w, ternary, s, err));
-    else if (in_groups(d, s))
-        TERN_TRY(bind_tiles(d, w, codes_of(s), s, err));
+        TERN_TRY(bind_tiles(d, w, ternary, true, s, err));
+    else if (x->is_tiled)
+        TERN_TRY(bind_tiles(d, w, x->tiling.wide.codes, x->tiling.multiplies, s, err));
     else {
         gpu_form form = form_of(&x->rows);
         x->is_looking = form == GPU_FORM_F16 && s->type != TERN_DTYPE_F16;
@@ -592,9 +651,8 @@ static tern_status begin_head(tern_device *d, tern_weight *w, tern_error *err) {
 }
 
 static void finish(tern_device *d, tern_weight *w) {
-    const tern_weight_source *s = w->sending->s;
     if (w->head) w->info = w->head->info;
-    d->tiles_bytes_left -= slab_bytes_of(d, s);
+    d->tiles_bytes_left -= w->slab_bytes;
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     sending_close(w->sending);
     w->sending = NULL;

@@ -1,12 +1,7 @@
 // One of a model's graphs on arrays that have names.
-//
-// What runs is a copy of the lowered graph, with those values as its only outputs that are asked
-// for: nothing else is computed, and fusion leaves them be. They are read from a trace of the run,
-// so that any value can be had on any device, not only what the architecture calls an output.
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/single.h"
-#include "runtime/runtime.h"
+#include "tasks/compute/traced.h"
 #include "tern_tools.h"
 
 #define ROWS_MAX 65536 // of a dimension
@@ -15,15 +10,12 @@ typedef struct job {
     tern_model *model;
     const tern_model_graph *of;
     const tern_compute_desc *desc;
-    tern_graph graph;
+    tern_traced traced;
     tern_vid *wanted;   // [n_outputs]
     const void **given; // by value: the inputs' data, or NULL
     int64_t counts[TERN_DIMS_MAX];
     int32_t *all_rows; // 0, 1, 2 ...: "outputs" if it is not given
     bool *shown;       // [n_outputs]
-    tern_placement *at;
-    tern_weight **weights;
-    tern_plan *plan;
 } job;
 
 // ---- Names -------------------------------------------------------------------------------------
@@ -168,9 +160,10 @@ static tern_status want(job *j, size_t i, tern_error *err) {
     tern_vid v = tern_graph_find(&j->of->built, name);
     if (v < 0 || j->of->built.values[v].producer < 0)
         return unknown(j, "value", name, TERN_VALUE_OUTPUT, err);
-    const tern_value *value = &j->graph.values[v];
+    const tern_graph *g = &j->of->lowered;
+    const tern_value *value = &g->values[v];
     if (value->producer < 0 || value->type != TERN_VALUE_F32 || value->cols < 1 ||
-        j->graph.nodes[value->producer].op == TERN_OP_TOP_K)
+        g->nodes[value->producer].op == TERN_OP_TOP_K)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: %s is no array of floats here (tern graph shows how it is lowered)",
                          j->model->path, name);
@@ -180,25 +173,12 @@ static tern_status want(job *j, size_t i, tern_error *err) {
 
 static tern_status make_room(job *j, size_t i, tern_error *err) {
     tern_array *a = &j->desc->outputs[i];
-    const tern_value *v = &j->graph.values[j->wanted[i]];
-    int64_t rows = tern_graph_rows(&j->graph, j->wanted[i], j->counts);
+    const tern_graph *g = &j->traced.graph;
+    const tern_value *v = &g->values[j->wanted[i]];
+    int64_t rows = tern_graph_rows(g, j->wanted[i], j->counts);
     *a = (tern_array){.name = a->name, .n_dims = 2, .dims = {rows, v->cols}};
     a->data = tern_alloc_array(TERN_MEM_MISC, (size_t)(rows * v->cols), sizeof(float));
     return a->data ? TERN_OK : tern_fail_memory(err, (size_t)(rows * v->cols) * sizeof(float));
-}
-
-// The graph to run: only what is wanted, none of it fused away. Traces show temps.
-static tern_status choose(job *j, tern_error *err) {
-    size_t n = j->desc->n_outputs;
-    TERN_TRY(tern_graph_copy(&j->graph, &j->of->lowered, err));
-    for (size_t i = 0; i < n; i++) TERN_TRY(want(j, i, err));
-    for (size_t v = 0; v < j->graph.n_values; v++)
-        if (j->graph.values[v].kind == TERN_VALUE_OUTPUT)
-            j->graph.values[v].kind = TERN_VALUE_TEMP;
-    for (size_t i = 0; i < n; i++) j->graph.values[j->wanted[i]].kind = TERN_VALUE_OUTPUT;
-    TERN_TRY(tern_pass_fuse(&j->graph, err));
-    for (size_t i = 0; i < n; i++) j->graph.values[j->wanted[i]].kind = TERN_VALUE_TEMP;
-    return TERN_OK;
 }
 
 static void show(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
@@ -214,7 +194,7 @@ static void show(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
 // ---- Running -----------------------------------------------------------------------------------
 
 static tern_batch batch_of(const job *j) {
-    const tern_graph *g = &j->graph;
+    const tern_graph *g = &j->traced.graph;
     tern_batch b = {.n_tokens = (int32_t)count_of(j, "tokens")};
     b.n_outputs = b.n_tokens ? (int32_t)count_of(j, "outputs") : 0;
     if (!b.n_tokens) memcpy(b.counts, j->counts, sizeof b.counts);
@@ -231,27 +211,21 @@ static tern_batch batch_of(const job *j) {
 }
 
 static tern_status run(job *j, tern_error *err) {
-    tern_single single;
+    tern_traced *t = &j->traced;
     tern_batch batch = batch_of(j);
-    int64_t n_batch = 1;
-    for (int32_t d = 0; d < j->graph.n_dims; d++)
-        if (j->counts[d] > n_batch) n_batch = j->counts[d];
-    tern_cache_desc cache = {.kv_type = j->desc->kv_type, .n_context = batch.n_tokens};
-    if (cache.kv_type == TERN_KV_AUTO) cache.kv_type = TERN_KV_F32;
-    if (cache.n_context == 0) cache.n_context = 1;
-    TERN_TRY(tern_kv_choose(&j->graph, cache.n_context, cache.kv_type, &cache.kv_type, err));
-    TERN_TRY(tern_placement_weights(j->at, j->of, j->graph.n_values, &j->weights, err));
-    TERN_TRY(j->at->backend->compile(j->at->device, &j->graph, j->weights, (int32_t)n_batch,
-                                     &j->plan, err));
-    TERN_TRY(tern_single_open(&single, j->at->backend, j->plan, &j->graph, &cache, err));
-    tern_status status = tern_single_trace(&single, &batch, 0, show, j, err);
-    tern_single_close(&single);
-    for (size_t i = 0; status == TERN_OK && i < j->desc->n_outputs; i++)
+    int64_t n_rows = 1;
+    for (int32_t d = 0; d < t->graph.n_dims; d++)
+        if (j->counts[d] > n_rows) n_rows = j->counts[d];
+    tern_kv_type kv_type = j->desc->kv_type == TERN_KV_AUTO ? TERN_KV_F32 : j->desc->kv_type;
+    TERN_TRY(tern_traced_open(t, (int32_t)n_rows, batch.n_tokens ? batch.n_tokens : 1, kv_type,
+                              err));
+    TERN_TRY(tern_traced_run(t, &batch, show, j, err));
+    for (size_t i = 0; i < j->desc->n_outputs; i++)
         if (!j->shown[i])
-            status = tern_fail(err, TERN_ERR_UNSUPPORTED,
-                               "%s: %s is not computed by itself on this device for so few rows",
-                               j->model->path, j->desc->outputs[i].name);
-    return status;
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "%s: %s is not computed by itself on this device for so few rows",
+                             j->model->path, j->desc->outputs[i].name);
+    return TERN_OK;
 }
 
 static tern_status prepare(job *j, tern_error *err) {
@@ -264,7 +238,8 @@ static tern_status prepare(job *j, tern_error *err) {
     if (count_of(j, "tokens"))
         for (int32_t d = 0; d < j->of->built.n_dims; d++)
             if (strcmp(j->of->built.dims[d], "sequences") == 0) j->counts[d] = 1;
-    TERN_TRY(choose(j, err));
+    for (size_t i = 0; i < n_outputs; i++) TERN_TRY(want(j, i, err));
+    TERN_TRY(tern_traced_choose(&j->traced, j->model, j->of, j->wanted, n_outputs, err));
     for (size_t i = 0; i < n_outputs; i++) TERN_TRY(make_room(j, i, err));
     return TERN_OK;
 }
@@ -284,22 +259,14 @@ tern_status tern_compute(tern_model *m, const tern_compute_desc *desc, tern_erro
     if (graph < 0) return TERN_ERR_ARGUMENT;
     job j = {.model = m, .of = &m->graphs[graph], .desc = desc};
     tern_status status = prepare(&j, err);
-    if (status == TERN_OK) status = tern_placement_hold(m, &j.at, err);
-    if (status == TERN_OK) {
-        tern_placement_begin_use(j.at);
-        status = run(&j, err);
-        if (j.plan) j.at->backend->plan_free(j.plan);
-        tern_placement_end_use(j.at);
-        tern_placement_let_go(m, j.at);
-    }
+    if (status == TERN_OK) status = run(&j, err);
     for (size_t i = 0; status != TERN_OK && i < desc->n_outputs; i++)
         tern_array_free(&desc->outputs[i]);
     tern_free(j.wanted);
     tern_free(j.shown);
     tern_free(j.given);
     tern_free(j.all_rows);
-    tern_free(j.weights);
-    tern_graph_free(&j.graph);
+    tern_traced_close(&j.traced);
     return status;
 }
 

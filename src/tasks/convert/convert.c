@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
 #include "base/os_file.h"
 #include "input/input.h"
 
@@ -25,6 +24,24 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
     tern_strbuf_free(&text);
 }
 
+// Of tables of positions and of squares of pixels, which folders have with more dimensions.
+static int picture_shape(const item *it, uint64_t ne[4]) {
+    if (it->change == TERN_CHANGE_LEADING) return it->to_gguf ? ne[1] > 1 ? 2 : 1 : 3;
+    if (it->from->n_dims == 1) return 1; // their bias
+    if (it->to_gguf) {
+        ne[0] *= ne[1] * ne[2];
+        ne[1] = ne[3];
+        ne[2] = ne[3] = 1;
+        return 2;
+    }
+    uint64_t edge = 1;
+    while (3 * (edge + 1) * (edge + 1) <= ne[0]) edge++;
+    ne[3] = ne[1];
+    ne[2] = 3;
+    ne[0] = ne[1] = edge;
+    return 4;
+}
+
 // The output's dimensions; returns how many.
 static int output_shape(const item *it, uint64_t ne[4]) {
     const tern_tensor *t = it->from;
@@ -35,6 +52,8 @@ static int output_shape(const item *it, uint64_t ne[4]) {
         ne[1] = it->to_gguf ? length : 1;
         return it->to_gguf ? 2 : 1;
     }
+    if (it->change == TERN_CHANGE_LEADING || it->change == TERN_CHANGE_FLATTEN)
+        return picture_shape(it, ne);
     if (it->change != TERN_CHANGE_SQUEEZE) return t->n_dims;
     uint64_t n = t->ne[1] * t->ne[2];
     ne[1] = it->to_gguf ? n : 1;
@@ -107,6 +126,8 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
     *skip = tern_model_ignores(c->file, c->arch, &c->config, name) != NULL ||
             (!c->to_gguf && is_rope_factors(name));
     if (*skip) return TERN_OK;
+    if (from_gguf && c->to_gguf && tern_model_name_usual(c->arch, name, it->name, sizeof it->name))
+        return TERN_OK;
     if (from_gguf == c->to_gguf) {
         known = n < sizeof it->name;
         if (known) memcpy(it->name, name, n + 1);
@@ -154,8 +175,8 @@ static tern_status add_shares(conversion *c, const tern_tensor *t, const tern_te
                               tern_error *err) {
     char layer_name[128], name[128];
     tern_model_name_to_gguf(c->arch, t->name, layer_name, sizeof layer_name);
-    int layer = 0;
-    if (sscanf(layer_name, "blk.%d.", &layer) != 1) layer = 0;
+    int layer = tern_model_block_of(layer_name, NULL);
+    if (layer < 0) layer = 0;
     for (const tern_tensor_row *r = row; is_row_of(r, row->hf); r++) {
         tern_tensor view = tern_tensor_share(t, r->share, r->shares);
         const char *hole = strstr(r->gguf, "%d");
@@ -170,11 +191,11 @@ static tern_status add_shares(conversion *c, const tern_tensor *t, const tern_te
 static tern_status add_joined(conversion *c, const tern_tensor *t, const tern_tensor_row *row,
                               const char *name, tern_error *err) {
     char other[128];
-    int layer = 0;
+    int layer = tern_model_block_of(t->name, NULL);
     tern_tensor all = *t;
     tern_blob *list = &c->blobs[c->n_blobs];
     if (row->share > 0) return TERN_OK;
-    if (sscanf(t->name, "blk.%d.", &layer) != 1) layer = 0;
+    if (layer < 0) layer = 0;
     for (const tern_tensor_row *r = row; is_row_of(r, row->hf); r++) {
         const char *hole = strstr(r->gguf, "%d");
         snprintf(other, sizeof other, "%.*s%d%s", (int)(hole - r->gguf), r->gguf, layer, hole + 2);
@@ -239,194 +260,17 @@ static tern_status list_items(conversion *c, tern_error *err) {
     return TERN_OK;
 }
 
-// ---- Rows --------------------------------------------------------------------------------------
-
-static int64_t source_row(const item *it, int64_t row) {
-    return tern_order_source(&it->moves.rows, row, it->to_gguf);
-}
-
-static int64_t source_column(const item *it, int64_t column) {
-    return tern_order_source(&it->moves.columns, column, it->to_gguf);
-}
-
-static tern_status write_bytes(conversion *c, const void *bytes, uint64_t n, tern_error *err) {
-    return c->gguf ? tern_gguf_write(c->gguf, bytes, n, err) : tern_st_write(c->st, bytes, n, err);
-}
-
-// I2_S blocks run over the whole tensor, so rows are gathered into whole blocks first.
-typedef struct gather {
-    int8_t *codes; // codes not written yet, then a row
-    size_t n;
-    uint8_t *packed;
-} gather;
-
-static tern_status write_gathered(conversion *c, const item *it, gather *g, bool at_end,
-                                  tern_error *err) {
-    size_t block = tern_dtype_block_n(it->type);
-    size_t whole = at_end ? (g->n + block - 1) / block * block : g->n / block * block;
-    memset(g->codes + g->n, 0, whole > g->n ? whole - g->n : 0);
-    tern_dtype_encode_ternary(it->type, g->codes, whole, it->kind.scale, g->packed);
-    TERN_TRY(write_bytes(c, g->packed, whole / block * tern_dtype_block_bytes(it->type), err));
-    g->n = g->n > whole ? g->n - whole : 0;
-    memmove(g->codes, g->codes + whole, g->n);
-    return TERN_OK;
-}
-
-static tern_status write_ternary_rows(conversion *c, const item *it, tern_codes *codes, gather *g,
-                                      tern_error *err) {
-    const tern_matrix *v = &codes->rows.m;
-    for (int64_t row = 0; row < v->n_rows; row++) {
-        const int8_t *q = tern_codes_row(codes, source_row(it, row));
-        for (int64_t i = 0; i < v->n_cols; i++)
-            g->codes[g->n + (size_t)i] = q[source_column(it, i)];
-        g->n += (size_t)v->n_cols;
-        TERN_TRY(write_gathered(c, it, g, row == v->n_rows - 1, err));
-    }
-    if (it->type != TERN_DTYPE_I2_S) return TERN_OK;
-    float tail[8] = {it->kind.scale};
-    return write_bytes(c, tail, sizeof tail, err);
-}
-
-// Four rows a byte: see docs/formats.md. The scale follows as a separate tensor.
-static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *codes, uint8_t *bytes,
-                                   tern_error *err) {
-    const tern_matrix *v = &codes->rows.m;
-    int64_t quarter = v->n_rows / 4;
-    for (int64_t row = 0; row < quarter; row++) {
-        memset(bytes, 0, (size_t)v->n_cols);
-        for (int k = 0; k < 4; k++) {
-            const int8_t *q = tern_codes_row(codes, source_row(it, row + k * quarter));
-            for (int64_t i = 0; i < v->n_cols; i++)
-                bytes[i] |= (uint8_t)((q[source_column(it, i)] + 1) << (2 * k));
-        }
-        TERN_TRY(write_bytes(c, bytes, (uint64_t)v->n_cols, err));
-    }
-    return write_bytes(c, &it->kind.scale, sizeof(float), err);
-}
-
-// Floats of a row; for ternary kinds code * scale, so that master weights come out rounded.
-static void float_row(const item *it, tern_codes *codes, int64_t row, float *out) {
-    const tern_matrix *v = &codes->rows.m;
-    if (!it->kind.is_ternary) {
-        tern_rows_decode(&codes->rows, row, out);
-        return;
-    }
-    const int8_t *q = tern_codes_row(codes, row);
-    for (int64_t i = 0; i < v->n_cols; i++) out[i] = (float)q[i] * it->kind.scale;
-}
-
-static bool changes_numbers(const item *it) {
-    return (it->kind.is_ternary && it->kind.mean > 0) || // masters come out rounded
-           it->change == TERN_CHANGE_PLUS_ONE || it->change == TERN_CHANGE_MINUS_EXP ||
-           it->moves.columns.a != 0 || it->folded[0];
-}
-
-// floats: two rows.
-static tern_status write_float_rows(conversion *c, const item *it, tern_codes *codes, float *floats,
-                                    void *encoded, tern_error *err) {
-    const tern_matrix *v = &codes->rows.m;
-    uint64_t row_bytes;
-    tern_dtype_bytes(it->type, (uint64_t)v->n_cols, (uint64_t)v->n_cols, &row_bytes);
-    for (int64_t row = 0; row < v->n_rows; row++) {
-        int64_t from = source_row(it, row);
-        if (it->type == v->type && !changes_numbers(it)) { // unchanged, to the bit
-            const uint8_t *at = codes->rows.hold.data;
-            at += (uint64_t)from * row_bytes;
-            TERN_TRY(write_bytes(c, at, row_bytes, err));
-            continue;
-        }
-        if (it->same_codes) {
-            uint64_t first;
-            const uint8_t *at = tern_rows_data(&codes->rows, from, &first);
-            at += first / tern_dtype_block_n(v->type) * tern_dtype_block_bytes(v->type);
-            tern_convert_put_groups(v->type, at, (size_t)v->n_cols, it->type, encoded);
-            TERN_TRY(write_bytes(c, encoded, row_bytes, err));
-            continue;
-        }
-        float_row(it, codes, from, floats);
-        tern_order_columns(&it->moves.columns, it->to_gguf, floats, v->n_cols, floats + v->n_cols);
-        tern_change_apply(it->change, it->to_gguf, floats, (size_t)v->n_cols);
-        double factor = it->folded[0] ? c->arch->folded(&c->config, it->folded, from) : 1;
-        for (int64_t i = 0; factor != 1 && i < v->n_cols; i++)
-            floats[i] = (float)((double)floats[i] * factor);
-        if (!tern_dtype_encode(it->type, floats, (size_t)v->n_cols, encoded))
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s (%s) cannot become %s: row %lld is no such numbers times a "
-                             "scale for each %zu", it->from->name, tern_dtype_name(v->type),
-                             tern_dtype_name(it->type), (long long)row,
-                             tern_dtype_block_n(it->type));
-        TERN_TRY(write_bytes(c, encoded, row_bytes, err));
-    }
-    return TERN_OK;
-}
-
-// Puts W + B A into floats, as if the file had them. A ternary output is rounded from there, like
-// master weights.
-static tern_status merge_adapter(item *it, tern_matrix *m, float **floats,
-                                 tern_error *err) {
-    size_t n = (size_t)m->n_cols, n_rows = (size_t)m->n_rows;
-    tern_codes codes;
-    tern_ternary_kind kind = it->kind.mean > 0 ? (tern_ternary_kind){0} : it->kind; // masters as is
-    *floats = tern_alloc_array(TERN_MEM_MISC, n_rows, n * sizeof **floats);
-    if (!*floats) return tern_fail_memory(err, n_rows * n * sizeof **floats);
-    item as_it_is = *it;
-    as_it_is.kind = kind;
-    TERN_TRY(tern_codes_open(&codes, m, &kind, false, err));
-    for (int64_t row = 0; row < m->n_rows; row++) {
-        float_row(&as_it_is, &codes, row, *floats + (size_t)row * n);
-        tern_adapter_add_row(it->adapter, row, *floats + (size_t)row * n);
-    }
-    tern_codes_close(&codes);
-    m->type = TERN_DTYPE_F32;
-    m->data = tern_blob_of(*floats, n_rows * n * sizeof(float));
-    m->scale = 1;
-    return tern_ternary_find(m, it->kind.is_ternary, &it->kind, err);
-}
-
-static tern_status write_matrix(conversion *c, const item *it, const tern_matrix *m,
-                                tern_error *err) {
-    size_t n = (size_t)m->n_cols;
-    tern_codes codes;
-    gather g = {0};
-    TERN_TRY(tern_codes_open(&codes, m, &it->kind, false, err));
-    float *floats = tern_alloc_array(TERN_MEM_MISC, 2 * n + 64, sizeof *floats);
-    g.codes = tern_alloc(TERN_MEM_MISC, 2 * n + 1024);
-    g.packed = tern_alloc(TERN_MEM_MISC, n * sizeof(float) + 1024);
-    tern_status status;
-    if (!floats || !g.codes || !g.packed)
-        status = tern_fail_memory(err, n * sizeof *floats);
-    else if (it->type == TERN_DTYPE_HF_TERNARY)
-        status = write_hf_packed(c, it, &codes, g.packed, err);
-    else if (it->kind.is_ternary && !tern_dtype_is_float(it->type) && it->type != TERN_DTYPE_Q1_0)
-        status = write_ternary_rows(c, it, &codes, &g, err);
-    else
-        status = write_float_rows(c, it, &codes, floats, g.packed, err);
-    tern_codes_close(&codes);
-    tern_free(floats);
-    tern_free(g.codes);
-    tern_free(g.packed);
-    return status;
-}
-
-static tern_status write_item(conversion *c, const item *it, tern_error *err) {
-    tern_matrix m = tern_tensor_matrix(it->from);
-    float *floats = NULL;
-    item merged = *it;
-    tern_status status = it->adapter ? merge_adapter(&merged, &m, &floats, err) : TERN_OK;
-    if (status == TERN_OK) status = write_matrix(c, &merged, &m, err);
-    tern_free(floats);
-    return status;
-}
+// ---- Tensors -----------------------------------------------------------------------------------
 
 static tern_status write_items(conversion *c, tern_error *err) {
     for (size_t i = 0; i < c->n_items; i++) {
         const tern_tensor *t = c->items[i].from;
         if (!t) {
             const item *it = &c->items[i];
-            TERN_TRY(write_bytes(c, it->values, it->n_values * sizeof(float), err));
+            TERN_TRY(tern_convert_write(c, it->values, it->n_values * sizeof(float), err));
             continue;
         }
-        TERN_TRY(write_item(c, &c->items[i], err));
+        TERN_TRY(tern_convert_write_item(c, &c->items[i], err));
         tern_blob_drop(&t->data);
         c->bytes_done += t->bytes;
         const tern_convert_desc *d = c->desc;
@@ -452,6 +296,8 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, tern_convert_file_type(c)));
     TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
     TERN_TRY(tern_generation_write_gguf(w, c->file));
+    TERN_TRY(tern_prompts_write_gguf(w, c->file, err));
+    TERN_TRY(tern_pictures_write_gguf(w, c->file, &c->config, err));
     return tern_convert_put_vocabulary(c, err);
 }
 
@@ -476,6 +322,7 @@ static tern_status copy_meta(conversion *c) {
         tern_meta m = c->file->metas[i];
         if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
         if (strncmp(m.key, "tern.train.", 11) == 0 || tells_ignored_blocks(c, m.key, old)) continue;
+        if (strncmp(m.key, "quantize.imatrix.", 17) == 0) continue; // of numbers that were rounded
         if (renamed && strcmp(m.key, "general.architecture") == 0) {
             TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
             continue;
@@ -497,14 +344,30 @@ static tern_status copy_meta(conversion *c) {
         snprintf(key, sizeof key, "%s.hidden_activation", arch_name);
         TERN_TRY(tern_gguf_put_str(c->gguf, key, (tern_str){act, strlen(act)}));
     }
-    return tern_gguf_put_int(c->gguf, "general.file_type", TERN_META_U32,
-                             tern_convert_file_type(c));
+    TERN_TRY(tern_gguf_put_int(c->gguf, "general.file_type", TERN_META_U32,
+                               tern_convert_file_type(c)));
+    if (tern_file_meta(c->file, "general.quantization_version")) return TERN_OK;
+    return tern_gguf_put_int(c->gguf, "general.quantization_version", TERN_META_U32, 2);
+}
+
+// Under llama.cpp's keys.
+static tern_status put_importance(conversion *c) {
+    const char *path = c->desc->imatrix, *dataset = c->importances.dataset;
+    TERN_TRY(tern_gguf_put_str(c->gguf, "quantize.imatrix.file", (tern_str){path, strlen(path)}));
+    if (dataset)
+        TERN_TRY(tern_gguf_put_str(c->gguf, "quantize.imatrix.dataset",
+                                   (tern_str){dataset, strlen(dataset)}));
+    TERN_TRY(tern_gguf_put_int(c->gguf, "quantize.imatrix.entries_count", TERN_META_U32,
+                               (int64_t)c->importances.n));
+    return tern_gguf_put_int(c->gguf, "quantize.imatrix.chunks_count", TERN_META_U32,
+                             c->importances.n_chunks);
 }
 
 static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
     tern_status status = tern_gguf_writer_open(&c->gguf, out, c->desc->split_bytes, err);
     if (status != TERN_OK) return status;
     status = c->file->kind == TERN_FILE_HF ? put_hf_meta(c, out, err) : copy_meta(c);
+    if (status == TERN_OK && c->desc->imatrix) status = put_importance(c);
     if (status != TERN_OK && (!err || err->status == TERN_OK)) return tern_fail_memory(err, 0);
     if (status != TERN_OK) return status;
     for (size_t i = 0; i < c->n_items; i++) {
@@ -525,6 +388,7 @@ static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
 static tern_status declare_st(conversion *c, const item *it) {
     uint64_t ne[4], shape[4];
     int n_dims = output_shape(it, ne);
+    if (it->mlx_bits) return tern_convert_declare_mlx(c, it);
     for (int k = 0; k < n_dims; k++) shape[k] = ne[n_dims - 1 - k];
     if (it->type != TERN_DTYPE_HF_TERNARY)
         return tern_st_declare(c->st, it->name, it->type, n_dims, shape);
@@ -534,6 +398,18 @@ static tern_status declare_st(conversion *c, const item *it) {
     uint64_t one = 1;
     TERN_TRY(tern_st_declare(c->st, it->name, TERN_DTYPE_U8, n_dims, shape));
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
+}
+
+// How a folder's pictures are made ready, and the labels in its config.
+static tern_status write_picture_files(conversion *c, tern_strbuf *config, tern_error *err) {
+    tern_strbuf rules = {0};
+    if (c->config.n_labels)
+        TERN_TRY(tern_pictures_put_labels(c->file, &c->config, config, err));
+    tern_status status = tern_pictures_write_json(c->file, &c->config, &rules, err);
+    if (status == TERN_OK)
+        status = tern_st_put_file(c->st, "preprocessor_config.json", rules.ptr, rules.len, err);
+    tern_strbuf_free(&rules);
+    return status;
 }
 
 static tern_status write_tokenizer(conversion *c, tern_error *err) {
@@ -565,11 +441,14 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
         else if (it->kind.mean > 0 && !it->kind.is_ternary) ternary_mode = "online";
         if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_BF16) dtype = "bfloat16";
         if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_F16) dtype = "float16";
+        if (it->mlx_bits) dtype = it->mlx_is_bf16 ? "bfloat16" : "float16";
     }
     TERN_TRY(write_items(c, err));
     tern_strbuf config = {0};
     tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &c->factors, &config);
+    if (tern_type_is_mlx(c->desc->type)) tern_convert_put_mlx_config(c, &config);
     tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
+    if (status == TERN_OK && c->config.n_image) status = write_picture_files(c, &config, err);
     if (status == TERN_OK)
         status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);
     tern_strbuf_free(&config);
@@ -601,6 +480,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     size_t n = strlen(out);
     c->to_gguf = n > 5 && strcmp(out + n - 5, ".gguf") == 0;
     TERN_TRY(tern_convert_check_types(c, err));
+    if (c->desc->imatrix) TERN_TRY(tern_importances_read(&c->importances, c->desc->imatrix, err));
     TERN_TRY(tern_file_open(&c->file, in, err));
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
@@ -614,10 +494,16 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     for (size_t i = 0; i < c->desc->n_loras; i++)
         TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
                                         &c->config, err));
+    TERN_TRY_GOTO(tern_convert_check_mlx(c, err));
+    TERN_TRY_GOTO(tern_convert_read_mixing(c, err));
     TERN_TRY_GOTO(take_rope_factors(c, err));
     TERN_TRY_GOTO(refuse_tied(c, err));
     TERN_TRY_GOTO(list_items(c, err));
+    if (c->desc->imatrix && c->n_important == 0)
+        TERN_TRY_GOTO(tern_fail(err, TERN_ERR_ARGUMENT, "%s is of another model: no matrix that "
+                                "becomes codes of some bits is in it", c->desc->imatrix));
     TERN_TRY_GOTO(add_rope_factors(c, err));
+    TERN_TRY_GOTO(tern_team_open(&c->team, c->desc->n_threads, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));
     return TERN_OK;
 fail:
@@ -637,11 +523,14 @@ tern_status tern_convert(const char *in, const char *out, const tern_convert_des
     tern_status status = run(&c, in, out, err);
     tern_gguf_writer_free(c.gguf);
     tern_st_writer_free(c.st);
+    tern_team_close(c.team);
     tern_free(c.rope_factors);
+    tern_free(c.has_values);
     tern_free(c.items);
     tern_free(c.views);
     tern_free(c.blobs);
     tern_adapters_free(&c.adapters);
+    tern_importances_free(&c.importances);
     tern_file_close(c.file);
     return status;
 }

@@ -1,13 +1,27 @@
-// What the parts of a conversion share: convert.c (containers, rows, the main loop),
-// convert_types.c (which element type each tensor gets), convert_tokenizer.c.
+// What the parts of a conversion share: convert.c (containers, the main loop), convert_rows.c (what
+// is in the tensors), convert_types.c and convert_mixtures.c (which element type each tensor gets),
+// convert_tokenizer.c.
 #ifndef TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
 #define TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
 
+#include "base/team.h"
 #include "base/ternary.h"
 #include "formats/formats.h"
 #include "models/models.h"
+#include "tasks/imatrix/imatrix.h"
 #include "tasks/tasks.h"
 #include "tern_tools.h"
+
+// What a mixture's rules ask of a model.
+typedef struct tern_convert_mixing {
+    tern_type mixture;
+    int n_layers, n_heads_per_key, n_experts;
+    bool has_importance;
+    const bool *has_values; // [n_layers] whether it has attention; NULL: all
+} tern_convert_mixing;
+// The type of a matrix that gets another one than the mixture's own (convert_mixtures.c), by its
+// GGUF name; false: it does not.
+bool tern_convert_mix(const tern_convert_mixing *m, const char *name, tern_dtype *type);
 
 typedef struct item {
     const tern_tensor *from; // NULL: `values`, which the input does not have
@@ -24,6 +38,11 @@ typedef struct item {
     bool same_codes;    // groups of codes are put into the type's blocks as they are
     bool is_layer;      // a matrix that is neither embedding nor head
     const tern_adapter *adapter; // to be merged, or NULL
+    // How much errors of each column count, [ne[0]], for each ne[1] rows if it has parts; or NULL.
+    const float *importance;
+    bool importance_of_parts;
+    int mlx_bits; // of a code, if it becomes MLX's three tensors; then `type` says the group
+    bool mlx_is_bf16;
 } item;
 
 typedef struct conversion {
@@ -36,6 +55,10 @@ typedef struct conversion {
     bool to_gguf;
     tern_dtype matrix_type, head_type;
     bool has_matrix_type, has_head_type;
+    tern_convert_mixing mixing;
+    bool *has_values; // that it points to
+    tern_importances importances;
+    size_t n_important; // tensors that have some
     item *items;
     size_t n_items;
     // Tensors that are shares of the input's, or several of them joined, and what those are made of
@@ -44,6 +67,7 @@ typedef struct conversion {
     size_t n_views, n_blobs;
     float *rope_factors;       // for a GGUF
     tern_rope_factors factors; // for config.json
+    tern_team *team;
     tern_gguf_writer *gguf;
     tern_st_writer *st;
     uint64_t bytes_done, bytes_all;
@@ -56,11 +80,15 @@ typedef struct conversion {
 void tern_convert_note(const conversion *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// A tensor as a matrix: all dimensions but the first are rows.
+// Bytes of the tensors, in the order in which they were declared.
+tern_status tern_convert_write(conversion *c, const void *bytes, uint64_t n, tern_error *err);
+tern_status tern_convert_write_item(conversion *c, const item *it, tern_error *err);
+
 // The GGUF name of an input tensor; uses `buffer` of n bytes if it has to be built.
 const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,
                                    size_t n);
 
+tern_status tern_convert_read_mixing(conversion *c, tern_error *err);
 // Chooses it->type and what depends on it; refuses a type that would change the model.
 tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err);
 // Refuses types that cannot be written, with a sentence that says which can.
@@ -73,6 +101,14 @@ tern_status tern_convert_find_group_type(const tern_tensor *t, tern_dtype *type,
 // A row of n such codes, whose bytes are given, as blocks of a type that was found.
 void tern_convert_put_groups(tern_dtype from, const void *row, size_t n, tern_dtype to,
                              uint8_t *out);
+// MLX's folders (convert_mlx.c): whether the model can be one; whether a tensor is packed, which
+// would have that type of floats; what is declared, put and said.
+tern_status tern_convert_check_mlx(conversion *c, tern_error *err);
+bool tern_convert_choose_mlx(const conversion *c, item *it, tern_dtype as_floats);
+tern_status tern_convert_declare_mlx(conversion *c, const item *it);
+void tern_convert_mlx_sizes(const item *it, size_t n, size_t *words, size_t *scales);
+void tern_convert_put_mlx(const item *it, const float *x, size_t n, uint8_t *codes, uint8_t *out);
+void tern_convert_put_mlx_config(const conversion *c, tern_strbuf *json);
 // Chooses c->arch_name, or refuses the requested one.
 tern_status tern_convert_choose_arch(conversion *c, tern_error *err);
 

@@ -132,7 +132,7 @@ tern_status tern_convert_put_tokenizer(conversion *c, tern_strbuf *json, tern_st
 // ---- To GGUF -----------------------------------------------------------------------------------
 
 tern_status tern_convert_put_vocabulary(conversion *c, tern_error *err) {
-    if (c->file->tokenizer_json.len == 0) return TERN_OK;
+    if (c->file->tokenizer_json.len == 0 && c->file->tokenizer_model.len == 0) return TERN_OK;
     tern_tokenizer *t;
     tern_file *written = NULL;
     TERN_TRY(tern_tokenizer_open(&t, c->file, err));

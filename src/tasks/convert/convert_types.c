@@ -5,7 +5,9 @@
 // times one scale, in every type of a GGUF, since other programs use floats unrounded. Only a
 // folder keeps masters: there config.json asks for the rounding.
 // - Embedding and head follow --head-type, else a float --type; else a BitNet's are F16, as the
-//   published ones are, and others stay.
+//   published ones are. Others stay, unless the matrices get fewer bits: then they do, too, as in
+//   llama.cpp's files.
+// - A mixture gives some matrices more bits (convert_mixtures.c).
 // - A type whose blocks do not divide a tensor's rows falls back for this tensor, as in
 //   llama.cpp, to a type with smaller blocks.
 // - A type that cannot hold the values is refused, and so is a ternary type for other weights.
@@ -26,6 +28,11 @@ static tern_status refuse(const tern_tensor *t, tern_dtype type, const char *why
                      tern_dtype_name(t->type), type_name(type), why);
 }
 
+// Of floats, codes of some bits.
+static bool gives_fewer_bits(const conversion *c) {
+    return c->has_matrix_type && c->to_gguf && tern_dtype_form_of(c->matrix_type);
+}
+
 tern_status tern_convert_check_types(conversion *c, tern_error *err) {
     const tern_type asked[] = {c->desc->type, c->desc->head_type};
     for (int i = 0; i < 2; i++) {
@@ -34,16 +41,28 @@ tern_status tern_convert_check_types(conversion *c, tern_error *err) {
         if (!known && asked[i] != TERN_TYPE_AUTO)
             return tern_fail(err, TERN_ERR_ARGUMENT, "convert: %d is no element type",
                              (int)asked[i]);
+        if (known && i == 1 && tern_type_is_mixture(asked[i]))
+            return tern_fail(err, TERN_ERR_ARGUMENT, "convert: %s is for many matrices, and no "
+                             "type for embedding and head", tern_type_name(asked[i]));
+        if (known && i == 0 && tern_type_is_mlx(asked[i])) {
+            if (!c->to_gguf) continue;
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "GGUF has no type %s: it is of folders",
+                             tern_type_name(asked[i]));
+        }
         if (known && !c->to_gguf && !tern_dtype_is_float(type) && !tern_dtype_is_ternary(type))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "safetensors have no type %s (they have f32, f16 and bf16, and packed "
-                             "ternary weights)", tern_dtype_name(type));
+                             "ternary weights)", tern_type_name(asked[i]));
         if (known && i == 1 && tern_dtype_is_ternary(type))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "embedding and head are not ternary: they cannot become %s",
                              tern_dtype_name(type));
     }
     c->has_matrix_type = tern_type_to_dtype(c->desc->type, &c->matrix_type);
+    if (c->desc->imatrix && !gives_fewer_bits(c))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "convert: an importance matrix says how to round "
+                         "to types such as q4_k_m or q8_0; type %s does not",
+                         tern_type_name(c->desc->type));
     c->has_head_type = tern_type_to_dtype(c->desc->head_type, &c->head_type);
     return TERN_OK;
 }
@@ -79,16 +98,10 @@ static tern_status find_largest(const item *it, float *largest, tern_error *err)
 
 // The greatest number that a type holds: F16's greatest, in blocks times the steps of their scale.
 static float limit_of(tern_dtype type) {
-    switch (type) {
-    case TERN_DTYPE_F32:
-    case TERN_DTYPE_BF16: return INFINITY;
-    case TERN_DTYPE_Q8_0: return 127 * 65504.0f;
-    case TERN_DTYPE_Q4_0:
-    case TERN_DTYPE_Q4_K:
-    case TERN_DTYPE_Q5_K:
-    case TERN_DTYPE_Q6_K: return 8 * 65504.0f;
-    default: return 65504;
-    }
+    if (type == TERN_DTYPE_F32 || type == TERN_DTYPE_BF16) return INFINITY;
+    if (type == TERN_DTYPE_MXFP4) return 12 * 0x1p124f;
+    if (type == TERN_DTYPE_Q8_0) return 127 * 65504.0f;
+    return tern_dtype_form_of(type) ? 8 * 65504.0f : 65504;
 }
 
 // asked: the type was requested, so no other one will do.
@@ -116,13 +129,15 @@ static tern_status check_range(const conversion *c, item *it, bool asked, tern_e
 
 // ---- Blocks and rows ---------------------------------------------------------------------------
 
-// llama.cpp falls back from K types to Q5_0, Q5_1 and Q8_0; of these Q8_0 is never worse. Ternary
-// weights are exact in Q4_0.
+// As in llama.cpp. Ternary weights are exact in all of them.
 static tern_dtype fall_back(tern_dtype type) {
     switch (type) {
-    case TERN_DTYPE_Q4_K:
-    case TERN_DTYPE_Q5_K:
+    case TERN_DTYPE_Q4_K: return TERN_DTYPE_Q5_0;
+    case TERN_DTYPE_Q5_K: return TERN_DTYPE_Q5_1;
     case TERN_DTYPE_Q6_K: return TERN_DTYPE_Q8_0;
+    case TERN_DTYPE_IQ4_XS: return TERN_DTYPE_IQ4_NL;
+    case TERN_DTYPE_Q2_K:
+    case TERN_DTYPE_Q3_K:
     case TERN_DTYPE_TQ1_0:
     case TERN_DTYPE_TQ2_0:
     case TERN_DTYPE_I2_S: return TERN_DTYPE_Q4_0;
@@ -189,12 +204,13 @@ static tern_status choose_for_folder(const conversion *c, item *it, tern_error *
         if (it->from->ne[1] % 4 == 0) return TERN_OK;
         return refuse(it->from, it->type, "packing needs a multiple of four rows", err);
     }
-    if (to_float) it->type = c->matrix_type;
-    else it->type = float_for(it->from->type);
+    it->type = to_float ? c->matrix_type : float_for(it->from->type);
+    tern_convert_choose_mlx(c, it, it->type);
     return TERN_OK;
 }
 
-static tern_status choose_matrix_type(conversion *c, item *it, tern_error *err) {
+static tern_status choose_matrix_type(conversion *c, item *it, const char *gguf_name,
+                                      tern_error *err) {
     tern_matrix m = tern_tensor_matrix(it->from);
     bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(c->matrix_type);
     TERN_TRY(tern_ternary_find(&m, c->config.bitlinear, &it->kind, err));
@@ -205,20 +221,33 @@ static tern_status choose_matrix_type(conversion *c, item *it, tern_error *err) 
     if (ternary_wanted && !it->kind.is_ternary)
         return refuse(it->from, c->matrix_type, "it is not ternary", err);
     if (!c->to_gguf) return choose_for_folder(c, it, err);
+    bool mixes = gives_fewer_bits(c) && !it->kind.is_ternary;
     if (c->has_matrix_type) it->type = c->matrix_type;
-    else it->type = it->kind.is_ternary ? TERN_DTYPE_I2_S : it->from->type;
+    if (c->has_matrix_type && mixes) tern_convert_mix(&c->mixing, gguf_name, &it->type);
+    if (!c->has_matrix_type) it->type = it->kind.is_ternary ? TERN_DTYPE_I2_S : it->from->type;
     return TERN_OK;
 }
 
-// Embedding and head.
-static void choose_head_type(const conversion *c, item *it) {
+// What llama.cpp gives to the head, or to a table that is the head as well.
+static tern_dtype type_of_head(const conversion *c, const item *it) {
+    if (c->matrix_type == TERN_DTYPE_MXFP4) return TERN_DTYPE_Q8_0;
+    bool whole_blocks = it->from->ne[0] % tern_dtype_block_n(c->matrix_type) == 0;
+    bool six = whole_blocks && c->matrix_type != TERN_DTYPE_Q8_0;
+    return six ? TERN_DTYPE_Q6_K : TERN_DTYPE_Q8_0;
+}
+
+// Embedding and head. is_head: the logits are made with it.
+static void choose_head_type(const conversion *c, item *it, bool is_head) {
     bool from_hf = c->file->kind == TERN_FILE_HF;
     bool as_it_is = !c->has_matrix_type && !c->config.bitlinear;
     it->type = it->from->type;
     if (c->has_head_type) it->type = c->head_type;
     else if (c->has_matrix_type && tern_dtype_is_float(c->matrix_type)) it->type = c->matrix_type;
+    else if (gives_fewer_bits(c) && !c->config.bitlinear)
+        it->type = is_head ? type_of_head(c, it) : c->matrix_type;
     else if (from_hf && c->to_gguf && !as_it_is) it->type = TERN_DTYPE_F16;
     else if (!c->to_gguf) it->type = float_for(it->type);
+    if (!c->has_head_type) tern_convert_choose_mlx(c, it, it->type);
 }
 
 // A matrix whose numbers are kept.
@@ -246,6 +275,27 @@ static void fold(conversion *c, item *it, const char *name) {
                           it->name);
 }
 
+static bool makes_logits(const conversion *c, const tern_tensor_row *row) {
+    return row->role == TERN_ROLE_HEAD ||
+           (c->config.tied_head && strcmp(row->gguf, "token_embd.weight") == 0);
+}
+
+// What is known of a matrix's columns, where it helps.
+static tern_status find_importance(conversion *c, item *it, tern_error *err) {
+    const tern_importance *m = tern_importances_find(&c->importances, it->name);
+    const uint64_t *ne = it->from->ne;
+    uint64_t n_parts = ne[2] * ne[3];
+    if (!m || !tern_dtype_form_of(it->type) || it->kind.is_ternary) return TERN_OK;
+    if (m->n != ne[0] && (m->n / ne[0] != n_parts || m->n % ne[0]))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s has %zu numbers, and the tensor %llu "
+                         "columns in %llu parts", c->desc->imatrix, it->name, m->n,
+                         (unsigned long long)ne[0], (unsigned long long)n_parts);
+    it->importance = m->means;
+    it->importance_of_parts = m->n != ne[0];
+    c->n_important++;
+    return TERN_OK;
+}
+
 tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     char buffer[128];
     const tern_tensor *t = it->from;
@@ -268,11 +318,12 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     }
     it->is_layer = !head;
     if (row && row->role == TERN_ROLE_FLOATS) choose_float_type(c, it);
-    else if (head) choose_head_type(c, it);
-    else TERN_TRY(choose_matrix_type(c, it, err));
+    else if (head) choose_head_type(c, it, makes_logits(c, row));
+    else TERN_TRY(choose_matrix_type(c, it, name, err));
     TERN_TRY(name_in_memory(c, it, err));
     if (c->to_gguf && c->file->kind == TERN_FILE_HF && c->arch->folded) fold(c, it, name);
     fit_rows(c, it);
+    TERN_TRY(find_importance(c, it, err));
     TERN_TRY(check_range(c, it, head ? c->has_head_type || c->has_matrix_type : true, err));
     return TERN_OK;
 }
@@ -280,13 +331,7 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
 // ---- What the file says of itself --------------------------------------------------------------
 
 int64_t tern_convert_file_type(const conversion *c) {
-    static const int32_t numbers[TERN_DTYPE_COUNT] = {
-        [TERN_DTYPE_F32] = 0,    [TERN_DTYPE_F16] = 1,    [TERN_DTYPE_Q4_0] = 2,
-        [TERN_DTYPE_Q8_0] = 7,   [TERN_DTYPE_Q4_K] = 14,  [TERN_DTYPE_Q5_K] = 16,
-        [TERN_DTYPE_Q6_K] = 18,  [TERN_DTYPE_BF16] = 32,  [TERN_DTYPE_TQ1_0] = 36,
-        [TERN_DTYPE_TQ2_0] = 37, [TERN_DTYPE_I2_S] = 40,  [TERN_DTYPE_Q1_0] = 40,
-        [TERN_DTYPE_Q2_0] = 41,  [TERN_DTYPE_PQ2_0] = 41, [TERN_DTYPE_PTQ1_0] = 41,
-    };
+    if (gives_fewer_bits(c)) return tern_type_file_type(c->desc->type);
     uint64_t n_weights[TERN_DTYPE_COUNT] = {0};
     int most = TERN_DTYPE_F32;
     for (size_t i = 0; i < c->n_items; i++) {
@@ -295,7 +340,7 @@ int64_t tern_convert_file_type(const conversion *c) {
     }
     for (int type = 0; type < TERN_DTYPE_COUNT; type++)
         if (n_weights[type] > n_weights[most]) most = type;
-    return numbers[most];
+    return tern_dtype_file_type((tern_dtype)most);
 }
 
 // The activation that other programs compute for an architecture name, whatever the keys say.

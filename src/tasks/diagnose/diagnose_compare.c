@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "tasks/diagnose/diagnose.h"
 
 typedef struct traced {
@@ -99,6 +100,33 @@ static int64_t n_scores(const tern_graph *g) {
     return v >= 0 ? g->values[v].cols : 0;
 }
 
+// Numbers for what a graph reads besides ids, the same for both devices: between -1 and 1.
+typedef struct given {
+    float *rows[TERN_BINDINGS_MAX];
+    int n;
+} given;
+
+static void given_free(given *x) {
+    for (int i = 0; i < x->n; i++) tern_free(x->rows[i]);
+    x->n = 0;
+}
+
+static tern_status given_make(given *x, const tern_graph *g, tern_batch *b, tern_error *err) {
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *in = &g->values[v];
+        if (in->kind != TERN_VALUE_INPUT || in->type != TERN_VALUE_F32) continue;
+        size_t n = (size_t)b->n_tokens * (size_t)in->cols;
+        float *rows = x->n < TERN_BINDINGS_MAX ? tern_alloc_array(TERN_MEM_MISC, n, sizeof *rows)
+                                               : NULL;
+        if (!rows) return tern_fail_memory(err, n * sizeof *rows);
+        for (size_t i = 0; i < n; i++)
+            rows[i] = (float)((double)(tern_mix64(i) >> 11) * 0x1p-52 - 1);
+        x->rows[x->n++] = rows;
+        tern_batch_bind(b, (tern_vid)v, rows);
+    }
+    return TERN_OK;
+}
+
 tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
                          const int32_t *ids, int32_t n_ids, double tolerance,
                          tern_difference *out, tern_error *err) {
@@ -108,12 +136,15 @@ tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *
     size_t n_logits = (size_t)n_ids * (size_t)n_vocab;
     float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * n_logits, sizeof *logits);
     traced t = {.g = g, .tolerance = tolerance, .out = out};
+    given inputs = {.n = 0};
     t.values = tern_alloc_array(TERN_MEM_MISC, g->n_values + 1, sizeof *t.values);
     if (!logits || !t.values) {
         status = tern_fail_memory(err, n_logits * sizeof *logits);
         goto fail;
     }
-    tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids}, again = b;
+    tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids};
+    TERN_TRY_GOTO(given_make(&inputs, g, &b, err));
+    tern_batch again = b;
     tern_batch_bind(&b, tern_graph_scores(g), logits);
     tern_batch_bind(&again, tern_graph_scores(g), logits + n_logits);
     TERN_TRY_GOTO(tern_single_trace(wanted, &b, 0, keep, &t, err));
@@ -128,6 +159,7 @@ tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *
 fail:
     for (size_t v = 0; t.values && v < g->n_values; v++) tern_free(t.values[v]);
     tern_free(t.values);
+    given_free(&inputs);
     tern_free(logits);
     return status;
 }
@@ -141,9 +173,13 @@ typedef struct results {
 static tern_status run(const tern_graph *g, tern_single *s, const int32_t *ids, int32_t n_ids,
                        int32_t pos, const results *r, tern_error *err) {
     tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids};
+    given inputs = {.n = 0};
+    tern_status status = given_make(&inputs, g, &b, err);
     tern_batch_bind(&b, tern_graph_scores(g), r->rows);
     tern_batch_bind(&b, tern_graph_find(g, "embedding"), r->n_vector ? r->vector : NULL);
-    return tern_single_run(s, &b, pos, err);
+    if (status == TERN_OK) status = tern_single_run(s, &b, pos, err);
+    given_free(&inputs);
+    return status;
 }
 
 tern_status tern_compare_run(const tern_graph *g, tern_single *wanted, tern_single *tested,

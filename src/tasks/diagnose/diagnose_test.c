@@ -100,7 +100,7 @@ static tern_status say(tern_instance *i, const tern_batch *b, tern_tap_fn on_val
 static bool differs(said *wanted, said *tested, double tolerance) {
     static const tern_backend talker = {.trace = say};
     tern_value values[] = {
-        {.name = "x", .cols = 8, .dim = TERN_DIM_NONE, .producer = -1},
+        {.name = "x", .kind = TERN_VALUE_TEMP, .cols = 8, .dim = TERN_DIM_NONE, .producer = -1},
         {.name = "logits", .kind = TERN_VALUE_OUTPUT, .cols = N_VOCAB, .producer = -1}};
     const tern_graph g = {.values = values, .n_values = 2, .dims = {"outputs"}, .n_dims = 1};
     tern_single a = {.backend = &talker, .instance = (tern_instance *)(void *)wanted};

@@ -29,11 +29,6 @@ double tern_codes_entropy(const uint64_t codes[3]) {
     return bits;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && !strcmp(text + n - n_end, end);
-}
-
 // A token reads every weight once, but only one row of the embedding table, unless the table is
 // also the output head. Of files that cannot be run this is a guess.
 static void guess_token_bytes(tern_inspection *in) {
@@ -41,9 +36,9 @@ static void guess_token_bytes(tern_inspection *in) {
     in->is_tied = true;
     for (size_t i = 0; i < in->file->n_tensors; i++) {
         const tern_tensor *t = &in->file->tensors[i];
-        if (!strcmp(t->name, "token_embd.weight") || ends_with(t->name, "embed_tokens.weight"))
+        if (!strcmp(t->name, "token_embd.weight") || tern_name_ends(t->name, "embed_tokens.weight"))
             embedding = embedding ? embedding : t;
-        if (!strcmp(t->name, "output.weight") || ends_with(t->name, "lm_head.weight"))
+        if (!strcmp(t->name, "output.weight") || tern_name_ends(t->name, "lm_head.weight"))
             in->is_tied = false;
     }
     in->is_tied &= embedding != NULL;

@@ -58,6 +58,7 @@ TEST(inspect_counts_in_json) {
         CHECK(at(&doc, "all.n_tensors") == 2 + with_head);
         CHECK(at(&doc, "all.bytes") == 256 + 96 + 256 * with_head);
         CHECK(at(&doc, "ternary.n_weights") == 256 && at(&doc, "ternary.bits_per_weight") == 3);
+        CHECK(tern_str_is(tern_json_str(tern_json_path(&doc, "kind")), "language"));
         CHECK(at(&doc, "types.F16.bytes") == 256 * (1 + with_head));
         // Tied, the table is read as the head; untied, only the head is.
         CHECK(at(&doc, "bytes_per_token") == 256 + 96);

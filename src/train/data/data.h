@@ -9,6 +9,8 @@
 #ifndef TERN_TRAIN_DATA_DATA_H
 #define TERN_TRAIN_DATA_DATA_H
 
+#include "base/json.h"
+#include "base/sketch.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "formats/formats.h"
@@ -61,6 +63,10 @@ void tern_documents_close(tern_documents *d);
 // The next one that is not empty; *more = false: there is none.
 tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more,
                                 tern_error *err);
+// The line that the last document was made of; NULL: its file is text. Valid until the next call.
+const tern_json_doc *tern_documents_json(const tern_documents *d);
+// Fails with what is wrong with that line.
+tern_status tern_documents_fail(const tern_documents *d, const char *what, tern_error *err);
 double tern_documents_fraction(const tern_documents *d); // of the files
 size_t tern_documents_n_sources(const tern_documents *d);
 // Counts are complete when the last document was read.
@@ -68,23 +74,7 @@ const tern_document_source *tern_documents_source(const tern_documents *d, size_
 
 // ---- Duplicates (data_dedup.c) ------------------------------------------------------------------
 
-#define TERN_SKETCH_HASHES 128
-
-typedef struct tern_sketch {
-    uint64_t exact;                       // hash of all words
-    uint16_t minima[TERN_SKETCH_HASHES];  // MinHash, if near duplicates are wanted
-} tern_sketch;
-
 typedef enum tern_verdict { TERN_UNIQUE, TERN_SAME, TERN_NEAR } tern_verdict;
-
-// Looks at words in lower case only. words: reusable scratch, free with tern_free.
-typedef struct tern_sketcher {
-    uint64_t *words;
-    size_t capacity;
-} tern_sketcher;
-tern_status tern_sketch_text(tern_sketcher *s, tern_str text, bool near, tern_sketch *out,
-                             tern_error *err);
-double tern_sketch_likeness(const tern_sketch *a, const tern_sketch *b); // Jaccard, estimated
 
 typedef struct tern_dedup tern_dedup;
 typedef struct tern_dedup_desc {

@@ -4,7 +4,6 @@
 // field, or it is a chat, {"messages": [{"role": ..., "content": ...}, ...]}. Every other file is
 // text, in which a separator stands between documents. In a folder the files .txt and .jsonl, also
 // with .gz, are read. White space around a document is dropped.
-// with .gz, are read. White space around a document is dropped.
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -40,18 +39,13 @@ struct tern_documents {
 
 // ---- The list of files --------------------------------------------------------------------------
 
-static bool ends_with(const char *name, size_t n, const char *end) {
-    size_t n_end = strlen(end);
-    return n >= n_end && !memcmp(name + n - n_end, end, n_end);
-}
-
-static size_t without_gz(const char *name) {
+static tern_str without_gz(const char *name) {
     size_t n = strlen(name);
-    return ends_with(name, n, ".gz") ? n - 3 : n;
+    return (tern_str){name, tern_name_ends(name, ".gz") ? n - 3 : n};
 }
 
-static bool is_json_name(const char *name) { return ends_with(name, without_gz(name), ".jsonl"); }
-static bool is_text_name(const char *name) { return ends_with(name, without_gz(name), ".txt"); }
+static bool is_json_name(const char *name) { return tern_str_ends(without_gz(name), ".jsonl"); }
+static bool is_text_name(const char *name) { return tern_str_ends(without_gz(name), ".txt"); }
 
 static tern_status add_file(tern_documents *d, const char *path, tern_error *err) {
     if (tern_array_reserve(TERN_MEM_FILE, &d->sources, &d->sources_capacity, d->n_sources, 1) != 0)
@@ -215,7 +209,11 @@ static tern_str trim(tern_str s) {
     return s;
 }
 
-static tern_status bad_line(const tern_documents *d, const char *what, tern_error *err) {
+const tern_json_doc *tern_documents_json(const tern_documents *d) {
+    return d->is_json ? &d->json : NULL;
+}
+
+tern_status tern_documents_fail(const tern_documents *d, const char *what, tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "%s: line %llu: %s", d->sources[d->at].path,
                      (unsigned long long)d->line, what);
 }
@@ -228,7 +226,8 @@ static tern_status copy_messages(tern_documents *d, const tern_json *list, tern_
         for (int k = 0; k < 2; k++) {
             tern_str s = tern_json_str(tern_json_get(&d->json, m, keys[k]));
             if (!s.ptr || memchr(s.ptr, 0, s.len))
-                return bad_line(d, "a message without a text as \"role\" or \"content\"", err);
+                return tern_documents_fail(
+                    d, "a message without a text as \"role\" or \"content\"", err);
             tern_strbuf_append(&d->text, s.ptr, s.len);
             tern_strbuf_putc(&d->text, 0);
         }
@@ -238,7 +237,7 @@ static tern_status copy_messages(tern_documents *d, const tern_json *list, tern_
 
 static tern_status read_messages(tern_documents *d, const tern_json *list, tern_document *out,
                                  tern_error *err) {
-    if (list->n > MESSAGES_MAX) return bad_line(d, "more than 4096 messages", err);
+    if (list->n > MESSAGES_MAX) return tern_documents_fail(d, "more than 4096 messages", err);
     out->text = (tern_str){0};
     if (!list->n) return TERN_OK; // an empty chat is an empty document
     if (tern_array_reserve(TERN_MEM_FILE, &d->messages, &d->messages_capacity, 0, list->n) != 0)
@@ -271,7 +270,7 @@ static tern_status read_line(tern_documents *d, tern_str line, tern_document *ou
     tern_error inner = {0};
     tern_json_free(&d->json);
     tern_status status = tern_json_parse(&d->json, line.ptr, line.len, &inner);
-    if (status == TERN_ERR_FORMAT) return bad_line(d, inner.message, err);
+    if (status == TERN_ERR_FORMAT) return tern_documents_fail(d, inner.message, err);
     if (status != TERN_OK) return tern_fail(err, status, "%s", inner.message);
     const tern_json *root = tern_json_root(&d->json);
     const tern_json *messages = tern_json_get(&d->json, root, "messages");
@@ -280,7 +279,7 @@ static tern_status read_line(tern_documents *d, tern_str line, tern_document *ou
     if (out->text.ptr) return TERN_OK;
     char what[160];
     snprintf(what, sizeof what, "neither \"messages\" nor a text as \"%.100s\"", d->field);
-    return bad_line(d, what, err);
+    return tern_documents_fail(d, what, err);
 }
 
 tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more,

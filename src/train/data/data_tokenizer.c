@@ -91,7 +91,10 @@ tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, co
                                     tern_error *err) {
     tern_str json = file->tokenizer_json;
     if (file->kind == TERN_FILE_GGUF) return put_gguf(set, file, err);
-    TERN_TRY(tern_out_put(set, "tokenizer.json", json.ptr, json.len, err));
+    if (json.len) TERN_TRY(tern_out_put(set, "tokenizer.json", json.ptr, json.len, err));
+    else
+        TERN_TRY(tern_out_put(set, "tokenizer.model", file->tokenizer_model.ptr,
+                              file->tokenizer_model.len, err));
     if (!tern_folder_is(path)) return TERN_OK;
     TERN_TRY(copy_file(set, path, "tokenizer_config.json", err));
     return copy_file(set, path, "chat_template.jinja", err);

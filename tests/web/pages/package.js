@@ -150,6 +150,31 @@ export async function stream(params, abortAfter = Infinity) {
   return { ...seen, afterAbort: abortedAt && (performance.now() - abortedAt) / 1000 };
 }
 
+// An object, and how many parts of it were seen on the way.
+export async function object(prompt, options) {
+  const stream = self.tern.streamObject(prompt, options);
+  let n = 0;
+  try {
+    for await (const part of stream) n += typeof part === 'object';
+    const { text, object } = await stream.output;
+    return { n, text, object };
+  } catch (e) {
+    return { n, error: problem(e) };
+  }
+}
+
+// A memory in a worker of its own, which ends with the answer unless it stays open.
+export const memory = (question) =>
+  new Promise((resolve, reject) => {
+    const worker = new Worker('/tests/memory_worker.js', { type: 'module' });
+    worker.onerror = (e) => reject(new Error(e.message));
+    worker.onmessage = ({ data }) => {
+      if (!question.leave) worker.terminate();
+      resolve(data);
+    };
+    worker.postMessage(question);
+  });
+
 export async function close() {
   await self.tern.close();
 }

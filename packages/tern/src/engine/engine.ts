@@ -7,8 +7,8 @@ import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type Heard } from './module.js';
 import { fromModule, toModule } from './names.js';
 import type {
-  CheckOptions, CheckReport, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, MemoryInfo, Message,
-  Model, ModelInfo, OnProgress, OpenOptions, Session, SessionOptions, Source, TokenLogprob, TokenLogprobs,
+  ChatRequest, CheckOptions, CheckReport, Engine, EngineOptions, EmbedParams, EmbedResult, GenerateInput, GenerateParams, GenerateResult,
+  Grammar, GrammarOptions, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Session, SessionOptions, Source, TokenLogprob, TokenLogprobs,
 } from './types.js';
 import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';
@@ -17,7 +17,8 @@ const SMALL_BYTES = 64 << 20; // of a model's files
 const YIELD_MS = 8; // of computing, before messages are served
 
 interface Opening { heard: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }
-type OnText = (piece: string, logprobs?: TokenLogprobs[]) => void;
+type OnText = (piece: string, logprobs?: TokenLogprobs[], part?: Part) => void;
+const KINDS = ['text', 'reasoning', 'call', 'arguments', 'call_end'] as const; // of tern_part_kind
 
 export async function loadEngine(options: EngineOptions = {}): Promise<Engine> {
   const engine = new WasmEngine();
@@ -39,6 +40,7 @@ class WasmEngine implements Engine {
   async load(options: EngineOptions): Promise<void> {
     const heard: Heard = {
       text: (id, text) => this.sessions.get(id)?.hear(text),
+      part: (id, kind, call, text) => this.sessions.get(id)?.hear(text, { kind: KINDS[kind]!, call }),
       logprobs: (id, json) => this.sessions.get(id)?.hearLogprobs(json),
       end: (id, json) => this.sessions.get(id)?.hearEnd(json),
       progress: (id, fraction, phase) => this.#progress(id, fraction, phase),
@@ -234,6 +236,9 @@ class WasmModel implements Model {
     const got = this.#ask<{ ids: number[]; n_dropped: number }>({ ...options, messages }, (x, at, n) => x.web_chat_tokens(this.id, at, n));
     return { ids: Int32Array.from(got.ids), dropped: got.n_dropped };
   }
+  requestTokens(request: ChatRequest): Int32Array {
+    return Int32Array.from(this.#ask<{ ids: number[] }>(request, (x, at, n) => x.web_request_tokens(this.id, at, n)).ids);
+  }
   chatFormat(messages: readonly Message[], options: { generate?: boolean } = {}): string {
     return this.#ask({ ...options, messages }, (x, at, n) => x.web_chat_format(this.id, at, n));
   }
@@ -245,6 +250,36 @@ class WasmModel implements Model {
     const id = this.engine.callJson({ ...toModule(rest), ...toModule(drafters) }, (x, at, n) => x.web_session_open(this.id, at, n));
     return new WasmSession(this, id);
   }
+
+  async embed(texts: readonly string[], params: EmbedParams, signal?: AbortSignal): Promise<EmbedResult> {
+    this.#open();
+    aborted(signal);
+    const { engine } = this, { module } = engine;
+    const id = engine.callJson({ ...toModule(params), texts }, (x, at, n) => x.web_embed(this.id, at, n));
+    let lives = true; // after a failure it is closed already
+    try {
+      for (;;) {
+        lives = false;
+        const done = engine.call((x) => x.web_embed_poll(id));
+        lives = true;
+        if (done) break;
+        await module.gpu.settled();
+        this.#open();
+        aborted(signal);
+      }
+      const { nDims, nTokens, cut } = fromModule(module.result()) as { nDims: number; nTokens: number[]; cut: number[] };
+      const vectors = module.floats(engine.call((x) => x.web_embed_vectors(id)), texts.length * nDims);
+      return { vectors, nDims, nTokens, cut: cut.map(Boolean) };
+    } finally {
+      if (lives && this.isOpen) engine.call((x) => x.web_embed_close(id));
+    }
+  }
+
+  grammar(options: GrammarOptions): Grammar {
+    this.#open();
+    return new WasmGrammar(this, this.engine.callJson(toModule(options), (x, at, n) => x.web_grammar_open(this.id, at, n)));
+  }
+  get isOpen(): boolean { return !this.#closed && this.engine.isOpen; }
 
   // Steps what runs until nothing does.
   async pump(): Promise<void> {
@@ -290,6 +325,13 @@ class WasmModel implements Model {
   }
 }
 
+class WasmGrammar implements Grammar {
+  constructor(private model: WasmModel, readonly id: number) {}
+  close(): void {
+    if (this.model.isOpen) this.model.engine.call((x) => x.web_grammar_close(this.id));
+  }
+}
+
 interface Generation {
   onText: OnText;
   resolve(result: GenerateResult): void;
@@ -302,7 +344,7 @@ class WasmSession implements Session {
   readonly kv: 'f32' | 'f16' | 'q8_0';
   #now: Generation | undefined;
   #closed = false;
-  #heard: { text: string; logprobs: TokenLogprobs[] | undefined }[] = [];
+  #heard: { text: string; logprobs: TokenLogprobs[] | undefined; part: Part | undefined }[] = [];
   #logprobs: TokenLogprobs[] | undefined;
   #end: string | undefined;
 
@@ -319,8 +361,8 @@ class WasmSession implements Session {
 
   // ---- What the module tells during a step: kept until it returned ---------------------------
 
-  hear(text: string): void {
-    this.#heard.push({ text, logprobs: this.#logprobs });
+  hear(text: string, part?: Part): void {
+    this.#heard.push({ text, logprobs: this.#logprobs, part });
     this.#logprobs = undefined;
   }
   hearLogprobs(json: string): void {
@@ -333,10 +375,10 @@ class WasmSession implements Session {
   deliver(): void {
     const now = this.#now, heard = this.#heard;
     this.#heard = [];
-    for (const { text, logprobs } of heard) {
+    for (const { text, logprobs, part } of heard) {
       if (this.#now !== now || !now) return;
       try {
-        if (logprobs) now.onText(text, logprobs);
+        if (logprobs || part) now.onText(text, logprobs, part);
         else now.onText(text);
       } catch (error) { // the caller's: it ends what it heard
         this.#settle()?.reject(error);
@@ -380,7 +422,12 @@ class WasmSession implements Session {
     if (this.#closed) throw new TernError('closed', 'the session is closed');
     if (this.#now) throw new TernError('argument', 'the session generates already');
     aborted(signal);
-    const args = { ...toModule(params), ...toModule({ ...input, ids: input.ids && Array.from(input.ids) }) };
+    const { apart, ids, grammar, ...rest } = input;
+    const more = {
+      ...rest, ids: ids && Array.from(ids), grammar: (grammar as WasmGrammar | undefined)?.id,
+      ...(apart ? { ...apart, apart: true } : {}),
+    };
+    const args = { ...toModule(params), ...toModule(more) };
     return new Promise<GenerateResult>((resolve, reject) => {
       const onAbort = (): void => this.#cancel();
       signal?.addEventListener('abort', onAbort);

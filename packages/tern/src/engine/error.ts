@@ -1,10 +1,10 @@
 // What everything here throws.
 
 // 'trap': the WebAssembly module failed inside; its engine is closed. 'context': the context is full.
-// 'aborted': the caller's signal. 'network' and 'quota' come from downloads and their cache. 'busy':
+// 'length': an answer was cut before what was asked for was complete. 'aborted': the caller's signal. 'network' and 'quota' come from downloads and their cache. 'busy':
 // another tab or program uses the stored file. 'worker': the worker could not start, or died.
 export type ErrorCode =
-  | 'aborted' | 'argument' | 'busy' | 'closed' | 'context' | 'device' | 'format' | 'io' | 'memory'
+  | 'aborted' | 'argument' | 'busy' | 'closed' | 'context' | 'device' | 'format' | 'io' | 'length' | 'memory'
   | 'network' | 'quota' | 'trap' | 'unsupported' | 'worker';
 
 export class TernError extends Error {

@@ -1,6 +1,7 @@
 // WebGPU for the module: the other end of apps/web/gpu_js.h. Objects are kept in a table, whose
 // indices the module has; what happens later (mappings, errors, a lost device) is queued, and the
-// module takes it when it looks.
+// module takes it when it looks. The module has the names of the kernels' texts; the texts are loaded when
+// there is a GPU.
 import { TernError } from './error.js';
 import { nextTask } from './task.js';
 import type { WebGpuOptions } from './types.js';
@@ -8,6 +9,7 @@ import type { WebGpuOptions } from './types.js';
 const NONE = 0, MAP = 1, ERROR = 2, LOST = 3, ADAPTER = 4; // events
 const LOOK_MS = 100; // between looks while nothing is heard
 
+export type Shaders = Readonly<Record<string, string>>;
 interface Event { kind: number; number: number; good: boolean; text: string }
 interface Pair { adapter: GPUAdapter; device: GPUDevice; given: boolean }
 
@@ -31,6 +33,7 @@ export class Gpu {
   #ready: Pair | undefined;
   #asking: Promise<string | null> | undefined;
   #options: WebGpuOptions = {};
+  #shaders: Shaders | undefined;
   #nMaps = 0;
   #closed = false;
   #encoder = new TextEncoder();
@@ -38,7 +41,7 @@ export class Gpu {
   // Firefox looks at the queue every 100 ms, unless something is submitted.
   readonly #nudges = /firefox/i.test(globalThis.navigator?.userAgent ?? '');
 
-  constructor(memory: () => WebAssembly.Memory, gpu: GPU | undefined) {
+  constructor(memory: () => WebAssembly.Memory, gpu: GPU | undefined, private loadShaders: () => Promise<Shaders>) {
     this.#memory = memory;
     this.#gpu = gpu ?? (globalThis.navigator as Navigator | undefined)?.gpu;
   }
@@ -99,6 +102,7 @@ export class Gpu {
     const { power = 'high-performance', f16 = true } = this.#options;
     const adapter = await this.#gpu.requestAdapter({ powerPreference: power });
     if (!adapter) return 'WebGPU found no GPU here';
+    this.#shaders ??= await this.loadShaders();
     const requiredFeatures = FEATURES.filter((f) => adapter.features.has(f) && (f16 || f !== 'shader-f16'));
     const requiredLimits: Record<string, number> = {};
     for (const name of [...LIMITS, ...MORE_LIMITS]) requiredLimits[name] = adapter.limits[name];
@@ -131,6 +135,10 @@ export class Gpu {
 
   // ---- Objects and memory --------------------------------------------------------------------
 
+  // A line "#name" stands for the text of that name.
+  #code(at: number, n: number): string {
+    return this.#text(at, n).replace(/^#(\w+)\n/gm, (_, name: string) => this.#shaders?.[name] ?? '');
+  }
   #put(object: unknown): number {
     const handle = this.#free.pop() ?? this.#objects.length;
     this.#objects[handle] = object;
@@ -279,7 +287,7 @@ export class Gpu {
     mapped: (b: number, at: number, n: number, to: number) => this.#mapped(b, at, n, to),
     unmap: (b: number) => this.#get<GPUBuffer>(b).unmap(),
 
-    module: (d: number, at: number, n: number) => this.#put(this.#device(d).createShaderModule({ code: this.#text(at, n) })),
+    module: (d: number, at: number, n: number) => this.#put(this.#device(d).createShaderModule({ code: this.#code(at, n) })),
     layout: (d: number, at: number, n: number) => this.#layout(d, at, n),
     pipeline_layout: (d: number, layout: number) =>
       this.#put(this.#device(d).createPipelineLayout({ bindGroupLayouts: [this.#get(layout)] })),

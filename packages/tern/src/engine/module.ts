@@ -1,7 +1,7 @@
 // The module: which of the three, how it is loaded, and calls into it with text and JSON.
 import { builtin, isFirefox, workerFile } from '../platform.js';
 import { TernError, type ErrorCode } from './error.js';
-import { Gpu } from './gpu.js';
+import { Gpu, type Shaders } from './gpu.js';
 import { startPool, type Pool } from './pool.js';
 import { workingBuilds } from './probe.js';
 import type { Build, EngineOptions } from './types.js';
@@ -30,10 +30,17 @@ export interface Exports {
   web_tokenize(model: number, json: number, n: number): number;
   web_detokenize(model: number, json: number, n: number): number;
   web_chat_tokens(model: number, json: number, n: number): number;
+  web_request_tokens(model: number, json: number, n: number): number;
   web_chat_format(model: number, json: number, n: number): number;
   web_session_open(model: number, json: number, n: number): number;
   web_session_close(session: number): number;
   web_session_info(session: number): number;
+  web_grammar_open(model: number, json: number, n: number): number;
+  web_grammar_close(id: number): number;
+  web_embed(model: number, json: number, n: number): number;
+  web_embed_poll(id: number): number;
+  web_embed_vectors(id: number): number;
+  web_embed_close(id: number): number;
   web_generate(session: number, json: number, n: number): number;
   web_step(model: number): number;
   web_cancel(session: number): number;
@@ -45,12 +52,13 @@ export interface Exports {
 // What the module tells while it runs.
 export interface Heard {
   text(session: number, text: string): void;
+  part(session: number, kind: number, call: number, text: string): void;
   logprobs(session: number, json: string): void;
   end(session: number, json: string): void;
   progress(opening: number, fraction: number, phase: string): boolean; // false: stop
   report(text: string): void;
 }
-export const DEAF: Heard = { text() {}, logprobs() {}, end() {}, progress: () => true, report() {} };
+export const DEAF: Heard = { text() {}, part() {}, logprobs() {}, end() {}, progress: () => true, report() {} };
 
 // Of tern_status, in order.
 const CODES: ErrorCode[] = ['trap', 'memory', 'io', 'format', 'unsupported', 'argument', 'context', 'aborted', 'device'];
@@ -68,7 +76,7 @@ export class Module {
 
   private constructor(readonly build: Build, options: EngineOptions) {
     this.files = new Files(() => this.#memory, options.state);
-    this.gpu = new Gpu(() => this.#memory, options.gpu);
+    this.gpu = new Gpu(() => this.#memory, options.gpu, () => loadShaders(options));
   }
 
   static async load(options: EngineOptions, heard: Heard): Promise<Module> {
@@ -110,6 +118,8 @@ export class Module {
       gpu: this.gpu.imports,
       web: {
         text: (session: number, at: number, n: number) => heard.text(session, this.text(at, n)),
+        part: (session: number, kind: number, call: number, at: number, n: number) =>
+          heard.part(session, kind, call, this.text(at, n)),
         logprobs: (session: number, at: number, n: number) => heard.logprobs(session, this.text(at, n)),
         end: (session: number, at: number, n: number) => heard.end(session, this.text(at, n)),
         report: (at: number, n: number) => heard.report(this.text(at, n)),
@@ -152,6 +162,9 @@ export class Module {
   error(): string {
     const at = this.exports.web_error() >>> 0, bytes = new Uint8Array(this.#memory.buffer);
     return this.text(at, bytes.indexOf(0, at) - at);
+  }
+  floats(at: number, n: number): Float32Array<ArrayBuffer> { // a copy
+    return new Float32Array(this.#memory.buffer, at >>> 0, n).slice() as Float32Array<ArrayBuffer>;
   }
   result<T>(): T { return JSON.parse(this.text(this.exports.web_result(), this.exports.web_result_bytes())) as T; }
 
@@ -196,21 +209,24 @@ function sharedMemory(): WebAssembly.Memory {
   }
 }
 
-interface WasmFile { name: string; beside(): URL }
+export interface OwnFile { name: string; beside(): URL }
 // Bundlers look for these very words.
-const FILES: Record<Build, WasmFile> = {
+const FILES: Record<Build, OwnFile> = {
   simd: { name: 'tern.wasm', beside: () => new URL('./tern.wasm', import.meta.url) },
   relaxed: { name: 'tern-relaxed.wasm', beside: () => new URL('./tern-relaxed.wasm', import.meta.url) },
   threads: { name: 'tern-threads.wasm', beside: () => new URL('./tern-threads.wasm', import.meta.url) },
 };
-const CHECKS: Record<'simd' | 'relaxed', WasmFile> = {
+const CHECKS: Record<'simd' | 'relaxed', OwnFile> = {
   simd: { name: 'tern-check.wasm', beside: () => new URL('./tern-check.wasm', import.meta.url) },
   relaxed: { name: 'tern-relaxed-check.wasm', beside: () => new URL('./tern-relaxed-check.wasm', import.meta.url) },
 };
+const SHADERS: OwnFile = { name: 'tern-shaders.json', beside: () => new URL('./tern-shaders.json', import.meta.url) };
 
-async function compile(file: WasmFile, { wasmUrl, signal }: EngineOptions): Promise<WebAssembly.Module> {
+export type Loading = Pick<EngineOptions, 'wasmUrl' | 'signal'>;
+
+async function get(file: OwnFile, { wasmUrl, signal }: Loading): Promise<{ url: URL; response: Response }> {
   const url = new URL(wasmUrl ? wasmUrl(file.name) : file.beside(), globalThis.location?.href);
-  if (url.protocol === 'file:' && typeof Worker === 'undefined') return compileFile(url);
+  if (url.protocol === 'file:' && typeof Worker === 'undefined') return { url, response: await readOwn(url) };
   let response: Response;
   try {
     response = await fetch(url, signal ? { signal } : {});
@@ -219,6 +235,15 @@ async function compile(file: WasmFile, { wasmUrl, signal }: EngineOptions): Prom
     throw new TernError('network', `${url} cannot be fetched: ${String(error)}`, { cause: error });
   }
   if (!response.ok) throw new TernError('network', `${url}: ${response.status} ${response.statusText}`);
+  return { url, response };
+}
+async function readOwn(url: URL): Promise<Response> { // in Node
+  const { readFile } = builtin<{ readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> }>('node:fs/promises');
+  return new Response(await readFile(url));
+}
+
+export async function compile(file: OwnFile, options: Loading): Promise<WebAssembly.Module> {
+  const { url, response } = await get(file, options);
   try {
     if (response.headers.get('content-type')?.startsWith('application/wasm')) return await WebAssembly.compileStreaming(response);
     return await WebAssembly.compile(await response.arrayBuffer());
@@ -226,9 +251,14 @@ async function compile(file: WasmFile, { wasmUrl, signal }: EngineOptions): Prom
     throw new TernError('unsupported', `${url} cannot be compiled: ${String(error)}`, { cause: error });
   }
 }
-async function compileFile(url: URL): Promise<WebAssembly.Module> {
-  const { readFile } = builtin<{ readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> }>('node:fs/promises');
-  return WebAssembly.compile(await readFile(url));
+
+async function loadShaders(options: Loading): Promise<Shaders> {
+  const { url, response } = await get(SHADERS, options);
+  try {
+    return await response.json() as Shaders;
+  } catch (error) {
+    throw new TernError('network', `${url} is no JSON: ${String(error)}`, { cause: error });
+  }
 }
 
 // The call that may wait for the GPU in the middle, suspended where the browser can do so.

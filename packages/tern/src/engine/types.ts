@@ -56,6 +56,7 @@ export interface OpenOptions {
   head?: 'auto' | 'file' | 'exact' | 'q8_0' | 'q6_k' | 'q4_0';
   ternary?: 'auto' | '2bit' | '1.6bit';
   thinking?: 'auto' | 'on' | 'off';
+  pooling?: 'auto' | 'mean' | 'last' | 'cls'; // makes an embedding model of one whose files do not say so
   chatTemplate?: string; // Jinja text that replaces the file's
   vocabOnly?: boolean; // tokenizer and template alone: no sessions
   loras?: { path: string; scale?: number }[]; // the paths of sources
@@ -114,9 +115,28 @@ export interface ModelInfo {
   // The file's sampling defaults; null: it has none.
   temperature: number | null; topK: number | null; topP: number | null; minP: number | null;
   repeatPenalty: number | null;
+  embedding: EmbeddingInfo;
+}
+export interface EmbeddingInfo {
+  nDims: number; // numbers of a vector; 0: the model makes none
+  maxLength: number; // tokens of a text that it takes
+  nLabels: number; // of a reranker; else 0
+  prompts: string[]; // names of those that the model's files have
+  defaultPrompt: string | null;
 }
 
 export interface Message { role: string; content: string }
+
+// A conversation as templates know it: OpenAI's names, and the template's own switches.
+export interface ChatRequest {
+  messages: readonly object[];
+  tools?: readonly object[];
+  [name: string]: unknown;
+}
+
+// What a piece of an answer is that is taken apart: text, reasoning, the name of a function that is called, its
+// arguments, the call's end. call: which one, from 0.
+export interface Part { kind: 'text' | 'reasoning' | 'call' | 'arguments' | 'call_end'; call: number }
 
 export interface Model {
   readonly info: ModelInfo; // as it is now: device and deviceMemory change
@@ -128,10 +148,44 @@ export interface Model {
   // context > 0: room for prompt and answer; the oldest turns that do not fit are left out.
   chatTokens(messages: readonly Message[], options?: { context?: number; answer?: number }):
     { ids: Int32Array; dropped: number };
+  // Of a request with tools; nothing of it is left out.
+  requestTokens(request: ChatRequest): Int32Array;
   // generate: end with the words that make the model answer (true).
   chatFormat(messages: readonly Message[], options?: { generate?: boolean }): string;
   session(options?: SessionOptions): Session;
-  close(): void; // with its sessions; what they generate fails with 'closed'
+  // Vectors of texts, some thousand tokens at a time; messages are served in between.
+  embed(texts: readonly string[], params: EmbedParams, signal?: AbortSignal): Promise<EmbedResult>;
+  // Compiles it; fails with a sentence that has the place of what is not known.
+  grammar(options: GrammarOptions): Grammar;
+  close(): void; // with its sessions and grammars; what they generate fails with 'closed'
+}
+
+// What an answer may be (docs/grammar.md).
+export interface GrammarOptions {
+  kind: 'schema' | 'json' | 'regex' | 'gbnf' | 'lark' | 'choices' | 'calls';
+  text?: string; // the JSON Schema, the expression, the rules; of calls: the list of tools, JSON
+  choices?: readonly string[];
+  compact?: boolean; // JSON without blanks between its parts
+  // Of calls: of this tool alone; at most one; text and no call is fine, too.
+  tool?: string;
+  oneCall?: boolean;
+  optional?: boolean;
+  tools?: string; // the answer is calls of these, JSON, or what the others say
+  after?: string; // of conversations: the end of what the answer follows; reasoning may come before
+}
+export interface Grammar { close(): void } // when no generation uses it
+
+export interface EmbedParams {
+  prompt?: string; // the name of one of the model's; left out: its default; '': none
+  prefix?: string; // a text in front of each, in place of the model's prompts
+  maxLength?: number; // tokens of a text, the rest is cut off; 0: the model's
+  dimensions?: number; // the first numbers of each vector, of length 1 again; 0: all
+}
+export interface EmbedResult {
+  vectors: Float32Array<ArrayBuffer>; // [texts, nDims]
+  nDims: number;
+  nTokens: number[]; // of each text
+  cut: boolean[]; // whether it was longer than it may be
 }
 
 export interface SessionOptions {
@@ -171,6 +225,10 @@ export interface GenerateInput { // one of the three
   ids?: ArrayLike<number>;
   // By the model's chat template; the oldest turns that do not fit beside the answer are left out.
   messages?: readonly Message[];
+  // The answer is taken apart: onText gets what each piece is. tools: JSON, those of the request; after: the end of
+  // what the answer follows, which may have begun its reasoning.
+  apart?: { tools?: string; after?: string };
+  grammar?: Grammar | undefined; // of the session's model
 }
 
 export interface GenerateResult {
@@ -192,7 +250,7 @@ export interface Session {
   // holds already of the new text's beginning is not computed again. Aborted: resolves with reason
   // 'caller'. onText gets whole characters; with logprobs also the tokens since the last piece.
   generate(input: GenerateInput, params: GenerateParams,
-    onText: (piece: string, logprobs?: TokenLogprobs[]) => void, signal?: AbortSignal):
+    onText: (piece: string, logprobs?: TokenLogprobs[], part?: Part) => void, signal?: AbortSignal):
     Promise<GenerateResult>;
   close(): void;
 }

@@ -13,6 +13,25 @@ static void rms_norm(float *y, const float *x, const float *w, size_t n, float e
     }
 }
 
+static void layer_norm(float *y, const float *x, const float *w, const float *b, size_t n,
+                       float eps) {
+    static const float ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    v16 sum = v16_set1(0), squares = v16_set1(0);
+    for (size_t i = 0; i < n; i += 16) sum = v16_add(load_some(x + i, n - i), sum);
+    v16 mean = v16_set1(v16_sum(sum) / (float)n);
+    for (size_t i = 0; i < n; i += 16) {
+        v16 d = v16_sub(load_some(x + i, n - i), mean);
+        if (n - i < 16) d = v16_mul(d, load_some(ones, n - i)); // no column, no deviation
+        squares = v16_fma(d, d, squares);
+    }
+    v16 r = v16_set1(1 / sqrtf(v16_sum(squares) / (float)n + eps));
+    for (size_t i = 0; i < n; i += 16) {
+        v16 a = v16_mul(v16_sub(load_some(x + i, n - i), mean), r);
+        a = v16_mul(a, load_some(w + i, n - i));
+        store_some(y + i, b ? v16_add(a, load_some(b + i, n - i)) : a, n - i);
+    }
+}
+
 static void quantize_i8(int8_t *q, float *inv_scale, int32_t *sum, const float *x, size_t n) {
     v16 top = v16_set1(0); // a NaN never gets into it: the second operand of max wins
     for (size_t i = 0; i < n; i += 16) top = v16_max(v16_abs(load_some(x + i, n - i)), top);

@@ -27,6 +27,7 @@
 const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .name = TEXT(VEC_NAME),
     .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
     .quantize_i8 = quantize_i8,
     .quantize_groups = quantize_groups,
     .hadamard = hadamard,

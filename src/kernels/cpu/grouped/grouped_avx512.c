@@ -2,11 +2,11 @@
 //
 // One token is bound by memory: fields are not shifted down. A field k places up holds 2^k times
 // its code, which still fits a byte, and goes to a sum of its own that is divided by 2^k at the end
-// of the group. Several tokens share the unpacking, 32 rows at a time: a step of four columns takes
+// of the group. A few tokens share the unpacking, 32 rows at a time: a step of four columns takes
 // two registers of codes and broadcasts four activations of each of up to 9 tokens to 18 sums. (Of
 // 24 sums gcc 12 moves some to memory and back in each step: 12 tokens were slower.) Sums begin
 // with minus the group's activations, since a code is the number plus one; codes of one bit are
-// taken twice.
+// taken twice. For more tokens codes are unpacked once: see grouped_wide_avx512.c.
 //
 // Codes and scales are fetched to the second-level cache AHEAD bytes ahead, no line left out: see
 // ternary/ternary_avx512.c.
@@ -92,7 +92,7 @@ static void multiply_one(const tern_grouped_matrix *w, size_t row, size_t last_r
     }
 }
 
-// ---- Several tokens ----------------------------------------------------------------------------
+// ---- A few tokens ------------------------------------------------------------------------------
 
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 
@@ -105,7 +105,7 @@ typedef struct tile_args {
     const int32_t *minus; // of the first 64
     float *out; // of the first row and token
     size_t out_stride;
-    bool accumulate, fetches;
+    bool accumulate;
 } tile_args;
 
 // Codes of step `s` of 64 bytes: a number of two bits, also of one-bit codes.
@@ -116,7 +116,8 @@ GROUPED_INLINE __m512i step_codes(__m512i v, int s, bool two_bits) {
     return _mm512_and_si512(twice, _mm512_set1_epi8(2));
 }
 
-// n (a constant) tokens times 32 rows. Every sum has a name, since gcc 12 keeps arrays in memory.
+// n (a constant) tokens, which are all, times 32 rows. Every sum has a name, since gcc 12 keeps
+// arrays in memory.
 GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
     const size_t n_groups = g->w->n_in / TERN_GROUP, bytes = two_bits ? 256 : 128;
     const uint8_t *a = g->a, *b = g->b, *scales_a = a + tern_grouped_code_bytes(g->w);
@@ -147,7 +148,7 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
         EACH_TOKEN(DECLARE)
         for (size_t v = 0; v < bytes; v += 64, a += 64, b += 64) {
             __m512i va = _mm512_loadu_si512(a), vb = _mm512_loadu_si512(b);
-            if (g->fetches) prefetch(a), prefetch(b);
+            prefetch(a), prefetch(b);
 #pragma GCC unroll 8
             for (int s = 0; s < n_steps; s++, x += n * 4) {
                 __m512i wa = step_codes(va, s, two_bits), wb = step_codes(vb, s, two_bits);
@@ -155,7 +156,7 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
             }
         }
         __m512 scale_a = load_scales(scales_a + at), scale_b = load_scales(scales_b + at);
-        if (g->fetches) prefetch(scales_a + at), prefetch(scales_b + at);
+        prefetch(scales_a + at), prefetch(scales_b + at);
         EACH_TOKEN(ADD_UP)
     }
     for (int t = 0; t < n; t++) {
@@ -184,10 +185,9 @@ typedef void (*tile_fn)(const tile_args *g);
 static const tile_fn tiles[2][TOKENS] = {{EACH_COUNT(POINTER, tile_1bit, false)},
                                          {EACH_COUNT(POINTER, tile_2bit, true)}};
 
-static void multiply_many(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                          const tern_grouped_rows *x, float *out, size_t out_stride,
-                          bool accumulate) {
-    const size_t n_groups = w->n_in / TERN_GROUP;
+static void multiply_few(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
+                         const tern_grouped_rows *x, float *out, size_t out_stride,
+                         bool accumulate) {
     for (size_t row = first_row; row < last_row; row += 32) {
         const uint8_t *a = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
         const bool both = row + 16 < last_row;
@@ -196,27 +196,23 @@ static void multiply_many(const tern_grouped_matrix *w, size_t first_row, size_t
                        .b = both ? a + w->block_bytes : a,
                        .mask_a = rows_left(row, last_row),
                        .mask_b = rows_left(row + 16, last_row),
+                       .q = x->q,
+                       .scale = x->scale,
+                       .minus = x->minus + 6 * x->n_tokens,
+                       .out = out + row,
                        .out_stride = out_stride,
                        .accumulate = accumulate};
-        for (size_t t = 0; t < x->n_tokens; t += x->block) {
-            g.q = x->q + t * w->n_in;
-            g.scale = x->scale + t * n_groups;
-            const size_t n = tern_grouped_min(x->n_tokens - t, x->block);
-            g.minus = x->minus + t * n_groups * TERN_GROUP_PARTS + 6 * n;
-            g.out = out + t * out_stride + row;
-            g.fetches = t == 0;
-            tiles[w->bits - 1][n - 1](&g);
-        }
+        tiles[w->bits - 1][x->n_tokens - 1](&g);
     }
 }
 
 static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
                      const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
                      bool accumulate) {
-    if (tern_grouped_is_wide(w))
+    if (tern_grouped_is_wide(w) || x->n_tokens > x->block)
         tern_grouped_wide_avx512(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
     else if (x->n_tokens == 1) multiply_one(w, first_row, last_row, x, out, accumulate);
-    else multiply_many(w, first_row, last_row, x, out, out_stride, accumulate);
+    else multiply_few(w, first_row, last_row, x, out, out_stride, accumulate);
 }
 
 const tern_grouped_kernels tern_grouped_kernels_avx512 = {

@@ -11,9 +11,15 @@
 //   KERNELS, NAME
 #include "kernels/cpu/grouped/grouped_lanes.inl"
 
+// How codes lie: packed, or, for more than a block of tokens, unpacked to a byte each in scratch,
+// a step of four columns after the other, with the scales as floats.
+typedef enum code_form { ONE_BIT, TWO_BITS, BYTES } code_form;
+
 typedef struct tile_args {
     const tern_grouped_matrix *w;
     const uint8_t *block;
+    const uint8_t *unpacked; // NULL: none
+    const float *scales;     // of it, [n_in / group][16]
     const int8_t *q;
     const float *scale;
     const int32_t *minus; // of the first 64
@@ -23,21 +29,31 @@ typedef struct tile_args {
     bool accumulate;
 } tile_args;
 
+GROUPED_INLINE int steps_of(code_form form) { // in 64 bytes
+    return form == BYTES ? 1 : form == TWO_BITS ? 4 : 8;
+}
+
+GROUPED_INLINE size_t group_bytes(code_form form) { return 1024 / (size_t)steps_of(form); }
+
+GROUPED_INLINE codes field(codes c, int s, code_form form) {
+    return form == BYTES ? c : form == TWO_BITS ? two_bits(c, s) : one_bit(c, s);
+}
+
 // A group of 64 columns: integer sums [n][16] of codes times activations, n a constant.
 GROUPED_INLINE void multiply_group(int32_t acc[TOKENS][16], const uint8_t *p, const int8_t *x,
-                                   int n, bool is_two) {
+                                   int n, code_form form) {
 #define DECLARE(t, v) sums s##t##v = no_sums();
 #define MULTIPLY(t, v)                                                                             \
     if (IS_USED(t, v)) s##t##v = dot_add(s##t##v, w##v, x + 4 * (t));
 #define STORE(t, v)                                                                                \
     if (IS_USED(t, v)) store_sums(&acc[(t) < TOKENS ? (t) : 0][((v) * VECTOR_ROWS) & 15], s##t##v);
 #define LOAD(v) codes c##v = load_codes(p + ((v) < VECTORS ? (v) : 0) * VECTOR_BYTES);
-#define FIELD(v) codes w##v = is_two ? two_bits(c##v, s) : one_bit(c##v, s);
+#define FIELD(v) codes w##v = field(c##v, s, form);
     EACH_SUM(DECLARE)
-    const int n_steps = is_two ? 4 : 8;
-    for (const uint8_t *end = p + (is_two ? 256 : 128); p < end; p += 64) {
+    const int n_steps = steps_of(form);
+    for (const uint8_t *end = p + group_bytes(form); p < end; p += 64) {
         LOAD(0) LOAD(1) LOAD(2) LOAD(3)
-        __builtin_prefetch(p + FETCH, 0, 2);
+        if (form != BYTES) __builtin_prefetch(p + FETCH, 0, 2);
 #pragma GCC unroll 8
         for (int s = 0; s < n_steps; s++, x += 4 * n) {
             FIELD(0) FIELD(1) FIELD(2) FIELD(3)
@@ -52,17 +68,19 @@ GROUPED_INLINE void multiply_group(int32_t acc[TOKENS][16], const uint8_t *p, co
 #undef FIELD
 }
 
-GROUPED_INLINE void tile(const tile_args *g, int n, bool is_two) {
+GROUPED_INLINE void tile(const tile_args *g, int n, code_form form) {
     const size_t n_groups = g->w->n_in / TERN_GROUP;
-    const uint8_t *codes_at = g->block, *scales = codes_at + tern_grouped_code_bytes(g->w);
+    const uint8_t *codes_at = form == BYTES ? g->unpacked : g->block;
+    const uint8_t *scales = g->block + tern_grouped_code_bytes(g->w);
     v16 sum[TOKENS];
     for (int t = 0; t < n; t++) sum[t] = v16_set1(0);
-    for (size_t k = 0; k < n_groups; k++, codes_at += is_two ? 256 : 128) {
+    for (size_t k = 0; k < n_groups; k++, codes_at += group_bytes(form)) {
         int32_t acc[TOKENS][16];
-        multiply_group(acc, codes_at, g->q + k * TERN_GROUP * (size_t)n, n, is_two);
-        const uint8_t *at = scales + k * TERN_GROUP / g->w->group * 32;
-        __builtin_prefetch(at + FETCH, 0, 2);
-        v16 scale = v16_from_f16(at);
+        multiply_group(acc, codes_at, g->q + k * TERN_GROUP * (size_t)n, n, form);
+        const size_t scale_at = k * TERN_GROUP / g->w->group;
+        if (form != BYTES) __builtin_prefetch(scales + scale_at * 32 + FETCH, 0, 2);
+        v16 scale = form == BYTES ? v16_load(g->scales + scale_at * 16)
+                                  : v16_from_f16(scales + scale_at * 32);
         for (int t = 0; t < n; t++) {
             int32_t minus = g->minus[k * TERN_GROUP_PARTS * (size_t)n + (size_t)t];
             for (int r = 0; r < 16; r++) acc[t][r] += minus;
@@ -76,12 +94,12 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool is_two) {
 }
 
 static void any_tile(const tile_args *g, size_t n) {
-    const bool is_two = g->w->bits == 2;
     switch (n) {
 #define TILE(n)                                                                                    \
     case n:                                                                                        \
-        if (is_two) tile(g, (n) <= TOKENS ? (n) : 1, true);                                        \
-        else tile(g, (n) <= TOKENS ? (n) : 1, false);                                              \
+        if (g->unpacked) tile(g, (n) <= TOKENS ? (n) : 1, BYTES);                                  \
+        else if (g->w->bits == 2) tile(g, (n) <= TOKENS ? (n) : 1, TWO_BITS);                      \
+        else tile(g, (n) <= TOKENS ? (n) : 1, ONE_BIT);                                            \
         break;
         TILE(1)
         TILE(2)
@@ -90,6 +108,24 @@ static void any_tile(const tile_args *g, size_t n) {
         TILE(4)
 #endif
 #undef TILE
+    }
+}
+
+static void unpack_narrow(const tern_grouped_matrix *w, const uint8_t *block, uint8_t *to,
+                          float *scales) {
+    const uint8_t *end = block + tern_grouped_code_bytes(w);
+    const code_form form = w->bits == 2 ? TWO_BITS : ONE_BIT;
+    for (; block < end; block += 64) {
+        __builtin_prefetch(block + FETCH, 0, 2);
+        for (int s = 0; s < steps_of(form); s++, to += 64)
+            for (size_t v = 0; v < VECTORS; v++) {
+                codes c = field(load_codes(block + v * VECTOR_BYTES), s, form);
+                memcpy(to + v * VECTOR_BYTES, &c, sizeof c);
+            }
+    }
+    for (size_t g = 0; g < w->n_in / w->group; g++, end += 32, scales += 16) {
+        __builtin_prefetch(end + FETCH, 0, 2);
+        v16_store(scales, v16_from_f16(end));
     }
 }
 
@@ -110,6 +146,12 @@ static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last
     for (size_t row = first_row; row < last_row; row += TERN_GROUPED_ROWS) {
         g.block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
         g.n_rows = tern_grouped_min(last_row - row, TERN_GROUPED_ROWS);
+        if (x->n_tokens > x->block) {
+            float *scales = (float *)((uint8_t *)scratch + w->n_in * TERN_GROUPED_ROWS);
+            unpack_narrow(w, g.block, scratch, scales);
+            g.unpacked = scratch;
+            g.scales = scales;
+        }
         for (size_t t = 0; t < x->n_tokens; t += x->block) {
             g.q = x->q + t * w->n_in;
             g.scale = x->scale + t * n_groups;

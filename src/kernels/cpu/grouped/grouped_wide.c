@@ -19,6 +19,8 @@ wide_layout tern_grouped_wide_layout(const tern_grouped_matrix *m) {
     if (l.period) l.front_bytes = up_to_64(m->n_in / l.period * l.entry_bytes);
     if (m->group < WIDE_UNIT) l.sub_bytes = WIDE_UNIT / m->group * each * l.scale_stride;
     l.unit_bytes = l.sub_bytes + l.code_bytes;
+    if (tern_grouped_is_wide(m)) l.units_at = l.front_bytes;
+    else l.front_at = tern_grouped_code_bytes(m);
     return l;
 }
 
@@ -36,8 +38,7 @@ bool tern_grouped_wide_fits(tern_grouped_matrix *m) {
 }
 
 size_t tern_grouped_scratch_bytes(const tern_grouped_matrix *m) {
-    if (!tern_grouped_is_wide(m)) return 0;
-    // Two blocks: codes of a byte, scales and minima as floats.
+    // Two blocks: codes, narrow ones, too, of a byte, scales and minima as floats.
     size_t group = tern_grouped_min(m->group, WIDE_UNIT);
     return 2 * ROWS * (m->n_in + m->n_in / group * 2 * sizeof(float));
 }

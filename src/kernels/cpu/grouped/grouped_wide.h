@@ -12,7 +12,7 @@ typedef struct wide_walk {
 
 GROUPED_INLINE wide_walk wide_start(const wide_layout *l, const uint8_t *block) {
     size_t each = l->period ? l->period / WIDE_UNIT : 0;
-    return (wide_walk){block, block + l->front_bytes, each, each};
+    return (wide_walk){block + l->front_at, block + l->units_at, each, each};
 }
 
 GROUPED_INLINE void wide_next(wide_walk *at, const wide_layout *l) {

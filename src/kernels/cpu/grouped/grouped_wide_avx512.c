@@ -1,4 +1,4 @@
-// Products with wide codes for AVX-512 with VNNI.
+// Products with wide codes for AVX-512 with VNNI, and of narrow ones with many tokens.
 //
 // One token is bound by memory: codes are unpacked in registers. For several, two blocks of rows
 // are unpacked to a byte a code and their scales to floats, in scratch that stays in a cache, and
@@ -16,11 +16,21 @@ enum {
     AHEAD = 12288,
 };
 
-// How codes lie in a unit: of 4, 5, 6 or 8 bits, or of 4 that stand for others.
-typedef enum code_kind { CODES_4, CODES_TABLE, CODES_5, CODES_6, CODES_8 } code_kind;
+// How codes lie in a unit: of 4, 5, 6 or 8 bits, of 4 that stand for others, or of 1 or 2.
+typedef enum code_kind {
+    CODES_4,
+    CODES_TABLE,
+    CODES_5,
+    CODES_6,
+    CODES_8,
+    CODES_1,
+    CODES_2,
+} code_kind;
 
 static code_kind kind_of(const tern_grouped_matrix *w) {
     return w->has_table ? CODES_TABLE
+           : w->bits == 1 ? CODES_1
+           : w->bits == 2 ? CODES_2
            : w->bits == 4 ? CODES_4
            : w->bits == 5 ? CODES_5
            : w->bits == 6 ? CODES_6
@@ -43,6 +53,14 @@ GROUPED_INLINE __m512i shift(__m512i v, int up) {
 // The codes of step i, a constant: four columns of 16 rows.
 GROUPED_INLINE __m512i step_codes(const uint8_t *codes, int i, code_kind kind, __m512i table) {
     if (kind == CODES_8) return _mm512_loadu_si512(codes + 64 * i);
+    if (kind == CODES_2) {
+        __m512i v = shift(_mm512_loadu_si512(codes + 64 * (i / 4)), -2 * (i % 4));
+        return _mm512_and_si512(v, _mm512_set1_epi8(3));
+    }
+    if (kind == CODES_1) { // taken twice
+        __m512i v = shift(_mm512_loadu_si512(codes + 64 * (i / 8)), 1 - i % 8);
+        return _mm512_and_si512(v, _mm512_set1_epi8(2));
+    }
     const uint8_t *high = codes + WIDE_UNPACKED / 2;
     __m512i v = shift(_mm512_loadu_si512(codes + 64 * (i / 2)), i % 2 * -4);
     if (kind == CODES_5)
@@ -159,12 +177,20 @@ GROUPED_INLINE unpacked unpack_kind(const tern_grouped_matrix *w, const wide_lay
 static unpacked unpack(const tern_grouped_matrix *w, const wide_layout *l, wide_walk *at,
                        size_t n_units, uint8_t *scratch) {
     switch (kind_of(w)) {
+    case CODES_1: return unpack_kind(w, l, at, n_units, CODES_1, scratch);
+    case CODES_2: return unpack_kind(w, l, at, n_units, CODES_2, scratch);
     case CODES_4: return unpack_kind(w, l, at, n_units, CODES_4, scratch);
     case CODES_TABLE: return unpack_kind(w, l, at, n_units, CODES_TABLE, scratch);
     case CODES_5: return unpack_kind(w, l, at, n_units, CODES_5, scratch);
     case CODES_6: return unpack_kind(w, l, at, n_units, CODES_6, scratch);
     default: return unpack_kind(w, l, at, n_units, CODES_8, scratch);
     }
+}
+
+// Sums of narrow codes round each product by itself.
+GROUPED_INLINE __m512 add_scaled(__m512 factor, __m512 product, __m512 sum, bool is_narrow) {
+    return is_narrow ? _mm512_add_ps(sum, _mm512_mul_ps(factor, product))
+                     : _mm512_fmadd_ps(factor, product, sum);
 }
 
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
@@ -189,7 +215,7 @@ typedef struct tile_args {
 // n tokens times 32 rows, or 16 if there is no block b; n and
 // has_b are constants. All sums stay in registers, by name, since gcc 12 keeps arrays in memory: a
 // store takes as long as two products.
-GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
+GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b, bool is_narrow) {
     const int8_t *x = t->q;
     const __m512i zero = _mm512_set1_epi32(t->zero);
     const __mmask16 goes_on = t->is_first ? 0 : 0xFFFF;
@@ -210,6 +236,8 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
 #define DECLARE(i) __m512i a##i = _mm512_setzero_si512(), b##i = a##i;
 #define TAKE_ZERO(i)                                                                               \
     if ((i) < n) a##i = b##i = _mm512_mullo_epi32(_mm512_set1_epi32(minus[i]), zero);
+#define TAKE_ONE(i)                                                                                \
+    if ((i) < n) a##i = b##i = _mm512_set1_epi32(minus[i]);
 #define MULTIPLY(i)                                                                                \
     if ((i) < n) {                                                                                 \
         __m512i q = broadcast4(x + (i) * 4);                                                       \
@@ -220,10 +248,10 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
     if ((i) < n) {                                                                                 \
         __m512 s = _mm512_set1_ps(scale[i]);                                                       \
         __m512 pa = _mm512_mul_ps(_mm512_cvtepi32_ps(a##i), s);                                    \
-        sum_a##i = _mm512_fmadd_ps(factor_a, pa, sum_a##i);                                        \
+        sum_a##i = add_scaled(factor_a, pa, sum_a##i, is_narrow);                                  \
         if (has_b) {                                                                               \
             pa = _mm512_mul_ps(_mm512_cvtepi32_ps(b##i), s);                                       \
-            sum_b##i = _mm512_fmadd_ps(factor_b, pa, sum_b##i);                                    \
+            sum_b##i = add_scaled(factor_b, pa, sum_b##i, is_narrow);                              \
         }                                                                                          \
     }
 #define ADD_MINIMUM(i)                                                                             \
@@ -233,7 +261,9 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
         if (has_b) sum_b##i = _mm512_fmadd_ps(factor_b, m, sum_b##i);                              \
     }
             EACH_TOKEN(DECLARE)
-            if (t->zero) {
+            if (is_narrow) {
+                EACH_TOKEN(TAKE_ONE)
+            } else if (t->zero) {
                 EACH_TOKEN(TAKE_ZERO)
             }
             for (size_t k = 0; k < t->n_steps; k += 4)
@@ -245,7 +275,7 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
             __m512 factor_a = _mm512_loadu_ps(t->a.scales + at);
             __m512 factor_b = has_b ? _mm512_loadu_ps(t->b.scales + at) : factor_a;
             EACH_TOKEN(ADD_UP)
-            if (!t->has_minima) continue;
+            if (is_narrow || !t->has_minima) continue;
             factor_a = _mm512_loadu_ps(t->a.minima + at);
             if (has_b) factor_b = _mm512_loadu_ps(t->b.minima + at);
             EACH_TOKEN(ADD_MINIMUM)
@@ -264,16 +294,27 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b) {
 }
 
 typedef void (*tile_fn)(const tile_args *t);
-#define TILE_OF(n, has_b)                                                                          \
-    static void tile_##n##_##has_b(const tile_args *t) { tile(t, n, has_b); }
-#define EACH_TILE(X, has_b)                                                                        \
-    X(1, has_b) X(2, has_b) X(3, has_b) X(4, has_b) X(5, has_b) X(6, has_b)
-#define POINTER(n, has_b) tile_##n##_##has_b,
-EACH_TILE(TILE_OF, 1)
-EACH_TILE(TILE_OF, 0)
-TILE_OF(7, 0) TILE_OF(8, 0) TILE_OF(9, 0)
-static const tile_fn tiles_32[TOKENS] = {EACH_TILE(POINTER, 1)};
-static const tile_fn tiles_16[MOST] = {EACH_TILE(POINTER, 0) tile_7_0, tile_8_0, tile_9_0};
+#define TILE_OF(n, has_b, is_narrow)                                                               \
+    static void tile_##n##_##has_b##is_narrow(const tile_args *t) { tile(t, n, has_b, is_narrow); }
+#define EACH_TILE(X, has_b, is_narrow)                                                             \
+    X(1, has_b, is_narrow)                                                                         \
+    X(2, has_b, is_narrow)                                                                         \
+    X(3, has_b, is_narrow)                                                                         \
+    X(4, has_b, is_narrow)                                                                         \
+    X(5, has_b, is_narrow)                                                                         \
+    X(6, has_b, is_narrow)
+#define MORE_TILES(X, is_narrow) X(7, 0, is_narrow) X(8, 0, is_narrow) X(9, 0, is_narrow)
+#define POINTER(n, has_b, is_narrow) tile_##n##_##has_b##is_narrow,
+EACH_TILE(TILE_OF, 1, 0)
+EACH_TILE(TILE_OF, 0, 0)
+MORE_TILES(TILE_OF, 0)
+EACH_TILE(TILE_OF, 1, 1)
+EACH_TILE(TILE_OF, 0, 1)
+MORE_TILES(TILE_OF, 1)
+// Of wide and of narrow codes.
+static const tile_fn tiles_32[2][TOKENS] = {{EACH_TILE(POINTER, 1, 0)}, {EACH_TILE(POINTER, 1, 1)}};
+static const tile_fn tiles_16[2][MOST] = {{EACH_TILE(POINTER, 0, 0) MORE_TILES(POINTER, 0)},
+                                          {EACH_TILE(POINTER, 0, 1) MORE_TILES(POINTER, 1)}};
 
 // What a block of tokens has for the units from `unit` on.
 static size_t set_tokens(const tern_grouped_matrix *w, const tern_grouped_rows *x, size_t token,
@@ -294,6 +335,7 @@ static void multiply_few(const tern_grouped_matrix *w, size_t row, size_t last_r
                          tile_args *t) {
     enum { SLAB = 4 };
     float *const out = t->out;
+    const bool is_narrow = !tern_grouped_is_wide(w);
     const size_t n_units = w->n_in / WIDE_UNIT;
     for (; row < last_row; row += 16) {
         wide_walk at = wide_start(l, w->data + row / TERN_GROUPED_ROWS * w->block_bytes);
@@ -306,7 +348,7 @@ static void multiply_few(const tern_grouped_matrix *w, size_t row, size_t last_r
             t->is_last = u + SLAB >= n_units;
             t->a = unpack(w, l, &at, t->n_units, scratch);
             size_t n = set_tokens(w, x, 0, u, t);
-            tiles_16[n - 1](t);
+            tiles_16[is_narrow][n - 1](t);
         }
     }
 }
@@ -315,13 +357,14 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
                           const tern_grouped_rows *x, const wide_layout *l, uint8_t *scratch,
                           tile_args *t) {
     float *const out = t->out;
+    const bool is_narrow = !tern_grouped_is_wide(w);
     t->n_units = w->n_in / WIDE_UNIT;
     t->is_first = t->is_last = true;
     for (; row < last_row; row += 32) {
         const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
         wide_walk a = wide_start(l, block), b = wide_start(l, block + w->block_bytes);
-        fetch(block, l->front_bytes);
-        fetch(block + w->block_bytes, l->front_bytes);
+        fetch(a.front, l->front_bytes);
+        fetch(b.front, l->front_bytes);
         t->mask_a = rows_left(row, last_row);
         t->mask_b = rows_left(row + 16, last_row);
         t->a = unpack(w, l, &a, t->n_units, scratch);
@@ -330,8 +373,8 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
         for (size_t i = 0; i < x->n_tokens; i += x->block) {
             size_t n = set_tokens(w, x, i, 0, t);
             t->out = out + i * t->out_stride + row;
-            if (t->mask_b) tiles_32[n - 1](t);
-            else tiles_16[n - 1](t);
+            if (t->mask_b) tiles_32[is_narrow][n - 1](t);
+            else tiles_16[is_narrow][n - 1](t);
         }
     }
 }

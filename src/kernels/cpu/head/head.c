@@ -58,6 +58,10 @@
 // even by a tie. Rows that pass for p = 1, 2, 3 are computed in full. 4. The k greatest of them. In
 // each comparison NaN means keep; if fewer than k values are numbers, M = -infinity keeps all.
 //
+// SETS. Where only some rows are allowed, a_1 of the others is -infinity: none becomes a seed, and
+// none passes round 3, where they are left out by name, too, as M may be -infinity. If so few are
+// allowed that reading them in full is less than the first plane, round 4 is all there is.
+//
 // COST. For Gaussian rows of 2560 the residuals' norms are 0.089, 0.044 and 0.022 |w|. In units of
 // the logits' deviation |w| |x| / sqrt(n) that is 4.5, 2.2 and 1.1, while the greatest of 128256
 // stands at 4.35: half of the rows need the second plane, 2 % the third, 0.1 % all bits. Trained
@@ -70,7 +74,7 @@
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/head/head_kernels.h"
 
-enum { BLOCK = 256, MAX_N_IN = 1 << 20, MORE_SEEDS = 7, DEEP = 8, SAMPLE = 16 };
+enum { BLOCK = 256, WORD = 64, MAX_N_IN = 1 << 20, MORE_SEEDS = 7, DEEP = 8, SAMPLE = 16 };
 
 struct tern_head {
     tern_head_matrix w;
@@ -256,13 +260,14 @@ static void top_sort(const top_list *t) {
 
 // ---- A query -----------------------------------------------------------------------------------
 
-typedef enum head_round { SCREEN, SEED, REFINE } head_round;
+typedef enum head_round { SCREEN, SEED, REFINE, FEW } head_round;
 
 // The state of one vector. Several go through the rounds together, block by block, so that a block
 // of the copy is fetched once for all of them.
 typedef struct head_lane {
     const tern_head *h;
     const float *x;
+    const uint64_t *allowed; // NULL: all rows
     int32_t k;
     int32_t n_seeds;
     float least; // M
@@ -413,7 +418,33 @@ static void begin_lane(head_lane *q, const float *x, int32_t k, bool is_alone) {
     for (int i = 0; i < 2; i++) atomic_store(&q->n_passed[i], 0);
 }
 
-void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k) {
+// Lists the rows that are allowed, if they are few: reading them in full is half of the first plane
+// or less.
+static bool list_few(head_lane *q) {
+    const tern_head *h = q->h;
+    const uint64_t most = tern_head_screen_bytes(h) / 2 / (h->w.row_bytes ? h->w.row_bytes : 1);
+    const size_t n_words = (h->w.n_rows + WORD - 1) / WORD;
+    size_t n = 0;
+    for (size_t i = 0; i < n_words && n <= most; i++)
+        n += (size_t)__builtin_popcountll(q->allowed[i]);
+    if (n > most) return false;
+    n = 0;
+    for (size_t i = 0; i < n_words; i++)
+        for (uint64_t w = q->allowed[i]; w; w &= w - 1) {
+            const size_t row = i * WORD + (size_t)__builtin_ctzll(w);
+            if (row < h->w.n_rows) q->ids[n++] = (int32_t)row;
+        }
+    atomic_store(&q->n_listed, n);
+    return true;
+}
+
+void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k,
+                     const uint64_t *const *allowed) {
+    bool few = allowed != NULL;
+    for (size_t i = 0; i < n_x; i++) {
+        q->lanes[i].allowed = allowed ? allowed[i] : NULL;
+        few = few && q->lanes[i].allowed;
+    }
     q->n = n_x;
     q->round = SCREEN;
     size_t n_coarse = 0;
@@ -421,27 +452,58 @@ void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k) 
         begin_lane(&q->lanes[i], x + i * q->h->w.n_in, k, n_x == 1);
         n_coarse += q->lanes[i].is_coarse;
     }
+    for (size_t i = 0; i < n_x && few; i++) few = list_few(&q->lanes[i]);
+    if (few) q->round = FEW;
+    for (size_t i = 0; i < n_x && !few; i++) atomic_store(&q->lanes[i].n_listed, 0);
     if (!q->is_open || !q->h->k->screen_deep || n_coarse < DEEP) return;
     for (size_t i = 0; i < n_x; i++) q->lanes[i].is_deep = q->lanes[i].is_coarse;
 }
 
 size_t tern_head_n_items(const tern_head_query *q) {
+    size_t n = 0;
+    for (size_t i = 0; i < q->n && q->round == FEW; i++) n += atomic_load(&q->lanes[i].n_listed);
+    if (q->round == FEW) return n;
     return q->round == SEED ? q->n * (size_t)q->lanes[0].n_seeds : q->h->w.n_rows;
 }
 
 size_t tern_head_block(const tern_head_query *q) {
-    return q->round == SEED ? 1 : BLOCK;
+    return q->round == SEED ? 1 : q->round == FEW ? 8 : BLOCK;
 }
 
 // ---- Round 1 -----------------------------------------------------------------------------------
+
+static bool is_allowed(const head_lane *q, size_t row) {
+    return !q->allowed || q->allowed[row / WORD] >> row % WORD & 1;
+}
+
+// Whether one of the lanes wants one of the rows.
+static bool is_wanted(const tern_head_query *q, size_t first, size_t last) {
+    for (size_t i = 0; i < q->n; i++) {
+        const uint64_t *allowed = q->lanes[i].allowed;
+        if (!allowed) return true;
+        for (size_t w = first / WORD; w * WORD < last; w++)
+            if (allowed[w]) return true;
+    }
+    return false;
+}
+
+// Rows that are not allowed are less than all others.
+static void leave_out(head_lane *q, size_t first, size_t last) {
+    for (size_t w = first / WORD; w * WORD < last; w++)
+        for (uint64_t bits = ~q->allowed[w]; bits; bits &= bits - 1) {
+            size_t row = w * WORD + (size_t)__builtin_ctzll(bits);
+            if (row < last) q->approx[row] = -INFINITY;
+        }
+}
 
 // From sums to a_1, and the greatest of the block.
 static void finish_screen(head_lane *q, size_t first, size_t last) {
     const float *rho = q->h->rho + first;
     const float unit = q->half_xi * (q->is_deep ? 32 : q->is_coarse ? 128 : 1);
     float *approx = q->approx + first, top = -INFINITY;
+    for (size_t i = 0; i < last - first; i++) approx[i] *= rho[i] * unit;
+    if (q->allowed) leave_out(q, first, last);
     for (size_t i = 0; i < last - first; i++) {
-        approx[i] *= rho[i] * unit;
         top = approx[i] > top ? approx[i] : top;
     }
     q->block_top[first / BLOCK] = top;
@@ -482,6 +544,10 @@ static void screen_block(tern_head_query *q, size_t first, size_t last) {
     const tern_head *h = q->h;
     head_lane *coarse[TERN_HEAD_VECTORS_MAX];
     size_t n_coarse = 0;
+    if (!is_wanted(q, first, last)) {
+        for (size_t i = 0; i < q->n; i++) q->lanes[i].block_top[first / BLOCK] = -INFINITY;
+        return;
+    }
     for (size_t i = 0; i < q->n; i++) {
         head_lane *lane = &q->lanes[i];
         if (lane->is_coarse)
@@ -503,7 +569,8 @@ static void choose_seeds(head_lane *q) {
     for (size_t first = 0; first < n_rows; first += BLOCK) {
         size_t last = first + BLOCK < n_rows ? first + BLOCK : n_rows;
         if (!(q->block_top[first / BLOCK] > t.values[0])) continue;
-        for (size_t r = first; r < last; r++) top_put(&t, (int32_t)r, q->approx[r]);
+        for (size_t r = first; r < last; r++)
+            if (is_allowed(q, r)) top_put(&t, (int32_t)r, q->approx[r]);
     }
 }
 
@@ -528,6 +595,18 @@ static float bound(const head_lane *q, size_t row, int plane) {
 typedef uint32_t lane_set;
 _Static_assert(TERN_HEAD_VECTORS_MAX <= 32, "a bit for every lane");
 
+// Of rows that may reach `high`, marks those that are allowed.
+static bool mark_allowed(const head_lane *q, size_t first, size_t last, const float *high,
+                         lane_set *sets, lane_set lane) {
+    bool any = false;
+    for (size_t i = 0; i < last - first; i++) {
+        if (high[i] < q->least || !is_allowed(q, first + i)) continue;
+        sets[i] |= lane;
+        any = true;
+    }
+    return any;
+}
+
 // Adds the lane to the sets of the rows that the first round does not rule out. True: there are
 // some.
 static bool mark_survivors(const head_lane *q, size_t first, size_t last, lane_set *sets,
@@ -538,6 +617,7 @@ static bool mark_survivors(const head_lane *q, size_t first, size_t last, lane_s
     float high[BLOCK];
     for (size_t i = 0; i < last - first; i++)
         high[i] = approx[i] + (norm_w[i] * at_w + norm_r[i] * at_r + 0x1p-100f);
+    if (q->allowed) return mark_allowed(q, first, last, high, sets, lane);
     lane_set any = 0;
     for (size_t i = 0; i < last - first; i++) {
         lane_set survives = high[i] < least ? 0 : lane;
@@ -642,6 +722,7 @@ static void refine_lanes(tern_head_query *q, size_t first, size_t last, lane_set
 
 static void refine_block(tern_head_query *q, size_t first, size_t last) {
     lane_set sets[BLOCK] = {0}, any = 0;
+    if (!is_wanted(q, first, last)) return;
     for (size_t i = 0; i < q->n; i += TOGETHER) {
         lane_set shallow = 0;
         for (size_t k = i; k < q->n && k < i + TOGETHER; k++) {
@@ -668,7 +749,24 @@ static void work_on_seeds(tern_head_query *q, size_t first, size_t last) {
     }
 }
 
+// Of the lanes' lists, one after the other.
+static void work_on_few(tern_head_query *q, size_t first, size_t last) {
+    size_t before = 0;
+    for (size_t i = 0; i < q->n && before < last; i++) {
+        head_lane *lane = &q->lanes[i];
+        const size_t n = atomic_load(&lane->n_listed);
+        const size_t end = last - before < n ? last - before : n;
+        for (size_t at = first > before ? first - before : 0; at < end; at++)
+            lane->values[at] = exact_logit(lane, (size_t)lane->ids[at]);
+        before += n;
+    }
+}
+
 void tern_head_work(tern_head_query *q, size_t first, size_t last) {
+    if (q->round == FEW) {
+        work_on_few(q, first, last);
+        return;
+    }
     if (q->round == SEED) {
         work_on_seeds(q, first, last);
         return;
@@ -712,6 +810,7 @@ bool tern_head_next(tern_head_query *q, int32_t *ids, float *values) {
         else
             choose_best(lane, atomic_load(&lane->n_listed), ids + at, values + at, true);
     }
+    if (q->round == FEW) return false;
     if (q->round == REFINE) {
         q->is_open = left_many_open(q);
         return false;
@@ -732,6 +831,8 @@ tern_head_stats tern_head_query_stats(const tern_head_query *q, size_t i) {
     }
     s.bytes += s.n_refined[0] * TERN_HEAD_LANES * (uint64_t)h->n_groups;
     if (lane->is_deep) s.bytes += h->w.n_rows * 128 * (uint64_t)h->n_groups;
-    s.bytes += (s.n_exact + (size_t)lane->n_seeds) * (uint64_t)h->w.row_bytes;
+    const size_t n_seeds = q->round == FEW ? 0 : (size_t)lane->n_seeds;
+    if (q->round == FEW) s.bytes = 0;
+    s.bytes += (s.n_exact + n_seeds) * (uint64_t)h->w.row_bytes;
     return s;
 }

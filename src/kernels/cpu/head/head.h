@@ -6,10 +6,13 @@
 // had been computed by tern_float_kernels.matvec and the greatest chosen (equal values: the lower
 // id first; NaN never). Why: head.c.
 //
+// Where only some rows are allowed, the answer is the greatest of these. A few are computed in
+// full, without a look at the copy; else blocks of rows of which none is allowed are passed over.
+//
 // The copy (tern_head) is built once and shared; a query belongs to one session. Threads share the
 // work by ranges, with their own barriers in between:
 //
-//     one thread:   tern_head_begin(q, x, n_x, k)
+//     one thread:   tern_head_begin(q, x, n_x, k, allowed)
 //     all threads:  do {
 //                       barrier
 //                       for each claimed range of [0, tern_head_n_items(q)):
@@ -52,8 +55,10 @@ tern_status tern_head_query_create(tern_head_query **out, const tern_head *h, si
 void tern_head_query_free(tern_head_query *q);
 size_t tern_head_query_max(const tern_head_query *q);
 
-// x [n_x, n_in] must stay until the end; k >= 1.
-void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k);
+// x [n_x, n_in] must stay until the end; k >= 1. allowed: NULL, or [n_x] sets of rows, row r in bit
+// r % 64 of word r / 64, which must stay, too; a NULL among them is all rows.
+void tern_head_begin(tern_head_query *q, const float *x, size_t n_x, int32_t k,
+                     const uint64_t *const *allowed);
 // Ranges begin at multiples of the block and, except for the last, end at them.
 size_t tern_head_n_items(const tern_head_query *q);
 size_t tern_head_block(const tern_head_query *q);

@@ -30,6 +30,52 @@ static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *t
 }
 const cpu_op cpu_op_RMS_NORM = {.step = step_rms_norm};
 
+static void step_layer_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]), *w = run->plan->weights[n->in[1]]->vector;
+    const float *b = n->n_in > 2 ? run->plan->weights[n->in[2]]->vector : NULL;
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) kernels(run)->f->layer_norm(y + t * d, x + t * d, w, b, d, n->eps);
+}
+const cpu_op cpu_op_LAYER_NORM = {.step = step_layer_norm};
+
+static void copy_table_row(cpu_run *run, const tern_node *n, size_t t, uint64_t row) {
+    const tern_weight_source *s = &run->plan->weights[n->in[1]]->source;
+    size_t d = (size_t)s->n_cols;
+    float *y = (float *)cpu_value(run, n->out[0]) + t * d;
+    kernels(run)->f->decode(s->type, s->data.memory, row * d, d, s->scale, y);
+}
+
+static void step_positions(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, ROW_BLOCK, &t, &last);)
+        for (; t < last; t++)
+            copy_table_row(run, n, t, (uint64_t)(run->instance->rows[t].position + n->first));
+}
+const cpu_op cpu_op_POSITIONS = {.step = step_positions};
+
+static void step_segments(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    const tern_batch *b = run->batch;
+    const int32_t *ids = cpu_value(run, n->in[0]);
+    int64_t most = run->plan->weights[n->in[1]]->source.n_rows - 1;
+    size_t i, last;
+    while (tern_team_claim(counter(run, step, 0), (size_t)b->n_chunks, 1, &i, &last)) {
+        size_t t = first_row(b, i);
+        int64_t segment = 0;
+        for (int32_t k = 0; k < b->chunks[i].n_tokens; k++, t++) {
+            copy_table_row(run, n, t, (uint64_t)segment);
+            if (ids[t] == n->first && segment < most) segment++;
+        }
+    }
+}
+const cpu_op cpu_op_SEGMENTS = {.step = step_segments};
+
 static void step_group_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;

@@ -24,17 +24,26 @@ static void sift_down(float *values, int32_t *ids, int32_t k) {
     }
 }
 
-static void select_top_k(const float *x, int64_t n, int32_t k, int32_t *ids, float *values) {
+static inline void put(const float *x, int64_t i, int32_t k, int32_t *ids, float *values) {
+    if (!is_below(values[0], ids[0], x[i], (int32_t)i)) return;
+    values[0] = x[i];
+    ids[0] = (int32_t)i;
+    sift_down(values, ids, k);
+}
+
+// allowed: the set of those that count; NULL: all.
+static void select_top_k(const float *x, int64_t n, const uint64_t *allowed, int32_t k,
+                         int32_t *ids, float *values) {
     for (int32_t i = 0; i < k; i++) { // worse than anything, NaN included
         values[i] = -__builtin_inff();
         ids[i] = INT32_MAX;
     }
-    for (int64_t i = 0; i < n; i++) {
-        if (!is_below(values[0], ids[0], x[i], (int32_t)i)) continue;
-        values[0] = x[i];
-        ids[0] = (int32_t)i;
-        sift_down(values, ids, k);
-    }
+    for (int64_t i = 0; i < n && !allowed; i++) put(x, i, k, ids, values);
+    for (int64_t at = 0; at < n && allowed; at += 64)
+        for (uint64_t w = allowed[at / 64]; w; w &= w - 1) {
+            int64_t i = at + __builtin_ctzll(w);
+            if (i < n) put(x, i, k, ids, values);
+        }
     for (int32_t n_left = k - 1; n_left > 0; n_left--) { // heap sort: the worst go to the end
         float v = values[0];
         int32_t id = ids[0];
@@ -70,28 +79,65 @@ static size_t top_k_scratch(const tern_plan *p, const tern_node *n) {
     return cpu_groups_layout(p->device, x->cols, 1, NULL, NULL);
 }
 
-// All logits of a row into the instance's buffer, then the greatest of them.
+// What row of the batch may choose among; NULL: all.
+static const uint64_t *allowed_of(const cpu_run *run, int32_t row) {
+    return run->batch->allowed ? run->batch->allowed[row] : NULL;
+}
+
+// So few that only their products are computed, one by one.
+static bool are_few(const uint64_t *allowed, int64_t n) {
+    int64_t count = 0;
+    for (int64_t at = 0; at < n && allowed; at += 64)
+        count += __builtin_popcountll(allowed[at / 64]);
+    return allowed && count <= n / 16;
+}
+
+// The logits of the allowed ones: a row's has the same bits alone as among others.
+static void few_logits(cpu_run *run, const cpu_step *step, const tern_weight *w, const float *x,
+                       const uint64_t *allowed, float *logits) {
+    const size_t n_in = (size_t)w->source.n_cols, n_out = (size_t)w->source.n_rows;
+    size_t first, last;
+    while (tern_team_claim(counter(run, step, 0), (n_out + 63) / 64, 16, &first, &last))
+        for (size_t i = first; i < last; i++)
+            for (uint64_t bits = allowed[i]; bits; bits &= bits - 1) {
+                const size_t row = i * 64 + (size_t)__builtin_ctzll(bits);
+                if (row < n_out)
+                    kernels(run)->f->matvec(logits + row, x, w->type, w->rows + row * w->row_bytes,
+                                            w->row_bytes, 1, n_in, w->source.scale, false);
+            }
+}
+
+// The logits of a row, all that count, into the instance's buffer, then the greatest of them.
 static void top_k_of_all(cpu_run *run, const cpu_step *step, const tern_team *team,
                          const tern_weight *w, int32_t row, int32_t *ids, float *values) {
     float *logits = run->instance->logits;
+    const uint64_t *allowed = allowed_of(run, row);
     const tern_vid x = step->node->in[0];
     if (w->info.kind == TERN_WEIGHT_GROUPED) {
         tern_grouped_rows one = row_in_groups(run, x, row, scratch(run, team));
         cpu_grouped_linear(run, step, team, 0, w, &one, logits, false);
     } else {
         const float *floats = (const float *)cpu_value(run, x) + row * w->source.n_cols;
-        cpu_float_linear(run, step, team, 0, w, floats, 1, logits, false);
+        if (are_few(allowed, w->source.n_rows))
+            few_logits(run, step, w, floats, allowed, logits);
+        else
+            cpu_float_linear(run, step, team, 0, w, floats, 1, logits, false);
     }
     tern_team_barrier(team);
-    if (team->thread == 0) select_top_k(logits, w->source.n_rows, run->batch->top_k, ids, values);
+    if (team->thread == 0)
+        select_top_k(logits, w->source.n_rows, allowed, run->batch->top_k, ids, values);
 }
 
 // The same for n_rows by the exact head. One thread writes whether there is another round; all read
 // it after a barrier.
-static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *team,
-                           const float *x, size_t n_rows, int32_t *ids, float *values) {
+static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *team, int32_t row,
+                           size_t n_rows, int32_t *ids, float *values) {
+    const tern_batch *b = run->batch;
+    const tern_vid in = step->node->in[0];
+    const float *x = (const float *)cpu_value(run, in) + row * cols(run, in);
     tern_head_query *q = run->instance->query;
-    if (team->thread == 0) tern_head_begin(q, x, n_rows, run->batch->top_k);
+    if (team->thread == 0)
+        tern_head_begin(q, x, n_rows, b->top_k, b->allowed ? b->allowed + row : NULL);
     for (bool more = true; more;) {
         tern_team_barrier(team);
         size_t n = tern_head_n_items(q), block = tern_head_block(q), first, last;
@@ -128,15 +174,14 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
         if (all) {
             int64_t n_vocab = cols(run, run->plan->scores);
             if (team->thread == 0)
-                select_top_k(all + row * n_vocab, n_vocab, b->top_k, ids, values);
+                select_top_k(all + row * n_vocab, n_vocab, allowed_of(run, row), b->top_k, ids,
+                             values);
             continue;
         }
         int32_t n_rows = b->n_outputs - row < at_once ? b->n_outputs - row : at_once;
         if (row > 0) restart(run, step, team);
         if (query)
-            top_k_screened(run, step, team,
-                           (const float *)cpu_value(run, n->in[0]) + row * w->source.n_cols,
-                           (size_t)n_rows, ids, values);
+            top_k_screened(run, step, team, row, (size_t)n_rows, ids, values);
         else
             top_k_of_all(run, step, team, w, row, ids, values);
         if (n->soft_cap != 0) cap_values(run, n, team, values, n_rows);

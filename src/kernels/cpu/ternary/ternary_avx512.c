@@ -405,7 +405,8 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
                          .out_stride = out_stride,
                          .accumulate = accumulate,
                          .table = tern_t5_load_table()};
-    const size_t n_parts = (x->n_tokens + TOKENS - 1) / TOKENS;
+    const size_t most = is_2bit ? TOKENS : TOKENS - 1; // one more of 1.6 bits spills registers
+    const size_t n_parts = (x->n_tokens + most - 1) / most;
     // Several parts take turns in the first-level cache, less often with more rows.
     const size_t group = n_parts > 1 ? GROUP : GROUP / 2;
     const size_t each = n_parts > 1 ? group : last_row - first_row;

@@ -5,6 +5,8 @@
 //   train_steps.c    one function per op
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
+//   train_pool.c       a vector of each document, and its gradient
+//   train_contrast.c   the loss of vectors of pairs, and its gradient
 #ifndef TERN_KERNELS_CPU_TRAIN_H
 #define TERN_KERNELS_CPU_TRAIN_H
 
@@ -92,6 +94,8 @@ size_t cpu_train_part_floats(const tern_program *p, const tern_node *n);
 // Forward and backward.
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n);
+void cpu_train_pool(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_pool_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_ssm(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_ssm_floats(const tern_program *p, const tern_node *n);
 size_t cpu_train_ssm_part_floats(const tern_program *p, const tern_node *n);

@@ -24,12 +24,13 @@ void cpu_train_fill_ropes(tern_program *p) {
 
 // Documents are consecutive rows; nothing in a batch may point outside the tables.
 static tern_status check_batch(const tern_program *p, const tern_train_batch *b, tern_error *err) {
-    int64_t n_table = INT64_MAX, n_vocab = INT64_MAX;
+    int64_t n_table = INT64_MAX, n_targets = INT64_MAX;
     bool reads_rows = false;
     for (size_t i = 0; i < p->g->n_nodes; i++) {
         const tern_node *n = &p->g->nodes[i];
         if (n->op == TERN_OP_EMBED) n_table = p->g->values[n->in[1]].rows;
-        if (n->op == TERN_OP_CROSS_ENTROPY) n_vocab = p->g->values[n->in[0]].cols;
+        if (n->op == TERN_OP_CROSS_ENTROPY) n_targets = p->g->values[n->in[0]].cols;
+        if (n->op == TERN_OP_POOL_SEQ) n_targets = p->g->values[n->in[2]].rows;
         reads_rows |= n->op == TERN_OP_EMBED || n->op == TERN_OP_CROSS_ENTROPY;
     }
     if (!reads_rows) return TERN_OK;
@@ -43,7 +44,7 @@ static tern_status check_batch(const tern_program *p, const tern_train_batch *b,
             return tern_fail(err, TERN_ERR_ARGUMENT,
                              "training: row %d cannot be of a document that begins at row %d",
                              (int)t, (int)start);
-        if (b->ids[t] < 0 || b->ids[t] >= n_table || b->targets[t] >= n_vocab)
+        if (b->ids[t] < 0 || b->ids[t] >= n_table || b->targets[t] >= n_targets)
             return tern_fail(err, TERN_ERR_ARGUMENT,
                              "training: row %d has token %d and target %d of %lld", (int)t,
                              (int)b->ids[t], (int)b->targets[t], (long long)n_table);

@@ -449,6 +449,8 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention;
     case TERN_OP_SSM_SEQ:
     case TERN_OP_SSM_GRAD: return cpu_train_ssm;
+    case TERN_OP_POOL_SEQ: return cpu_train_pool;
+    case TERN_OP_POOL_GRAD: return cpu_train_pool_grad;
     case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
     case TERN_OP_CROSS_ENTROPY_GRAD: return step_cross_entropy_grad;
     case TERN_OP_SUM_INTO: return step_sum_into;

@@ -29,9 +29,21 @@ static void add_with_vector(tern_plan *p, const tern_node *n, gpu_kernel kernel)
     set_phase(p, d, n->out[0]);
 }
 
+// The scores of a classifier, say.
+static void add_odd_bias(tern_plan *p, const tern_node *n) {
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, GPU_ODD_BIAS, groups(n_cols, 64), rows_of(p, n->out[0]));
+    set(d, "COLS", (double)n_cols);
+    bind_value(p, d, n->in[0]);
+    bind_value(p, d, n->out[0]);
+    bind_part(d, &p->weights[n->in[1]]->parts[0]);
+    set_phase(p, d, n->out[0]);
+}
+
 tern_status gpu_op_BIAS(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
-    add_with_vector(p, n, GPU_BIAS);
+    if (cols(p, n->out[0]) % 4 != 0) add_odd_bias(p, n);
+    else add_with_vector(p, n, GPU_BIAS);
     return TERN_OK;
 }
 

@@ -21,7 +21,9 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     static const char *const at[] = {"AT0", "AT1", "AT2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
     static const char *const tile[] = {"", "TILE1", "TILE2"};
-    gpu_dispatch *d = add(p, (gpu_kernel)(GPU_GEMV1 + count - 1), 0, rows_of(p, n->in[0]));
+    bool is_wide = gpu_is_wide(p->weights[n->in[1 + first]]->codes);
+    gpu_kernel one = is_wide ? GPU_WIDE_GEMV1 : GPU_GEMV1;
+    gpu_dispatch *d = add(p, (gpu_kernel)(one + count - 1), 0, rows_of(p, n->in[0]));
     gpu_part span = p->weights[n->in[1 + first]]->parts[part];
     int64_t blocks = gpu_blocks(cols(p, n->in[0]));
     int64_t n_rows = 0;
@@ -78,7 +80,7 @@ static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *ou
 
 // ---- Many rows of ternary products -------------------------------------------------------------
 
-// A tile of ternary_gemm.wgsl, whose parameters are these.
+// A tile of gemm.wgsl, whose parameters are these.
 typedef struct tile {
     gpu_kernel kernel;
     uint32_t tokens, rows, tokens_each, teams;
@@ -91,15 +93,21 @@ static const struct {
 _Static_assert(sizeof tile_counts / sizeof *tile_counts == GPU_TILE_COUNTS, "room in the plan");
 #define TILE_THREADS 256
 #define TILE_LONE    128 // tokens, from which on there are tiles enough: one team does
+#define TILE_PROMPT  512 // tokens of the prompt by which tiles of so many are chosen
 
-// About the time of the tiles of so many rows: a core has them one after the other, and each costs
-// what does not depend on its rows, too.
-static uint32_t tiles_time(const tern_plan *p, const tern_node *n, int first, int count,
-                           uint32_t rows, uint32_t more) {
+static uint32_t n_tiles_of(const tern_plan *p, const tern_node *n, int first, int count,
+                           uint32_t rows) {
     uint32_t n_tiles = 0;
     for (int i = 0; i < count; i++)
         n_tiles += groups(p->weights[n->in[1 + first + i]]->n_rows, rows);
-    return groups(n_tiles, GPU_WORKGROUPS) * (rows + more);
+    return n_tiles;
+}
+
+// About the time of the tiles of so many rows, `times` side by side: a core has them one after the
+// other, and each costs what does not depend on its rows, too.
+static uint32_t tiles_time(const tern_plan *p, const tern_node *n, int first, int count,
+                           uint32_t rows, uint32_t more, uint32_t times) {
+    return groups(n_tiles_of(p, n, first, count, rows) * times, GPU_WORKGROUPS) * (rows + more);
 }
 
 // As many teams as have something to do and memory. In groups a team's products lie where its codes
@@ -116,14 +124,14 @@ static uint32_t teams_of(const tern_plan *p, const tile *t, int64_t blocks, bool
 
 // The number of rows that takes least time.
 static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, int count,
-                             gpu_kernel kernel, bool in_groups) {
+                             gpu_kernel kernel, bool in_groups, uint32_t times) {
     static const uint32_t narrow[] = {32, 64, 128}, dot[] = {40, 32, 24, 16};
-    bool is_dot = kernel == GPU_GEMM;
+    bool is_dot = kernel == GPU_GEMM || kernel == GPU_WIDE_GEMM;
     uint32_t least = UINT32_MAX, best = 0;
     size_t n_choices = is_dot ? sizeof dot / sizeof *dot : sizeof narrow / sizeof *narrow;
     for (size_t i = in_groups; i < n_choices; i++) { // 40 are more than all threads load scales of
         uint32_t rows = is_dot ? dot[i] : narrow[i];
-        uint32_t time = tiles_time(p, n, first, count, rows, is_dot ? 8 : 48);
+        uint32_t time = tiles_time(p, n, first, count, rows, is_dot ? 8 : 48, times);
         if (time >= least) continue;
         least = time;
         best = rows;
@@ -131,16 +139,27 @@ static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, 
     return best;
 }
 
-// In groups each block of columns is scaled by itself, which matrix units do not.
+// In groups each block of columns is scaled by itself, which matrix units do not. Where tiles of 32
+// rows leave a core less than two workgroups, smaller ones of twice the threads hide more of each
+// other's waiting (docs/notebook/webgpu.md).
 static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count, size_t variant) {
     tile t = {.kernel = GPU_GEMM,
               .tokens = tile_counts[variant].tokens,
               .tokens_each = tile_counts[variant].each};
-    bool in_groups = p->weights[n->in[1 + first]]->codes.group > 0;
+    gpu_codes codes = p->weights[n->in[1 + first]]->codes;
+    bool in_groups = codes.group > 0;
+    if (gpu_is_wide(codes)) t.kernel = GPU_WIDE_GEMM;
     if (p->device->matrix && !in_groups)
         t.kernel = t.tokens < GPU_GEMM_MATRIX_TOKENS ? GPU_GEMM_NARROW : GPU_GEMM_MATRIX;
-    t.rows = t.kernel == GPU_GEMM_MATRIX ? GPU_GEMM_MATRIX_ROWS
-                                         : rows_of_tile(p, n, first, count, t.kernel, in_groups);
+    uint32_t times = in_groups && t.tokens == TILE_LONE ? TILE_PROMPT / TILE_LONE : 1;
+    t.rows = t.kernel == GPU_GEMM_MATRIX
+                 ? GPU_GEMM_MATRIX_ROWS
+                 : rows_of_tile(p, n, first, count, t.kernel, in_groups, times);
+    if (t.kernel == GPU_WIDE_GEMM && times > 1 &&
+        n_tiles_of(p, n, first, count, 32) * times < 2 * GPU_WORKGROUPS) {
+        t.rows = 16;
+        t.tokens_each = 4;
+    }
     if (t.kernel == GPU_GEMM)
         t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])), in_groups);
     return t;
@@ -157,7 +176,7 @@ static void set_tile(gpu_dispatch *d, const tile *t) {
     }
     set(d, "TOKENS_EACH", t->tokens_each);
     set(d, "ROWS_EACH", t->rows / 8);
-    set(d, "TEAMS", t->teams);
+    if (t->kernel == GPU_GEMM) set(d, "TEAMS", t->teams);
 }
 
 static void add_tiles(tern_plan *p, const tern_node *n, int first, int count, size_t part,
@@ -237,12 +256,7 @@ typedef struct product {
     float soft_cap;
 } product;
 
-static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_part *part,
-                                    gpu_kernel kernel) {
-    bool many = kernel == GPU_FLOAT_GEMM;
-    gpu_dispatch *d = add(p, kernel, groups(part->n_rows, many ? 64 : 32),
-                          f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
-    set_form(f->w, d);
+static void set_float_part(tern_plan *p, const product *f, const gpu_part *part, gpu_dispatch *d) {
     set(d, "ADD", f->accumulate);
     if (f->soft_cap != 0) set(d, "SOFT_CAP", (double)f->soft_cap);
     set(d, "FIRST_ROW", (double)part->first_row);
@@ -256,6 +270,15 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
         d->phase = GPU_PHASE_HEAD;
     } else
         bind_value(p, d, f->out);
+}
+
+static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_part *part,
+                                    gpu_kernel kernel) {
+    bool many = kernel == GPU_FLOAT_GEMM;
+    gpu_dispatch *d = add(p, kernel, groups(part->n_rows, many ? 64 : 32),
+                          f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
+    set_form(f->w, d);
+    set_float_part(p, f, part, d);
     return d;
 }
 
@@ -278,9 +301,39 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
     }
 }
 
+// The same with codes of four bits and more (wide_float.wgsl).
+#define WIDE_FLOAT_THREADS 256
+#define WIDE_FLOAT_TILES   2
+static void add_wide_floats(tern_plan *p, const product *f, const gpu_part *part) {
+    static const uint32_t rows_each[] = {1, 2, 4, 8};
+    int64_t blocks = gpu_blocks(f->w->n_cols);
+    uint32_t splits = splits_for(blocks, WIDE_FLOAT_THREADS);
+    uint32_t teams = WIDE_FLOAT_THREADS / (8 * splits);
+    for (size_t i = 0; i < sizeof rows_each / sizeof *rows_each; i++) {
+        gpu_dispatch *d = add(p, GPU_WIDE_FLOAT,
+                              groups(part->n_rows, GPU_TILE_ROWS * WIDE_FLOAT_TILES * teams),
+                              f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
+        set_codes(d, f->w);
+        set(d, "BLOCKS", (double)blocks);
+        set(d, "SPLITS", splits);
+        set(d, "TEAMS", teams);
+        set(d, "THREADS", 8 * splits * teams);
+        set(d, "ROWS", rows_each[i]);
+        set_float_part(p, f, part, d);
+        d->rows_each = rows_each[i];
+        if (!f->chunk) return; // row by row
+        set(d, "CHUNK_ROWS", p->chunk_rows);
+        d->rows_min = rows_each[i] / 2 + 1;
+        d->rows_max = i + 1 < sizeof rows_each / sizeof *rows_each ? rows_each[i] : UINT32_MAX;
+    }
+}
+
 // x W^T for float weights; the logits of some outputs when `chunk`.
 static void add_float(tern_plan *p, const product *f) {
     const tern_weight *w = f->w;
+    for (size_t i = 0; i < w->n_parts && gpu_is_wide(w->codes); i++)
+        add_wide_floats(p, f, &w->parts[i]);
+    if (gpu_is_wide(w->codes)) return;
     bool by_token = rows_of(p, f->x) == GPU_ROWS_TOKENS && !f->chunk;
     for (size_t i = 0; i < w->n_parts; i++) {
         add_float_gemvs(p, f, &w->parts[i], by_token);

@@ -21,13 +21,25 @@ static tern_status add_sent(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-static void add_embed(tern_plan *p, const tern_node *n) {
+// Which rows: KIND, FIRST and SEGMENTS of table_row.wgsl.
+static void set_which(gpu_dispatch *d, const tern_node *n, const tern_weight *w) {
+    if (n->op == TERN_OP_EMBED) return;
+    set(d, "KIND", n->op == TERN_OP_POSITIONS ? 1 : 2);
+    set(d, "FIRST", (uint32_t)n->first);
+    set(d, "SEGMENTS", (double)w->n_rows);
+}
+
+static void add_table(tern_plan *p, const tern_node *n) {
     const tern_weight *w = p->weights[n->in[1]];
+    bool is_wide = gpu_is_wide(w->codes);
     for (size_t i = 0; i < w->n_parts; i++) {
-        gpu_dispatch *d = add(p, GPU_EMBED, groups(w->n_cols / 4, 64), GPU_ROWS_TOKENS);
-        set_form(w, d);
-        set(d, "IN_TILES", w->form == GPU_FORM_TILES);
+        gpu_dispatch *d = add(p, is_wide ? GPU_WIDE_EMBED : GPU_EMBED, groups(w->n_cols / 4, 64),
+                              GPU_ROWS_TOKENS);
+        if (is_wide) set(d, "COLS4", (double)(w->n_cols / 4));
+        else set_form(w, d);
+        if (!is_wide) set(d, "IN_TILES", w->form == GPU_FORM_TILES);
         set_codes(d, w);
+        set_which(d, n, w);
         set(d, "FIRST_ROW", (double)w->parts[i].first_row);
         set(d, "N_ROWS", (double)w->parts[i].n_rows);
         bind_part(d, &w->parts[i]);
@@ -57,6 +69,25 @@ static bool is_taker(const tern_plan *p, const tern_node *n) {
     return n + 1 < p->g->nodes + p->g->n_nodes && taker_of(p, n + 1) == n;
 }
 
+static void bind_inputs(tern_plan *p, gpu_dispatch *d, const tern_node *n,
+                        const tern_node *taker) {
+    for (int i = 0; i < n->n_in; i++) {
+        if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
+            bind_part(d, &p->weights[n->in[i]]->parts[0]);
+        else
+            bind_value(p, d, taker ? taker->in[0] : n->in[i]);
+    }
+}
+
+// x, the bias, the weight. The binding must exist: without a bias it is the weight, and not read.
+static void bind_layer_norm(tern_plan *p, gpu_dispatch *d, const tern_node *n) {
+    bool has_bias = n->n_in > 2;
+    set(d, "HAS_BIAS", has_bias);
+    bind_value(p, d, n->in[0]);
+    bind_part(d, &p->weights[n->in[has_bias ? 2 : 1]]->parts[0]);
+    bind_part(d, &p->weights[n->in[1]]->parts[0]);
+}
+
 // Row-wise kernels have a workgroup for each row. A single row is a matter of latency; with many
 // rows, threads that each keep ROW_KEPT vec4s (KEPT of rows_base.wgsl) leave room for more rows at
 // a time.
@@ -76,12 +107,8 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
         set(d, "TAKES", taker != NULL);
         if (in_row > 1) set(d, "GROUPS", (double)in_row);
         if (p->g->values[n->out[0]].type == TERN_VALUE_I8GROUPS) set(d, "GROUPED", 1);
-        for (int i = 0; i < n->n_in; i++) {
-            if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
-                bind_part(d, &p->weights[n->in[i]]->parts[0]);
-            else
-                bind_value(p, d, taker ? taker->in[0] : n->in[i]);
-        }
+        if (n->op == TERN_OP_LAYER_NORM) bind_layer_norm(p, d, n);
+        else bind_inputs(p, d, n, taker);
         bind_value(p, d, n->out[0]);
         set_phase(p, d, n->out[0]);
     }
@@ -89,13 +116,60 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
 
 tern_status gpu_op_EMBED(tern_plan *p, const tern_node *n, tern_error *err) {
     if (p->weights[n->in[1]]->form == GPU_FORM_HOST) return add_sent(p, n, err);
-    add_embed(p, n);
+    add_table(p, n);
     return TERN_OK;
+}
+
+tern_status gpu_op_POSITIONS(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_table(p, n);
+    return TERN_OK;
+}
+
+tern_status gpu_op_SEGMENTS(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_table(p, n);
+    return TERN_OK;
+}
+
+// Whether the norms of heads that node i and the next one compute, of queries and of keys, can be
+// one dispatch: a token waits once.
+static bool is_pair(const tern_plan *p, ptrdiff_t i) {
+    if (i < 0 || i + 1 >= (ptrdiff_t)p->g->n_nodes) return false;
+    const tern_node *n = &p->g->nodes[i], *next = n + 1;
+    return n->op == TERN_OP_RMS_NORM && next->op == TERN_OP_RMS_NORM && n->eps == next->eps &&
+           n_groups(p, n) > 1 && n_groups(p, next) > 1 &&
+           cols(p, n->in[1]) == cols(p, next->in[1]) && next->in[0] != n->out[0] &&
+           rows_of(p, n->out[0]) == GPU_ROWS_TOKENS &&
+           rows_of(p, next->out[0]) == GPU_ROWS_TOKENS &&
+           is_apart(p, n->in[0], next->out[0]) && !is_pair(p, i - 1);
+}
+
+static void add_pair(tern_plan *p, const tern_node *n) {
+    const tern_node *next = n + 1;
+    int64_t heads = n_groups(p, n), more = n_groups(p, next), n_cols = cols(p, n->in[1]);
+    for (int many = 0; many <= 1; many++) {
+        gpu_dispatch *d = add(p, GPU_NORM_PAIR, (uint32_t)(heads + more), GPU_ROWS_TOKENS);
+        set_many(d, many);
+        set(d, "THREADS", threads_for(p, n_cols / 4 / (many ? ROW_KEPT : 1)));
+        set(d, "COLS4", (double)(n_cols / 4));
+        set(d, "EPS", (double)n->eps);
+        set(d, "HEADS0", (double)heads);
+        set(d, "HEADS1", (double)more);
+        bind_value(p, d, n->in[0]);
+        bind_value(p, d, next->in[0]);
+        bind_part(d, &p->weights[n->in[1]]->parts[0]);
+        bind_part(d, &p->weights[next->in[1]]->parts[0]);
+        bind_value(p, d, n->out[0]);
+        bind_value(p, d, next->out[0]);
+    }
 }
 
 tern_status gpu_op_RMS_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
-    add_rows(p, n, GPU_RMS_NORM);
+    ptrdiff_t i = n - p->g->nodes;
+    if (is_pair(p, i)) add_pair(p, n);
+    else if (!is_pair(p, i - 1)) add_rows(p, n, GPU_RMS_NORM);
     return TERN_OK;
 }
 
@@ -105,6 +179,12 @@ tern_status gpu_op_GROUP_NORM(tern_plan *p, const tern_node *n, tern_error *err)
                          "the GPU's norms have groups of a multiple of 4 columns, not %d",
                          (int)n->group);
     add_rows(p, n, GPU_GROUP_NORM);
+    return TERN_OK;
+}
+
+tern_status gpu_op_LAYER_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_rows(p, n, GPU_LAYER_NORM);
     return TERN_OK;
 }
 

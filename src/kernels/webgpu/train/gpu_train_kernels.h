@@ -28,6 +28,8 @@
     ROW(GPU_TRAIN_ROPE, "train_rope", "rope", "rwrr")                                              \
     ROW(GPU_TRAIN_LOSS, "train_loss", "cross_entropy", "rrww")                                     \
     ROW(GPU_TRAIN_LOSS_GRAD, "train_loss", "cross_entropy_grad", "-r--wr")                         \
+    ROW(GPU_TRAIN_POOL, "train_pool", "pool_seq", "rrrw")                                          \
+    ROW(GPU_TRAIN_POOL_GRAD, "train_pool", "pool_grad", "rrrw")                                    \
     ROW(GPU_TRAIN_ABS_PARTS, "train_sums", "abs_parts", "rw")                                      \
     ROW(GPU_TRAIN_SQUARE_PARTS, "train_sums", "square_parts", "rw")                                \
     ROW(GPU_TRAIN_TERNARIZE, "train_sums", "ternarize", "r-rw")                                    \

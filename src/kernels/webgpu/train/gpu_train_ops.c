@@ -342,6 +342,20 @@ static void add_sum(tern_program *p, const tern_node *n) {
     bind_value(p, s, n->in[0]);
 }
 
+// A vector of each document, or what its gradient is in the document's rows.
+static void add_pool(tern_program *p, const tern_node *n) {
+    bool back = n->op == TERN_OP_POOL_GRAD;
+    uint64_t cols4 = stride4(p, n->in[0]);
+    gpu_train_step *s = add(p, back ? GPU_TRAIN_POOL_GRAD : GPU_TRAIN_POOL,
+                            fixed(groups(16 * cols4, 256)), each(16));
+    set(s, "COLS4", (double)cols4);
+    set(s, "KIND", n->pool);
+    bind_value(p, s, n->in[0]);
+    bind(s, p->spans);
+    bind(s, p->targets);
+    bind_value(p, s, back ? n->out[0] : n->in[2]);
+}
+
 // ---- Weights -----------------------------------------------------------------------------------
 
 // Parts of a sum over a whole array, a workgroup each: few enough for one workgroup to add them up.
@@ -583,6 +597,8 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_CROSS_ENTROPY:
     case TERN_OP_CROSS_ENTROPY_GRAD: add_loss(p, n); break;
     case TERN_OP_SUM_INTO: add_sum(p, n); break;
+    case TERN_OP_POOL_SEQ:
+    case TERN_OP_POOL_GRAD: add_pool(p, n); break;
     case TERN_OP_SQUARES_INTO: return add_squares(p, n, err);
     case TERN_OP_ZERO:
     case TERN_OP_ADAMW: add_update(p, n); break;

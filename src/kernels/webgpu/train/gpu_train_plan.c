@@ -150,6 +150,7 @@ static void find_bounds(tern_program *p) {
         if (n->op == TERN_OP_EMBED_GRAD) p->embeds_back = true;
         if (n->op == TERN_OP_CROSS_ENTROPY || n->op == TERN_OP_CROSS_ENTROPY_GRAD)
             p->n_targets = g->values[n->in[0]].cols;
+        if (n->op == TERN_OP_POOL_SEQ) p->n_targets = g->values[n->in[2]].rows;
     }
 }
 

@@ -30,8 +30,10 @@ fn unpack(c: u32) -> vec4<u32> {
 }
 
 // What the sum of codes times activations stands for: codes are one too large, or half as large and
-// a half too large. less: the sum of the activations.
-fn sum_of_numbers(codes_sum: i32, less: i32) -> i32 {
+// a half too large. halves: the sums of the activations.
+fn sum_of_numbers(codes_sum: i32, halves: u32) -> i32 {
+    let two = sums_of_halves(halves);
+    let less = two.x + two.y;
     if (BITS == 1u) { return 2 * codes_sum - less; }
     return codes_sum - less;
 }

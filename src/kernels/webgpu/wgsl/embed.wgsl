@@ -1,4 +1,4 @@
-// y[t] = W[ids[t]]. A table larger than a binding comes in parts, each with its own dispatch, which
+// y[t] = W[table_row(t)]. A table larger than a binding comes in parts, each with its own dispatch, which
 // writes the rows of its own tokens only. Of a table that stays on the host there are the rows of
 // the batch's tokens alone, in their order. Grid: (columns / 4 / 64, tokens).
 override COLS4: u32;     // columns / 4
@@ -29,8 +29,9 @@ fn in_tile(row: u32, i: u32) -> vec4<f32> {
 }
 
 @compute @workgroup_size(64)
-fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
-    var row = ids[id.y] - FIRST_ROW; // wraps around for rows in front
+fn embed(@builtin(global_invocation_id) id: vec3<u32>,
+         @builtin(local_invocation_index) lane: u32) {
+    var row = table_row(id.y, lane) - FIRST_ROW; // wraps around for rows in front
     if (IN_ORDER) { row = id.y; }
     if (id.x >= COLS4 || row >= N_ROWS) { return; }
     let at = row * COLS4 + id.x;

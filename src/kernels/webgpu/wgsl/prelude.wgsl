@@ -40,6 +40,18 @@ fn integers(v: vec4<f32>, factor: f32) -> vec4<i32> {
     return vec4<i32>(clamp(round(v * factor), vec4(-127.0), vec4(127.0)));
 }
 
+// The sums of the integers of a block's two halves of 32 columns are one word, as the sum over the 16
+// threads that have four columns each: of at most 4064 each, they stay apart.
+fn in_half(lane: u32, sum: i32) -> i32 {
+    if (lane % 16u >= 8u) { return sum << 16u; }
+    return sum;
+}
+fn sums_of_halves(word: u32) -> vec2<i32> {
+    let both = bitcast<i32>(word);
+    let first = (both << 16u) >> 16u;
+    return vec2(first, (both - first) >> 16u);
+}
+
 const SILU = 0u;
 const RELU2 = 1u;
 const GELU = 2u;

@@ -1,5 +1,5 @@
-// Quantized rows of steps, a workgroup for each, for the products of ternary_few.wgsl or, of many,
-// of ternary_gemm.wgsl: as rows_base.wgsl writes them, with the bits that ternary_token.wgsl makes.
+// Quantized rows of steps, a workgroup for each, for the products of few.wgsl or, of many,
+// of gemm.wgsl: as rows_base.wgsl writes them, with the bits that token.wgsl makes.
 // Grid: (1, rows).
 override ACT: u32 = 0u;
 override Q_VECS: u32; // of a row, with the zeros after its end

@@ -67,12 +67,13 @@ fn max_over_16(lane: u32, value: f32) -> f32 {
     for (var i = lane / 16u * 16u; i < lane / 16u * 16u + 16u; i++) { most = max(most, of_16[i]); }
     return most;
 }
-fn sum_over_16(lane: u32, value: f32) -> f32 {
+var<workgroup> ints_of_16: array<i32, THREADS>;
+fn sum_over_16(lane: u32, value: i32) -> i32 {
     workgroupBarrier();
-    of_16[lane] = value;
+    ints_of_16[lane] = value;
     workgroupBarrier();
-    var sum = 0.0;
-    for (var i = lane / 16u * 16u; i < lane / 16u * 16u + 16u; i++) { sum += of_16[i]; }
+    var sum = 0;
+    for (var i = lane / 16u * 16u; i < lane / 16u * 16u + 16u; i++) { sum += ints_of_16[i]; }
     return sum;
 }
 

@@ -74,7 +74,7 @@ fn max_over_16(lane: u32, value: f32) -> f32 {
     for (var step = 8u; step > 0u; step /= 2u) { v = max(v, subgroupShuffleXor(v, step)); }
     return v;
 }
-fn sum_over_16(lane: u32, value: f32) -> f32 {
+fn sum_over_16(lane: u32, value: i32) -> i32 {
     var v = value;
     for (var step = 8u; step > 0u; step /= 2u) { v += subgroupShuffleXor(v, step); }
     return v;

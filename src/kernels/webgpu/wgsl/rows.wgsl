@@ -1,4 +1,6 @@
 // Norms and quantization of plain rows.
+override HAS_BIAS: bool = false;
+@group(0) @binding(2) var<storage, read> bias: array<vec4<f32>>; // of layer_norm
 @group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
 
 fn value(row: u32, i: u32) -> vec4<f32> { return x[row + i]; }
@@ -21,6 +23,28 @@ fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     for (var i = lane; i < COLS4; i += THREADS) { squares += dot(x[row + i], x[row + i]); }
     let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
     for (var i = lane; i < COLS4; i += THREADS) { y[y_row + i] = x[row + i] * r * weight[i]; }
+}
+
+// Twice over the row: from sums of x and of its squares alone the deviation of rows far from zero
+// would be lost.
+@compute @workgroup_size(THREADS)
+fn layer_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = group.y * COLS4;
+    var sum = 0.0;
+    for (var i = lane; i < COLS4; i += THREADS) { sum += dot(x[row + i], vec4(1.0)); }
+    let mean = workgroup_sum_max(lane, sum, 0.0).x / f32(4u * COLS4);
+    var squares = 0.0;
+    for (var i = lane; i < COLS4; i += THREADS) {
+        let d = x[row + i] - mean;
+        squares += dot(d, d);
+    }
+    workgroupBarrier();
+    let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
+    for (var i = lane; i < COLS4; i += THREADS) {
+        var v = (x[row + i] - mean) * r * weight[i];
+        if (HAS_BIAS) { v += bias[i]; }
+        y[row + i] = v;
+    }
 }
 
 @compute @workgroup_size(THREADS)

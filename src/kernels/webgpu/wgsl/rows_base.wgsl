@@ -40,17 +40,17 @@ fn write_info(lane: u32, row: u32, scale: f32, sum: i32) {
 }
 
 // In groups of 64 columns, which 16 neighbouring threads have: four of the row's elements become
-// integers, and each group gets its scale and its sum. All threads call this together, those after the
+// integers, and each group gets its scale and the sums of its halves. All threads call this together, those after the
 // row's end with zeros.
 override GROUPED: bool = false;
 fn write_group(number: u32, lane: u32, i: u32, v: vec4<f32>) {
     let f = factor_and_unit(max_over_16(lane, greatest(v)));
     let n = integers(v, f.x);
-    let sum = sum_over_16(lane, f32(total(n)));
+    let sums = sum_over_16(lane, in_half(lane, total(n)));
     if (i >= COLS4) { return; }
     q[number * Q_WORDS + i] = packed(n);
     if (i % 16u == 0u) {
-        q_info[(number * COLS4 + i) / 16u] = vec2(bitcast<u32>(f.y), bitcast<u32>(i32(sum)));
+        q_info[(number * COLS4 + i) / 16u] = vec2(bitcast<u32>(f.y), bitcast<u32>(sums));
     }
 }
 

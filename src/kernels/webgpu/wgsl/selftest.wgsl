@@ -54,6 +54,15 @@ fn dots(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x < N) { y[id.x] = bitcast<u32>(dot4(x[2u * id.x], x[2u * id.x + 1u])); }
 }
 
+// x[3i] * x[3i + 1] + x[3i + 2], rounded once.
+@compute @workgroup_size(64)
+fn fmas(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = 3u * id.x;
+    if (id.x >= N) { return; }
+    y[id.x] = bitcast<u32>(fma_once(bitcast<f32>(x[i]), bitcast<f32>(x[i + 1u]),
+                                    bitcast<f32>(x[i + 2u])));
+}
+
 // exp and the activations of floats, five words each: exp, silu, relu2, gelu, gelu by
 // tanh.
 @compute @workgroup_size(64)

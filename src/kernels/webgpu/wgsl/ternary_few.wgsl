@@ -1,54 +1,10 @@
-// Products with codes of two to eight tokens: their rows, made by quantize_few.wgsl, times weights
-// that are read and unpacked once for up to EACH of them. Waiting for a dispatch that makes the
-// rows costs less than making each of them in every workgroup; for a single token it is the other
-// way round (ternary_token.wgsl).
-//
-// The sums are integers and their further treatment is the same as for a single token, so a token's
-// result does not depend, by a bit, on how many came with it. In groups the products of SPLITS blocks
-// are added up in order before the next ones are computed. ternary_tiles.wgsl says which tiles
-// belong to a thread; TOKENS / EACH copies of all teams, one after the other, each take their share
-// of the tokens and read the same weights through the near caches. The byte-product units mostly
-// wait for memory: so a workgroup has all of a core's threads, each loads codes before it
-// multiplies those that it has, and the rows lie in the workgroup's memory if they fit.
-override TOKENS: u32;  // 2, 4 or 8; past the end, the last token repeats
-override EACH: u32;    // of them that a thread has sums for
-override STAGED: bool; // rows in the workgroup's memory
-const EACH_MAX = 4u;
-const TILES_MAX = 4u;
-
-@group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;      // [token][16 columns]
-@group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>; // 1 / scale, sum; of each block
+// Products of few.wgsl with codes of one or two bits.
 
 // [token][tile][part][row of 8] of integers; in groups [token][split][row] of floats
 override PART_NEXT: u32 = ((GROUP_ROWS / 8u) | 1u) * 8u;
 override PARTS: u32 = u32(GROUP == 0u) * TOKENS * GROUP_ROWS * ROW_PARTS +
                       u32(GROUP > 0u) * TOKENS * SPLITS * PART_NEXT;
 var<workgroup> part: array<i32, PARTS>;
-
-override ROW_VECS: u32 = BLOCKS * 4u;
-override X_VECS: u32 = TOKENS * ROW_VECS * u32(STAGED) + u32(!STAGED);
-var<workgroup> x_staged: array<vec4<u32>, X_VECS>; // as q
-
-// All are loaded before the first is stored: the loops are unrolled.
-const STAGED_MAX = 8u; // vec4s of a thread
-override N_STAGED: u32 = (X_VECS + THREADS - 1u) / THREADS;
-fn stage_rows(lane: u32) {
-    var x: array<vec4<u32>, STAGED_MAX>;
-    for (var k = 0u; k < N_STAGED; k++) {
-        let i = lane + k * THREADS;
-        x[k] = q[min(i / ROW_VECS, run.n_tokens - 1u) * ROW_VECS + i % ROW_VECS];
-    }
-    for (var k = 0u; k < N_STAGED; k++) {
-        let i = lane + k * THREADS;
-        if (i < X_VECS) { x_staged[i] = x[k]; }
-    }
-    workgroupBarrier();
-}
-
-fn columns16(token: u32, i: u32) -> vec4<u32> {
-    if (STAGED) { return x_staged[token * ROW_VECS + i]; }
-    return q[min(token, run.n_tokens - 1u) * ROW_VECS + i];
-}
 
 alias Codes = array<vec4<u32>, TILES_MAX>;
 fn ask(group: u32, l: Lane, block: u32) -> Codes {
@@ -113,17 +69,6 @@ fn multiply(group: u32, lane: u32) {
     workgroupBarrier();
 }
 
-// What a thread computes for one of the workgroup's `rows` rows and one of the tokens: there are
-// threads for all of them.
-struct Result { row: u32, token: u32, is_mine: bool, unit: f32, less: i32 }
-fn result_of(lane: u32, rows: u32) -> Result {
-    let token = lane / rows;
-    if (GROUP > 0u) { return Result(lane % rows, token, token < run.n_tokens, 1.0, 0); }
-    let info = q_info[min(token, run.n_tokens - 1u)];
-    return Result(lane % rows, token, token < run.n_tokens, bitcast<f32>(info.x),
-                  bitcast<i32>(info.y));
-}
-
 // The sum of the workgroup's row i. Codes are one too large.
 fn sum_of(r: Result, i: u32) -> f32 {
     var s = -r.less;
@@ -138,7 +83,7 @@ fn keep_products(l: Lane, token: u32, block: u32, sums: ptr<function, Sums>, sca
     for (var t = 0u; t < EACH; t++) {
         let info = q_info[min(token + t, run.n_tokens - 1u) * BLOCKS + block];
         for (var k = 0u; k < TILES; k++) {
-            let sum = sum_of_numbers((*sums)[t][k], bitcast<i32>(info.y));
+            let sum = sum_of_numbers((*sums)[t][k], info.y);
             part[((token + t) * SPLITS + l.block) * PART_NEXT + (l.team * TILES + k) * 8u + l.row] =
                 bitcast<i32>(scaled(sum, bitcast<f32>(info.x), w_scale[k]));
         }
@@ -182,39 +127,4 @@ fn products(group: u32, lane: u32, r: Result, a: u32, b: u32) -> vec2<f32> {
     var sums = vec2(0.0);
     if (r.is_mine) { sums = vec2(sum_of(r, a), sum_of(r, b)); }
     return sums;
-}
-
-@compute @workgroup_size(THREADS)
-fn few_linear3(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let result = result_of(lane, GROUP_ROWS);
-    let r = id.x * GROUP_ROWS + result.row;
-    let scale = scale_of(r / 8u);
-    let p = products(id.x, lane, result, result.row, result.row).x;
-    if (result.is_mine) { write(result.token, r, p * (scale * result.unit)); }
-}
-
-// act(gate) * up.
-@compute @workgroup_size(THREADS)
-fn few_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let half = GROUP_ROWS / 2u; // rows of each
-    let scales = vec2(scale_of(0u), scale_of(TILE1));
-    let result = result_of(lane, half);
-    let r = id.x * half + result.row;
-    let p = products(id.x, lane, result, result.row, half + result.row) * (scales * result.unit);
-    if (result.is_mine && r < ROWS0) { y0[result.token * ROWS0 + r] = gated(p.x, p.y); }
-}
-
-// The product added to what is in y0.
-@compute @workgroup_size(THREADS)
-fn few_linear_add(@builtin(workgroup_id) id: vec3<u32>,
-                  @builtin(local_invocation_index) lane: u32) {
-    let scale = scale_of(0u);
-    let result = result_of(lane, GROUP_ROWS);
-    let r = id.x * GROUP_ROWS + result.row;
-    let to = result.token * ROWS0 + r;
-    let is_mine = result.is_mine && r < ROWS0;
-    var residual = 0.0;
-    if (is_mine) { residual = y0[to]; }
-    let p = products(id.x, lane, result, result.row, result.row).x;
-    if (is_mine) { y0[to] = residual + p * (scale * result.unit); }
 }

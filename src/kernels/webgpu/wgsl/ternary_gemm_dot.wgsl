@@ -112,7 +112,7 @@ fn scale_block(team: u32, lane: u32, sums: ptr<function, Sums>,
         let info = infos[team * TOKENS + lane / 8u + THREADS_Y * i];
         for (var r = 0u; r < ROWS_EACH; r++) {
             let s = i * ROWS_EACH + r;
-            let sum = sum_of_numbers((*sums)[s], bitcast<i32>(info.y));
+            let sum = sum_of_numbers((*sums)[s], info.y);
             let p = scaled(sum, bitcast<f32>(info.x), scales[team * ROWS + lane % 8u + 8u * r]);
             if (TEAMS > 1u) { (*products)[s] = p; }
             else { (*products)[s] = add_rounded((*products)[s], p); }

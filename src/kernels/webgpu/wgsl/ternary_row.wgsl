@@ -1,5 +1,5 @@
 // A row of floats becomes int8: norm and quantization by a workgroup. Comes before
-// ternary_token.wgsl, where every workgroup of a product makes its own copy of the row, and before
+// token.wgsl, where every workgroup of a product makes its own copy of the row, and before
 // quantize_few.wgsl, which makes the rows of a few tokens once. A row has the same bits either way:
 // the text is the same, and so must be THREADS, which the order of the sums depends on.
 //
@@ -71,7 +71,7 @@ fn quantize(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
 }
 
 // The same in groups of 64 columns, which 16 neighbouring threads have: each group gets its scale
-// and the sum of its integers by set_info, which the next file declares.
+// and the sums of its halves' integers by set_info, which the next file declares.
 fn quantize_groups(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>,
                    weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
     var r = 1.0;
@@ -87,11 +87,11 @@ fn quantize_groups(lane: u32, at: u32, row: ptr<function, array<vec4<f32>, KEPT_
         let v = integers(y, f.x);
         let b = vec4<u32>(v) & vec4(255u);
         let four = word_of_four(lane, b.x | (b.y << 8u) | (b.z << 16u) | (b.w << 24u));
-        let sum = sum_over_16(lane, f32(v.x + v.y + v.z + v.w));
+        let sums = sum_over_16(lane, in_half(lane, v.x + v.y + v.z + v.w));
         if (i < COLS4) {
             if (lane % 4u == 0u) { q[at + i / 4u] = four; }
             if (lane % 16u == 0u) {
-                set_info((at * 4u + i) / 16u, vec2(bitcast<u32>(f.y), bitcast<u32>(i32(sum))));
+                set_info((at * 4u + i) / 16u, vec2(bitcast<u32>(f.y), bitcast<u32>(sums)));
             }
         }
     }

@@ -1,4 +1,4 @@
-// How ternary_token.wgsl and ternary_few.wgsl share out the tiles of matrices of codes, which lie as
+// How token.wgsl and few.wgsl share out the tiles of matrices of codes, which lie as
 // codes.wgsl says. A workgroup has TEAMS teams of 8 *
 // SPLITS threads. A team takes TILES tiles; SPLITS of its threads share a row, each with the blocks
 // of columns b, b + SPLITS ... (STEPS of them). Tiles are numbered across up to three matrices.

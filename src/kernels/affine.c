@@ -1,13 +1,7 @@
-// The groups of codes that folders of other programs have (G4, G8: a float scale and a float offset
-// each) in a form that kernels of wide codes take (grouped/grouped.h), where one holds them to the
-// bit. Scales must then be numbers of 16 bits of one kind, and the offset of each group
-//   - that of the middle code: no minima, as for symmetric codes;
-//   - the negative of a minimum of 16 bits, as MLX has them;
-//   - or minus a whole number of scales, a zero of the group's own, as GPTQ and AWQ have them:
-//     codes of 4 bits less the zero take 5 bits.
+// Affine codes as wide ones: affine.h.
 #include <string.h>
 #include "base/half.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/affine.h"
 
 #define ZERO_OF_FIVE_BITS 15 // a code less its zero is -15 .. 15
 
@@ -55,41 +49,39 @@ static traits look_at(const tern_weight_source *s) {
     return t;
 }
 
-bool cpu_affine_form(const tern_weight_source *s, tern_grouped_matrix *m) {
+bool tern_affine_form(const tern_weight_source *s, tern_dtype_form *out) {
     unsigned code_max = tern_dtype_code_max(s->type);
+    *out = (tern_dtype_form){0};
     if (!code_max || !s->data.memory) return false;
     traits t = look_at(s);
     bool bf16 = !t.scales[0];
     if (!t.scales[0] && !t.scales[1]) return false;
     // Both kinds may hold the scales, and only one the minima.
     bool other = t.scales[0] && t.scales[1] && !t.minima[0] && t.minima[1];
-    m->group = (uint32_t)tern_dtype_block_n(s->type);
-    m->super = 0;
-    m->is_bf16 = bf16 || (other && !t.middle);
-    m->has_minima = !t.middle && t.minima[m->is_bf16];
-    m->bits = code_max == 15 ? 4 : 8;
-    m->zero = t.middle ? (uint8_t)((code_max + 1) / 2) : 0;
-    m->has_table = false;
-    if (!t.middle && !m->has_minima) {
-        if (!t.zeros || code_max != 15) return false;
-        m->bits = 5;
-        m->zero = ZERO_OF_FIVE_BITS;
-    }
-    return tern_grouped_wide_fits(m);
+    out->group = (uint16_t)tern_dtype_block_n(s->type);
+    out->is_bf16 = bf16 || (other && !t.middle);
+    out->has_minima = !t.middle && t.minima[out->is_bf16];
+    out->bits = code_max == 15 ? 4 : 8;
+    out->zero = t.middle ? (uint8_t)((code_max + 1) / 2) : 0;
+    if (t.middle || out->has_minima) return true;
+    if (!t.zeros || code_max != 15) return false;
+    out->bits = 5;
+    out->zero = ZERO_OF_FIVE_BITS;
+    return true;
 }
 
-void cpu_affine_rows(const tern_weight_source *s, const tern_grouped_matrix *m, size_t row,
-                     size_t n_rows, const tern_dtype_codes *to) {
+void tern_affine_rows(const tern_weight_source *s, const tern_dtype_form *f, int64_t row,
+                      int64_t n_rows, const tern_dtype_codes *to) {
     unsigned code_max = tern_dtype_code_max(s->type);
-    size_t n = n_rows * m->n_in, block = m->group;
+    size_t n_cols = (size_t)s->n_cols, n = (size_t)n_rows * n_cols, block = f->group;
     for (size_t i = 0, g = 0; i < n; i += block, g++) {
         float scale, offset;
         uint8_t *codes = to->codes + i;
-        tern_dtype_decode_affine(s->type, s->data.memory, row * m->n_in + i, block, codes, &scale,
-                                 &offset);
-        to->scales[g] = as_16_bits(m->is_bf16, scale);
-        if (m->has_minima) to->minima[g] = as_16_bits(m->is_bf16, -offset);
-        if (m->bits != 5) continue;
+        tern_dtype_decode_affine(s->type, s->data.memory, (size_t)row * n_cols + i, block, codes,
+                                 &scale, &offset);
+        to->scales[g] = as_16_bits(f->is_bf16, scale);
+        if (f->has_minima) to->minima[g] = as_16_bits(f->is_bf16, -offset);
+        if (f->bits != 5) continue;
         int shift = ZERO_OF_FIVE_BITS - zero_of(code_max, scale, offset);
         for (size_t k = 0; k < block; k++) codes[k] = (uint8_t)(codes[k] + shift);
     }

@@ -1,0 +1,210 @@
+// See child.h.
+#include "apps/agent/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/os_time.h"
+
+// ---- Starting ----------------------------------------------------------------------------------
+
+static bool open_pipe(int ends[2]) {
+    ends[0] = ends[1] = -1;
+    if (pipe(ends) != 0) return false;
+    // Never 0, 1 or 2 for the child's own: dup2 onto itself would leave them closed.
+    for (int i = 0; i < 2; i++) {
+        int up = fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
+        close(ends[i]);
+        ends[i] = up;
+    }
+    return ends[0] >= 0 && ends[1] >= 0;
+}
+
+static void close_fd(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+static int spawn(child *c, const child_desc *d, const int in[2], const int out[2],
+                 const int errors[2]) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t all, none;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    sigemptyset(&none);
+    sigfillset(&all);
+    sigdelset(&all, SIGKILL);
+    sigdelset(&all, SIGSTOP);
+    int bad = posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    if (!bad) bad = posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    if (!bad && errors[1] >= 0) bad = posix_spawn_file_actions_adddup2(&actions, errors[1], 2);
+    if (!bad && d->folder) bad = posix_spawn_file_actions_addchdir_np(&actions, d->folder);
+#if defined(__GLIBC__)
+    if (!bad) bad = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+#endif
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    if (!bad)
+        bad = posix_spawnp(&c->pid, d->argv[0], &actions, &attributes, (char *const *)d->argv,
+                           (char *const *)d->env);
+    if (bad) c->pid = 0;
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return bad;
+}
+
+static void no_waiting(int fd) {
+    int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
+    if (flags >= 0) fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+tern_status child_start(child *c, const child_desc *d, tern_error *err) {
+    int in[2] = {-1, -1}, out[2] = {-1, -1}, errors[2] = {-1, -1};
+    *c = (child)CHILD_NONE;
+    int bad = 0;
+    if (!open_pipe(in) || !open_pipe(out) || (!d->shows_errors && !open_pipe(errors)))
+        bad = errno ? errno : EMFILE;
+    if (!bad) bad = spawn(c, d, in, out, errors);
+    close_fd(&in[0]);
+    close_fd(&out[1]);
+    close_fd(&errors[1]);
+    c->in = in[1], c->out = out[0], c->errors = errors[0];
+    no_waiting(c->in);
+    no_waiting(c->out);
+    no_waiting(c->errors);
+    if (!bad) return TERN_OK;
+    child_kill(c);
+    return tern_fail(err, TERN_ERR_IO, "%.200s: it cannot be started: %s", d->argv[0],
+                     bad == ENOENT && d->folder ? "it or its folder is not there" : strerror(bad));
+}
+
+// ---- Ending ------------------------------------------------------------------------------------
+
+bool child_has_ended(child *c) {
+    if (!c->pid || c->has_ended) return true;
+    pid_t got = waitpid(c->pid, &c->status, WNOHANG);
+    c->has_ended = got == c->pid || (got < 0 && errno != EINTR);
+    return c->has_ended;
+}
+
+void child_close_input(child *c) {
+    close_fd(&c->in);
+}
+
+void child_kill(child *c) {
+    if (c->pid) {
+        kill(-c->pid, SIGKILL); // what it has started, too, also if it has ended itself
+        while (!c->has_ended) {
+            pid_t got = waitpid(c->pid, &c->status, 0);
+            c->has_ended = got == c->pid || (got < 0 && errno != EINTR);
+        }
+    }
+    c->pid = 0;
+    close_fd(&c->in);
+    close_fd(&c->out);
+    close_fd(&c->errors);
+}
+
+static bool wait_for(child *c, double seconds) {
+    for (double end = tern_seconds() + seconds; !child_has_ended(c); tern_sleep(0.01)) {
+        tern_strbuf none = {0};
+        size_t n;
+        if (tern_seconds() > end) return false;
+        child_read(&c->out, &none, 0, &n); // one that still writes would wait for ever
+        child_read(&c->errors, &none, 0, &n);
+    }
+    return true;
+}
+
+void child_stop(child *c, double seconds) {
+    child_close_input(c);
+    if (c->pid && !wait_for(c, seconds)) {
+        kill(-c->pid, SIGTERM);
+        wait_for(c, seconds);
+    }
+    child_kill(c);
+}
+
+// ---- Environment -------------------------------------------------------------------------------
+
+void child_env_set(child_env *e, tern_str name, tern_str value) {
+    char *text = tern_alloc(TERN_MEM_MISC, name.len + value.len + 2);
+    if (!text || tern_array_reserve(TERN_MEM_MISC, &e->list, &e->capacity, e->n, 2) != 0) {
+        tern_free(text);
+        e->failed = true;
+        return;
+    }
+    memcpy(text, name.ptr, name.len);
+    text[name.len] = '=';
+    if (value.len) memcpy(text + name.len + 1, value.ptr, value.len);
+    for (size_t i = 0; i < e->n; i++)
+        if (!strncmp(e->list[i], text, name.len + 1)) {
+            tern_free(e->list[i]);
+            e->list[i] = text;
+            return;
+        }
+    e->list[e->n++] = text;
+    e->list[e->n] = NULL;
+}
+
+void child_env_pass(child_env *e, tern_str name) {
+    char *terminated = tern_strndup(TERN_MEM_MISC, name.ptr, name.len);
+    const char *value = terminated ? getenv(terminated) : NULL;
+    e->failed |= !terminated;
+    if (value) child_env_set(e, name, (tern_str){value, strlen(value)});
+    tern_free(terminated);
+}
+
+void child_env_add_usual(child_env *e) {
+    static const char *const names[] = {"PATH", "HOME",   "USER",     "LOGNAME", "SHELL",
+                                        "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR",  "TZ"};
+    if (tern_array_reserve(TERN_MEM_MISC, &e->list, &e->capacity, 0, 1) != 0) e->failed = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        child_env_pass(e, (tern_str){names[i], strlen(names[i])});
+}
+
+void child_env_free(child_env *e) {
+    for (size_t i = 0; i < e->n; i++) tern_free(e->list[i]);
+    tern_free(e->list);
+    *e = (child_env){0};
+}
+
+// ---- Pipes -------------------------------------------------------------------------------------
+
+bool child_read(int *fd, tern_strbuf *to, size_t n_most, size_t *n) {
+    char bytes[16384];
+    *n = 0;
+    if (*fd < 0) return false;
+    ssize_t got = read(*fd, bytes, sizeof bytes);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (got <= 0) {
+        close_fd(fd);
+        return false;
+    }
+    *n = (size_t)got;
+    size_t room = n_most > to->len ? n_most - to->len : 0;
+    if (room) tern_strbuf_append(to, bytes, *n < room ? *n : room);
+    return true;
+}
+
+bool child_write(int *fd, const char *bytes, size_t n, size_t *n_written) {
+    *n_written = 0;
+    if (*fd < 0) return false;
+    ssize_t put = write(*fd, bytes, n);
+    if (put < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (put < 0) {
+        close_fd(fd);
+        return false;
+    }
+    *n_written = (size_t)put;
+    return true;
+}

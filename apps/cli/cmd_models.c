@@ -1,0 +1,295 @@
+// tern pull, list, show, ps, rm: models by their names. What they do is in apps/hub.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "apps/hub/hub.h"
+
+// ---- Where models are --------------------------------------------------------------------------
+
+// A folder from the environment, joined with more; NULL: it is not set.
+static char *from_variable(const char *name, const char *more) {
+    const char *value = getenv(name);
+    text t = {0};
+    if (!value || !*value) return NULL;
+    text_puts(&t, value);
+    text_puts(&t, more);
+    return t.ptr;
+}
+
+const char *models_folder(const char *given) {
+    static char *found;
+    if (given) return given;
+    if (!found) found = from_variable("TERN_MODELS", "");
+    if (!found) found = from_variable("XDG_DATA_HOME", "/tern/models");
+    if (!found) found = from_variable("HOME", "/.local/share/tern/models");
+    return found ? found : "models";
+}
+
+const char *resolve_model(const char *folder, const char *name) {
+    static string_list paths; // as long as the program lives: options point to them
+    char *path;
+    tern_error err = {0};
+    if (hub_resolve(&path, models_folder(folder), name, &err) != TERN_OK) {
+        fail("%s", err.message);
+        return NULL;
+    }
+    paths.items = must_alloc(paths.items, paths.n + 1, sizeof *paths.items);
+    paths.items[paths.n++] = path;
+    return path;
+}
+
+// ---- Printing ----------------------------------------------------------------------------------
+
+static const char *size_text(uint64_t bytes, char out[24]) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    double n = (double)bytes;
+    size_t unit = 0;
+    while (n >= 999.5 && unit + 1 < sizeof units / sizeof *units) {
+        n /= 1000;
+        unit++;
+    }
+    snprintf(out, 24, n < 9.95 && unit ? "%.1f %s" : "%.0f %s", n, units[unit]);
+    return out;
+}
+
+static void put_text(FILE *f, const char *key, const char *s) {
+    fprintf(f, "\"%s\":", key);
+    put_json(f, s, strlen(s));
+}
+
+// ---- tern pull ---------------------------------------------------------------------------------
+
+typedef struct pull_view {
+    double began;
+    uint64_t first; // bytes that were there
+    bool is_terminal, has_begun;
+} pull_view;
+
+static bool show_pull(void *user, const hub_pull_progress *p) {
+    pull_view *v = user;
+    char done[24], all[24], speed[24];
+    if (!v->has_begun && !p->is_checking && p->done > 0) {
+        v->has_begun = true;
+        v->began = seconds_now();
+        v->first = p->done;
+    }
+    if (!v->is_terminal || !p->file) return !was_cancelled();
+    double seconds = seconds_now() - v->began;
+    fprintf(stderr, "\r\033[K%s %s of %s", p->is_checking ? "checking" : "getting",
+            size_text(p->done, done), size_text(p->all, all));
+    if (p->all) fprintf(stderr, " (%d%%)", (int)((double)p->done / (double)p->all * 100));
+    if (v->has_begun && seconds > 1 && p->done > v->first)
+        fprintf(stderr, ", %s/s",
+                size_text((uint64_t)((double)(p->done - v->first) / seconds), speed));
+    if (p->n_files > 1) fprintf(stderr, ", file %zu of %zu", p->i_file + 1, p->n_files);
+    fflush(stderr);
+    return !was_cancelled();
+}
+
+int cmd_pull(const command *self, int argc, char **argv) {
+    const char *name = NULL, *folder = NULL, *token = NULL, *endpoint = NULL, *revision = NULL;
+    int n_retries = 5;
+    const option options[] = {
+        {0, "name", OPTION_TEXT, &name, "NAME",
+         "hf:OWNER/NAME, with /FILE, :TYPE or @REVISION after it", .position = 1},
+        MODELS_DIR_OPTION(folder),
+        {0, "token", OPTION_TEXT, &token, "TOKEN", "for what is not for everybody (HF_TOKEN)"},
+        {0, "endpoint", OPTION_TEXT, &endpoint, "URL",
+         "a hub laid out like Hugging Face's (HF_ENDPOINT)"},
+        {0, "revision", OPTION_TEXT, &revision, "NAME", "a branch, tag or commit (main)"},
+        {0, "retries", OPTION_COUNT, &n_retries, "N",
+         "tries after a cut without a byte between them (5)", 0, 1000},
+        OPTIONS_END,
+    };
+    int status, n_positional;
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
+    if (!name) return bad_usage("pull: which model? (usage: tern pull %s)", self->usage);
+    pull_view view = {.is_terminal = isatty(STDERR_FILENO)};
+    if (!token) token = getenv("HF_TOKEN");
+    const hub_pull_desc desc = {
+        .folder = models_folder(folder),
+        .name = name,
+        .endpoint = endpoint ? endpoint : getenv("HF_ENDPOINT"),
+        .token = token && *token ? token : NULL,
+        .revision = revision,
+        .n_retries = n_retries,
+        .on_progress = show_pull,
+        .user = &view,
+    };
+    char *own = NULL;
+    size_t n_new;
+    tern_error err = {0};
+    cancel_on_signals();
+    tern_status pulled = hub_pull(&desc, &own, &n_new, &err);
+    end_progress();
+    if (pulled == TERN_OK) printf("%s%s\n", own, n_new ? "" : " (nothing new)");
+    free(own);
+    return exit_status(pulled, &err);
+}
+
+// ---- tern list ---------------------------------------------------------------------------------
+
+static void list_row(const hub_model *m, int width) {
+    hub_facts f;
+    char size[24], day[24] = "";
+    time_t when = (time_t)m->modified;
+    struct tm t;
+    if (localtime_r(&when, &t)) strftime(day, sizeof day, "%Y-%m-%d", &t);
+    hub_read_facts(&f, m->path, NULL);
+    printf("%-*s  %8s  %-10s  %-9s  %s\n", width, m->name, size_text(m->bytes, size), day,
+           f.kind[0] ? f.kind : "-", f.types[0] ? f.types : "-");
+}
+
+static void list_json(const hub_list *list) {
+    printf("[");
+    for (size_t i = 0; i < list->n; i++) {
+        const hub_model *m = &list->models[i];
+        hub_facts f;
+        hub_read_facts(&f, m->path, NULL);
+        printf("%s{", i ? ",\n" : "");
+        put_text(stdout, "name", m->name);
+        printf(",");
+        put_text(stdout, "path", m->path);
+        printf(",\"bytes\":%llu,\"modified\":%lld,", (unsigned long long)m->bytes,
+               (long long)m->modified);
+        put_text(stdout, "kind", f.kind);
+        printf(",");
+        put_text(stdout, "type", f.types);
+        printf("}");
+    }
+    printf("]\n");
+}
+
+int cmd_list(const command *self, int argc, char **argv) {
+    const char *folder = NULL;
+    bool json = false;
+    const option options[] = {
+        MODELS_DIR_OPTION(folder), {0, "json", OPTION_FLAG, &json, NULL, "as JSON"}, OPTIONS_END};
+    int status, n_positional, width = 4;
+    hub_list list;
+    tern_error err = {0};
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
+    folder = models_folder(folder);
+    if (hub_list_folder(&list, folder, &err) != TERN_OK) return fail("%s", err.message);
+    for (size_t i = 0; i < list.n; i++)
+        if ((int)strlen(list.models[i].name) > width) width = (int)strlen(list.models[i].name);
+    if (json)
+        list_json(&list);
+    else if (list.n)
+        printf("%-*s  %8s  %-10s  %-9s  TYPE\n", width, "NAME", "SIZE", "DATE", "KIND");
+    else
+        fprintf(stderr, "there are no models in %s (`tern pull` gets some)\n", folder);
+    for (size_t i = 0; i < list.n && !json; i++) list_row(&list.models[i], width);
+    hub_list_free(&list);
+    return EXIT_OK;
+}
+
+// ---- tern show ---------------------------------------------------------------------------------
+
+static void show_json(const char *path, const hub_facts *f) {
+    printf("{");
+    put_text(stdout, "path", path);
+    const char *const texts[][2] = {{"kind", f->kind},
+                                    {"architecture", f->architecture},
+                                    {"label", f->label},
+                                    {"type", f->types},
+                                    {"refusal", f->refusal}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        printf(",");
+        put_text(stdout, texts[i][0], texts[i][1]);
+    }
+    printf(",\"format\":\"%s\",\"weights\":%lld,\"bytes\":%lld,\"context\":%lld,\"width\":%lld,"
+           "\"layers\":%lld,\"vocabulary\":%lld}\n",
+           f->is_gguf ? "gguf" : "safetensors", (long long)f->n_weights, (long long)f->file_bytes,
+           (long long)f->n_context, (long long)f->n_embd, (long long)f->n_layers,
+           (long long)f->n_vocab);
+}
+
+static void show_text(const char *path, const hub_facts *f) {
+    char size[24];
+    printf("%-14s%s\n%-14s%s\n", "path", path, "architecture", f->architecture);
+    if (f->label[0]) printf("%-14s%s\n", "label", f->label);
+    printf("%-14s%s\n", "kind", f->kind[0] ? f->kind : "unknown");
+    printf("%-14s%.3g million, %s of %s\n", "weights", (double)f->n_weights * 1e-6,
+           size_text((uint64_t)f->file_bytes, size), f->types);
+    printf("%-14s%lld tokens\n%-14s%lld layers of %lld, %lld tokens in the vocabulary\n", "context",
+           (long long)f->n_context, "shape", (long long)f->n_layers, (long long)f->n_embd,
+           (long long)f->n_vocab);
+    if (f->refusal[0]) printf("%-14sno: %s\n", "runs", f->refusal);
+}
+
+int cmd_show(const command *self, int argc, char **argv) {
+    const char *name = NULL, *folder = NULL;
+    bool json = false;
+    const option options[] = {
+        {'m', "model", OPTION_TEXT, &name, "NAME", "a model's name, or a path", .position = 1},
+        MODELS_DIR_OPTION(folder),
+        {0, "json", OPTION_FLAG, &json, NULL, "as JSON"},
+        OPTIONS_END};
+    int status, n_positional;
+    hub_facts facts;
+    tern_error err = {0};
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
+    if (!name) return bad_usage("show: which model? (usage: tern show %s)", self->usage);
+    const char *path = resolve_model(folder, name);
+    if (!path) return EXIT_FAILED;
+    if (hub_read_facts(&facts, path, &err) != TERN_OK) return fail("%s", err.message);
+    if (json)
+        show_json(path, &facts);
+    else
+        show_text(path, &facts);
+    return EXIT_OK;
+}
+
+// ---- tern ps -----------------------------------------------------------------------------------
+
+int cmd_ps(const command *self, int argc, char **argv) {
+    const char *server = NULL, *key = NULL;
+    const option options[] = {
+        {0, "server", OPTION_TEXT, &server, "URL",
+         "of the server (TERN_SERVER, else http://127.0.0.1:8080)", .position = 1},
+        {0, "api-key", OPTION_TEXT, &key, "KEY", "if it asks for one (TERN_API_KEY)"},
+        OPTIONS_END};
+    int status, n_positional;
+    hub_running *list;
+    size_t n;
+    tern_error err = {0};
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
+    if (!server) server = getenv("TERN_SERVER");
+    if (!server || !*server) server = "http://127.0.0.1:8080";
+    if (!key) key = getenv("TERN_API_KEY");
+    if (hub_ask_running(&list, &n, server, key && *key ? key : NULL, &err) != TERN_OK)
+        return fail("%s", err.message);
+    printf("%-40s  %8s  %8s  %8s  UNTIL\n", "NAME", "SIZE", "GPU", "CONTEXT");
+    for (size_t i = 0; i < n; i++) {
+        char size[24], device[24];
+        printf("%-40s  %8s  %8s  %8lld  %s\n", list[i].name, size_text(list[i].bytes, size),
+               list[i].device_bytes ? size_text(list[i].device_bytes, device) : "-",
+               (long long)list[i].n_context, list[i].until[0] ? list[i].until : "it stays");
+    }
+    hub_running_free(list, n);
+    return EXIT_OK;
+}
+
+// ---- tern rm -----------------------------------------------------------------------------------
+
+int cmd_rm(const command *self, int argc, char **argv) {
+    const char *folder = NULL;
+    const char **names = must_alloc(NULL, (size_t)argc, sizeof *names);
+    const option options[] = {MODELS_DIR_OPTION(folder), OPTIONS_END};
+    int status, n = 0;
+    if (parse_options(self, options, argc, argv, names, argc, &n, &status))
+        status = n ? EXIT_OK : bad_usage("rm: which models? (usage: tern rm %s)", self->usage);
+    for (int i = 0; i < n && status == EXIT_OK; i++) {
+        uint64_t bytes;
+        char size[24];
+        tern_error err = {0};
+        status = exit_status(hub_remove(models_folder(folder), names[i], &bytes, &err), &err);
+        if (status == EXIT_OK) printf("%s: %s freed\n", names[i], size_text(bytes, size));
+    }
+    free(names);
+    return status;
+}

@@ -1,0 +1,286 @@
+// tern memory add and import: texts from words, files, folders and lines of JSON.
+#include "cli_memory.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct add_args {
+    memory_args memory;
+    string_list paths, texts, patterns, metadata;
+    const char *source, *file;
+    int chunk_tokens, overlap, format;
+    bool whole, keep_secrets, again;
+} add_args;
+
+#define ADD_OPTIONS(a)                                                                             \
+    {0,                                                                                            \
+     "chunk-tokens",                                                                               \
+     OPTION_COUNT,                                                                                 \
+     &(a).chunk_tokens,                                                                            \
+     "N",                                                                                          \
+     "tokens of a chunk at most, 0: 256, or what the model takes (0)",                             \
+     0,                                                                                            \
+     1 << 20},                                                                                     \
+        {0,                                                                                        \
+         "overlap",                                                                                \
+         OPTION_COUNT,                                                                             \
+         &(a).overlap,                                                                             \
+         "N",                                                                                      \
+         "tokens that a chunk repeats of the one before it (an eighth of the size)",               \
+         0,                                                                                        \
+         1 << 20},                                                                                 \
+        {0, "whole", OPTION_FLAG, &(a).whole, NULL, "a text is one chunk, whatever its size"},     \
+        {0,                                                                                        \
+         "redact",                                                                                 \
+         OPTION_TEXTS,                                                                             \
+         &(a).patterns,                                                                            \
+         "PATTERN",                                                                                \
+         "black this out, too: a regular expression; may be repeated"},                            \
+        {0,           "keep-secrets",                                                              \
+         OPTION_FLAG, &(a).keep_secrets,                                                           \
+         NULL,        "do not black out what looks like a secret (`tern memory rules`)"},          \
+        EMBEDDER_OPTIONS((a).memory, 'm', "model"), THREADS_OPTION((a).memory)
+
+static tern_memory_add_params params_of(const add_args *a, bool replace) {
+    return (tern_memory_add_params){.chunk_tokens = a->chunk_tokens,
+                                    .overlap_tokens = a->overlap < 0    ? 0
+                                                      : a->overlap == 0 ? -1
+                                                                        : a->overlap,
+                                    .whole = a->whole,
+                                    .replace = replace,
+                                    .keep_secrets = a->keep_secrets,
+                                    .patterns = a->patterns.items,
+                                    .n_patterns = a->patterns.n,
+                                    .on_progress = show_progress};
+}
+
+// ---- Metadata -----------------------------------------------------------------------------------
+
+static bool looks_like_number(const char *s) {
+    char *end;
+    if (!strchr("-0123456789", *s) || !*s || (*s == '0' && s[1] >= '0' && s[1] <= '9'))
+        return false;
+    strtod(s, &end);
+    return !*end && strspn(s, "-+.0123456789eE") == strlen(s) && end[-1] != '.';
+}
+
+static void put_quoted(text *to, const char *s, size_t n) {
+    char *bytes = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&bytes, &size);
+    if (f) {
+        put_json(f, s, n);
+        fclose(f);
+        text_append(to, bytes, size);
+    }
+    free(bytes);
+}
+
+// {"author": "Ann", "year": 2020} from author=Ann and year=2020, or a whole object as it is.
+static bool make_metadata(const command *self, const string_list *words, text *out) {
+    if (words->n == 1 && words->items[0][0] == '{') {
+        text_puts(out, words->items[0]);
+        return true;
+    }
+    text_puts(out, "{");
+    for (size_t i = 0; i < words->n; i++) {
+        const char *equals = strchr(words->items[i], '=');
+        if (!equals || equals == words->items[i]) {
+            bad_usage("%s: --metadata '%s': expected KEY=VALUE, or a JSON object", self->name,
+                      words->items[i]);
+            return false;
+        }
+        if (i) text_puts(out, ",");
+        put_quoted(out, words->items[i], (size_t)(equals - words->items[i]));
+        text_puts(out, ":");
+        if (looks_like_number(equals + 1))
+            text_puts(out, equals + 1);
+        else
+            put_quoted(out, equals + 1, strlen(equals + 1));
+    }
+    text_puts(out, "}");
+    return true;
+}
+
+// ---- Texts --------------------------------------------------------------------------------------
+
+typedef struct adder {
+    const add_args *args;
+    memory m;
+    text metadata;
+    size_t n_added, n_there, n_skipped;
+} adder;
+
+// One line when the record is on the disk: nothing of it is lost from then on.
+static bool add_text(adder *a, const text *t, const char *source, bool is_file, bool may_skip) {
+    tern_error err = {0};
+    tern_memory_added added;
+    const tern_memory_item item = {.text = t->ptr,
+                                   .n_bytes = t->n,
+                                   .source = source,
+                                   .metadata = a->metadata.ptr,
+                                   .format = (tern_memory_format)a->args->format};
+    const tern_memory_add_params params = params_of(a->args, is_file && !a->args->again);
+    tern_status status = tern_memory_add(a->m.store, &item, &params, &added, &err);
+    if (may_skip && source && (status == TERN_ERR_FORMAT || status == TERN_ERR_ARGUMENT) &&
+        strncmp(err.message, source, strlen(source)) == 0) { // about the text, not the memory
+        a->n_skipped++;
+        return true;
+    }
+    end_progress();
+    if (status != TERN_OK) {
+        fail("%s", err.message);
+        return false;
+    }
+    a->n_added += !added.was_there;
+    a->n_there += added.was_there;
+    if (added.was_there) return true;
+    printf("%lld  %zu chunks", (long long)added.id, added.n_chunks);
+    if (added.n_redacted) printf(", %zu places blacked out", added.n_redacted);
+    printf("  %s\n", source ? source : "-");
+    fflush(stdout);
+    return !was_cancelled();
+}
+
+static bool add_file(adder *a, const char *path, bool may_skip) {
+    text t = {0};
+    const char *source = a->args->source;
+    bool is_file = !source && strcmp(path, "-") != 0; // only its own name stands for a file
+    bool ok = text_read(&t, path) && add_text(a, &t, is_file ? path : source, is_file, may_skip);
+    free(t.ptr);
+    return ok;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool add_path(adder *a, const char *path, bool from_folder);
+
+// Everything below a folder, by name, but for what begins with a dot and links.
+static bool add_folder(adder *a, const char *path) {
+    DIR *folder = opendir(path);
+    char **names = NULL;
+    size_t n = 0;
+    bool ok = true;
+    if (!folder) {
+        fail("%s: cannot be read", path);
+        return false;
+    }
+    for (struct dirent *e; (e = readdir(folder));) {
+        text full = {0};
+        if (e->d_name[0] == '.') continue;
+        text_puts(&full, path);
+        if (path[strlen(path) - 1] != '/') text_puts(&full, "/");
+        text_puts(&full, e->d_name);
+        names = must_alloc(names, n + 1, sizeof *names);
+        names[n++] = full.ptr;
+    }
+    closedir(folder);
+    if (n) qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 0; i < n; i++) {
+        ok = ok && add_path(a, names[i], true);
+        free(names[i]);
+    }
+    free(names);
+    return ok;
+}
+
+static bool add_path(adder *a, const char *path, bool from_folder) {
+    struct stat s;
+    if (!strcmp(path, "-")) return add_file(a, path, false);
+    if ((from_folder ? lstat : stat)(path, &s) != 0) {
+        fail("%s: there is no such file", path);
+        return false;
+    }
+    if (S_ISDIR(s.st_mode)) return add_folder(a, path);
+    if (from_folder && !S_ISREG(s.st_mode)) return true;
+    return add_file(a, path, from_folder);
+}
+
+static bool add_all(adder *a) {
+    const add_args *args = a->args;
+    for (size_t i = 0; i < args->texts.n; i++) {
+        text t = {0};
+        text_puts(&t, args->texts.items[i]);
+        bool ok = add_text(a, &t, args->source, false, false);
+        free(t.ptr);
+        if (!ok) return false;
+    }
+    for (size_t i = 0; i < args->paths.n; i++)
+        if (!add_path(a, args->paths.items[i], false)) return false;
+    return args->texts.n || args->paths.n || add_path(a, "-", false);
+}
+
+int memory_add(const command *self, int argc, char **argv) {
+    add_args args = {.overlap = -1};
+    adder a = {.args = &args};
+    const option options[] = {
+        MEMORY_OPTION(args.memory),
+        {'f', "file", OPTION_TEXTS, &args.paths, "FILE",
+         "a file, or all files below a folder; -: standard input (without texts: the default)",
+         .position = 2},
+        {0, "text", OPTION_TEXTS, &args.texts, "TEXT", "this text; may be repeated"},
+        {0, "source", OPTION_TEXT, &args.source, "NAME", "where it is from (the file's name)"},
+        {0, "metadata", OPTION_TEXTS, &args.metadata, "KEY=VALUE",
+         "what else to know of it, to filter by; or a JSON object; may be repeated"},
+        {0, "format", OPTION_CHOICE, &args.format, "auto|text|markdown|code",
+         "how it is cut; auto: by the end of its name"},
+        {0, "again", OPTION_FLAG, &args.again, NULL,
+         "keep what was added before from the same file"},
+        ADD_OPTIONS(args),
+        OPTIONS_END,
+    };
+    int status, n;
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    cancel_on_signals();
+    if (!make_metadata(self, &args.metadata, &a.metadata)) {
+        status = EXIT_USAGE;
+    } else if (open_memory(self, &args.memory, false, true, NULL, &a.m, &status)) {
+        if (!add_all(&a)) status = EXIT_FAILED;
+        if (a.n_there || a.n_skipped)
+            fprintf(stderr, "note: %zu records added, %zu were there, %zu files are no text\n",
+                    a.n_added, a.n_there, a.n_skipped);
+    }
+    close_memory(&a.m);
+    free(a.metadata.ptr);
+    free(args.paths.items);
+    free(args.texts.items);
+    free(args.patterns.items);
+    free(args.metadata.items);
+    return status;
+}
+
+int memory_import(const command *self, int argc, char **argv) {
+    add_args args = {.overlap = -1};
+    memory m = {0};
+    text lines = {0};
+    tern_error err = {0};
+    const option options[] = {
+        MEMORY_OPTION(args.memory),
+        {'f', "file", OPTION_TEXT, &args.file, "FILE", "lines of JSON; - or none: standard input",
+         .position = 2},
+        ADD_OPTIONS(args),
+        OPTIONS_END,
+    };
+    int status, n;
+    int64_t n_records;
+    if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    cancel_on_signals();
+    const tern_memory_add_params params = params_of(&args, false);
+    if (!text_given(&lines, NULL, args.file)) {
+        status = EXIT_FAILED;
+    } else if (open_memory(self, &args.memory, false, true, NULL, &m, &status)) {
+        tern_status done =
+            tern_memory_import(m.store, lines.ptr, lines.n, &params, &n_records, &err);
+        end_progress();
+        status = exit_status(done, &err);
+        printf("%lld records added\n", (long long)n_records);
+    }
+    close_memory(&m);
+    free(lines.ptr);
+    free(args.patterns.items);
+    return status;
+}

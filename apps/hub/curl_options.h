@@ -1,0 +1,30 @@
+// What all transfers of ours have in common, for files that are built with libcurl.
+#ifndef TERN_APPS_HUB_CURL_OPTIONS_H
+#define TERN_APPS_HUB_CURL_OPTIONS_H
+
+#include <curl/curl.h>
+#include <stdio.h>
+#include "tern.h"
+
+#define CURL_CONNECT_SECONDS 20L
+
+// HTTP alone, to the address that is given and no other: redirections and .netrc decide nothing.
+// why: CURL_ERROR_SIZE bytes for the reason of a failure, which live as long as the transfer.
+static inline void curl_set_usual(CURL *c, const char *url, char *why) {
+    char agent[64];
+    snprintf(agent, sizeof agent, "tern/%s", tern_version());
+    curl_easy_setopt(c, CURLOPT_URL, url);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, CURL_CONNECT_SECONDS);
+    curl_easy_setopt(c, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, agent);
+}
+
+#endif

@@ -1,0 +1,106 @@
+// Models by their names: those that lie in the models folder, and those of a hub that has the
+// interface of Hugging Face's.
+//
+// The folder is its own index: nothing is written down beside what lies in it.
+//
+//     FOLDER/stories.gguf                        "stories"
+//     FOLDER/folder                              "folder": config.json and *.safetensors
+//     FOLDER/OWNER/NAME/file-Q4_K_M.gguf         "OWNER/NAME:Q4_K_M", as `tern pull` puts it there
+//     FOLDER/OWNER/NAME                          "OWNER/NAME": config.json and *.safetensors
+//     FOLDER/OWNER/NAME@REVISION/...             of another revision than "main"
+//     FOLDER/OWNER/NAME/.tern-pull               what a pull that is not over has so far
+//
+// A pull renames a model's first file (the first part of a split set, config.json) last, so that
+// what is listed is whole.
+#ifndef TERN_HUB_H
+#define TERN_HUB_H
+
+#include "tern.h"
+
+// ---- What is there -----------------------------------------------------------------------------
+
+typedef struct hub_model {
+    char *name;       // as above
+    char *path;       // what tern_model_open takes
+    uint64_t bytes;   // of its files
+    int64_t modified; // seconds since 1970
+    size_t n_files;
+    bool is_folder;
+} hub_model;
+
+typedef struct hub_list { // zero-initialise; sorted by name
+    hub_model *models;    // [n]
+    size_t n, capacity;
+} hub_list;
+
+// What lies in a folder. One that is not there has no models.
+tern_status hub_list_folder(hub_list *out, const char *folder, tern_error *err);
+void hub_list_free(hub_list *list);
+
+// How well a name fits a model, 0: not at all. Besides the model's own, in any case: with
+// ":latest"; with "hf:", "hf.co/" or the address of a page in front; the file's, with ".gguf" or
+// without; without the owner; without the quantization; without "-GGUF" at the end. The best fit of
+// a list counts; two equally good ones are ambiguous.
+int hub_name_fits(const hub_model *m, const char *name, size_t n);
+// The model that a name means. NULL: none, or with *other another one that fits as well.
+const hub_model *hub_find(const hub_list *list, const char *name, const hub_model **other);
+// What tern_model_open takes for a name: a path that exists is itself; else a model of the folder.
+// The caller frees it with free().
+tern_status hub_resolve(char **path, const char *folder, const char *name, tern_error *err);
+
+// Removes a model's files, and its folders if nothing else is in them. `name` as in hub_resolve,
+// but never a path. *bytes: how much was freed.
+tern_status hub_remove(const char *folder, const char *name, uint64_t *bytes, tern_error *err);
+
+// ---- What a model is ---------------------------------------------------------------------------
+
+// Read from its files without opening it; it stays when the model is closed.
+typedef struct hub_facts {
+    char kind[16];                    // "language", "embedding", "reranker"; "": unknown
+    char architecture[64], label[96]; // label: the name that its file gives it, or ""
+    char types[32];                   // of most of its weights: "Q4_K"
+    char refusal[200];                // why it cannot be opened; "": it can
+    bool is_gguf;
+    int64_t n_weights, n_context, n_embd, n_layers, n_vocab, file_bytes;
+} hub_facts;
+tern_status hub_read_facts(hub_facts *out, const char *path, tern_error *err);
+
+// ---- Getting one -------------------------------------------------------------------------------
+
+typedef struct hub_pull_progress {
+    const char *file;
+    size_t i_file, n_files; // i_file from 0
+    uint64_t done, all;     // bytes of all files
+    bool is_checking;       // reads what is there already
+} hub_pull_progress;
+
+typedef struct hub_pull_desc {
+    const char *folder;   // of models; made if it is not there
+    const char *name;     // "hf:OWNER/NAME[/FILE or FOLDER][:QUANTIZATION][@REVISION]"
+    const char *endpoint; // "https://huggingface.co"; NULL: that
+    const char *token;    // sent to the endpoint only; NULL: none
+    const char *revision; // a branch, tag or commit; NULL: the name's, else "main"
+    int n_retries;        // of a file, each later than the one before, as long as nothing comes
+    // Returns false to cancel. Called at least once a second.
+    bool (*on_progress)(void *user, const hub_pull_progress *p);
+    void *user;
+} hub_pull_desc;
+// Brings a model's files into the folder. What is there already, and is what the hub has, stays;
+// what an earlier pull began goes on. *name: what it is called from then on; free() it. *n_new:
+// files that came.
+tern_status hub_pull(const hub_pull_desc *desc, char **name, size_t *n_new, tern_error *err);
+
+// What a running `tern serve`, or another server with Ollama's interface, has in memory.
+typedef struct hub_running {
+    char *name, *until; // until: when it goes if nobody asks; "": it stays
+    uint64_t bytes, device_bytes;
+    int64_t n_context;
+} hub_running;
+// server: "http://127.0.0.1:8080". *list [*n]: free it with hub_running_free.
+tern_status hub_ask_running(hub_running **list, size_t *n, const char *server, const char *key,
+                            tern_error *err);
+void hub_running_free(hub_running *list, size_t n);
+// Whether this program can fetch at all: it was built with libcurl.
+bool hub_can_fetch(void);
+
+#endif

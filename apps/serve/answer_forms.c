@@ -1,0 +1,330 @@
+#include "apps/serve/answer_forms.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include "apps/serve/long_text.h"
+#include "base/alloc.h"
+#include "base/json_write.h"
+
+#define KEPT_MAX 32 // grammars of a model, with what they know of masks
+
+struct shared_grammar {
+    shared_grammar *next;
+    atomic_size_t n_users;
+    tern_grammar *grammar;
+    format_wanted of; // text: its own copy
+};
+
+tern_grammar *shared_grammar_get(const shared_grammar *g) {
+    return g ? g->grammar : NULL;
+}
+
+shared_grammar *shared_grammar_hold(shared_grammar *g) {
+    if (g) atomic_fetch_add(&g->n_users, 1);
+    return g;
+}
+
+void shared_grammar_release(shared_grammar *g) {
+    if (!g || atomic_fetch_sub(&g->n_users, 1) > 1) return;
+    tern_grammar_close(g->grammar);
+    tern_strbuf_free(&g->of.text);
+    tern_strbuf_free(&g->of.tool);
+    tern_strbuf_free(&g->of.tools);
+    tern_free(g);
+}
+
+// ---- Compiling ---------------------------------------------------------------------------------
+
+// The form, or, where there are tools, calls of them or the form.
+static tern_status open_form(tern_grammar **out, const served *s, const format_wanted *w,
+                             const tern_grammar_desc *form, tern_error *err) {
+    const tern_grammar_desc both = {.kind = TERN_GRAMMAR_CALLS,
+                                    .text = tern_strbuf_text(&w->tools),
+                                    .n_bytes = w->tools.len,
+                                    .one_call = w->one_call,
+                                    .prompt = form->prompt,
+                                    .otherwise = form};
+    return tern_grammar_open(out, s->model, w->tools.len ? &both : form, err);
+}
+
+// Choices come as JSON: ["yes", "no"].
+static tern_status open_choices(tern_grammar **out, const served *s, const format_wanted *w,
+                                tern_grammar_desc *desc, tern_error *err) {
+    tern_json_doc doc;
+    TERN_TRY(tern_json_parse(&doc, w->text.ptr, w->text.len, err));
+    const tern_json *list = tern_json_root(&doc);
+    char **choices = tern_alloc_array(TERN_MEM_SESSION, list->n, sizeof *choices);
+    size_t n = 0;
+    bool ok = choices != NULL;
+    for (const tern_json *e = tern_json_first(&doc, list); e && ok;
+         e = tern_json_next(&doc, list, e)) {
+        const tern_str one = tern_json_str(e);
+        choices[n] = tern_strndup(TERN_MEM_SESSION, one.ptr ? one.ptr : "", one.len);
+        ok = choices[n++] != NULL;
+    }
+    desc->choices = (const char *const *)choices;
+    desc->n_choices = n;
+    tern_status status = ok ? open_form(out, s, w, desc, err)
+                            : tern_fail_memory(err, list->n * sizeof *choices);
+    while (n > 0) tern_free(choices[--n]);
+    tern_free(choices);
+    tern_json_free(&doc);
+    return status;
+}
+
+bool format_copy(format_wanted *to, const format_wanted *from) {
+    *to = *from;
+    to->text = to->tool = to->tools = (tern_strbuf){0};
+    tern_strbuf_append(&to->text, tern_strbuf_text(&from->text), from->text.len);
+    tern_strbuf_append(&to->tool, tern_strbuf_text(&from->tool), from->tool.len);
+    tern_strbuf_append(&to->tools, tern_strbuf_text(&from->tools), from->tools.len);
+    return !to->text.failed && !to->tool.failed && !to->tools.failed;
+}
+
+shared_grammar *format_open(const served *s, const format_wanted *w, api_error *e) {
+    tern_error err = {0};
+    tern_grammar_desc desc = {.kind = w->kind,
+                              .text = tern_strbuf_text(&w->text),
+                              .n_bytes = w->text.len,
+                              .tool = w->tool.len ? w->tool.ptr : NULL,
+                              .one_call = w->one_call,
+                              .is_optional = w->is_optional,
+                              .prompt = *w->prompt ? w->prompt : NULL};
+    shared_grammar *g = tern_alloc(TERN_MEM_SESSION, sizeof *g);
+    tern_status status = g ? TERN_OK : tern_fail_memory(&err, sizeof *g);
+    if (g) {
+        atomic_init(&g->n_users, 1);
+        if (!format_copy(&g->of, w)) status = tern_fail_memory(&err, w->text.len);
+    }
+    if (status == TERN_OK)
+        status = w->kind == TERN_GRAMMAR_CHOICES
+                     ? open_choices(&g->grammar, s, w, &desc, &err)
+                     : open_form(&g->grammar, s, w, &desc, &err);
+    if (status == TERN_OK) return g;
+    shared_grammar_release(g);
+    bool is_asked = status == TERN_ERR_UNSUPPORTED || status == TERN_ERR_FORMAT;
+    const bool is_of_tool = w->tools.len && !strncmp(err.message, "the tool", 8);
+    if (is_asked)
+        api_fail(e, 400, "unsupported_schema", is_of_tool ? "tools" : w->param, "%s", err.message);
+    else
+        api_fail_status(e, &err, w->param);
+    return NULL;
+}
+
+// ---- Those that a model has --------------------------------------------------------------------
+
+static bool is_same_text(const tern_strbuf *a, const tern_strbuf *b) {
+    return a->len == b->len && memcmp(tern_strbuf_text(a), tern_strbuf_text(b), a->len) == 0;
+}
+
+static bool is_same(const shared_grammar *g, const format_wanted *w) {
+    return g->of.kind == w->kind && !strcmp(g->of.prompt, w->prompt) &&
+           g->of.one_call == w->one_call && g->of.is_optional == w->is_optional &&
+           is_same_text(&g->of.tool, &w->tool) && is_same_text(&g->of.tools, &w->tools) &&
+           is_same_text(&g->of.text, &w->text);
+}
+
+shared_grammar *formats_find(served *s, const format_wanted *w) {
+    for (shared_grammar **at = &s->grammars; *at; at = &(*at)->next) {
+        shared_grammar *g = *at;
+        if (!is_same(g, w)) continue;
+        *at = g->next; // the last used one is the first
+        g->next = s->grammars;
+        s->grammars = g;
+        return shared_grammar_hold(g);
+    }
+    return NULL;
+}
+
+void formats_add(served *s, shared_grammar *g) {
+    g->next = s->grammars;
+    s->grammars = shared_grammar_hold(g);
+    shared_grammar **at = &s->grammars;
+    for (size_t i = 0; *at && i < KEPT_MAX; i++) at = &(*at)->next;
+    while (*at) {
+        shared_grammar *old = *at;
+        *at = old->next;
+        shared_grammar_release(old);
+    }
+}
+
+void formats_free(served *s) {
+    while (s->grammars) {
+        shared_grammar *g = s->grammars;
+        s->grammars = g->next;
+        shared_grammar_release(g);
+    }
+}
+
+// ---- Reading -----------------------------------------------------------------------------------
+
+// Takes the text over.
+static void want(exchange *x, format_wanted *w, api_error *e) {
+    ask *a = x->ask;
+    if (e->status) {
+        tern_strbuf_free(&w->text);
+        return;
+    }
+    if (w->text.failed)
+        api_fail_memory(e);
+    else if (a->format.param)
+        api_fail(e, 400, NULL, w->param, "'%s' is not the only form that is asked for", w->param);
+    tern_strbuf_free(&a->format.text);
+    a->format = *w;
+}
+
+// Calls that the request asks for are bound whole; those that may come are bound by their tools'
+// schemas from their opening mark on.
+static void want_calls(ask *a, api_error *e) {
+    format_wanted *w = &a->format;
+    w->kind = TERN_GRAMMAR_CALLS;
+    w->param = a->must_call ? "tool_choice" : "tools";
+    w->one_call = a->one_call || a->tool.len > 0;
+    w->is_optional = !a->must_call;
+    tern_strbuf_append(&w->text, a->tools.ptr, a->tools.len);
+    tern_strbuf_append(&w->tool, tern_strbuf_text(&a->tool), a->tool.len);
+    if (w->text.failed || w->tool.failed) api_fail_memory(e);
+}
+
+// Tools and a form: the model calls, or it answers in the form; where it must call, the form is of
+// the answer that comes after the results.
+static void want_both(ask *a, api_error *e) {
+    format_wanted *w = &a->format;
+    if (a->must_call) {
+        tern_strbuf_free(&w->text);
+        *w = (format_wanted){0};
+        return;
+    }
+    w->one_call = a->one_call;
+    tern_strbuf_append(&w->tools, a->tools.ptr, a->tools.len);
+    if (w->tools.failed) api_fail_memory(e);
+}
+
+void ask_open_format(exchange *x, api_error *e) {
+    ask *a = x->ask;
+    format_wanted *w = &a->format;
+    if (w->param && a->tools.len && !w->tools.len && !e->status) want_both(a, e);
+    if (!w->param && a->tools.len && !e->status) want_calls(a, e);
+    if (!w->param || e->status || x->server->stopping) return; // all is refused then
+    const size_t room = sizeof w->prompt - 1, n = a->rendered.len;
+    if (n) snprintf(w->prompt, sizeof w->prompt, "%s", a->rendered.ptr + (n > room ? n - room : 0));
+    a->grammar = read_grammar(x, w, e);
+    // A schema that is not known is as good as none, unless the client wants more than that.
+    bool is_unknown = e->code && !strcmp(e->code, "unsupported_schema");
+    if (is_unknown && w->is_optional && !a->is_strict) *e = (api_error){0};
+    a->params.grammar = shared_grammar_get(a->grammar);
+}
+
+static void want_value(exchange *x, const fields *f, const tern_json *v, tern_grammar_kind kind,
+                       const char *param) {
+    format_wanted w = {.kind = kind, .param = param};
+    tern_json_writer writer = {.out = &w.text};
+    if (tern_json_is(v, TERN_JSON_STRING))
+        tern_strbuf_append(&w.text, v->text, v->n);
+    else
+        tern_json_put_value(&writer, NULL, f->doc, v);
+    want(x, &w, f->error);
+}
+
+static void want_json(exchange *x, const fields *f, const char *param) {
+    format_wanted w = {.kind = TERN_GRAMMAR_JSON_SCHEMA, .param = param};
+    tern_strbuf_puts(&w.text, "{\"type\":\"object\"}");
+    want(x, &w, f->error);
+}
+
+// Schemas are objects, true or false; as a string, JSON of one.
+static void want_schema(exchange *x, const fields *f, const tern_json *v, const char *param) {
+    if (tern_json_is(v, TERN_JSON_ARRAY) || tern_json_is(v, TERN_JSON_NUMBER)) {
+        api_fail(f->error, 400, NULL, param, "'%s' must be a JSON Schema", param);
+        return;
+    }
+    want_value(x, f, v, TERN_GRAMMAR_JSON_SCHEMA, param);
+}
+
+void ask_read_format(exchange *x, const fields *format, const char *name) {
+    const tern_str type = field_text(format, "type");
+    const bool is_chat = strcmp(name, "response_format") == 0;
+    if (!type.ptr || tern_str_is(type, "text") || format->error->status) return;
+    // OpenAI's older interface has the schema a level deeper than the newer one and llama-server.
+    fields deeper = fields_within(format, "json_schema", "response_format.json_schema.");
+    const tern_json *schema = field_any(deeper.object ? &deeper : format, "schema");
+    const char *param = deeper.object ? "response_format.json_schema.schema"
+                        : is_chat     ? "response_format.json_schema"
+                                      : "text.format.schema";
+    if (!strcmp(name, "output_config.format")) param = "output_config.format.schema";
+    bool is_schema = tern_str_is(type, "json_schema");
+    if (schema && (is_schema || tern_str_is(type, "json_object")))
+        want_schema(x, format, schema, param);
+    else if (is_schema)
+        api_fail(format->error, 400, NULL, param, "'%s' is missing", param);
+    else if (tern_str_is(type, "json_object"))
+        want_json(x, format, name);
+    else if (tern_str_is(type, "grammar") && field_any(format, "grammar"))
+        want_value(x, format, field_any(format, "grammar"), TERN_GRAMMAR_GBNF, name);
+    else
+        api_fail(format->error, 400, "unsupported_parameter", name,
+                 "'%s' of type '%.*s' is not supported by this server", name,
+                 type.len < 40 ? (int)type.len : 40, type.ptr);
+}
+
+// "choice": strings.
+static void want_choices(exchange *x, const fields *f, const tern_json *v, const char *param) {
+    bool ok = tern_json_is(v, TERN_JSON_ARRAY) && v->n > 0;
+    for (const tern_json *e = ok ? tern_json_first(f->doc, v) : NULL; e && ok;
+         e = tern_json_next(f->doc, v, e))
+        ok = tern_json_is(e, TERN_JSON_STRING) && !memchr(e->text, 0, e->n);
+    if (ok)
+        want_value(x, f, v, TERN_GRAMMAR_CHOICES, param);
+    else
+        api_fail(f->error, 400, NULL, param, "'%s' must be a list of strings", param);
+}
+
+static void want_text(exchange *x, const fields *f, const tern_json *v, tern_grammar_kind kind,
+                      const char *param) {
+    if (tern_json_is(v, TERN_JSON_STRING))
+        want_value(x, f, v, kind, param);
+    else
+        api_fail(f->error, 400, NULL, param, "'%s' must be a string", param);
+}
+
+// The four kinds under other names.
+static void read_named(exchange *x, const fields *f, const char *const names[4],
+                       const char *const params[4]) {
+    for (int i = 0; i < 4; i++) {
+        const tern_json *v = field_any(f, names[i]);
+        bool is_empty = tern_json_is(v, TERN_JSON_STRING) && v->n == 0;
+        if (!v || is_empty || f->error->status) continue;
+        if (i == 0) want_schema(x, f, v, params[i]);
+        if (i == 1) want_text(x, f, v, TERN_GRAMMAR_GBNF, params[i]);
+        if (i == 2) want_text(x, f, v, TERN_GRAMMAR_REGEX, params[i]);
+        if (i == 3) want_choices(x, f, v, params[i]);
+    }
+}
+
+void ask_read_formats(exchange *x, const fields *f) {
+    static const char *const llama[] = {"json_schema", "grammar", "regex", "choice"};
+    static const char *const guided[] = {"guided_json", "guided_grammar", "guided_regex",
+                                         "guided_choice"};
+    static const char *const inner[] = {"json", "grammar", "regex", "choice"};
+    static const char *const outer[] = {"structured_outputs.json", "structured_outputs.grammar",
+                                        "structured_outputs.regex", "structured_outputs.choice"};
+    fields format = fields_within(f, "response_format", "response_format.");
+    fields structured = fields_within(f, "structured_outputs", "structured_outputs.");
+    if (format.object) ask_read_format(x, &format, "response_format");
+    read_named(x, f, llama, llama);
+    read_named(x, f, guided, guided);
+    if (structured.object) read_named(x, &structured, inner, outer);
+}
+
+void ask_read_ollama_format(exchange *x, const fields *f) {
+    const tern_json *v = field_any(f, "format");
+    bool is_text = tern_json_is(v, TERN_JSON_STRING);
+    if (!v || (is_text && v->n == 0)) return;
+    if (is_text && tern_str_is(tern_json_str(v), "json"))
+        want_json(x, f, "format");
+    else if (is_text || !tern_json_is(v, TERN_JSON_OBJECT))
+        field_fail(f, "format", "\"json\", or a JSON Schema");
+    else
+        want_schema(x, f, v, "format");
+}

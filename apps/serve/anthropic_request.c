@@ -1,0 +1,205 @@
+// What a request to /v1/messages says: blocks and tools into messages and the ask.
+#include <string.h>
+#include "apps/serve/answer_forms.h"
+#include "apps/serve/interfaces.h"
+
+// A client's block of its version, which changes with each request and says nothing to a model.
+static bool is_billing(tern_str text) {
+    static const char front[] = "x-anthropic-billing-header:";
+    return text.len >= sizeof front - 1 && !memcmp(text.ptr, front, sizeof front - 1);
+}
+
+static void read_system(const fields *f, messages *m) {
+    const tern_json *system = field_any(f, "system");
+    tern_strbuf text = {0};
+    if (!system) return;
+    if (tern_json_is(system, TERN_JSON_ARRAY)) {
+        for (const tern_json *b = tern_json_first(f->doc, system); b;
+             b = tern_json_next(f->doc, system, b)) {
+            tern_str part = tern_json_str(tern_json_get(f->doc, b, "text"));
+            if (!part.ptr) field_fail(f, "system", "a string, or an array of texts");
+            if (!part.ptr || is_billing(part)) continue;
+            if (text.len) tern_strbuf_puts(&text, "\n");
+            tern_strbuf_append(&text, part.ptr, part.len);
+        }
+    } else {
+        content_text(f, system, "system", &text);
+    }
+    if (text.failed) api_fail_memory(f->error);
+    if (text.len)
+        messages_add(m, TERN_STR("system"), (tern_str){text.ptr, text.len}, "system", f->error);
+    tern_strbuf_free(&text);
+}
+
+// A message that is being put together: messages of one role that follow one another are one, and
+// within the user's stand the results of calls, which are messages of their own.
+typedef struct gathered {
+    messages *to;
+    tern_str role; // {NULL, 0}: nothing yet
+    tern_strbuf text, calls, reasoning;
+    api_error *e;
+} gathered;
+
+static void finish(gathered *g) {
+    bool has_more = g->calls.len || g->reasoning.len;
+    if (g->text.failed || g->calls.failed || g->reasoning.failed) api_fail_memory(g->e);
+    if (g->role.ptr && (g->text.len || has_more) &&
+        messages_add(g->to, g->role, (tern_str){tern_strbuf_text(&g->text), g->text.len},
+                     "messages", g->e)) {
+        tern_json_writer w = messages_more(g->to);
+        if (g->reasoning.len)
+            tern_json_put_bytes(&w, "reasoning_content", g->reasoning.ptr, g->reasoning.len);
+        if (g->calls.len) {
+            tern_strbuf_putc(&g->calls, ']');
+            tern_json_put_raw(&w, "tool_calls", g->calls.ptr);
+        }
+    }
+    tern_strbuf_clear(&g->text);
+    tern_strbuf_clear(&g->calls);
+    tern_strbuf_clear(&g->reasoning);
+}
+
+static void add_call(gathered *g, const fields *block) {
+    tern_json_writer w = {.out = &g->calls};
+    tern_str name = field_text(block, "name"), id = field_text(block, "id");
+    if (!name.len) field_fail(block, "name", "given");
+    tern_strbuf_putc(&g->calls, g->calls.len ? ',' : '[');
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_bytes(&w, "id", id.ptr ? id.ptr : "", id.len);
+    tern_json_put_text(&w, "type", "function");
+    tern_json_open(&w, "function", '{');
+    tern_json_put_bytes(&w, "name", name.ptr, name.len);
+    tern_json_put_value(&w, "arguments", block->doc, field_any(block, "input"));
+    tern_json_close(&w, '}');
+    tern_json_close(&w, '}');
+}
+
+static void add_result(gathered *g, const fields *block) {
+    tern_strbuf text = {0};
+    tern_str id = field_text(block, "tool_use_id");
+    const tern_json *content = field_any(block, "content");
+    finish(g);
+    if ((!content || content_text(block, content, "messages.content", &text)) &&
+        messages_add(g->to, TERN_STR("tool"), (tern_str){tern_strbuf_text(&text), text.len},
+                     "messages", g->e)) {
+        tern_json_writer w = messages_more(g->to);
+        tern_json_put_bytes(&w, "tool_call_id", id.ptr ? id.ptr : "", id.len);
+    }
+    tern_strbuf_free(&text);
+}
+
+static void add_block(gathered *g, const fields *f, const tern_json *item) {
+    const fields block = {f->doc, item, "messages.content.", f->error};
+    tern_str type = field_text(&block, "type");
+    if (tern_str_is(type, "tool_use")) {
+        add_call(g, &block);
+    } else if (tern_str_is(type, "tool_result")) {
+        add_result(g, &block);
+    } else if (tern_str_is(type, "thinking")) {
+        tern_str text = field_text(&block, "thinking");
+        tern_strbuf_append(&g->reasoning, text.ptr ? text.ptr : "", text.len);
+    } else if (!tern_str_is(type, "redacted_thinking")) { // of another model
+        tern_str text = field_text(&block, "text");
+        if (!tern_str_is(type, "text") || !text.ptr)
+            api_fail(f->error, 400, "unsupported_content", "messages.content",
+                     "'messages.content' has a part of type '%.*s': this model reads text only",
+                     type.len < 40 ? (int)type.len : 40, type.ptr ? type.ptr : "");
+        tern_strbuf_append(&g->text, text.ptr ? text.ptr : "", text.len);
+    }
+}
+
+static void read_message(gathered *g, const fields *f, const tern_json *item) {
+    const fields inner = {f->doc, item, "messages.", f->error};
+    tern_str role = field_text(&inner, "role");
+    const tern_json *content = field_any(&inner, "content");
+    if (!tern_str_is(role, "user") && !tern_str_is(role, "assistant")) {
+        field_fail(&inner, "role", "user or assistant");
+        return;
+    }
+    bool goes_on = g->role.ptr && tern_str_eq(role, g->role);
+    if (!goes_on)
+        finish(g);
+    else if (g->text.len)
+        tern_strbuf_puts(&g->text, "\n\n");
+    g->role = role;
+    if (!tern_json_is(content, TERN_JSON_ARRAY)) {
+        content_text(f, content, "messages.content", &g->text);
+        return;
+    }
+    for (const tern_json *part = tern_json_first(f->doc, content); part && !f->error->status;
+         part = tern_json_next(f->doc, content, part))
+        add_block(g, f, part);
+}
+
+static void read_messages(const fields *f, messages *m, bool *prefill) {
+    const tern_json *list = field_array(f, "messages");
+    gathered g = {.to = m, .e = f->error};
+    if (!list || list->n == 0) field_fail(f, "messages", "an array of at least one message");
+    for (const tern_json *item = tern_json_first(f->doc, list); item && !f->error->status;
+         item = tern_json_next(f->doc, list, item))
+        read_message(&g, f, item);
+    finish(&g);
+    tern_strbuf_free(&g.text);
+    tern_strbuf_free(&g.calls);
+    tern_strbuf_free(&g.reasoning);
+    *prefill =
+        m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
+}
+
+// Tools, with Anthropic's names for their members.
+static void read_tools(ask *a, const fields *f) {
+    const tern_json *tools = field_array(f, "tools");
+    tern_json_writer w = {.out = &a->tools};
+    fields wish = fields_within(f, "tool_choice", "tool_choice.");
+    tern_str how = field_text(&wish, "type");
+    a->one_call = field_bool(&wish, "disable_parallel_tool_use", false);
+    if (!tools || !tools->n) {
+        read_tool_choice(a, f, how, field_text(&wish, "name"));
+        return;
+    }
+    if (tern_str_is(how, "none")) return;
+    tern_json_open(&w, NULL, '[');
+    for (const tern_json *item = tern_json_first(f->doc, tools); item && !f->error->status;
+         item = tern_json_next(f->doc, tools, item)) {
+        const fields tool = {f->doc, item, "tools.", f->error};
+        tern_str name = field_text(&tool, "name"), type = field_text(&tool, "type");
+        const tern_json *said = field_any(&tool, "description");
+        a->is_strict |= field_bool(&tool, "strict", false);
+        if (!name.len || (type.ptr && !tern_str_is(type, "custom")))
+            field_fail(f, "tools", "an array of tools of one's own, with names");
+        tern_json_open(&w, NULL, '{');
+        tern_json_put_bytes(&w, "name", name.ptr ? name.ptr : "", name.len);
+        if (said) tern_json_put_value(&w, "description", f->doc, said);
+        tern_json_put_value(&w, "parameters", f->doc, field_any(&tool, "input_schema"));
+        tern_json_close(&w, '}');
+    }
+    tern_json_close(&w, ']');
+    read_tool_choice(a, f, how, field_text(&wish, "name"));
+}
+
+static void read_thinking(ask *a, const fields *f) {
+    tern_json_writer w = {.out = &a->switches, .follows = true};
+    fields thinking = fields_within(f, "thinking", "thinking.");
+    tern_str type = field_text(&thinking, "type");
+    if (type.ptr) tern_json_put_bool(&w, "enable_thinking", !tern_str_is(type, "disabled"));
+}
+
+static void read_format(exchange *x, const fields *f) {
+    fields output = fields_within(f, "output_config", "output_config.");
+    fields format = fields_within(&output, "format", "output_config.format.");
+    if (format.object) ask_read_format(x, &format, "output_config.format");
+}
+
+bool anthropic_read(exchange *x, const fields *f) {
+    messages m = {0};
+    bool prefill;
+    ask_read_model(x, f);
+    read_tools(x->ask, f);
+    read_thinking(x->ask, f);
+    read_format(x, f);
+    read_system(f, &m);
+    read_messages(f, &m, &prefill);
+    ask_add_chat(x, &m, prefill, f->error);
+    messages_free(&m);
+    return f->error->status == 0;
+}

@@ -1,0 +1,314 @@
+// From a request to jobs, and from their events to pieces of the answer: see ask.h.
+#include "apps/serve/answer_forms.h"
+
+#include <string.h>
+#include <time.h>
+#include "base/alloc.h"
+#include "base/os_time.h"
+
+ask *ask_new(exchange *x, const ask_writer *writer, api_error *e) {
+    ask *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
+    if (!a) {
+        api_fail_memory(e);
+        return NULL;
+    }
+    a->writer = writer;
+    a->sampling = tern_sampling_default();
+    a->n = 1;
+    a->created = (int64_t)time(NULL);
+    a->began = x->arrived;
+    x->ask = a;
+    return a;
+}
+
+ask *ask_start(exchange *x, const ask_writer *writer, fields *f, api_error *e) {
+    ask *a = ask_new(x, writer, e);
+    *f = fields_of_body(x, e);
+    if (!a) reply_error(x, e);
+    return a;
+}
+
+void ask_count(exchange *x, const ask_writer *writer, bool (*read)(exchange *x, const fields *f),
+               const char *before) {
+    api_error e = {0};
+    fields f;
+    tern_strbuf out = {0};
+    ask *a = ask_start(x, writer, &f, &e);
+    if (!a) return;
+    if (!read(x, &f)) {
+        reply_error(x, &e);
+        return;
+    }
+    tern_strbuf_printf(&out, "{%s%zu}", before, a->prompts[0].n_ids);
+    reply_json(x, &out);
+    tern_strbuf_free(&out);
+}
+
+static void free_choice(choice *c) {
+    if (c->job) { // its last event finds nobody
+        c->job->user = NULL;
+        scheduler_cancel(c->exchange->model->scheduler, c->job);
+    }
+    blocks_free(&c->blocks);
+    tern_strbuf_free(&c->text);
+    tern_free(c->ids);
+    tern_free(c->logprobs);
+}
+
+void ask_free(ask *a) {
+    if (!a) return;
+    for (size_t i = 0; i < a->n_choices; i++) free_choice(&a->choices[i]);
+    for (size_t i = 0; i < a->n_prompts; i++) tern_free(a->prompts[i].ids);
+    for (size_t i = 0; i < a->params.n_stops; i++) tern_free(a->stops[i]);
+    tern_free(a->choices);
+    tern_free(a->prompts);
+    tern_free(a->stops);
+    tern_free(a->biases);
+    tern_free(a->model);
+    tern_strbuf_free(&a->echoed);
+    tern_strbuf_free(&a->tools);
+    tern_strbuf_free(&a->switches);
+    tern_strbuf_free(&a->rendered);
+    tern_strbuf_free(&a->format.text);
+    tern_strbuf_free(&a->format.tool);
+    tern_strbuf_free(&a->format.tools);
+    tern_strbuf_free(&a->tool);
+    shared_grammar_release(a->grammar);
+    tern_free(a);
+}
+
+// ---- The answer comes --------------------------------------------------------------------------
+
+// Within a stream the status is out already: the error is its last word.
+static void fail(exchange *x, const api_error *e) {
+    ask *a = x->ask;
+    if (a->has_failed) return;
+    a->has_failed = true;
+    for (size_t i = 0; i < a->n_choices; i++)
+        if (a->choices[i].job) scheduler_cancel(x->model->scheduler, a->choices[i].job);
+    if (!x->is_stream) {
+        reply_error(x, e);
+        return;
+    }
+    a->writer->error(x, e, &x->piece);
+    reply_piece(x, &x->piece);
+    reply_end(x);
+}
+
+static void fail_memory(exchange *x) {
+    api_error e = {0};
+    api_fail_memory(&e);
+    fail(x, &e);
+}
+
+static bool keep(choice *c, const job_event *e) {
+    size_t n_rows = e->n_tokens * e->n_each, n_have = c->n_ids * e->n_each;
+    if (tern_array_reserve(TERN_MEM_SESSION, &c->ids, &c->ids_capacity, c->n_ids, e->n_tokens) != 0)
+        return false;
+    if (e->n_tokens) memcpy(c->ids + c->n_ids, e->ids, e->n_tokens * sizeof *c->ids);
+    if (e->logprobs) {
+        if (tern_array_reserve(TERN_MEM_SESSION, &c->logprobs, &c->logprobs_capacity, n_have,
+                               n_rows) != 0)
+            return false;
+        memcpy(c->logprobs + n_have, e->logprobs, n_rows * sizeof *c->logprobs);
+        c->n_each = e->n_each;
+    }
+    c->n_ids += e->n_tokens;
+    blocks *b = &c->blocks;
+    if (!blocks_take(b, e->text, e->n_text, e->kind == JOB_END)) return false;
+    for (size_t i = 0; i < b->n_parts; i++) {
+        const answer_part *p = &b->parts[i];
+        const answer_block *of = &b->list[p->block];
+        if (of->kind == BLOCK_TEXT) tern_strbuf_append(&c->text, of->text.ptr + p->at, p->n);
+    }
+    if (b->n && b->list[b->n - 1].kind == BLOCK_REASONING) c->n_reasoning += e->n_tokens;
+    return !c->text.failed;
+}
+
+static void tell_all(exchange *x) {
+    ask *a = x->ask;
+    if (a->stream) {
+        if (a->writer->end) a->writer->end(x, &x->piece);
+        reply_piece(x, &x->piece);
+        reply_end(x);
+    } else {
+        a->writer->whole(x, &x->piece);
+        reply_json(x, &x->piece);
+    }
+}
+
+static void end_choice(exchange *x, choice *c, const job *j) {
+    ask *a = x->ask;
+    c->job = NULL;
+    c->stats = j->stats;
+    if (j->error.status != TERN_OK) {
+        api_error e = {0};
+        api_fail_status(&e, &j->error, NULL);
+        fail(x, &e);
+        return;
+    }
+    if (a->stream) {
+        a->writer->over(x, c, &x->piece);
+        reply_piece(x, &x->piece);
+    }
+    if (++a->n_over == a->n_choices) tell_all(x);
+}
+
+static void on_event(void *user, const job_event *e) {
+    choice *c = user;
+    exchange *x = c->exchange;
+    ask *a = x->ask;
+    const size_t n_text = c->text.len;
+    news n = {NULL, 0, c->n_ids, e->n_tokens};
+    if (a->has_failed || x->is_over) {
+        if (e->kind == JOB_END) c->job = NULL;
+        return;
+    }
+    if (!keep(c, e)) {
+        if (e->kind == JOB_END) c->job = NULL;
+        fail_memory(x);
+        return;
+    }
+    n.text = tern_strbuf_text(&c->text) + n_text, n.n_text = c->text.len - n_text;
+    if (a->stream && (c->blocks.n_parts || n.n_tokens)) {
+        a->writer->text(x, c, &n, &x->piece);
+        if (x->piece.len || x->piece.failed) reply_piece(x, &x->piece);
+    }
+    if (e->kind == JOB_END) {
+        if (a->has_failed)
+            c->job = NULL;
+        else
+            end_choice(x, c, e->job);
+    }
+}
+
+static void take_events(server *s, served *m) {
+    for (job_event *e = scheduler_take_events(m->scheduler), *next; e; e = next) {
+        job *j = e->job, *done = e->kind == JOB_END ? j : NULL;
+        next = e->next;
+        m->counts.n_generated_tokens += e->n_tokens;
+        if (done) metrics_count_job(&s->metrics, &m->counts, done);
+        if (j->user) j->on_event(j->user, e);
+        job_event_free(e);
+        job_free(done);
+        if (done) registry_release(m);
+    }
+}
+
+void server_take_events(server *s) {
+    errands_take_done(s->errands);
+    errands_take_done(s->readers);
+    registry_take(s->registry);
+    for (size_t i = 0; i < s->registry->n; i++)
+        if (s->registry->list[i]->state == SERVED_OPEN) take_events(s, s->registry->list[i]);
+}
+
+// ---- Beginning ---------------------------------------------------------------------------------
+
+static bool open_answer(exchange *x, choice *c) {
+    ask *a = x->ask;
+    const char *tools = a->tools.len ? a->tools.ptr : NULL;
+    c->blocks.salt = x->id, c->blocks.index = c->index, c->blocks.one_call = a->one_call;
+    if (!a->takes_apart) return true;
+    if (tern_answer_open(&c->blocks.answer, x->model->model, tern_strbuf_text(&a->rendered), tools,
+                         NULL) != TERN_OK)
+        return false;
+    a->params.with_special = tern_answer_with_special(c->blocks.answer);
+    return true;
+}
+
+// A job for each choice. Seeds count up from the one that was asked for, so that choices differ.
+static bool make_jobs(exchange *x, job **jobs) {
+    ask *a = x->ask;
+    a->params.sampling = &a->sampling;
+    a->params.stops = (const char *const *)a->stops;
+    a->params.biases = a->biases;
+    for (size_t i = 0; i < a->n_choices; i++) {
+        const ask_prompt *p = &a->prompts[i / (size_t)a->n];
+        choice *c = &a->choices[i];
+        *c = (choice){.exchange = x, .index = (int)i};
+        if (!open_answer(x, c)) return false;
+        job *j = jobs[i] = job_new(p->ids, p->n_ids, &a->params);
+        if (!j) return false;
+        j->grammar = shared_grammar_hold(a->grammar);
+        if (j->sampling.seed) j->sampling.seed += i % (size_t)a->n;
+        j->client = x->client;
+        j->owner = x->owner;
+        j->on_event = on_event;
+        j->user = c;
+    }
+    return true;
+}
+
+static void submit(exchange *x, job **jobs, api_error *e) {
+    ask *a = x->ask;
+    size_t n = a->n_choices;
+    bool ok = make_jobs(x, jobs);
+    if (!ok)
+        api_fail_memory(e);
+    else if (x->server->stopping) {
+        api_fail(e, 503, "stopping", NULL, "the server is stopping");
+    } else if (!scheduler_submit(x->model->scheduler, jobs, n)) {
+        api_fail_full(e);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (e->status) {
+            job_free(jobs[i]);
+            continue;
+        }
+        a->choices[i].job = jobs[i];
+        registry_hold(x->model); // until its last event
+    }
+}
+
+static void start(exchange *x, api_error *e) {
+    ask *a = x->ask;
+    a->n_choices = a->n_prompts * (size_t)a->n;
+    a->choices = tern_alloc_array(TERN_MEM_SESSION, a->n_choices, sizeof *a->choices);
+    job **jobs = tern_alloc_array(TERN_MEM_SESSION, a->n_choices, sizeof *jobs);
+    if (a->choices && jobs)
+        submit(x, jobs, e);
+    else
+        api_fail_memory(e);
+    if (!a->choices) a->n_choices = 0;
+    tern_free(jobs);
+}
+
+void ask_begin(exchange *x, api_error *e) {
+    ask *a = x->ask;
+    if (!e->status && a->n_prompts == 0) api_fail(e, 400, NULL, "prompt", "there is no prompt");
+    ask_open_format(x, e);
+    if (!e->status) start(x, e);
+    if (e->status) {
+        reply_error(x, e);
+        return;
+    }
+    if (!a->stream) return;
+    reply_stream(x, a->writer->type);
+    if (a->writer->begin) a->writer->begin(x, &x->piece);
+    reply_piece(x, &x->piece);
+}
+
+ask_usage ask_usage_of(const ask *a) {
+    ask_usage u = {0};
+    for (size_t i = 0; i < a->n_choices; i++) {
+        const tern_generate_stats *s = &a->choices[i].stats;
+        if (i % (size_t)a->n == 0) { // a prompt counts once, however many answers it has
+            u.n_prompt += s->n_prompt;
+            u.n_cached += s->n_reused;
+        }
+        u.n_generated += s->n_generated;
+        u.prompt_seconds += s->prompt_seconds;
+        u.generate_seconds += s->generate_seconds;
+    }
+    return u;
+}
+
+static bool append(void *user, const char *text, size_t n) {
+    tern_strbuf_append(user, text, n);
+    return true;
+}
+
+void put_piece(const served *s, int32_t id, tern_strbuf *out) {
+    tern_token_piece(s->model, id, append, out, NULL);
+}

@@ -1,0 +1,164 @@
+// What a request asks to be generated, in any interface: prompts, sampling, limits, how many
+// choices; and the answer as it comes. An interface's file reads its fields into an ask, and has a
+// writer that tells the answer in its words.
+#ifndef TERN_SERVE_ASK_H
+#define TERN_SERVE_ASK_H
+
+#include "apps/serve/blocks.h"
+#include "apps/serve/exchange.h"
+#include "apps/serve/fields.h"
+
+typedef struct choice { // one answer
+    exchange *exchange;
+    int index;
+    job *job; // NULL: it is over
+    blocks blocks;
+    tern_strbuf text; // of its blocks of text
+    int32_t *ids;     // [n_ids] its tokens
+    size_t n_ids, ids_capacity;
+    tern_token_logprob *logprobs; // [n_ids, n_each], or NULL
+    size_t logprobs_capacity, n_each;
+    size_t n_reasoning;        // tokens of it
+    size_t n_told;             // tokens whose likelihoods were told: a writer's
+    size_t n_bytes;            // of the pieces of the tokens that logprobs were told of: a writer's
+    tern_generate_stats stats; // when it is over
+} choice;
+
+// What has come since the last call of a writer's text.
+typedef struct news {
+    const char *text; // of blocks of text; choice->blocks.parts has all
+    size_t n_text;
+    size_t first, n_tokens; // of choice->ids and logprobs
+} news;
+
+typedef struct ask_writer {
+    const char *type; // of a stream
+    // A whole answer: all choices are over.
+    void (*whole)(exchange *x, tern_strbuf *out);
+    // A stream: its first words, for each choice news (of n_text 0 too, where tokens have no text
+    // yet) and its end, the last words. `begin` and `end` may be NULL.
+    void (*begin)(exchange *x, tern_strbuf *out);
+    void (*text)(exchange *x, choice *c, const news *n, tern_strbuf *out);
+    void (*over)(exchange *x, choice *c, tern_strbuf *out);
+    void (*end)(exchange *x, tern_strbuf *out);
+    void (*error)(exchange *x, const api_error *e, tern_strbuf *out);
+} ask_writer;
+
+typedef struct ask_prompt {
+    int32_t *ids;
+    size_t n_ids;
+} ask_prompt;
+
+// A grammar that a request asks for, as tern_grammar_desc has it.
+typedef struct format_wanted {
+    const char *param; // where the request says so; NULL: it asks for none
+    tern_grammar_kind kind;
+    tern_strbuf text; // choices as a JSON list
+    tern_strbuf tool; // of calls: this one alone
+    tern_strbuf tools; // not "": calls of these, or the text
+    bool one_call, is_optional;
+    char prompt[32]; // the end of the text that the answer follows, of conversations
+} format_wanted;
+
+struct ask {
+    const ask_writer *writer;
+    // As read.
+    tern_sampling sampling;
+    tern_generate_params params;
+    char **stops; // [params.n_stops]
+    tern_logit_bias *biases;
+    ask_prompt *prompts;
+    size_t n_prompts;
+    int n; // choices for each prompt
+    bool stream;
+    char *model;                              // as the client named it
+    bool with_usage, is_chat, with_ids, echo; // of single interfaces
+    size_t n_events;                          // of a stream whose events are numbered
+    tern_strbuf echoed;                       // the prompts' texts, each terminated
+    // Of conversations.
+    tern_strbuf tools;              // a list of functions, JSON; "": none
+    tern_strbuf switches;           // the template's: members of an object, a comma before each
+    tern_strbuf rendered;           // the end of what the answer follows
+    bool takes_apart;               // the answer has reasoning and calls
+    bool one_call;                  // at most
+    bool must_call;                 // "tool_choice": one of the tools at least
+    bool is_strict;                 // one of the tools says so: calls are bound or refused
+    tern_strbuf tool;               // the one that must be called; "": any
+    format_wanted format;           // what the answer may be (answer_forms.h)
+    struct shared_grammar *grammar; // the same, held; NULL: anything
+    // The answer.
+    choice *choices; // [n_choices], prompt by prompt
+    size_t n_choices, n_over;
+    double began;
+    int64_t created; // seconds since 1970
+    bool has_failed;
+};
+
+// ---- Reading -----------------------------------------------------------------------------------
+
+// An ask with the defaults, which is the exchange's from then on. NULL: no memory, and e says so.
+ask *ask_new(exchange *x, const ask_writer *writer, api_error *e);
+// The same, and what is in the body. NULL: refused, and answered.
+ask *ask_start(exchange *x, const ask_writer *writer, fields *f, api_error *e);
+// Answers with the number of a prompt's tokens: `before` is what stands before it in an object.
+// read fills in the prompt; false: it is refused.
+void ask_count(exchange *x, const ask_writer *writer, bool (*read)(exchange *x, const fields *f),
+               const char *before);
+void ask_free(ask *a);
+// "model", as the client calls it; nothing: its own name. (routes.c has found it.)
+void ask_read_model(exchange *x, const fields *f);
+// Temperature, top_p, penalties, seed, and so on, by OpenAI's names and llama.cpp's.
+void ask_read_sampling(exchange *x, const fields *f, double temperature_max);
+void ask_read_seed(exchange *x, const fields *f, const char *name);
+void ask_read_stops(exchange *x, const fields *f, const char *name, size_t n_max);
+void ask_read_biases(exchange *x, const fields *f, const char *name);
+void ask_read_max_tokens(exchange *x, const fields *f, const char *name);
+
+// Prompts: of text, which is read as `tern run` reads it; of ids; of a conversation, by the model's
+// template. param: the field that they come from.
+// The ids are the ask's from then on, also when they are refused.
+void ask_add_prompt(exchange *x, int32_t *ids, size_t n, const char *param, api_error *e);
+void ask_add_text(exchange *x, tern_str text, const char *param, api_error *e);
+// Whether a text of n_bytes may have fewer tokens than the context.
+bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *e);
+void ask_add_ids(exchange *x, const fields *f, const tern_json *array, const char *param);
+
+typedef struct chat_message {
+    char *role, *content; // terminated copies
+    tern_strbuf more;     // further members, as templates know them, a comma before each
+} chat_message;
+typedef struct messages {
+    chat_message *list;
+    size_t n, capacity;
+} messages;
+// Appends a message. False: no memory, a zero byte in it, or too many, and e says so.
+bool messages_add(messages *m, tern_str role, tern_str content, const char *param, api_error *e);
+// Further members of the last message: "tool_calls" as OpenAI has them, "reasoning_content" ...
+tern_json_writer messages_more(messages *m);
+// The text of "content": a string, or an array of parts of which all are text; appended to out.
+bool content_text(const fields *f, const tern_json *content, const char *param, tern_strbuf *out);
+void messages_free(messages *m);
+// What the template makes of the first n messages, and of the ask's tools and switches.
+void chat_text(const exchange *x, const messages *m, size_t n, bool generate, tern_strbuf *out,
+               api_error *e);
+// prefill: the last message is the assistant's, whose answer goes on from it.
+void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e);
+
+// The front of the first prompt, which the answer's x-tern-front tells (front.c).
+void front_take_chat(exchange *x, const messages *m);
+void front_take_text(exchange *x, tern_str text);
+
+// ---- Answering ---------------------------------------------------------------------------------
+
+// Submits the jobs and begins the answer; or answers with the error, if there is one.
+void ask_begin(exchange *x, api_error *e);
+// Sums over all choices.
+typedef struct ask_usage {
+    size_t n_prompt, n_cached, n_generated;
+    double prompt_seconds, generate_seconds;
+} ask_usage;
+ask_usage ask_usage_of(const ask *a);
+// What a token adds to a text, appended.
+void put_piece(const served *s, int32_t id, tern_strbuf *out);
+
+#endif

@@ -1,0 +1,194 @@
+// Reading what is asked for: sampling, limits, prompts. See ask.h.
+#include "apps/serve/long_text.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+
+// ---- The model ---------------------------------------------------------------------------------
+
+void ask_read_model(exchange *x, const fields *f) {
+    tern_str name = field_text(f, "model");
+    const char *own = x->model->about.name;
+    if (f->error->status) return;
+    if (name.len == 0) name = (tern_str){own, strlen(own)};
+    x->ask->model = tern_strndup(TERN_MEM_SESSION, name.ptr, name.len);
+    if (!x->ask->model) api_fail_memory(f->error);
+}
+
+// ---- Sampling ----------------------------------------------------------------------------------
+
+// Any whole number is a seed. The library takes 0 for "another one each time".
+void ask_read_seed(exchange *x, const fields *f, const char *name) {
+    const tern_json *value = field_any(f, name);
+    if (!value) return;
+    uint64_t seed;
+    bool is_negative;
+    if (!tern_json_whole(value, &seed, &is_negative)) {
+        field_fail(f, name, "a whole number of 64 bits");
+        return;
+    }
+    x->ask->sampling.seed = seed ? seed : 0x9E3779B97F4A7C15u;
+}
+
+void ask_read_sampling(exchange *x, const fields *f, double temperature_max) {
+    tern_sampling *s = &x->ask->sampling;
+    s->temperature =
+        (float)field_number(f, "temperature", (double)s->temperature, 0, temperature_max);
+    s->top_p = (float)field_number(f, "top_p", (double)s->top_p, 0, 1);
+    s->min_p = (float)field_number(f, "min_p", (double)s->min_p, 0, 1);
+    s->top_k = (int32_t)field_int(f, "top_k", s->top_k, -1, INT32_MAX);
+    s->repeat_penalty = (float)field_number(f, "repeat_penalty", (double)s->repeat_penalty, 0, 10);
+    s->frequency_penalty = (float)field_number(f, "frequency_penalty", 0, -2, 2);
+    s->presence_penalty = (float)field_number(f, "presence_penalty", 0, -2, 2);
+    s->penalty_window = (int32_t)field_int(f, "repeat_last_n", 0, 0, INT32_MAX);
+    x->ask->params.ignore_end = field_bool(f, "ignore_eos", false);
+    ask_read_seed(x, f, "seed");
+}
+
+void ask_read_max_tokens(exchange *x, const fields *f, const char *name) {
+    x->ask->params.max_tokens =
+        (int32_t)field_int(f, name, x->ask->params.max_tokens, 1, INT32_MAX);
+}
+
+static bool add_stop(ask *a, tern_str s) {
+    char *copy = tern_strndup(TERN_MEM_SESSION, s.ptr, s.len);
+    if (!copy) return false;
+    a->stops[a->params.n_stops++] = copy;
+    return true;
+}
+
+void ask_read_stops(exchange *x, const fields *f, const char *name, size_t n_max) {
+    const tern_json *value = field_any(f, name);
+    ask *a = x->ask;
+    if (!value) return;
+    bool is_list = tern_json_is(value, TERN_JSON_ARRAY);
+    size_t n = is_list ? value->n : 1;
+    if ((!is_list && !tern_json_is(value, TERN_JSON_STRING)) || n > n_max) {
+        char wanted[80];
+        snprintf(wanted, sizeof wanted, "a string, or up to %zu strings", n_max);
+        field_fail(f, name, wanted);
+        return;
+    }
+    a->stops = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *a->stops);
+    bool ok = a->stops != NULL;
+    const tern_json *item = is_list ? tern_json_first(f->doc, value) : value;
+    while (item && ok) {
+        tern_str s = tern_json_str(item);
+        if (!s.ptr || memchr(s.ptr, 0, s.len)) {
+            field_fail(f, name, "strings without zero bytes");
+            return;
+        }
+        if (s.len) ok = add_stop(a, s); // an empty one stops nothing
+        item = is_list ? tern_json_next(f->doc, value, item) : NULL;
+    }
+    if (!ok) api_fail_memory(f->error);
+}
+
+// {"15043": -100}: keys are ids, as strings.
+void ask_read_biases(exchange *x, const fields *f, const char *name) {
+    fields inner = fields_within(f, name, "logit_bias.");
+    ask *a = x->ask;
+    if (!inner.object || f->error->status) return;
+    a->biases = tern_alloc_array(TERN_MEM_SESSION, inner.object->n, sizeof *a->biases);
+    if (!a->biases) {
+        api_fail_memory(f->error);
+        return;
+    }
+    for (const tern_json *key = tern_json_first(f->doc, inner.object); key;
+         key = tern_json_next(f->doc, inner.object, key)) {
+        tern_str s = tern_json_str(key);
+        char digits[12], *end = digits;
+        snprintf(digits, sizeof digits, "%.*s", s.len < 11 ? (int)s.len : 11, s.ptr);
+        long id = strtol(digits, &end, 10);
+        if (*end || end == digits || digits[0] == '+' || id < 0 || id >= x->model->info.n_vocab) {
+            field_fail(f, name, "an object whose keys are ids of the vocabulary");
+            return;
+        }
+        float bias = (float)field_number(&inner, digits, 0, -100, 100);
+        a->biases[a->params.n_biases++] = (tern_logit_bias){(int32_t)id, bias};
+    }
+}
+
+// ---- Prompts -----------------------------------------------------------------------------------
+
+static bool are_ids(const served *s, const int32_t *ids, size_t n, const char *param,
+                    api_error *e) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= s->info.n_vocab) {
+            api_fail(e, 400, NULL, param, "'%s' has a token that is not in 0..%d", param,
+                     (int)s->info.n_vocab - 1);
+            return false;
+        }
+    return true;
+}
+
+static bool fits(const served *s, size_t n, const char *param, api_error *e) {
+    if (!s->generates)
+        api_fail(e, 400, "unsupported_model", "model", "this model generates no text");
+    else if (n == 0)
+        api_fail(e, 400, NULL, param, "the prompt is empty");
+    else if (n >= (size_t)s->n_context)
+        api_fail(e, 400, "context_length_exceeded", param,
+                 "the prompt has %zu tokens; the context has room for %d, the answer included", n,
+                 (int)s->n_context);
+    return !is_refused(e);
+}
+
+void ask_add_prompt(exchange *x, int32_t *ids, size_t n, const char *param, api_error *e) {
+    ask *a = x->ask;
+    ask_prompt *grown = NULL;
+    if (a->n_prompts >= x->server->desc->n_queue + x->server->desc->n_parallel)
+        api_fail(e, 429, "queue_full", NULL, "that many prompts at once do not fit in the queue");
+    if (fits(x->model, n, param, e) && are_ids(x->model, ids, n, param, e)) {
+        grown = tern_realloc(TERN_MEM_SESSION, a->prompts, (a->n_prompts + 1) * sizeof *a->prompts);
+        if (!grown) api_fail_memory(e);
+    }
+    if (!grown) {
+        tern_free(ids);
+        return;
+    }
+    a->prompts = grown;
+    a->prompts[a->n_prompts++] = (ask_prompt){ids, n};
+}
+
+// A text that is too long by far is refused before it is read, which would hold up everybody else.
+// Some tokenizers drop blanks: hence the 4.
+bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *e) {
+    size_t most = (size_t)s->n_context * s->token_bytes * 4;
+    if (!s->generates)
+        api_fail(e, 400, "unsupported_model", "model", "this model generates no text");
+    else if (n_bytes > most)
+        api_fail(e, 400, "context_length_exceeded", param,
+                 "the prompt has more than %d tokens; the context has room for %d, the answer "
+                 "included",
+                 (int)s->n_context, (int)s->n_context);
+    return !is_refused(e);
+}
+
+void ask_add_text(exchange *x, tern_str text, const char *param, api_error *e) {
+    size_t n;
+    const text_wanted wanted = {.text = text, .flags = TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS};
+    if (is_refused(e) || !ask_may_fit(x->model, text.len, param, e)) return;
+    front_take_text(x, text);
+    int32_t *ids = read_tokens(x, &wanted, 0, &n, param, e);
+    if (ids) ask_add_prompt(x, ids, n, param, e);
+}
+
+void ask_add_ids(exchange *x, const fields *f, const tern_json *array, const char *param) {
+    size_t n = 0;
+    if (f->error->status) return;
+    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, array->n, sizeof *ids);
+    if (!ids) {
+        api_fail_memory(f->error);
+        return;
+    }
+    for (const tern_json *item = tern_json_first(f->doc, array); item;
+         item = tern_json_next(f->doc, array, item)) {
+        int64_t id = tern_json_int(item, -1);
+        ids[n++] = id <= INT32_MAX ? (int32_t)id : -1;
+    }
+    ask_add_prompt(x, ids, n, param, f->error);
+}

@@ -1,0 +1,325 @@
+// A connection: bytes become requests, one after the other, and answers become bytes. See loop.h.
+//
+// While a request is being answered, later ones wait in the socket: answers come in order. The
+// socket is still read, a little, so that a client that leaves is noticed at once, also while its
+// prompt is computed or it waits in the queue.
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/bufferevent_ssl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "apps/serve/ask.h"
+#include "apps/serve/long_body.h"
+#include "apps/serve/loop.h"
+#include "base/alloc.h"
+#include "base/os_time.h"
+
+#define READ_AHEAD     65536              // bytes of later requests that are taken from the socket
+#define UNREAD_MAX     ((size_t)16 << 20) // bytes of a stream that its client has not read
+#define PING_SECONDS   15                 // of silence in a stream
+#define LINGER_SECONDS 2                  // for a client to read why it was refused
+
+struct connection {
+    loop *loop;
+    connection *next, **link;
+    struct bufferevent *socket;
+    struct event *go_on; // the answer is over, or the connection is
+    http_reader reader;
+    exchange *exchange; // that is being answered; NULL: none
+    uint64_t client;
+    char peer[64];
+    // In the loop's ticks: when it began to wait for a request, or the request began to come; when
+    // bytes last went out, or began to wait for that.
+    uint64_t since, moved;
+    bool in_request, continued, closing, lingers, is_doomed;
+};
+
+static void free_connection(connection *c) {
+    if (c->exchange) exchange_free(c->exchange);
+    if (c->socket) bufferevent_free(c->socket);
+    if (c->go_on) event_free(c->go_on);
+    if (c->link) {
+        *c->link = c->next;
+        if (c->next) c->next->link = c->link;
+        c->loop->server.n_connections--;
+    }
+    http_reader_free(&c->reader);
+    tern_free(c);
+}
+
+void connection_close(connection *c) {
+    loop *l = c->loop;
+    free_connection(c);
+    if (l->listener && l->server.n_connections + 1 == l->desc->n_connections)
+        evconnlistener_enable(l->listener); // there is room again
+}
+
+static size_t unsent(const connection *c) {
+    return evbuffer_get_length(bufferevent_get_output(c->socket));
+}
+
+// Closes when all is sent. A client that still sends would lose the answer if the socket were
+// closed under it: so only this side ends, and what comes is thrown away for a moment.
+static void finish(connection *c) {
+    c->closing = true;
+    if (unsent(c) > 0 || c->lingers) return;
+    if (c->loop->tls || shutdown(bufferevent_getfd(c->socket), SHUT_WR) != 0) {
+        c->is_doomed = true;
+        event_active(c->go_on, EV_TIMEOUT, 0);
+        return;
+    }
+    c->lingers = true;
+    c->since = c->loop->ticks;
+}
+
+// ---- Answers -----------------------------------------------------------------------------------
+
+static void sink_write(void *to, const char *bytes, size_t n) {
+    connection *c = to;
+    if (c->is_doomed) return;
+    bufferevent_write(c->socket, bytes, n);
+    if (c->exchange && c->exchange->is_stream && unsent(c) > UNREAD_MAX) {
+        c->is_doomed = true; // it reads more slowly than anybody writes: not for ever
+        event_active(c->go_on, EV_TIMEOUT, 0);
+    }
+}
+
+// Not at once: whoever ends an answer may still look at it.
+static void sink_end(void *to) {
+    connection *c = to;
+    event_active(c->go_on, EV_TIMEOUT, 0);
+}
+static const sink socket_sink = {.write = sink_write, .end = sink_end};
+
+static void log_exchange(const connection *c, const exchange *x) {
+    tern_strbuf path = {0}, model = {0};
+    ask_usage u = {0};
+    if (x->ask) u = ask_usage_of(x->ask);
+    tern_strbuf_json(&path, x->request->path.ptr, x->request->path.len);
+    if (x->model) {
+        tern_strbuf_puts(&model, " model=");
+        tern_strbuf_json(&model, x->model->about.name, strlen(x->model->about.name));
+    }
+    if (x->waited > 0.001) tern_strbuf_printf(&model, " opening=%.3f", x->waited);
+    log_line("request",
+             "id=%s client=%s method=%.*s path=%s status=%d seconds=%.3f prompt=%zu "
+             "cached=%zu generated=%zu%s%s",
+             x->id, c->peer, (int)x->request->method.len, x->request->method.ptr,
+             tern_strbuf_text(&path), x->status, tern_seconds() - x->arrived, u.n_prompt,
+             u.n_cached, u.n_generated, tern_strbuf_text(&model), x->is_over ? "" : " left=true");
+    tern_strbuf_free(&path);
+    tern_strbuf_free(&model);
+}
+
+static void begin_exchange(connection *c) {
+    exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
+    if (!x) {
+        c->is_doomed = c->closing = true;
+        event_active(c->go_on, EV_TIMEOUT, 0);
+        return;
+    }
+    x->server = &c->loop->server;
+    x->sink = &socket_sink;
+    x->to = c;
+    x->request = &c->reader.request;
+    x->client = c->client;
+    if (c->reader.body.len > LONG_BODY) { // it may have to outlive the connection
+        x->text = c->reader.body;
+        c->reader.body = (tern_strbuf){0};
+    }
+    c->exchange = x;
+    exchange_begin(x);
+    if (c->loop->desc->verbose)
+        log_line("begin", "id=%s client=%s path=%s", x->id, c->peer, tern_strbuf_text(&x->path));
+}
+
+// ---- Requests ----------------------------------------------------------------------------------
+
+static void refuse(connection *c) {
+    tern_strbuf out = {0};
+    reply_refusal(&out, c->reader.status, c->reader.reason);
+    log_line("refused", "client=%s status=%d reason=\"%s\"", c->peer, c->reader.status,
+             c->reader.reason);
+    metrics_count_request(&c->loop->server.metrics, "other", c->reader.status);
+    if (!out.failed) bufferevent_write(c->socket, out.ptr, out.len);
+    tern_strbuf_free(&out);
+    finish(c);
+}
+
+// A client that asks for leave to send a body gets it, once.
+static void continue_body(connection *c) {
+    static const char leave[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    if (c->continued || c->reader.place < HTTP_AT_BODY || !c->reader.request.expects_continue)
+        return;
+    c->continued = true;
+    bufferevent_write(c->socket, leave, sizeof leave - 1);
+}
+
+// Looked at by its length: a buffer without bytes may still have an empty piece in front, where the
+// end of the stream was read while the last event of an answer was on its way.
+static void read_some(connection *c) {
+    struct evbuffer *in = bufferevent_get_input(c->socket);
+    if (c->lingers) evbuffer_drain(in, evbuffer_get_length(in));
+    for (size_t n; !c->exchange && !c->closing && (n = evbuffer_get_length(in)) > 0;) {
+        size_t used;
+        const char *bytes = (const char *)evbuffer_pullup(in, -1);
+        if (!bytes) {
+            c->is_doomed = c->closing = true; // out of memory
+            event_active(c->go_on, EV_TIMEOUT, 0);
+            return;
+        }
+        if (!c->in_request) c->since = c->loop->ticks;
+        c->in_request = true;
+        http_progress p = http_reader_feed(&c->reader, bytes, n, &used);
+        if (p == HTTP_REFUSED) refuse(c);
+        if (p == HTTP_MORE) continue_body(c);
+        evbuffer_drain(in, used);
+        if (p == HTTP_READY) begin_exchange(c);
+    }
+}
+
+static void on_read(struct bufferevent *socket, void *arg) {
+    (void)socket;
+    read_some(arg);
+}
+
+static void on_written(struct bufferevent *socket, void *arg) {
+    connection *c = arg;
+    (void)socket;
+    if (c->closing && !c->exchange) finish(c);
+}
+
+// A client has its time to read from when there is something to read: an answer may have been long
+// in coming.
+static void on_moved(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
+    connection *c = arg;
+    (void)out;
+    if (info->n_deleted || info->orig_size == 0) c->moved = c->loop->ticks;
+}
+
+static void on_event(struct bufferevent *socket, short what, void *arg) {
+    connection *c = arg;
+    (void)socket;
+    if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT))) return;
+    if (c->exchange) log_exchange(c, c->exchange);
+    connection_close(c);
+}
+
+static void on_go_on(evutil_socket_t fd, short what, void *arg) {
+    connection *c = arg;
+    exchange *x = c->exchange;
+    (void)fd;
+    (void)what;
+    if (x) log_exchange(c, x);
+    if (c->is_doomed || (x && x->is_broken)) {
+        connection_close(c);
+        return;
+    }
+    if (!x) return;
+    bool stays = c->reader.request.keeps_alive && !c->loop->server.stopping;
+    exchange_free(x);
+    c->exchange = NULL;
+    c->in_request = c->continued = false;
+    c->since = c->loop->ticks;
+    http_reader_next(&c->reader);
+    if (stays)
+        read_some(c);
+    else
+        finish(c);
+}
+
+// ---- Opening -----------------------------------------------------------------------------------
+
+static struct bufferevent *open_socket(loop *l, evutil_socket_t fd) {
+    // Callbacks are never called from within a write: an exchange cannot vanish under its handler.
+    const int options = BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS;
+    if (!l->tls) return bufferevent_socket_new(l->base, fd, options);
+    SSL *ssl = SSL_new(l->tls);
+    if (!ssl) return NULL;
+    struct bufferevent *b =
+        bufferevent_openssl_socket_new(l->base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING, options);
+    if (b)
+        bufferevent_openssl_set_allow_dirty_shutdown(b, 1);
+    else
+        SSL_free(ssl);
+    return b;
+}
+
+void connection_open(loop *l, evutil_socket_t fd, uint64_t client, const char *peer) {
+    connection *c = tern_alloc(TERN_MEM_SESSION, sizeof *c);
+    struct bufferevent *b = c ? open_socket(l, fd) : NULL;
+    if (!b) {
+        evutil_closesocket(fd);
+        tern_free(c);
+        return;
+    }
+    c->loop = l;
+    c->socket = b;
+    c->client = client;
+    snprintf(c->peer, sizeof c->peer, "%s", peer);
+    c->since = c->moved = l->ticks;
+    c->reader.limits =
+        (http_limits){.head_bytes = 32768, .n_fields = 100, .body_bytes = l->desc->body_bytes};
+    c->go_on = event_new(l->base, -1, 0, on_go_on, c);
+    if (!c->go_on) {
+        free_connection(c);
+        return;
+    }
+    c->next = l->connections;
+    c->link = &l->connections;
+    if (c->next) c->next->link = &c->next;
+    l->connections = c;
+    l->server.n_connections++;
+    evbuffer_add_cb(bufferevent_get_output(b), on_moved, c);
+    bufferevent_setcb(b, on_read, on_written, on_event, c);
+    bufferevent_setwatermark(b, EV_READ, 0, READ_AHEAD);
+    bufferevent_enable(b, EV_READ | EV_WRITE);
+    if (l->server.n_connections == l->desc->n_connections) evconnlistener_disable(l->listener);
+}
+
+// ---- Time --------------------------------------------------------------------------------------
+
+// Whether it has waited too long: for a request, for the rest of one, for its client to read.
+static bool is_late(const connection *c) {
+    double most = c->loop->desc->idle_seconds, waited = (double)(c->loop->ticks - c->since);
+    if (c->lingers) return waited > LINGER_SECONDS;
+    if (unsent(c) > 0) return (double)(c->loop->ticks - c->moved) > most;
+    if (c->exchange) return false;
+    return waited > (c->in_request ? most / 2 : most);
+}
+
+static void ping(exchange *x, double now) {
+    tern_strbuf text = {0};
+    if (!x->pings || x->is_over || now - x->wrote < PING_SECONDS) return;
+    tern_strbuf_puts(&text, ": ping\n\n");
+    reply_piece(x, &text);
+    tern_strbuf_free(&text);
+}
+
+static void give_up(connection *c) {
+    if (c->in_request && !c->exchange && !c->closing) {
+        c->reader.status = 408;
+        c->reader.reason = "the request did not come to its end in time";
+        refuse(c);
+        return;
+    }
+    if (c->exchange) log_exchange(c, c->exchange);
+    connection_close(c);
+}
+
+void connections_tick(loop *l, double now) {
+    for (connection *c = l->connections, *next; c; c = next) {
+        next = c->next;
+        if (c->exchange) ping(c->exchange, now);
+        if (is_late(c)) give_up(c);
+    }
+}
+
+size_t connections_drain(loop *l) {
+    for (connection *c = l->connections, *next; c; c = next) {
+        next = c->next;
+        if (!c->exchange && unsent(c) == 0) connection_close(c);
+    }
+    return l->server.n_connections;
+}

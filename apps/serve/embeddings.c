@@ -1,0 +1,249 @@
+// Vectors of texts, in five ways to ask for them: OpenAI's POST /v1/embeddings, llama-server's
+// /embedding, Ollama's /api/embed and its older /api/embeddings, and MCP's tool.
+#include <string.h>
+#include "apps/serve/interfaces.h"
+#include "apps/serve/mcp_desk.h"
+#include "apps/serve/ollama.h"
+#include "apps/serve/texts.h"
+#include "base/alloc.h"
+
+// ---- Vectors as JSON ---------------------------------------------------------------------------
+
+static void put_numbers(tern_json_writer *w, const char *key, const texts *t, size_t i) {
+    tern_json_open(w, key, '[');
+    for (size_t k = 0; k < t->width; k++)
+        tern_json_put_float(w, NULL, t->numbers[i * t->width + k]);
+    tern_json_close(w, ']');
+}
+
+// The bytes of float32 numbers as they are in memory, which is the lowest first.
+static void put_base64(tern_json_writer *w, const char *key, const float *numbers, size_t n) {
+    tern_strbuf text = {0};
+    tern_strbuf_base64(&text, numbers, n * sizeof *numbers);
+    tern_json_put_bytes(w, key, tern_strbuf_text(&text), text.len);
+    w->out->failed |= text.failed;
+    tern_strbuf_free(&text);
+}
+
+static void reply_openai(exchange *x, const texts *t) {
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    int64_t n = (int64_t)texts_count_tokens(t);
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_text(&w, "object", "list");
+    tern_json_put_text(&w, "model", x->ask->model);
+    tern_json_open(&w, "data", '[');
+    for (size_t i = 0; i < t->n; i++) {
+        tern_json_open(&w, NULL, '{');
+        tern_json_put_text(&w, "object", "embedding");
+        tern_json_put_int(&w, "index", (int64_t)i);
+        if (t->as_base64)
+            put_base64(&w, "embedding", t->numbers + i * t->width, t->width);
+        else
+            put_numbers(&w, "embedding", t, i);
+        tern_json_close(&w, '}');
+    }
+    tern_json_close(&w, ']');
+    tern_json_open(&w, "usage", '{');
+    tern_json_put_int(&w, "prompt_tokens", n);
+    tern_json_put_int(&w, "total_tokens", n);
+    tern_json_close(&w, '}');
+    tern_json_close(&w, '}');
+    reply_json(x, &out);
+    tern_strbuf_free(&out);
+}
+
+// llama-server has a list of vectors for each text: one where it pools.
+static void reply_llama(exchange *x, const texts *t) {
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    tern_json_open(&w, NULL, '[');
+    for (size_t i = 0; i < t->n; i++) {
+        tern_json_open(&w, NULL, '{');
+        tern_json_put_int(&w, "index", (int64_t)i);
+        tern_json_open(&w, "embedding", '[');
+        put_numbers(&w, NULL, t, i);
+        tern_json_close(&w, ']');
+        tern_json_close(&w, '}');
+    }
+    tern_json_close(&w, ']');
+    reply_json(x, &out);
+    tern_strbuf_free(&out);
+}
+
+static void put_ollama(tern_strbuf *out, const exchange *x, const texts *t) {
+    tern_json_writer w = {.out = out};
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_text(&w, "model", x->ask->model);
+    tern_json_open(&w, "embeddings", '[');
+    for (size_t i = 0; t && i < t->n; i++) put_numbers(&w, NULL, t, i);
+    tern_json_close(&w, ']');
+    tern_json_put_int(&w, "total_duration", (int64_t)(ollama_since(x->ask->began) * 1e9));
+    tern_json_put_int(&w, "load_duration", (int64_t)(x->waited * 1e9));
+    tern_json_put_int(&w, "prompt_eval_count", t ? (int64_t)texts_count_tokens(t) : 0);
+    tern_json_close(&w, '}');
+}
+
+static void reply_ollama(exchange *x, const texts *t) {
+    tern_strbuf out = {0};
+    put_ollama(&out, x, t);
+    reply_json(x, &out);
+    tern_strbuf_free(&out);
+}
+
+static void reply_ollama_old(exchange *x, const texts *t) {
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    tern_json_open(&w, NULL, '{');
+    put_numbers(&w, "embedding", t, 0);
+    tern_json_close(&w, '}');
+    reply_json(x, &out);
+    tern_strbuf_free(&out);
+}
+
+// For programs; a model that calls the tool is told how much it got.
+static void reply_mcp(exchange *x, const texts *t) {
+    tern_strbuf out = {0}, words = {0};
+    tern_json_writer w = mcp_open_result(&x->mcp->call, &out);
+    tern_strbuf_printf(&words, "%zu vectors of %zu numbers", t->n, t->width);
+    mcp_put_text(&w, tern_strbuf_text(&words), words.len);
+    tern_json_open(&w, "structuredContent", '{');
+    tern_json_put_text(&w, "model", x->ask->model);
+    tern_json_put_int(&w, "dimensions", (int64_t)t->width);
+    tern_json_open(&w, "embeddings", '[');
+    for (size_t i = 0; i < t->n; i++) put_numbers(&w, NULL, t, i);
+    tern_json_close(&w, ']');
+    tern_json_put_int(&w, "tokens", (int64_t)texts_count_tokens(t));
+    tern_json_close(&w, '}');
+    tern_json_put_bool(&w, "isError", false);
+    mcp_close_result(&w);
+    out.failed |= words.failed;
+    mcp_reply(x, 200, &out);
+    tern_strbuf_free(&words);
+    tern_strbuf_free(&out);
+}
+
+// ---- Requests ----------------------------------------------------------------------------------
+
+static void check_model(const exchange *x, const fields *f) {
+    tern_embedding_info info;
+    tern_embedding_get_info(x->model->model, &info);
+    if (info.n_dims > 0 && info.n_labels == 0) return;
+    // llama-server's words for it are a status of 501; clients of OpenAI's would try that again.
+    api_fail(f->error, x->dialect == &dialect_llama ? 501 : 400, "unsupported_model", "model",
+             "this model makes no embeddings: serve one that does, or this one with --pooling");
+}
+
+// The texts, of which only the list of them is to be filled; NULL: answered already.
+static texts *begin(exchange *x, fields *f, const char *param, api_error *e,
+                    void (*reply)(exchange *x, const texts *t)) {
+    texts *t = ask_new(x, NULL, e) ? texts_new(x, param, reply, e) : NULL;
+    *f = fields_of_body(x, e);
+    if (!t) {
+        reply_error(x, e);
+        return NULL;
+    }
+    ask_read_model(x, f);
+    check_model(x, f);
+    return t;
+}
+
+static void read_dimensions(texts *t, const fields *f) {
+    tern_embedding_info info;
+    tern_embedding_get_info(t->model->model, &info);
+    int64_t most = info.n_dims > 0 ? info.n_dims : 1;
+    t->n_dims = (int32_t)field_int(f, "dimensions", 0, 1, most);
+}
+
+// One of those that the model's files have.
+static void read_prompt_name(texts *t, const fields *f) {
+    tern_str prompt = field_text(f, "prompt_name");
+    if (prompt.ptr && !(t->prompt = tern_strndup(TERN_MEM_SESSION, prompt.ptr, prompt.len)))
+        api_fail_memory(f->error);
+}
+
+void openai_embeddings(exchange *x) {
+    api_error e = {0};
+    fields f;
+    texts *t = begin(x, &f, "input", &e, reply_openai);
+    if (!t) return;
+    tern_str format = field_text(&f, "encoding_format");
+    t->as_base64 = tern_str_is(format, "base64");
+    if (format.ptr && !t->as_base64 && !tern_str_is(format, "float"))
+        field_fail(&f, "encoding_format", "float or base64");
+    read_dimensions(t, &f);
+    read_prompt_name(t, &f);
+    if (!e.status) texts_add_list(t, &f, field_any(&f, "input"));
+    texts_begin(x, t, &e);
+}
+
+static void embed_for_tool(exchange *x) {
+    api_error e = {0};
+    fields f;
+    texts *t = begin(x, &f, "texts", &e, reply_mcp);
+    if (!t) return;
+    read_dimensions(t, &f);
+    read_prompt_name(t, &f);
+    if (!e.status) texts_add_list(t, &f, field_any(&f, "texts"));
+    if (!e.status) mcp_begin_stream(x);
+    texts_begin(x, t, &e);
+}
+void mcp_embed(exchange *x) {
+    mcp_with_model(x, "embedding", embed_for_tool);
+}
+
+void llama_embedding(exchange *x) {
+    api_error e = {0};
+    fields f;
+    texts *t = begin(x, &f, "content", &e, reply_llama);
+    if (!t) return;
+    const tern_json *content = field_any(&f, "content");
+    if (!content) content = field_any(&f, "input");
+    field_int(&f, "embd_normalize", 2, 2, 2); // of length 1, and no other way
+    if (!e.status) texts_add_list(t, &f, content);
+    texts_begin(x, t, &e);
+}
+
+static void embed(exchange *x) {
+    api_error e = {0};
+    fields f;
+    texts *t = begin(x, &f, "input", &e, reply_ollama);
+    if (!t) return;
+    const tern_json *input = field_any(&f, "input");
+    read_dimensions(t, &f);
+    t->cuts = field_bool(&f, "truncate", true);
+    bool is_text = tern_json_is(input, TERN_JSON_STRING);
+    if (!e.status && (!input || ((is_text || tern_json_is(input, TERN_JSON_ARRAY)) && !input->n))) {
+        texts_free(t); // nothing: the model was to be loaded
+        reply_ollama(x, NULL);
+        return;
+    }
+    if (!e.status) texts_add_list(t, &f, input);
+    texts_begin(x, t, &e);
+}
+
+static void embed_one(exchange *x) {
+    api_error e = {0};
+    fields f;
+    texts *t = begin(x, &f, "prompt", &e, reply_ollama_old);
+    if (!t) return;
+    tern_str prompt = field_text(&f, "prompt");
+    t->cuts = true;
+    if (!e.status && prompt.len == 0) {
+        tern_strbuf out = {0};
+        tern_strbuf_puts(&out, "{\"embedding\":[]}");
+        texts_free(t);
+        reply_json(x, &out);
+        tern_strbuf_free(&out);
+        return;
+    }
+    if (!e.status) texts_add_text(t, prompt, &e);
+    texts_begin(x, t, &e);
+}
+
+void ollama_embed(exchange *x) {
+    ollama_with_model(x, NULL, embed);
+}
+void ollama_embeddings(exchange *x) {
+    ollama_with_model(x, NULL, embed_one);
+}

@@ -1,0 +1,135 @@
+// An exchange: one request and its answer, on the loop's thread. It knows no sockets: what is
+// written goes through a sink, which a connection is.
+#ifndef TERN_SERVE_EXCHANGE_H
+#define TERN_SERVE_EXCHANGE_H
+
+#include "apps/serve/errand.h"
+#include "apps/serve/http.h"
+#include "apps/serve/metrics.h"
+#include "apps/serve/registry.h"
+#include "apps/serve/serve.h"
+#include "base/json.h"
+#include "base/json_write.h"
+
+typedef struct server {
+    const serve_desc *desc;
+    registry *registry; // its models
+    errands *errands;   // what is neither a step nor quick
+    errands *readers;   // tokens of long texts
+    struct mcp_desk *mcp; // its tools (mcp_desk.h); NULL: none
+    metrics metrics;
+    uint64_t n_requests;  // so far
+    int64_t born;         // seconds since 1970
+    size_t n_connections; // that are open
+    bool is_leaving;      // it is going to stop, and still answers
+    bool stopping;
+} server;
+
+// Why a request is refused. Each interface has its own words for it.
+typedef struct api_error {
+    int status;       // 0: there is none
+    const char *code; // "model_not_found"; NULL: none
+    char param[80];   // the field that is wrong; "": none
+    char message[600];
+} api_error;
+
+// Opens the models and the threads for errands. wake: something is to be taken, by any thread
+// (server_take_events). server_close closes it, also if it could not be opened.
+tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *user), void *user,
+                        tern_error *err);
+void server_close(server *s);
+
+typedef struct exchange exchange;
+typedef struct ask ask;
+
+// The words of an interface for errors.
+typedef struct dialect {
+    void (*put_error)(tern_json_writer *w, const exchange *x, const api_error *e);
+    // Answers with it, where that takes more than its words and its status; NULL: it does not.
+    void (*refuse)(exchange *x, const api_error *e);
+} dialect;
+extern const dialect dialect_openai, dialect_anthropic, dialect_ollama, dialect_llama, dialect_mcp;
+
+typedef struct sink {
+    void (*write)(void *to, const char *bytes, size_t n);
+    void (*end)(void *to); // the answer is complete, or broken
+    bool is_plain;         // it takes lines: bodies and pieces of streams alone, and no HTTP
+} sink;
+
+struct exchange {
+    server *server;
+    served *model;               // that answers; NULL: none is needed
+    model_wait wait;             // until it is open
+    void (*handle)(exchange *x); // once it is
+    bool holds;                  // it is open, and stays so
+    double waited;               // seconds: until it was open
+    double keep_seconds;         // how long it is to stay open after this, if has_keep
+    bool has_keep;
+    const sink *sink;
+    void *to;
+    const http_request *request;
+    const dialect *dialect;
+    const struct route *rule; // of the path and method; NULL: there is none
+    const char *route;        // for metrics and the log: "/v1/models/"
+    const char *allow;        // the methods of a path that has not this one; else NULL
+    tern_strbuf path;         // without escapes
+    char id[40];              // "req_..."
+    uint64_t client;          // for turns: who asks
+    size_t owner;             // whose its texts are: registry.h
+    char allow_origin[256];   // "": none
+    tern_strbuf text;         // of a long body, which request->body is; else empty
+    tern_json_doc body;       // of a request with JSON
+    struct mcp_run *mcp;      // the message that the body is (mcp_desk.h); NULL: it is none
+    ask *ask;                 // what it generates; NULL: nothing
+    errand *errand;           // that runs for it; NULL: none
+    struct long_texts *later; // whose tokens it asked for (long_text.h); NULL: none
+    struct long_text *known, *next_known; // whose tokens are there
+    // The grammar that it asked for is there, or why not (answer_forms.h).
+    struct shared_grammar *known_grammar;
+    struct api_error *grammar_error;
+    size_t n_read;            // bytes of texts whose tokens its handler asked for
+    tern_strbuf head;         // fields of the answer that only its route has, with their line ends
+    tern_strbuf piece, frame; // of a stream: room for a piece, and for it as a chunk
+    double arrived, wrote;    // seconds: when it came, when something was last written
+    uint32_t front;           // of its (first) prompt: front.c
+    int status;               // of the answer; 0: not begun
+    bool is_stream, is_over, preflight, has_front;
+    bool pings;     // a stream that may have comments while it is silent
+    bool is_broken; // there was no memory to say what was to be said: the connection must close
+};
+
+// ---- Answering (reply.c) -----------------------------------------------------------------------
+
+// A whole answer. body is the caller's; if it failed, the answer is an error.
+void reply_whole(exchange *x, int status, const char *type, const tern_strbuf *body);
+void reply_json(exchange *x, const tern_strbuf *body); // 200
+void reply_error(exchange *x, const api_error *e); // in the interface's words; also within a stream
+// A stream: its head, pieces, its end.
+void reply_stream(exchange *x, const char *type);
+void reply_piece(exchange *x, tern_strbuf *text); // and clears it
+void reply_end(exchange *x);
+// The answer to what the reader refused: the connection closes after it.
+void reply_refusal(tern_strbuf *out, int status, const char *reason);
+
+void api_fail(api_error *e, int status, const char *code, const char *param, const char *format,
+              ...) __attribute__((format(printf, 5, 6)));
+void api_fail_memory(api_error *e);
+void api_fail_full(api_error *e); // the queue is
+// What a failure of the library means to a client: what it asked for was wrong, or it was not.
+void api_fail_status(api_error *e, const tern_error *err, const char *param);
+
+// ---- Life --------------------------------------------------------------------------------------
+
+// The request is complete. Answers it, now or later.
+void exchange_begin(exchange *x); // routes.c
+void exchange_name(exchange *x);  // gives it its id: exchange_begin does
+// The client has gone, or has its answer: what runs for it is cancelled.
+void exchange_free(exchange *x);
+// What the scheduler sent becomes pieces of answers.
+void server_take_events(server *s); // ask.c
+// What a field of the query says, decoded into *room; {NULL, 0}: it is not there.
+tern_str exchange_query(const exchange *x, const char *name, tern_strbuf *room);
+// Calls handle when x->model is open, now or later; answers with an error if it cannot be opened.
+void exchange_with_model(exchange *x, void (*handle)(exchange *x)); // routes.c
+
+#endif

@@ -1,0 +1,25 @@
+// The front of a prompt as a number that clients and proxies can compute, too: whoever spreads
+// requests over several servers sends those with one front to one of them, where it is computed
+// already. The number says nothing of whether it still is. docs/server.md has the rule for others.
+#include <string.h>
+#include "apps/serve/ask.h"
+#include "base/hash.h"
+
+#define FRONT_BYTES 256 // of a text, whose later turns are not told apart from its front
+
+static void take(exchange *x, const char *text, size_t n) {
+    x->front = tern_crc32(x->has_front ? x->front : 0, text, n);
+    x->has_front = true;
+}
+
+// What stays the same in all turns of a conversation: the system's words and the first after them.
+void front_take_chat(exchange *x, const messages *m) {
+    if (x->has_front || m->n == 0) return;
+    bool with_system = strcmp(m->list[0].role, "system") == 0 && m->n > 1;
+    for (size_t i = 0; i <= (size_t)with_system; i++)
+        take(x, m->list[i].content, strlen(m->list[i].content));
+}
+
+void front_take_text(exchange *x, tern_str text) {
+    if (!x->has_front) take(x, text.ptr, text.len < FRONT_BYTES ? text.len : FRONT_BYTES);
+}

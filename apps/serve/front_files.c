@@ -1,0 +1,383 @@
+#include "apps/serve/front_files.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/os_file.h"
+#include "base/os_thread.h"
+#include "base/os_time.h"
+
+#define PREFIX        "tern-front-" // then the digest, a dash, the text's hash
+#define SUFFIX        ".session"
+#define N_HEX         16
+#define RETRY_SECONDS 10 // after a write that failed
+
+struct front_files {
+    front_files_desc desc;
+    char *folder;
+    uint64_t digest;
+    tern_session *probe; // that files are looked at with
+    tern_thread thread;
+    // Shared, under the lock.
+    tern_mutex lock;
+    tern_condition changed;
+    front_task *tasks, **tasks_end, *done, **done_end;
+    bool closing;
+    // The thread's own.
+    uint64_t *known; // [n_known] sorted: hashes of the files that were told of
+    size_t n_known, capacity;
+    double failed; // when a write last failed; 0: the last one did not
+};
+
+// ---- Names -------------------------------------------------------------------------------------
+
+static uint64_t owner_number(const front_files *f, size_t owner) {
+    return f->desc.owners ? f->desc.owners[owner] : 0;
+}
+
+// Files of other owners are for this one as other models' are.
+static uint64_t digest_of(const front_files *f, size_t owner) {
+    uint64_t number = owner_number(f, owner);
+    return number ? tern_mix64(f->digest ^ number) : f->digest;
+}
+
+// Whose files have this digest; SIZE_MAX: nobody's here.
+static size_t owner_of(const front_files *f, uint64_t digest) {
+    for (size_t i = 0; i < f->desc.n_owners; i++)
+        if (digest_of(f, i) == digest) return i;
+    return SIZE_MAX;
+}
+
+// The caller frees it. NULL: no memory.
+static char *path_of(const front_files *f, uint64_t digest, uint64_t hash) {
+    char name[sizeof PREFIX + 2 * N_HEX + sizeof SUFFIX];
+    snprintf(name, sizeof name, PREFIX "%016llx-%016llx" SUFFIX, (unsigned long long)digest,
+             (unsigned long long)hash);
+    return tern_path_join(f->folder, name);
+}
+
+// Of two owners the same text has two.
+static uint64_t hash_text(const front_files *f, size_t owner, const int32_t *ids, size_t n) {
+    return tern_hash64(n ^ owner_number(f, owner), ids, n * sizeof *ids);
+}
+
+static uint64_t hash_of(const front_files *f, const front_task *t) {
+    return hash_text(f, t->owner, t->ids, t->n);
+}
+
+// Whether a name is one of such a file's.
+static bool read_name(const char *name, uint64_t *digest, uint64_t *hash) {
+    size_t n = strlen(PREFIX);
+    if (strlen(name) != n + 2 * N_HEX + 1 + strlen(SUFFIX) || strncmp(name, PREFIX, n) != 0)
+        return false;
+    char *end;
+    *digest = strtoull(name + n, &end, 16);
+    if (end != name + n + N_HEX || *end != '-') return false;
+    *hash = strtoull(end + 1, &end, 16);
+    return strcmp(end, SUFFIX) == 0;
+}
+
+static size_t place_of(const front_files *f, uint64_t hash) {
+    size_t from = 0, to = f->n_known;
+    while (from < to) {
+        size_t middle = (from + to) / 2;
+        if (f->known[middle] < hash)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+static bool is_known(const front_files *f, uint64_t hash) {
+    size_t i = place_of(f, hash);
+    return i < f->n_known && f->known[i] == hash;
+}
+
+static void know(front_files *f, uint64_t hash) { // without memory it is told of again
+    if (is_known(f, hash) ||
+        tern_array_reserve(TERN_MEM_SESSION, &f->known, &f->capacity, f->n_known, 1) != 0)
+        return;
+    size_t i = place_of(f, hash);
+    memmove(f->known + i + 1, f->known + i, (f->n_known++ - i) * sizeof *f->known);
+    f->known[i] = hash;
+}
+
+static void forget(front_files *f, uint64_t hash) {
+    if (!is_known(f, hash)) return;
+    size_t i = place_of(f, hash);
+    memmove(f->known + i, f->known + i + 1, (--f->n_known - i) * sizeof *f->known);
+}
+
+// ---- Tasks -------------------------------------------------------------------------------------
+
+static front_task *make_task(front_task_kind kind, tern_session *session, size_t owner,
+                             const int32_t *ids, size_t n) {
+    front_task *t = tern_alloc(TERN_MEM_SESSION, sizeof *t + n * sizeof *ids);
+    if (!t) return NULL;
+    t->kind = kind;
+    t->session = session;
+    t->owner = owner;
+    t->n = n;
+    if (n) memcpy(t->ids, ids, n * sizeof *ids);
+    return t;
+}
+
+void front_task_free(front_task *t) {
+    tern_session_close(t->session);
+    tern_free(t);
+}
+
+static void put_done(front_files *f, front_task *t) {
+    tern_mutex_lock(&f->lock);
+    t->next = NULL;
+    *f->done_end = t;
+    f->done_end = &t->next;
+    tern_mutex_unlock(&f->lock);
+    f->desc.wake(f->desc.user);
+}
+
+static void save(front_files *f, front_task *t, const char *path) {
+    tern_error err = {0};
+    struct stat info;
+    if (f->failed > 0 && tern_seconds() - f->failed < RETRY_SECONDS) return;
+    t->is_done = tern_session_save(t->session, path, &err) == TERN_OK && stat(path, &info) == 0;
+    if (t->is_done) {
+        t->bytes = (uint64_t)info.st_size;
+        know(f, hash_of(f, t));
+    } else if (f->failed == 0) {
+        f->desc.complain(f->desc.user, err.message); // once, and not for each
+    }
+    f->failed = t->is_done ? 0 : tern_seconds();
+}
+
+static bool has_text(const tern_session *s, const front_task *t) {
+    return tern_session_n_tokens(s) == t->n &&
+           !memcmp(tern_session_tokens(s), t->ids, t->n * sizeof *t->ids);
+}
+
+// What cannot be used is removed: it is damaged, or of a text that has the same hash.
+static void load(front_files *f, front_task *t, const char *path) {
+    tern_error err = {0};
+    tern_status status = tern_session_open(&t->session, f->desc.model, &f->desc.session, &err);
+    if (status == TERN_OK) status = tern_session_load(t->session, path, &err);
+    t->is_done = status == TERN_OK && has_text(t->session, t);
+    if (t->is_done) {
+        utimensat(AT_FDCWD, path, NULL, 0); // it is of use
+        return;
+    }
+    if (status == TERN_OK || status == TERN_ERR_FORMAT) tern_file_remove(path);
+    if (status != TERN_ERR_IO) f->desc.complain(f->desc.user, err.message);
+    forget(f, hash_of(f, t));
+    tern_session_close(t->session);
+    t->session = NULL;
+}
+
+// ---- Looking -----------------------------------------------------------------------------------
+
+typedef struct found_file {
+    uint64_t digest, hash, bytes;
+    struct timespec used;
+} found_file;
+
+static int by_use(const void *a, const void *b) { // the least recently used first
+    const struct timespec *x = &((const found_file *)a)->used, *y = &((const found_file *)b)->used;
+    if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
+    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+}
+
+// All fronts' files in the folder, those of other models too. NULL: there are none, or no memory.
+static found_file *list_files(const front_files *f, size_t *n) {
+    tern_names names = {0};
+    *n = 0;
+    if (tern_folder_read(&names, f->folder, PREFIX, SUFFIX, NULL) != TERN_OK) names.n = 0;
+    found_file *list = tern_alloc_array(TERN_MEM_SESSION, names.n, sizeof *list);
+    for (size_t i = 0; list && i < names.n; i++) {
+        found_file x = {0};
+        struct stat info;
+        char *path = tern_path_join(f->folder, names.list[i]);
+        if (path && read_name(names.list[i], &x.digest, &x.hash) && lstat(path, &info) == 0 &&
+            S_ISREG(info.st_mode)) {
+            x.bytes = (uint64_t)info.st_size;
+            x.used = info.st_mtim;
+            list[(*n)++] = x;
+        }
+        tern_free(path);
+    }
+    tern_names_free(&names);
+    if (list && *n) qsort(list, *n, sizeof *list, by_use);
+    return list;
+}
+
+// Of other models and owners, where all together are too many.
+static void remove_oldest(const front_files *f, const found_file *list, size_t n) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++) bytes += list[i].bytes;
+    for (size_t i = 0; i < n && bytes > f->desc.bytes; i++) {
+        if (owner_of(f, list[i].digest) != SIZE_MAX)
+            continue; // fronts.c knows which of these are of use
+        char *path = path_of(f, list[i].digest, list[i].hash);
+        if (path && tern_file_remove(path)) bytes -= list[i].bytes;
+        tern_free(path);
+    }
+}
+
+static void tell_of(front_files *f, const found_file *file, int32_t *ids, size_t capacity) {
+    size_t n = 0, owner = owner_of(f, file->digest);
+    char *path = path_of(f, file->digest, file->hash);
+    tern_status status =
+        path ? tern_session_peek(f->probe, path, ids, capacity, &n, NULL) : TERN_ERR_MEMORY;
+    bool fits = status == TERN_OK && n <= capacity,
+         is_its = fits && hash_text(f, owner, ids, n) == file->hash;
+    front_task *t = is_its ? make_task(FRONT_FOUND, NULL, owner, ids, n) : NULL;
+    if (status == TERN_ERR_FORMAT || (fits && !is_its)) tern_file_remove(path);
+    tern_free(path);
+    if (!t) return;
+    t->bytes = file->bytes;
+    t->is_done = true;
+    know(f, file->hash);
+    put_done(f, t);
+}
+
+static void scan(front_files *f) {
+    size_t n, capacity = (size_t)tern_session_n_context(f->probe);
+    found_file *list = list_files(f, &n);
+    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, capacity, sizeof *ids);
+    for (size_t i = 0; ids && i < n; i++)
+        if (owner_of(f, list[i].digest) != SIZE_MAX && !is_known(f, list[i].hash))
+            tell_of(f, &list[i], ids, capacity);
+    remove_oldest(f, list, n);
+    tern_free(ids);
+    tern_free(list);
+}
+
+// ---- The thread --------------------------------------------------------------------------------
+
+static void do_task(front_files *f, front_task *t) {
+    char *path = path_of(f, digest_of(f, t->owner), hash_of(f, t));
+    if (t->kind == FRONT_SCAN)
+        scan(f);
+    else if (!path)
+        f->desc.complain(f->desc.user, "out of memory");
+    else if (t->kind == FRONT_SAVE)
+        save(f, t, path);
+    else if (t->kind == FRONT_LOAD)
+        load(f, t, path);
+    else if (t->kind == FRONT_REMOVE) {
+        tern_file_remove(path); // perhaps somebody else has
+        forget(f, hash_of(f, t));
+    }
+    tern_free(path);
+    if (t->kind == FRONT_SAVE) {
+        tern_session_close(t->session);
+        t->session = NULL;
+    }
+}
+
+static void run(void *arg) {
+    front_files *f = arg;
+    tern_mutex_lock(&f->lock);
+    while (f->tasks || !f->closing) {
+        front_task *t = f->tasks;
+        if (!t) {
+            tern_condition_wait(&f->changed, &f->lock);
+            continue;
+        }
+        f->tasks = t->next;
+        if (!f->tasks) f->tasks_end = &f->tasks;
+        tern_mutex_unlock(&f->lock);
+        do_task(f, t);
+        put_done(f, t);
+        tern_mutex_lock(&f->lock);
+    }
+    tern_mutex_unlock(&f->lock);
+}
+
+bool front_files_do(front_files *f, front_task_kind kind, tern_session *session, size_t owner,
+                    const int32_t *ids, size_t n) {
+    front_task *t = make_task(kind, session, owner, ids, n);
+    if (!t) return false;
+    t->held = tern_session_bytes(session);
+    tern_mutex_lock(&f->lock);
+    if (kind == FRONT_LOAD) {
+        t->next = f->tasks;
+        if (!f->tasks) f->tasks_end = &t->next;
+        f->tasks = t;
+    } else {
+        *f->tasks_end = t;
+        f->tasks_end = &t->next;
+    }
+    tern_mutex_unlock(&f->lock);
+    tern_condition_wake_all(&f->changed);
+    return true;
+}
+
+front_task *front_files_take(front_files *f) {
+    tern_mutex_lock(&f->lock);
+    front_task *list = f->done;
+    f->done = NULL;
+    f->done_end = &f->done;
+    tern_mutex_unlock(&f->lock);
+    return list;
+}
+
+// ---- Beginning and end -------------------------------------------------------------------------
+
+static void free_files(front_files *f) {
+    for (front_task *t = f->done, *next; t; t = next) {
+        next = t->next;
+        front_task_free(t);
+    }
+    tern_session_close(f->probe);
+    tern_condition_free(&f->changed);
+    tern_mutex_free(&f->lock);
+    tern_free(f->known);
+    tern_free(f->folder);
+    tern_free(f);
+}
+
+static tern_status open_folder(front_files *f, tern_error *err) {
+    const char *folder = f->desc.folder;
+    // For this user alone: it has what others said.
+    if (!tern_folder_is(folder) && !tern_folder_create(folder, true))
+        TERN_TRY(tern_folder_make(folder, err));
+    f->folder = tern_strdup(TERN_MEM_SESSION, folder);
+    return f->folder ? TERN_OK : tern_fail_memory(err, strlen(folder));
+}
+
+tern_status front_files_open(front_files **out, const front_files_desc *desc, tern_error *err) {
+    *out = NULL;
+    front_files *f = tern_alloc(TERN_MEM_SESSION, sizeof *f);
+    if (!f) return tern_fail_memory(err, sizeof *f);
+    f->desc = *desc;
+    if (!f->desc.owners) f->desc.n_owners = 1;
+    f->tasks_end = &f->tasks;
+    f->done_end = &f->done;
+    tern_mutex_init(&f->lock);
+    tern_condition_init(&f->changed);
+    tern_status status = open_folder(f, err);
+    if (status == TERN_OK) status = tern_session_open(&f->probe, desc->model, &desc->session, err);
+    if (status == TERN_OK) status = tern_session_digest(f->probe, &f->digest, err);
+    if (status == TERN_OK) scan(f);
+    if (status == TERN_OK && !tern_thread_start(&f->thread, run, f))
+        status = tern_fail(err, TERN_ERR_UNSUPPORTED, "the system has no thread to give");
+    if (status == TERN_OK)
+        *out = f;
+    else
+        free_files(f);
+    return status;
+}
+
+void front_files_close(front_files *f) {
+    if (!f) return;
+    tern_mutex_lock(&f->lock);
+    f->closing = true;
+    tern_mutex_unlock(&f->lock);
+    tern_condition_wake_all(&f->changed);
+    tern_thread_join(&f->thread);
+    free_files(f);
+}

@@ -1,0 +1,68 @@
+// Who answers which route. A handler reads the request and answers it, or begins to generate and
+// answers as text comes; it never waits.
+#ifndef TERN_SERVE_INTERFACES_H
+#define TERN_SERVE_INTERFACES_H
+
+#include "apps/serve/ask.h"
+
+// OpenAI
+void openai_chat(exchange *x);
+void openai_completions(exchange *x);
+void openai_responses(exchange *x);
+void openai_count_tokens(exchange *x); // of a request to /v1/responses
+void openai_models(exchange *x);
+void openai_model(exchange *x); // /v1/models/NAME
+void openai_embeddings(exchange *x);
+// Reads "messages" as OpenAI has them; *prefill: the last one is the assistant's.
+void openai_read_messages(const fields *f, messages *m, bool *prefill);
+// Appends a message; a second system message at the beginning is joined to the first.
+bool openai_add_message(messages *m, tern_str role, const tern_strbuf *text, const char *param,
+                        api_error *e);
+// Refuses what would change the answer and is not there: pictures, sounds.
+void openai_refuse_unsupported(const fields *f);
+// "tool_choice", by its type and the name of a function, when the tools are there.
+void read_tool_choice(ask *a, const fields *f, tern_str how, tern_str name);
+// "tools", "tool_choice", "parallel_tool_calls", into the ask; functions wrapped or not.
+void openai_read_tools(exchange *x, const fields *f);
+// "reasoning_effort", "reasoning.effort", "chat_template_kwargs": the template's switches.
+void openai_read_thinking(exchange *x, const fields *f);
+// The likelihoods of tokens as chat has them: an array of objects.
+void put_token_logprobs(tern_json_writer *w, const exchange *x, choice *c, size_t first, size_t n);
+const char *openai_finish_reason(const choice *c); // "stop", "length", "tool_calls"
+void openai_put_stream_error(exchange *x, const api_error *e, tern_strbuf *out);
+bool openai_was_cut(const choice *c);              // "length"
+
+// The conversation of a request to /v1/responses, its tools and its settings. False: it is refused.
+bool openai_read_response(exchange *x, const fields *f);
+
+// Anthropic
+bool anthropic_read(exchange *x, const fields *f); // the same of /v1/messages
+void anthropic_messages(exchange *x);
+void anthropic_count_tokens(exchange *x);
+
+// Ollama
+void ollama_generate(exchange *x);
+void ollama_chat(exchange *x);
+void ollama_embed(exchange *x);
+void ollama_embeddings(exchange *x); // the older way
+void ollama_tags(exchange *x);
+void ollama_ps(exchange *x);
+void ollama_show(exchange *x);
+void ollama_version(exchange *x);
+
+// llama-server
+void llama_completion(exchange *x);
+void llama_embedding(exchange *x);
+void llama_rerank(exchange *x);
+void llama_health(exchange *x);
+void llama_props(exchange *x);
+void llama_slots(exchange *x);
+void llama_load(exchange *x);
+void llama_unload(exchange *x);
+void llama_slot_action(exchange *x); // slot_files.c
+void llama_tokenize(exchange *x);
+void llama_detokenize(exchange *x);
+void llama_apply_template(exchange *x);
+void llama_metrics(exchange *x);
+
+#endif

@@ -1,0 +1,198 @@
+// llama-server's POST /completion.
+#include <math.h>
+#include <string.h>
+#include "apps/serve/answer_forms.h"
+#include "apps/serve/interfaces.h"
+#include "apps/serve/long_text.h"
+#include "base/alloc.h"
+
+static double rate(size_t n, double seconds) {
+    return seconds > 0 ? (double)n / seconds : 0;
+}
+
+static void put_timings(tern_json_writer *w, const tern_generate_stats *s) {
+    size_t n_prompt = s->n_prompt - s->n_reused, n = s->n_generated;
+    double each_prompt = n_prompt ? s->prompt_seconds / (double)n_prompt : 0;
+    double each = n ? s->generate_seconds / (double)n : 0;
+    tern_json_open(w, "timings", '{');
+    tern_json_put_int(w, "cache_n", (int64_t)s->n_reused);
+    tern_json_put_int(w, "prompt_n", (int64_t)n_prompt);
+    tern_json_put_number(w, "prompt_ms", s->prompt_seconds * 1e3);
+    tern_json_put_number(w, "prompt_per_token_ms", each_prompt * 1e3);
+    tern_json_put_number(w, "prompt_per_second", rate(n_prompt, s->prompt_seconds));
+    tern_json_put_int(w, "predicted_n", (int64_t)n);
+    tern_json_put_number(w, "predicted_ms", s->generate_seconds * 1e3);
+    tern_json_put_number(w, "predicted_per_token_ms", each * 1e3);
+    tern_json_put_number(w, "predicted_per_second", rate(n, s->generate_seconds));
+    tern_json_close(w, '}');
+}
+
+static void put_probability(tern_json_writer *w, const served *s, const tern_token_logprob *t) {
+    tern_strbuf piece = {0};
+    put_piece(s, t->id, &piece);
+    tern_json_put_int(w, "id", t->id);
+    tern_json_put_bytes(w, "token", tern_strbuf_text(&piece), piece.len);
+    tern_json_open(w, "bytes", '[');
+    for (size_t i = 0; i < piece.len; i++) tern_json_put_int(w, NULL, (unsigned char)piece.ptr[i]);
+    tern_json_close(w, ']');
+    tern_json_put_float(w, "logprob", isfinite(t->logprob) ? t->logprob : -9999.0f);
+    w->out->failed |= piece.failed;
+    tern_strbuf_free(&piece);
+}
+
+static void put_probabilities(tern_json_writer *w, const exchange *x, const choice *c, size_t first,
+                              size_t n) {
+    if (!x->ask->params.logprobs) return;
+    tern_json_open(w, "completion_probabilities", '[');
+    for (size_t i = first; i < first + n; i++) {
+        const tern_token_logprob *row = c->logprobs + i * c->n_each;
+        tern_json_open(w, NULL, '{');
+        put_probability(w, x->model, row);
+        tern_json_open(w, "top_logprobs", '[');
+        for (size_t k = 1; k < c->n_each; k++) {
+            tern_json_open(w, NULL, '{');
+            put_probability(w, x->model, row + k);
+            tern_json_close(w, '}');
+        }
+        tern_json_close(w, ']');
+        tern_json_close(w, '}');
+    }
+    tern_json_close(w, ']');
+}
+
+static void put_tokens(tern_json_writer *w, const ask *a, const choice *c, size_t first, size_t n) {
+    tern_json_open(w, "tokens", '[');
+    for (size_t i = first; a->with_ids && i < first + n; i++) tern_json_put_int(w, NULL, c->ids[i]);
+    tern_json_close(w, ']');
+}
+
+// The last object: with the whole text, or as the end of a stream with none.
+static void put_last(tern_json_writer *w, exchange *x, const choice *c, bool whole) {
+    static const char *const types[] = {"eos", "limit", "word", "limit", "none"};
+    const tern_generate_stats *s = &c->stats;
+    const ask *a = x->ask;
+    size_t n = whole ? c->n_ids : 0;
+    tern_json_open(w, NULL, '{');
+    tern_json_put_int(w, "index", c->index);
+    tern_json_put_bytes(w, "content", tern_strbuf_text(&c->text), whole ? c->text.len : 0);
+    put_tokens(w, a, c, 0, n);
+    tern_json_put_int(w, "id_slot", 0);
+    tern_json_put_bool(w, "stop", true);
+    tern_json_put_text(w, "model", a->model);
+    tern_json_put_int(w, "tokens_predicted", (int64_t)s->n_generated);
+    tern_json_put_int(w, "tokens_evaluated", (int64_t)s->n_prompt);
+    tern_json_put_int(w, "tokens_cached", (int64_t)(s->n_prompt + s->n_generated));
+    tern_json_put_bool(w, "has_new_line", c->text.len && memchr(c->text.ptr, '\n', c->text.len));
+    tern_json_put_bool(w, "truncated", s->reason == TERN_STOP_CONTEXT);
+    tern_json_put_text(w, "stop_type", types[s->reason]);
+    tern_json_put_text(w, "stopping_word", s->reason == TERN_STOP_STRING ? a->stops[s->stop] : "");
+    if (whole) put_probabilities(w, x, c, 0, n);
+    put_timings(w, s);
+    tern_json_close(w, '}');
+}
+
+static void put_whole(exchange *x, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    ask *a = x->ask;
+    if (a->n_choices > 1) tern_json_open(&w, NULL, '[');
+    for (size_t i = 0; i < a->n_choices; i++) put_last(&w, x, &a->choices[i], true);
+    if (a->n_choices > 1) tern_json_close(&w, ']');
+}
+
+static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    tern_strbuf_puts(out, "data: ");
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_int(&w, "index", c->index);
+    tern_json_put_bytes(&w, "content", n->text, n->n_text);
+    put_tokens(&w, x->ask, c, n->first, n->n_tokens);
+    tern_json_put_bool(&w, "stop", false);
+    tern_json_put_int(&w, "tokens_predicted", (int64_t)c->n_ids);
+    tern_json_put_int(&w, "tokens_evaluated", (int64_t)x->ask->prompts[0].n_ids);
+    put_probabilities(&w, x, c, n->first, n->n_tokens);
+    tern_json_close(&w, '}');
+    tern_strbuf_puts(out, "\n\n");
+}
+
+static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    tern_strbuf_puts(out, "data: ");
+    put_last(&w, x, c, false);
+    tern_strbuf_puts(out, "\n\n");
+}
+
+static void put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    tern_strbuf_puts(out, "data: ");
+    dialect_llama.put_error(&w, x, e);
+    tern_strbuf_puts(out, "\n\n");
+}
+
+static const ask_writer writer = {"text/event-stream", put_whole, NULL, put_text, put_over, NULL,
+                                  put_stream_error};
+
+// ---- The request -------------------------------------------------------------------------------
+
+// A prompt of texts and ids, one after the other, as one list of ids.
+static void append_part(exchange *x, const tern_json *part, bool first, int32_t **ids, size_t *n,
+                        size_t *capacity, api_error *e) {
+    const text_wanted wanted = {.text = tern_json_str(part),
+                                .flags = TERN_TOKENIZE_SPECIAL | (first ? TERN_TOKENIZE_BOS : 0u)};
+    const int32_t one = (int32_t)tern_json_int(part, -1);
+    size_t n_added = 1;
+    int32_t *added = wanted.text.ptr ? read_tokens(x, &wanted, 0, &n_added, "prompt", e) : NULL;
+    bool ok = added || !wanted.text.ptr;
+    if (ok && tern_array_reserve(TERN_MEM_SESSION, ids, capacity, *n, n_added) != 0) {
+        api_fail_memory(e);
+        ok = false;
+    }
+    if (ok && n_added) memcpy(*ids + *n, added ? added : &one, n_added * sizeof one);
+    if (ok) *n += n_added;
+    tern_free(added);
+}
+
+static void add_mixed(exchange *x, const fields *f, const tern_json *list) {
+    int32_t *ids = NULL;
+    size_t n = 0, capacity = 0;
+    const tern_json *first = tern_json_first(f->doc, list);
+    for (const tern_json *part = first; part && !is_refused(f->error);
+         part = tern_json_next(f->doc, list, part))
+        append_part(x, part, part == first, &ids, &n, &capacity, f->error);
+    if (f->error->status)
+        tern_free(ids);
+    else
+        ask_add_prompt(x, ids, n, "prompt", f->error);
+}
+
+static void read_prompt(exchange *x, const fields *f) {
+    const tern_json *prompt = field_any(f, "prompt");
+    const tern_json *first = tern_json_first(f->doc, prompt);
+    if (tern_json_is(prompt, TERN_JSON_STRING))
+        ask_add_text(x, tern_json_str(prompt), "prompt", f->error);
+    else if (tern_json_is(prompt, TERN_JSON_ARRAY) && first)
+        add_mixed(x, f, prompt);
+    else
+        field_fail(f, "prompt", "a string, or a list of strings and tokens");
+}
+
+void llama_completion(exchange *x) {
+    api_error e = {0};
+    fields f;
+    ask *a = ask_start(x, &writer, &f, &e);
+    if (!a) return;
+    ask_read_model(x, &f);
+    ask_read_sampling(x, &f, 100);
+    int64_t n = field_int(&f, "n_predict", -1, -2, INT32_MAX);
+    if (n < 0) n = field_int(&f, "max_tokens", -1, -2, INT32_MAX);
+    a->params.max_tokens = n > 0 ? (int32_t)n : n == 0;
+    ask_read_stops(x, &f, "stop", 64);
+    ask_read_biases(x, &f, "logit_bias");
+    a->stream = field_bool(&f, "stream", false);
+    a->with_ids = field_bool(&f, "return_tokens", false);
+    a->params.n_top_logprobs = (int32_t)field_int(&f, "n_probs", 0, 0, TERN_TOP_LOGPROBS_MAX);
+    a->params.logprobs = a->params.n_top_logprobs > 0;
+    openai_refuse_unsupported(&f);
+    ask_read_formats(x, &f);
+    read_prompt(x, &f);
+    ask_begin(x, &e);
+}

@@ -1,0 +1,271 @@
+#include "apps/serve/long_text.h"
+#include "apps/serve/answer_forms.h"
+
+#include <string.h>
+#include "base/alloc.h"
+
+#define LATER (-1) // api_error.status
+
+typedef struct long_text { // and its tokens
+    struct long_text *next;
+    char *text;
+    size_t n_text;
+    unsigned flags;
+    bool is_chat;
+    tern_strbuf end; // of what was rendered
+    const char *param;
+    int32_t *ids; // NULL: the error
+    size_t n_ids;
+    api_error error;
+} long_text;
+
+typedef struct long_texts { // that are read together
+    errand errand;
+    served *model;
+    long_text *first, **end;
+    format_wanted grammar; // of a grammar that is compiled with them
+    bool has_grammar;
+    shared_grammar *opened; // NULL: the error
+    api_error error;
+} long_texts;
+
+bool is_refused(const api_error *e) {
+    return e->status != 0 && e->status != LATER;
+}
+
+static void free_list(long_text *list) {
+    for (long_text *next; list; list = next) {
+        next = list->next;
+        tern_free(list->text);
+        tern_strbuf_free(&list->end);
+        tern_free(list->ids);
+        tern_free(list);
+    }
+}
+
+// ---- Reading -----------------------------------------------------------------------------------
+
+int32_t *read_text(const served *s, tern_str text, unsigned flags, size_t n_more, size_t *n,
+                   const char *param, api_error *e) {
+    tern_error err = {0};
+    // No text has more tokens than bytes, but for what is put around it.
+    size_t room = text.len + 16;
+    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, room + n_more, sizeof *ids);
+    if (!ids)
+        api_fail_memory(e);
+    else if (tern_tokenize(s->model, text.ptr, text.len, flags, ids, room, n, &err) != TERN_OK)
+        api_fail_status(e, &err, param);
+    else if (*n <= room)
+        return ids;
+    tern_free(ids);
+    return NULL;
+}
+
+static bool append(void *user, const char *text, size_t n) {
+    tern_strbuf_append(user, text, n);
+    return true;
+}
+
+void render_chat(const served *s, tern_str request, tern_strbuf *out, const char *param,
+                 api_error *e) {
+    tern_error err = {0};
+    if (tern_chat_format_json(s->model, request.ptr, request.len, append, out, &err) != TERN_OK)
+        api_fail_status(e, &err, err.status == TERN_ERR_UNSUPPORTED ? "tools" : param);
+    else if (out->failed)
+        api_fail_memory(e);
+}
+
+#define END_BYTES 64 // of a rendered text: enough to see what it ends with
+
+// Most templates write the token that texts begin with; where one does not, it is put there.
+static int32_t *read_chat(const served *s, tern_str request, size_t n_more, size_t *n,
+                          tern_strbuf *end, const char *param, api_error *e) {
+    tern_strbuf text = {0};
+    int32_t *ids = NULL;
+    render_chat(s, request, &text, param, e);
+    const tern_str all = {tern_strbuf_text(&text), text.len};
+    unsigned flags = TERN_TOKENIZE_SPECIAL;
+    if (!e->status) ids = read_text(s, all, flags, n_more, n, param, e);
+    if (ids && s->info.adds_bos && (*n == 0 || ids[0] != s->info.bos_id)) {
+        tern_free(ids);
+        ids = read_text(s, all, flags | TERN_TOKENIZE_BOS, n_more, n, param, e);
+    }
+    size_t n_end = all.len < END_BYTES ? all.len : END_BYTES;
+    if (end) tern_strbuf_append(end, all.ptr + all.len - n_end, n_end);
+    tern_strbuf_free(&text);
+    return ids;
+}
+
+static int32_t *read_now(const served *s, const text_wanted *t, size_t n_more, size_t *n,
+                         const char *param, api_error *e) {
+    if (t->is_chat) return read_chat(s, t->text, n_more, n, t->end, param, e);
+    return read_text(s, t->text, t->flags, n_more, n, param, e);
+}
+
+// On the errand's thread.
+static void run(errand *e) {
+    long_texts *l = (long_texts *)e;
+    for (long_text *t = l->first; t && !atomic_load(&e->cancelled); t = t->next) {
+        const text_wanted wanted = {
+            .text = {t->text, t->n_text}, .flags = t->flags, .is_chat = t->is_chat, .end = &t->end};
+        t->ids = read_now(l->model, &wanted, 0, &t->n_ids, t->param, &t->error);
+    }
+    if (l->has_grammar && !atomic_load(&e->cancelled))
+        l->opened = format_open(l->model, &l->grammar, &l->error);
+}
+
+// ---- Later -------------------------------------------------------------------------------------
+
+static void free_texts(long_texts *l) {
+    if (!l) return;
+    free_list(l->first);
+    tern_strbuf_free(&l->grammar.text);
+    tern_strbuf_free(&l->grammar.tool);
+    tern_strbuf_free(&l->grammar.tools);
+    shared_grammar_release(l->opened);
+    tern_free(l);
+}
+
+static void keep_grammar(exchange *x, long_texts *l) {
+    if (l->opened) {
+        x->known_grammar = shared_grammar_hold(l->opened);
+    } else if ((x->grammar_error = tern_alloc(TERN_MEM_SESSION, sizeof *x->grammar_error))) {
+        *x->grammar_error = l->error;
+        if (!l->error.status) api_fail_full(x->grammar_error); // it never ran
+    }
+}
+
+static void done(errand *e) {
+    long_texts *l = (long_texts *)e;
+    exchange *x = e->user;
+    if (l->opened) formats_add(l->model, l->opened);
+    if (x && l->has_grammar) keep_grammar(x, l);
+    if (x) {
+        long_text **end = &x->known;
+        while (*end) end = &(*end)->next;
+        *end = l->first;
+        l->first = NULL;
+        x->next_known = x->known;
+        x->n_read = 0;
+        x->errand = NULL;
+        ask_free(x->ask);
+        x->ask = NULL;
+        x->handle(x);
+    }
+    registry_release(l->model);
+    free_texts(l);
+}
+
+// A copy: who asked may have gone.
+static long_text *copy_wanted(const text_wanted *t, const char *param, api_error *e) {
+    long_text *own = tern_alloc(TERN_MEM_SESSION, sizeof *own);
+    if (!own) {
+        api_fail_memory(e);
+        return NULL;
+    }
+    own->flags = t->flags;
+    own->is_chat = t->is_chat;
+    own->param = param;
+    own->n_text = t->text.len;
+    own->text = tern_strndup(TERN_MEM_SESSION, t->text.ptr, t->text.len);
+    if (own->text) return own;
+    api_fail_memory(e);
+    free_list(own);
+    return NULL;
+}
+
+static long_texts *later_of(exchange *x) {
+    if (!x->later && (x->later = tern_alloc(TERN_MEM_SESSION, sizeof *x->later))) {
+        x->later->errand.run = run;
+        x->later->errand.done = done;
+        x->later->model = x->model;
+        x->later->end = &x->later->first;
+    }
+    return x->later;
+}
+
+static void put_off(exchange *x, const text_wanted *t, const char *param, api_error *e) {
+    api_error failed = {0};
+    long_text *own = later_of(x) ? copy_wanted(t, param, &failed) : NULL;
+    if (own) {
+        *x->later->end = own;
+        x->later->end = &own->next;
+        api_fail(e, LATER, NULL, param, "later");
+        return;
+    }
+    *e = (api_error){0};
+    api_fail_memory(e);
+}
+
+bool long_text_begin(exchange *x, const api_error *e) {
+    long_texts *l = x->later;
+    api_error full = {0};
+    if (e->status != LATER) return false;
+    x->later = NULL;
+    l->errand.user = x;
+    x->errand = &l->errand;
+    registry_hold(l->model); // also if who asked has gone
+    if (errands_submit(x->server->readers, &l->errand)) return true;
+    registry_release(l->model);
+    x->errand = NULL;
+    free_texts(l);
+    api_fail_full(&full);
+    reply_error(x, &full);
+    return true;
+}
+
+void long_text_free(exchange *x) {
+    free_list(x->known);
+    free_texts(x->later);
+    shared_grammar_release(x->known_grammar);
+    tern_free(x->grammar_error);
+}
+
+// ---- Asking ------------------------------------------------------------------------------------
+
+static int32_t *take_known(exchange *x, tern_strbuf *end, size_t n_more, size_t *n, api_error *e) {
+    const long_text *t = x->next_known;
+    x->next_known = t->next;
+    if (!t->ids) {
+        *e = t->error;
+        return NULL;
+    }
+    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, t->n_ids + n_more, sizeof *ids);
+    if (!ids) {
+        api_fail_memory(e);
+        return NULL;
+    }
+    if (t->n_ids) memcpy(ids, t->ids, t->n_ids * sizeof *ids);
+    *n = t->n_ids;
+    if (end) tern_strbuf_append(end, tern_strbuf_text(&t->end), t->end.len);
+    return ids;
+}
+
+// A grammar is never compiled here: with a great vocabulary, or a hostile schema, it takes long.
+shared_grammar *read_grammar(exchange *x, const format_wanted *w, api_error *e) {
+    if (x->grammar_error) {
+        *e = *x->grammar_error;
+        return NULL;
+    }
+    if (x->known_grammar) return shared_grammar_hold(x->known_grammar);
+    shared_grammar *g = formats_find(x->model, w);
+    if (g) return g;
+    long_texts *l = later_of(x);
+    if (!l || !format_copy(&l->grammar, w)) {
+        api_fail_memory(e);
+        return NULL;
+    }
+    l->has_grammar = true;
+    api_fail(e, LATER, NULL, w->param, "later");
+    return NULL;
+}
+
+int32_t *read_tokens(exchange *x, const text_wanted *t, size_t n_more, size_t *n, const char *param,
+                     api_error *e) {
+    if (is_refused(e)) return NULL;
+    x->n_read += t->text.len;
+    if (x->n_read <= LONG_TEXT) return read_now(x->model, t, n_more, n, param, e);
+    if (x->next_known) return take_known(x, t->end, n_more, n, e);
+    put_off(x, t, param, e);
+    return NULL;
+}

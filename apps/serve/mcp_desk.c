@@ -1,0 +1,309 @@
+#include "apps/serve/mcp_desk.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/os_time.h"
+
+#define PROGRESS_SECONDS 0.1 // between two messages about it
+
+// ---- The words for errors
+// ------------------------------------------------------------------------
+
+// Before a message is known for one: the body is no JSON, the key is wrong, there is no such path.
+static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
+    int64_t code = e->status == 400   ? JSONRPC_PARSE_ERROR
+                   : e->status >= 500 ? JSONRPC_INTERNAL_ERROR
+                                      : JSONRPC_SERVER_ERROR;
+    (void)x;
+    jsonrpc_put_error(w, NULL, NULL, code, e->message, NULL);
+}
+
+// What a tool could not do is no error of the protocol: the model that called it is told why.
+static void refuse(exchange *x, const api_error *e) {
+    tern_strbuf line = {0};
+    tern_json_writer w = {.out = &line};
+    bool is_call = x->mcp && x->mcp->call.tool;
+    if (is_call)
+        mcp_put_failure(&x->mcp->call, e->message, &line);
+    else
+        put_error(&w, x, e);
+    mcp_reply(x, is_call ? 200 : e->status, &line);
+    tern_strbuf_free(&line);
+}
+const dialect dialect_mcp = {put_error, refuse};
+
+// ---- Answers
+// -------------------------------------------------------------------------------------
+
+void mcp_put_event(const exchange *x, const tern_strbuf *line, tern_strbuf *out) {
+    if (!x->sink->is_plain) tern_strbuf_puts(out, "event: message\ndata: ");
+    tern_strbuf_append(out, tern_strbuf_text(line), line->len);
+    tern_strbuf_puts(out, x->sink->is_plain ? "\n" : "\n\n");
+    out->failed |= line->failed;
+}
+
+void mcp_reply(exchange *x, int status, tern_strbuf *line) {
+    if (x->is_stream) {
+        mcp_put_event(x, line, &x->piece);
+        reply_piece(x, &x->piece);
+        reply_end(x);
+    } else {
+        reply_whole(x, status, "application/json", line);
+    }
+    tern_strbuf_clear(line);
+}
+
+bool mcp_may_stream(const exchange *x) {
+    static const char type[] = "text/event-stream";
+    tern_str accept = http_field_of(x->request, "accept");
+    return x->sink->is_plain ||
+           (accept.ptr && memmem(accept.ptr, accept.len, type, sizeof type - 1) != NULL);
+}
+
+void mcp_begin_stream(exchange *x) {
+    if (mcp_may_stream(x)) reply_stream(x, "text/event-stream");
+}
+
+void mcp_tell_progress(exchange *x, double progress, double total, tern_strbuf *out) {
+    mcp_run *r = x->mcp;
+    double now = tern_seconds();
+    tern_strbuf line = {0};
+    if (!r->call.progress || !x->is_stream || now - r->told < PROGRESS_SECONDS) return;
+    r->told = now;
+    mcp_put_progress(&r->call, progress, total, &line);
+    mcp_put_event(x, &line, out);
+    tern_strbuf_free(&line);
+}
+
+// ---- Models
+// --------------------------------------------------------------------------------------
+
+// A decoder may be served for its vectors, too.
+static bool is_good_for(const server *s, const served *m, const char *ability) {
+    bool pools = s->desc->opening.pooling != TERN_POOLING_NONE && !strcmp(ability, "embedding");
+    return pools || !strcmp(served_ability(m), ability);
+}
+
+served *mcp_model_for(const server *s, const char *ability) {
+    served *m;
+    for (size_t i = 0; registry_name(s->registry, i, &m).ptr; i++)
+        if (is_good_for(s, m, ability)) return m;
+    return NULL;
+}
+
+void mcp_with_model(exchange *x, const char *ability, void (*handle)(exchange *x)) {
+    api_error e = {0};
+    tern_error err = {0};
+    fields f = fields_of_body(x, &e);
+    tern_str name = field_text(&f, "model");
+    if (!name.len) x->model = mcp_model_for(x->server, ability);
+    if (!x->model && !e.status) x->model = registry_find(x->server->registry, name, &err);
+    if (!x->model) api_fail(&e, 404, "model_not_found", "model", "%s", err.message);
+    if (e.status)
+        reply_error(x, &e);
+    else
+        exchange_with_model(x, handle);
+}
+
+// ---- Which run
+// -----------------------------------------------------------------------------------
+
+static void copy_session(mcp_run *r, tern_str session) {
+    if (session.len < sizeof r->session) {
+        memcpy(r->session, session.ptr ? session.ptr : "", session.len);
+        r->session[session.len] = 0;
+    }
+}
+
+static mcp_run *begin_run(exchange *x) {
+    mcp_desk *d = x->server->mcp;
+    mcp_run *r = tern_alloc(TERN_MEM_SESSION, sizeof *r);
+    if (!r) return NULL;
+    *r = (mcp_run){.exchange = x, .next = d->running, .link = &d->running};
+    if (r->next) r->next->link = &r->next;
+    d->running = x->mcp = r;
+    copy_session(r, http_field_of(x->request, "mcp-session-id"));
+    return r;
+}
+
+void mcp_run_free(exchange *x) {
+    mcp_run *r = x->mcp;
+    if (!r) return;
+    *r->link = r->next;
+    if (r->next) r->next->link = r->link;
+    tern_free(r);
+}
+
+// It has no answer any more. Over HTTP, though, a request that has none yet must have one.
+static void stop(mcp_run *r) {
+    exchange *x = r->exchange;
+    if (x->is_stream || x->sink->is_plain) {
+        reply_end(x);
+        return;
+    }
+    tern_strbuf line = {0};
+    mcp_put_error(&r->call, JSONRPC_SERVER_ERROR, "the request was cancelled", NULL, &line);
+    mcp_reply(x, 200, &line);
+    tern_strbuf_free(&line);
+}
+
+// Clients count their requests from 0 on: over HTTP only those of one session, with one key, can be
+// told apart. (A modern client closes its stream instead.)
+static void cancel(exchange *x) {
+    const mcp_run *by = x->mcp;
+    bool is_plain = x->sink->is_plain;
+    if (!is_plain && !by->session[0]) return;
+    for (mcp_run *r = x->server->mcp->running, *next; r; r = next) {
+        next = r->next;
+        if (r != by && !r->exchange->is_over && r->exchange->client == x->client &&
+            !strcmp(r->session, by->session) &&
+            jsonrpc_same_id(r->call.message.id, by->call.cancelled))
+            stop(r);
+    }
+}
+
+// ---- Messages
+// ------------------------------------------------------------------------------------
+
+// Models misspell arguments: one that is not known is told of, where it would change the answer.
+static bool knows_arguments(exchange *x, const desk_tool *t, api_error *e) {
+    const tern_json_doc *mine = &x->server->mcp->doc;
+    const mcp_call *c = &x->mcp->call;
+    const tern_json *schema = tern_json_get(mine, t->json, "inputSchema");
+    const tern_json *known = tern_json_get(mine, schema, "properties");
+    bool is_open = tern_json_bool(tern_json_get(mine, schema, "additionalProperties"), true);
+    for (const tern_json *key = c->arguments ? tern_json_first(&x->body, c->arguments) : NULL;
+         key && !is_open; key = tern_json_next(&x->body, c->arguments, key)) {
+        tern_str name = tern_json_str(key);
+        const tern_json *k = known ? tern_json_first(mine, known) : NULL;
+        while (k && !tern_str_eq(tern_json_str(k), name)) k = tern_json_next(mine, known, k);
+        if (!k)
+            api_fail(e, 400, NULL, NULL, "%s has no argument '%.*s'", t->about.name,
+                     name.len < 80 ? (int)name.len : 80, name.ptr);
+    }
+    return e->status == 0;
+}
+
+static void call(exchange *x) {
+    const desk_tool *t = (const desk_tool *)x->mcp->call.tool; // its first member
+    api_error e = {0};
+    if (knows_arguments(x, t, &e))
+        t->does->call(x);
+    else
+        reply_error(x, &e);
+}
+
+// A session is a name and nothing else: the server keeps nothing of it.
+static void put_session(exchange *x) {
+    uint64_t a = tern_mix64(tern_random_seed()), b = tern_mix64(a ^ tern_random_seed());
+    tern_strbuf_printf(&x->head, "Mcp-Session-Id: %016llx%016llx\r\n", (unsigned long long)a,
+                       (unsigned long long)b);
+}
+
+static void reply_nothing(exchange *x) {
+    tern_strbuf none = {0};
+    if (x->sink->is_plain)
+        reply_end(x);
+    else
+        reply_whole(x, 202, NULL, &none);
+}
+
+void mcp_take_message(exchange *x) {
+    api_error e = {0};
+    tern_strbuf line = {0};
+    const mcp_head head = {.is_http = !x->sink->is_plain,
+                           .version = http_field_of(x->request, "mcp-protocol-version"),
+                           .method = http_field_of(x->request, "mcp-method"),
+                           .name = http_field_of(x->request, "mcp-name")};
+    if (!x->server->mcp)
+        api_fail(&e, 404, NULL, NULL, "this server has no tools for MCP: see tern serve --mcp");
+    else if (!begin_run(x))
+        api_fail_memory(&e);
+    if (e.status) {
+        reply_error(x, &e);
+        return;
+    }
+    mcp_call *c = &x->mcp->call;
+    mcp_step step = mcp_take(&x->server->mcp->about, &head, &x->body, c, &line);
+    if (step == MCP_CANCEL) cancel(x);
+    if (step == MCP_CALL) {
+        call(x);
+    } else if (step == MCP_ANSWER) {
+        if (c->is_first && head.is_http) put_session(x);
+        mcp_reply(x, c->status, &line);
+    } else {
+        reply_nothing(x);
+    }
+    tern_strbuf_free(&line);
+}
+
+// ---- Beginning and end
+// ---------------------------------------------------------------------------
+
+static const serve_tool *find_tool(const struct serve_tools *all, tern_str name) {
+    for (size_t i = 0; i < all->n; i++)
+        if (tern_str_is(name, all->list[i].name)) return &all->list[i];
+    return NULL;
+}
+
+static tern_status add_tool(server *s, const tern_json *json, tern_error *err) {
+    mcp_desk *d = s->mcp;
+    tern_str name = tern_json_str(tern_json_get(&d->doc, json, "name"));
+    const serve_tool *does = find_tool(s->desc->tools, name);
+    tern_strbuf text = {0};
+    tern_json_writer w = {.out = &text};
+    if (!does)
+        return tern_fail(err, TERN_ERR_FORMAT, "a tool of MCP that nobody does: '%.*s'",
+                         (int)name.len, name.ptr ? name.ptr : "");
+    if (does->is_offered && !does->is_offered(s)) return TERN_OK;
+    tern_json_put_value(&w, NULL, &d->doc, json);
+    if (text.failed) return tern_fail_memory(err, text.len);
+    desk_tool *t = &d->tools[d->about.n_tools];
+    *t = (desk_tool){{does->name, text.ptr}, does, json};
+    d->offered[d->about.n_tools++] = &t->about;
+    return TERN_OK;
+}
+
+static tern_status read_tools(server *s, tern_error *err) {
+    mcp_desk *d = s->mcp;
+    tern_str json = s->desc->tools->json;
+    TERN_TRY(tern_json_parse(&d->doc, json.ptr, json.len, err));
+    const tern_json *root = tern_json_root(&d->doc);
+    const tern_json *list = tern_json_get(&d->doc, root, "tools");
+    tern_str words = tern_json_str(tern_json_get(&d->doc, root, "instructions"));
+    size_t n = list ? list->n : 0;
+    d->instructions = tern_strndup(TERN_MEM_SESSION, words.ptr ? words.ptr : "", words.len);
+    d->tools = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *d->tools);
+    d->offered = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *d->offered);
+    if (!d->instructions || !d->tools || !d->offered)
+        return tern_fail_memory(err, n * sizeof *d->tools);
+    for (const tern_json *t = tern_json_first(&d->doc, list); t;
+         t = tern_json_next(&d->doc, list, t))
+        TERN_TRY(add_tool(s, t, err));
+    d->about =
+        (mcp_server){"tern", "tern", tern_version(), d->instructions, d->offered, d->about.n_tools};
+    return TERN_OK;
+}
+
+tern_status mcp_desk_open(server *s, tern_error *err) {
+    if (!s->desc->tools) return TERN_OK;
+    s->mcp = tern_alloc(TERN_MEM_SESSION, sizeof *s->mcp);
+    if (!s->mcp) return tern_fail_memory(err, sizeof *s->mcp);
+    TERN_TRY(mcp_memory_open(s, err));
+    return read_tools(s, err);
+}
+
+void mcp_desk_close(server *s) {
+    mcp_desk *d = s->mcp;
+    if (!d) return;
+    mcp_memory_close(s);
+    for (size_t i = 0; i < d->about.n_tools; i++) tern_free((char *)d->tools[i].about.definition);
+    tern_json_free(&d->doc);
+    tern_free(d->instructions);
+    tern_free(d->tools);
+    tern_free(d->offered);
+    tern_free(d);
+    s->mcp = NULL;
+}

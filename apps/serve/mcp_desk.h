@@ -1,0 +1,85 @@
+// The Model Context Protocol (apps/mcp) in the server: POST /mcp, or lines of a pipe (mcp_stdio.c).
+// A message becomes an exchange like any other request; the handler of a tool reads its arguments
+// as other interfaces read a body, and answers with a result instead of a body.
+//
+// An answer to a call is a stream where its client takes one: progress, then the result. Whoever
+// closes it, or says notifications/cancelled, ends the work within a step.
+#ifndef TERN_SERVE_MCP_DESK_H
+#define TERN_SERVE_MCP_DESK_H
+
+#include "apps/mcp/mcp.h"
+#include "apps/serve/ask.h"
+
+typedef struct serve_tool {
+    const char *name;
+    bool (*is_offered)(const server *s); // asked when the server starts; NULL: yes
+    void (*call)(exchange *x);
+} serve_tool;
+
+struct serve_tools {
+    // {"instructions": "...", "tools": [...]}: these as lists have them, in their order.
+    tern_str json;
+    const serve_tool *list; // [n] who does it, by their names
+    size_t n;
+};
+
+typedef struct desk_tool {
+    mcp_tool about;
+    const serve_tool *does;
+    const tern_json *json; // in the desk's document
+} desk_tool;
+
+// A message that is being answered: x->mcp.
+typedef struct mcp_run {
+    struct mcp_run *next, **link; // of those that run
+    exchange *exchange;
+    mcp_call call;
+    char session[40]; // of a legacy client over HTTP; "": none
+    double told;      // seconds: when progress was last told of
+} mcp_run;
+
+typedef struct mcp_memory mcp_memory;
+
+typedef struct mcp_desk {
+    mcp_server about;
+    tern_json_doc doc;
+    char *instructions;
+    desk_tool *tools;         // [about.n_tools]
+    const mcp_tool **offered; // [about.n_tools] the same, for the protocol
+    mcp_run *running;
+    mcp_memory *memory; // NULL: none
+} mcp_desk;
+
+tern_status mcp_desk_open(server *s, tern_error *err); // if desc->tools is there
+void mcp_desk_close(server *s);                        // when no thread runs an errand any more
+
+void mcp_take_message(exchange *x); // x->body is one
+void mcp_run_free(exchange *x);     // for exchange_free
+
+// ---- For tools
+// -----------------------------------------------------------------------------------
+
+// The first model that is good for this (served_ability); NULL: none is.
+served *mcp_model_for(const server *s, const char *ability);
+// Calls `handle` when the model that the argument "model" names is open; without it, the first one
+// that is good for this.
+void mcp_with_model(exchange *x, const char *ability, void (*handle)(exchange *x));
+bool mcp_may_stream(const exchange *x);
+void mcp_begin_stream(exchange *x); // if it may
+// Sends the result or the error, a line, and ends the answer. It clears the line.
+void mcp_reply(exchange *x, int status, tern_strbuf *line);
+// Appends a message as it is in a stream: an event, or a line of a pipe.
+void mcp_put_event(const exchange *x, const tern_strbuf *line, tern_strbuf *out);
+// Appends an event of progress, if the client wants to know, and not more often than is of use.
+void mcp_tell_progress(exchange *x, double progress, double total, tern_strbuf *out);
+
+void mcp_generate(exchange *x); // mcp_generate.c
+void mcp_embed(exchange *x);    // embeddings.c
+// mcp_memory.c
+tern_status mcp_memory_open(server *s, tern_error *err); // if desc->memory_folder is there
+void mcp_memory_close(server *s);
+void mcp_remember(exchange *x);
+void mcp_recall(exchange *x);
+void mcp_forget(exchange *x);
+
+#endif

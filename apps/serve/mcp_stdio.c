@@ -1,0 +1,177 @@
+// The Model Context Protocol through a pair of pipes: a message a line, in and out. See serve.h.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include "apps/serve/long_body.h"
+#include "apps/serve/mcp_desk.h"
+#include "base/alloc.h"
+#include "base/os_time.h"
+
+typedef struct pipe_exchange { // a message, until its answer is out
+    exchange x;
+    struct pipe_exchange *next;
+    bool is_over;
+} pipe_exchange;
+
+typedef struct pipes {
+    server server;
+    int wake[2];
+    jsonrpc_lines lines;
+    pipe_exchange *list;
+    bool is_ended; // no more comes, or nobody reads
+    tern_error err;
+} pipes;
+
+static const http_request no_request = {.minor = 1};
+
+// ---- Out
+// -----------------------------------------------------------------------------------------
+
+static pipes *pipes_of(exchange *x) {
+    return (pipes *)x->server;
+}
+
+// A client that has gone is no error; a disk that is full is one.
+static void end_output(pipes *p) {
+    p->is_ended = true;
+    if (errno != EPIPE) tern_fail(&p->err, TERN_ERR_IO, "standard output: %s", strerror(errno));
+}
+
+static void sink_write(void *to, const char *bytes, size_t n) {
+    pipe_exchange *p = to;
+    while (n > 0 && !pipes_of(&p->x)->is_ended) {
+        ssize_t some = write(STDOUT_FILENO, bytes, n);
+        if (some < 0 && errno == EINTR) continue;
+        if (some < 0) end_output(pipes_of(&p->x));
+        bytes += some < 0 ? 0 : some;
+        n -= some < 0 ? 0 : (size_t)some;
+    }
+}
+static void sink_end(void *to) {
+    pipe_exchange *p = to;
+    p->is_over = true;
+}
+static const sink pipe_sink = {sink_write, sink_end, true};
+
+static void free_over(pipes *p, bool all) {
+    for (pipe_exchange **at = &p->list; *at;) {
+        pipe_exchange *one = *at;
+        if (one->is_over || all) {
+            *at = one->next;
+            if (one->x.is_broken) { // an answer could not be said
+                p->is_ended = true;
+                tern_fail_memory(&p->err, one->x.text.len);
+            }
+            exchange_free(&one->x);
+        } else {
+            at = &one->next;
+        }
+    }
+}
+
+// ---- In
+// ------------------------------------------------------------------------------------------
+
+static void take_body(exchange *x, api_error *e) {
+    if (e->status)
+        reply_error(x, e);
+    else
+        mcp_take_message(x);
+}
+
+static bool take_line(pipes *p, tern_str line, jsonrpc_line kind) {
+    pipe_exchange *one = tern_alloc(TERN_MEM_SESSION, sizeof *one);
+    api_error e = {0};
+    if (!one) return false;
+    *one = (pipe_exchange){.x = {.server = &p->server,
+                                 .sink = &pipe_sink,
+                                 .to = one,
+                                 .request = &no_request,
+                                 .dialect = &dialect_mcp,
+                                 .route = "stdio"},
+                           .next = p->list};
+    p->list = one;
+    exchange *x = &one->x;
+    exchange_name(x);
+    if (kind == JSONRPC_LINE)
+        tern_strbuf_append(&x->text, line.ptr, line.len);
+    else
+        api_fail(&e, 400, NULL, NULL, "a message has more than %zu bytes", p->lines.line_max);
+    if (x->text.failed) api_fail_memory(&e);
+    if (!e.status && body_read_later(x, take_body)) return true;
+    if (!e.status) body_read(x, (tern_str){x->text.ptr, x->text.len}, &e);
+    take_body(x, &e);
+    return true;
+}
+
+static void take_lines(pipes *p) {
+    char bytes[65536];
+    tern_str line = {NULL, 0};
+    ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n <= 0) {
+        p->is_ended = true;
+        return;
+    }
+    jsonrpc_lines_add(&p->lines, bytes, (size_t)n);
+    for (jsonrpc_line kind; (kind = jsonrpc_lines_next(&p->lines, &line)) != JSONRPC_NO_LINE;)
+        if (kind == JSONRPC_NO_MEMORY || !take_line(p, line, kind)) {
+            p->is_ended = true;
+            tern_fail_memory(&p->err, p->lines.text.len);
+            return;
+        }
+}
+
+// ---- The loop
+// ------------------------------------------------------------------------------------
+
+static void wake(void *user) { // any thread
+    const pipes *p = user;
+    // If the pipe is full, the loop has been woken already.
+    while (write(p->wake[1], "", 1) < 0 && errno == EINTR) {
+    }
+}
+
+static void take_events(pipes *p) {
+    char many[256];
+    while (read(p->wake[0], many, sizeof many) > 0) {
+    }
+    server_take_events(&p->server);
+}
+
+static tern_status run(pipes *p, tern_error *err) {
+    double ticked = tern_seconds();
+    while (!p->is_ended) {
+        struct pollfd both[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                                {.fd = p->wake[0], .events = POLLIN}};
+        if (poll(both, 2, 1000) < 0 && errno != EINTR)
+            return tern_fail(err, TERN_ERR_IO, "waiting for messages: %s", strerror(errno));
+        if (both[1].revents) take_events(p);
+        if (both[0].revents) take_lines(p);
+        free_over(p, false);
+        if (tern_seconds() - ticked < 1) continue;
+        ticked = tern_seconds();
+        registry_tick(p->server.registry, ticked);
+    }
+    if (p->err.status == TERN_OK) return TERN_OK;
+    return tern_fail(err, p->err.status, "%s", p->err.message);
+}
+
+tern_status serve_stdio(const serve_desc *desc, tern_error *err) {
+    pipes p = {.wake = {-1, -1}, .lines = {.line_max = desc->body_bytes}};
+    signal(SIGPIPE, SIG_IGN); // a client that has gone is an error of the write
+    tern_status status = TERN_OK;
+    if (pipe2(p.wake, O_NONBLOCK | O_CLOEXEC) != 0)
+        status = tern_fail(err, TERN_ERR_IO, "a pipe: %s", strerror(errno));
+    if (status == TERN_OK) status = server_open(&p.server, desc, wake, &p, err);
+    if (status == TERN_OK) status = run(&p, err);
+    free_over(&p, true);
+    server_close(&p.server);
+    jsonrpc_lines_free(&p.lines);
+    for (int i = 0; i < 2; i++)
+        if (p.wake[i] >= 0) close(p.wake[i]);
+    return status;
+}

@@ -1,0 +1,250 @@
+// Ollama's interface, generating: lines of JSON, streamed unless asked otherwise.
+#include <stdio.h>
+#include <string.h>
+#include "apps/serve/answer_forms.h"
+#include "apps/serve/interfaces.h"
+#include "apps/serve/ollama.h"
+
+static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
+    (void)x;
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "error", e->message);
+    tern_json_close(w, '}');
+}
+const dialect dialect_ollama = {.put_error = put_error};
+
+// ---- Answers -----------------------------------------------------------------------------------
+
+static int64_t nanoseconds(double seconds) {
+    return (int64_t)(seconds * 1e9);
+}
+
+// Calls come whole, and their arguments are objects.
+static void put_call(tern_json_writer *w, const answer_block *b) {
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "id", b->id);
+    tern_json_open(w, "function", '{');
+    tern_json_put_int(w, "index", b->call);
+    tern_json_put_bytes(w, "name", tern_strbuf_text(&b->name), b->name.len);
+    tern_json_put_raw(w, "arguments", block_arguments(b));
+    tern_json_close(w, '}');
+    tern_json_close(w, '}');
+}
+
+// What a message has besides its text; only_new: what has come with the last piece.
+static void put_more(tern_json_writer *w, const blocks *b, bool only_new) {
+    tern_strbuf thinking = {0};
+    bool has_calls = false;
+    for (size_t i = 0; i < b->n_parts && only_new; i++)
+        if (b->list[b->parts[i].block].kind == BLOCK_REASONING)
+            tern_strbuf_append(&thinking, b->list[b->parts[i].block].text.ptr + b->parts[i].at,
+                               b->parts[i].n);
+    if (!only_new) blocks_text(b, BLOCK_REASONING, &thinking);
+    if (thinking.len) tern_json_put_bytes(w, "thinking", thinking.ptr, thinking.len);
+    w->out->failed |= thinking.failed;
+    tern_strbuf_free(&thinking);
+    if (only_new) return;
+    for (size_t i = 0; i < b->n; i++) {
+        const answer_block *each = &b->list[i];
+        if (each->kind != BLOCK_CALL || !each->is_whole || !block_has_object(each)) continue;
+        if (!has_calls) tern_json_open(w, "tool_calls", '[');
+        has_calls = true;
+        put_call(w, each);
+    }
+    if (has_calls) tern_json_close(w, ']');
+}
+
+// A line without its end: text is the answer's, or a piece of it. b: what else there is of it.
+static void put_front(tern_json_writer *w, const exchange *x, const char *text, size_t n,
+                      const blocks *b, bool only_new) {
+    char now[40];
+    ollama_time(now);
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "model", x->ask->model);
+    tern_json_put_text(w, "created_at", now);
+    if (x->ask->is_chat) {
+        tern_json_open(w, "message", '{');
+        tern_json_put_text(w, "role", "assistant");
+        tern_json_put_bytes(w, "content", text, n);
+        if (b) put_more(w, b, only_new);
+        tern_json_close(w, '}');
+    } else {
+        tern_json_put_bytes(w, "response", text, n);
+        if (b) put_more(w, b, only_new);
+    }
+}
+
+static void put_logprobs(tern_json_writer *w, exchange *x, choice *c, size_t first, size_t n) {
+    if (!x->ask->params.logprobs) return;
+    tern_json_open(w, "logprobs", '[');
+    put_token_logprobs(w, x, c, first, n);
+    tern_json_close(w, ']');
+}
+
+static void put_done(tern_json_writer *w, const exchange *x, const choice *c) {
+    const tern_generate_stats *s = &c->stats;
+    tern_json_put_bool(w, "done", true);
+    tern_json_put_text(w, "done_reason", openai_was_cut(c) ? "length" : "stop");
+    if (!x->ask->is_chat) {
+        const ask_prompt *p = &x->ask->prompts[0];
+        tern_json_open(w, "context", '[');
+        for (size_t i = 0; i < p->n_ids; i++) tern_json_put_int(w, NULL, p->ids[i]);
+        for (size_t i = 0; i < c->n_ids; i++) tern_json_put_int(w, NULL, c->ids[i]);
+        tern_json_close(w, ']');
+    }
+    tern_json_put_int(w, "total_duration", nanoseconds(ollama_since(x->ask->began)));
+    tern_json_put_int(w, "load_duration", nanoseconds(x->waited));
+    tern_json_put_int(w, "prompt_eval_count", (int64_t)s->n_prompt);
+    tern_json_put_int(w, "prompt_eval_duration", nanoseconds(s->prompt_seconds));
+    tern_json_put_int(w, "eval_count", (int64_t)s->n_generated);
+    tern_json_put_int(w, "eval_duration", nanoseconds(s->generate_seconds));
+    tern_json_close(w, '}');
+}
+
+static void put_whole(exchange *x, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    choice *c = &x->ask->choices[0];
+    put_front(&w, x, tern_strbuf_text(&c->text), c->text.len, &c->blocks, false);
+    put_logprobs(&w, x, c, 0, c->n_ids);
+    put_done(&w, x, c);
+}
+
+static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    bool is_reasoning =
+        c->blocks.n_parts && c->blocks.list[c->blocks.parts[0].block].kind == BLOCK_REASONING;
+    if (n->n_text == 0 && !is_reasoning && !x->ask->params.logprobs) return;
+    put_front(&w, x, n->text, n->n_text, &c->blocks, true);
+    put_logprobs(&w, x, c, n->first, n->n_tokens);
+    tern_json_put_bool(&w, "done", false);
+    tern_json_close(&w, '}');
+    tern_strbuf_putc(out, '\n');
+}
+
+static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    if (c->blocks.n_calls) {
+        blocks calls = c->blocks;
+        while (calls.n && calls.list->kind != BLOCK_CALL)
+            calls.list++, calls.n--; // its reasoning was told
+        put_front(&w, x, "", 0, &calls, false);
+        tern_json_put_bool(&w, "done", false);
+        tern_json_close(&w, '}');
+        tern_strbuf_putc(out, '\n');
+        w = (tern_json_writer){.out = out};
+    }
+    put_front(&w, x, "", 0, NULL, false);
+    put_done(&w, x, c);
+    tern_strbuf_putc(out, '\n');
+}
+
+static void put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    put_error(&w, x, e);
+    tern_strbuf_putc(out, '\n');
+}
+
+static const ask_writer writer = {"application/x-ndjson", put_whole, NULL, put_text, put_over, NULL,
+                                  put_stream_error};
+
+// ---- Requests ----------------------------------------------------------------------------------
+
+// "think": true, false, or how much.
+static void read_think(ask *a, const fields *f) {
+    tern_json_writer w = {.out = &a->switches, .follows = true};
+    const tern_json *think = field_any(f, "think");
+    if (!think) return;
+    bool is_word = tern_json_is(think, TERN_JSON_STRING);
+    if (!is_word && !tern_json_is(think, TERN_JSON_BOOL))
+        field_fail(f, "think", "true, false, or a word");
+    tern_json_put_bool(&w, "enable_thinking", is_word || think->n);
+}
+
+// What both ways to generate share. num_gpu, num_thread and the like are the server's affair.
+static void read_common(exchange *x, const fields *f) {
+    ask *a = x->ask;
+    fields o = fields_within(f, "options", "options.");
+    ask_read_model(x, f);
+    ask_read_sampling(x, &o, 100);
+    int64_t n = field_int(&o, "num_predict", -1, -2, INT32_MAX);
+    a->params.max_tokens = n > 0 ? (int32_t)n : 0;
+    ask_read_stops(x, &o, "stop", 64);
+    a->stream = field_bool(f, "stream", true);
+    a->params.logprobs = field_bool(f, "logprobs", false);
+    a->params.n_top_logprobs = (int32_t)field_int(f, "top_logprobs", 0, 0, TERN_TOP_LOGPROBS_MAX);
+    field_refuse(f, "images");
+    read_think(a, f);
+}
+
+// Without a prompt the model is to be loaded, or given back.
+static void reply_loaded(exchange *x) {
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    put_front(&w, x, "", 0, NULL, false);
+    tern_json_put_bool(&w, "done", true);
+    tern_json_put_text(&w, "done_reason", x->has_keep && x->keep_seconds == 0 ? "unload" : "load");
+    tern_json_close(&w, '}');
+    reply_json(x, &out);
+    tern_strbuf_free(&out);
+}
+
+static void chat(exchange *x) {
+    api_error e = {0};
+    messages m = {0};
+    bool prefill = false;
+    fields f;
+    ask *a = ask_start(x, &writer, &f, &e);
+    if (!a) return;
+    a->is_chat = true;
+    read_common(x, &f);
+    const tern_json *list = field_array(&f, "messages");
+    if (!e.status && (!list || list->n == 0)) {
+        reply_loaded(x);
+        return;
+    }
+    for (const tern_json *item = tern_json_first(f.doc, list); item && !e.status;
+         item = tern_json_next(f.doc, list, item)) {
+        const fields inner = {f.doc, item, "messages.", &e};
+        field_refuse(&inner, "images");
+    }
+    openai_read_tools(x, &f);
+    ask_read_ollama_format(x, &f);
+    if (!e.status) openai_read_messages(&f, &m, &prefill);
+    ask_add_chat(x, &m, prefill, &e);
+    messages_free(&m);
+    ask_begin(x, &e);
+}
+
+static void generate(exchange *x) {
+    api_error e = {0};
+    messages m = {0};
+    fields f;
+    ask *a = ask_start(x, &writer, &f, &e);
+    if (!a) return;
+    read_common(x, &f);
+    ask_read_ollama_format(x, &f);
+    field_refuse(&f, "suffix");
+    field_refuse(&f, "template");
+    field_refuse(&f, "context");
+    tern_str prompt = field_text(&f, "prompt"), system = field_text(&f, "system");
+    if (!e.status && prompt.len == 0) {
+        reply_loaded(x);
+        return;
+    }
+    if (field_bool(&f, "raw", false)) {
+        ask_add_text(x, prompt, "prompt", &e);
+    } else {
+        if (system.len) messages_add(&m, TERN_STR("system"), system, "system", &e);
+        messages_add(&m, TERN_STR("user"), prompt, "prompt", &e);
+        ask_add_chat(x, &m, false, &e);
+    }
+    messages_free(&m);
+    ask_begin(x, &e);
+}
+
+void ollama_chat(exchange *x) {
+    ollama_with_model(x, "messages", chat);
+}
+void ollama_generate(exchange *x) {
+    ollama_with_model(x, "prompt", generate);
+}

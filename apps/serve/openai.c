@@ -1,0 +1,258 @@
+// OpenAI's interface, what its two ways to generate share: errors, models, messages, likelihoods.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "apps/serve/interfaces.h"
+
+// ---- Errors ------------------------------------------------------------------------------------
+
+static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
+    const char *type = e->status == 401   ? "authentication_error"
+                       : e->status == 403 ? "permission_error"
+                       : e->status == 429 ? "rate_limit_error"
+                       : e->status == 503 ? "unavailable_error"
+                       : e->status >= 500 ? "server_error"
+                                          : "invalid_request_error";
+    (void)x;
+    tern_json_open(w, NULL, '{');
+    tern_json_open(w, "error", '{');
+    tern_json_put_text(w, "message", e->message);
+    tern_json_put_text(w, "type", type);
+    tern_json_put_text(w, "param", e->param[0] ? e->param : NULL);
+    tern_json_put_text(w, "code", e->code);
+    tern_json_close(w, '}');
+    tern_json_close(w, '}');
+}
+const dialect dialect_openai = {.put_error = put_error};
+
+bool openai_was_cut(const choice *c) {
+    return c->stats.reason == TERN_STOP_LENGTH || c->stats.reason == TERN_STOP_CONTEXT;
+}
+
+void openai_put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    tern_strbuf_puts(out, "data: ");
+    dialect_openai.put_error(&w, x, e);
+    tern_strbuf_puts(out, "\n\n");
+}
+
+const char *openai_finish_reason(const choice *c) {
+    if (openai_was_cut(c)) return "length";
+    return blocks_end_in_calls(&c->blocks) ? "tool_calls" : "stop";
+}
+
+// ---- Models ------------------------------------------------------------------------------------
+
+// llama-server's words for it.
+static const char *state_name(const served *s) {
+    return s->state == SERVED_OPEN                                   ? "loaded"
+           : s->state == SERVED_OPENING || s->state == SERVED_WANTED ? "loading"
+                                                                     : "unloaded";
+}
+
+// OpenAI's members, Anthropic's, and llama-server's in "meta" and "status", in one object.
+static void put_model(tern_json_writer *w, tern_str name, const served *s) {
+    const hub_facts *f = &s->facts;
+    tern_json_open(w, NULL, '{');
+    tern_json_put_bytes(w, "id", name.ptr, name.len);
+    tern_json_put_text(w, "object", "model");
+    tern_json_put_int(w, "created", s->about.modified);
+    tern_json_put_text(w, "owned_by", "tern");
+    tern_json_put_text(w, "type", "model");
+    tern_json_put_text(w, "display_name", f->label[0] ? f->label : s->about.name);
+    tern_json_open(w, "meta", '{');
+    tern_json_put_int(w, "n_vocab", f->n_vocab);
+    tern_json_put_int(w, "n_ctx_train", f->n_context);
+    if (s->state == SERVED_OPEN) tern_json_put_int(w, "n_ctx", s->n_context);
+    tern_json_put_int(w, "n_embd", f->n_embd);
+    tern_json_put_int(w, "n_params", f->n_weights);
+    tern_json_put_int(w, "size", f->file_bytes);
+    tern_json_close(w, '}');
+    tern_json_open(w, "capabilities", '[');
+    tern_json_put_text(w, NULL, served_ability(s));
+    tern_json_close(w, ']');
+    tern_json_open(w, "status", '{');
+    tern_json_put_text(w, "value", state_name(s));
+    tern_json_close(w, '}');
+    tern_json_close(w, '}');
+}
+
+static void put_name(tern_json_writer *w, const char *key, tern_str name) {
+    if (name.ptr)
+        tern_json_put_bytes(w, key, name.ptr, name.len);
+    else
+        tern_json_put_text(w, key, NULL);
+}
+
+void openai_models(exchange *x) {
+    registry *r = x->server->registry;
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    tern_str first = {NULL, 0}, last = {NULL, 0}, name;
+    served *s;
+    registry_refresh(r);
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_text(&w, "object", "list");
+    tern_json_open(&w, "data", '[');
+    for (size_t i = 0; (name = registry_name(r, i, &s)).ptr; i++, last = name) {
+        put_model(&w, name, s);
+        if (i == 0) first = name;
+    }
+    tern_json_close(&w, ']');
+    tern_json_put_bool(&w, "has_more", false);
+    put_name(&w, "first_id", first);
+    put_name(&w, "last_id", last);
+    tern_json_close(&w, '}');
+    reply_json(x, &out);
+    tern_strbuf_free(&out);
+}
+
+void openai_model(exchange *x) {
+    static const char front[] = "/v1/models/";
+    tern_str name = {x->path.ptr + sizeof front - 1, x->path.len - (sizeof front - 1)};
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    tern_error err = {0};
+    api_error e = {0};
+    const served *s = registry_find(x->server->registry, name, &err);
+    if (s) {
+        put_model(&w, name, s);
+        reply_json(x, &out);
+        tern_strbuf_free(&out);
+        return;
+    }
+    api_fail(&e, 404, "model_not_found", "model", "%s", err.message);
+    reply_error(x, &e);
+}
+
+// ---- Messages ----------------------------------------------------------------------------------
+
+void openai_refuse_unsupported(const fields *f) {
+    static const char *const names[] = {"functions", "audio", "modalities"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const tern_json *only = tern_json_first(f->doc, field_any(f, names[i]));
+        bool is_text = !strcmp(names[i], "modalities") && tern_str_is(tern_json_str(only), "text");
+        if (!is_text) field_refuse(f, names[i]);
+    }
+}
+
+// Templates know one system message, at the beginning: a second one is joined to it.
+bool openai_add_message(messages *m, tern_str role, const tern_strbuf *text, const char *param,
+                        api_error *e) {
+    tern_strbuf joined = {.failed = text->failed};
+    if (tern_str_is(role, "developer")) role = TERN_STR("system");
+    bool is_second = m->n == 1 && tern_str_is(role, "system") && !strcmp(m->list[0].role, "system");
+    if (is_second) {
+        tern_strbuf_printf(&joined, "%s\n\n", m->list[0].content);
+        messages_free(m);
+    }
+    tern_strbuf_append(&joined, tern_strbuf_text(text), text->len);
+    if (joined.failed) api_fail_memory(e);
+    bool ok = messages_add(m, role, (tern_str){tern_strbuf_text(&joined), joined.len}, param, e);
+    tern_strbuf_free(&joined);
+    return ok;
+}
+
+// A call as it was told, by this server or another; Ollama's arguments are objects.
+static void check_calls(const fields *f, const tern_json *calls) {
+    bool ok = tern_json_is(calls, TERN_JSON_ARRAY);
+    for (const tern_json *call = ok ? tern_json_first(f->doc, calls) : NULL; call;
+         call = tern_json_next(f->doc, calls, call)) {
+        const tern_json *function = tern_json_get(f->doc, call, "function");
+        ok &= tern_json_str(tern_json_get(f->doc, function, "name")).len > 0;
+    }
+    if (!ok) field_fail(f, "tool_calls", "an array of calls of functions");
+}
+
+// What else templates know of a message. Ollama has other names for some.
+static void read_more(const fields *f, messages *m) {
+    static const char *const names[][2] = {{"tool_calls", "tool_calls"},
+                                           {"tool_call_id", "tool_call_id"},
+                                           {"name", "name"},
+                                           {"reasoning_content", "reasoning_content"},
+                                           {"reasoning", "reasoning_content"},
+                                           {"thinking", "reasoning_content"},
+                                           {"tool_name", "name"}};
+    tern_json_writer w = messages_more(m);
+    bool told[sizeof names / sizeof *names] = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const tern_json *value = field_any(f, names[i][0]);
+        for (size_t k = 0; k < i; k++) told[i] |= told[k] && !strcmp(names[k][1], names[i][1]);
+        if (!value || told[i]) continue;
+        if (i == 0)
+            check_calls(f, value);
+        else
+            field_text(f, names[i][0]); // a string, or an error
+        told[i] = true;
+        tern_json_put_value(&w, names[i][1], f->doc, value);
+    }
+}
+
+static void read_message(const fields *f, const tern_json *message, messages *m) {
+    fields inner = {f->doc, message, "messages.", f->error};
+    tern_strbuf text = {0};
+    if (!tern_json_is(message, TERN_JSON_OBJECT)) {
+        field_fail(f, "messages", "an array of objects");
+        return;
+    }
+    tern_str role = field_text(&inner, "role");
+    const tern_json *content = field_any(&inner, "content");
+    field_refuse(&inner, "function_call");
+    if (!role.ptr) field_fail(&inner, "role", "given");
+    bool may_lack = field_any(&inner, "tool_calls") != NULL;
+    if (!content && !may_lack) field_fail(&inner, "content", "given");
+    if (!f->error->status &&
+        (!content || content_text(&inner, content, "messages.content", &text)) &&
+        openai_add_message(m, role, &text, "messages.content", f->error))
+        read_more(&inner, m);
+    tern_strbuf_free(&text);
+}
+
+void openai_read_messages(const fields *f, messages *m, bool *prefill) {
+    const tern_json *list = field_array(f, "messages");
+    *prefill = false;
+    if (!list || list->n == 0) field_fail(f, "messages", "an array of at least one message");
+    for (const tern_json *item = tern_json_first(f->doc, list); item && !f->error->status;
+         item = tern_json_next(f->doc, list, item))
+        read_message(f, item, m);
+    *prefill =
+        m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
+}
+
+// ---- Likelihoods -------------------------------------------------------------------------------
+
+static void put_logprob(tern_json_writer *w, const served *s, const tern_token_logprob *t) {
+    tern_strbuf piece = {0};
+    put_piece(s, t->id, &piece);
+    tern_json_put_bytes(w, "token", tern_strbuf_text(&piece), piece.len);
+    // JSON has no infinity: this is OpenAI's word for it.
+    tern_json_put_float(w, "logprob", isfinite(t->logprob) ? t->logprob : -9999.0f);
+    tern_json_open(w, "bytes", '[');
+    for (size_t i = 0; i < piece.len; i++) tern_json_put_int(w, NULL, (unsigned char)piece.ptr[i]);
+    tern_json_close(w, ']');
+    w->out->failed |= piece.failed;
+    tern_strbuf_free(&piece);
+}
+
+// Tokens of which nothing is in the text, such as those of a stop string, are left out.
+void put_token_logprobs(tern_json_writer *w, const exchange *x, choice *c, size_t first, size_t n) {
+    tern_strbuf piece = {0};
+    for (size_t i = first; i < first + n && c->n_bytes < c->text.len; i++) {
+        const tern_token_logprob *row = c->logprobs + i * c->n_each;
+        tern_strbuf_clear(&piece);
+        put_piece(x->model, row->id, &piece);
+        c->n_bytes += piece.len;
+        tern_json_open(w, NULL, '{');
+        put_logprob(w, x->model, row);
+        tern_json_open(w, "top_logprobs", '[');
+        for (size_t k = 1; k < c->n_each; k++) {
+            tern_json_open(w, NULL, '{');
+            put_logprob(w, x->model, row + k);
+            tern_json_close(w, '}');
+        }
+        tern_json_close(w, ']');
+        tern_json_close(w, '}');
+    }
+    w->out->failed |= piece.failed;
+    tern_strbuf_free(&piece);
+}

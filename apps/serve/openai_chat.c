@@ -1,0 +1,223 @@
+// POST /v1/chat/completions.
+#include <stdio.h>
+#include "apps/serve/answer_forms.h"
+#include "apps/serve/interfaces.h"
+
+static void put_front(tern_json_writer *w, const exchange *x, const char *object) {
+    char id[64];
+    snprintf(id, sizeof id, "chatcmpl-%s", x->id + 4);
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "id", id);
+    tern_json_put_text(w, "object", object);
+    tern_json_put_int(w, "created", x->ask->created);
+    tern_json_put_text(w, "model", x->ask->model);
+    tern_json_put_text(w, "system_fingerprint", "fp_tern");
+}
+
+static void put_usage(tern_json_writer *w, const ask *a) {
+    ask_usage u = ask_usage_of(a);
+    tern_json_open(w, "usage", '{');
+    tern_json_put_int(w, "prompt_tokens", (int64_t)u.n_prompt);
+    tern_json_put_int(w, "completion_tokens", (int64_t)u.n_generated);
+    tern_json_put_int(w, "total_tokens", (int64_t)(u.n_prompt + u.n_generated));
+    tern_json_open(w, "prompt_tokens_details", '{');
+    tern_json_put_int(w, "cached_tokens", (int64_t)u.n_cached);
+    tern_json_close(w, '}');
+    tern_json_open(w, "completion_tokens_details", '{');
+    size_t n_reasoning = 0;
+    for (size_t i = 0; i < a->n_choices; i++) n_reasoning += a->choices[i].n_reasoning;
+    tern_json_put_int(w, "reasoning_tokens", (int64_t)n_reasoning);
+    tern_json_close(w, '}');
+    tern_json_close(w, '}');
+}
+
+static void put_logprobs(tern_json_writer *w, exchange *x, choice *c, size_t first, size_t n) {
+    if (!x->ask->params.logprobs) {
+        tern_json_put_null(w, "logprobs");
+        return;
+    }
+    tern_json_open(w, "logprobs", '{');
+    tern_json_open(w, "content", '[');
+    put_token_logprobs(w, x, c, first, n);
+    tern_json_close(w, ']');
+    tern_json_put_null(w, "refusal");
+    tern_json_close(w, '}');
+}
+
+// A call, whole.
+static void put_call(tern_json_writer *w, const answer_block *b) {
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "id", b->id);
+    tern_json_put_text(w, "type", "function");
+    tern_json_open(w, "function", '{');
+    tern_json_put_bytes(w, "name", tern_strbuf_text(&b->name), b->name.len);
+    tern_json_put_text(w, "arguments", block_arguments(b));
+    tern_json_close(w, '}');
+    tern_json_close(w, '}');
+}
+
+static void put_message(tern_json_writer *w, const choice *c) {
+    const blocks *b = &c->blocks;
+    tern_strbuf reasoning = {0};
+    blocks_text(b, BLOCK_REASONING, &reasoning);
+    tern_json_open(w, "message", '{');
+    tern_json_put_text(w, "role", "assistant");
+    if (c->text.len || !b->n_calls)
+        tern_json_put_bytes(w, "content", tern_strbuf_text(&c->text), c->text.len);
+    else
+        tern_json_put_null(w, "content");
+    if (reasoning.len) tern_json_put_bytes(w, "reasoning_content", reasoning.ptr, reasoning.len);
+    if (b->n_calls) tern_json_open(w, "tool_calls", '[');
+    for (size_t i = 0; i < b->n; i++)
+        if (b->list[i].kind == BLOCK_CALL) put_call(w, &b->list[i]);
+    if (b->n_calls) tern_json_close(w, ']');
+    tern_json_put_null(w, "refusal");
+    tern_json_close(w, '}');
+    w->out->failed |= reasoning.failed;
+    tern_strbuf_free(&reasoning);
+}
+
+static void put_whole(exchange *x, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    ask *a = x->ask;
+    put_front(&w, x, "chat.completion");
+    tern_json_open(&w, "choices", '[');
+    for (size_t i = 0; i < a->n_choices; i++) {
+        choice *c = &a->choices[i];
+        tern_json_open(&w, NULL, '{');
+        tern_json_put_int(&w, "index", c->index);
+        put_message(&w, c);
+        put_logprobs(&w, x, c, 0, c->n_ids);
+        tern_json_put_text(&w, "finish_reason", openai_finish_reason(c));
+        tern_json_close(&w, '}');
+    }
+    tern_json_close(&w, ']');
+    put_usage(&w, a);
+    tern_json_close(&w, '}');
+}
+
+// ---- As a stream -------------------------------------------------------------------------------
+
+// An event: a chunk with one choice, or with none. delta: its JSON; finish: why it is over.
+static void put_chunk(exchange *x, choice *c, const char *delta, const news *n, const char *finish,
+                      tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    tern_strbuf_puts(out, "data: ");
+    put_front(&w, x, "chat.completion.chunk");
+    tern_json_open(&w, "choices", '[');
+    if (c) {
+        tern_json_open(&w, NULL, '{');
+        tern_json_put_int(&w, "index", c->index);
+        tern_json_put_raw(&w, "delta", delta);
+        if (n)
+            put_logprobs(&w, x, c, n->first, n->n_tokens);
+        else
+            tern_json_put_null(&w, "logprobs");
+        tern_json_put_text(&w, "finish_reason", finish);
+        tern_json_close(&w, '}');
+    }
+    tern_json_close(&w, ']');
+    if (!c)
+        put_usage(&w, x->ask);
+    else if (x->ask->with_usage)
+        tern_json_put_null(&w, "usage");
+    tern_json_close(&w, '}');
+    tern_strbuf_puts(out, "\n\n");
+}
+
+static void begin_stream(exchange *x, tern_strbuf *out) {
+    for (size_t i = 0; i < x->ask->n_choices; i++)
+        put_chunk(x, &x->ask->choices[i], "{\"role\":\"assistant\",\"content\":\"\"}", NULL, NULL,
+                  out);
+}
+
+// Every piece of a call has its place among them: clients sort pieces by it.
+static void put_call_delta(tern_json_writer *w, const answer_block *b, const answer_part *p) {
+    tern_json_open(w, "tool_calls", '[');
+    tern_json_open(w, NULL, '{');
+    tern_json_put_int(w, "index", b->call);
+    if (p->begins) {
+        tern_json_put_text(w, "id", b->id);
+        tern_json_put_text(w, "type", "function");
+    }
+    tern_json_open(w, "function", '{');
+    if (p->begins) tern_json_put_bytes(w, "name", tern_strbuf_text(&b->name), b->name.len);
+    tern_json_put_bytes(w, "arguments", tern_strbuf_text(&b->text) + p->at, p->n);
+    tern_json_close(w, '}');
+    tern_json_close(w, '}');
+    tern_json_close(w, ']');
+}
+
+static void put_delta(exchange *x, choice *c, const answer_part *p, const news *n,
+                      tern_strbuf *out) {
+    static const char *const names[] = {"content", "reasoning_content"};
+    const answer_block *b = p ? &c->blocks.list[p->block] : NULL;
+    tern_strbuf delta = {0};
+    tern_json_writer w = {.out = &delta};
+    tern_json_open(&w, NULL, '{');
+    if (!b)
+        tern_json_put_text(&w, "content", "");
+    else if (b->kind == BLOCK_CALL)
+        put_call_delta(&w, b, p);
+    else
+        tern_json_put_bytes(&w, names[b->kind], tern_strbuf_text(&b->text) + p->at, p->n);
+    tern_json_close(&w, '}');
+    put_chunk(x, c, tern_strbuf_text(&delta), n, NULL, out);
+    out->failed |= delta.failed;
+    tern_strbuf_free(&delta);
+}
+
+// The likelihoods of the tokens come with the first piece; or alone, if their text does not show
+// yet.
+static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+    const blocks *b = &c->blocks;
+    if (b->n_parts == 0 && x->ask->params.logprobs) put_delta(x, c, NULL, n, out);
+    for (size_t i = 0; i < b->n_parts; i++) put_delta(x, c, &b->parts[i], i == 0 ? n : NULL, out);
+}
+
+static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+    put_chunk(x, c, "{}", NULL, openai_finish_reason(c), out);
+}
+
+static void end_stream(exchange *x, tern_strbuf *out) {
+    if (x->ask->with_usage) put_chunk(x, NULL, NULL, NULL, NULL, out);
+    tern_strbuf_puts(out, "data: [DONE]\n\n");
+}
+
+static const ask_writer writer = {
+    "text/event-stream",    put_whole, begin_stream, put_text, put_over, end_stream,
+    openai_put_stream_error};
+
+// ---- The request -------------------------------------------------------------------------------
+
+void openai_chat(exchange *x) {
+    api_error e = {0};
+    messages m = {0};
+    bool prefill;
+    fields f;
+    ask *a = ask_start(x, &writer, &f, &e);
+    if (!a) return;
+    a->is_chat = true;
+    ask_read_model(x, &f);
+    ask_read_sampling(x, &f, 2);
+    ask_read_max_tokens(x, &f, "max_tokens");
+    ask_read_max_tokens(x, &f, "max_completion_tokens"); // the newer name wins
+    ask_read_stops(x, &f, "stop", 16);
+    ask_read_biases(x, &f, "logit_bias");
+    a->n = (int)field_int(&f, "n", 1, 1, 128);
+    a->stream = field_bool(&f, "stream", false);
+    fields options = fields_within(&f, "stream_options", "stream_options.");
+    a->with_usage = field_bool(&options, "include_usage", false);
+    a->params.logprobs = field_bool(&f, "logprobs", false);
+    a->params.n_top_logprobs = (int32_t)field_int(&f, "top_logprobs", 0, 0, TERN_TOP_LOGPROBS_MAX);
+    if (a->params.n_top_logprobs && !a->params.logprobs)
+        field_fail(&f, "top_logprobs", "given together with 'logprobs'");
+    openai_refuse_unsupported(&f);
+    openai_read_tools(x, &f);
+    openai_read_thinking(x, &f);
+    ask_read_formats(x, &f);
+    openai_read_messages(&f, &m, &prefill);
+    ask_add_chat(x, &m, prefill, &e);
+    messages_free(&m);
+    ask_begin(x, &e);
+}

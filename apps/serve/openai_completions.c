@@ -1,0 +1,276 @@
+// POST /v1/completions.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "apps/serve/answer_forms.h"
+#include "apps/serve/interfaces.h"
+#include "apps/serve/long_text.h"
+
+static void put_front(tern_json_writer *w, const exchange *x) {
+    char id[64];
+    snprintf(id, sizeof id, "cmpl-%s", x->id + 4);
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "id", id);
+    tern_json_put_text(w, "object", "text_completion");
+    tern_json_put_int(w, "created", x->ask->created);
+    tern_json_put_text(w, "model", x->ask->model);
+}
+
+static void put_usage(tern_json_writer *w, const ask *a) {
+    ask_usage u = ask_usage_of(a);
+    tern_json_open(w, "usage", '{');
+    tern_json_put_int(w, "prompt_tokens", (int64_t)u.n_prompt);
+    tern_json_put_int(w, "completion_tokens", (int64_t)u.n_generated);
+    tern_json_put_int(w, "total_tokens", (int64_t)(u.n_prompt + u.n_generated));
+    tern_json_close(w, '}');
+}
+
+// ---- Likelihoods: four lists, one of them of objects --------------------------------------------
+
+static size_t count_characters(const char *text, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) count += (text[i] & 0xc0) != 0x80;
+    return count;
+}
+
+static void put_pieces(tern_json_writer *w, const exchange *x, const choice *c, size_t first,
+                       size_t n) {
+    tern_strbuf piece = {0};
+    tern_json_open(w, "tokens", '[');
+    for (size_t i = first; i < first + n; i++) {
+        tern_strbuf_clear(&piece);
+        put_piece(x->model, c->logprobs[i * c->n_each].id, &piece);
+        tern_json_put_bytes(w, NULL, tern_strbuf_text(&piece), piece.len);
+    }
+    tern_json_close(w, ']');
+    w->out->failed |= piece.failed;
+    tern_strbuf_free(&piece);
+}
+
+static void put_value(tern_json_writer *w, const char *key, float logprob) {
+    tern_json_put_float(w, key, isfinite(logprob) ? logprob : -9999.0f);
+}
+
+static void put_tops(tern_json_writer *w, const exchange *x, const choice *c, size_t first,
+                     size_t n) {
+    tern_strbuf piece = {0};
+    tern_json_open(w, "top_logprobs", '[');
+    for (size_t i = first; i < first + n; i++) {
+        const tern_token_logprob *row = c->logprobs + i * c->n_each;
+        tern_json_open(w, NULL, '{');
+        for (size_t k = 1; k < c->n_each; k++) {
+            tern_strbuf_clear(&piece);
+            put_piece(x->model, row[k].id, &piece);
+            put_value(w, tern_strbuf_text(&piece), row[k].logprob);
+        }
+        tern_json_close(w, '}');
+    }
+    tern_json_close(w, ']');
+    w->out->failed |= piece.failed;
+    tern_strbuf_free(&piece);
+}
+
+// Of the n tokens those of which something is in the text.
+static size_t count_told(const exchange *x, const choice *c, size_t first, size_t n) {
+    tern_strbuf piece = {0};
+    size_t told = 0, bytes = c->n_bytes;
+    while (told < n && bytes < c->text.len) {
+        tern_strbuf_clear(&piece);
+        put_piece(x->model, c->logprobs[(first + told++) * c->n_each].id, &piece);
+        bytes += piece.len;
+    }
+    tern_strbuf_free(&piece);
+    return told;
+}
+
+static void put_logprobs(tern_json_writer *w, const exchange *x, choice *c, size_t first,
+                         size_t n) {
+    if (!x->ask->params.logprobs) {
+        tern_json_put_null(w, "logprobs");
+        return;
+    }
+    tern_strbuf piece = {0};
+    n = count_told(x, c, first, n);
+    tern_json_open(w, "logprobs", '{');
+    put_pieces(w, x, c, first, n);
+    tern_json_open(w, "token_logprobs", '[');
+    for (size_t i = first; i < first + n; i++)
+        put_value(w, NULL, c->logprobs[i * c->n_each].logprob);
+    tern_json_close(w, ']');
+    put_tops(w, x, c, first, n);
+    tern_json_open(w, "text_offset", '[');
+    for (size_t i = first; i < first + n; i++) {
+        size_t at = c->n_bytes < c->text.len ? c->n_bytes : c->text.len;
+        tern_json_put_int(w, NULL, (int64_t)count_characters(tern_strbuf_text(&c->text), at));
+        tern_strbuf_clear(&piece);
+        put_piece(x->model, c->logprobs[i * c->n_each].id, &piece);
+        c->n_bytes += piece.len;
+    }
+    tern_json_close(w, ']');
+    tern_json_close(w, '}');
+    w->out->failed |= piece.failed;
+    tern_strbuf_free(&piece);
+}
+
+// ---- Answers -----------------------------------------------------------------------------------
+
+// With "echo" a text begins with its prompt.
+static const char *echoed(const ask *a, const choice *c) {
+    const char *text = tern_strbuf_text(&a->echoed);
+    for (int i = 0; a->echo && i < c->index / a->n; i++) text += strlen(text) + 1;
+    return a->echo ? text : "";
+}
+
+static void put_choice(tern_json_writer *w, exchange *x, choice *c, const char *text, size_t n_text,
+                       const news *n, const char *finish) {
+    tern_json_open(w, NULL, '{');
+    tern_json_put_int(w, "index", c->index);
+    tern_json_put_bytes(w, "text", text, n_text);
+    if (n)
+        put_logprobs(w, x, c, n->first, n->n_tokens);
+    else
+        tern_json_put_null(w, "logprobs");
+    tern_json_put_text(w, "finish_reason", finish);
+    tern_json_close(w, '}');
+}
+
+static void put_whole(exchange *x, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    ask *a = x->ask;
+    put_front(&w, x);
+    tern_json_open(&w, "choices", '[');
+    for (size_t i = 0; i < a->n_choices; i++) {
+        choice *c = &a->choices[i];
+        tern_strbuf text = {0};
+        const news all = {.first = 0, .n_tokens = c->n_ids};
+        tern_strbuf_puts(&text, echoed(a, c));
+        tern_strbuf_append(&text, tern_strbuf_text(&c->text), c->text.len);
+        put_choice(&w, x, c, tern_strbuf_text(&text), text.len, &all, openai_finish_reason(c));
+        out->failed |= text.failed;
+        tern_strbuf_free(&text);
+    }
+    tern_json_close(&w, ']');
+    put_usage(&w, a);
+    tern_json_close(&w, '}');
+}
+
+static void put_chunk(exchange *x, choice *c, const char *text, size_t n_text, const news *n,
+                      const char *finish, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    tern_strbuf_puts(out, "data: ");
+    put_front(&w, x);
+    tern_json_open(&w, "choices", '[');
+    if (c) put_choice(&w, x, c, text, n_text, n, finish);
+    tern_json_close(&w, ']');
+    if (!c)
+        put_usage(&w, x->ask);
+    else if (x->ask->with_usage)
+        tern_json_put_null(&w, "usage");
+    tern_json_close(&w, '}');
+    tern_strbuf_puts(out, "\n\n");
+}
+
+static void begin_stream(exchange *x, tern_strbuf *out) {
+    for (size_t i = 0; x->ask->echo && i < x->ask->n_choices; i++) {
+        const char *text = echoed(x->ask, &x->ask->choices[i]);
+        put_chunk(x, &x->ask->choices[i], text, strlen(text), NULL, NULL, out);
+    }
+}
+static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+    if (n->n_text || x->ask->params.logprobs) put_chunk(x, c, n->text, n->n_text, n, NULL, out);
+}
+static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+    put_chunk(x, c, "", 0, NULL, openai_finish_reason(c), out);
+}
+static void end_stream(exchange *x, tern_strbuf *out) {
+    if (x->ask->with_usage) put_chunk(x, NULL, NULL, 0, NULL, NULL, out);
+    tern_strbuf_puts(out, "data: [DONE]\n\n");
+}
+
+static const ask_writer writer = {
+    "text/event-stream",    put_whole, begin_stream, put_text, put_over, end_stream,
+    openai_put_stream_error};
+
+// ---- The request -------------------------------------------------------------------------------
+
+static void echo(exchange *x, const char *text, size_t n) {
+    if (x->ask->echo) tern_strbuf_append(&x->ask->echoed, text, n);
+}
+
+static bool append(void *user, const char *text, size_t n) {
+    echo(user, text, n);
+    return true;
+}
+
+static void add_ids(exchange *x, const fields *f, const tern_json *ids) {
+    ask *a = x->ask;
+    ask_add_ids(x, f, ids, "prompt");
+    if (f->error->status || !a->echo) return;
+    const ask_prompt *p = &a->prompts[a->n_prompts - 1];
+    tern_detokenize(x->model->model, p->ids, p->n_ids, false, append, x, NULL);
+    echo(x, "", 1);
+}
+
+static void add_text(exchange *x, const fields *f, tern_str text) {
+    ask_add_text(x, text, "prompt", f->error);
+    echo(x, text.ptr, text.len);
+    echo(x, "", 1);
+}
+
+// A text, a list of texts, ids, or a list of ids.
+static void read_prompts(exchange *x, const fields *f) {
+    const tern_json *prompt = field_any(f, "prompt");
+    const tern_json *first = tern_json_first(f->doc, prompt);
+    if (tern_json_is(prompt, TERN_JSON_STRING)) {
+        add_text(x, f, tern_json_str(prompt));
+        return;
+    }
+    if (!tern_json_is(prompt, TERN_JSON_ARRAY) || !first) {
+        field_fail(f, "prompt", "a string, tokens, or a list of either");
+        return;
+    }
+    if (tern_json_is(first, TERN_JSON_NUMBER)) {
+        add_ids(x, f, prompt);
+        return;
+    }
+    for (const tern_json *item = first; item && !is_refused(f->error);
+         item = tern_json_next(f->doc, prompt, item)) {
+        if (tern_json_is(item, TERN_JSON_STRING))
+            add_text(x, f, tern_json_str(item));
+        else if (tern_json_is(item, TERN_JSON_ARRAY))
+            add_ids(x, f, item);
+        else
+            field_fail(f, "prompt", "a string, tokens, or a list of either");
+    }
+}
+
+void openai_completions(exchange *x) {
+    api_error e = {0};
+    fields f;
+    ask *a = ask_start(x, &writer, &f, &e);
+    if (!a) return;
+    a->params.max_tokens = 16;
+    ask_read_model(x, &f);
+    ask_read_sampling(x, &f, 2);
+    ask_read_max_tokens(x, &f, "max_tokens");
+    ask_read_stops(x, &f, "stop", 16);
+    ask_read_biases(x, &f, "logit_bias");
+    a->n = (int)field_int(&f, "n", 1, 1, 128);
+    field_int(&f, "best_of", 1, 1, 1); // the best of more would need their likelihoods
+    a->stream = field_bool(&f, "stream", false);
+    fields options = fields_within(&f, "stream_options", "stream_options.");
+    a->with_usage = field_bool(&options, "include_usage", false);
+    a->echo = field_bool(&f, "echo", false);
+    int64_t n_top = field_int(&f, "logprobs", -1, 0, TERN_TOP_LOGPROBS_MAX);
+    a->params.logprobs = n_top >= 0;
+    a->params.n_top_logprobs = n_top > 0 ? (int32_t)n_top : 0;
+    if (a->echo && a->params.logprobs)
+        api_fail(&e, 400, "unsupported_parameter", "echo",
+                 "'echo' with 'logprobs', the likelihoods of a prompt, is not supported");
+    field_refuse(&f, "suffix");
+    openai_refuse_unsupported(&f);
+    ask_read_formats(x, &f);
+    read_prompts(x, &f);
+    if (a->echoed.failed) api_fail_memory(&e);
+    ask_begin(x, &e);
+}

@@ -1,0 +1,341 @@
+// POST /v1/responses, without a store: a client sends the whole conversation each time.
+#include <stdio.h>
+#include <string.h>
+#include "apps/serve/interfaces.h"
+
+// ---- The response ------------------------------------------------------------------------------
+
+static const char *status_of(const choice *c) {
+    return openai_was_cut(c) ? "incomplete" : "completed";
+}
+
+static void put_usage(tern_json_writer *w, const ask *a) {
+    ask_usage u = ask_usage_of(a);
+    tern_json_open(w, "usage", '{');
+    tern_json_put_int(w, "input_tokens", (int64_t)u.n_prompt);
+    tern_json_open(w, "input_tokens_details", '{');
+    tern_json_put_int(w, "cached_tokens", (int64_t)u.n_cached);
+    tern_json_put_int(w, "cache_write_tokens", 0);
+    tern_json_close(w, '}');
+    tern_json_put_int(w, "output_tokens", (int64_t)u.n_generated);
+    tern_json_open(w, "output_tokens_details", '{');
+    tern_json_put_int(w, "reasoning_tokens", (int64_t)a->choices[0].n_reasoning);
+    tern_json_close(w, '}');
+    tern_json_put_int(w, "total_tokens", (int64_t)(u.n_prompt + u.n_generated));
+    tern_json_close(w, '}');
+}
+
+// The answer's blocks are items: messages, reasoning, calls. b NULL: a message that says nothing.
+
+static void put_part(tern_json_writer *w, const char *key, exchange *x, choice *c,
+                     const answer_block *b, bool is_whole) {
+    bool is_reasoning = b && b->kind == BLOCK_REASONING;
+    bool has = is_whole && b;
+    tern_json_open(w, key, '{');
+    tern_json_put_text(w, "type", is_reasoning ? "reasoning_text" : "output_text");
+    tern_json_put_bytes(w, "text", has ? tern_strbuf_text(&b->text) : "", has ? b->text.len : 0);
+    if (!is_reasoning) {
+        tern_json_put_raw(w, "annotations", "[]");
+        tern_json_open(w, "logprobs", '[');
+        if (is_whole) c->n_bytes = 0; // all over again
+        if (is_whole && x->ask->params.logprobs) put_token_logprobs(w, x, c, 0, c->n_ids);
+        tern_json_close(w, ']');
+    }
+    tern_json_close(w, '}');
+}
+
+static void put_item_id(tern_json_writer *w, const char *key, const exchange *x,
+                        const answer_block *b, size_t i) {
+    static const char *const kinds[] = {"msg", "rs", "fc"};
+    char id[80];
+    snprintf(id, sizeof id, "%s_%s_%zu", kinds[b ? b->kind : BLOCK_TEXT], x->id + 4, i);
+    tern_json_put_text(w, key, id);
+}
+
+// c: once the item is complete.
+static void put_item(tern_json_writer *w, const char *key, exchange *x, choice *c,
+                     const answer_block *b, size_t i, bool is_whole) {
+    block_kind kind = b ? b->kind : BLOCK_TEXT;
+    bool is_last = i + 1 >= c->blocks.n;
+    tern_json_open(w, key, '{');
+    put_item_id(w, "id", x, b, i);
+    tern_json_put_text(w, "type",
+                       kind == BLOCK_CALL   ? "function_call"
+                       : kind == BLOCK_TEXT ? "message"
+                                            : "reasoning");
+    tern_json_put_text(w, "status",
+                       !is_whole ? "in_progress"
+                       : is_last ? status_of(c)
+                                 : "completed");
+    if (kind == BLOCK_CALL) {
+        char id[24];
+        snprintf(id, sizeof id, "call_%s", b->id);
+        tern_json_put_text(w, "call_id", id);
+        tern_json_put_bytes(w, "name", tern_strbuf_text(&b->name), b->name.len);
+        tern_json_put_text(w, "arguments", is_whole ? block_arguments(b) : "");
+        tern_json_close(w, '}');
+        return;
+    }
+    if (kind == BLOCK_TEXT)
+        tern_json_put_text(w, "role", "assistant");
+    else
+        tern_json_put_raw(w, "summary", "[]");
+    tern_json_open(w, "content", '[');
+    if (is_whole) put_part(w, NULL, x, c, b, true);
+    tern_json_close(w, ']');
+    tern_json_close(w, '}');
+}
+
+// A field of the request, a scalar of any type, as it came.
+static void put_same(tern_json_writer *w, const exchange *x, const char *name) {
+    const tern_json *v = tern_json_get(&x->body, tern_json_root(&x->body), name);
+    if (tern_json_is(v, TERN_JSON_STRING))
+        tern_json_put_bytes(w, name, v->text, v->n);
+    else if (tern_json_is(v, TERN_JSON_NUMBER))
+        tern_json_put_number(w, name, v->number);
+    else
+        tern_json_put_null(w, name);
+}
+
+static void put_metadata(tern_json_writer *w, const exchange *x) {
+    const tern_json_doc *doc = &x->body;
+    const tern_json *object = tern_json_get(doc, tern_json_root(doc), "metadata");
+    bool has = tern_json_is(object, TERN_JSON_OBJECT);
+    tern_strbuf name = {0};
+    tern_json_open(w, "metadata", '{');
+    for (const tern_json *key = has ? tern_json_first(doc, object) : NULL; key;
+         key = tern_json_next(doc, object, key)) {
+        tern_str k = tern_json_str(key), value = tern_json_str(tern_json_value_of(doc, key));
+        if (!value.ptr || memchr(k.ptr, 0, k.len)) continue;
+        tern_strbuf_clear(&name);
+        tern_strbuf_append(&name, k.ptr, k.len);
+        tern_json_put_bytes(w, tern_strbuf_text(&name), value.ptr, value.len);
+    }
+    tern_json_close(w, '}');
+    w->out->failed |= name.failed;
+    tern_strbuf_free(&name);
+}
+
+// The tools as they came: whatever else they have, clients want it back.
+static void put_tools(tern_json_writer *w, const exchange *x) {
+    const tern_json *tools = tern_json_get(&x->body, tern_json_root(&x->body), "tools");
+    if (x->ask->tools.len)
+        tern_json_put_value(w, "tools", &x->body, tools);
+    else
+        tern_json_put_raw(w, "tools", "[]");
+}
+
+static void put_text_format(tern_json_writer *w, const exchange *x) {
+    const tern_json *text = tern_json_get(&x->body, tern_json_root(&x->body), "text");
+    if (tern_json_get(&x->body, text, "format"))
+        tern_json_put_value(w, "text", &x->body, text);
+    else
+        tern_json_put_raw(w, "text", "{\"format\":{\"type\":\"text\"}}");
+}
+
+static void put_settings(tern_json_writer *w, const exchange *x) {
+    put_same(w, x, "instructions");
+    put_same(w, x, "max_output_tokens");
+    put_metadata(w, x);
+    tern_json_put_text(w, "model", x->ask->model);
+    tern_json_put_bool(w, "parallel_tool_calls", !x->ask->one_call);
+    tern_json_put_null(w, "previous_response_id");
+    tern_json_put_raw(w, "reasoning", "{\"effort\":null,\"summary\":null}");
+    tern_json_put_bool(w, "store", false);
+    put_same(w, x, "temperature");
+    put_text_format(w, x);
+    const tern_json *wish = tern_json_get(&x->body, tern_json_root(&x->body), "tool_choice");
+    if (wish && !tern_json_is(wish, TERN_JSON_NULL))
+        tern_json_put_value(w, "tool_choice", &x->body, wish);
+    else
+        tern_json_put_text(w, "tool_choice", "auto");
+    put_tools(w, x);
+    tern_json_put_int(w, "top_logprobs", x->ask->params.n_top_logprobs);
+    put_same(w, x, "top_p");
+    tern_json_put_text(w, "truncation", "disabled");
+}
+
+// c: the answer, once it is over. Until then usage is left out: null would be no usage.
+static void put_response(tern_json_writer *w, const char *key, exchange *x, choice *c) {
+    bool is_cut = c && !strcmp(status_of(c), "incomplete");
+    char id[64];
+    snprintf(id, sizeof id, "resp_%s", x->id + 4);
+    tern_json_open(w, key, '{');
+    tern_json_put_text(w, "id", id);
+    tern_json_put_text(w, "object", "response");
+    tern_json_put_int(w, "created_at", x->ask->created);
+    tern_json_put_text(w, "status", c ? status_of(c) : "in_progress");
+    tern_json_put_bool(w, "background", false);
+    tern_json_put_null(w, "error");
+    tern_json_put_raw(w, "incomplete_details",
+                      is_cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    tern_json_open(w, "output", '[');
+    for (size_t i = 0; c && i < c->blocks.n; i++)
+        put_item(w, NULL, x, c, &c->blocks.list[i], i, true);
+    if (c && !c->blocks.n) put_item(w, NULL, x, c, NULL, 0, true);
+    tern_json_close(w, ']');
+    put_settings(w, x);
+    if (c) put_usage(w, x->ask);
+    tern_json_close(w, '}');
+}
+
+static void put_whole(exchange *x, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
+    put_response(&w, NULL, x, &x->ask->choices[0]);
+}
+
+// ---- As a stream: every event has its name twice, and its number -------------------------------
+
+static tern_json_writer open_event(exchange *x, tern_strbuf *out, const char *type) {
+    tern_json_writer w = {.out = out};
+    tern_strbuf_printf(out, "event: %s\ndata: ", type);
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_text(&w, "type", type);
+    tern_json_put_int(&w, "sequence_number", (int64_t)x->ask->n_events++);
+    return w;
+}
+
+static void close_event(tern_json_writer *w) {
+    tern_json_close(w, '}');
+    tern_strbuf_puts(w->out, "\n\n");
+}
+
+// One that is about a piece of an item.
+static tern_json_writer open_item_event(exchange *x, tern_strbuf *out, const char *type,
+                                        const answer_block *b, size_t i) {
+    tern_json_writer w = open_event(x, out, type);
+    put_item_id(&w, "item_id", x, b, i);
+    tern_json_put_int(&w, "output_index", (int64_t)i);
+    if (!b || b->kind != BLOCK_CALL) tern_json_put_int(&w, "content_index", 0);
+    return w;
+}
+
+static void put_item_event(exchange *x, choice *c, const char *type, const answer_block *b,
+                           size_t i, bool is_whole, tern_strbuf *out) {
+    tern_json_writer w = open_event(x, out, type);
+    tern_json_put_int(&w, "output_index", (int64_t)i);
+    put_item(&w, "item", x, c, b, i, is_whole);
+    close_event(&w);
+}
+
+static void put_response_event(exchange *x, choice *c, const char *type, tern_strbuf *out) {
+    tern_json_writer w = open_event(x, out, type);
+    put_response(&w, "response", x, c);
+    close_event(&w);
+}
+
+static void put_part_event(exchange *x, choice *c, const char *type, const answer_block *b,
+                           size_t i, bool is_whole, tern_strbuf *out) {
+    if (b && b->kind == BLOCK_CALL) return;
+    tern_json_writer w = open_item_event(x, out, type, b, i);
+    put_part(&w, "part", x, c, b, is_whole);
+    close_event(&w);
+}
+
+static void begin_stream(exchange *x, tern_strbuf *out) {
+    put_response_event(x, NULL, "response.created", out);
+    put_response_event(x, NULL, "response.in_progress", out);
+}
+
+static void begin_item(exchange *x, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
+    put_item_event(x, c, "response.output_item.added", b, i, false, out);
+    put_part_event(x, c, "response.content_part.added", b, i, false, out);
+}
+
+static void end_item(exchange *x, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
+    static const char *const types[] = {"response.output_text.done", "response.reasoning_text.done",
+                                        "response.function_call_arguments.done"};
+    block_kind kind = b ? b->kind : BLOCK_TEXT;
+    tern_json_writer w = open_item_event(x, out, types[kind], b, i);
+    if (kind == BLOCK_CALL) {
+        tern_json_put_bytes(&w, "name", tern_strbuf_text(&b->name), b->name.len);
+        tern_json_put_text(&w, "arguments", block_arguments(b));
+    } else {
+        tern_json_put_bytes(&w, "text", b ? tern_strbuf_text(&b->text) : "", b ? b->text.len : 0);
+    }
+    if (kind == BLOCK_TEXT) {
+        tern_json_open(&w, "logprobs", '[');
+        c->n_bytes = 0;
+        if (x->ask->params.logprobs) put_token_logprobs(&w, x, c, 0, c->n_ids);
+        tern_json_close(&w, ']');
+    }
+    close_event(&w);
+    put_part_event(x, c, "response.content_part.done", b, i, true, out);
+    put_item_event(x, c, "response.output_item.done", b, i, true, out);
+}
+
+// Tokens whose text does not show yet are told of with the next piece that does.
+static void put_piece_event(exchange *x, choice *c, const answer_part *p, tern_strbuf *out) {
+    static const char *const types[] = {"response.output_text.delta",
+                                        "response.reasoning_text.delta",
+                                        "response.function_call_arguments.delta"};
+    const answer_block *b = &c->blocks.list[p->block];
+    tern_json_writer w = open_item_event(x, out, types[b->kind], b, p->block);
+    tern_json_put_bytes(&w, "delta", tern_strbuf_text(&b->text) + p->at, p->n);
+    if (b->kind == BLOCK_TEXT) {
+        tern_json_open(&w, "logprobs", '[');
+        if (x->ask->params.logprobs) put_token_logprobs(&w, x, c, c->n_told, c->n_ids - c->n_told);
+        c->n_told = c->n_ids;
+        tern_json_close(&w, ']');
+    }
+    close_event(&w);
+}
+
+static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+    (void)n;
+    for (size_t i = 0; i < c->blocks.n_parts; i++) {
+        const answer_part *p = &c->blocks.parts[i];
+        if (p->begins && p->block > 0)
+            end_item(x, c, &c->blocks.list[p->block - 1], p->block - 1, out);
+        if (p->begins) begin_item(x, c, &c->blocks.list[p->block], p->block, out);
+        if (p->n) put_piece_event(x, c, p, out);
+    }
+}
+
+static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+    size_t n = c->blocks.n;
+    if (!n) begin_item(x, c, NULL, 0, out);
+    end_item(x, c, n ? &c->blocks.list[n - 1] : NULL, n ? n - 1 : 0, out);
+    put_response_event(x, c, openai_was_cut(c) ? "response.incomplete" : "response.completed", out);
+}
+
+static void put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+    tern_json_writer w = open_event(x, out, "error");
+    tern_json_put_text(&w, "code", e->code);
+    tern_json_put_text(&w, "message", e->message);
+    tern_json_put_text(&w, "param", e->param[0] ? e->param : NULL);
+    close_event(&w);
+}
+
+static const ask_writer writer = {
+    "text/event-stream", put_whole, begin_stream, put_text, put_over, NULL, put_stream_error};
+
+// ---- The request -------------------------------------------------------------------------------
+
+// Likelihoods are asked for by name, among other things that this server has not.
+static void read_logprobs(ask *a, const fields *f) {
+    const tern_json *list = field_array(f, "include");
+    for (const tern_json *item = tern_json_first(f->doc, list); item;
+         item = tern_json_next(f->doc, list, item))
+        a->params.logprobs |= tern_str_is(tern_json_str(item), "message.output_text.logprobs");
+    a->params.n_top_logprobs = (int32_t)field_int(f, "top_logprobs", 0, 0, TERN_TOP_LOGPROBS_MAX);
+    if (a->params.n_top_logprobs) a->params.logprobs = true;
+}
+
+void openai_responses(exchange *x) {
+    api_error e = {0};
+    fields f;
+    ask *a = ask_start(x, &writer, &f, &e);
+    if (!a) return;
+    ask_read_sampling(x, &f, 2);
+    ask_read_max_tokens(x, &f, "max_output_tokens");
+    a->stream = field_bool(&f, "stream", false);
+    read_logprobs(a, &f);
+    openai_read_response(x, &f);
+    ask_begin(x, &e);
+}
+
+void openai_count_tokens(exchange *x) {
+    ask_count(x, &writer, openai_read_response,
+              "\"object\":\"response.input_tokens\",\"input_tokens\":");
+}

@@ -1,0 +1,115 @@
+// What a request to /v1/responses says: items and tools into messages and the ask.
+#include <string.h>
+#include "apps/serve/answer_forms.h"
+#include "apps/serve/interfaces.h"
+
+static void read_format(exchange *x, const fields *f) {
+    fields text = fields_within(f, "text", "text.");
+    fields format = fields_within(&text, "format", "text.format.");
+    ask_read_formats(x, f);
+    if (format.object) ask_read_format(x, &format, "text.format");
+}
+
+static void refuse_unsupported(const fields *f) {
+    // Nothing is kept: to forget what came before without a word would be worse than this.
+    static const char *const names[] = {"previous_response_id", "conversation", "prompt",
+                                        "background"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(f, names[i]);
+    openai_refuse_unsupported(f);
+}
+
+// Calls are items of their own here; to templates those of a turn belong to one message.
+static void read_call(const fields *f, messages *m) {
+    tern_str name = field_text(f, "name"), id = field_text(f, "call_id"),
+             arguments = field_text(f, "arguments");
+    if (!name.len) field_fail(f, "name", "given");
+    chat_message *last = m->n ? &m->list[m->n - 1] : NULL;
+    bool joins = last && !strcmp(last->role, "assistant");
+    if (!joins && !messages_add(m, TERN_STR("assistant"), (tern_str){"", 0}, "input", f->error))
+        return;
+    tern_strbuf *more = &m->list[m->n - 1].more;
+    tern_json_writer w = {.out = more};
+    if (more->len) more->ptr[--more->len] = 0; // the bracket
+    tern_strbuf_puts(more, more->len ? "," : ",\"tool_calls\":[");
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_bytes(&w, "id", id.ptr ? id.ptr : "", id.len);
+    tern_json_put_text(&w, "type", "function");
+    tern_json_open(&w, "function", '{');
+    tern_json_put_bytes(&w, "name", name.ptr ? name.ptr : "", name.len);
+    tern_json_put_bytes(&w, "arguments", arguments.ptr ? arguments.ptr : "{}",
+                        arguments.ptr ? arguments.len : 2);
+    tern_json_close(&w, '}');
+    tern_json_close(&w, '}');
+    tern_strbuf_putc(more, ']');
+}
+
+static void read_result(const fields *f, messages *m) {
+    tern_strbuf text = {0};
+    tern_str id = field_text(f, "call_id");
+    if (content_text(f, field_any(f, "output"), "input.output", &text) &&
+        messages_add(m, TERN_STR("tool"), (tern_str){tern_strbuf_text(&text), text.len}, "input",
+                     f->error)) {
+        tern_json_writer w = messages_more(m);
+        tern_json_put_bytes(&w, "tool_call_id", id.ptr ? id.ptr : "", id.len);
+    }
+    tern_strbuf_free(&text);
+}
+
+static void read_item(const fields *f, const tern_json *item, messages *m) {
+    fields inner = {f->doc, item, "input.", f->error};
+    tern_strbuf text = {0};
+    if (!tern_json_is(item, TERN_JSON_OBJECT)) {
+        field_fail(f, "input", "a text, or an array of objects");
+        return;
+    }
+    tern_str type = field_text(&inner, "type"), role = field_text(&inner, "role");
+    const tern_json *content = field_any(&inner, "content");
+    if (tern_str_is(type, "reasoning")) return; // of another model, and of no use to this one
+    if (tern_str_is(type, "function_call")) {
+        read_call(&inner, m);
+        return;
+    }
+    if (tern_str_is(type, "function_call_output")) {
+        read_result(&inner, m);
+        return;
+    }
+    if (type.ptr && !tern_str_is(type, "message"))
+        api_fail(f->error, 400, "unsupported_content", "input.type",
+                 "'input' has an item of type '%.*s', which is not supported by this server",
+                 type.len < 40 ? (int)type.len : 40, type.ptr);
+    if (!role.ptr) field_fail(&inner, "role", "given");
+    if (!content) field_fail(&inner, "content", "given");
+    if (!f->error->status && content_text(f, content, "input.content", &text))
+        openai_add_message(m, role, &text, "input.content", f->error);
+    tern_strbuf_free(&text);
+}
+
+static void read_input(const fields *f, messages *m, bool *prefill) {
+    const tern_json *input = field_any(f, "input");
+    tern_str text = tern_json_str(input), instructions = field_text(f, "instructions");
+    if (instructions.len)
+        messages_add(m, TERN_STR("system"), instructions, "instructions", f->error);
+    if (text.ptr)
+        messages_add(m, TERN_STR("user"), text, "input", f->error);
+    else if (!tern_json_is(input, TERN_JSON_ARRAY) || input->n == 0)
+        field_fail(f, "input", "a text, or an array of at least one item");
+    for (const tern_json *item = text.ptr ? NULL : tern_json_first(f->doc, input);
+         item && !f->error->status; item = tern_json_next(f->doc, input, item))
+        read_item(f, item, m);
+    *prefill =
+        m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
+}
+
+bool openai_read_response(exchange *x, const fields *f) {
+    messages m = {0};
+    bool prefill;
+    ask_read_model(x, f);
+    refuse_unsupported(f);
+    openai_read_tools(x, f);
+    openai_read_thinking(x, f);
+    read_format(x, f);
+    read_input(f, &m, &prefill);
+    ask_add_chat(x, &m, prefill, f->error);
+    messages_free(&m);
+    return f->error->status == 0;
+}

@@ -1,0 +1,285 @@
+// From a request to its handler: may this client ask, what does the path mean, is the body JSON.
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "apps/serve/interfaces.h"
+#include "apps/serve/keys.h"
+#include "apps/serve/long_body.h"
+#include "apps/serve/long_text.h"
+#include "apps/serve/mcp_desk.h"
+#include "apps/serve/home_page.h"
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/os_time.h"
+
+typedef enum route_needs {
+    NEEDS_NOTHING, // not even a key
+    NEEDS_KEY,
+    NEEDS_NAME,        // of a model, which need not be open
+    NEEDS_MODEL,       // open
+    NEEDS_MODEL_ALONE, // open; the body may be empty
+} route_needs;
+
+typedef struct route {
+    const char *method, *path; // a path that ends with '/' and has more after it: any such path
+    const dialect *dialect;
+    void (*handle)(exchange *x);
+    route_needs needs;
+} route;
+
+static const route routes[] = {
+    {"GET", "/", &dialect_openai, page_home, NEEDS_NOTHING},
+    {"GET", "/page/", &dialect_openai, page_file, NEEDS_NOTHING},
+    {"GET", "/health", &dialect_llama, llama_health, NEEDS_NOTHING},
+    {"GET", "/v1/health", &dialect_llama, llama_health, NEEDS_NOTHING},
+    {"GET", "/v1/models", &dialect_openai, openai_models, NEEDS_KEY},
+    {"GET", "/v1/models/", &dialect_openai, openai_model, NEEDS_KEY},
+    {"GET", "/models", &dialect_openai, openai_models, NEEDS_KEY},
+    {"POST", "/models/load", &dialect_llama, llama_load, NEEDS_MODEL},
+    {"POST", "/models/unload", &dialect_llama, llama_unload, NEEDS_NAME},
+    {"POST", "/v1/chat/completions", &dialect_openai, openai_chat, NEEDS_MODEL},
+    {"POST", "/chat/completions", &dialect_openai, openai_chat, NEEDS_MODEL},
+    {"POST", "/v1/completions", &dialect_openai, openai_completions, NEEDS_MODEL},
+    {"POST", "/v1/responses", &dialect_openai, openai_responses, NEEDS_MODEL},
+    {"POST", "/v1/responses/input_tokens", &dialect_openai, openai_count_tokens, NEEDS_MODEL},
+    {"POST", "/v1/embeddings", &dialect_openai, openai_embeddings, NEEDS_MODEL},
+    {"POST", "/v1/messages", &dialect_anthropic, anthropic_messages, NEEDS_MODEL},
+    {"POST", "/v1/messages/count_tokens", &dialect_anthropic, anthropic_count_tokens, NEEDS_MODEL},
+    {"POST", "/api/generate", &dialect_ollama, ollama_generate, NEEDS_NAME},
+    {"POST", "/api/chat", &dialect_ollama, ollama_chat, NEEDS_NAME},
+    {"POST", "/api/embed", &dialect_ollama, ollama_embed, NEEDS_NAME},
+    {"POST", "/api/embeddings", &dialect_ollama, ollama_embeddings, NEEDS_NAME},
+    {"GET", "/api/tags", &dialect_ollama, ollama_tags, NEEDS_KEY},
+    {"GET", "/api/ps", &dialect_ollama, ollama_ps, NEEDS_KEY},
+    {"POST", "/api/show", &dialect_ollama, ollama_show, NEEDS_NAME},
+    {"GET", "/api/version", &dialect_ollama, ollama_version, NEEDS_KEY},
+    {"POST", "/completion", &dialect_llama, llama_completion, NEEDS_MODEL},
+    {"POST", "/completions", &dialect_llama, llama_completion, NEEDS_MODEL},
+    {"POST", "/embedding", &dialect_llama, llama_embedding, NEEDS_MODEL},
+    {"POST", "/embeddings", &dialect_llama, llama_embedding, NEEDS_MODEL},
+    {"POST", "/rerank", &dialect_llama, llama_rerank, NEEDS_MODEL},
+    {"POST", "/reranking", &dialect_llama, llama_rerank, NEEDS_MODEL},
+    {"POST", "/v1/rerank", &dialect_llama, llama_rerank, NEEDS_MODEL},
+    {"POST", "/v1/reranking", &dialect_llama, llama_rerank, NEEDS_MODEL},
+    {"GET", "/props", &dialect_llama, llama_props, NEEDS_KEY},
+    {"GET", "/slots", &dialect_llama, llama_slots, NEEDS_KEY},
+    {"POST", "/slots/", &dialect_llama, llama_slot_action, NEEDS_MODEL_ALONE},
+    {"POST", "/tokenize", &dialect_llama, llama_tokenize, NEEDS_MODEL},
+    {"POST", "/detokenize", &dialect_llama, llama_detokenize, NEEDS_MODEL},
+    {"POST", "/apply-template", &dialect_llama, llama_apply_template, NEEDS_MODEL},
+    {"GET", "/metrics", &dialect_llama, llama_metrics, NEEDS_KEY},
+    {"POST", "/mcp", &dialect_mcp, mcp_take_message, NEEDS_KEY},
+};
+
+static bool matches(const route *r, tern_str path) {
+    size_t n = strlen(r->path);
+    if (n > 1 && r->path[n - 1] == '/') return path.len > n && !memcmp(path.ptr, r->path, n);
+    return tern_str_is(path, r->path);
+}
+
+// The route of the path and method; *other: one with another method.
+static const route *find_route(const exchange *x, const route **other) {
+    tern_str path = {tern_strbuf_text(&x->path), x->path.len}, method = x->request->method;
+    if (tern_str_is(method, "HEAD")) method = TERN_STR("GET");
+    *other = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (!matches(&routes[i], path)) continue;
+        if (tern_str_is(method, routes[i].method)) return &routes[i];
+        *other = &routes[i];
+    }
+    return NULL;
+}
+
+// Errors of paths that nobody has are told in the words of the interface that the path looks like.
+static const dialect *dialect_of(const exchange *x) {
+    const char *path = tern_strbuf_text(&x->path);
+    if (!strncmp(path, "/api/", 5)) return &dialect_ollama;
+    if (!strncmp(path, "/v1/messages", 12)) return &dialect_anthropic;
+    if (!strcmp(path, "/mcp")) return &dialect_mcp;
+    return &dialect_openai;
+}
+
+// ---- May it ask? -------------------------------------------------------------------------------
+
+static bool check_origin(exchange *x, api_error *e) {
+    const serve_desc *d = x->server->desc;
+    tern_str origin = http_field_of(x->request, "origin");
+    if (!host_is_allowed(d, x->request->host)) {
+        api_fail(e, 403, NULL, NULL, "the name '%.*s' is not this server's: see --allow-host",
+                 x->request->host.len < 200 ? (int)x->request->host.len : 200,
+                 x->request->host.ptr);
+        return false;
+    }
+    if (!origin.ptr) return true;
+    if (!origin_is_allowed(d, origin, x->request->host)) {
+        api_fail(e, 403, NULL, NULL, "pages of '%.*s' may not ask this server: see --cors",
+                 origin.len < 200 ? (int)origin.len : 200, origin.ptr);
+        return false;
+    }
+    if (origin.len < sizeof x->allow_origin) {
+        memcpy(x->allow_origin, origin.ptr, origin.len);
+        x->allow_origin[origin.len] = 0;
+    }
+    return true;
+}
+
+static bool check_key(exchange *x, const route *r, api_error *e) {
+    const serve_desc *d = x->server->desc;
+    tern_str key = key_of(x->request);
+    if (d->keys.n == 0 || r->needs == NEEDS_NOTHING) return true;
+    size_t which = find_key(&d->keys, key);
+    x->client = tern_mix64(x->client + which + 1);
+    x->owner = registry_owner(x->server->registry, which);
+    if (which != SIZE_MAX) return true;
+    api_fail(e, 401, "invalid_api_key", NULL,
+             key.ptr ? "the API key is wrong" : "an API key is needed: Authorization: Bearer KEY");
+    return false;
+}
+
+// ---- The body ----------------------------------------------------------------------------------
+
+static bool read_body(exchange *x, const route *r, api_error *e) {
+    tern_str body = x->request->body;
+    if (body.len == 0 && r->needs == NEEDS_MODEL_ALONE) body = TERN_STR("{}");
+    if (body.len > 0) return body_read(x, body, e);
+    api_fail(e, 400, NULL, NULL, "the request has no body");
+    return false;
+}
+
+// ---- The model ---------------------------------------------------------------------------------
+
+tern_str exchange_query(const exchange *x, const char *name, tern_strbuf *room) {
+    tern_str rest = x->request->query;
+    size_t n = strlen(name);
+    while (rest.len > 0) {
+        const char *end = memchr(rest.ptr, '&', rest.len);
+        size_t length = end ? (size_t)(end - rest.ptr) : rest.len, used = length + (end != NULL);
+        if (length > n && !memcmp(rest.ptr, name, n) && rest.ptr[n] == '=' &&
+            http_unescape((tern_str){rest.ptr + n + 1, length - n - 1}, room))
+            return (tern_str){tern_strbuf_text(room), room->len};
+        rest = (tern_str){rest.ptr + used, rest.len - used};
+    }
+    return (tern_str){NULL, 0};
+}
+
+// By the body's "model" (Ollama's clients also say "name"), or the query's.
+static bool find_model(exchange *x, api_error *e) {
+    tern_error err = {0};
+    tern_strbuf room = {0};
+    const tern_json *root = tern_json_root(&x->body);
+    tern_str name = tern_json_str(tern_json_get(&x->body, root, "model"));
+    if (!name.ptr && x->dialect == &dialect_ollama)
+        name = tern_json_str(tern_json_get(&x->body, root, "name"));
+    if (!name.ptr) name = exchange_query(x, "model", &room);
+    x->model = registry_find(x->server->registry, name, &err);
+    if (!x->model)
+        api_fail(e, name.len ? 404 : 400, name.len ? "model_not_found" : NULL, "model", "%s",
+                 err.message);
+    tern_strbuf_free(&room);
+    return x->model != NULL;
+}
+
+static void on_ready(model_wait *w, const tern_error *err) {
+    exchange *x = (exchange *)((char *)w - offsetof(exchange, wait));
+    api_error e = {0};
+    if (!err) {
+        x->holds = true;
+        x->waited = tern_seconds() - x->arrived;
+        if (x->has_keep) registry_keep(x->model, x->keep_seconds);
+        x->handle(x);
+        return;
+    }
+    if (x->server->stopping)
+        api_fail(&e, 503, "stopping", NULL, "%s", err->message);
+    else
+        api_fail(&e, 500, "model_unavailable", "model", "%s", err->message);
+    reply_error(x, &e);
+}
+
+void exchange_with_model(exchange *x, void (*handle)(exchange *x)) {
+    x->handle = handle;
+    x->wait.ready = on_ready;
+    registry_ask(x->model, &x->wait);
+}
+
+// ---- Beginning and ending ----------------------------------------------------------------------
+
+// A page asks beforehand whether it may.
+static void reply_preflight(exchange *x) {
+    tern_strbuf none = {0};
+    x->preflight = true;
+    reply_whole(x, 204, NULL, &none);
+}
+
+void exchange_name(exchange *x) {
+    server *s = x->server;
+    uint64_t id = tern_mix64(tern_random_seed() + ++s->n_requests);
+    snprintf(x->id, sizeof x->id, "req_%016llx", (unsigned long long)id);
+    x->arrived = tern_seconds();
+}
+
+// Its body is there, if it has one; or e says why it is refused.
+static void go_on(exchange *x, api_error *e) {
+    const route *r = x->rule;
+    bool ok = !e->status && r;
+    if (ok && r->needs >= NEEDS_NAME) ok = find_model(x, e);
+    if (!ok)
+        reply_error(x, e);
+    else if (r->needs >= NEEDS_MODEL)
+        exchange_with_model(x, r->handle);
+    else
+        r->handle(x);
+}
+
+void exchange_begin(exchange *x) {
+    api_error e = {0};
+    const route *other, *r;
+    exchange_name(x);
+    x->dialect = &dialect_openai;
+    if (!http_unescape(x->request->path, &x->path))
+        x->path.failed ? api_fail_memory(&e)
+                       : api_fail(&e, 400, NULL, NULL, "the path has a wrong escape");
+    x->dialect = dialect_of(x);
+    r = find_route(x, &other);
+    if (r) x->route = r->path;
+    bool ok = !e.status && check_origin(x, &e);
+    if (ok && tern_str_is(x->request->method, "OPTIONS")) {
+        reply_preflight(x);
+        return;
+    }
+    if (ok && !r && other) {
+        x->allow = !strcmp(other->method, "GET") ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+        api_fail(&e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&x->path), other->method);
+    } else if (ok && !r) {
+        api_fail(&e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&x->path));
+    }
+    if (r) x->dialect = r->dialect;
+    x->rule = r;
+    ok = ok && r && check_key(x, r, &e);
+    if (ok && !strcmp(r->method, "POST")) {
+        if (body_read_later(x, go_on)) return;
+        read_body(x, r, &e);
+    }
+    go_on(x, &e);
+}
+
+void exchange_free(exchange *x) {
+    if (x->errand) { // when it is done it finds nobody
+        x->errand->user = NULL;
+        atomic_store(&x->errand->cancelled, true);
+    }
+    registry_forget(&x->wait);
+    long_text_free(x);
+    mcp_run_free(x);
+    ask_free(x->ask);
+    if (x->holds) registry_release(x->model);
+    tern_json_free(&x->body);
+    tern_strbuf_free(&x->text);
+    tern_strbuf_free(&x->path);
+    tern_strbuf_free(&x->head);
+    tern_strbuf_free(&x->piece);
+    tern_strbuf_free(&x->frame);
+    tern_free(x);
+}

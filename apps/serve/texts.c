@@ -1,0 +1,224 @@
+#include "apps/serve/texts.h"
+
+#include <string.h>
+#include "base/alloc.h"
+#include "base/os_time.h"
+
+#define N_AT_ONCE 16   // texts between two looks at what else is to be done
+#define N_MOST    4096 // texts of a request
+
+// ---- What is asked for -------------------------------------------------------------------------
+
+static void done(errand *e);
+static void run(errand *e);
+
+texts *texts_new(exchange *x, const char *param, void (*reply)(exchange *x, const texts *t),
+                 api_error *e) {
+    texts *t = tern_alloc(TERN_MEM_SESSION, sizeof *t);
+    if (!t) {
+        api_fail_memory(e);
+        return NULL;
+    }
+    t->errand.run = run;
+    t->errand.done = done;
+    t->model = x->model;
+    t->param = param;
+    t->reply = reply;
+    t->began = tern_seconds();
+    return t;
+}
+
+void texts_free(texts *t) {
+    if (!t) return;
+    for (size_t i = 0; i < t->n; i++) {
+        tern_free((char *)t->list[i].text);
+        tern_free((int32_t *)t->list[i].ids);
+    }
+    tern_free(t->list);
+    tern_free(t->query);
+    tern_free(t->prompt);
+    tern_free(t->numbers);
+    tern_free(t->n_tokens);
+    tern_free(t->was_cut);
+    tern_free(t);
+}
+
+static bool add(texts *t, tern_embed_text text, api_error *e) {
+    if (t->n == N_MOST)
+        api_fail(e, 400, NULL, t->param, "'%s' has more than %d texts", t->param, N_MOST);
+    else if ((!text.text && !text.ids) ||
+             tern_array_reserve(TERN_MEM_SESSION, &t->list, &t->capacity, t->n, 1) != 0)
+        api_fail_memory(e);
+    if (e->status) {
+        tern_free((char *)text.text);
+        tern_free((int32_t *)text.ids);
+        return false;
+    }
+    t->list[t->n++] = text;
+    return true;
+}
+
+bool texts_add_text(texts *t, tern_str text, api_error *e) {
+    char *copy = tern_strndup(TERN_MEM_SESSION, text.ptr ? text.ptr : "", text.len);
+    return add(t, (tern_embed_text){.text = copy, .n_bytes = text.len}, e);
+}
+
+static void add_ids(texts *t, const fields *f, const tern_json *array) {
+    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, array->n, sizeof *ids);
+    size_t n = 0;
+    for (const tern_json *item = tern_json_first(f->doc, array); item && ids;
+         item = tern_json_next(f->doc, array, item)) {
+        int64_t id = tern_json_int(item, -1);
+        if (id < 0 || id >= t->model->info.n_vocab) {
+            api_fail(f->error, 400, NULL, t->param, "'%s' has a token that is not in 0..%d",
+                     t->param, (int)t->model->info.n_vocab - 1);
+            tern_free(ids);
+            return;
+        }
+        ids[n++] = (int32_t)id;
+    }
+    add(t, (tern_embed_text){.ids = ids, .n_ids = n}, f->error);
+}
+
+void texts_add_json(texts *t, const fields *f, const tern_json *item) {
+    bool has_any = item && item->n > 0;
+    if (tern_json_is(item, TERN_JSON_STRING) && has_any)
+        texts_add_text(t, tern_json_str(item), f->error);
+    else if (tern_json_is(item, TERN_JSON_ARRAY) && has_any)
+        add_ids(t, f, item);
+    else
+        api_fail(f->error, 400, NULL, t->param,
+                 "'%s' must be a text or tokens, or a list of these, and none of them empty",
+                 t->param);
+}
+
+void texts_add_list(texts *t, const fields *f, const tern_json *value) {
+    const tern_json *first = tern_json_first(f->doc, value);
+    bool is_list = tern_json_is(value, TERN_JSON_ARRAY) && first;
+    if (!is_list || tern_json_is(first, TERN_JSON_NUMBER)) {
+        texts_add_json(t, f, value);
+        return;
+    }
+    for (const tern_json *item = first; item && !f->error->status;
+         item = tern_json_next(f->doc, value, item))
+        texts_add_json(t, f, item);
+}
+
+// ---- Computing, on a thread of errands ---------------------------------------------------------
+
+// Between two pieces: those who wait for their next token come first.
+static bool go_on(void *user, const char *phase, double fraction) {
+    texts *t = user;
+    (void)phase;
+    (void)fraction;
+    if (atomic_load(&t->errand.cancelled)) return false;
+    scheduler_wait_step(t->model->scheduler);
+    return !atomic_load(&t->errand.cancelled);
+}
+
+static tern_status compute(texts *t, size_t first, size_t n) {
+    const served *s = t->model;
+    scheduler_view v;
+    scheduler_look(s->scheduler, &v);
+    int32_t n_batch = s->info.n_batch, piece = n_batch / 8 > 0 ? n_batch / 8 : 1;
+    const tern_embed_params params = {.prompt = t->prompt,
+                                      .n_dims = t->n_dims,
+                                      .n_step = v.n_running ? piece : n_batch,
+                                      .n_tokens = t->n_tokens + first,
+                                      .was_cut = t->was_cut + first,
+                                      .on_progress = go_on,
+                                      .user = t};
+    float *out = t->numbers + first * t->width;
+    if (t->ranks)
+        return tern_rerank(s->model, t->query, t->n_query, t->list + first, n, &params, out,
+                           &t->err);
+    return tern_embed(s->model, t->list + first, n, &params, out, &t->err);
+}
+
+static void note_too_long(texts *t, size_t i) {
+    const tern_embed_text *text = &t->list[i];
+    size_t n = text->n_ids;
+    if (text->text)
+        tern_tokenize(t->model->model, text->text, text->n_bytes, TERN_TOKENIZE_BOS, NULL, 0, &n,
+                      NULL);
+    t->too_long = i + 1;
+    t->n_too_long = n;
+}
+
+static void run(errand *e) {
+    texts *t = (texts *)e;
+    for (size_t i = 0, n; i < t->n && t->too_long == 0; i += n) {
+        n = t->n - i < N_AT_ONCE ? t->n - i : N_AT_ONCE;
+        if (compute(t, i, n) != TERN_OK) return;
+        for (size_t k = i; k < i + n && !t->cuts && t->too_long == 0; k++)
+            if (t->was_cut[k]) note_too_long(t, k);
+    }
+}
+
+// ---- The answer --------------------------------------------------------------------------------
+
+size_t texts_count_tokens(const texts *t) {
+    size_t sum = 0;
+    for (size_t i = 0; i < t->n; i++) sum += (size_t)t->n_tokens[i];
+    return sum;
+}
+
+static void answer(exchange *x, texts *t) {
+    api_error e = {0};
+    tern_embedding_info info;
+    tern_embedding_get_info(t->model->model, &info);
+    if (t->err.status == TERN_ERR_UNSUPPORTED && x->dialect == &dialect_llama)
+        api_fail(&e, 501, NULL, NULL, "%s", t->err.message);
+    else if (t->err.status != TERN_OK)
+        api_fail_status(&e, &t->err, t->param);
+    else if (t->too_long)
+        api_fail(&e, 400, "context_length_exceeded", t->param,
+                 "text %zu of '%s' has %zu tokens; the model takes at most %d", t->too_long,
+                 t->param, t->n_too_long, (int)info.max_length);
+    if (e.status) {
+        reply_error(x, &e);
+        return;
+    }
+    x->model->counts.n_prompt_tokens += texts_count_tokens(t);
+    t->reply(x, t);
+}
+
+static void done(errand *e) {
+    texts *t = (texts *)e;
+    exchange *x = e->user;
+    if (x) {
+        x->errand = NULL;
+        answer(x, t);
+    }
+    registry_release(t->model);
+    texts_free(t);
+}
+
+// What the model makes of a text, and room for it.
+static void make_room(texts *t, api_error *e) {
+    tern_embedding_info info;
+    tern_embedding_get_info(t->model->model, &info);
+    t->width = t->ranks ? 1 : (size_t)(t->n_dims ? t->n_dims : info.n_dims);
+    t->numbers = tern_alloc_array(TERN_MEM_SESSION, t->n * t->width, sizeof *t->numbers);
+    t->n_tokens = tern_alloc_array(TERN_MEM_SESSION, t->n, sizeof *t->n_tokens);
+    t->was_cut = tern_alloc_array(TERN_MEM_SESSION, t->n, sizeof *t->was_cut);
+    if (!t->numbers || !t->n_tokens || !t->was_cut) api_fail_memory(e);
+}
+
+void texts_begin(exchange *x, texts *t, api_error *e) {
+    if (!e->status) make_room(t, e);
+    if (!e->status && x->server->stopping)
+        api_fail(e, 503, "stopping", NULL, "the server is stopping");
+    if (!e->status) {
+        t->errand.user = x;
+        x->errand = &t->errand;
+        if (errands_submit(x->server->errands, &t->errand)) {
+            registry_hold(t->model); // also if who asked has gone
+            return;
+        }
+        x->errand = NULL;
+        api_fail_full(e);
+    }
+    texts_free(t);
+    reply_error(x, e);
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""How long running answers wait between two tokens while a long prompt is read beside them.
+
+    bench/serve_gaps.py TERN MODEL [TOKENS [STREAMS [OPTIONS OF TERN SERVE...]]]
+
+STREAMS (4) answers run, each from a connection of its own. Their gaps are measured alone, then from the moment at
+which a prompt of TOKENS (8,000) random tokens arrives until its first token. Printed are quantiles of the gaps, in
+milliseconds and as multiples of the median step without the prompt. The machine should do nothing else.
+"""
+import random
+import statistics
+import sys
+import threading
+import time
+
+from served import Server
+
+ALONE = 3.0  # seconds that are measured before the prompt arrives
+
+
+class Stream(threading.Thread):
+    """An answer that goes on until it is left."""
+
+    def __init__(self, server, ids, n, seed):
+        super().__init__(daemon=True)
+        # Sampled: with random weights the greatest logit may be that of a token without text for ever.
+        self.connection = server.begin(ids, n, stream=True, temperature=1, top_k=40, seed=seed)
+        self.times = []
+        self.start()
+
+    def run(self):
+        answer = self.connection.getresponse()
+        while line := answer.readline():
+            if line.startswith(b"data: "):
+                self.times.append(time.perf_counter())
+
+
+def gaps(streams, begin, end):
+    """Between neighbours in time of which the later one lies in [begin, end]."""
+    return [b - a for s in streams for a, b in zip(s.times, s.times[1:]) if begin <= b <= end]
+
+
+def tell(name, found, step):
+    found = sorted(found)
+    quantile = lambda q: found[min(len(found) - 1, int(q * len(found)))]
+    print("%-22s %6d gaps" % (name, len(found)), end="")
+    for label, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("most", 1)):
+        print("  %s %.1f ms (%.2f steps)" % (label, 1000 * quantile(q), quantile(q) / step), end="")
+    print()
+
+
+def main():
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
+    tern, model = sys.argv[1:3]
+    n = int(sys.argv[3]) if len(sys.argv) > 3 else 8000
+    n_streams = int(sys.argv[4]) if len(sys.argv) > 4 else 4
+    options = sys.argv[5:] or ["-c", str(n + 256)]
+    rng = random.Random(1)
+    some = lambda count: [rng.randrange(256, 1000) for _ in range(count)]
+    server = Server(tern, model, options)
+    server.ask(some(64))
+    cold = server.ask(some(n))[0]
+    streams = [Stream(server, some(32), n, seed) for seed in range(1, n_streams + 1)]
+    while min(len(s.times) for s in streams) < 8:
+        time.sleep(0.01)
+    began = time.perf_counter()
+    time.sleep(ALONE)
+    arrives = time.perf_counter()
+    seconds = server.ask(some(n))[0]
+    ends = time.perf_counter()
+    alone = gaps(streams, began, arrives)
+    beside = gaps(streams, arrives, ends)
+    if any(not s.is_alive() for s in streams) or not alone or not beside:
+        raise SystemExit("the answers ended before the prompt was read: more context (-c) is needed")
+    step = statistics.median(alone)
+    print("%d answers, a prompt of %d tokens: read in %.2f s beside them, %.2f s alone" %
+          (n_streams, n, seconds, cold))
+    tell("alone", alone, step)
+    tell("while it is read", beside, step)
+    server.process.kill()
+
+
+main()

@@ -1,0 +1,38 @@
+"""Small language models on the device they run on.
+
+    import tern
+
+    with tern.Model("model.gguf") as model:
+        for piece in model.chat("Write a bedtime story about a fox."):
+            print(piece, end="", flush=True)
+
+Whatever fails raises TernError, whose text is one line. docs/python.md tells more.
+"""
+from . import eval
+from ._answer import Answer
+from ._arrays import similarity
+from ._chains import Chain, Chains
+from ._datagen import datagen
+from ._grammar import Grammar
+from ._library import TernError, lib as _lib
+from ._memory import MemoryStore
+from ._model import Model
+from ._options import GenerateOptions, Lora, Message, Speculation, WebGpu
+from ._parts import Part
+from ._pictures import Label, read_picture
+from ._results import (
+    ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, ImatrixStats, MachineLimits, Memory,
+    MemoryAdded, MemoryHit, MemoryHits, MemoryRecord, MemoryStats, MineStats,
+    ModelInfo, Perplexity, ProfileRow, TokenLogprob, VisionInfo,
+)
+from ._session import Session
+from ._tools import convert, diagnose, imatrix, inspect, load_chat, machine, memory, mine, save_chat, types
+
+__version__ = _lib.version
+__all__ = [
+    "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
+    "GenerateStats", "Grammar", "ImatrixStats", "Label", "Lora", "MachineLimits", "Memory", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
+    "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
+    "ProfileRow", "Session", "Speculation", "TernError", "TokenLogprob", "VisionInfo", "WebGpu", "convert", "datagen", "diagnose", "eval", "imatrix",
+    "inspect", "load_chat", "machine", "memory", "mine", "read_picture", "save_chat", "similarity", "types",
+]

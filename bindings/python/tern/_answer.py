@@ -1,0 +1,115 @@
+"""An answer on its way."""
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional
+
+from ._engine import Ending, Engine, Job
+from ._results import GenerateStats, TokenLogprob
+
+
+class Answer(Iterator[str]):
+    """What a model says, in pieces of whole characters as they come, or all of it: `text`.
+
+    It is computed whether somebody reads or not, together with all other answers of the model. Reading
+    can be interrupted by Ctrl-C, which cancels it; so does leaving a `with` block, dropping the last
+    reference, and cancel() from any thread. One thread at a time reads.
+
+    >>> for piece in model.generate("Once upon a time"):
+    ...     print(piece, end="", flush=True)
+
+    The properties wait for the end, except `logprobs`, which has the tokens of what was read.
+    """
+
+    def __init__(self, engine: Engine, job: Job, owner: object, dropped: int = 0) -> None:
+        self._engine, self._job, self._owner = engine, job, owner  # the owner stays open meanwhile
+        self._pieces: List[str] = []
+        self._ending: Optional[Ending] = None
+        self.logprobs: List[TokenLogprob] = []  # with the option logprobs
+        self.dropped = dropped  # oldest messages that did not fit the context
+
+    def __iter__(self) -> "Answer":
+        return self
+
+    def __next__(self) -> str:
+        while self._ending is None:
+            try:
+                said = self._job.out.get()
+            except BaseException:  # Ctrl-C, while it waits
+                self.cancel()
+                raise
+            if isinstance(said, Ending):
+                self._ending = said
+                break
+            self.logprobs += said.logprobs
+            if said.text:
+                self._pieces.append(said.text)
+                return said.text
+        if self._ending.error is not None:
+            raise self._ending.error
+        raise StopIteration
+
+    def cancel(self) -> None:
+        """Ends it within a step: what was said stays, and the reason is "caller". From any thread."""
+        if self._ending is None:
+            self._engine.cancel(self._job)
+
+    def _end(self) -> Ending:
+        for _ in self:
+            pass
+        assert self._ending is not None
+        return self._ending
+
+    @property
+    def text(self) -> str:
+        """All that it says."""
+        self._end()
+        return "".join(self._pieces)
+
+    @property
+    def ids(self) -> List[int]:
+        """The tokens that were generated, an end token among them."""
+        return self._end().ids
+
+    @property
+    def reason(self) -> str:
+        """Why it ended: "end" (by the model), "length", "string", "context" (full), "caller" (cancelled)."""
+        return self._end().reason
+
+    @property
+    def finish_reason(self) -> str:
+        """OpenAI's word for it: "stop" or "length"."""
+        return "length" if self.reason in ("length", "context") else "stop"
+
+    @property
+    def stats(self) -> Optional[GenerateStats]:
+        """Counts and times. None: it was cancelled before it began."""
+        return self._end().stats
+
+    @property
+    def seed(self) -> int:
+        """That was used: the same one gives the same text. 0: it was cancelled before it began."""
+        stats = self.stats
+        return stats.seed if stats else 0
+
+    @property
+    def usage(self) -> Dict[str, Any]:
+        """Tokens, as OpenAI's interface counts them."""
+        stats = self.stats
+        prompt, generated, reused = (stats.n_prompt, stats.n_generated, stats.n_reused) if stats else (0, 0, 0)
+        return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated,
+                "prompt_tokens_details": {"cached_tokens": reused}}
+
+    @property
+    def notice(self) -> Optional[str]:
+        """One line if a device was lost meanwhile, and what it goes on with."""
+        return self._end().notice
+
+    def __enter__(self) -> "Answer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_ending"):
+            self.cancel()

@@ -1,0 +1,305 @@
+"""The shared library: where it is, how it is called, what it says when it fails.
+
+Everything here serves the other modules. `lib` has each public function by its name. Those that return a
+tern_status are called without their last argument, the tern_error, and raise TernError.
+"""
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import queue
+import threading
+from typing import Any, Callable, Iterable, List, NoReturn, Optional, Sequence, Tuple, Type, TypeVar, Union
+
+from . import _c as c
+
+T = TypeVar("T")
+Path = Union[str, "os.PathLike[str]"]
+
+CODES = {
+    c.TERN_ERR_MEMORY: "memory", c.TERN_ERR_IO: "io", c.TERN_ERR_FORMAT: "format",
+    c.TERN_ERR_UNSUPPORTED: "unsupported", c.TERN_ERR_ARGUMENT: "argument", c.TERN_ERR_CONTEXT_FULL: "context",
+    c.TERN_ERR_CANCELLED: "aborted", c.TERN_ERR_DEVICE: "device",
+}
+
+
+class TernError(Exception):
+    """What went wrong, in one line that names the file, the place and the reason.
+
+    `code` is a word for programs: "memory", "io", "format" (a file is not what it claims to be),
+    "unsupported", "argument", "context" (a prompt is too long), "aborted" (by a callback that returned
+    False), "device", or "closed" (used after close()).
+    """
+
+    __module__ = "tern"
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return TernError, (self.code, str(self))
+
+
+def _find() -> str:
+    """TERN_LIBRARY, else the library in this package, else the system's."""
+    told = os.environ.get("TERN_LIBRARY")
+    if told:
+        return told
+    for name in ("libtern.so", "libtern.dylib", "tern.dll"):
+        beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+        if os.path.exists(beside):
+            return beside
+    found = ctypes.util.find_library("tern")
+    if not found:
+        raise ImportError("tern: there is no libtern in the package nor in the system; TERN_LIBRARY may name one")
+    return found
+
+
+def _raising(function: Any) -> Callable[..., None]:
+    def call(*args: Any) -> None:
+        error = c.tern_error()
+        if function(*args, ctypes.byref(error)) != c.TERN_OK:
+            raise error_of(error)
+    return call
+
+
+class Library:
+    """The functions of include/*.h, by their names."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            loaded = ctypes.CDLL(path)
+        except OSError as why:
+            raise ImportError("tern: %s" % why) from None
+        for name, (result, arguments) in c.FUNCTIONS.items():
+            try:
+                function = getattr(loaded, name)
+            except AttributeError:
+                raise ImportError("tern: %s has no %s: it is another version's" % (path, name)) from None
+            function.restype, function.argtypes = result, arguments
+            fails = bool(arguments) and arguments[-1] is ctypes.POINTER(c.tern_error)
+            setattr(self, name, _raising(function) if fails else function)
+        self.path = path
+        self.version = self.tern_version().decode()
+        wanted = "%d.%d.%d" % (c.TERN_VERSION_MAJOR, c.TERN_VERSION_MINOR, c.TERN_VERSION_PATCH)
+        if self.version != wanted:  # structs may differ
+            raise ImportError("tern: %s is version %s, this package is for %s" % (path, self.version, wanted))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+lib = Library(_find())
+
+
+# ---- Errors --------------------------------------------------------------------------------------
+
+
+def error_of(error: c.tern_error) -> TernError:
+    return TernError(CODES.get(error.status, "argument"), error.message.decode("utf-8", "replace"))
+
+
+def refuse(message: str, code: str = "argument") -> NoReturn:
+    raise TernError(code, message)
+
+
+def choice(what: str, name: str, choices: Sequence[Tuple[str, int]]) -> int:
+    """The number of a name, or an error with all names."""
+    for known, number in choices:
+        if name == known:
+            return number
+    return refuse("%s is one of %s, not %r" % (what, ", ".join(known for known, _ in choices), name))
+
+
+# ---- Values --------------------------------------------------------------------------------------
+
+
+def encoded(path: Path) -> bytes:
+    """A path for the library. One with a zero in it would be cut short there."""
+    raw = os.fsencode(path)
+    return raw if b"\0" not in raw else refuse("a path with a zero in it: %r" % os.fspath(path))
+
+
+def utf8(text: str) -> bytes:
+    """Text that ends at its first zero, for the library."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return raw if b"\0" not in raw else refuse("a zero in a text that may have none: %r" % text[:40])
+
+
+def optional(text: Optional[str]) -> Optional[bytes]:
+    return None if text is None else utf8(text)
+
+
+def decoded(raw: Optional[bytes]) -> str:
+    return "" if raw is None else raw.decode("utf-8", "replace")
+
+
+def ids_array(ids: Iterable[int]) -> Any:
+    """int32_t[n] of token ids."""
+    values = ids if isinstance(ids, (list, tuple)) else list(ids)
+    for value in values:
+        if not -1 << 31 <= value < 1 << 31:
+            refuse("%d is no token id" % value)
+    return (ctypes.c_int32 * len(values))(*values)
+
+
+def from_struct(kind: Type[T], struct: Any) -> T:
+    """A dataclass of the members of the same names."""
+    values = {}
+    for name in kind.__dataclass_fields__:  # type: ignore[attr-defined]
+        value = getattr(struct, name)
+        values[name] = decoded(value) if isinstance(value, bytes) else value
+    return kind(**values)
+
+
+# ---- Callbacks -----------------------------------------------------------------------------------
+
+
+class Callbacks:
+    """Python functions that the library calls, and a call in which it does.
+
+    An exception in one of them stops the call, which then raises it. In the main thread the call is made
+    from another one, so that Ctrl-C is noticed at once, stops the call at its next callback, and is
+    raised when the call has ended. So callbacks run in that other thread.
+    """
+
+    def __init__(self) -> None:
+        self.error: Optional[BaseException] = None
+        self.stopped = False
+
+    def guarded(self, function: Callable[..., Any]) -> Callable[..., bool]:
+        """A function that the library may call: nothing is raised through it."""
+        def call(*args: Any) -> bool:
+            try:
+                return not self.stopped and function(*args) is not False
+            except BaseException as error:  # nothing may pass through the library
+                self.error = self.error or error
+                return False
+        return call
+
+    def progress(self, function: Optional[Callable[[str, float], Optional[bool]]]) -> Any:
+        """tern_progress_fn. It is there without a function too, for Ctrl-C."""
+        return c.tern_progress_fn(self.guarded(
+            lambda _user, phase, fraction: function is None or function(decoded(phase), fraction)))
+
+    def text(self, function: Callable[[bytes], Optional[bool]]) -> Any:
+        """tern_text_fn."""
+        return c.tern_text_fn(self.guarded(lambda _user, text, n: function(ctypes.string_at(text, n))))
+
+    def note(self, function: Callable[[str], Any]) -> Any:
+        """A function of a sentence, which cannot stop the call."""
+        guarded = self.guarded(lambda _user, text: function(decoded(text)))
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)(lambda *args: guarded(*args) and None)
+
+    def run(self, function: Callable[..., None], *args: Any) -> None:
+        try:
+            if threading.current_thread() is threading.main_thread():
+                self._run_aside(function, args)
+            else:
+                function(*args)
+        except TernError:
+            if self.error is None:
+                raise
+        if self.error is not None:
+            raise self.error
+
+    def _run_aside(self, function: Callable[..., None], args: Tuple[Any, ...]) -> None:
+        done: queue.SimpleQueue[Optional[BaseException]] = queue.SimpleQueue()
+
+        def work() -> None:
+            try:
+                function(*args)
+                done.put(None)
+            except BaseException as error:
+                done.put(error)
+        threading.Thread(target=work, name="tern call", daemon=True).start()
+        interrupt: Optional[BaseException] = None
+        while True:
+            try:
+                failure = done.get()
+                break
+            except BaseException as error:  # KeyboardInterrupt, or what a signal handler raises
+                self.stopped = True
+                interrupt = interrupt or error
+        if interrupt is not None:
+            raise interrupt
+        if failure is not None:
+            raise failure
+
+
+def text_of(function: Callable[..., None], *args: Any) -> bytes:
+    """What a short function says to its tern_text_fn, which comes last but for the user's pointer."""
+    pieces: List[bytes] = []
+    callbacks = Callbacks()
+    on_text = callbacks.text(pieces.append)
+    try:
+        function(*args, on_text, None)
+    except TernError as error:
+        # A signal's exception at the very entry of the callback is lost, and looks as a wish to stop.
+        if error.code == "aborted" and callbacks.error is None:
+            raise KeyboardInterrupt from None
+        raise callbacks.error or error
+    return b"".join(pieces)
+
+
+# ---- Handles -------------------------------------------------------------------------------------
+
+
+class Handle:
+    """A pointer of the library's, freed once: by close(), or when nothing refers to it any more.
+
+    It is freed when the last call that uses it has returned, so that closing it in one thread does not
+    pull it away from another. What it was made of stays as long: a session holds its model.
+    """
+
+    def __init__(self, pointer: Any, close: Callable[[Any], None], *needs: "Handle") -> None:
+        self._pointer, self._close, self._needs = pointer, close, needs
+        self._lock = threading.RLock()  # of one's own thread: the garbage collector may come at any time
+        self._users, self._closed, self._process = 0, False, os.getpid()
+        for i, need in enumerate(needs):
+            try:
+                need.__enter__()
+            except BaseException:
+                self._needs, self._closed = needs[:i], True
+                self._free()
+                raise
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __enter__(self) -> Any:
+        with self._lock:
+            if self._closed:
+                refuse("used after it was closed", "closed")
+            self._users += 1
+        if self._process != os.getpid():
+            self.__exit__()
+            refuse("models and sessions do not pass through fork(): open them in the new process")
+        return self._pointer
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self._closed and self._users == 0
+        if last:
+            self._free()
+
+    def close(self) -> None:
+        with self._lock:
+            last = not self._closed and self._users == 0
+            self._closed = True
+        if last:
+            self._free()
+
+    def _free(self) -> None:
+        if self._process == os.getpid():  # after a fork() its threads are missing
+            self._close(self._pointer)
+        for need in self._needs:
+            need.__exit__()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_process"):
+            self.close()

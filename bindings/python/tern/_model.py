@@ -1,0 +1,397 @@
+"""A model that is open."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import weakref
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, TYPE_CHECKING
+
+from . import _c as c
+from ._answer import Answer
+from ._arrays import free, inputs_array, numpy_for, optional_float, outputs_array, pointer, taken
+from ._engine import Engine, Job, token_piece
+from ._library import (
+    Callbacks, Handle, Path, choice, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of, utf8,
+)
+from ._options import (
+    HEAD, KV, POOLING, TERNARY, THINKING, GenerateOptions, LoraOption, SpeculateOption, WebGpu, embed_params,
+    embed_texts, generate_params, loras_array, messages_array, session_desc, webgpu_desc, whole,
+)
+from ._parts import Part, parts_of
+from ._pictures import Label, Picture, Pictures, listed
+from ._results import DeviceMemory, EmbeddingInfo, ModelInfo, VisionInfo
+from ._session import Session
+
+if TYPE_CHECKING:
+    import numpy
+    from typing_extensions import Unpack
+
+OnProgress = Callable[[str, float], Optional[bool]]  # a phase and 0..1; False stops it
+Tokens = Union[str, Sequence[int]]
+Messages = Union[str, Sequence[Mapping[str, str]]]
+
+
+class Model:
+    """A model: a .gguf file (the first of a split set), or a Hugging Face folder.
+
+    Any number of threads may use it at a time. Its answers are computed by one thread of its own, in
+    common steps. Close it with close() or `with`; what runs then ends with a TernError "closed".
+
+    device          "cpu", "webgpu", "auto"
+    context         tokens of a conversation; None: what the model was trained for, at most 8192
+    threads         0: one for each core
+    kv              how keys and values are kept: "auto", "f32", "f16", "q8_0"
+    batch           prompt tokens computed at once, 0: 512
+    ternary, head   how weights are kept: "auto", "2bit", "1.6bit"; "auto", "file", "exact", "q8_0", ...
+    precise         activations stay float where weights have a scale for each group
+    thinking        "auto", "on", "off", for models that can think before they answer
+    chat_template   Jinja text that replaces the file's
+    pooling         "mean", "last", "cls": makes an embedding model of one whose files do not say so
+    vocab_only      tokenizer and template alone
+    cpu_features    at most these: "scalar", "avx2", "avx512", "neon"
+    loras           adapters: paths, (path, scale), Lora
+    webgpu          WebGpu
+    speculate       guess ahead: the same text, often sooner. True, or Speculation
+    sessions        conversations whose beginnings stay computed, so that the next turn begins at once
+    parallel        answers that are computed at the same time; more wait
+    on_progress     is told a phase and 0..1; False stops the opening
+    """
+
+    def __init__(
+        self, path: Path, *, device: str = "cpu", context: Optional[int] = None, threads: int = 0, kv: str = "auto",
+        batch: int = 0, ternary: str = "auto", head: str = "auto", precise: bool = False, thinking: str = "auto",
+        chat_template: Optional[str] = None, pooling: str = "none", vocab_only: bool = False,
+        cpu_features: Optional[str] = None, loras: Sequence[LoraOption] = (), webgpu: Optional[WebGpu] = None,
+        speculate: SpeculateOption = False, sessions: int = 4, parallel: int = 16,
+        on_progress: Optional[OnProgress] = None,
+    ) -> None:
+        callbacks = Callbacks()
+        adapters = loras_array(loras)
+        desc = c.tern_model_desc(
+            device=utf8(device), n_threads=whole("threads", threads), n_batch=whole("batch", batch),
+            ternary=choice("ternary", ternary, TERNARY), precise=precise, head=choice("head", head, HEAD),
+            chat_template=optional(chat_template), thinking=choice("thinking", thinking, THINKING),
+            pooling=choice("pooling", pooling, POOLING), vocab_only=vocab_only, cpu_features=optional(cpu_features),
+            loras=adapters, n_loras=len(adapters), on_progress=callbacks.progress(on_progress))
+        desc.webgpu = ctypes.pointer(webgpu_desc(webgpu))
+        out = ctypes.POINTER(c.tern_model)()
+        try:
+            callbacks.run(lib.tern_model_open, ctypes.byref(out), encoded(path), ctypes.byref(desc))
+        except BaseException:
+            lib.tern_model_close(out)  # Ctrl-C may come when it is open already
+            raise
+        self._handle = Handle(out, lib.tern_model_close)
+        self._timelines: "weakref.WeakSet[Session]" = weakref.WeakSet()
+        self._how: Dict[str, Any] = {"context": context, "kv": kv, "shift": False, "keep": 0, "speculate": speculate}
+        session_desc(**self._how)  # wrong options are found here
+        self._n_context = 0
+        self._make_engine(whole("parallel", parallel, 1), whole("sessions", sessions))
+
+    def _make_engine(self, parallel: int, sessions: int) -> None:
+        handle, how = self._handle, self._how  # not the model: the engine's thread would keep it
+        self._engine = Engine(handle, lambda: open_session(handle, **how), self.info.kv_bytes_per_token, parallel, sessions)
+        weakref.finalize(self, self._engine.stop, False).atexit = False
+
+    # ---- What it is ------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> ModelInfo:
+        """As it is now: the device and its memory change."""
+        info = c.tern_model_info()
+        with self._handle as model:
+            lib.tern_model_get_info(model, ctypes.byref(info))
+            plain = {name: getattr(info, name) for name in ModelInfo.__dataclass_fields__}
+            for name, value in plain.items():
+                if isinstance(value, bytes):
+                    plain[name] = decoded(value)
+            for name in ("temperature", "top_p", "min_p", "repeat_penalty"):
+                plain[name] = optional_float(plain[name])
+            plain["top_k"] = None if info.top_k < 0 else info.top_k
+            plain["device_memory"] = from_struct(DeviceMemory, info.device_memory)
+            return ModelInfo(**plain)
+
+    @property
+    def context(self) -> int:
+        """Tokens of a conversation."""
+        if not self._n_context:
+            with self.session() as session:
+                self._n_context = session.context
+        return self._n_context
+
+    def graph(self, name: Optional[str] = None, form: str = "text") -> str:
+        """A graph of the model (None: all) after each pass: as "text", "json" or "dot"."""
+        return self._report(lib.tern_graph_report, name, form)
+
+    def _report(self, function: Any, graph: Optional[str], form: str) -> str:
+        forms = (("text", c.TERN_FORMAT_TEXT), ("json", c.TERN_FORMAT_JSON), ("dot", c.TERN_FORMAT_DOT))
+        with self._handle as model:
+            return text_of(function, model, optional(graph), choice("form", form, forms)).decode("utf-8", "replace")
+
+    # ---- Text and tokens -------------------------------------------------------------------------
+
+    def tokenize(self, text: str, *, special: bool = False, bos: bool = True) -> List[int]:
+        """Token ids. special: names of special tokens become these. bos: begin as the tokenizer does."""
+        flags = (c.TERN_TOKENIZE_SPECIAL if special else 0) | (c.TERN_TOKENIZE_BOS if bos else 0)
+        raw = text.encode("utf-8", "surrogatepass")
+        with self._handle as model:
+            return _with_room(len(raw) + 16, lambda ids, room, n: lib.tern_tokenize(model, raw, len(raw), flags, ids, room, n))
+
+    def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """The text of ids. special: also the names of control tokens."""
+        array = ids_array(ids)
+        with self._handle as model:
+            return text_of(lib.tern_detokenize, model, array, len(array), special).decode("utf-8", "replace")
+
+    def count_tokens(self, text: Union[str, Sequence[Mapping[str, str]]]) -> int:
+        """Of a text, or of messages with all that the chat template adds."""
+        return len(self.tokenize(text) if isinstance(text, str) else self._chat_ids(text, 0, 0)[0])
+
+    def token_piece(self, token: int) -> bytes:
+        """What a token adds to a text that goes on: perhaps a part of a character."""
+        return token_piece(self._handle, token)
+
+    def token_text(self, token: int) -> Optional[bytes]:
+        """The vocabulary's entry, as stored; None: no such id."""
+        n = ctypes.c_size_t()
+        with self._handle as model:
+            text = lib.tern_token_text(model, token, ctypes.byref(n))
+            return ctypes.string_at(text, n.value) if text else None
+
+    def token_is_end(self, token: int) -> bool:
+        """Whether it ends a turn or a text."""
+        with self._handle as model:
+            return bool(lib.tern_token_is_end(model, token))
+
+    def format(self, messages: Messages, *, generate: bool = True, tools: Optional[Sequence[Mapping[str, Any]]] = None,
+               **switches: Any) -> str:
+        """The text that the chat template makes of messages. generate: end with the words that make the
+        model answer. tools: functions as OpenAI's clients describe them; messages may then have "tool_calls" and
+        "tool_call_id". switches: what the template knows of besides, as enable_thinking."""
+        if isinstance(messages, str) or not (tools or switches or any(set(m) - {"role", "content"} for m in messages)):
+            array = messages_array(messages)
+            with self._handle as model:
+                return text_of(lib.tern_chat_format, model, array, len(array), generate).decode("utf-8", "replace")
+        request = dict(switches, messages=list(messages), tools=list(tools or ()), add_generation_prompt=generate)
+        raw = json.dumps(request).encode()
+        with self._handle as model:
+            return text_of(lib.tern_chat_format_json, model, raw, len(raw)).decode("utf-8", "replace")
+
+    def take_apart(self, pieces: Iterable[str], *, prompt: Optional[str] = None,
+                   tools: Optional[Sequence[Mapping[str, Any]]] = None) -> Iterator[Part]:
+        """An answer's text, reasoning and calls of tools while it comes. prompt: what it follows, as format() made
+        it. tools: those of the request; without them calls are text.
+
+        >>> prompt = model.format(messages, tools=tools)
+        >>> answer = model.generate(model.tokenize(prompt, special=True, bos=False), with_special=True)
+        >>> for part in model.take_apart(answer, prompt=prompt, tools=tools):
+        ...     print(part.kind, part.text)
+        """
+        return parts_of(self._handle, pieces, None if prompt is None else utf8(prompt),
+                        json.dumps(list(tools)).encode() if tools else None)
+
+    def _ids(self, prompt: Tokens) -> Sequence[int]:
+        return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(prompt)
+
+    def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int]:
+        """The ids of a conversation, and how many messages did not fit."""
+        array, dropped = messages_array(messages), ctypes.c_size_t()
+        with self._handle as model:
+            ids = _with_room(1024, lambda ids, room, n: lib.tern_chat_tokens(
+                model, array, len(array), context, answer, ids, room, n, ctypes.byref(dropped)))
+        return ids, dropped.value
+
+    # ---- Answers ---------------------------------------------------------------------------------
+
+    def generate(self, prompt: Tokens, **options: "Unpack[GenerateOptions]") -> Answer:
+        """What follows a text, in which names of special tokens are known, or tokens, used as they are.
+
+        Returns at once: the Answer is computed meanwhile, together with others. GenerateOptions has the
+        options.
+        """
+        return self._answer(self._ids(prompt), options, 0)
+
+    def chat(self, messages: Messages, **options: "Unpack[GenerateOptions]") -> Answer:
+        """The answer to the last of the messages ({"role": ..., "content": ...}, or a text that the user
+        says), by the model's template. The oldest turns that do not fit beside the answer are left out:
+        Answer.dropped. Else as generate()."""
+        max_tokens = options.get("max_tokens") or 0
+        ids, dropped = self._chat_ids(messages, self.context, whole("max_tokens", max_tokens))
+        return self._answer(ids, options, dropped)
+
+    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int) -> Answer:
+        job = Job(ids, generate_params(options))
+        self._engine.submit(job)
+        return Answer(self._engine, job, self, dropped)
+
+    def session(self, *, context: Optional[int] = None, kv: Optional[str] = None, shift: bool = False, keep: int = 0,
+                speculate: Optional[SpeculateOption] = None, profile: bool = False) -> Session:
+        """A timeline of one's own. What is left out is the model's.
+
+        shift: when the context is full, drop the oldest half after the first `keep` (4) tokens. profile:
+        time each kernel; such a session only takes tokens (sync, logits, logprobs)."""
+        how = dict(self._how, shift=shift, keep=keep, profile=profile)
+        given = {"context": context, "kv": kv, "speculate": speculate}
+        how.update({name: value for name, value in given.items() if value is not None})
+        return self._adopt(open_session(self._handle, **how))
+
+    def _adopt(self, handle: Handle) -> Session:
+        session = Session(self, handle)
+        self._timelines.add(session)
+        return session
+
+    # ---- Embeddings ------------------------------------------------------------------------------
+
+    @property
+    def embedding(self) -> EmbeddingInfo:
+        """What vectors it makes; n_dims is 0 if it makes none."""
+        info = c.tern_embedding_info()
+        with self._handle as model:
+            lib.tern_embedding_get_info(model, ctypes.byref(info))
+            return EmbeddingInfo(
+                info.n_dims, info.max_length, next(name for name, number in POOLING if number == info.pooling),
+                info.any_length, info.n_labels, {decoded(p.name): decoded(p.text) for p in info.prompts[:info.n_prompts]},
+                decoded(info.default_prompt) if info.default_prompt else None)
+
+    def embed(self, texts: Union[str, Sequence[Tokens]], *, prompt: Optional[str] = None, prefix: Optional[str] = None,
+              max_length: int = 0, dimensions: int = 0, step: int = 0, kv: str = "auto",
+              on_progress: Optional[OnProgress] = None) -> "numpy.ndarray[Any, Any]":
+        """float32 [n, dimensions] of texts (or of their tokens), [dimensions] of one text.
+
+        prompt: the name of one of the model's, None: its default, "": none. prefix: a text in place of it.
+        max_length: tokens of a text, 0: the model's; what is longer is cut. dimensions: the first numbers
+        of each vector, of length 1 again, 0: all. step: tokens computed at once, 0: 2048. A vector has the
+        same bits whatever is computed beside it.
+        """
+        np = numpy_for("Model.embed")
+        alone = isinstance(texts, str)
+        array = embed_texts([texts] if isinstance(texts, str) else texts)
+        n_dims = self.embedding.n_dims
+        if n_dims == 0:
+            refuse("%s makes no vectors" % self.info.path, "unsupported")
+        params, callbacks = embed_params(prompt, prefix, max_length, dimensions, step, kv), Callbacks()
+        params.on_progress = callbacks.progress(on_progress)
+        out = np.empty((len(array), min(dimensions, n_dims) or n_dims), np.float32)
+        with self._handle as model:
+            callbacks.run(lib.tern_embed, model, array, len(array), ctypes.byref(params), pointer(out, ctypes.c_float))
+        return out[0] if alone else out  # type: ignore[no-any-return]
+
+    def rerank(self, query: str, documents: Sequence[Tokens], *, prefix: Optional[str] = None, max_length: int = 0,
+               step: int = 0, kv: str = "auto", on_progress: Optional[OnProgress] = None) -> "numpy.ndarray[Any, Any]":
+        """float32 [n]: how well documents answer a query. prefix: a decoder's instruction."""
+        np = numpy_for("Model.rerank")
+        array, raw = embed_texts(documents), query.encode("utf-8", "surrogatepass")
+        params, callbacks = embed_params(None, prefix, max_length, 0, step, kv), Callbacks()
+        params.on_progress = callbacks.progress(on_progress)
+        out = np.empty(len(array), np.float32)
+        with self._handle as model:
+            callbacks.run(lib.tern_rerank, model, raw, len(raw), array, len(array), ctypes.byref(params),
+                          pointer(out, ctypes.c_float))
+        return out  # type: ignore[no-any-return]
+
+    # ---- Pictures --------------------------------------------------------------------------------
+
+    @property
+    def vision(self) -> VisionInfo:
+        """What pictures it reads; width is 0 if it reads none."""
+        info = c.tern_vision_info()
+        with self._handle as model:
+            lib.tern_model_get_vision_info(model, ctypes.byref(info))
+        return from_struct(VisionInfo, info)
+
+    def labels(self) -> List[str]:
+        """The names of what it finds in pictures."""
+        n = self.vision.n_labels
+        with self._handle as model:
+            return [decoded(lib.tern_model_label(model, i)) for i in range(n)]
+
+    def classify(self, pictures: Union[Picture, Sequence[Picture]], *, top: int = 5, as_stored: bool = False,
+                 on_progress: Optional[OnProgress] = None) -> Any:
+        """What a picture shows, the likeliest first: a list of Label; of a list of pictures a list of lists.
+
+        A picture is a file, its bytes, or an array of uint8 [height, width, 3]. as_stored: it is not turned
+        as its camera was held.
+        """
+        (given, alone), callbacks = listed(pictures), Callbacks()
+        with Pictures(given, as_stored) as read:
+            n_hits = min(top, self.vision.n_labels) or top
+            hits = (c.tern_classify_hit * max(read.n * n_hits, 1))()
+            params = c.tern_classify_params(n_hits=n_hits)
+            params.on_progress = callbacks.progress(on_progress)
+            with self._handle as model:
+                callbacks.run(lib.tern_classify, model, read.array, read.n, ctypes.byref(params), hits)
+                found = [Label(h.label_id, decoded(h.label), h.probability, h.score) for h in hits]
+            lists = [found[i * n_hits:(i + 1) * n_hits] for i in range(read.n)]
+        return lists[0] if alone else lists
+
+    def embed_pictures(self, pictures: Union[Picture, Sequence[Picture]], *,
+                       as_stored: bool = False) -> "numpy.ndarray[Any, Any]":
+        """float32 [n, dimensions] of pictures, [dimensions] of one, of length 1."""
+        np = numpy_for("Model.embed_pictures")
+        given, alone = listed(pictures)
+        with Pictures(given, as_stored) as read, self._handle as model:
+            out = np.empty((read.n, self.vision.n_dims or 1), np.float32)
+            lib.tern_embed_pictures(model, read.array, read.n, pointer(out, ctypes.c_float))
+        return out[0] if alone else out  # type: ignore[no-any-return]
+
+    # ---- Numbers ---------------------------------------------------------------------------------
+
+    def compute(self, inputs: Mapping[str, Any], outputs: Optional[Sequence[str]] = None, *, graph: Optional[str] = None,
+                kv: str = "auto") -> "Dict[str, numpy.ndarray[Any, Any]]":
+        """Runs one of the model's graphs (None: the main one) once, from the beginning, on arrays by the
+        names of its inputs. outputs: names of any of its values; None: the graph's own outputs. See
+        graphs()."""
+        if outputs is None:
+            graphs = self.graphs()
+            mine = next((g for g in graphs if graph in (None, g["graph"])), None)
+            outputs = [value["name"] for value in mine["outputs"]] if mine else []
+        (rows, _kept), wanted = inputs_array(inputs), outputs_array(outputs)
+        desc = c.tern_compute_desc(graph=optional(graph), inputs=rows, n_inputs=len(rows), outputs=wanted,
+                                   n_outputs=len(wanted), kv_type=choice("kv", kv, KV))
+        with self._handle as model:
+            lib.tern_compute(model, ctypes.byref(desc))
+            try:
+                return taken(wanted)
+            finally:
+                free(wanted)
+
+    def graphs(self) -> List[Dict[str, Any]]:
+        """The model's graphs with their inputs and outputs."""
+        found = json.loads(self._report(lib.tern_compute_report, None, "json"))
+        return list(found["graphs"]) if isinstance(found, dict) else list(found)
+
+    # ---- The end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends what runs, and frees everything: at once, or when calls that use it have returned."""
+        self._engine.stop(wait=True)
+        for session in list(self._timelines):
+            session.close()
+        self._handle.close()
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_session(model: Handle, **how: Any) -> Handle:
+    desc, needs = session_desc(**how)
+    out = ctypes.POINTER(c.tern_session)()
+    with contextlib.ExitStack() as used:
+        for need in needs:
+            used.enter_context(need)
+        lib.tern_session_open(ctypes.byref(out), used.enter_context(model), ctypes.byref(desc))
+    return Handle(out, lib.tern_session_close, model, *needs)
+
+
+def _with_room(room: int, call: Callable[[Any, int, Any], object]) -> List[int]:
+    """What writes ids into room for so many, and tells how many there are."""
+    n = ctypes.c_size_t()
+    while True:
+        ids = (ctypes.c_int32 * room)()
+        call(ids, room, ctypes.byref(n))
+        if n.value <= room:
+            return ids[:n.value]
+        room = n.value

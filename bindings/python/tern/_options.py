@@ -1,0 +1,229 @@
+"""What can be asked for: options of models, sessions and answers, and the structs that they become."""
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from dataclasses import dataclass, fields
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union, TYPE_CHECKING
+
+from . import _c as c
+from ._library import Handle, Path, choice, encoded, ids_array, lib, optional, refuse, utf8
+
+if TYPE_CHECKING:
+    from ._chains import Chains
+    from ._grammar import Grammar
+    from ._model import Model
+
+KV = (("auto", c.TERN_KV_AUTO), ("f32", c.TERN_KV_F32), ("f16", c.TERN_KV_F16), ("q8_0", c.TERN_KV_Q8_0))
+TERNARY = (("auto", c.TERN_TERNARY_AUTO), ("2bit", c.TERN_TERNARY_2BIT), ("1.6bit", c.TERN_TERNARY_1_6BIT))
+HEAD = (("auto", c.TERN_HEAD_AUTO), ("file", c.TERN_HEAD_FILE), ("exact", c.TERN_HEAD_EXACT),
+        ("q8_0", c.TERN_HEAD_Q8_0), ("q6_k", c.TERN_HEAD_Q6_K), ("q4_0", c.TERN_HEAD_Q4_0))
+THINKING = (("auto", c.TERN_THINKING_AUTO), ("on", c.TERN_THINKING_ON), ("off", c.TERN_THINKING_OFF))
+POOLING = (("none", c.TERN_POOLING_NONE), ("mean", c.TERN_POOLING_MEAN), ("last", c.TERN_POOLING_LAST),
+           ("cls", c.TERN_POOLING_FIRST))
+
+
+class Message(TypedDict):
+    """A part of a conversation."""
+
+    role: str  # "system", "user", "assistant", "tool"
+    content: str
+
+
+class GenerateOptions(TypedDict, total=False):
+    """Keywords of generate() and chat(). None is as good as left out."""
+
+    max_tokens: Optional[int]  # left out: until the model ends or the context is full
+    # Left out: the model's own default or, if it has none, 0.8, 40, 0.95, 0.05, 1.
+    temperature: Optional[float]  # 0: greedy
+    top_k: Optional[int]  # 0: off
+    top_p: Optional[float]  # 0 or 1: off
+    min_p: Optional[float]  # 0: off
+    repeat_penalty: Optional[float]  # 0 or 1: off
+    frequency_penalty: Optional[float]
+    presence_penalty: Optional[float]
+    penalty_window: Optional[int]  # last tokens that the penalties look at (64)
+    seed: Optional[int]  # from 1 to 2^64 - 1; left out: another one each time
+    stop: Union[str, Sequence[str], None]  # texts that end the answer and are not part of it
+    ignore_end: Optional[bool]  # go on after end tokens
+    logprobs: Optional[bool]  # how likely each token was: Answer.logprobs
+    top_logprobs: Optional[int]  # 0 to 20, with logprobs: so many of the likeliest beside each
+    with_special: Optional[bool]  # the text has the names of control tokens, too: for Model.take_apart()
+    grammar: Optional["Grammar"]  # what the answer may be
+    logit_bias: Optional[Mapping[int, float]]  # added to tokens' scores; -math.inf keeps one out
+
+
+@dataclass(frozen=True)
+class Lora:
+    """A LoRA adapter: a GGUF file, or a folder of PEFT's. A scale of 0 leaves it out."""
+
+    path: Path
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How to guess ahead. The text stays the same to the bit, whatever is guessed."""
+
+    # These two are to stay open as long as sessions are opened with them.
+    chains: Optional["Chains"] = None  # a mined table
+    lookup: bool = False  # what followed the last tokens where they occurred before
+    online: bool = False  # what was learnt from all that passed through the session
+    draft_model: Optional["Model"] = None  # a smaller model with the same vocabulary
+    max_length: int = 0  # tokens of a draft, 0: 8, at most 16
+    threshold: float = 0.0  # greedy: least probability of a drafted token
+    token_cost: float = 0.0  # of one more token in a run, as a share of a run of one; 0: measured
+    always: bool = False  # draft even if it has not paid so far
+
+
+@dataclass(frozen=True)
+class WebGpu:
+    """How a GPU is found and used (docs/webgpu.md)."""
+
+    library: Optional[Path] = None  # the WebGPU library; None: $TERN_WEBGPU_LIB, else the system's
+    state_folder: Optional[Path] = None  # keeps what was found out about the driver
+    group: int = 0  # dispatches of a submission, without trying; negative: any number
+    checks: bool = False  # keep WebGPU's own checks
+    matrix: bool = True  # use matrix units
+
+
+SpeculateOption = Union[bool, Speculation]
+LoraOption = Union[Lora, Path, Tuple[Path, float]]
+
+INT_MAX = 2**31 - 1
+
+
+def whole(name: str, value: Any, least: int = 0, most: int = INT_MAX) -> int:
+    """A whole number in its bounds. ctypes would take the lowest bits of a larger one."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        refuse("%s must be a whole number, not %r" % (name, value))
+    number = int(value.__index__())
+    if not least <= number <= most:
+        refuse("%s must be from %d to %d, not %d" % (name, least, most, number))
+    return number
+
+
+def real(name: str, value: Any, least: float = -math.inf) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        refuse("%s must be a number, not %r" % (name, value))
+    if math.isnan(number) or number < least:
+        refuse("%s must be a number%s, not %r" % (name, "" if least == -math.inf else " from %g" % least, value))
+    return number
+
+
+# ---- Answers -------------------------------------------------------------------------------------
+
+NAMES = frozenset(GenerateOptions.__annotations__)
+
+
+def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
+    """A tern_generate_params, with what it points to."""
+    unknown = sorted(set(options) - NAMES)
+    if unknown:
+        raise TypeError("there is no option %s; there are %s" % (", ".join(unknown), ", ".join(sorted(NAMES))))
+    given = {name: value for name, value in options.items() if value is not None}
+    sampling = lib.tern_sampling_default()
+    for name in ("temperature", "top_p", "min_p", "repeat_penalty"):
+        if name in given:  # a negative value would mean the model's
+            setattr(sampling, name, real(name, given[name], 0))
+    for name in ("frequency_penalty", "presence_penalty"):
+        setattr(sampling, name, real(name, given.get(name, 0)))
+    if "top_k" in given:
+        sampling.top_k = whole("top_k", given["top_k"])
+    sampling.penalty_window = whole("penalty_window", given.get("penalty_window", 0))
+    sampling.seed = whole("seed", given["seed"], 1, 2**64 - 1) if "seed" in given else 0
+    params = c.tern_generate_params(max_tokens=whole("max_tokens", given.get("max_tokens", 0)))
+    params.sampling = ctypes.pointer(sampling)
+    params.ignore_end, params.logprobs = bool(given.get("ignore_end")), bool(given.get("logprobs"))
+    params.with_special = bool(given.get("with_special"))
+    if "grammar" in given:
+        handle = given["grammar"]._handle
+        with handle as grammar:
+            params.grammar = grammar
+        setattr(params, "uses", (handle,))  # kept until the answer is over
+    params.n_top_logprobs = whole("top_logprobs", given.get("top_logprobs", 0), 0, c.TERN_TOP_LOGPROBS_MAX)
+    if params.n_top_logprobs and not params.logprobs:
+        refuse("top_logprobs needs logprobs=True")
+    stops = given.get("stop", ())
+    texts = [utf8(text) for text in ([stops] if isinstance(stops, str) else stops)]
+    params.stops, params.n_stops = (ctypes.c_char_p * len(texts))(*texts), len(texts)
+    biases = [c.tern_logit_bias(whole("a token of logit_bias", token), real("logit_bias", value))
+              for token, value in given.get("logit_bias", {}).items()]
+    params.biases, params.n_biases = (c.tern_logit_bias * len(biases))(*biases), len(biases)
+    return params
+
+
+def messages_array(messages: Union[str, Sequence[Mapping[str, Any]]]) -> Any:
+    """tern_message[n]. A text alone is what the user says."""
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    array = (c.tern_message * len(messages))()
+    for i, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        if not isinstance(role, str) or not isinstance(content, str):
+            refuse('messages[%d] must have a "role" and a "content", both texts' % i)
+        array[i].role, array[i].content = utf8(role), utf8(content)
+    return array
+
+
+# ---- Models and sessions -------------------------------------------------------------------------
+
+
+def loras_array(loras: Sequence[LoraOption]) -> Any:
+    array = (c.tern_lora * len(loras))()
+    for i, each in enumerate(loras):
+        lora = each if isinstance(each, Lora) else Lora(*each) if isinstance(each, tuple) else Lora(each)
+        array[i].path, array[i].scale = encoded(lora.path), real("the scale of an adapter", lora.scale)
+        array[i].off = lora.scale == 0  # to the library 0 is 1
+    return array
+
+
+def webgpu_desc(webgpu: Optional[WebGpu]) -> c.tern_webgpu_desc:
+    gpu = webgpu or WebGpu()
+    library = gpu.library or os.environ.get("TERN_WEBGPU_LIB") or None
+    desc = c.tern_webgpu_desc(group=whole("group", gpu.group, -INT_MAX), checks=gpu.checks, no_matrix=not gpu.matrix)
+    desc.library = None if library is None else encoded(library)
+    desc.state_folder = None if gpu.state_folder is None else encoded(gpu.state_folder)
+    return desc
+
+
+def session_desc(context: Optional[int], kv: str, shift: bool, keep: int, speculate: SpeculateOption,
+                 profile: bool = False) -> Tuple[c.tern_session_desc, List[Handle]]:
+    """A tern_session_desc, and what a session with it needs as long as it lives."""
+    desc = c.tern_session_desc(n_context=whole("context", context or 0), kv_type=choice("kv", kv, KV),
+                               shift_context=shift, n_keep=whole("keep", keep), profile=profile)
+    how = speculate if isinstance(speculate, Speculation) else Speculation(lookup=bool(speculate), online=bool(speculate))
+    needs: List[Handle] = []
+    wanted = desc.speculation
+    for field in fields(Speculation):
+        value = getattr(how, field.name)
+        if field.name in ("chains", "draft_model"):
+            if value is not None:
+                needs.append(value._handle)
+                setattr(wanted, field.name, value._handle._pointer)
+        else:
+            setattr(wanted, field.name, value)
+    wanted.max_length = whole("max_length", how.max_length, 0, c.TERN_DRAFT_MAX)
+    return desc, needs
+
+
+def embed_texts(texts: Sequence[Union[str, Sequence[int]]]) -> Any:
+    """tern_embed_text[n], of texts and of ids."""
+    array = (c.tern_embed_text * len(texts))()
+    for i, text in enumerate(texts):
+        if isinstance(text, str):
+            raw = text.encode("utf-8", "surrogatepass")
+            array[i].text, array[i].n_bytes = raw, len(raw)
+        else:
+            array[i].ids, array[i].n_ids = ids_array(text), len(text)
+    return array
+
+
+def embed_params(prompt: Optional[str] = None, prefix: Optional[str] = None, max_length: int = 0, dimensions: int = 0,
+                 step: int = 0, kv: str = "auto") -> c.tern_embed_params:
+    return c.tern_embed_params(
+        prompt=optional(prompt), prefix=optional(prefix), max_length=whole("max_length", max_length),
+        n_dims=whole("dimensions", dimensions), n_step=whole("step", step), kv_type=choice("kv", kv, KV))

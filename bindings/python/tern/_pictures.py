@@ -1,0 +1,89 @@
+"""Pictures: files, or arrays of their pixels."""
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Any, List, Sequence, Tuple, Union
+
+from . import _c as c
+from ._library import Path, encoded, lib, refuse
+
+# A file, a file's bytes, or pixels: an array of uint8 [height, width, 3].
+Picture = Union[Path, bytes, Any]
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a picture shows: score is the model's own, probability its share among all labels."""
+
+    id: int
+    label: str
+    probability: float
+    score: float
+
+
+def listed(pictures: Any) -> Tuple[List[Picture], bool]:
+    """The pictures, and whether it is one that stands alone."""
+    alone = not isinstance(pictures, (list, tuple))
+    return ([pictures] if alone else list(pictures)), alone
+
+
+class Pictures:
+    """tern_picture[n] of pictures; freed at the end of a `with`."""
+
+    def __init__(self, pictures: Sequence[Picture], as_stored: bool = False, max_pixels: int = 0) -> None:
+        self.n = len(pictures)
+        self.array = (c.tern_picture * max(self.n, 1))()
+        self._desc = c.tern_picture_desc(n_pixels_max=max_pixels, as_stored=as_stored)
+        try:
+            for i, picture in enumerate(pictures):
+                self._read(self.array[i], picture)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, out: c.tern_picture, picture: Picture) -> None:
+        if isinstance(picture, (str, os.PathLike)):
+            lib.tern_picture_open(ctypes.byref(out), encoded(picture), ctypes.byref(self._desc))
+        elif isinstance(picture, (bytes, bytearray)):
+            lib.tern_picture_read(ctypes.byref(out), bytes(picture), len(picture), ctypes.byref(self._desc))
+        else:
+            shape: Any = getattr(picture, "shape", ())
+            if len(shape) != 3 or shape[2] != 3 or str(getattr(picture, "dtype", "")) != "uint8":
+                refuse("a picture is a file, its bytes, or an array of uint8 [height, width, 3]")
+            lib.tern_picture_new(ctypes.byref(out), shape[1], shape[0])
+            raw = picture.tobytes()
+            ctypes.memmove(out.rgb, raw, len(raw))
+
+    def close(self) -> None:
+        for picture in self.array:
+            lib.tern_picture_free(ctypes.byref(picture))
+
+    def __enter__(self) -> "Pictures":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_picture(picture: Picture, *, size: Any = None, filter: str = "bicubic", as_stored: bool = False,
+                 max_pixels: int = 0) -> Any:
+    """The pixels of a JPEG, PNG, WebP or GIF: uint8 [height, width, 3], the right way up.
+
+    size: (width, height) to resize it to, with the bits of Pillow's resize; filter "bicubic" or "bilinear".
+    """
+    from ._arrays import numpy_for
+    np = numpy_for("tern.read_picture")
+    if filter not in ("bicubic", "bilinear"):
+        refuse("filter %r: there are bicubic and bilinear" % filter)
+    with Pictures([picture], as_stored, max_pixels) as read:
+        if size is not None:
+            sized = c.tern_picture()
+            which = c.TERN_PICTURE_BICUBIC if filter == "bicubic" else c.TERN_PICTURE_BILINEAR
+            lib.tern_picture_resize(ctypes.byref(sized), ctypes.byref(read.array[0]), size[0], size[1], which)
+            lib.tern_picture_free(ctypes.byref(read.array[0]))
+            read.array[0] = sized
+        p = read.array[0]
+        n = p.width * p.height * 3
+        return np.frombuffer(ctypes.string_at(p.rgb, n), np.uint8).reshape(p.height, p.width, 3).copy()

@@ -1,0 +1,241 @@
+"""What is told about models, answers and measurements. Names are tern.h's; times are seconds, sizes bytes."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Bytes of a GPU's memory that a model and its sessions take; zeros on the CPU."""
+
+    weights: int
+    cache: int
+    work: int
+    results: int
+    now: int
+    most: int
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    path: str
+    architecture: str
+    name: str
+    device: str  # where it runs: "cpu avx512vnni, 2 threads"
+    ternary_layout: str  # "2-bit", "1.6-bit", ... "none"
+    head: str
+    n_vocab: int
+    n_layers: int
+    n_embd: int
+    n_context_train: int
+    n_threads: int
+    n_batch: int
+    n_params: int
+    file_bytes: int
+    bytes_per_token: int  # weights that one greedy step reads
+    bytes_per_token_logits: int
+    kv_bytes_per_token: int
+    sequence_bytes: int
+    held_bytes: int  # what all sessions hold of these: on the device
+    swapped_bytes: int  # moved to the host's memory
+    device_memory: DeviceMemory
+    load_seconds: float
+    bos_id: int  # -1: none
+    eos_id: int
+    adds_bos: bool
+    template_guess: Optional[str]  # a sentence if the file has no chat template
+    # The file's sampling defaults; None: it has none.
+    temperature: Optional[float]
+    top_p: Optional[float]
+    min_p: Optional[float]
+    repeat_penalty: Optional[float]
+    top_k: Optional[int]
+
+
+@dataclass(frozen=True)
+class DatagenStats:
+    n_records: int  # in all, those that were in the file too
+    n_accepted: int  # in this call
+    n_items: int  # prompts tried
+    n_candidates: Dict[str, int]  # by what became of them: "accepted", "cut" ...
+    n_tokens: int  # generated
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EmbeddingInfo:
+    n_dims: int  # numbers of a vector; 0: the model does not embed
+    max_length: int  # tokens of a text that it takes
+    pooling: str  # "none", "mean", "last", "cls"
+    any_length: bool  # vectors do not have the length 1
+    n_labels: int  # of a classifier of pairs, else 0
+    prompts: Dict[str, str]  # name: text in front
+    default_prompt: Optional[str]  # the name of the one that is used if none is asked for
+
+
+@dataclass(frozen=True)
+class VisionInfo:
+    width: int  # of the pictures that the model reads; 0: it reads none
+    height: int
+    patch: int  # the edge of the squares that become rows
+    n_labels: int  # 0: it makes vectors and no labels
+    n_dims: int  # of a vector
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """A token in the place of an answer, and ln p of it by the model itself."""
+
+    id: int
+    text: str  # as far as it is UTF-8 by itself
+    bytes: bytes
+    logprob: float
+    top: List["TokenLogprob"] = field(default_factory=list)  # the likeliest in its place, in order
+
+
+@dataclass(frozen=True)
+class GenerateStats:
+    n_prompt: int  # tokens
+    n_reused: int  # of the prompt, not computed again
+    n_generated: int
+    prompt_seconds: float
+    generate_seconds: float
+    seed: int  # that was used: the same one gives the same text
+    n_steps: int  # runs of the model
+    n_drafted: int  # tokens guessed by speculation
+    n_accepted: int
+    speedup: float  # by speculation, as timed in this session; 0: unknown
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    name: str  # of a kernel, or an op
+    n_calls: int
+    seconds: float
+    bytes: int  # moved at least
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    window: int
+    stride: int
+    n_windows: int
+    n_tokens: int  # of the whole text
+    n_scored: int
+    scored_bytes: int
+    scored_words: int
+    nll: float  # sum of -ln p
+    nll_per_token: float
+    nll_error: float  # standard error of the mean
+    nll_per_word: float
+    bits_per_byte: float
+    perplexity: float
+    perplexity_error: float
+
+
+@dataclass(frozen=True)
+class ChoiceResult:
+    n_items: int  # scored
+    n_resumed: int  # of these, read from the results file
+    n_cut: int  # too long for the context: their beginning was left out
+    metrics: Dict[str, Tuple[float, float]]  # "acc": (value, standard error)
+
+
+@dataclass(frozen=True)
+class ImatrixStats:
+    n_tokens: int
+    n_windows: int
+    window: int
+    n_matrices: int
+
+
+@dataclass(frozen=True)
+class MineStats:
+    n_tokens: int  # of the corpus
+    n_scored: int  # read by the model
+    n_candidates: int  # frequent runs of tokens
+    n_chains: int  # filled buckets
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MachineLimits:
+    cpu: str
+    features: str
+    n_threads: int
+    read_gb_per_s: float
+    int8_gmac_per_s: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    heap_now: int  # what the library allocated itself, without mapped files
+    heap_max: int
+    process_max: int  # peak resident size of the process, 0 if unknown
+    n_allocs: int  # since the program began
+
+
+# ---- Memory stores -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MemoryAdded:
+    id: int  # of the record
+    n_chunks: int
+    n_redacted: int  # secrets blacked out
+    was_there: bool  # with replace: the same text was there, and nothing was changed
+
+
+@dataclass(frozen=True)
+class MemoryHit:
+    id: int  # of the chunk
+    record: int
+    text: str
+    source: str  # "" if there is none
+    heading: str  # "Guide > Install", the headings that it is under, or ""
+    metadata: Dict[str, Any]
+    created: int  # seconds since 1970
+    n_tokens: int
+    first_line: int  # in the record's text, from 1
+    score: float
+    similarity: Optional[float]  # cosine; None: not known
+    vector_rank: Optional[int]  # from 1; None: not in that list
+    word_rank: Optional[int]
+
+
+@dataclass(frozen=True)
+class MemoryHits(Sequence[MemoryHit]):
+    hits: List[MemoryHit]  # the best first
+    context: str  # their texts with an empty line between them, for a prompt
+    n_tokens: int  # of the context
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.hits[i]
+
+
+@dataclass(frozen=True)
+class MemoryRecord:
+    id: int
+    source: str
+    metadata: Dict[str, Any]
+    created: int
+    n_chunks: int
+    n_tokens: int
+    n_bytes: int
+    text: Optional[str]  # only of store[id]
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    n_records: int
+    n_chunks: int
+    n_tokens: int  # of all chunks, overlaps twice
+    n_vectors: int  # chunks that have one
+    n_dims: int  # of a vector; 0: the store has had none
+    n_bytes: int  # of the file and its log
+    model_name: str  # that made the vectors; "" if none did
+    model_path: str

@@ -1,0 +1,211 @@
+"""One timeline over a model."""
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union, TYPE_CHECKING
+
+from . import _c as c
+from ._answer import Answer
+from ._arrays import numpy_for, pointer
+from ._engine import Job
+from ._library import Handle, ids_array, lib, refuse
+from ._options import KV, GenerateOptions, generate_params, whole
+from ._results import ProfileRow
+
+if TYPE_CHECKING:
+    import numpy
+    from typing_extensions import Unpack
+    from ._model import Model
+
+
+class Session:
+    """A timeline of tokens with its keys and values, as Model.session() opens it.
+
+    Model.generate() and Model.chat() choose a session by themselves; this is for those who want to say
+    what stays computed, look at scores, or go on from one front in several ways. A call with a longer or
+    changed text computes only what differs from what is there.
+
+    Calls from several threads wait for one another. While an answer runs the timeline is its own: other
+    calls are refused until it has ended or been cancelled.
+    """
+
+    def __init__(self, model: "Model", handle: Handle) -> None:
+        self.model = model
+        self._handle = handle
+        self._lock = threading.RLock()
+        self._job: Optional[Job] = None
+
+    def _free(self) -> Handle:
+        """The handle, if no answer runs; one that was cancelled is waited for. Under the lock."""
+        job = self._job
+        if job is not None and not job.ended.is_set():
+            if not job.cancelled:
+                refuse("the session is answering: read the answer to its end, or cancel it")
+            job.ended.wait()
+        self._job = None
+        return self._handle
+
+    # ---- Text ------------------------------------------------------------------------------------
+
+    def generate(self, prompt: Union[str, Sequence[int]], **options: "Unpack[GenerateOptions]") -> Answer:
+        """What follows a text or tokens; see Model.generate."""
+        return self._answer(self.model._ids(prompt), options, 0)
+
+    def chat(self, messages: Union[str, Sequence[Mapping[str, str]]], **options: "Unpack[GenerateOptions]") -> Answer:
+        """The answer to the last message; see Model.chat."""
+        ids, dropped = self.model._chat_ids(messages, self.context, options.get("max_tokens") or 0)
+        return self._answer(ids, options, dropped)
+
+    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int) -> Answer:
+        job = Job(ids, generate_params(options), self._handle)
+        with self._lock:
+            if self._free().closed:
+                refuse("the session is closed", "closed")
+            self.model._engine.submit(job)
+            self._job = job
+        return Answer(self.model._engine, job, self, dropped)
+
+    # ---- Tokens and scores -----------------------------------------------------------------------
+
+    def sync(self, ids: Sequence[int]) -> int:
+        """Makes the timeline equal to ids: keeps the common beginning and computes the rest. Returns how
+        many tokens were not computed again."""
+        reused = ctypes.c_size_t()
+        array = ids_array(ids)
+        with self._lock, self._free() as session:
+            lib.tern_session_sync(session, array, len(array), ctypes.byref(reused))
+        return reused.value
+
+    def logits(self, ids: Sequence[int]) -> "numpy.ndarray[Any, Any]":
+        """Appends ids to the timeline. float32 [len(ids), n_vocab]: the scores of the token after each."""
+        np = numpy_for("Session.logits")
+        array = ids_array(ids)
+        out: "numpy.ndarray[Any, Any]" = np.empty((len(array), self.model.info.n_vocab), np.float32)
+        with self._lock, self._free() as session:
+            lib.tern_session_logits(session, array, len(array), pointer(out, ctypes.c_float))
+        return out
+
+    def logprobs(self, ids: Sequence[int], targets: Sequence[int]) -> \
+            "Tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]":
+        """Appends ids to the timeline, and says how likely the model held what follows: float64 [n] of
+        ln p(targets[i]) after ids[i], and int32 [n] of the likeliest tokens there. A target below 0 is
+        not computed: 0 and -1."""
+        np = numpy_for("Session.logprobs")
+        array, wanted = ids_array(ids), ids_array(targets)
+        if len(array) != len(wanted):
+            refuse("%d ids and %d targets" % (len(array), len(wanted)))
+        out, best = np.zeros(len(array), np.float64), np.full(len(array), -1, np.int32)
+        with self._lock, self._free() as session:
+            lib.tern_session_logprobs(session, array, len(array), wanted, pointer(out, ctypes.c_double),
+                                      pointer(best, ctypes.c_int32))
+        return out, best
+
+    # ---- The timeline ----------------------------------------------------------------------------
+
+    def fork(self, n_tokens: Optional[int] = None) -> "Session":
+        """A new session that begins with the first n_tokens (all) of this one. What they have in common
+        is computed and kept once."""
+        out = ctypes.POINTER(c.tern_session)()
+        with self._lock, self._free() as session:
+            n = lib.tern_session_n_tokens(session) if n_tokens is None else whole("n_tokens", n_tokens)
+            lib.tern_session_fork(ctypes.byref(out), session, n)
+        # What this one needs (a table of chains, a draft model) the other needs too.
+        return self.model._adopt(Handle(out, lib.tern_session_close, *self._handle._needs))
+
+    def reset(self) -> None:
+        """Forgets the timeline."""
+        with self._lock, self._free() as session:
+            lib.tern_session_reset(session)
+
+    def swap_out(self) -> None:
+        """Moves keys and values to the host's memory. They come back when the session is used."""
+        with self._lock, self._free() as session:
+            lib.tern_session_swap_out(session)
+
+    def save(self, path: "Union[str, os.PathLike[str]]") -> None:
+        """Writes the timeline to a file: tokens, keys and values, other states."""
+        with self._lock, self._free() as session:
+            lib.tern_session_save(session, os.fsencode(path))
+
+    def load(self, path: "Union[str, os.PathLike[str]]") -> int:
+        """The timeline becomes the one in the file, without computing it. Returns how many tokens it has.
+        Files of another model, and damaged ones, are refused; the session is then as before."""
+        with self._lock, self._free() as session:
+            lib.tern_session_load(session, os.fsencode(path))
+            return int(lib.tern_session_n_tokens(session))
+
+    def peek(self, path: "Union[str, os.PathLike[str]]") -> List[int]:
+        """The tokens of the timeline in a file that load() would take. The states are not read."""
+        n = ctypes.c_size_t()
+        with self._lock, self._free() as session:
+            ids = (ctypes.c_int32 * self.context)()
+            lib.tern_session_peek(session, os.fsencode(path), ids, len(ids), ctypes.byref(n))
+        return list(ids[:n.value])
+
+    @property
+    def digest(self) -> int:
+        """A number for what a file must be of for the session to load it: for names of files."""
+        out = ctypes.c_uint64()
+        with self._lock, self._free() as session:
+            lib.tern_session_digest(session, ctypes.byref(out))
+        return out.value
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in the timeline."""
+        with self._lock, self._free() as session:
+            return int(lib.tern_session_n_tokens(session))
+
+    @property
+    def tokens(self) -> List[int]:
+        """The timeline."""
+        with self._lock, self._free() as session:
+            return list(lib.tern_session_tokens(session)[:lib.tern_session_n_tokens(session)])
+
+    @property
+    def bytes(self) -> int:
+        """Of keys, values and other states on the device, shared ones divided by their holders."""
+        with self._lock, self._free() as session:
+            return int(lib.tern_session_bytes(session))
+
+    @property
+    def context(self) -> int:
+        """Tokens that it has room for."""
+        with self._handle as session:
+            return int(lib.tern_session_n_context(session))
+
+    @property
+    def kv(self) -> str:
+        """How keys and values are kept: "f32", "f16", "q8_0"."""
+        with self._handle as session:
+            kind = lib.tern_session_kv_type(session)
+        return next(name for name, number in KV if number == kind)
+
+    @property
+    def notice(self) -> Optional[str]:
+        """One line if the device was lost since the last look, and what the session goes on with."""
+        with self._lock, self._free() as session:
+            said = lib.tern_session_notice(session)
+        return said.decode("utf-8", "replace") if said else None
+
+    def profile(self) -> List[ProfileRow]:
+        """Where the time went in a session with profile=True, the longest first."""
+        rows, n = ctypes.POINTER(c.tern_profile_row)(), ctypes.c_size_t()
+        with self._lock, self._free() as session:
+            lib.tern_session_profile(session, ctypes.byref(rows), ctypes.byref(n))
+            return [ProfileRow(row.name.decode(), row.n_calls, row.seconds, row.bytes) for row in rows[:n.value]]
+
+    def close(self) -> None:
+        """Cancels what it says, and frees it: at once, or when a call that uses it has returned."""
+        job = self._job
+        if job is not None and not job.ended.is_set():
+            self.model._engine.cancel(job)
+        self._handle.close()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,89 @@
+"""How good a model is: perplexity, multiple choice, and the checklist of arXiv:2402.17764.
+
+docs/evaluation.md says exactly what is computed.
+"""
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any, Dict, List, Optional
+
+from . import _c as c
+from ._library import Callbacks, Path, choice as number_of, encoded, from_struct, lib, optional, refuse, text_of, utf8
+from ._model import Model, OnProgress
+from ._options import whole
+from ._results import ChoiceResult, Perplexity
+
+__all__ = ["perplexity", "choice", "paper", "tasks", "find_file"]
+
+CONVENTIONS = (("llama.cpp", c.TERN_PERPLEXITY_LLAMA_CPP), ("transformers", c.TERN_PERPLEXITY_TRANSFORMERS))
+
+
+def perplexity(model: Model, text: str, *, convention: str = "llama.cpp", window: int = 0, stride: int = 0,
+               limit: int = 0, context: Optional[int] = None, kv: str = "f32",
+               on_progress: Optional[OnProgress] = None) -> Perplexity:
+    """How well a model predicts a text.
+
+    convention: "llama.cpp" or "transformers". window: tokens, 0: 512, or the context. stride: of
+    transformers, 0: half the window. limit: windows at most, 0: the whole text.
+    """
+    callbacks, out = Callbacks(), c.tern_perplexity()
+    desc = c.tern_perplexity_desc(
+        window=whole("window", window), stride=whole("stride", stride), n_windows=whole("limit", limit),
+        convention=number_of("convention", convention, CONVENTIONS), on_progress=callbacks.progress(on_progress))
+    raw = text.encode("utf-8", "surrogatepass")
+    if context is None and window > model.context:
+        context = window
+    with model.session(context=context, kv=kv, speculate=False) as session, session._handle as pointer:
+        callbacks.run(lib.tern_eval_perplexity, pointer, raw, len(raw), ctypes.byref(desc), ctypes.byref(out))
+    return from_struct(Perplexity, out)
+
+
+def choice(model: Model, task: str, path: Path, *, shots: int = 0, shots_path: Optional[Path] = None, limit: int = 0,
+           results: Optional[Path] = None, context: Optional[int] = None, kv: str = "auto",
+           on_progress: Optional[OnProgress] = None) -> ChoiceResult:
+    """Scores a task by the likelihood of its answers, as lm-evaluation-harness does.
+
+    path: the task's JSON lines. shots: answered examples before each question, the first ones of
+    shots_path. limit: items at most, 0: all. results: each item's scores are appended to this file, and
+    items already in it are not computed again.
+    """
+    name = ctypes.c_char_p(utf8(task))
+    if not lib.tern_eval_task_known(ctypes.byref(name)):
+        refuse("there is no task %s; there are %s" % (task, ", ".join(tasks())))
+    callbacks, out = Callbacks(), c.tern_eval_result()
+    desc = c.tern_eval_desc(
+        task=name.value, path=encoded(path), n_shots=whole("shots", shots),
+        shots_path=None if shots_path is None else encoded(shots_path), n_items=whole("limit", limit),
+        results_path=None if results is None else encoded(results), on_progress=callbacks.progress(on_progress))
+    with model.session(context=context, kv=kv, speculate=False) as session, session._handle as pointer:
+        callbacks.run(lib.tern_eval_choice, pointer, ctypes.byref(desc), ctypes.byref(out))
+    metrics = {row.name.decode(): (row.value, row.error) for row in out.metrics[:out.n_metrics]}
+    return ChoiceResult(out.n_items, out.n_resumed, out.n_cut, metrics)
+
+
+def paper(path: Path) -> Dict[str, Any]:
+    """Which of the properties that the paper describes a model's file has. Nothing is run."""
+    found = json.loads(text_of(lib.tern_eval_paper, encoded(path), c.TERN_FORMAT_JSON))
+    return dict(found)
+
+
+def tasks() -> List[str]:
+    """The tasks that choice() knows, in the order of tables."""
+    names: List[str] = []
+    while True:
+        name = lib.tern_eval_task_name(len(names))
+        if name is None:
+            return names
+        names.append(name.decode())
+
+
+def find_file(task: str, folder: Path) -> Optional[str]:
+    """The task's file in a folder and its subfolders, under its usual names."""
+    found: List[bytes] = []
+    callbacks = Callbacks()
+    on_path = callbacks.text(found.append)
+    ok = lib.tern_eval_find_file(optional(task), encoded(folder), on_path, None)
+    if callbacks.error is not None:
+        raise callbacks.error
+    return b"".join(found).decode("utf-8", "surrogateescape") if ok else None

@@ -1,0 +1,166 @@
+"""What needs NumPy: vectors, scores, graphs."""
+import ctypes
+import json
+import os
+import struct
+import unittest
+
+import tern
+from common import ORACLES, STORIES, needs_numpy, python, tern as command
+
+try:
+    import numpy as np
+except ImportError:
+    pass
+
+
+def golden(name):
+    """What another program computed: the arrays of a safetensors file."""
+    with open(os.path.join(ORACLES, name, "golden.safetensors"), "rb") as file:
+        raw = file.read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    kinds = {"F32": "<f4", "I32": "<i4", "U8": "u1"}
+    out = {}
+    for key, row in json.loads(raw[8:8 + n]).items():
+        if key != "__metadata__":
+            begin, end = row["data_offsets"]
+            out[key] = np.frombuffer(raw[8 + n + begin:8 + n + end], kinds[row["dtype"]]).reshape(row["shape"])
+    return out
+
+
+@needs_numpy
+class Vectors(unittest.TestCase):
+    def test_the_references_vectors(self):
+        """Seen to fail: with rows that are not as wide as the vectors."""
+        for name in ("embeddinggemma", "bert"):
+            want = golden(name)
+            ids = want["input_ids"].tolist()
+            with tern.Model(os.path.join(ORACLES, name, "model.gguf")) as model:
+                self.assertEqual(model.embedding.n_dims, len(want["embedding"]))
+                got = model.embed([ids, ids[:5], want["input_ids"]])
+                self.assertEqual((got.shape, got.dtype), ((3, 32), np.float32))
+                np.testing.assert_allclose(got[0], want["embedding"], atol=2e-6)
+                np.testing.assert_array_equal(got[0], got[2])
+                self.assertFalse(np.array_equal(got[0], got[1]))
+                short = model.embed([ids], dimensions=8)
+                self.assertEqual(short.shape, (1, 8))
+                self.assertAlmostEqual(float(np.linalg.norm(short)), 1, places=5)
+                self.assertAlmostEqual(tern.similarity(got[0], got[0]), 1, places=6)
+                self.assertEqual(model.embed([]).shape, (0, 32))
+                seen = []
+                model.embed([ids] * 3, on_progress=lambda *now: seen.append(now))
+                self.assertTrue(seen)
+                with self.assertRaises(tern.TernError) as caught:
+                    model.embed([ids], on_progress=lambda *_: False)
+                self.assertEqual(caught.exception.code, "aborted")
+                with self.assertRaises(tern.TernError):
+                    model.embed([ids], dimensions=33)
+
+    def test_pictures_are_classified(self):
+        """Seen to fail: with rows and columns of an array exchanged."""
+        want = golden("vit")
+        with tern.Model(os.path.join(ORACLES, "vit")) as model:
+            self.assertEqual(model.vision.n_labels, len(want["scores"]))
+            order = sorted(range(5), key=lambda i: -want["scores"][i])
+            labels = model.classify(want["picture"], top=3)
+            self.assertEqual([(x.id, x.label) for x in labels], [(i, "thing %d" % i) for i in order[:3]])
+            self.assertEqual([x.label for x in labels], [model.labels()[x.id] for x in labels])
+            both = model.classify([want["picture"], want["sized"]])
+            self.assertEqual(both[0][:3], labels)
+            self.assertAlmostEqual(sum(x.probability for x in both[0]), 1, 5)
+            vectors = model.embed_pictures([want["sized"], want["picture"]])
+            np.testing.assert_allclose(vectors[1], want["embedding"], atol=2e-6)
+            np.testing.assert_array_equal(model.embed_pictures(want["picture"]), vectors[1])
+            for wrong in (want["picture"][0], want["picture"].astype("f4"), 7):
+                with self.assertRaisesRegex(tern.TernError, "a picture is a file"):
+                    model.classify(wrong)
+            with self.assertRaisesRegex(tern.TernError, "(?s)no.jpg"):
+                model.classify("no.jpg")
+        sized = tern.read_picture(want["picture"], size=(16, 16), filter="bilinear")
+        np.testing.assert_array_equal(sized, want["sized"])
+
+    def test_texts(self):
+        texts = ["the cat and the dog", "the hen", "the cat"]
+        with tern.Model(STORIES, pooling="mean", threads=1) as model:
+            got = model.embed(texts)
+            said = [json.loads(line)["embedding"] for line in
+                    command("embed", STORIES, "--pooling", "mean", "-t", "1", *texts).splitlines()]
+            np.testing.assert_allclose(got, np.array(said, np.float32), rtol=1e-5, atol=1e-7)
+            np.testing.assert_array_equal(model.embed(texts[1]), got[1])
+            np.testing.assert_array_equal(model.embed(texts[1], prefix="the "), model.embed("the " + texts[1]))
+            self.assertEqual(model.embedding.pooling, "mean")
+            with self.assertRaises(tern.TernError):
+                model.embed("x", prompt="nobody's")
+        with tern.Model(STORIES) as words, self.assertRaises(tern.TernError) as caught:
+            words.embed("x")
+        self.assertEqual(caught.exception.code, "unsupported")
+
+    def test_the_references_scores(self):
+        """Seen to fail: with query and document exchanged."""
+        with tern.Model(os.path.join(ORACLES, "bert_ranker")) as model:
+            got = model.rerank("w h o", ["t h e f o x a n d h e n", "t"])
+            np.testing.assert_allclose(got[0], golden("bert_ranker")["score"].reshape(-1)[0], atol=2e-6)
+            self.assertNotEqual(got[0], got[1])
+            self.assertEqual(model.embedding.n_labels, 1)
+
+    def test_similarity(self):
+        self.assertEqual(tern.similarity([3, 4], [6, 8]), 1)
+        self.assertEqual(tern.similarity(np.array([3.0, 4.0]), [-4, 3]), 0)
+        with self.assertRaises(tern.TernError):
+            tern.similarity([1, 2], [1, 2, 3])
+
+
+@needs_numpy
+class Scores(unittest.TestCase):
+    def test_logits_of_other_programs(self):
+        want = golden("qwen3")
+        ids = want["input_ids"].tolist()
+        with tern.Model(os.path.join(ORACLES, "qwen3", "model.gguf")) as model, model.session(kv="f32") as session:
+            first, rest = session.logits(ids[:10]), session.logits(ids[10:])
+            got = np.concatenate([first, rest])
+            self.assertEqual(got.shape, want["logits"].shape)
+            np.testing.assert_allclose(got, want["logits"], atol=5e-4)
+            self.assertEqual(session.n_tokens, len(ids))
+            self.assertEqual(session.tokens, list(ids))
+            # The same numbers as likelihoods, and from the graph itself.
+            session.reset()
+            targets = ids[1:] + [-1]
+            logprobs, best = session.logprobs(ids, targets)
+            rows = got.astype(np.float64)
+            told = rows - np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1, keepdims=True)) - rows.max(1, keepdims=True)
+            np.testing.assert_allclose(logprobs[:-1], told[np.arange(len(ids) - 1), targets[:-1]], atol=1e-5)
+            self.assertEqual(best.tolist(), rows.argmax(1).tolist()[:-1] + [-1])
+            self.assertEqual(logprobs[-1], 0)
+            out = model.compute({"ids": np.array(ids, np.int64)})
+            self.assertEqual(list(out), ["logits"])
+            np.testing.assert_allclose(out["logits"], want["logits"], atol=5e-4)
+            some = model.compute({"ids": ids, "outputs": [3, 5]}, ["logits"])
+            np.testing.assert_allclose(some["logits"], got[[3, 5]], atol=1e-5)
+            with self.assertRaises(tern.TernError):
+                model.compute({"ids": np.array([2**40])})
+            with self.assertRaises(tern.TernError):
+                model.compute({"ids": [1]}, ["nothing"])
+            with self.assertRaises(tern.TernError):
+                session.logprobs(ids, ids[1:])
+
+
+class WithoutNumpy(unittest.TestCase):
+    def test_only_arrays_need_it(self):
+        """Seen to fail: with an import of numpy at the top of _arrays.py."""
+        done = python("""
+import sys
+sys.modules["numpy"] = None  # an import fails
+import tern
+with tern.Model(sys.argv[1], threads=1) as model:
+    assert len(model.generate("Once", max_tokens=5).ids) == 5
+    for call in (lambda: model.embed("x"), lambda: model.rerank("x", ["y"]), lambda: model.compute({"ids": [1]}),
+                 lambda: model.session().logits([1]), lambda: model.session().logprobs([1], [2]), lambda: tern.similarity([1], [1])):
+        try:
+            call()
+        except ImportError as error:
+            assert "NumPy is not installed" in str(error), error
+        else:
+            raise SystemExit("it was found")
+assert tern.eval.tasks()
+""", STORIES)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))

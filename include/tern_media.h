@@ -1,0 +1,109 @@
+// tern: pictures. Files are read into pixels, and models of pictures say what they show.
+//
+//     tern_model *model;
+//     tern_picture picture;
+//     tern_classify_hit hits[5];
+//     tern_classify_params params = {0};
+//     tern_error err = {0};
+//     params.n_hits = 5;
+//     if (tern_model_open(&model, "vit-base-patch16-224", NULL, &err) == TERN_OK &&
+//         tern_picture_open(&picture, "photo.jpg", NULL, &err) == TERN_OK &&
+//         tern_classify(model, &picture, 1, &params, hits, &err) == TERN_OK)
+//         puts(hits[0].label);
+#ifndef TERN_MEDIA_H
+#define TERN_MEDIA_H
+
+#include "tern.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Pictures -----------------------------------------------------------------------------------
+
+// Pixels as a screen shows them: rows from the top, three bytes a pixel, red, green, blue.
+typedef struct tern_picture {
+    int32_t width, height;
+    uint8_t *rgb; // [height, width, 3]
+} tern_picture;
+
+typedef struct tern_picture_desc {
+    // More are refused before any is decoded, as a small file can be a huge picture; 0: 89,478,485,
+    // a quarter of a gigabyte.
+    int64_t n_pixels_max;
+    // Cameras store a picture as their sensor lies, and in its EXIF data how it is to be turned:
+    // true leaves it as it is stored.
+    bool as_stored;
+} tern_picture_desc;
+
+// Reads a JPEG, PNG, WebP or GIF, whatever the file is called; of an animation the first picture.
+// Transparency is dropped: the colours under it are what the file has there. Grey, palettes, CMYK
+// and 16 bits become RGB of 8 bits; colour profiles are not applied. desc NULL: the defaults.
+// Several threads may call. TERN_ERR_UNSUPPORTED: another kind of file, or a build without the
+// libraries of these formats; TERN_ERR_FORMAT: it is damaged, or too large.
+TERN_API tern_status tern_picture_open(tern_picture *out, const char *path,
+                                       const tern_picture_desc *desc, tern_error *err);
+// The same of a file's bytes.
+TERN_API tern_status tern_picture_read(tern_picture *out, const void *bytes, size_t n_bytes,
+                                       const tern_picture_desc *desc, tern_error *err);
+// A picture of n pixels that are to be written, black.
+TERN_API tern_status tern_picture_new(tern_picture *out, int32_t width, int32_t height,
+                                      tern_error *err);
+TERN_API void tern_picture_free(tern_picture *picture); // NULL, and one of zeros, are allowed
+
+typedef enum tern_picture_filter {
+    TERN_PICTURE_BICUBIC, // of the parameter -0.5
+    TERN_PICTURE_BILINEAR,
+} tern_picture_filter;
+
+// Another size, the bits that Pillow's resize gives: where it shrinks the filter is as wide as the
+// pixels that become one (antialias), across and then down, rounded to 8 bits after each.
+TERN_API tern_status tern_picture_resize(tern_picture *out, const tern_picture *picture,
+                                         int32_t width, int32_t height, tern_picture_filter filter,
+                                         tern_error *err);
+
+// ---- What they show -----------------------------------------------------------------------------
+
+typedef struct tern_classify_hit {
+    int32_t label_id;
+    float score;       // the model's own, before softmax
+    float probability; // among all labels
+    const char *label; // as the model's files call it, "label 7" where they do not; the model's
+} tern_classify_hit;
+
+typedef struct tern_classify_params {
+    int32_t n_hits; // of each picture, at most the model's labels; 0: 5
+    float *scores;  // NULL, or [n_pictures, labels]
+    // Returns false to stop: TERN_ERR_CANCELLED.
+    bool (*on_progress)(void *user, const char *what, double fraction);
+    void *user;
+} tern_classify_params;
+
+// What a model of pictures makes of them (its files say how it wants them sized, cut and normed);
+// hits [n_pictures, n_hits], by falling score. A picture gives the same numbers in any company.
+// Any number of threads may call with one model. TERN_ERR_UNSUPPORTED: the model classifies no
+// pictures.
+TERN_API tern_status tern_classify(tern_model *model, const tern_picture *pictures,
+                                   size_t n_pictures, const tern_classify_params *params,
+                                   tern_classify_hit *hits, tern_error *err);
+
+typedef struct tern_vision_info {
+    int32_t width, height; // of the pictures that it reads; 0: it reads none
+    int32_t patch;         // edge of the squares that become rows
+    int32_t n_labels;      // 0: it makes vectors and no labels
+    int32_t n_dims;        // of a vector
+} tern_vision_info;
+TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);
+// The name of a label, as in tern_classify_hit; NULL: there is no such label.
+TERN_API const char *tern_model_label(const tern_model *model, int32_t label_id);
+
+// A vector of each picture, out [n_pictures, n_dims], of length 1: what the model's last layer
+// makes of its first row. As tern_embed is for texts.
+TERN_API tern_status tern_embed_pictures(tern_model *model, const tern_picture *pictures,
+                                         size_t n_pictures, float *out, tern_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,88 @@
+// Private to the grammar folder: a grammar made ready.
+#ifndef TERN_GRAMMAR_AUTOMATON_H
+#define TERN_GRAMMAR_AUTOMATON_H
+
+#include "grammar/grammar.h"
+#include "grammar/state.h"
+#include "grammar/vocab_tree.h"
+
+// A growing list of tokens or nodes.
+typedef struct tern_list {
+    uint32_t *at;
+    size_t n, capacity;
+} tern_list;
+
+// Tokens: those of `base`, less the removed ones, and the added ones.
+typedef struct tern_token_set {
+    const uint64_t *base; // [n_words], or NULL
+    uint64_t *own;        // what base is, if it is this set's alone
+    uint32_t *changes;    // removed ones, then added ones
+    uint32_t n_removed, n_added;
+    size_t n_allowed;
+} tern_token_set;
+
+// A term that takes many tokens whole, such as the inside of a string, and may be inside of many
+// states: its tokens, and where in the vocabulary's trees a text of it ends and tokens go on.
+typedef struct tern_open_mask {
+    tern_token_set set;
+    uint32_t *exits; // node * 2 + tree
+    size_t n_exits;
+} tern_open_mask;
+
+// The mask of a state: that of an open term, and more.
+typedef struct tern_mask {
+    uint32_t open; // in opens, + 1; 0: none
+    tern_token_set set;
+    bool is_known;
+} tern_mask;
+
+// One level of a walk: children that are left, the state whose configurations the terms are of,
+// where these lie, and what bytes they may take.
+typedef struct tern_walk_level {
+    uint32_t child, end;
+    tern_gstate state;
+    uint32_t terms;
+    tern_byteset first;
+} tern_walk_level;
+
+struct tern_automaton {
+    tern_terms terms;
+    tern_rules rules;
+    tern_states states;
+    const tern_vocab_tree *vocab;
+    tern_term any_char;      // of a JSON string, where the grammar is of JSON; or NOTHING
+    size_t bytes, bytes_max; // of masks
+    tern_mask *masks;        // [masks_capacity] by state
+    size_t masks_capacity;
+    tern_open_mask *opens;
+    size_t n_opens, opens_capacity;
+    uint32_t *open_of; // [open_of_capacity] by term, + 1
+    size_t open_of_capacity;
+    // Scratch.
+    tern_walk_level *levels; // [depth_max + 2]
+    tern_term *slots;
+    size_t slots_capacity;
+    uint64_t *bits;  // of the mask that is being found; zero between
+    uint64_t *more;  // the same for a set that is being made on the side
+    tern_list found; // tokens of it that are not in the open mask
+    tern_list exits;
+};
+
+// Opens one without rules; front ends add them and call finish with what the text is.
+tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const tern_vocab_tree *v,
+                                 tern_error *err);
+tern_status tern_automaton_finish(tern_automaton *a, tern_expr root, tern_error *err);
+
+tern_status tern_automaton_check(const tern_automaton *a, tern_error *err);
+// Applies the changes of a set.
+void tern_token_set_write(const tern_token_set *s, uint64_t *bits);
+void tern_token_set_free(tern_token_set *s);
+// The index of an open term's mask (mask_open.c); valid until masks are freed.
+tern_status tern_automaton_find_open(tern_automaton *a, tern_term term, uint32_t *out,
+                                     tern_error *err);
+// Finds the mask of a state (mask.c).
+tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const tern_mask **out,
+                                     tern_error *err);
+void tern_automaton_free_masks(tern_automaton *a);
+
+#endif

@@ -1,0 +1,14 @@
+// Private to the grammar folder: calls of tools, as a model's family writes them, with arguments
+// that each tool's schema allows.
+#ifndef TERN_GRAMMAR_CALLS_H
+#define TERN_GRAMMAR_CALLS_H
+
+#include "grammar/grammar.h"
+#include "grammar/rules.h"
+
+// tools: a JSON list of functions, each wrapped as OpenAI has it or not. Fails by name where a
+// schema is not known, or is no list of properties and the family has no other way to write it.
+tern_status tern_calls_expr(tern_rules *r, tern_str tools, const tern_call_form *form,
+                            tern_expr *root, tern_error *err);
+
+#endif

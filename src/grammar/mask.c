@@ -1,0 +1,267 @@
+// Masks: the vocabulary's trees walked with a state.
+//
+// A walk steps terms, not states: along a token the configurations of a state stay the same but for
+// their terms, until one of these ends; only there a new state is made. Terms that take a large
+// part of the vocabulary are walked alone (mask_open.c) and shared by all states that they are part
+// of.
+#include <string.h>
+#include "base/alloc.h"
+#include "grammar/automaton.h"
+
+// A term that may begin with more bytes than this is walked alone.
+#define OPEN_BYTES 64
+
+tern_status tern_automaton_check(const tern_automaton *a, tern_error *err) {
+    TERN_TRY(tern_terms_check(&a->terms, err));
+    return tern_states_check(&a->states, err);
+}
+
+static tern_status reserve_slots(tern_automaton *a, size_t n, tern_error *err) {
+    if (n <= a->slots_capacity) return TERN_OK;
+    if (tern_array_reserve(TERN_MEM_SESSION, &a->slots, &a->slots_capacity, n, 1) != 0)
+        return tern_fail_memory(err, n * sizeof *a->slots);
+    return TERN_OK;
+}
+
+// Adds tokens to a->found, once each.
+static tern_status allow(tern_automaton *a, const uint32_t *ids, size_t n, tern_error *err) {
+    tern_list *l = &a->found;
+    if (l->n + n > l->capacity &&
+        tern_array_reserve(TERN_MEM_SESSION, &l->at, &l->capacity, l->n, n) != 0)
+        return tern_fail_memory(err, n * sizeof *l->at);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t bit = (uint64_t)1 << (ids[i] & 63);
+        if (a->bits[ids[i] >> 6] & bit) continue;
+        a->bits[ids[i] >> 6] |= bit;
+        l->at[l->n++] = ids[i];
+    }
+    return TERN_OK;
+}
+
+// ---- Walks --------------------------------------------------------------------------------------
+
+// What the terms of a level may take.
+static void set_first(const tern_automaton *a, tern_walk_level *level, size_t n) {
+    level->first = (tern_byteset){{0}};
+    for (size_t i = 0; i < n; i++) {
+        const tern_byteset *s = tern_term_first(&a->terms, a->slots[level->terms + i]);
+        for (int k = 0; k < 4; k++) level->first.w[k] |= s->w[k];
+    }
+}
+
+// Steps the terms of a level into the slots after them; whether one is left, and whether one of
+// those may end.
+static bool step_terms(tern_automaton *a, const tern_walk_level *level, size_t n, unsigned byte,
+                       bool *ends) {
+    const tern_term *from = a->slots + level->terms;
+    tern_term *to = a->slots + level->terms + n;
+    bool alive = false;
+    *ends = false;
+    for (size_t i = 0; i < n; i++) {
+        to[i] = tern_term_step(&a->terms, from[i], byte);
+        alive = alive || to[i];
+        *ends = *ends || tern_term_is_nullable(&a->terms, to[i]);
+    }
+    return alive;
+}
+
+// Finds the tokens below a node whose bytes lead on from `state`.
+static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node, tern_gstate state,
+                        tern_error *err) {
+    tern_states *s = &a->states;
+    tern_span span = s->infos[state].configs;
+    tern_walk_level *level = a->levels;
+    if (span.n == 0) return TERN_OK;
+    TERN_TRY(reserve_slots(a, 2 * (size_t)span.n, err));
+    for (size_t i = 0; i < span.n; i++) a->slots[i] = s->configs[span.at + i].term;
+    *level =
+        (tern_walk_level){tree->nodes[node].child, tree->nodes[node + 1].child, state, 0, {{0}}};
+    set_first(a, level, span.n);
+    for (;;) {
+        if (level->child == level->end) {
+            if (level-- == a->levels) return tern_automaton_check(a, err);
+            continue;
+        }
+        const tern_tree_node *child = &tree->nodes[level->child++];
+        bool ends;
+        if (!tern_byteset_has(&level->first, child->byte)) continue;
+        const size_t n = s->infos[level->state].configs.n;
+        TERN_TRY(reserve_slots(a, level->terms + 3 * n, err));
+        if (!step_terms(a, level, n, child->byte, &ends)) {
+            if (a->terms.failed) return tern_automaton_check(a, err);
+            continue;
+        }
+        if (child->n_own) TERN_TRY(allow(a, tree->ids + child->ids, child->n_own, err));
+        if (child[0].child == child[1].child) continue;
+        tern_walk_level next = {
+            child[0].child, child[1].child, level->state, level->terms + (uint32_t)n, {{0}}};
+        size_t n_next = n;
+        if (ends) {
+            next.state = tern_state_of_terms(s, level->state, a->slots + next.terms);
+            if (s->failed) return tern_automaton_check(a, err);
+            span = s->infos[next.state].configs;
+            n_next = span.n;
+            if (n_next == 0) continue;
+            TERN_TRY(reserve_slots(a, next.terms + 2 * n_next, err));
+            for (size_t i = 0; i < n_next; i++)
+                a->slots[next.terms + i] = s->configs[span.at + i].term;
+        }
+        set_first(a, &next, n_next);
+        *++level = next;
+    }
+}
+
+static tern_status walk_both(tern_automaton *a, tern_gstate state, tern_error *err) {
+    for (int i = 0; i < TERN_TREES; i++) TERN_TRY(walk(a, &a->vocab->trees[i], 0, state, err));
+    return TERN_OK;
+}
+
+// ---- Sets of tokens -----------------------------------------------------------------------------
+
+void tern_token_set_write(const tern_token_set *s, uint64_t *bits) {
+    const uint32_t *c = s->changes;
+    for (uint32_t i = 0; i < s->n_removed; i++) bits[c[i] >> 6] &= ~((uint64_t)1 << (c[i] & 63));
+    for (uint32_t i = s->n_removed; i < s->n_removed + s->n_added; i++)
+        bits[c[i] >> 6] |= (uint64_t)1 << (c[i] & 63);
+}
+
+void tern_token_set_free(tern_token_set *s) {
+    tern_free(s->own);
+    tern_free(s->changes);
+    *s = (tern_token_set){0};
+}
+
+// ---- Masks of states ----------------------------------------------------------------------------
+
+static bool is_open(const tern_automaton *a, tern_term term) {
+    const tern_byteset *s = tern_term_first(&a->terms, term);
+    int n = 0;
+    for (int i = 0; i < 4; i++) n += __builtin_popcountll(s->w[i]);
+    return n > OPEN_BYTES;
+}
+
+// Adds the tokens of an open term and of what follows it. The first one's are in a->bits only.
+static tern_status add_open(tern_automaton *a, const tern_config *c, bool is_first, uint32_t *out,
+                            tern_error *err) {
+    const tern_vocab_tree *v = a->vocab;
+    TERN_TRY(tern_automaton_find_open(a, c->term, out, err));
+    const tern_open_mask m = a->opens[*out];
+    if (is_first) {
+        if (m.set.base) memcpy(a->bits, m.set.base, v->n_words * sizeof *a->bits);
+        tern_token_set_write(&m.set, a->bits);
+    } else {
+        for (uint32_t id = 0; id < v->n_vocab; id++) {
+            bool is_in = m.set.base && m.set.base[id >> 6] >> (id & 63) & 1;
+            for (uint32_t i = 0; i < m.set.n_removed && is_in; i++) is_in = m.set.changes[i] != id;
+            if (is_in) TERN_TRY(allow(a, &id, 1, err));
+        }
+        TERN_TRY(allow(a, m.set.changes + m.set.n_removed, m.set.n_added, err));
+    }
+    if (!m.n_exits) return TERN_OK;
+    tern_gstate after = tern_state_after(&a->states, c);
+    TERN_TRY(tern_automaton_check(a, err));
+    for (size_t i = 0; i < m.n_exits; i++)
+        TERN_TRY(walk(a, &v->trees[m.exits[i] & 1], m.exits[i] >> 1, after, err));
+    return TERN_OK;
+}
+
+static tern_status add_configs(tern_automaton *a, tern_gstate state, uint32_t *open,
+                               tern_error *err) {
+    tern_states *s = &a->states;
+    const tern_span span = s->infos[state].configs;
+    uint32_t n_open = 0, n_others = 0;
+    for (uint32_t i = 0; i < span.n; i++) n_open += is_open(a, s->configs[span.at + i].term);
+    if (n_open == 0) return walk_both(a, state, err);
+    tern_config *others = tern_alloc_array(TERN_MEM_SESSION, span.n, sizeof *others);
+    if (!others) return tern_fail_memory(err, span.n * sizeof *others);
+    tern_status status = TERN_OK;
+    for (uint32_t i = 0; i < span.n && status == TERN_OK; i++) {
+        const tern_config c = s->configs[span.at + i];
+        uint32_t index = 0;
+        if (!is_open(a, c.term)) {
+            others[n_others++] = c;
+            continue;
+        }
+        status = add_open(a, &c, *open == 0, &index, err);
+        if (*open == 0) *open = index + 1;
+    }
+    if (status == TERN_OK && n_others) {
+        tern_gstate rest = tern_state_of(s, others, n_others);
+        status = tern_automaton_check(a, err);
+        if (status == TERN_OK) status = walk_both(a, rest, err);
+    }
+    tern_free(others);
+    return status;
+}
+
+static tern_status add_ends(tern_automaton *a, tern_gstate state, tern_error *err) {
+    const tern_vocab_tree *v = a->vocab;
+    for (size_t i = 0; i < v->n_ends && a->states.infos[state].accepts; i++) {
+        const uint32_t id = (uint32_t)v->ends[i];
+        TERN_TRY(allow(a, &id, 1, err));
+    }
+    return TERN_OK;
+}
+
+// What was found becomes the mask's: a list, or, where that is longer than bits, bits.
+static tern_status keep(tern_automaton *a, tern_mask *m, tern_error *err) {
+    const size_t n_words = a->vocab->n_words, bytes = n_words * sizeof(uint64_t);
+    tern_token_set *s = &m->set;
+    s->n_allowed = a->found.n + (m->open ? a->opens[m->open - 1].set.n_allowed : 0);
+    if (a->found.n * sizeof(uint32_t) < bytes) {
+        s->n_added = (uint32_t)a->found.n;
+        s->changes = tern_alloc_array(TERN_MEM_SESSION, s->n_added, sizeof *s->changes);
+        if (!s->changes) return tern_fail_memory(err, bytes);
+        if (s->n_added) memcpy(s->changes, a->found.at, s->n_added * sizeof *s->changes);
+    } else {
+        s->own = tern_alloc(TERN_MEM_SESSION, bytes);
+        if (!s->own) return tern_fail_memory(err, bytes);
+        memcpy(s->own, a->bits, bytes);
+        s->base = s->own;
+        m->open = 0;
+    }
+    a->bytes += s->own ? bytes : s->n_added * sizeof *s->changes;
+    m->is_known = true;
+    return TERN_OK;
+}
+
+tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const tern_mask **out,
+                                     tern_error *err) {
+    if (state >= a->masks_capacity &&
+        tern_array_reserve(TERN_MEM_SESSION, &a->masks, &a->masks_capacity, state, 1) != 0)
+        return tern_fail_memory(err, (size_t)state * sizeof *a->masks);
+    if (!a->masks[state].is_known) {
+        tern_mask m = {0};
+        if (a->bytes > a->bytes_max / 4) tern_automaton_free_masks(a);
+        if (state >= a->masks_capacity &&
+            tern_array_reserve(TERN_MEM_SESSION, &a->masks, &a->masks_capacity, state, 1) != 0)
+            return tern_fail_memory(err, (size_t)state * sizeof *a->masks);
+        a->found.n = 0;
+        tern_status status = add_configs(a, state, &m.open, err);
+        if (status == TERN_OK) status = add_ends(a, state, err);
+        if (status == TERN_OK) status = keep(a, &m, err);
+        // The scratch is left as it was found.
+        if (m.open || m.set.own || status != TERN_OK)
+            memset(a->bits, 0, a->vocab->n_words * sizeof *a->bits);
+        for (size_t i = 0; i < a->found.n; i++) a->bits[a->found.at[i] >> 6] = 0;
+        TERN_TRY(status);
+        a->masks[state] = m;
+    }
+    *out = &a->masks[state];
+    return TERN_OK;
+}
+
+void tern_automaton_free_masks(tern_automaton *a) {
+    for (size_t i = 0; i < a->masks_capacity; i++) tern_token_set_free(&a->masks[i].set);
+    for (size_t i = 0; i < a->n_opens; i++) {
+        tern_token_set_free(&a->opens[i].set);
+        tern_free(a->opens[i].exits);
+    }
+    tern_free(a->masks);
+    tern_free(a->opens);
+    tern_free(a->open_of);
+    a->masks = NULL;
+    a->opens = NULL;
+    a->open_of = NULL;
+    a->masks_capacity = a->n_opens = a->opens_capacity = a->open_of_capacity = a->bytes = 0;
+}

@@ -1,0 +1,59 @@
+// Private to the grammar folder: regular expressions of ECMA-262, as JSON Schema's `pattern` has
+// them, made into terms.
+//
+// Known: . classes, \d \w \s, \p{general category} and their opposites, escapes, groups (named and
+// not capturing ones, too), alternatives, * + ? {m,n} and their lazy forms, ^ $, and looking ahead
+// outside of repeats. Not known, and refused by name and place: references back, looking behind,
+// \b, \B, other properties, flags.
+#ifndef TERN_GRAMMAR_PATTERN_H
+#define TERN_GRAMMAR_PATTERN_H
+
+#include "grammar/term.h"
+
+typedef struct tern_pattern_way {
+    tern_spelling spelling;
+    bool is_search; // a match anywhere counts, as for `pattern`; else the whole text must match
+} tern_pattern_way;
+
+// The texts that the pattern matches; `out` is NOTHING where there are none.
+tern_status tern_pattern_term(tern_terms *t, const char *pattern, size_t n, tern_pattern_way way,
+                              tern_term *out, tern_error *err);
+
+// ---- Inside (pattern.c reads, pattern_term.c makes terms) ---------------------------------------
+
+typedef enum tern_pattern_kind {
+    TERN_PATTERN_EMPTY,
+    TERN_PATTERN_CODES,  // codes[a]
+    TERN_PATTERN_CAT,    // a, then b
+    TERN_PATTERN_EITHER, // a or b
+    TERN_PATTERN_REPEAT, // a, min to max times
+    TERN_PATTERN_BEGIN,  // ^
+    TERN_PATTERN_END,    // $
+    TERN_PATTERN_AHEAD,  // (?=a)
+    TERN_PATTERN_NOT_AHEAD,
+} tern_pattern_kind;
+
+typedef struct tern_pattern_node {
+    tern_pattern_kind kind;
+    uint32_t a, b, min, max;
+    bool asserts; // ^ $ or looking ahead is inside
+    bool begins;  // ^ is
+    uint32_t at;  // place in the pattern
+} tern_pattern_node;
+
+typedef struct tern_pattern {
+    tern_pattern_node *nodes;
+    size_t n_nodes, nodes_capacity;
+    tern_codes *codes;
+    size_t n_codes, codes_capacity;
+} tern_pattern;
+
+#define TERN_PATTERN_REPEAT_MAX 100000
+tern_status tern_pattern_parse(tern_pattern *p, const char *pattern, size_t n, uint32_t *root,
+                               tern_error *err);
+void tern_pattern_free(tern_pattern *p);
+// Adds the characters with the property that stands between the braces of \p{...}. False: it is
+// not known (pattern_property.c).
+bool tern_pattern_property(tern_codes *c, const char *name, size_t n);
+
+#endif

@@ -1,0 +1,471 @@
+// Terms are made here, each expression once.
+//
+// The constructors know the laws that keep the number of derivatives finite (union and intersection
+// have no order and no doubles) and those that keep them few.
+#include "grammar/term.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+
+// ---- Sets of bytes ------------------------------------------------------------------------------
+
+tern_byteset tern_byteset_range(unsigned first, unsigned last) {
+    tern_byteset s = {{0}};
+    for (unsigned b = first; b <= last; b++) tern_byteset_add(&s, b);
+    return s;
+}
+
+bool tern_byteset_within(const tern_byteset *s, const tern_byteset *whole) {
+    uint64_t outside = 0;
+    for (int i = 0; i < 4; i++) outside |= s->w[i] & ~whole->w[i];
+    return !outside;
+}
+
+static tern_term give_up(tern_terms *t, tern_status why) {
+    if (!t->failed) t->status = why;
+    t->failed = true;
+    return TERN_TERM_NOTHING;
+}
+
+// Room for one more of an array, counted.
+#define RESERVE(t, array, capacity, n, more)                                                       \
+    reserve(t, (void **)(array), capacity, n, more, sizeof **(array))
+static bool reserve(tern_terms *t, void **array, size_t *capacity, size_t n, size_t more,
+                    size_t each) {
+    size_t had = *capacity;
+    if (n + more <= had) return true;
+    if (t->failed) return false;
+    if (t->bytes_max && t->bytes > t->bytes_max) {
+        give_up(t, TERN_ERR_UNSUPPORTED);
+        return false;
+    }
+    if (tern_array_reserve_(TERN_MEM_SESSION, array, capacity, n, more, each) != 0) {
+        give_up(t, TERN_ERR_MEMORY);
+        return false;
+    }
+    t->bytes += (*capacity - had) * each;
+    return true;
+}
+
+// Doubles a table of numbers + 1 that is more than half full.
+static bool grow_slots(tern_terms *t, uint32_t **slots, size_t *n_slots, size_t n,
+                       uint64_t (*hash)(const tern_terms *t, size_t i)) {
+    if (*slots && n * 2 < *n_slots) return true;
+    size_t more = *n_slots ? *n_slots * 2 : 1024;
+    uint32_t *grown = tern_alloc_array(TERN_MEM_SESSION, more, sizeof *grown);
+    if (!grown) {
+        give_up(t, TERN_ERR_MEMORY);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t at = hash(t, i) & (more - 1);
+        while (grown[at]) at = (at + 1) & (more - 1);
+        grown[at] = (uint32_t)i + 1;
+    }
+    t->bytes += (more - *n_slots) * sizeof *grown;
+    tern_free(*slots);
+    *slots = grown;
+    *n_slots = more;
+    return true;
+}
+
+static uint64_t hash_bytes(const tern_byteset *s) {
+    uint64_t h = 0;
+    for (int i = 0; i < 4; i++) h = tern_mix64(h ^ s->w[i]);
+    return h;
+}
+static uint64_t hash_of_set(const tern_terms *t, size_t i) {
+    return hash_bytes(&t->sets[i]);
+}
+
+static uint32_t intern_set(tern_terms *t, const tern_byteset *s) {
+    if (!grow_slots(t, &t->set_slots, &t->n_set_slots, t->n_sets, hash_of_set)) return 0;
+    size_t mask = t->n_set_slots - 1, at = hash_bytes(s) & mask;
+    for (; t->set_slots[at]; at = (at + 1) & mask)
+        if (memcmp(&t->sets[t->set_slots[at] - 1], s, sizeof *s) == 0) return t->set_slots[at] - 1;
+    if (!RESERVE(t, &t->sets, &t->sets_capacity, t->n_sets, 1)) return 0;
+    t->sets[t->n_sets] = *s;
+    t->set_slots[at] = (uint32_t)++t->n_sets;
+    return (uint32_t)t->n_sets - 1;
+}
+
+// ---- The table of terms -------------------------------------------------------------------------
+
+static bool has_list(unsigned kind) {
+    return kind == TERN_KIND_EITHER || kind == TERN_KIND_BOTH;
+}
+
+// Texts are the same where their bytes are in the pool's same place: whole ones are looked for.
+static uint64_t hash_node(const tern_terms *t, const tern_term_node *n) {
+    if (has_list(n->kind)) return tern_hash64(n->kind, t->lists + n->a, n->b * sizeof *t->lists);
+    return tern_mix64(tern_mix64(n->kind ^ (uint64_t)n->a << 32 ^ n->b) + n->c);
+}
+static uint64_t hash_of_node(const tern_terms *t, size_t i) {
+    return hash_node(t, &t->nodes[i]);
+}
+
+static bool same_node(const tern_terms *t, const tern_term_node *x, const tern_term_node *y) {
+    if (x->kind != y->kind || x->b != y->b || x->c != y->c) return false;
+    return x->a == y->a || (has_list(x->kind) &&
+                            memcmp(t->lists + x->a, t->lists + y->a, x->b * sizeof *t->lists) == 0);
+}
+
+// The term of a node whose first set and flags are filled in. Its list, if it has one, is the last
+// of the lists, and is dropped if the term was there.
+tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_byteset *first) {
+    if (t->failed || !grow_slots(t, &t->slots, &t->n_slots, t->n_nodes, hash_of_node))
+        return TERN_TERM_NOTHING;
+    size_t mask = t->n_slots - 1, at = hash_node(t, n) & mask;
+    for (; t->slots[at]; at = (at + 1) & mask)
+        if (same_node(t, &t->nodes[t->slots[at] - 1], n)) {
+            if (has_list(n->kind)) t->n_lists = n->a;
+            return t->slots[at] - 1;
+        }
+    if (t->n_nodes >= TERN_STEP_UNCHECKED - 1) return give_up(t, TERN_ERR_UNSUPPORTED);
+    if (!RESERVE(t, &t->nodes, &t->nodes_capacity, t->n_nodes, 1)) return TERN_TERM_NOTHING;
+    uint32_t first_id = intern_set(t, first);
+    if (t->failed) return TERN_TERM_NOTHING;
+    t->nodes[t->n_nodes] = *n;
+    t->nodes[t->n_nodes].first = first_id;
+    t->slots[at] = (uint32_t)++t->n_nodes;
+    return (tern_term)t->n_nodes - 1;
+}
+
+tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err) {
+    static const tern_byteset all = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    *t = (tern_terms){.bytes_max = bytes_max};
+    // Sets 0, 1..256 and 257 are the empty one, those of one byte, and that of all.
+    for (unsigned b = 0; b <= 256; b++) {
+        tern_byteset one = {{0}};
+        if (b) tern_byteset_add(&one, b - 1);
+        intern_set(t, &one);
+    }
+    intern_set(t, &all);
+    const tern_byteset none = {{0}};
+    tern_term_node first[] = {
+        {.kind = TERN_KIND_NOTHING},
+        {.kind = TERN_KIND_EMPTY, .flags = TERN_TERM_NULLABLE},
+        {.kind = TERN_KIND_NOT, .flags = TERN_TERM_NULLABLE},
+        {.kind = TERN_KIND_SET, .a = 257},
+    };
+    for (size_t i = 0; i < 4; i++) tern_term_intern(t, &first[i], i < 2 ? &none : &all);
+    return tern_terms_check(t, err);
+}
+
+void tern_terms_close(tern_terms *t) {
+    for (size_t i = 0; i < t->n_rows; i++) tern_free(t->rows[i]);
+    tern_free(t->rows);
+    tern_free(t->nodes);
+    tern_free(t->slots);
+    tern_free(t->sets);
+    tern_free(t->set_slots);
+    tern_free(t->lists);
+    tern_free(t->pool);
+    tern_free(t->work);
+    *t = (tern_terms){0};
+}
+
+tern_status tern_terms_check(const tern_terms *t, tern_error *err) {
+    if (!t->failed) return TERN_OK;
+    if (t->status == TERN_ERR_MEMORY) return tern_fail_memory(err, t->bytes);
+    if (t->effort_max && t->effort > t->effort_max)
+        return tern_fail(err, t->status, "the grammar takes too long: it is too complicated");
+    return tern_fail(err, t->status, "the grammar takes more than %zu MB: it is too complicated",
+                     t->bytes_max >> 20);
+}
+
+// ---- Small ones ---------------------------------------------------------------------------------
+
+tern_term tern_term_set(tern_terms *t, tern_byteset s) {
+    if (tern_byteset_is_empty(&s)) return TERN_TERM_NOTHING;
+    const tern_term_node n = {.kind = TERN_KIND_SET, .a = intern_set(t, &s)};
+    return tern_term_intern(t, &n, &s);
+}
+
+tern_term tern_term_byte(tern_terms *t, unsigned byte) {
+    return tern_term_set(t, tern_byteset_range(byte, byte));
+}
+
+// n bytes at pool + at.
+static tern_term text_at(tern_terms *t, size_t at, size_t n) {
+    unsigned byte = (unsigned char)t->pool[at];
+    if (n == 1) return tern_term_byte(t, byte);
+    const tern_byteset first = tern_byteset_range(byte, byte);
+    const tern_term_node node = {.kind = TERN_KIND_TEXT, .a = (uint32_t)at, .b = (uint32_t)n};
+    return tern_term_intern(t, &node, &first);
+}
+
+tern_term tern_term_text(tern_terms *t, const void *bytes, size_t n) {
+    if (n == 0) return TERN_TERM_EMPTY;
+    if (n >= UINT32_MAX - t->n_pool) return give_up(t, TERN_ERR_UNSUPPORTED);
+    // A text that is written twice shall be one term, where that is easily seen.
+    const char *hit =
+        t->n_pool && n < 64 && t->n_pool < 4096 ? memmem(t->pool, t->n_pool, bytes, n) : NULL;
+    if (hit) return text_at(t, (size_t)(hit - t->pool), n);
+    if (!RESERVE(t, &t->pool, &t->pool_capacity, t->n_pool, n)) return TERN_TERM_NOTHING;
+    memcpy(t->pool + t->n_pool, bytes, n);
+    t->n_pool += n;
+    return text_at(t, t->n_pool - n, n);
+}
+
+tern_term tern_term_text_rest(tern_terms *t, tern_term text) {
+    return text_at(t, t->nodes[text].a + 1, t->nodes[text].b - 1);
+}
+
+tern_term tern_term_cat(tern_terms *t, tern_term a, tern_term b) {
+    if (!a || !b) return TERN_TERM_NOTHING;
+    if (a == TERN_TERM_EMPTY) return b;
+    if (b == TERN_TERM_EMPTY) return a;
+    const tern_term_node *n = &t->nodes[a], *m = &t->nodes[b];
+    if (n->kind == TERN_KIND_CAT) {
+        tern_term head = n->a;
+        return tern_term_cat(t, head, tern_term_cat(t, n->b, b));
+    }
+    tern_byteset first = *tern_term_first(t, a);
+    bool nullable = n->flags & TERN_TERM_NULLABLE;
+    for (int i = 0; i < 4 && nullable; i++) first.w[i] |= tern_term_first(t, b)->w[i];
+    const tern_term_node node = {.kind = TERN_KIND_CAT,
+                                 .flags = (uint8_t)((n->flags & m->flags & TERN_TERM_NULLABLE) |
+                                                    ((n->flags | m->flags) & TERN_TERM_HARD)),
+                                 .a = a,
+                                 .b = b};
+    return tern_term_intern(t, &node, &first);
+}
+
+tern_term tern_term_repeat(tern_terms *t, tern_term a, uint32_t min, uint32_t max) {
+    const tern_term_node *n = &t->nodes[a];
+    if (min > max) return TERN_TERM_NOTHING;
+    if (a == TERN_TERM_NOTHING) return min ? TERN_TERM_NOTHING : TERN_TERM_EMPTY;
+    if (max == 0 || a == TERN_TERM_EMPTY) return TERN_TERM_EMPTY;
+    if (n->flags & TERN_TERM_NULLABLE) min = 0;
+    if (max == 1 && min == 1) return a;
+    if (a == TERN_TERM_ALL || (a == TERN_TERM_ANY && min == 0 && max == TERN_NO_LIMIT))
+        return TERN_TERM_ALL;
+    if (n->kind == TERN_KIND_REPEAT && n->b == 0 && n->c == TERN_NO_LIMIT) return a;
+    if (max == 1) return tern_term_or(t, TERN_TERM_EMPTY, a);
+    const tern_byteset first = *tern_term_first(t, a);
+    const tern_term_node node = {
+        .kind = TERN_KIND_REPEAT,
+        .flags = (uint8_t)((min == 0 ? TERN_TERM_NULLABLE : 0) | (n->flags & TERN_TERM_HARD)),
+        .a = a,
+        .b = min,
+        .c = max};
+    return tern_term_intern(t, &node, &first);
+}
+
+tern_term tern_term_not(tern_terms *t, tern_term a) {
+    const tern_term_node *n = &t->nodes[a];
+    if (n->kind == TERN_KIND_NOT) return n->a;
+    const tern_byteset first = t->sets[257];
+    const tern_term_node node = {.kind = TERN_KIND_NOT,
+                                 .flags =
+                                     (uint8_t)(TERN_TERM_HARD | (~n->flags & TERN_TERM_NULLABLE)),
+                                 .a = a};
+    return tern_term_intern(t, &node, &first);
+}
+
+// ---- Unions and intersections -------------------------------------------------------------------
+
+static bool push(tern_terms *t, tern_term a) {
+    if (!RESERVE(t, &t->work, &t->work_capacity, t->n_work, 1)) return false;
+    t->work[t->n_work++] = a;
+    return true;
+}
+
+// Puts the terms of a list on the stack, those of lists of the same kind in their place.
+static bool push_flat(tern_terms *t, unsigned kind, const tern_term *terms, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const tern_term_node node = t->nodes[terms[i]];
+        if (node.kind != kind) {
+            if (!push(t, terms[i])) return false;
+            continue;
+        }
+        for (size_t j = 0; j < node.b; j++)
+            if (!push(t, t->lists[node.a + j])) return false;
+    }
+    return true;
+}
+
+static int rising(const void *a, const void *b) {
+    tern_term x = *(const tern_term *)a, y = *(const tern_term *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Puts the list that is on the stack from `from` on in rising order, each term once. The stack of a
+// grammar's first, empty list has no memory yet.
+static void sort_unique(tern_terms *t, size_t from) {
+    size_t n = t->n_work - from, n_rising = 1, m = 0;
+    if (n < 2) return;
+    tern_term *terms = t->work + from;
+    while (n_rising < n && terms[n_rising - 1] < terms[n_rising]) n_rising++;
+    if (n_rising == n) return; // mostly
+    qsort(terms, n, sizeof *terms, rising);
+    for (size_t i = 0; i < n; i++)
+        if (m == 0 || terms[m - 1] != terms[i]) terms[m++] = terms[i];
+    t->n_work = from + m;
+}
+
+// The term of a list that is on the stack from `from` on.
+static tern_term list_term(tern_terms *t, tern_term_kind kind, size_t from) {
+    const tern_term *terms = t->work + from;
+    size_t n = t->n_work - from;
+    if (n == 1) return terms[0];
+    bool both = kind == TERN_KIND_BOTH, nullable = both;
+    tern_byteset first = t->sets[both ? 257 : 0];
+    uint8_t hard = both ? TERN_TERM_HARD : 0;
+    for (size_t i = 0; i < n; i++) {
+        const tern_term_node *node = &t->nodes[terms[i]];
+        const tern_byteset *s = &t->sets[node->first];
+        for (int k = 0; k < 4; k++) first.w[k] = both ? first.w[k] & s->w[k] : first.w[k] | s->w[k];
+        hard |= node->flags & TERN_TERM_HARD;
+        if (both)
+            nullable = nullable && (node->flags & TERN_TERM_NULLABLE);
+        else
+            nullable = nullable || (node->flags & TERN_TERM_NULLABLE);
+    }
+    if (both && tern_byteset_is_empty(&first))
+        return nullable ? TERN_TERM_EMPTY : TERN_TERM_NOTHING;
+    if (!RESERVE(t, &t->lists, &t->lists_capacity, t->n_lists, n)) return TERN_TERM_NOTHING;
+    memcpy(t->lists + t->n_lists, t->work + from, n * sizeof *t->lists);
+    const tern_term_node node = {.kind = (uint8_t)kind,
+                                 .flags = (uint8_t)(hard | (nullable ? TERN_TERM_NULLABLE : 0)),
+                                 .a = (uint32_t)t->n_lists,
+                                 .b = (uint32_t)n};
+    t->n_lists += n;
+    return tern_term_intern(t, &node, &first);
+}
+
+// Where x and y are repeats of the same, after and in front of the same, whose counts touch: one
+// repeat of both counts. Without this, counting states multiply, as in (a|aa){0,9}.
+static tern_term join_repeats(tern_terms *t, tern_term x, tern_term y) {
+    tern_term rest = TERN_TERM_EMPTY, heads[2] = {x, y};
+    if (t->nodes[x].kind == TERN_KIND_CAT && t->nodes[y].kind == TERN_KIND_CAT) {
+        if (t->nodes[x].a == t->nodes[y].a) { // the repeats come later
+            tern_term head = t->nodes[x].a;
+            return tern_term_cat(t, head, join_repeats(t, t->nodes[x].b, t->nodes[y].b));
+        }
+        if (t->nodes[x].b != t->nodes[y].b) return TERN_TERM_NOTHING;
+        rest = t->nodes[x].b;
+        heads[0] = t->nodes[x].a;
+        heads[1] = t->nodes[y].a;
+    }
+    const tern_term_node *p = &t->nodes[heads[0]], *q = &t->nodes[heads[1]];
+    if (p->kind != TERN_KIND_REPEAT || q->kind != TERN_KIND_REPEAT || p->a != q->a)
+        return TERN_TERM_NOTHING;
+    uint32_t low = p->b < q->b ? p->b : q->b, high = p->c > q->c ? p->c : q->c;
+    uint32_t first_end = p->b <= q->b ? p->c : q->c, second = p->b > q->b ? p->b : q->b;
+    if (first_end < high && first_end + 1 < second) return TERN_TERM_NOTHING;
+    return tern_term_cat(t, tern_term_repeat(t, p->a, low, high), rest);
+}
+
+// Joins what can be joined in a list on the stack. Lists are short where repeats are joined each
+// time; a long one is not searched.
+static void join_all(tern_terms *t, size_t from) {
+    if (t->n_work - from > 16) return;
+    for (size_t i = from; i < t->n_work; i++)
+        for (size_t k = i + 1; k < t->n_work; k++) {
+            tern_term joined = join_repeats(t, t->work[i], t->work[k]);
+            if (!joined) continue;
+            t->work[i] = joined;
+            t->work[k] = t->work[--t->n_work];
+            k = i;
+        }
+}
+
+// One set of those in the list; the empty text goes where another term has it.
+static bool tidy_union(tern_terms *t, size_t from) {
+    tern_byteset sum = {{0}};
+    size_t to = from, n_sets = 0;
+    bool has_empty = false, is_nullable = false;
+    for (size_t i = from; i < t->n_work; i++) {
+        tern_term a = t->work[i];
+        const tern_term_node *node = &t->nodes[a];
+        if (a == TERN_TERM_ALL) {
+            t->work[from] = a;
+            t->n_work = from + 1;
+            return true;
+        }
+        if (node->kind == TERN_KIND_NOTHING) continue;
+        if (node->kind == TERN_KIND_EMPTY) {
+            has_empty = true;
+            continue;
+        }
+        is_nullable = is_nullable || (node->flags & TERN_TERM_NULLABLE);
+        if (node->kind == TERN_KIND_SET) {
+            for (int k = 0; k < 4; k++) sum.w[k] |= t->sets[node->a].w[k];
+            if (n_sets++) continue;
+        }
+        t->work[to++] = a;
+    }
+    t->n_work = to;
+    if (n_sets > 1) {
+        tern_term joined = tern_term_set(t, sum);
+        for (size_t i = from; i < to; i++)
+            if (t->nodes[t->work[i]].kind == TERN_KIND_SET) t->work[i] = joined;
+    }
+    if (has_empty && !is_nullable && !push(t, TERN_TERM_EMPTY)) return false;
+    return !t->failed;
+}
+
+tern_term tern_term_either(tern_terms *t, const tern_term *terms, size_t n) {
+    size_t from = t->n_work;
+    tern_term result = TERN_TERM_NOTHING;
+    if (push_flat(t, TERN_KIND_EITHER, terms, n) && tidy_union(t, from)) {
+        sort_unique(t, from);
+        join_all(t, from);
+        sort_unique(t, from);
+        if (t->n_work > from) result = list_term(t, TERN_KIND_EITHER, from);
+    }
+    t->n_work = from;
+    return result;
+}
+
+tern_term tern_term_or(tern_terms *t, tern_term a, tern_term b) {
+    if (!a || a == b) return b;
+    if (!b) return a;
+    return tern_term_either(t, (const tern_term[]){a, b}, 2);
+}
+
+// Keeps what says something; false: nothing is in all of them. A text is either in the others or
+// not, which shows at once.
+static bool tidy_intersection(tern_terms *t, size_t from) {
+    size_t to = from;
+    tern_term text = TERN_TERM_NOTHING;
+    for (size_t i = from; i < t->n_work; i++) {
+        tern_term a = t->work[i];
+        if (a == TERN_TERM_NOTHING) return false;
+        if (t->nodes[a].kind == TERN_KIND_TEXT) text = a;
+        if (a != TERN_TERM_ALL) t->work[to++] = a;
+    }
+    t->n_work = to;
+    if (!text) return true;
+    const tern_term_node node = t->nodes[text];
+    for (size_t i = from; i < t->n_work; i++) {
+        if (t->work[i] == text) continue;
+        tern_term rest = t->work[i];
+        tern_byteset same;
+        for (size_t k = 0; k < node.b && rest; k++)
+            rest = tern_term_derive(t, rest, (unsigned char)t->pool[node.a + k], &same);
+        if (!tern_term_is_nullable(t, rest)) return false;
+    }
+    t->work[from] = text;
+    t->n_work = from + 1;
+    return true;
+}
+
+tern_term tern_term_both(tern_terms *t, const tern_term *terms, size_t n) {
+    size_t from = t->n_work;
+    tern_term result = TERN_TERM_NOTHING;
+    if (push_flat(t, TERN_KIND_BOTH, terms, n) && tidy_intersection(t, from)) {
+        sort_unique(t, from);
+        result = t->n_work > from ? list_term(t, TERN_KIND_BOTH, from) : TERN_TERM_ALL;
+    }
+    t->n_work = from;
+    return result;
+}
+
+tern_term tern_term_and(tern_terms *t, tern_term a, tern_term b) {
+    return tern_term_both(t, (const tern_term[]){a, b}, 2);
+}

@@ -1,0 +1,211 @@
+// Private to the grammar folder: regular languages of bytes, as terms.
+//
+// A term is a number. It stands for an expression that is built of smaller terms, and the same
+// expression always has the same number (hash-consing), so that "the language of what may follow"
+// is a number, too: Brzozowski's derivative of a term by a byte is the term of what may come after
+// it, and is looked up in a row of 256 once it is known. That makes every term a state of a
+// deterministic automaton, of which only the part is built that texts lead to. Intersection and
+// complement are terms like the others; what JSON Schema says with allOf, not, and counts needs
+// them.
+//
+// A store is used by one thread at a time.
+#ifndef TERN_GRAMMAR_TERM_H
+#define TERN_GRAMMAR_TERM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/status.h"
+#include "base/strbuf.h"
+
+typedef struct tern_byteset {
+    uint64_t w[4];
+} tern_byteset;
+
+static inline bool tern_byteset_has(const tern_byteset *s, unsigned byte) {
+    return s->w[byte >> 6] >> (byte & 63) & 1;
+}
+static inline void tern_byteset_add(tern_byteset *s, unsigned byte) {
+    s->w[byte >> 6] |= (uint64_t)1 << (byte & 63);
+}
+tern_byteset tern_byteset_range(unsigned first, unsigned last); // both are in it
+static inline bool tern_byteset_is_empty(const tern_byteset *s) {
+    return !(s->w[0] | s->w[1] | s->w[2] | s->w[3]);
+}
+bool tern_byteset_within(const tern_byteset *s, const tern_byteset *whole);
+
+typedef uint32_t tern_term;
+#define TERN_TERM_NOTHING ((tern_term)0) // no text
+#define TERN_TERM_EMPTY   ((tern_term)1) // the empty text
+#define TERN_TERM_ALL     ((tern_term)2) // every text
+#define TERN_TERM_ANY     ((tern_term)3) // every byte
+#define TERN_NO_LIMIT     UINT32_MAX
+
+typedef enum tern_term_kind {
+    TERN_KIND_NOTHING,
+    TERN_KIND_EMPTY,
+    TERN_KIND_SET,     // one byte of sets[a]
+    TERN_KIND_TEXT,    // b bytes at pool + a
+    TERN_KIND_CAT,     // a, then b; a is no CAT
+    TERN_KIND_EITHER,  // one of the b terms at lists + a, which rise
+    TERN_KIND_BOTH,    // all of them
+    TERN_KIND_NOT,     // not a
+    TERN_KIND_REPEAT,  // a, from b to c times
+    TERN_KIND_MULTIPLE // digits of a number: see term_number.c
+} tern_term_kind;
+
+enum {
+    TERN_TERM_NULLABLE = 1, // the empty text is in it
+    TERN_TERM_HARD = 2,     // holds BOTH, NOT or MULTIPLE: it may have no text, which is searched
+    TERN_TERM_ALIVE = 4,    // it has one
+    TERN_TERM_DEAD = 8,     // it has none
+};
+
+typedef struct tern_term_node {
+    uint8_t kind, flags;
+    uint32_t a, b, c;
+    uint32_t first; // sets: no byte outside of it begins a text; it may have too many
+    uint32_t row;   // in rows, + 1; 0: none. Of a term that begins with one byte: what follows it
+    uint32_t mark;  // of a search
+} tern_term_node;
+
+// A step that was not taken yet, in a row; and the mark of one whose target may turn out dead.
+#define TERN_STEP_UNKNOWN   UINT32_MAX
+#define TERN_STEP_UNCHECKED ((uint32_t)1 << 31)
+
+typedef struct tern_terms {
+    tern_term_node *nodes;
+    size_t n_nodes, nodes_capacity;
+    uint32_t *slots; // hash table of nodes, + 1
+    size_t n_slots;
+    tern_byteset *sets;
+    size_t n_sets, sets_capacity;
+    uint32_t *set_slots;
+    size_t n_set_slots;
+    uint32_t *lists;
+    size_t n_lists, lists_capacity;
+    char *pool;
+    size_t n_pool, pool_capacity;
+    uint32_t **rows; // of 256
+    size_t n_rows, rows_capacity;
+    uint32_t *work; // a stack for constructors
+    size_t n_work, work_capacity;
+    size_t bytes, bytes_max;     // taken, and how many may be
+    uint64_t effort, effort_max; // parts of derivatives so far, and how many may be; 0: no limit
+    // A store that ran out of memory or of its limit answers NOTHING from then on.
+    bool failed;
+    tern_status status;
+    bool is_undecided; // a search for a text was given up: the term counts as alive
+} tern_terms;
+
+// bytes_max: 0: no limit.
+tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err);
+void tern_terms_close(tern_terms *t);
+// Whether everything so far could be made.
+tern_status tern_terms_check(const tern_terms *t, tern_error *err);
+
+// ---- Making terms (term.c) ----------------------------------------------------------------------
+
+tern_term tern_term_set(tern_terms *t, tern_byteset s);
+tern_term tern_term_byte(tern_terms *t, unsigned byte);
+tern_term tern_term_text(tern_terms *t, const void *bytes, size_t n);
+tern_term tern_term_cat(tern_terms *t, tern_term a, tern_term b);
+tern_term tern_term_either(tern_terms *t, const tern_term *terms, size_t n);
+tern_term tern_term_or(tern_terms *t, tern_term a, tern_term b);
+tern_term tern_term_both(tern_terms *t, const tern_term *terms, size_t n);
+tern_term tern_term_and(tern_terms *t, tern_term a, tern_term b);
+tern_term tern_term_not(tern_terms *t, tern_term a);
+tern_term tern_term_repeat(tern_terms *t, tern_term a, uint32_t min, uint32_t max);
+
+// The term of a node whose flags are filled in; for kinds that have files of their own.
+tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_byteset *first);
+// What follows the first byte of a TEXT.
+tern_term tern_term_text_rest(tern_terms *t, tern_term text);
+
+static inline bool tern_term_is_nullable(const tern_terms *t, tern_term a) {
+    return t->nodes[a].flags & TERN_TERM_NULLABLE;
+}
+static inline const tern_byteset *tern_term_first(const tern_terms *t, tern_term a) {
+    return &t->sets[t->nodes[a].first];
+}
+// More than the empty text may be in it.
+static inline bool tern_term_goes_on(const tern_terms *t, tern_term a) {
+    return t->nodes[a].first != 0;
+}
+
+// ---- Automata (term_step.c) ---------------------------------------------------------------------
+
+// The derivative without regard to whether a text is left. same: the bytes for which it is the
+// same one, of those that are in it.
+tern_term tern_term_derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same);
+tern_term tern_term_step_slowly(tern_terms *t, tern_term a, unsigned byte);
+// What may follow byte; NOTHING: it may not come.
+static inline tern_term tern_term_step(tern_terms *t, tern_term a, unsigned byte) {
+    const tern_term_node *n = &t->nodes[a];
+    if (!tern_byteset_has(&t->sets[n->first], byte)) return TERN_TERM_NOTHING;
+    if (n->row && n->first >= 256 + 2) {
+        uint32_t to = t->rows[n->row - 1][byte];
+        if (!(to & TERN_STEP_UNCHECKED)) return to;
+    }
+    return tern_term_step_slowly(t, a, byte);
+}
+// The row of a term, where its steps are or will be; NULL: it has none.
+static inline const uint32_t *tern_term_row(const tern_terms *t, tern_term a) {
+    const tern_term_node *n = &t->nodes[a];
+    return n->row && n->first >= 256 + 2 ? t->rows[n->row - 1] : NULL;
+}
+// Whether any text is in it. A search that takes too long is given up with `true`.
+bool tern_term_is_alive(tern_terms *t, tern_term a);
+bool tern_term_matches(tern_terms *t, tern_term a, const char *text, size_t n);
+
+// ---- Numbers (term_number.c) --------------------------------------------------------------------
+
+// Decimal numbers (a sign, digits, perhaps a point and digits, no exponent) that are multiples of
+// m * 10^-n_decimals; m > 0, n_decimals < 32. Their form is for other terms to say.
+tern_term tern_term_multiple(tern_terms *t, uint32_t m, uint32_t n_decimals);
+tern_term tern_term_multiple_derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same);
+
+// A decimal number: its digits in front of the point, and behind it without zeros at the end.
+typedef struct tern_decimal {
+    bool is_negative;
+    char digits[800];
+    size_t n_whole, n_digits; // digits[0..n_whole) is "0" or begins with no 0
+} tern_decimal;
+// From JSON's spelling; false: more digits than there is room for.
+bool tern_decimal_read(tern_decimal *d, const char *text, size_t n);
+// Numbers of at least, or at most, the bound; `whole`: digits only, else they may have a fraction.
+tern_term tern_term_at_least(tern_terms *t, const tern_decimal *bound, bool strict, bool whole);
+tern_term tern_term_at_most(tern_terms *t, const tern_decimal *bound, bool strict, bool whole);
+// All spellings of the number without an exponent.
+tern_term tern_term_equal(tern_terms *t, const tern_decimal *d);
+
+// ---- Characters (term_codes.c) ------------------------------------------------------------------
+
+// A set of Unicode characters: ranges that rise and do not touch.
+typedef struct tern_code_range {
+    uint32_t first, last;
+} tern_code_range;
+typedef struct tern_codes {
+    tern_code_range *ranges;
+    size_t n, capacity;
+    bool failed;
+} tern_codes;
+#define TERN_CODE_MAX 0x10FFFF
+
+void tern_codes_add(tern_codes *c, uint32_t first, uint32_t last);
+void tern_codes_add_all(tern_codes *c, const tern_codes *from);
+void tern_codes_normalize(tern_codes *c); // after adding, before anything else
+void tern_codes_invert(tern_codes *c);
+void tern_codes_free(tern_codes *c);
+
+// How a text's characters become bytes.
+typedef enum tern_spelling {
+    TERN_SPELL_UTF8,
+    TERN_SPELL_JSON, // inside of a JSON string: with every escape that JSON has for it
+} tern_spelling;
+tern_term tern_term_codes(tern_terms *t, const tern_codes *c, tern_spelling spelling);
+// Any character.
+tern_term tern_term_any_code(tern_terms *t, tern_spelling spelling);
+// The text in its usual spelling: in JSON with the escapes that it must have, no others.
+tern_term tern_term_spelled(tern_terms *t, const char *text, size_t n, tern_spelling spelling);
+
+#endif

@@ -1,0 +1,278 @@
+// Derivatives, the rows that remember them, and the search for a text.
+#include <string.h>
+#include "base/alloc.h"
+#include "grammar/term.h"
+
+// States that a search for a text may look at before it is given up.
+#define SEARCH_MAX 20000
+
+static void keep(tern_byteset *same, const tern_byteset *s, bool inside) {
+    for (int i = 0; i < 4; i++) same->w[i] &= inside ? s->w[i] : ~s->w[i];
+}
+
+static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same);
+
+static tern_term derive_list(tern_terms *t, const tern_term_node *n, unsigned byte,
+                             tern_byteset *same) {
+    size_t from = t->n_work;
+    tern_term result = TERN_TERM_NOTHING;
+    bool both = n->kind == TERN_KIND_BOTH, is_none = false;
+    for (size_t i = 0; i < n->b && !is_none; i++) {
+        tern_term d = derive(t, t->lists[n->a + i], byte, same);
+        if (!d && !both) continue;
+        is_none = !d && both;
+        if (tern_array_reserve(TERN_MEM_SESSION, &t->work, &t->work_capacity, t->n_work, 1) != 0) {
+            t->failed = true;
+            t->status = TERN_ERR_MEMORY;
+            return TERN_TERM_NOTHING;
+        }
+        t->work[t->n_work++] = d;
+    }
+    size_t n_parts = t->n_work - from;
+    // The constructors work on the same stack, above these, and may move it: they get a copy.
+    tern_term few[16], *parts = few;
+    if (!is_none && n_parts > 16)
+        parts = tern_alloc_array(TERN_MEM_SESSION, n_parts, sizeof *parts);
+    if (!parts) {
+        t->failed = true;
+        t->status = TERN_ERR_MEMORY;
+    } else if (!is_none && n_parts) {
+        memcpy(parts, t->work + from, n_parts * sizeof *parts);
+        result = both ? tern_term_both(t, parts, n_parts) : tern_term_either(t, parts, n_parts);
+    }
+    if (parts != few) tern_free(parts);
+    t->n_work = from;
+    return result;
+}
+
+static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
+    const tern_term_node n = t->nodes[a];
+    const tern_byteset first = t->sets[n.first];
+    if (++t->effort > t->effort_max && t->effort_max) {
+        if (!t->failed) t->status = TERN_ERR_UNSUPPORTED;
+        t->failed = true;
+        return TERN_TERM_NOTHING;
+    }
+    if (!tern_byteset_has(&first, byte)) {
+        keep(same, &first, false);
+        return TERN_TERM_NOTHING;
+    }
+    switch ((tern_term_kind)n.kind) {
+    case TERN_KIND_NOTHING:
+    case TERN_KIND_EMPTY: break;
+    case TERN_KIND_SET: keep(same, &first, true); return TERN_TERM_EMPTY;
+    case TERN_KIND_TEXT: keep(same, &first, true); return tern_term_text_rest(t, a);
+    case TERN_KIND_CAT: {
+        tern_term head = tern_term_cat(t, derive(t, n.a, byte, same), n.b);
+        if (!tern_term_is_nullable(t, n.a)) return head;
+        return tern_term_or(t, head, derive(t, n.b, byte, same));
+    }
+    case TERN_KIND_EITHER:
+    case TERN_KIND_BOTH: return derive_list(t, &n, byte, same);
+    case TERN_KIND_NOT: return tern_term_not(t, derive(t, n.a, byte, same));
+    case TERN_KIND_REPEAT: {
+        uint32_t min = n.b ? n.b - 1 : 0, max = n.c == TERN_NO_LIMIT ? n.c : n.c - 1;
+        tern_term one = derive(t, n.a, byte, same);
+        return tern_term_cat(t, one, tern_term_repeat(t, n.a, min, max));
+    }
+    case TERN_KIND_MULTIPLE: return tern_term_multiple_derive(t, a, byte, same);
+    }
+    return TERN_TERM_NOTHING;
+}
+
+tern_term tern_term_derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
+    *same = t->sets[257];
+    return derive(t, a, byte, same);
+}
+
+// ---- Rows ---------------------------------------------------------------------------------------
+
+static bool is_single(const tern_term_node *n) {
+    return n->first >= 1 && n->first <= 256;
+}
+
+static uint32_t *row_of(tern_terms *t, tern_term a) {
+    tern_term_node *n = &t->nodes[a];
+    if (n->row) return t->rows[n->row - 1];
+    size_t had = t->rows_capacity;
+    uint32_t *row = NULL;
+    if ((!t->bytes_max || t->bytes < t->bytes_max) &&
+        tern_array_reserve(TERN_MEM_SESSION, &t->rows, &t->rows_capacity, t->n_rows, 1) == 0)
+        row = tern_alloc(TERN_MEM_SESSION, 256 * sizeof *row);
+    if (!row) {
+        if (!t->failed)
+            t->status =
+                t->bytes_max && t->bytes >= t->bytes_max ? TERN_ERR_UNSUPPORTED : TERN_ERR_MEMORY;
+        t->failed = true;
+        return NULL;
+    }
+    memset(row, 0xFF, 256 * sizeof *row);
+    t->bytes += 256 * sizeof *row + (t->rows_capacity - had) * sizeof *t->rows;
+    t->rows[t->n_rows++] = row;
+    n->row = (uint32_t)t->n_rows;
+    return row;
+}
+
+// The derivative, which may be dead: marked so unless that is known.
+static uint32_t raw_step(tern_terms *t, tern_term a, unsigned byte) {
+    if (is_single(&t->nodes[a]) && t->nodes[a].row) return t->nodes[a].row - 1;
+    uint32_t *row = is_single(&t->nodes[a]) ? NULL : row_of(t, a);
+    if (t->failed) return TERN_TERM_NOTHING;
+    if (row && row[byte] != TERN_STEP_UNKNOWN) return row[byte];
+    tern_byteset same;
+    uint32_t to = tern_term_derive(t, a, byte, &same);
+    if (t->failed) return TERN_TERM_NOTHING;
+    const tern_term_node *n = &t->nodes[to];
+    if (n->flags & TERN_TERM_HARD && !(n->flags & TERN_TERM_ALIVE)) to |= TERN_STEP_UNCHECKED;
+    if (!row) {
+        t->nodes[a].row = to + 1;
+        return to;
+    }
+    for (unsigned b = 0; b < 256; b++)
+        if (tern_byteset_has(&same, b)) row[b] = to;
+    return to;
+}
+
+tern_term tern_term_step_slowly(tern_terms *t, tern_term a, unsigned byte) {
+    uint32_t to = raw_step(t, a, byte);
+    if (!(to & TERN_STEP_UNCHECKED) || t->failed) return t->failed ? TERN_TERM_NOTHING : to;
+    to &= ~TERN_STEP_UNCHECKED;
+    if (!tern_term_is_alive(t, to)) to = TERN_TERM_NOTHING;
+    if (t->failed) return TERN_TERM_NOTHING;
+    if (is_single(&t->nodes[a])) {
+        t->nodes[a].row = to + 1;
+        return to;
+    }
+    uint32_t *row = t->rows[t->nodes[a].row - 1], old = row[byte];
+    for (unsigned b = 0; b < 256; b++)
+        if (row[b] == old) row[b] = to;
+    return to;
+}
+
+// ---- The search for a text ----------------------------------------------------------------------
+//
+// Breadth first. A text is near, as a rule, and then only those on the way to it are known to have
+// one. Where it is not near, all that can be reached is looked at, once, and is known for good.
+
+typedef struct edge {
+    uint32_t from, to; // indices
+} edge;
+
+typedef struct search {
+    uint32_t *seen, *from; // [n] terms, and the index of the one before
+    size_t n, capacity, from_capacity;
+    edge *edges;
+    size_t n_edges, edges_capacity;
+} search;
+
+#define NEAR 64 // states
+
+static bool out_of_memory(tern_terms *t) {
+    t->failed = true;
+    t->status = TERN_ERR_MEMORY;
+    return false;
+}
+
+// Adds a term that was not seen. Its mark is its index, + 1.
+static bool visit(tern_terms *t, search *s, tern_term a, size_t from) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &s->seen, &s->capacity, s->n, 1) != 0 ||
+        tern_array_reserve(TERN_MEM_SESSION, &s->from, &s->from_capacity, s->n, 1) != 0)
+        return out_of_memory(t);
+    t->nodes[a].mark = (uint32_t)s->n + 1;
+    s->seen[s->n] = a;
+    s->from[s->n++] = (uint32_t)from;
+    return true;
+}
+
+// A term that certainly has a text.
+static bool has_text(const tern_terms *t, tern_term a) {
+    const tern_term_node *n = &t->nodes[a];
+    return a && (!(n->flags & TERN_TERM_HARD) || n->flags & (TERN_TERM_NULLABLE | TERN_TERM_ALIVE));
+}
+
+static void mark_way(tern_terms *t, const search *s, size_t i) {
+    for (; i != UINT32_MAX && !(t->nodes[s->seen[i]].flags & TERN_TERM_ALIVE); i = s->from[i])
+        t->nodes[s->seen[i]].flags |= TERN_TERM_ALIVE;
+}
+
+// Looks at what may follow state i; whether one of that has a text.
+static bool expand(tern_terms *t, search *s, size_t i) {
+    const tern_term a = s->seen[i];
+    tern_byteset left = *tern_term_first(t, a), same;
+    bool found = t->nodes[a].flags & TERN_TERM_NULLABLE;
+    for (unsigned byte = 0; byte < 256 && !t->failed; byte++) {
+        if (!tern_byteset_has(&left, byte)) continue;
+        tern_term to = tern_term_derive(t, a, byte, &same);
+        for (int k = 0; k < 4; k++) left.w[k] &= ~same.w[k];
+        if (t->failed) break;
+        found = found || has_text(t, to);
+        if (!to || has_text(t, to) || t->nodes[to].flags & TERN_TERM_DEAD) continue;
+        if (!t->nodes[to].mark && !visit(t, s, to, i)) break;
+        if (tern_array_reserve(TERN_MEM_SESSION, &s->edges, &s->edges_capacity, s->n_edges, 1) != 0)
+            return out_of_memory(t);
+        s->edges[s->n_edges++] = (edge){(uint32_t)i, t->nodes[to].mark - 1};
+    }
+    return found;
+}
+
+// What leads to a state that has a text has one. Edges are put in the order of where they lead, so
+// that each is looked at once.
+static bool mark_backwards(tern_terms *t, const search *s) {
+    uint32_t *begin = tern_alloc_array(TERN_MEM_SESSION, 2 * s->n + s->n_edges + 2, sizeof *begin);
+    if (!begin) return out_of_memory(t);
+    uint32_t *from = begin + s->n + 1, *todo = from + s->n_edges, n_todo = 0;
+    for (size_t i = 0; i < s->n_edges; i++) begin[s->edges[i].to + 1]++;
+    for (size_t i = 0; i < s->n; i++) begin[i + 1] += begin[i];
+    for (size_t i = 0; i < s->n_edges; i++) from[begin[s->edges[i].to]++] = s->edges[i].from;
+    // Now begin[i] is where those of i end.
+    for (uint32_t i = 0; i < s->n; i++)
+        if (t->nodes[s->seen[i]].flags & TERN_TERM_ALIVE) todo[n_todo++] = i;
+    while (n_todo) {
+        uint32_t i = todo[--n_todo];
+        for (uint32_t k = i ? begin[i - 1] : 0; k < begin[i]; k++) {
+            tern_term_node *n = &t->nodes[s->seen[from[k]]];
+            if (n->flags & TERN_TERM_ALIVE) continue;
+            n->flags |= TERN_TERM_ALIVE;
+            todo[n_todo++] = from[k];
+        }
+    }
+    tern_free(begin);
+    return true;
+}
+
+static void decide(tern_terms *t, search *s) {
+    size_t i = 0;
+    bool found = false;
+    for (; i < s->n && i < SEARCH_MAX && !t->failed; i++) {
+        if (!expand(t, s, i)) continue;
+        found = true;
+        mark_way(t, s, i);
+        if (i < NEAR) return; // the rest of what was seen is not known
+    }
+    if (t->failed) return;
+    bool is_whole = i == s->n;
+    if (found && !mark_backwards(t, s)) return;
+    t->is_undecided = t->is_undecided || !is_whole;
+    for (size_t k = 0; k < s->n; k++) {
+        tern_term_node *n = &t->nodes[s->seen[k]];
+        if (!(n->flags & TERN_TERM_ALIVE)) n->flags |= is_whole ? TERN_TERM_DEAD : TERN_TERM_ALIVE;
+    }
+}
+
+bool tern_term_is_alive(tern_terms *t, tern_term a) {
+    if (!(t->nodes[a].flags & TERN_TERM_HARD)) return a != TERN_TERM_NOTHING;
+    if (t->nodes[a].flags & (TERN_TERM_ALIVE | TERN_TERM_NULLABLE)) return true;
+    if (t->nodes[a].flags & TERN_TERM_DEAD) return false;
+    search s = {0};
+    if (visit(t, &s, a, UINT32_MAX)) decide(t, &s);
+    for (size_t i = 0; i < s.n; i++) t->nodes[s.seen[i]].mark = 0;
+    tern_free(s.seen);
+    tern_free(s.from);
+    tern_free(s.edges);
+    return t->failed || t->nodes[a].flags & TERN_TERM_ALIVE;
+}
+
+bool tern_term_matches(tern_terms *t, tern_term a, const char *text, size_t n) {
+    for (size_t i = 0; i < n && a; i++) a = tern_term_step(t, a, (unsigned char)text[i]);
+    return tern_term_is_nullable(t, a);
+}

@@ -1,0 +1,275 @@
+// A vocabulary's bytes as trees.
+#include "grammar/vocab_tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/utf8.h"
+
+// Sorting compares the first eight bytes as a number, and the rest only where these are equal.
+typedef struct entry {
+    uint64_t head;
+    const char *bytes;
+    uint32_t n, id;
+} entry;
+
+static int by_bytes(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->head != y->head) return x->head < y->head ? -1 : 1;
+    size_t n = x->n < y->n ? x->n : y->n;
+    int order = n > 8 ? memcmp(x->bytes + 8, y->bytes + 8, n - 8) : 0;
+    if (order) return order;
+    if (x->n != y->n) return x->n < y->n ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static uint64_t head_of(tern_str s) {
+    uint64_t head = 0;
+    for (size_t i = 0; i < 8; i++) head = head << 8 | (i < s.len ? (unsigned char)s.ptr[i] : 0);
+    return head;
+}
+
+static void *take(tern_vocab_tree *v, size_t n, size_t size) {
+    v->bytes += n * size;
+    return tern_alloc_array(TERN_MEM_TOKENIZER, n, size);
+}
+
+static tern_status keep_bytes(tern_vocab_tree *v, const tern_str *bytes, tern_error *err) {
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_vocab; i++) n += bytes[i].len;
+    if (n >= UINT32_MAX)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "a vocabulary of %zu bytes is too large", n);
+    v->pool = take(v, n + 1, 1);
+    v->text = take(v, v->n_vocab + 1, sizeof *v->text);
+    if (!v->pool || !v->text) return tern_fail_memory(err, n);
+    n = 0;
+    for (size_t i = 0; i < v->n_vocab; i++) {
+        v->text[i] = (uint32_t)n;
+        if (bytes[i].len) memcpy(v->pool + n, bytes[i].ptr, bytes[i].len);
+        n += bytes[i].len;
+    }
+    v->text[v->n_vocab] = (uint32_t)n;
+    return TERN_OK;
+}
+
+// ---- Trees --------------------------------------------------------------------------------------
+
+// How many nodes the tree of sorted entries has: a byte that is not shared with the one before is
+// one.
+static size_t count_nodes(const entry *e, size_t n) {
+    size_t n_nodes = 1;
+    for (size_t i = 0; i < n; i++) {
+        size_t shared = 0, most = i ? (e[i].n < e[i - 1].n ? e[i].n : e[i - 1].n) : 0;
+        while (shared < most && e[i].bytes[shared] == e[i - 1].bytes[shared]) shared++;
+        n_nodes += e[i].n - shared;
+    }
+    return n_nodes;
+}
+
+// Lays the nodes out, each level after the one above. ends[i] is where the entries below node i
+// end.
+static bool lay_nodes(tern_tree *t, const entry *e, uint32_t *ends) {
+    size_t n = 1, level_end = 1, depth = 0;
+    ends[0] = (uint32_t)t->n_ids;
+    for (size_t i = 0; i < t->n_nodes; i++) {
+        if (i == level_end) {
+            level_end = n;
+            depth++;
+        }
+        t->nodes[i].child = (uint32_t)n;
+        size_t at = t->nodes[i].ids, end = ends[i], from = at;
+        while (at < end && e[at].n == depth) at++;
+        if (at - from > UINT16_MAX) return false;
+        t->nodes[i].n_own = (uint16_t)(at - from);
+        while (at < end) {
+            unsigned char byte = (unsigned char)e[at].bytes[depth];
+            t->nodes[n].byte = byte;
+            t->nodes[n].ids = (uint32_t)at;
+            while (at < end && (unsigned char)e[at].bytes[depth] == byte) at++;
+            ends[n++] = (uint32_t)at;
+        }
+    }
+    t->nodes[t->n_nodes].child = (uint32_t)n;
+    return true;
+}
+
+// ---- Big nodes ----------------------------------------------------------------------------------
+
+#define BIG 32 // tokens
+
+unsigned tern_char_class_of(unsigned byte) {
+    static const char signs[] = "_-./:@ +%&=?#~,;!'()*$<>[]{}^|`"; // 31, each its own
+    if (byte >= '0' && byte <= '9') return 0;
+    if (byte >= 'a' && byte <= 'z') return byte <= 'f' ? 1 : 2;
+    if (byte >= 'A' && byte <= 'Z') return byte <= 'F' ? 3 : 4;
+    if (byte < 0x80) {
+        const char *hit = byte ? strchr(signs, (int)byte) : NULL;
+        return hit ? 5 + (unsigned)(hit - signs) : 36;
+    }
+    if (byte < 0xE0) return 37 + (byte - 0xC0) / 4; // up to 44
+    if (byte < 0xF0) return 45 + (byte - 0xE0);     // up to 60
+    return 61;
+}
+
+// The nodes with many tokens, where a character begins.
+static bool find_big(tern_vocab_tree *v, tern_tree *t, const uint32_t *ends) {
+    uint64_t *classes = tern_alloc_array(TERN_MEM_MISC, t->n_nodes, sizeof *classes);
+    uint8_t *left = tern_alloc(TERN_MEM_MISC, t->n_nodes); // bytes that the character still needs
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_nodes && left; i++)
+        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
+            unsigned byte = t->nodes[c].byte;
+            if (left[i])
+                left[c] = left[i] - 1;
+            else
+                left[c] = (uint8_t)((byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0));
+        }
+    for (size_t i = t->n_nodes; i-- > 0 && classes && left;) {
+        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
+            classes[i] |= classes[c];
+            if (!left[i]) classes[i] |= (uint64_t)1 << tern_char_class_of(t->nodes[c].byte);
+        }
+        t->nodes[i].is_big = !left[i] && ends[i] - t->nodes[i].ids >= BIG;
+        n += t->nodes[i].is_big;
+    }
+    t->big = take(v, n, sizeof *t->big);
+    for (uint32_t i = 0; i < t->n_nodes && t->big && classes && left; i++)
+        if (t->nodes[i].is_big) t->big[t->n_big++] = (tern_big_node){i, ends[i], classes[i]};
+    tern_free(classes);
+    tern_free(left);
+    return t->n_big == n && t->big;
+}
+
+static tern_status build_tree(tern_vocab_tree *v, tern_tree *t, entry *e, size_t n, bool plain,
+                              tern_error *err) {
+    if (n) qsort(e, n, sizeof *e, by_bytes);
+    t->n_ids = n;
+    t->n_nodes = count_nodes(e, n);
+    t->nodes = take(v, t->n_nodes + 1, sizeof *t->nodes);
+    t->ids = take(v, n, sizeof *t->ids);
+    uint32_t *ends = tern_alloc_array(TERN_MEM_MISC, t->n_nodes, sizeof *ends);
+    tern_status status = TERN_OK;
+    if (!t->nodes || !t->ids || !ends)
+        status = tern_fail_memory(err, t->n_nodes * sizeof *t->nodes);
+    for (size_t i = 0; i < n && status == TERN_OK; i++) t->ids[i] = e[i].id;
+    if (status == TERN_OK && !lay_nodes(t, e, ends))
+        status = tern_fail(err, TERN_ERR_UNSUPPORTED, "more than %d tokens have the same text",
+                           UINT16_MAX);
+    if (status == TERN_OK && plain && !find_big(v, t, ends))
+        status = tern_fail_memory(err, t->n_nodes * 9);
+    tern_free(ends);
+    return status;
+}
+
+// ---- Plain tokens -------------------------------------------------------------------------------
+
+// The number of characters of a plain token, counting a cut one; 0: it is special.
+static size_t plain_chars(tern_str s) {
+    size_t n_chars = 0;
+    for (size_t i = 0; i < s.len; n_chars++) {
+        uint32_t code = ' ';
+        int length = tern_utf8_decode(s.ptr + i, s.len - i, &code);
+        if (length == 0) return 0;
+        if (length > 0 && (code < 0x20 || code == '"' || code == '\\')) return 0;
+        i += length > 0 ? (size_t)length : s.len;
+    }
+    return n_chars;
+}
+
+// Sorts plain tokens by their characters, the longest first, by counting.
+static tern_status sort_by_chars(tern_vocab_tree *v, const uint32_t *chars, size_t n_plain,
+                                 tern_error *err) {
+    v->plain = take(v, v->n_words, sizeof *v->plain);
+    v->by_chars = take(v, n_plain, sizeof *v->by_chars);
+    v->n_over = take(v, v->depth_max + 2, sizeof *v->n_over);
+    uint32_t *next = tern_alloc_array(TERN_MEM_MISC, v->depth_max + 2, sizeof *next);
+    if (!v->plain || !v->by_chars || !v->n_over || !next) {
+        tern_free(next);
+        return tern_fail_memory(err, n_plain * sizeof *v->by_chars);
+    }
+    for (size_t i = 0; i < v->n_vocab; i++)
+        if (chars[i]) v->n_over[chars[i] - 1]++;
+    for (size_t k = v->depth_max; k-- > 0;) v->n_over[k] += v->n_over[k + 1];
+    for (size_t k = 0; k <= v->depth_max; k++) next[k] = v->n_over[k];
+    for (uint32_t i = 0; i < v->n_vocab; i++) {
+        if (!chars[i]) continue;
+        v->by_chars[next[chars[i]]++] = i;
+        v->plain[i >> 6] |= (uint64_t)1 << (i & 63);
+    }
+    tern_free(next);
+    return TERN_OK;
+}
+
+static tern_status build(tern_vocab_tree *v, tern_error *err) {
+    entry *e = tern_alloc_array(TERN_MEM_MISC, v->n_vocab + 1, sizeof *e);
+    uint32_t *chars = tern_alloc_array(TERN_MEM_MISC, v->n_vocab + 1, sizeof *chars);
+    size_t n_plain = 0, n_special = 0;
+    tern_status status = TERN_OK;
+    if (!e || !chars) status = tern_fail_memory(err, v->n_vocab * sizeof *e);
+    // Plain ones from the front, special ones from the back.
+    for (size_t i = 0; i < v->n_vocab && status == TERN_OK; i++) {
+        const tern_str s = {v->pool + v->text[i], v->text[i + 1] - v->text[i]};
+        if (!s.len) continue;
+        if (s.len > v->depth_max) v->depth_max = s.len;
+        chars[i] = (uint32_t)plain_chars(s);
+        size_t at = chars[i] ? n_plain++ : v->n_vocab - ++n_special;
+        e[at] = (entry){head_of(s), s.ptr, (uint32_t)s.len, (uint32_t)i};
+    }
+    if (status == TERN_OK) status = sort_by_chars(v, chars, n_plain, err);
+    if (status == TERN_OK)
+        status = build_tree(v, &v->trees[TERN_TREE_PLAIN], e, n_plain, true, err);
+    if (status == TERN_OK)
+        status = build_tree(v, &v->trees[TERN_TREE_SPECIAL], e + v->n_vocab - n_special, n_special,
+                            false, err);
+    tern_free(chars);
+    tern_free(e);
+    return status;
+}
+
+tern_status tern_vocab_tree_open(tern_vocab_tree **out, const tern_str *bytes, size_t n_vocab,
+                                 const int32_t *ends, size_t n_ends, tern_error *err) {
+    *out = NULL;
+    tern_vocab_tree *v = tern_alloc(TERN_MEM_TOKENIZER, sizeof *v);
+    if (!v) return tern_fail_memory(err, sizeof *v);
+    v->n_vocab = n_vocab;
+    v->n_words = (n_vocab + 63) / 64;
+    v->ends = take(v, n_ends, sizeof *v->ends);
+    tern_status status = v->ends ? keep_bytes(v, bytes, err) : tern_fail_memory(err, n_ends * 4);
+    for (size_t i = 0; i < n_ends && status == TERN_OK; i++) {
+        if (ends[i] < 0 || (size_t)ends[i] >= n_vocab)
+            status = tern_fail(err, TERN_ERR_ARGUMENT, "the end %d is no token", (int)ends[i]);
+        else
+            v->ends[v->n_ends++] = ends[i];
+    }
+    if (status == TERN_OK) status = build(v, err);
+    if (status == TERN_OK)
+        *out = v;
+    else
+        tern_vocab_tree_close(v);
+    return status;
+}
+
+void tern_vocab_tree_close(tern_vocab_tree *v) {
+    if (!v) return;
+    for (int i = 0; i < TERN_TREES; i++) {
+        tern_free(v->trees[i].nodes);
+        tern_free(v->trees[i].ids);
+        tern_free(v->trees[i].big);
+    }
+    tern_free(v->plain);
+    tern_free(v->by_chars);
+    tern_free(v->n_over);
+    tern_free(v->ends);
+    tern_free(v->pool);
+    tern_free(v->text);
+    tern_free(v);
+}
+
+tern_str tern_vocab_tree_token(const tern_vocab_tree *v, int32_t id) {
+    if (id < 0 || (size_t)id >= v->n_vocab) return (tern_str){0};
+    return (tern_str){v->pool + v->text[id], v->text[id + 1] - v->text[id]};
+}
+
+size_t tern_vocab_tree_bytes(const tern_vocab_tree *v) {
+    return v->bytes;
+}

@@ -1,0 +1,56 @@
+// Private to the grammar folder.
+#ifndef TERN_GRAMMAR_VOCAB_TREE_H
+#define TERN_GRAMMAR_VOCAB_TREE_H
+
+#include "grammar/grammar.h"
+
+// Children of a node lie side by side: those of node i are nodes[i].child up to nodes[i + 1].child.
+// Tokens are sorted by their bytes, so that those below a node are one stretch of ids.
+typedef struct tern_tree_node {
+    uint32_t child;
+    uint32_t ids;   // where those that end here begin
+    uint16_t n_own; // how many these are
+    uint8_t byte;
+    bool is_big; // it is in `big`
+} tern_tree_node;
+
+// A node that many tokens lie below, all of which go on with whole characters: of which classes.
+// What takes all of these, and then is what it was, takes the tokens without looking at them.
+typedef struct tern_big_node {
+    uint32_t node;
+    uint32_t ids_end;
+    uint64_t classes;
+} tern_big_node;
+
+typedef struct tern_tree {
+    tern_tree_node *nodes; // [n_nodes + 1], the root first
+    size_t n_nodes;
+    uint32_t *ids;
+    size_t n_ids;
+    tern_big_node *big; // by rising nodes
+    size_t n_big;
+} tern_tree;
+
+// Classes of characters, by their first byte: 0 to 63.
+unsigned tern_char_class_of(unsigned byte);
+
+// Tokens are of two kinds, each in a tree of its own. Plain ones may stand within a JSON string as
+// they are: whole characters (the last one may be cut), no quote, no backslash, no control. So the
+// inside of any string is a known mask, and only the special ones have to be looked at.
+enum { TERN_TREE_PLAIN, TERN_TREE_SPECIAL, TERN_TREES };
+
+struct tern_vocab_tree {
+    size_t n_vocab, n_words; // words of a mask
+    size_t depth_max;        // the length of the longest token
+    tern_tree trees[TERN_TREES];
+    uint64_t *plain;    // [n_words] the mask of plain tokens
+    uint32_t *by_chars; // plain tokens, those with the most characters first
+    uint32_t *n_over;   // [depth_max + 1] how many of these have more than i characters
+    int32_t *ends;
+    size_t n_ends;
+    char *pool;     // the tokens' bytes
+    uint32_t *text; // [n_vocab + 1] where they begin
+    size_t bytes;
+};
+
+#endif

@@ -1,0 +1,126 @@
+// Calls in tags, as Qwen3.5 and Qwen3-Coder write them:
+//
+//     <function=f>
+//     <parameter=town>
+//     Ghent
+//     </parameter>
+//     </function>
+//
+// A value has no quotes: whether 12 is a number or a text is what the function's schema says.
+#include "input/answer/answer.h"
+
+#include <string.h>
+
+enum { AT_ITEM, AT_TAG, AT_VALUE }; // call_state.at
+
+static const char end_of_value[] = "</parameter>";
+enum { END_BYTES = sizeof end_of_value - 1 };
+
+static tern_str type_of(const tern_answer *a, const char *key) {
+    const tern_json *at = tern_json_get(&a->tools, a->call.function, "parameters");
+    at = tern_json_get(&a->tools, tern_json_get(&a->tools, at, "properties"), key);
+    return tern_json_str(tern_json_get(&a->tools, at, "type"));
+}
+
+static call_fed begin_parameter(tern_answer *a, const char *key) {
+    call_state *s = &a->call;
+    tern_strbuf_puts(&a->arguments, s->comma ? "," : "{");
+    tern_strbuf_json(&a->arguments, key, strlen(key));
+    tern_strbuf_putc(&a->arguments, ':');
+    s->comma = true;
+    s->type = type_of(a, key);
+    s->is_key = false; // of a text: its quote was written
+    s->matched = 0;
+    tern_strbuf_clear(&a->word);
+    return s->at = AT_VALUE, CALL_MORE;
+}
+
+static call_fed end_tag(tern_answer *a) {
+    call_state *s = &a->call;
+    const char *tag = tern_strbuf_text(&a->word);
+    s->at = AT_ITEM;
+    if (!strncmp(tag, "function=", 9) && !a->is_open && tag[9]) {
+        tern_strbuf_clear(&a->name);
+        tern_strbuf_puts(&a->name, tag + 9);
+        s->comma = false;
+        return tern_call_begin(a) ? CALL_MORE : CALL_BAD;
+    }
+    if (!strncmp(tag, "parameter=", 10) && a->is_open) return begin_parameter(a, tag + 10);
+    if (strcmp(tag, "/function") || !a->is_open) return CALL_BAD;
+    tern_strbuf_puts(&a->arguments, s->comma ? "}" : "{}");
+    tern_call_finish(a);
+    return CALL_REST;
+}
+
+static void put_chars(tern_answer *a, size_t n) {
+    for (size_t i = 0; i < n; i++) tern_call_put_char(&a->arguments, a->word.ptr[i]);
+}
+
+// A long text is passed on but for what may be its end, in whole characters.
+static void put_early(tern_answer *a) {
+    size_t n = a->word.len;
+    if (n < 64 + END_BYTES || !tern_str_is(a->call.type, "string")) return;
+    n -= END_BYTES + 1; // the mark and the line's end before it
+    while (n && ((unsigned char)a->word.ptr[n] & 0xc0) == 0x80) n--;
+    size_t skip = !a->call.is_key && *a->word.ptr == '\n';
+    if (!a->call.is_key) tern_strbuf_putc(&a->arguments, '"');
+    a->call.is_key = true;
+    for (size_t i = skip; i < n; i++) tern_call_put_char(&a->arguments, a->word.ptr[i]);
+    memmove(a->word.ptr, a->word.ptr + n, a->word.len - n + 1);
+    a->word.len -= n;
+}
+
+static void end_value(tern_answer *a) {
+    static const char *const spelled[][2] = {
+        {"True", "true"}, {"False", "false"}, {"None", "null"}};
+    tern_strbuf *word = &a->word;
+    if (word->failed) return;
+    word->len -= END_BYTES;
+    if (word->len && word->ptr[word->len - 1] == '\n') word->len--;
+    size_t skip = !a->call.is_key && word->len && *word->ptr == '\n';
+    if (skip) memmove(word->ptr, word->ptr + 1, --word->len);
+    word->ptr[word->len] = 0;
+    if (a->call.is_key) {
+        put_chars(a, word->len);
+        tern_strbuf_putc(&a->arguments, '"');
+        return;
+    }
+    bool is_text = tern_str_is(a->call.type, "string");
+    for (size_t i = 0; !is_text && i < sizeof spelled / sizeof *spelled; i++)
+        if (!strcmp(word->ptr, spelled[i][0])) {
+            tern_strbuf_puts(&a->arguments, spelled[i][1]);
+            return;
+        }
+    if (!is_text && tern_call_is_json(word, false))
+        tern_strbuf_append(&a->arguments, word->ptr, word->len);
+    else
+        tern_strbuf_json(&a->arguments, word->ptr, word->len);
+}
+
+static call_fed in_value(tern_answer *a, char c) {
+    call_state *s = &a->call;
+    tern_strbuf_putc(&a->word, c);
+    if (c != end_of_value[s->matched]) {
+        s->matched = c == *end_of_value; // no other byte of the mark is like its first
+        put_early(a);
+    } else if (++s->matched == END_BYTES) {
+        end_value(a);
+        s->at = AT_ITEM;
+    }
+    return CALL_MORE;
+}
+
+call_fed tern_call_feed_tags(tern_answer *a, char c) {
+    call_state *s = &a->call;
+    switch (s->at) {
+    case AT_ITEM:
+        if (tern_call_is_space(c)) return a->is_open ? CALL_MORE : CALL_REST;
+        tern_strbuf_clear(&a->word);
+        return s->at = AT_TAG, c == '<' ? CALL_MORE : CALL_BAD;
+    case AT_TAG:
+        if (c == '>') return end_tag(a);
+        if (c == '\n') return CALL_BAD;
+        return tern_strbuf_putc(&a->word, c), CALL_MORE;
+    default: return in_value(a, c);
+    }
+}

@@ -1,0 +1,34 @@
+// What is seen and heard, as files have it, into numbers: pictures to pixels. Every decoder is a
+// library's; here are the limits, the order of things, and what must have the same bits everywhere.
+#ifndef TERN_MEDIA_MEDIA_H
+#define TERN_MEDIA_MEDIA_H
+
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "tern_media.h"
+
+// ---- Decoders (picture_jpeg.c and so on) --------------------------------------------------------
+
+typedef struct tern_picture_file {
+    const uint8_t *bytes;
+    size_t n;
+    int64_t n_pixels_max;
+    int32_t orientation; // found: 1 to 8 as EXIF counts them, 0: the file does not say
+} tern_picture_file;
+
+typedef tern_status (*tern_picture_decoder)(tern_picture_file *file, tern_picture *out,
+                                            tern_error *err);
+tern_status tern_picture_jpeg(tern_picture_file *file, tern_picture *out, tern_error *err);
+tern_status tern_picture_png(tern_picture_file *file, tern_picture *out, tern_error *err);
+tern_status tern_picture_webp(tern_picture_file *file, tern_picture *out, tern_error *err);
+tern_status tern_picture_gif(tern_picture_file *file, tern_picture *out, tern_error *err);
+// Room for a picture of this size, if it has one and is not too large.
+tern_status tern_picture_room(const tern_picture_file *file, uint64_t width, uint64_t height,
+                              tern_picture *out, tern_error *err);
+
+// The orientation that EXIF data states (TIFF's header and what follows); 0: none.
+int32_t tern_exif_orientation(const uint8_t *exif, size_t n);
+// Turns and mirrors the picture so that it stands as its orientation says.
+tern_status tern_picture_orient(tern_picture *picture, int32_t orientation, tern_error *err);
+
+#endif

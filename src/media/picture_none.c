@@ -1,0 +1,30 @@
+// What stands for the decoders where the library is built without theirs, as in WebAssembly, where
+// the browser decodes.
+#include "media/media.h"
+
+static tern_status none(const char *kind, tern_error *err) {
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "this build reads no %s: it was made without libturbojpeg, libpng, libwebp "
+                     "and giflib",
+                     kind);
+}
+
+tern_status tern_picture_jpeg(tern_picture_file *f, tern_picture *out, tern_error *err) {
+    (void)f, (void)out;
+    return none("JPEG", err);
+}
+
+tern_status tern_picture_png(tern_picture_file *f, tern_picture *out, tern_error *err) {
+    (void)f, (void)out;
+    return none("PNG", err);
+}
+
+tern_status tern_picture_webp(tern_picture_file *f, tern_picture *out, tern_error *err) {
+    (void)f, (void)out;
+    return none("WebP", err);
+}
+
+tern_status tern_picture_gif(tern_picture_file *f, tern_picture *out, tern_error *err) {
+    (void)f, (void)out;
+    return none("GIF", err);
+}

@@ -1,0 +1,44 @@
+// WebP, by libwebp; of an animation the first frame, on black where it is smaller than the whole.
+#include <string.h>
+#include <webp/decode.h>
+#include <webp/demux.h>
+#include "base/alloc.h"
+#include "media/media.h"
+
+static tern_status damaged(tern_error *err) {
+    return tern_fail(err, TERN_ERR_FORMAT, "the WebP is damaged");
+}
+
+static tern_status decode_frame(const WebPIterator *frame, tern_picture *out, tern_error *err) {
+    int stride = out->width * 3, x = frame->x_offset, y = frame->y_offset;
+    if (x < 0 || y < 0 || frame->width > out->width - x || frame->height > out->height - y)
+        return damaged(err);
+    size_t at = (size_t)y * (size_t)stride + (size_t)x * 3;
+    size_t n = (size_t)out->height * (size_t)stride - at;
+    bool whole = frame->complete && WebPDecodeRGBInto(frame->fragment.bytes, frame->fragment.size,
+                                                      out->rgb + at, n, stride);
+    return whole ? TERN_OK : damaged(err);
+}
+
+tern_status tern_picture_webp(tern_picture_file *f, tern_picture *out, tern_error *err) {
+    const WebPData data = {f->bytes, f->n};
+    WebPDemuxer *webp = WebPDemux(&data);
+    WebPIterator frame;
+    WebPChunkIterator exif;
+    if (!webp) return damaged(err);
+    tern_status status =
+        tern_picture_room(f, WebPDemuxGetI(webp, WEBP_FF_CANVAS_WIDTH),
+                          WebPDemuxGetI(webp, WEBP_FF_CANVAS_HEIGHT), out, err);
+    if (status == TERN_OK && WebPDemuxGetFrame(webp, 1, &frame)) {
+        status = decode_frame(&frame, out, err);
+        WebPDemuxReleaseIterator(&frame);
+    } else if (status == TERN_OK) {
+        status = damaged(err);
+    }
+    if (status == TERN_OK && WebPDemuxGetChunk(webp, "EXIF", 1, &exif)) {
+        f->orientation = tern_exif_orientation(exif.chunk.bytes, exif.chunk.size);
+        WebPDemuxReleaseChunkIterator(&exif);
+    }
+    WebPDemuxDelete(webp);
+    return status;
+}

@@ -1,0 +1,259 @@
+// How a model wants its pictures, and what it calls what they show.
+//
+// transformers says the first in preprocessor_config.json, timm in the member pretrained_cfg of
+// config.json, a GGUF of ours in keys of "tern.picture."; the names are config.json's id2label,
+// timm's label_names, or a list of texts.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "models/models.h"
+
+#define KEY       "tern.picture."
+#define SIDE_MAX  16384
+#define LABEL_KEY "tern.labels"
+
+// ---- Folders -----------------------------------------------------------------------------------
+
+static int32_t side(const tern_json *j) {
+    int64_t n = tern_json_int(j, 0);
+    return n >= 1 && n <= SIDE_MAX ? (int32_t)n : 0;
+}
+
+static void read_three(const tern_json_doc *doc, const tern_json *list, float out[3]) {
+    int i = 0;
+    for (const tern_json *e = tern_json_first(doc, list); e && i < 3; i++) {
+        out[i] = (float)tern_json_number(e, out[i]);
+        e = tern_json_next(doc, list, e);
+    }
+}
+
+// "size" is a number, the shorter edge, or both edges.
+static void read_size(const tern_json_doc *doc, const char *name, int32_t *width, int32_t *height,
+                      int32_t *shorter) {
+    char member[64];
+    const tern_json *size = tern_json_path(doc, name);
+    *width = *height = side(size);
+    *shorter = 0;
+    if (!tern_json_is(size, TERN_JSON_OBJECT)) return;
+    snprintf(member, sizeof member, "%s.width", name);
+    *width = side(tern_json_path(doc, member));
+    snprintf(member, sizeof member, "%s.height", name);
+    *height = side(tern_json_path(doc, member));
+    snprintf(member, sizeof member, "%s.shortest_edge", name);
+    *shorter = side(tern_json_path(doc, member));
+}
+
+static tern_status refuse_filter(tern_error *err) {
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "pictures are to be resized with a filter that is neither bicubic nor "
+                     "bilinear");
+}
+
+static tern_status read_transformers(const tern_json_doc *doc, tern_picture_rules *r,
+                                     tern_error *err) {
+    int32_t width, height, shorter, cut_width, cut_height, none;
+    int64_t filter = tern_json_int(tern_json_path(doc, "resample"), 2);
+    read_size(doc, "size", &width, &height, &shorter);
+    read_size(doc, "crop_size", &cut_width, &cut_height, &none);
+    bool cuts = tern_json_bool(tern_json_path(doc, "do_center_crop"), false);
+    if (!cuts && width) { // both edges, whatever becomes of the shape
+        r->width = width;
+        r->height = height;
+    }
+    if (cuts) {
+        r->shorter = shorter ? shorter : width;
+        r->width = cut_width ? cut_width : width;
+        r->height = cut_height ? cut_height : height;
+    }
+    if (filter != 2 && filter != 3) return refuse_filter(err); // Pillow's numbers
+    r->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
+    r->factor = (float)tern_json_number(tern_json_path(doc, "rescale_factor"), r->factor);
+    r->rounds = tern_json_bool(tern_json_path(doc, "tern_crop_rounds"), false);
+    if (!tern_json_bool(tern_json_path(doc, "do_normalize"), true)) {
+        for (int i = 0; i < 3; i++) r->mean[i] = 0, r->deviation[i] = 1;
+        return TERN_OK;
+    }
+    read_three(doc, tern_json_path(doc, "image_mean"), r->mean);
+    read_three(doc, tern_json_path(doc, "image_std"), r->deviation);
+    return TERN_OK;
+}
+
+// timm enlarges the model's edge by what it cuts off: 224 of 248 at 0.9, its usual share.
+static tern_status read_timm(const tern_json_doc *doc, tern_picture_rules *r, tern_error *err) {
+    tern_str filter = tern_json_str(tern_json_path(doc, "pretrained_cfg.interpolation"));
+    double share = tern_json_number(tern_json_path(doc, "pretrained_cfg.crop_pct"), 0.9);
+    if (share > 0 && share <= 1) r->shorter = (int32_t)floor(r->width / share);
+    if (filter.ptr && !tern_str_is(filter, "bicubic") && !tern_str_is(filter, "bilinear"))
+        return refuse_filter(err);
+    if (tern_str_is(filter, "bilinear")) r->filter = TERN_PICTURE_BILINEAR;
+    read_three(doc, tern_json_path(doc, "pretrained_cfg.mean"), r->mean);
+    read_three(doc, tern_json_path(doc, "pretrained_cfg.std"), r->deviation);
+    r->rounds = true;
+    return TERN_OK;
+}
+
+// ---- GGUF --------------------------------------------------------------------------------------
+
+static tern_status read_gguf(const tern_file *file, tern_picture_rules *r, tern_error *err) {
+    static const char *const threes[] = {KEY "mean", KEY "std"};
+    int64_t shorter = 0, filter = 3;
+    double factor = (double)r->factor, x;
+    tern_file_meta_int(file, KEY "shortest_edge", &shorter);
+    tern_file_meta_int(file, KEY "resample", &filter);
+    tern_file_meta_float(file, KEY "rescale_factor", &factor);
+    tern_file_meta_bool(file, KEY "crop_rounds", &r->rounds);
+    if (filter != 2 && filter != 3) return refuse_filter(err);
+    r->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
+    r->shorter = shorter >= 0 && shorter <= SIDE_MAX ? (int32_t)shorter : 0;
+    r->factor = (float)factor;
+    for (int k = 0; k < 2; k++) {
+        const tern_meta *list = tern_file_meta(file, threes[k]);
+        for (uint64_t i = 0; list && list->type == TERN_META_ARRAY && i < list->n && i < 3; i++)
+            if (tern_meta_element(list, i, &x)) (k ? r->deviation : r->mean)[i] = (float)x;
+    }
+    return TERN_OK;
+}
+
+static tern_status write_rules(tern_gguf_writer *w, const tern_picture_rules *r) {
+    int filter = r->filter == TERN_PICTURE_BICUBIC ? 3 : 2;
+    TERN_TRY(tern_gguf_put_int(w, KEY "shortest_edge", TERN_META_U32, r->shorter));
+    TERN_TRY(tern_gguf_put_int(w, KEY "resample", TERN_META_U32, filter));
+    TERN_TRY(tern_gguf_put_f32(w, KEY "rescale_factor", r->factor));
+    TERN_TRY(tern_gguf_put_int(w, KEY "crop_rounds", TERN_META_BOOL, r->rounds));
+    TERN_TRY(tern_gguf_put_array(w, KEY "mean", TERN_META_F32, r->mean, 3));
+    return tern_gguf_put_array(w, KEY "std", TERN_META_F32, r->deviation, 3);
+}
+
+// ---- Both --------------------------------------------------------------------------------------
+
+static tern_status check(const tern_picture_rules *r, const tern_config *c, tern_error *err) {
+    bool sound = isfinite(r->factor) && r->factor > 0;
+    for (int i = 0; i < 3; i++)
+        sound = sound && isfinite(r->mean[i]) && isfinite(r->deviation[i]) && r->deviation[i] > 0;
+    if (!sound)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "the mean, deviation or factor of a picture's colours is no such number");
+    if (r->width == c->n_image && r->height == c->n_image &&
+        (r->shorter == 0 || r->shorter >= r->width))
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "pictures are made %d x %d, but the model reads %lld x %lld", (int)r->width,
+                     (int)r->height, (long long)c->n_image, (long long)c->n_image);
+}
+
+tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern_picture_rules *r,
+                               tern_error *err) {
+    *r = (tern_picture_rules){.width = (int32_t)c->n_image,
+                              .height = (int32_t)c->n_image,
+                              .filter = TERN_PICTURE_BICUBIC,
+                              .factor = 1.0F / 255,
+                              .mean = {0.5F, 0.5F, 0.5F},
+                              .deviation = {0.5F, 0.5F, 0.5F}};
+    if (file->kind == TERN_FILE_GGUF) TERN_TRY(read_gguf(file, r, err));
+    else if (tern_json_root(&file->preprocessor))
+        TERN_TRY(read_transformers(&file->preprocessor, r, err));
+    else if (tern_json_path(&file->config, "architecture"))
+        TERN_TRY(read_timm(&file->config, r, err));
+    return check(r, c, err);
+}
+
+// The number that a member's key is; -1: it is none.
+static int64_t number_of(tern_str key) {
+    int64_t n = 0;
+    for (size_t i = 0; i < key.len; i++) {
+        if (key.ptr[i] < '0' || key.ptr[i] > '9' || n > INT32_MAX) return -1;
+        n = 10 * n + (key.ptr[i] - '0');
+    }
+    return key.len ? n : -1;
+}
+
+void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n) {
+    static const char *const members[] = {"id2label", "label_names", "pretrained_cfg.label_names"};
+    const tern_json_doc *doc = &file->config;
+    const tern_meta *texts =
+        file->kind == TERN_FILE_GGUF ? tern_file_meta(file, LABEL_KEY) : NULL;
+    for (size_t i = 0; i < n; i++)
+        labels[i] = texts && texts->strings && i < texts->n ? texts->strings[i]
+                                                            : (tern_str){NULL, 0};
+    if (file->kind == TERN_FILE_GGUF) return;
+    const tern_json *list = NULL;
+    for (size_t k = 0; !list && k < sizeof members / sizeof *members; k++)
+        list = tern_json_path(doc, members[k]);
+    bool keyed = tern_json_is(list, TERN_JSON_OBJECT);
+    int64_t place = 0;
+    for (const tern_json *e = tern_json_first(doc, list); e; e = tern_json_next(doc, list, e)) {
+        int64_t id = keyed ? number_of(tern_json_str(e)) : place++;
+        const tern_json *label = keyed ? tern_json_value_of(doc, e) : e;
+        if (id >= 0 && (uint64_t)id < n) labels[id] = tern_json_str(label);
+    }
+}
+
+tern_status tern_pictures_write_gguf(tern_gguf_writer *w, const tern_file *from,
+                                     const tern_config *c, tern_error *err) {
+    tern_picture_rules r;
+    size_t n = (size_t)c->n_labels, n_named = 0;
+    if (!c->n_image) return TERN_OK;
+    TERN_TRY(tern_pictures_read(from, c, &r, err));
+    TERN_TRY(write_rules(w, &r));
+    tern_str *labels = tern_alloc_array(TERN_MEM_FILE, n, sizeof *labels);
+    if (!labels) return tern_fail_memory(err, n * sizeof *labels);
+    tern_pictures_labels(from, labels, n);
+    for (size_t i = 0; i < n; i++) {
+        n_named += labels[i].ptr != NULL;
+        if (!labels[i].ptr) labels[i] = TERN_STR("");
+    }
+    tern_status status = n_named ? tern_gguf_put_strings(w, LABEL_KEY, labels, n) : TERN_OK;
+    tern_free(labels);
+    return status;
+}
+
+// ---- To folders --------------------------------------------------------------------------------
+
+static void put_three(tern_strbuf *out, const char *name, const float x[3]) {
+    tern_strbuf_printf(out, "  \"%s\": [%.9g, %.9g, %.9g],\n", name, (double)x[0], (double)x[1],
+                       (double)x[2]);
+}
+
+tern_status tern_pictures_write_json(const tern_file *from, const tern_config *c, tern_strbuf *out,
+                                     tern_error *err) {
+    tern_picture_rules r;
+    TERN_TRY(tern_pictures_read(from, c, &r, err));
+    bool cuts = r.shorter > 0;
+    tern_strbuf_puts(out, "{\n  \"image_processor_type\": \"ViTImageProcessor\",\n"
+                          "  \"do_resize\": true,\n  \"do_rescale\": true,\n"
+                          "  \"do_normalize\": true,\n");
+    tern_strbuf_printf(out, "  \"do_center_crop\": %s,\n", cuts ? "true" : "false");
+    if (cuts) tern_strbuf_printf(out, "  \"size\": {\"shortest_edge\": %d},\n", (int)r.shorter);
+    tern_strbuf_printf(out, "  \"%s\": {\"height\": %d, \"width\": %d},\n",
+                       cuts ? "crop_size" : "size", (int)r.height, (int)r.width);
+    put_three(out, "image_mean", r.mean);
+    put_three(out, "image_std", r.deviation);
+    if (r.rounds) tern_strbuf_puts(out, "  \"tern_crop_rounds\": true,\n");
+    tern_strbuf_printf(out, "  \"resample\": %d,\n  \"rescale_factor\": %.9g\n}\n",
+                       r.filter == TERN_PICTURE_BICUBIC ? 3 : 2, (double)r.factor);
+    return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
+}
+
+// transformers counts the labels by their names: those that have none get the names that it gives.
+tern_status tern_pictures_put_labels(const tern_file *from, const tern_config *c,
+                                     tern_strbuf *config, tern_error *err) {
+    size_t n = (size_t)c->n_labels;
+    tern_str *labels = tern_alloc_array(TERN_MEM_FILE, n + 1, sizeof *labels);
+    if (!labels) return tern_fail_memory(err, n * sizeof *labels);
+    tern_pictures_labels(from, labels, n);
+    while (config->len && config->ptr[config->len - 1] != '}') config->len--;
+    if (config->len) config->len--;
+    while (config->len && config->ptr[config->len - 1] == '\n') config->len--;
+    tern_strbuf_puts(config, ",\n  \"id2label\": {");
+    for (size_t i = 0; i < n; i++) {
+        char name[32];
+        int length = snprintf(name, sizeof name, "LABEL_%zu", i);
+        tern_str label = labels[i].len ? labels[i] : (tern_str){name, (size_t)length};
+        tern_strbuf_printf(config, "%s\n    \"%zu\": ", i ? "," : "", i);
+        tern_strbuf_json(config, label.ptr, label.len);
+    }
+    tern_strbuf_puts(config, "\n  }\n}\n");
+    tern_free(labels);
+    return config->failed ? tern_fail_memory(err, config->len) : TERN_OK;
+}

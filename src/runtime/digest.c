@@ -1,0 +1,93 @@
+// What states of a text depend on besides the text, as one number: every weight as it is read, the
+// graph, the device's arithmetic, and this library's version. States that were kept under another
+// number are of no use here.
+#include <string.h>
+#include "base/hash.h"
+#include "runtime/runtime.h"
+
+#define PIECE ((uint64_t)4 << 20) // bytes of a weight that are held at once
+
+static uint64_t add(uint64_t h, const void *bytes, size_t n) { return tern_hash64(h, bytes, n); }
+static uint64_t add_text(uint64_t h, const char *text) { return add(h, text, strlen(text)); }
+static uint64_t add_int(uint64_t h, int64_t x) { return add(h, &x, sizeof x); }
+static uint64_t add_float(uint64_t h, float x) { return add(h, &x, sizeof x); }
+
+// By member: the padding between them is undefined.
+static uint64_t add_rope(uint64_t h, const tern_rope_attrs *r) {
+    const int32_t whole[] = {r->n_rot, r->halves, (int32_t)r->scaling, r->n_context_orig};
+    const float numbers[] = {r->base,      r->factor,    r->low_freq_factor, r->high_freq_factor,
+                             r->beta_fast, r->beta_slow, r->attn_factor,     r->growth};
+    return add(add(h, whole, sizeof whole), numbers, sizeof numbers);
+}
+
+static uint64_t add_node(uint64_t h, const tern_node *n) {
+    const int32_t whole[] = {n->op,       n->n_in,     n->n_out,         n->act,
+                             n->n_heads,  n->n_kv_heads, n->head_dim,    n->window,
+                             n->inverse,  n->group,    n->first,         n->width,
+                             n->v_dim,    n->tiled,    (int32_t)n->pool, n->n_chosen,
+                             n->sigmoid,  n->normed,   n->bidirectional};
+    const int32_t turned[] = {n->rotation.block, n->rotation.repeats,   n->rotation.groups,
+                              n->rotation.each,  n->rotation.has_signs, n->rotation.inverse};
+    const float numbers[] = {n->eps, n->scale, n->soft_cap};
+    h = add(add(h, whole, sizeof whole), numbers, sizeof numbers);
+    h = add(h, n->in, (size_t)n->n_in * sizeof *n->in);
+    h = add(h, n->out, (size_t)n->n_out * sizeof *n->out);
+    h = add(add(h, turned, sizeof turned), n->widths, sizeof n->widths);
+    return add_rope(add(h, n->factors, sizeof n->factors), &n->rope);
+}
+
+static uint64_t add_graph(uint64_t h, const tern_graph *g) {
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *x = &g->values[v];
+        const int64_t whole[] = {x->kind, x->type, x->dim,   x->times,  x->per,
+                                 x->rows, x->cols, x->state, x->window, x->parts};
+        h = add(add_text(h, x->name), whole, sizeof whole);
+    }
+    for (size_t i = 0; i < g->n_nodes; i++) h = add_node(h, &g->nodes[i]);
+    return h;
+}
+
+static tern_status add_bytes(uint64_t *h, const tern_blob *b, tern_error *err) {
+    for (uint64_t at = 0; at < b->n; at += PIECE) {
+        tern_blob part = tern_blob_part(b, at, PIECE);
+        tern_hold hold;
+        TERN_TRY(tern_blob_hold(&part, &hold, err));
+        *h = add(*h, hold.data, (size_t)part.n);
+        tern_blob_release(&hold);
+    }
+    return TERN_OK;
+}
+
+static tern_status add_weight(uint64_t *h, const tern_weight_source *s, tern_weight_kind kind,
+                              tern_error *err) {
+    *h = add_int(add_int(add_text(*h, s->name), s->type), s->n_rows);
+    *h = add_int(add_int(*h, s->n_cols), s->ternarize | s->as_floats << 1 | (int)kind << 2);
+    *h = add_float(*h, s->scale);
+    return add_bytes(h, &s->data, err);
+}
+
+static tern_status compute(const tern_model *m, uint64_t *out, tern_error *err) {
+    const tern_placement *p = m->now;
+    uint64_t h = add_text(0, tern_version());
+    // The CPU's kernels have the same bits on all machines (kernels/cpu/kernels.h); of a GPU only
+    // the same one is known to have.
+    h = add_text(h, p->backend->name);
+    if (p->backend != &tern_backend_cpu) h = add_text(h, p->backend->describe(p->device));
+    h = add_int(h, m->device_desc.precise);
+    h = add_graph(h, &m->graphs[0].built);
+    for (size_t w = 0; w < m->n_weights; w++)
+        TERN_TRY(add_weight(&h, &m->sources[w], m->kinds[w], err));
+    *out = h ? h : 1;
+    return TERN_OK;
+}
+
+tern_status tern_model_digest(tern_model *m, uint64_t *out, tern_error *err) {
+    tern_status status = TERN_OK;
+    tern_mutex_lock(&m->lock);
+    // After a loss the arithmetic may be another one.
+    if (m->digest == 0 || m->digest_of != m->now) status = compute(m, &m->digest, err);
+    if (status == TERN_OK) m->digest_of = m->now;
+    *out = m->digest;
+    tern_mutex_unlock(&m->lock);
+    return status;
+}

@@ -1,0 +1,207 @@
+// What pictures show, and vectors of them: sized and cut as the model's files say, made into rows
+// of squares, and read like texts.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "session/session.h"
+#include "tern_media.h"
+
+#define HITS 5
+
+typedef struct viewer {
+    tern_reader reader;
+    tern_picture_rules rules;
+    int32_t n_rows; // of a picture
+    tern_classify_hit *hits;
+    int32_t n_hits;
+    float *scores, *vectors;
+} viewer;
+
+// ---- Pixels to rows ----------------------------------------------------------------------------
+
+// The first of so many pixels that are cut out of the middle; where two are as good, what the
+// reference of the model's files takes: Python's round, or the first.
+static int32_t middle(int32_t all, int32_t part, bool rounds) {
+    int32_t left = all - part;
+    return left / 2 + (rounds && left % 2 && left / 2 % 2);
+}
+
+// Transformers and torchvision: the shorter edge as said, the longer one cut to an integer.
+static void sizes(const tern_picture_rules *r, const tern_picture *p, int32_t *width,
+                  int32_t *height) {
+    *width = r->width;
+    *height = r->height;
+    if (!r->shorter) return;
+    bool wide = p->width >= p->height;
+    int64_t longer = wide ? p->width : p->height, shorter = wide ? p->height : p->width;
+    int32_t scaled = (int32_t)(longer * r->shorter / shorter);
+    *width = wide ? scaled : r->shorter;
+    *height = wide ? r->shorter : scaled;
+}
+
+// Row 0 is the whole's, without pixels. In a square the colour changes slowest, as in the weights.
+static void cut_patches(const viewer *v, const tern_picture *p, float *out) {
+    const tern_picture_rules *r = &v->rules;
+    int32_t edge = (int32_t)v->reader.m->config.n_patch, side = r->width / edge;
+    int32_t left = middle(p->width, r->width, r->rounds);
+    int32_t top = middle(p->height, r->height, r->rounds);
+    size_t n = (size_t)v->reader.input_width;
+    memset(out, 0, n * sizeof *out);
+    for (int32_t i = 0; i < v->n_rows - 1; i++) {
+        int32_t x0 = left + i % side * edge, y0 = top + i / side * edge;
+        float *to = out + (size_t)(i + 1) * n;
+        for (int c = 0; c < 3; c++)
+            for (int32_t y = 0; y < edge; y++)
+                for (int32_t x = 0; x < edge; x++) {
+                    size_t at = (size_t)(y0 + y) * (size_t)p->width + (size_t)(x0 + x);
+                    float level = (float)p->rgb[3 * at + (size_t)c] * r->factor;
+                    *to++ = (level - r->mean[c]) / r->deviation[c];
+                }
+    }
+}
+
+// A picture that is much longer than wide would be sized to far more pixels than are looked at.
+static tern_status check_shape(const tern_picture *p, tern_error *err) {
+    TERN_NEED(p->rgb);
+    int64_t longer = p->width > p->height ? p->width : p->height;
+    int64_t shorter = p->width > p->height ? p->height : p->width;
+    if (shorter < 1 || longer / shorter > 200)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d x %d pixels: expected at most 200 times as "
+                         "long as wide", (int)p->width, (int)p->height);
+    return TERN_OK;
+}
+
+static tern_status add_picture(viewer *v, const tern_picture *p, tern_error *err) {
+    tern_reader *r = &v->reader;
+    tern_picture sized;
+    int32_t width, height;
+    size_t n = (size_t)v->n_rows, n_floats = n * (size_t)r->input_width;
+    TERN_TRY(check_shape(p, err));
+    sizes(&v->rules, p, &width, &height);
+    TERN_TRY(tern_picture_resize(&sized, p, width, height, v->rules.filter, err));
+    tern_status status = tern_reader_input(r, n_floats, err);
+    if (status == TERN_OK &&
+        tern_array_reserve(TERN_MEM_SESSION, &r->ids.ids, &r->ids.capacity, r->ids.n, n) != 0)
+        status = tern_fail_memory(err, n * sizeof *r->ids.ids);
+    if (status == TERN_OK) {
+        cut_patches(v, &sized, r->input_rows + r->n_input);
+        r->n_input += n_floats;
+        for (int32_t i = 0; i < v->n_rows; i++) r->ids.ids[r->ids.n++] = i;
+    }
+    tern_picture_free(&sized);
+    return status == TERN_OK ? tern_reader_add(r, n, err) : status;
+}
+
+// ---- Rows to labels ----------------------------------------------------------------------------
+
+static void take_scores(void *user, size_t picture, const float *row) {
+    const viewer *v = user;
+    size_t n = v->reader.width;
+    double sum = 0;
+    float most = row[0];
+    tern_classify_hit *hits = v->hits + picture * (size_t)v->n_hits;
+    for (size_t i = 1; i < n; i++) most = row[i] > most ? row[i] : most;
+    for (size_t i = 0; i < n; i++) sum += exp((double)(row[i] - most));
+    if (v->scores) memcpy(v->scores + picture * n, row, n * sizeof *row);
+    for (int32_t k = 0, n_found = 0; k < (int32_t)n; k++) {
+        int32_t at = n_found; // by falling score, of equals the lower number first
+        while (at > 0 && row[k] > hits[at - 1].score) at--;
+        if (at == v->n_hits) continue;
+        n_found += n_found < v->n_hits;
+        memmove(hits + at + 1, hits + at, (size_t)(n_found - at - 1) * sizeof *hits);
+        hits[at] = (tern_classify_hit){.label_id = k,
+                                       .score = row[k],
+                                       .probability = (float)(exp((double)(row[k] - most)) / sum),
+                                       .label = tern_model_label(v->reader.m, k)};
+    }
+}
+
+static void take_vector(void *user, size_t picture, const float *row) {
+    const viewer *v = user;
+    memcpy(v->vectors + picture * v->reader.width, row, v->reader.width * sizeof *row);
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
+
+static tern_status settle(viewer *v, const tern_embed_params *p, tern_error *err) {
+    tern_reader *r = &v->reader;
+    const tern_config *c = &r->m->config;
+    int32_t max_length;
+    if (r->m->vocab_only)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", r->m->path);
+    if (!c->n_image)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model reads no pictures", r->m->path);
+    v->n_rows = (int32_t)c->n_vocab;
+    r->input = "patches";
+    r->input_width = 3 * c->n_patch * c->n_patch;
+    r->user = v;
+    tern_status status = tern_pictures_read(r->m->file, c, &v->rules, err);
+    if (status != TERN_OK) return tern_fail_prefix(err, status, r->m->path);
+    return tern_reader_settle(r, p, v->n_rows, &max_length, err);
+}
+
+static tern_status view(viewer *v, const tern_picture *pictures, tern_error *err) {
+    for (size_t i = 0; i < v->reader.n_texts; i++) {
+        char which[40];
+        snprintf(which, sizeof which, "picture %zu", i + 1);
+        tern_status status = add_picture(v, &pictures[i], err);
+        if (status == TERN_ERR_ARGUMENT) return tern_fail_prefix(err, status, which);
+        if (status != TERN_OK) return status;
+    }
+    return tern_reader_finish(&v->reader, err);
+}
+
+tern_status tern_classify(tern_model *m, const tern_picture *pictures, size_t n_pictures,
+                          const tern_classify_params *params, tern_classify_hit *hits,
+                          tern_error *err) {
+    static const tern_classify_params defaults = {0};
+    TERN_NEED(m);
+    TERN_NEED_ARRAY(pictures, n_pictures);
+    TERN_NEED_ARRAY(hits, n_pictures);
+    if (!params) params = &defaults;
+    int32_t n_labels = (int32_t)m->config.n_labels;
+    viewer v = {.reader = {.m = m, .n_texts = n_pictures, .output = "scores"},
+                .hits = hits,
+                .n_hits = params->n_hits ? params->n_hits : n_labels < HITS ? n_labels : HITS,
+                .scores = params->scores};
+    v.reader.take = take_scores;
+    v.reader.width = (size_t)n_labels;
+    const tern_embed_params p = {.on_progress = params->on_progress, .user = params->user};
+    tern_status status = settle(&v, &p, err);
+    if (status == TERN_OK && !n_labels)
+        status = tern_fail(err, TERN_ERR_UNSUPPORTED,
+                           "%s: the model makes vectors of pictures and no labels", m->path);
+    if (status == TERN_OK && (v.n_hits < 1 || v.n_hits > n_labels))
+        status = tern_fail(err, TERN_ERR_ARGUMENT, "n_hits is %d: expected 1 to %d, or 0 for %d",
+                           (int)params->n_hits, (int)n_labels, HITS);
+    if (status == TERN_OK) status = view(&v, pictures, err);
+    tern_reader_close(&v.reader);
+    return status;
+}
+
+tern_status tern_embed_pictures(tern_model *m, const tern_picture *pictures, size_t n_pictures,
+                                float *out, tern_error *err) {
+    static const tern_embed_params defaults = {0};
+    TERN_NEED(m);
+    TERN_NEED_ARRAY(pictures, n_pictures);
+    TERN_NEED_ARRAY(out, n_pictures);
+    viewer v = {.reader = {.m = m, .n_texts = n_pictures, .output = "embedding"}, .vectors = out};
+    v.reader.take = take_vector;
+    v.reader.width = (size_t)m->config.n_embd;
+    tern_status status = settle(&v, &defaults, err);
+    if (status == TERN_OK) status = view(&v, pictures, err);
+    tern_reader_close(&v.reader);
+    return status;
+}
+
+void tern_model_get_vision_info(const tern_model *m, tern_vision_info *info) {
+    if (!info) return;
+    *info = (tern_vision_info){0};
+    if (!m || !m->config.n_image) return;
+    *info = (tern_vision_info){.width = (int32_t)m->config.n_image,
+                               .height = (int32_t)m->config.n_image,
+                               .patch = (int32_t)m->config.n_patch,
+                               .n_labels = (int32_t)m->config.n_labels,
+                               .n_dims = (int32_t)m->config.n_embd};
+}

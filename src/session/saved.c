@@ -1,0 +1,208 @@
+// A session in a file, all numbers little-endian:
+//
+//     0   8  "TERNSESS"
+//     8   4  version, 1
+//    12   4  0
+//    16   8  digest of the model, its arithmetic and the type of keys and values
+//    24   8  n, tokens
+//    32   8  hash (tern_hash64) of the bytes before and of the tokens, in two pieces
+//    40  4n  tokens
+//     .   .  states (runtime/lease_file.c, kernels/sequence_file.c)
+//     .   8  hash of the states, piece by piece as they are read
+//
+// The hashes find what broke by itself; whoever can write the file can say anything about what a
+// text's states are, but not make the reader reach beyond its memory.
+#include <string.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/os_file.h"
+#include "session/session.h"
+
+#define MAGIC   "TERNSESS"
+#define VERSION 1
+
+typedef struct header {
+    char magic[8];
+    uint32_t version, unused;
+    uint64_t digest, n_tokens, hash;
+} header;
+
+static uint64_t hash_front(const header *h, const int32_t *ids) {
+    uint64_t hash = tern_hash64(0, h, offsetof(header, hash));
+    return tern_hash64(hash, ids, (size_t)h->n_tokens * sizeof *ids);
+}
+
+tern_status tern_session_digest(tern_session *s, uint64_t *out, tern_error *err) {
+    TERN_NEED(s);
+    TERN_NEED(out);
+    uint64_t model;
+    TERN_TRY(tern_model_digest(s->model, &model, err));
+    const uint64_t kv_type = (uint64_t)s->desc.kv_type;
+    *out = tern_hash64(model, &kv_type, sizeof kv_type);
+    return TERN_OK;
+}
+
+// ---- Saving ------------------------------------------------------------------------------------
+
+typedef struct saving {
+    tern_output *out;
+    uint64_t hash;
+} saving;
+
+static tern_status put(void *user, const void *bytes, size_t n, tern_error *err) {
+    saving *to = user;
+    to->hash = tern_hash64(to->hash, bytes, n);
+    return tern_output_write(to->out, bytes, n, err);
+}
+
+static tern_status save(tern_session *s, saving *to, tern_error *err) {
+    const int32_t *ids = tern_session_tokens(s);
+    header h = {.magic = MAGIC, .version = VERSION, .n_tokens = s->n_tokens};
+    TERN_TRY(tern_session_digest(s, &h.digest, err));
+    h.hash = hash_front(&h, ids);
+    TERN_TRY(tern_output_write(to->out, &h, sizeof h, err));
+    TERN_TRY(tern_output_write(to->out, ids, s->n_tokens * sizeof *ids, err));
+    TERN_TRY(tern_lease_write(s->lease, (int32_t)s->n_tokens, put, to, err));
+    TERN_TRY(tern_output_write(to->out, &to->hash, sizeof to->hash, err));
+    return tern_output_finish(to->out, err);
+}
+
+tern_status tern_session_save(tern_session *s, const char *path, tern_error *err) {
+    saving to = {0};
+    TERN_NEED(s);
+    TERN_NEED(path);
+    TERN_TRY(tern_session_check_idle(s, err));
+    TERN_TRY(tern_output_open(&to.out, path, err));
+    tern_status status = save(s, &to, err);
+    tern_output_close(to.out);
+    return status;
+}
+
+// ---- Loading -----------------------------------------------------------------------------------
+
+typedef struct loading {
+    const char *path;
+    int fd;
+    uint64_t hash, n_left; // bytes of the file that are not read yet
+    int32_t *ids;
+    size_t n_ids;
+} loading;
+
+static tern_status fail(const loading *from, tern_error *err, const char *what) {
+    return tern_fail(err, TERN_ERR_FORMAT, "%s: %s", from->path, what);
+}
+
+static tern_status read_bytes(loading *from, void *bytes, size_t n, tern_error *err) {
+    if (n > from->n_left) return fail(from, err, "the saved session ends too early");
+    int64_t got = tern_fd_read(from->fd, bytes, n);
+    if (got < 0 || (size_t)got != n)
+        return tern_fail(err, TERN_ERR_IO, "%s: cannot be read", from->path);
+    from->n_left -= n;
+    return TERN_OK;
+}
+
+static tern_status get(void *user, void *bytes, size_t n, tern_error *err) {
+    loading *from = user;
+    TERN_TRY(read_bytes(from, bytes, n, err));
+    from->hash = tern_hash64(from->hash, bytes, n);
+    return TERN_OK;
+}
+
+static tern_status check_header(const loading *from, const header *h, uint64_t digest,
+                                tern_error *err) {
+    if (memcmp(h->magic, MAGIC, sizeof h->magic) != 0)
+        return fail(from, err, "not a saved session");
+    if (h->version != VERSION)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: a saved session of version %u, this tern reads version %d",
+                         from->path, (unsigned)h->version, VERSION);
+    if (h->digest != digest)
+        return fail(from, err, "saved with another model, type of keys and values, device or "
+                               "version of tern");
+    if (h->n_tokens > from->n_left / sizeof(int32_t))
+        return fail(from, err, "the saved session ends too early");
+    return TERN_OK;
+}
+
+// The header and the tokens.
+static tern_status load_front(loading *from, tern_session *s, tern_error *err) {
+    header h;
+    uint64_t digest;
+    TERN_TRY(tern_session_digest(s, &digest, err));
+    TERN_TRY(tern_file_open_regular(&from->fd, from->path, &from->n_left, err));
+    TERN_TRY(read_bytes(from, &h, sizeof h, err));
+    TERN_TRY(check_header(from, &h, digest, err));
+    from->n_ids = (size_t)h.n_tokens;
+    from->ids = tern_alloc_array(TERN_MEM_SESSION, from->n_ids, sizeof *from->ids);
+    if (!from->ids) return tern_fail_memory(err, from->n_ids * sizeof *from->ids);
+    TERN_TRY(read_bytes(from, from->ids, from->n_ids * sizeof *from->ids, err));
+    if (hash_front(&h, from->ids) != h.hash)
+        return fail(from, err, "the saved session is damaged: its tokens have another checksum");
+    return TERN_OK;
+}
+
+// A session whose states are read, so that the one that is to have them stays whole if they are
+// damaged.
+static tern_status load_states(loading *from, tern_lease *l, tern_error *err) {
+    uint64_t hash;
+    tern_error why = {0};
+    tern_status status = tern_lease_read(l, from->ids, from->n_ids, get, from, &why);
+    if (status == TERN_ERR_FORMAT && !strstr(why.message, from->path))
+        return fail(from, err, why.message);
+    if (status != TERN_OK && err) *err = why;
+    TERN_TRY(status);
+    uint64_t computed = from->hash;
+    TERN_TRY(read_bytes(from, &hash, sizeof hash, err));
+    if (hash != computed)
+        return fail(from, err, "the saved session is damaged: its states have another checksum");
+    if (from->n_left > 0) return fail(from, err, "there is more in it than a saved session");
+    return TERN_OK;
+}
+
+static tern_status load(tern_session *s, loading *from, tern_error *err) {
+    tern_lease *fresh;
+    TERN_TRY(load_front(from, s, err));
+    TERN_TRY(tern_session_check_ids(s, from->ids, from->n_ids, err));
+    if (from->n_ids > (size_t)s->n_context)
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL,
+                         "%s: %zu tokens do not fit into a context of %d", from->path, from->n_ids,
+                         (int)s->n_context);
+    TERN_TRY(tern_lease_open(&fresh, s->model, s->n_context, s->desc.kv_type, err));
+    tern_status status = load_states(from, fresh, err);
+    if (status == TERN_OK) status = tern_lease_take(s->lease, fresh, err);
+    tern_lease_close(fresh);
+    TERN_TRY(status);
+    tern_speculator_cut(s->speculator, 0);
+    s->n_tokens = from->n_ids;
+    return TERN_OK;
+}
+
+static void close_loading(loading *from) {
+    if (from->fd >= 0) tern_fd_close(from->fd);
+    tern_free(from->ids);
+}
+
+tern_status tern_session_load(tern_session *s, const char *path, tern_error *err) {
+    loading from = {.path = path, .fd = -1};
+    TERN_NEED(s);
+    TERN_NEED(path);
+    TERN_TRY(tern_session_check_idle(s, err));
+    tern_status status = load(s, &from, err);
+    close_loading(&from);
+    return status;
+}
+
+tern_status tern_session_peek(tern_session *s, const char *path, int32_t *ids, size_t capacity,
+                              size_t *n_ids, tern_error *err) {
+    loading from = {.path = path, .fd = -1};
+    TERN_NEED(s);
+    TERN_NEED(path);
+    TERN_NEED(n_ids);
+    TERN_NEED_ARRAY(ids, capacity);
+    tern_status status = load_front(&from, s, err);
+    *n_ids = status == TERN_OK ? from.n_ids : 0;
+    size_t n = *n_ids < capacity ? *n_ids : capacity;
+    if (n) memcpy(ids, from.ids, n * sizeof *ids);
+    close_loading(&from);
+    return status;
+}

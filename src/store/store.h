@@ -1,0 +1,113 @@
+// The store of tern_memory.h: texts, vectors and a full-text index in one SQLite file. All of its
+// functions are in include/tern_memory.h; this header is what its files share. Without SQLite all
+// of them are replaced by store_none.c (Makefile).
+//
+// Tables (store_open.c): record, what was added; chunk, its pieces with their texts; code and
+// vector, a chunk's vector in 8 bits and as floats, apart so that reading all codes reads nothing
+// else; words, the index over chunk; meta, what the store knows of its model.
+#ifndef TERN_STORE_STORE_H
+#define TERN_STORE_STORE_H
+
+#include <sqlite3.h>
+#include "memory/memory.h"
+
+struct tern_memory_store {
+    sqlite3 *db;
+    char *path; // of the file
+    double wait_seconds;
+    tern_model *model;
+    const tern_model *counter;
+    tern_embedding_info embedding;
+    const char *query_prompt, *document_prompt; // names of the model's, or NULL
+    float *probe;                               // the model's vector of the fixed sentence
+    tern_team *team;
+    // The store's own vectors: their model as it was last read, and their codes as they were when
+    // `n_deleted` records and chunks had been deleted. Ids only grow, so what is new is appended.
+    int32_t n_dims; // 0: none yet
+    char *model_name, *model_path;
+    tern_vectors vectors;
+    int64_t n_deleted;
+};
+
+// ---- SQL (store_sql.c) --------------------------------------------------------------------------
+
+// Fills err with what SQLite says: the file, and the reason in words.
+tern_status tern_store_fail(const tern_memory_store *s, tern_error *err);
+tern_status tern_store_run(tern_memory_store *s, const char *sql, tern_error *err);
+// Ends with sqlite3_finalize.
+tern_status tern_store_prepare(tern_memory_store *s, sqlite3_stmt **out, const char *sql,
+                               tern_error *err);
+tern_status tern_store_step(tern_memory_store *s, sqlite3_stmt *st, bool *has_row, tern_error *err);
+// A statement that gives no row: steps once, and can be bound again.
+tern_status tern_store_do(tern_memory_store *s, sqlite3_stmt *st, tern_error *err);
+// The first column of the first row; `otherwise` if there is none. id < 0: nothing is bound.
+tern_status tern_store_int(tern_memory_store *s, const char *sql, int64_t id, int64_t otherwise,
+                           int64_t *out, tern_error *err);
+// begin: "BEGIN" to read one state of the store, "BEGIN IMMEDIATE" to write. end makes of `status`
+// what committing gives, or rolls back.
+tern_status tern_store_begin(tern_memory_store *s, const char *begin, tern_error *err);
+tern_status tern_store_end(tern_memory_store *s, tern_status status, tern_error *err);
+tern_str tern_store_text(sqlite3_stmt *st, int column); // lives until the next step
+
+// ---- The model (store_model.c) ------------------------------------------------------------------
+
+tern_status tern_store_take_model(tern_memory_store *s, const tern_memory_desc *desc,
+                                  tern_error *err);
+// Reads what the store says of its model, and refuses one that is not that. In a transaction.
+tern_status tern_store_know_model(tern_memory_store *s, tern_error *err);
+// The first vectors are going to be written: puts down whose they are. In a transaction.
+tern_status tern_store_put_model(tern_memory_store *s, tern_error *err);
+tern_status tern_store_count_tokens(void *user, const char *text, size_t n, size_t *n_tokens,
+                                    tern_error *err); // user: the store
+
+// ---- Filters (store_filter.c) -------------------------------------------------------------------
+
+tern_status tern_store_check_filters(const tern_memory_filter *filters, size_t n, tern_error *err);
+typedef struct tern_store_row { // a record as filters see it
+    tern_str source, metadata;
+    int64_t created;
+} tern_store_row;
+bool tern_store_fits(const tern_memory_filter *filters, size_t n, const tern_store_row *row);
+// Ids of all chunks of records that fit, rising.
+tern_status tern_store_allowed(tern_memory_store *s, const tern_memory_filter *filters, size_t n,
+                               int64_t **ids, size_t *n_ids, tern_error *err);
+
+// ---- Adding (store_item.c, store_add.c) ---------------------------------------------------------
+
+// An item as it is going to be stored.
+typedef struct tern_store_item {
+    tern_strbuf text, source, metadata; // redacted
+    bool has_source;
+    int64_t created;
+    uint64_t digest; // of all that decides what is stored
+    tern_text_chunks chunks;
+    float *vectors; // [chunks, n_dims], or NULL
+    size_t n_redacted;
+} tern_store_item;
+
+tern_status tern_store_make_item(tern_memory_store *s, tern_store_item *out,
+                                 const tern_memory_item *item, const tern_memory_add_params *p,
+                                 const tern_redactor *redactor, tern_error *err);
+// Makes the chunks' vectors, if the store has a model.
+tern_status tern_store_embed_item(tern_memory_store *s, tern_store_item *item,
+                                  const tern_memory_add_params *p, tern_error *err);
+void tern_store_free_item(tern_store_item *item);
+
+// The id of a record of the same source with the same digest; 0: there is none.
+tern_status tern_store_find_same(tern_memory_store *s, const tern_store_item *item, int64_t *id,
+                                 tern_error *err);
+// In a transaction that writes.
+tern_status tern_store_write_item(tern_memory_store *s, const tern_store_item *item, bool replace,
+                                  int64_t *id, tern_error *err);
+tern_status tern_store_check_params(const tern_memory_add_params *p, tern_error *err);
+
+// ---- Records (store_list.c) ---------------------------------------------------------------------
+
+// Deletes a record with all that was made of it. In a transaction that writes.
+tern_status tern_store_delete(tern_memory_store *s, int64_t id, tern_error *err);
+// All records that fit, by id. In a transaction.
+tern_status tern_store_each(tern_memory_store *s, const tern_memory_filter *filters, size_t n,
+                            bool with_text, tern_memory_record_fn on_record, void *user,
+                            tern_error *err);
+
+#endif

@@ -1,0 +1,39 @@
+// One recall, as its files share it: store_recall.c (the order of things), store_near.c (vectors),
+// store_words.c (the index), store_hits.c (what is read of the best).
+#ifndef TERN_STORE_STORE_RECALL_H
+#define TERN_STORE_STORE_RECALL_H
+
+#include "store/store.h"
+
+typedef struct tern_store_hits {
+    tern_memory_hits pub;
+    tern_memory_hit *list; // [n_most]
+    tern_strbuf *texts;    // [4 * n_most]: text, source, heading, metadata of each
+    tern_strbuf context;
+    size_t n_most;
+} tern_store_hits;
+
+typedef struct tern_recall {
+    tern_memory_store *s;
+    const tern_memory_query *query;
+    int32_t n_most;
+    size_t k;            // candidates of each list at most
+    const float *vector; // of the query, or NULL
+    int64_t *allowed;    // chunks that the filters allow, rising; NULL: all
+    size_t n_allowed;
+    tern_match *near;  // [2 k] by cosine
+    int64_t *words;    // [k]
+    tern_fused *fused; // [2 k]
+    size_t n_near, n_words, n_fused;
+    tern_store_hits *hits;
+} tern_recall;
+
+// tern_memory_recall with the query's vector, [n_dims], or NULL: without one.
+tern_status tern_store_recall(tern_memory_store *s, const tern_memory_query *query,
+                              const float *vector, tern_memory_hits **out, tern_error *err);
+bool tern_recall_allows(const tern_recall *r, int64_t id);
+tern_status tern_recall_vectors(tern_recall *r, tern_error *err);
+tern_status tern_recall_words(tern_recall *r, tern_error *err);
+tern_status tern_recall_hits(tern_recall *r, tern_error *err);
+
+#endif

@@ -1,0 +1,34 @@
+// A graph of a model, run for the sake of some of the values on the way.
+//
+// What runs is a copy of the lowered graph, with those values as its only outputs that are asked
+// for: nothing else is computed, and fusion leaves them be. They are read from a trace of the run,
+// so that any value can be had on any device, not only what the architecture calls an output.
+#ifndef TERN_TASKS_COMPUTE_TRACED_H
+#define TERN_TASKS_COMPUTE_TRACED_H
+
+#include "kernels/single.h"
+#include "runtime/runtime.h"
+
+typedef struct tern_traced { // zero-initialise
+    tern_model *model;
+    const tern_model_graph *of;
+    tern_graph graph;
+    tern_placement *at; // NULL: not open
+    tern_weight **weights;
+    tern_plan *plan;
+    tern_single single;
+} tern_traced;
+
+// Makes the graph; `wanted` are values of the lowered one.
+tern_status tern_traced_choose(tern_traced *t, tern_model *m, const tern_model_graph *of,
+                               const tern_vid *wanted, size_t n_wanted, tern_error *err);
+// Compiles it where the model is, for at most n_rows rows of any dimension.
+tern_status tern_traced_open(tern_traced *t, int32_t n_rows, int32_t n_context,
+                             tern_kv_type kv_type, tern_error *err);
+// Runs it from position 0, and shows each value on the way: of the wanted ones, all that the device
+// computes by themselves.
+tern_status tern_traced_run(tern_traced *t, tern_batch *batch, tern_tap_fn on_value, void *ctx,
+                            tern_error *err);
+void tern_traced_close(tern_traced *t);
+
+#endif

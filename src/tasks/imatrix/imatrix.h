@@ -1,0 +1,44 @@
+// Importance matrices: how large what each matrix is multiplied with is, column by column, over
+// some text. Collected by imatrix.c, read and written by imatrix_file.c.
+#ifndef TERN_TASKS_IMATRIX_IMATRIX_H
+#define TERN_TASKS_IMATRIX_IMATRIX_H
+
+#include "formats/formats.h"
+
+// ---- What a file says --------------------------------------------------------------------------
+
+typedef struct tern_importance {
+    char *name;   // of the matrix, as GGUF has it
+    size_t n;     // columns, times experts
+    float *means; // [n] of squares; 0 where nothing is known
+} tern_importance;
+
+typedef struct tern_importances { // zero-initialise
+    tern_importance *list;
+    size_t n, capacity;
+    char *dataset; // the text's name; NULL: it is not said
+    int64_t n_chunks;
+} tern_importances;
+
+// A file of llama.cpp's, GGUF or its older form. Nothing in it is trusted.
+tern_status tern_importances_read(tern_importances *out, const char *path, tern_error *err);
+// The older form alone, of bytes; `path` is for messages.
+tern_status tern_importances_parse(tern_importances *out, const char *path, const uint8_t *bytes,
+                                   uint64_t n, tern_error *err);
+const tern_importance *tern_importances_find(const tern_importances *s, const char *name);
+void tern_importances_free(tern_importances *s);
+
+// ---- What is collected -------------------------------------------------------------------------
+
+typedef struct tern_collected { // of one matrix
+    const char *name;
+    int64_t n_cols, n_parts; // parts: experts, or 1
+    const double *sums;      // [n_parts * n_cols] of squares
+    const double *counts;    // [n_parts] rows
+} tern_collected;
+
+tern_status tern_collected_write(const tern_collected *list, size_t n, const char *path,
+                                 const char *dataset, int64_t n_chunks, int64_t chunk_size,
+                                 tern_error *err);
+
+#endif

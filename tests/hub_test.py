@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""tern pull, list, show, rm against a hub of its own (fake_hub.py): no network.
+
+    tests/hub_test.py TERN [NAME]     the tests with NAME in their names
+
+What was seen to fail stands beside each check. Without libcurl in the program only what needs no hub runs.
+"""
+import json
+import os
+import queue
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from fake_hub import FakeHub
+
+TERN = os.path.abspath(sys.argv[1])
+STORIES = open("models/stories.gguf", "rb").read()
+failures = 0
+
+
+def check(ok, *what):
+    global failures
+    if not ok:
+        failures += 1
+        print("hub:", *(str(w)[:600] for w in what))
+
+
+class Place:
+    """A models folder and a hub, and tern between them."""
+
+    def __init__(self, hub, folder):
+        self.hub, self.folder = hub, folder
+
+    def tern(self, *args, env=None, **kw):
+        variables = {"PATH": os.environ["PATH"], "HOME": self.folder, "TERN_MODELS": self.folder,
+                     "HF_ENDPOINT": self.hub.url, **(env or {})}
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LD_LIBRARY_PATH"):
+            if name in os.environ:
+                variables[name] = os.environ[name]
+        return subprocess.run([TERN, *args], env=variables, capture_output=True, text=True, timeout=120, **kw)
+
+    def pull(self, *args, ok=True, **kw):
+        done = self.tern("pull", "--retries", "1", *args, **kw)
+        check((done.returncode == 0) == ok, args, done.returncode, done.stdout, done.stderr)
+        check(ok or done.stderr.startswith("tern: ") and done.stderr.count("\n") == 1, "one line", done.stderr)
+        return done.stdout.strip() if ok else done.stderr
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def files(self):
+        return sorted(os.path.relpath(os.path.join(at, f), self.folder) for at, _, files in os.walk(self.folder) for f in files)
+
+    def read(self, *parts):
+        with open(self.path(*parts), "rb") as f:
+            return f.read()
+
+
+def part(n, seed=1):
+    """Bytes that differ everywhere."""
+    return random.Random(seed).randbytes(n)
+
+
+def test_pull_names_and_run(p):
+    # Seen to fail: without the file's type in its name; with the label not in capitals.
+    p.hub.add("own/Tiny-GGUF", {"README.md": b"hello", "tiny-q4_k_m.gguf": STORIES, "tiny-F16.gguf": part(1000),
+                                "mmproj-F16.gguf": part(10)})
+    check(p.pull("hf:own/Tiny-GGUF") == "own/Tiny-GGUF:Q4_K_M", "the type that is preferred")
+    check(p.files() == ["own/Tiny-GGUF/tiny-q4_k_m.gguf"], p.files())
+    check(p.read("own/Tiny-GGUF/tiny-q4_k_m.gguf") == STORIES, "another content")
+    for name in ("own/Tiny-GGUF:Q4_K_M", "tiny:q4_k_m", "Tiny-GGUF", "tiny", "tiny-q4_k_m", "tiny-q4_k_m.gguf",
+                 "hf:own/Tiny-GGUF", "hf.co/own/Tiny-GGUF:q4_k_m", "hf:own/Tiny-GGUF/tiny-q4_k_m.gguf",
+                 "https://huggingface.co/own/Tiny-GGUF", "own/tiny-gguf:latest"):
+        shown = json.loads(p.tern("show", name, "--json").stdout or "{}")
+        check(shown.get("path") == p.path("own/Tiny-GGUF/tiny-q4_k_m.gguf"), name, shown)
+    check(shown["kind"] == "language" and shown["context"] == 1024, shown)
+    ran = p.tern("run", "-m", "tiny", "-p", "Once", "-n", "4", "--seed", "1")
+    check(ran.returncode == 0 and ran.stdout, ran.stderr)
+    check("Q4_K_M" in p.tern("list").stdout and len(json.loads(p.tern("list", "--json").stdout)) == 1, "list")
+    # Nothing comes twice.
+    p.hub.log.clear()
+    check(p.pull("own/Tiny-GGUF:Q4_K_M").endswith("(nothing new)"), "it comes again")
+    check(all(kind == "hub" for kind, *_ in p.hub.log), p.hub.log)
+    # By type, in any case; one that is not there is told with what there is.
+    check(p.pull("hf:own/tiny-gguf:f16", ok=False).find("404") > 0, "repositories have their own case")
+    check(p.pull("hf:own/Tiny-GGUF:f16") == "own/Tiny-GGUF:F16", "by type")
+    refusal = p.pull("hf:own/Tiny-GGUF:Q8_0", ok=False)
+    check("no GGUF file of type Q8_0" in refusal and "tiny-F16.gguf" in refusal, refusal)
+    both = p.tern("show", "tiny").stderr
+    check("may be any of 2 models" in both, "an ambiguous name", both)
+
+
+def test_list_and_remove(p):
+    # Seen to fail: a folder left that held nothing; --models-dir not read.
+    p.hub.add("own/a", {"a-Q8_0.gguf": part(5000), "a-Q4_0.gguf": part(6000)})
+    p.pull("hf:own/a:Q8_0")
+    p.pull("hf:own/a:Q4_0")
+    shutil.copytree("tests/oracles/bert", p.path("bert"), ignore=shutil.ignore_patterns("*.gguf", "golden*"))
+    rows = {r["name"]: r for r in json.loads(p.tern("list", "--json").stdout)}
+    check(sorted(rows) == ["bert", "own/a:Q4_0", "own/a:Q8_0"], rows)
+    check(rows["own/a:Q8_0"]["bytes"] == 5000 and rows["bert"]["kind"] == "embedding", rows)
+    check(p.tern("rm", "a:q8_0", "bert").returncode == 0, "rm")
+    check(p.files() == ["own/a/a-Q4_0.gguf"], p.files())
+    check(p.tern("rm", "a").returncode == 0 and os.listdir(p.folder) == [], os.listdir(p.folder))
+    check(p.tern("rm", "a").returncode == 1, "a name that is not there")
+    outside = p.path("../outside.gguf")
+    open(outside, "wb").write(b"x")
+    check(p.tern("rm", outside).returncode == 1 and os.path.exists(outside), "rm takes no paths")
+    os.remove(outside)
+    check(p.tern("list", "--models-dir", "models").stdout.startswith("NAME") and
+          "stories" in p.tern("list", "--models-dir", "models").stdout, "--models-dir")
+
+
+def test_folder_and_parts(p):
+    # Seen to fail: config.json brought first; the modules of an embedding model left out.
+    folder = {}
+    for at, _, files in os.walk("tests/oracles/bert"):
+        for f in files:
+            if f != "model.gguf":
+                folder[os.path.relpath(os.path.join(at, f), "tests/oracles/bert")] = open(os.path.join(at, f), "rb").read()
+    folder.update({"README.md": b"x", "onnx/model.onnx": b"y"})
+    p.hub.add("own/bert", folder)
+    p.hub.small = {"config.json", "modules.json", "1_Pooling/config.json"}
+    check(p.pull("hf:own/bert@refs/pr/1") == "own/bert@refs-pr-1", "the name of another revision")
+    check(p.files() == ["own/bert@refs-pr-1/" + f for f in ("1_Pooling/config.json", "config.json", "model.safetensors",
+                                                          "modules.json")], p.files())
+    came = [path for kind, path, *_ in p.hub.log if kind == "cdn"]
+    check(came[-1].endswith("c0ffee/config.json"), "config.json makes it a model: it comes last", came)
+    check(p.tern("embed", "bert@refs-pr-1", "--help").returncode == 0, "embed")
+    split = {f"q/m-Q8_0-0000{i}-of-00003.gguf": part(3000 + i, i) for i in (1, 2, 3)}
+    p.hub.add("own/split", split)
+    check(p.pull("hf:own/split:q8_0") == "own/split:Q8_0", "a split set")
+    came = [path for kind, path, *_ in p.hub.log if kind == "cdn"][-3:]
+    check(came[-1].endswith("00001-of-00003.gguf") and len(came) == 3, "its first part comes last", came)
+    row = [r for r in json.loads(p.tern("list", "--json").stdout) if r["name"] == "own/split:Q8_0"]
+    check(row and row[0]["bytes"] == sum(map(len, split.values())), row)
+    os.remove(p.path("own/split/q/m-Q8_0-00002-of-00003.gguf"))
+    check("split" not in p.tern("list").stdout, "a set with a hole is no model")
+    p.pull("hf:own/split/q/m-Q8_0-00001-of-00003.gguf")
+    check(p.tern("rm", "split").returncode == 0 and not os.path.exists(p.path("own/split")), p.files())
+
+
+def test_cut_and_resume(p):
+    # Seen to fail: with the digest begun anew after a cut; with "from" not sent; with a part that is
+    # named by the file rather than its content.
+    content = part(900000)
+    p.hub.add("own/big", {"big-Q8_0.gguf": content})
+    p.hub.cuts = [300000, 1 << 30]
+    check(p.pull("hf:own/big") == "own/big:Q8_0", "one pull lives through a cut")
+    check(p.hub.sent == len(content), "bytes came twice", p.hub.sent)
+    p.tern("rm", "big")
+    p.hub.reset()
+    p.hub.cuts = [100000, 0, 0]
+    told = p.pull("hf:own/big", ok=False)
+    check("of 900000 bytes are there" in told and "goes on from there" in told, told)
+    check(len(p.files()) == 1 and "/.tern-pull/" in p.files()[0], p.files())
+    check("big" not in p.tern("list").stdout, "a part is no model")
+    have = os.path.getsize(p.path(p.files()[0]))
+    p.hub.reset()
+    p.pull("hf:own/big")
+    check(p.hub.log[-1][3] == f"bytes={have}-", "it does not go on", p.hub.log)
+    check(p.read("own/big/big-Q8_0.gguf") == content, "another content")
+    check(p.files() == ["own/big/big-Q8_0.gguf"], p.files())
+    # A server that knows no ranges sends all of it again; a part of another content is not used.
+    p.tern("rm", "big")
+    p.hub.reset()
+    p.hub.cuts, p.hub.ranges = [500000, 1 << 30], False
+    p.pull("hf:own/big")
+    check(p.read("own/big/big-Q8_0.gguf") == content, "without ranges")
+    p.hub.reset()
+    p.hub.add("own/big", {"big-Q8_0.gguf": part(900000, 7)})
+    p.pull("hf:own/big")
+    check(p.read("own/big/big-Q8_0.gguf") == part(900000, 7), "the hub has a new one")
+
+
+def test_killed(p):
+    # Seen to fail: with the new file written in the place of the old one.
+    old, new = part(400000, 3), part(3000000, 4)
+    p.hub.add("own/k", {"k-Q8_0.gguf": old})
+    p.pull("hf:own/k")
+    p.hub.add("own/k", {"k-Q8_0.gguf": new})
+    started = queue.Queue()
+
+    def stop_at(n, number):  # the hub sends nothing more until the child is gone, however busy the machine
+        def pause(at):
+            if at < n or stopped:
+                time.sleep(0.001)
+            else:
+                stopped.append(started.get(timeout=60))
+                stopped[0].send_signal(number)
+                stopped[0].wait(60)
+        stopped = []
+        return pause
+
+    p.hub.pause = stop_at(1000000, signal.SIGKILL)
+    child = subprocess.Popen([TERN, "pull", "hf:own/k"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             env={"TERN_MODELS": p.folder, "HF_ENDPOINT": p.hub.url, "PATH": os.environ["PATH"]})
+    started.put(child)
+    check(child.wait(60) == -signal.SIGKILL, "it was to be killed", child.returncode)
+    check(p.read("own/k/k-Q8_0.gguf") == old, "what was there is lost: killed")
+    p.hub.reset()
+    p.pull("hf:own/k")
+    check(p.read("own/k/k-Q8_0.gguf") == new and p.hub.sent < len(new), "it does not go on", p.hub.sent)
+    check(p.files() == ["own/k/k-Q8_0.gguf"], p.files())
+    p.hub.add("own/k", {"k-Q8_0.gguf": old})
+    p.hub.pause = stop_at(0, signal.SIGTERM)  # a process in the background may not hear of SIGINT
+    child = subprocess.Popen([TERN, "pull", "hf:own/k"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                             env={"TERN_MODELS": p.folder, "HF_ENDPOINT": p.hub.url, "PATH": os.environ["PATH"]})
+    started.put(child)
+    told = child.communicate(timeout=60)[1]
+    check(child.returncode == 1 and "cancelled" in told, child.returncode, told)
+    check(p.read("own/k/k-Q8_0.gguf") == new, "what was there is lost: interrupted")
+
+
+def test_token(p):
+    # Seen to fail: with the token sent to whatever address the hub leads to.
+    p.hub.add("own/secret", {"s-Q8_0.gguf": part(2000)})
+    p.hub.token = "hf_secret"
+    told = p.pull("hf:own/secret", ok=False)
+    check("401" in told and "HF_TOKEN" in told, told)
+    told = p.pull("hf:own/secret", "--token", "wrong", ok=False)
+    check("does not take the token" in told and "Invalid username" in told, told)
+    check("wrong" not in told, "the token is told")
+    check(not p.files(), p.files())
+    p.hub.log.clear()
+    p.pull("hf:own/secret", env={"HF_TOKEN": "hf_secret"})
+    check({(kind, token) for kind, _, token, _ in p.hub.log} == {("hub", "Bearer hf_secret"), ("cdn", None)}, p.hub.log)
+
+
+def test_refusals(p):
+    # Seen to fail: without the checksum; with the answer's status not looked at; with a name taken as it is.
+    p.hub.add("own/r", {"r-Q8_0.gguf": part(3000)})
+    check("404" in p.pull("hf:own/nothing", ok=False), "no repository")
+    check("404" in p.pull("hf:own/r@v9", ok=False), "no revision")
+    check("no file 'x.gguf'" in p.pull("hf:own/r/x.gguf", ok=False), "no file")
+    check("not of the form" in p.pull("nonsense", ok=False), "no name")
+    check("not of the form" in p.pull("hf:../../etc", ok=False), "a path for a name")
+    check(not p.files(), p.files())
+    p.hub.wrong = "0" * 64
+    told = p.pull("hf:own/r", ok=False)
+    check("wrong checksum" in told and "it was removed" in told and not p.files(), told, p.files())
+    p.hub.reset()
+    for status, word in ((403, "licence"), (500, "answers 500"), (404, "404")):
+        p.hub.status = status
+        told = p.pull("--retries", "0", "hf:own/r", ok=False)
+        check(word in told and "as the test wants it" in told, status, told)
+    p.hub.reset()
+    for address in ("file:///etc/passwd", "ftp://127.0.0.1/x", p.hub.url + "/own/r/resolve/c0ffee/r-Q8_0.gguf"):
+        p.hub.leads_to = address
+        check("it leads" in p.pull("hf:own/r", ok=False), address)
+    p.hub.reset()
+    for name in ("../../out-Q8_0.gguf", "/tmp/out-Q8_0.gguf", "a/../../out-Q8_0.gguf", ".tern-pull/out-Q8_0.gguf",
+                 "a\\..\\out-Q8_0.gguf", "a//out-Q8_0.gguf", "a\nout-Q8_0.gguf"):
+        p.hub.add("own/evil", {name: part(100)})
+        told = p.pull("hf:own/evil:Q8_0", ok=False)
+        check("is not written here" in told, name, told)
+        check(not any(kind == "cdn" for kind, *_ in p.hub.log), "it was fetched", p.hub.log)
+    check(not p.files() and not os.path.exists(p.path("../out-Q8_0.gguf")), p.files())
+    told = p.pull("--retries", "0", "--endpoint", "http://127.0.0.1:9", "hf:own/r", ok=False)
+    check("127.0.0.1" in told, told)
+
+
+def test_full_disk(p):
+    # Seen to fail: with the result of the write not looked at.
+    p.hub.add("own/full", {"f-Q8_0.gguf": part(3 << 20)})
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    told = p.pull("hf:own/full", ok=False, preexec_fn=limit)
+    check("File too large" in told, told)
+    p.hub.reset()
+    p.pull("hf:own/full")
+    check(p.hub.log[-1][3] == f"bytes={1 << 20}-", "it does not go on", p.hub.log)
+    p.hub.add("own/huge", {"h-Q8_0.gguf": Huge()})
+    check("the disk has room for" in p.pull("hf:own/huge", ok=False), "a disk that is too small")
+
+
+class Huge(bytes):  # only in the listing
+    def __len__(self):
+        return 1 << 50
+
+
+def main():
+    built_with_curl = "built without libcurl" not in subprocess.run([TERN, "pull", "hf:a/b", "--endpoint", "http://127.0.0.1:9"],
+                                                                    capture_output=True, text=True).stderr
+    if not built_with_curl:
+        print("hub: this tern has no libcurl: ITS PULLS ARE NOT TESTED")
+        return
+    wanted = sys.argv[2] if len(sys.argv) > 2 else ""
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or wanted not in name:
+            continue
+        with FakeHub() as hub, tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "models"))
+            test(Place(hub, os.path.join(folder, "models")))
+    print("hub:", "failed" if failures else "ok")
+    sys.exit(1 if failures else 0)
+
+
+main()
