@@ -20,8 +20,8 @@ function models() {
     } catch {
       continue; // a file
     }
-    if (!files.includes('golden.safetensors') || files.includes('modules.json')) continue; // these embed
-    if (name.endsWith('_ranker')) continue;
+    // Encoders embed, rank or classify: their golden files hold no greedy tokens.
+    if (!files.includes('golden.safetensors') || !readFileSync(has).includes('"greedy_ids"')) continue;
     const file = (one) => ({ name: `${name}/${one}`, url: `/oracles/${name}/${one}` });
     const ofFolder = files.filter((one) => !one.startsWith('golden') && !one.endsWith('.gguf'));
     found.push({ name, path: name, files: ofFolder.map(file) });
