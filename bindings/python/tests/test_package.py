@@ -38,6 +38,7 @@ LEFT_OUT = {
     "tern_session_cuts_freely": "for caches of fronts; a fork is right in any case",
     "tern_group_begin": "for event loops; a thread steps",
     "tern_group_poll": "for event loops; a thread steps",
+    "tern_group_get_info": "for servers' schedulers; the group is the engine's own",
     "tern_answer_with_special": "with_special is good for all",
     "tern_chat_answer": "tern_chat_tokens and the group do it for many at once",
     "tern_chat_set_system": "a list of messages is changed as lists are",
