@@ -9,7 +9,7 @@
 #include "grammar/automaton.h"
 
 // A term that may begin with more bytes than this is walked alone.
-#define OPEN_BYTES 64
+#define OPEN_BYTES 24
 
 tern_status tern_automaton_check(const tern_automaton *a, tern_error *err) {
     TERN_TRY(tern_terms_check(&a->terms, err));
@@ -65,6 +65,14 @@ static bool step_terms(tern_automaton *a, const tern_walk_level *level, size_t n
     return alive;
 }
 
+// The state of terms that a byte led to. In front of it, a number may have ended at each digit: the
+// steps from one state to the next are remembered, and there are few.
+static tern_gstate state_below(tern_states *s, const tern_walk_level *level, unsigned byte,
+                               const tern_term *terms) {
+    return level->is_state ? tern_state_step(s, level->state, byte)
+                           : tern_state_of_terms(s, level->state, terms);
+}
+
 // Finds the tokens below a node whose bytes lead on from `state`.
 static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node, tern_gstate state,
                         tern_error *err) {
@@ -74,8 +82,10 @@ static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node,
     if (span.n == 0) return TERN_OK;
     TERN_TRY(reserve_slots(a, 2 * (size_t)span.n, err));
     for (size_t i = 0; i < span.n; i++) a->slots[i] = s->configs[span.at + i].term;
-    *level =
-        (tern_walk_level){tree->nodes[node].child, tree->nodes[node + 1].child, state, 0, {{0}}};
+    *level = (tern_walk_level){.child = tree->nodes[node].child,
+                               .end = tree->nodes[node + 1].child,
+                               .state = state,
+                               .is_state = true};
     set_first(a, level, span.n);
     for (;;) {
         if (level->child == level->end) {
@@ -93,11 +103,14 @@ static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node,
         }
         if (child->n_own) TERN_TRY(allow(a, tree->ids + child->ids, child->n_own, err));
         if (child[0].child == child[1].child) continue;
-        tern_walk_level next = {
-            child[0].child, child[1].child, level->state, level->terms + (uint32_t)n, {{0}}};
+        tern_walk_level next = {.child = child[0].child,
+                                .end = child[1].child,
+                                .state = level->state,
+                                .terms = level->terms + (uint32_t)n,
+                                .is_state = ends};
         size_t n_next = n;
         if (ends) {
-            next.state = tern_state_of_terms(s, level->state, a->slots + next.terms);
+            next.state = state_below(s, level, child->byte, a->slots + next.terms);
             if (s->failed) return tern_automaton_check(a, err);
             span = s->infos[next.state].configs;
             n_next = span.n;
