@@ -95,7 +95,7 @@ static bool lay_nodes(tern_tree *t, const entry *e, uint32_t *ends) {
 
 // ---- Big nodes ----------------------------------------------------------------------------------
 
-#define BIG 32 // tokens
+#define BIG 16 // tokens
 
 unsigned tern_char_class_of(unsigned byte) {
     static const char signs[] = "_-./:@ +%&=?#~,;!'()*$<>[]{}^|`"; // 31, each its own
