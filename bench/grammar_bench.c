@@ -39,9 +39,19 @@ static char *read_whole(const char *path, size_t *n) {
     return text;
 }
 
+// One of the slowest: how long, in which file, in front of which token.
+typedef struct slow {
+    double seconds;
+    char name[64];
+    size_t at;
+} slow;
+
+#define N_SLOW 8
+
 typedef struct times {
     double *at; // [n] seconds
     size_t n, capacity;
+    slow slowest[N_SLOW]; // falling
 } times;
 
 static double now(void) {
@@ -50,7 +60,14 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void note(times *t, double seconds) {
+static void note(times *t, double seconds, const char *name, size_t at) {
+    size_t i = N_SLOW;
+    for (; i > 0 && t->slowest[i - 1].seconds < seconds; i--)
+        if (i < N_SLOW) t->slowest[i] = t->slowest[i - 1];
+    if (i < N_SLOW) {
+        t->slowest[i] = (slow){.seconds = seconds, .at = at};
+        snprintf(t->slowest[i].name, sizeof t->slowest[i].name, "%s", name);
+    }
     if (t->n == t->capacity) {
         t->capacity = t->capacity ? 2 * t->capacity : 1024;
         t->at = realloc(t->at, t->capacity * sizeof *t->at);
@@ -69,6 +86,9 @@ static void print_times(const char *what, const times *t) {
     printf("%s: %zu, p50 %.1f us, p90 %.1f us, p99 %.1f us, p99.9 %.1f us, at most %.1f us\n", what,
            t->n, 1e6 * t->at[t->n / 2], 1e6 * t->at[t->n * 9 / 10], 1e6 * t->at[t->n * 99 / 100],
            1e6 * t->at[t->n * 999 / 1000], 1e6 * t->at[t->n - 1]);
+    for (size_t i = 0; i < N_SLOW && t->slowest[i].seconds > 0; i++)
+        printf("    %.1f us: %s, token %zu\n", 1e6 * t->slowest[i].seconds, t->slowest[i].name,
+               t->slowest[i].at);
 }
 
 typedef struct bench {
@@ -76,6 +96,7 @@ typedef struct bench {
     uint64_t *bits;
     times compile, masks;
     size_t n_refused;
+    const char *name; // of the file
 } bench;
 
 static void run_instance(bench *b, tern_automaton *a, const tern_strbuf *text) {
@@ -88,7 +109,7 @@ static void run_instance(bench *b, tern_automaton *a, const tern_strbuf *text) {
     for (size_t i = 0; i < ids.n && place; i++) {
         const double start = now();
         if (tern_automaton_mask(a, place, b->bits, NULL, &err) != TERN_OK) break;
-        note(&b->masks, now() - start);
+        note(&b->masks, now() - start, b->name, i);
         if (tern_automaton_token(a, &place, ids.ids[i], &err) != TERN_OK) break;
     }
     tern_free(ids.ids);
@@ -104,7 +125,7 @@ static void run_schema(bench *b, const tern_json_doc *d) {
                                         .text = {text.ptr, text.len}};
     const double start = now();
     b->n_refused += tern_automaton_open(&a, &source, b->v.tree, &err) != TERN_OK;
-    note(&b->compile, now() - start);
+    note(&b->compile, now() - start, b->name, 0);
     for (const tern_json *t = tern_json_first(d, tests); t && a; t = tern_json_next(d, tests, t)) {
         if (!tern_json_bool(tern_json_get(d, t, "valid"), false)) continue;
         tern_strbuf_clear(&text);
@@ -142,6 +163,7 @@ int main(int argc, char **argv) {
         const char *end = strrchr(entries[i]->d_name, '.');
         char path[1024];
         snprintf(path, sizeof path, "%s/%s", argv[2], entries[i]->d_name);
+        b.name = entries[i]->d_name;
         if (end && strcmp(end, ".json") == 0 && i % step == 0) run_file(&b, path);
         free(entries[i]);
     }

@@ -37,11 +37,12 @@ typedef struct tern_mask {
 } tern_mask;
 
 // One level of a walk: children that are left, the state whose configurations the terms are of,
-// where these lie, and what bytes they may take.
+// where these lie, whether they are that state's own, and what bytes they may take.
 typedef struct tern_walk_level {
     uint32_t child, end;
     tern_gstate state;
     uint32_t terms;
+    bool is_state;
     tern_byteset first;
 } tern_walk_level;
 

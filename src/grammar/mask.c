@@ -4,12 +4,13 @@
 // their terms, until one of these ends; only there a new state is made. Terms that take a large
 // part of the vocabulary are walked alone (mask_open.c) and shared by all states that they are part
 // of.
+#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/automaton.h"
 
 // A term that may begin with more bytes than this is walked alone.
-#define OPEN_BYTES 64
+#define OPEN_BYTES 24
 
 tern_status tern_automaton_check(const tern_automaton *a, tern_error *err) {
     TERN_TRY(tern_terms_check(&a->terms, err));
@@ -65,6 +66,14 @@ static bool step_terms(tern_automaton *a, const tern_walk_level *level, size_t n
     return alive;
 }
 
+// The state of terms that a byte led to. In front of it, a number may have ended at each digit: the
+// steps from one state to the next are remembered, and there are few.
+static tern_gstate state_below(tern_states *s, const tern_walk_level *level, unsigned byte,
+                               const tern_term *terms) {
+    return level->is_state ? tern_state_step(s, level->state, byte)
+                           : tern_state_of_terms(s, level->state, terms);
+}
+
 // Finds the tokens below a node whose bytes lead on from `state`.
 static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node, tern_gstate state,
                         tern_error *err) {
@@ -74,8 +83,10 @@ static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node,
     if (span.n == 0) return TERN_OK;
     TERN_TRY(reserve_slots(a, 2 * (size_t)span.n, err));
     for (size_t i = 0; i < span.n; i++) a->slots[i] = s->configs[span.at + i].term;
-    *level =
-        (tern_walk_level){tree->nodes[node].child, tree->nodes[node + 1].child, state, 0, {{0}}};
+    *level = (tern_walk_level){.child = tree->nodes[node].child,
+                               .end = tree->nodes[node + 1].child,
+                               .state = state,
+                               .is_state = true};
     set_first(a, level, span.n);
     for (;;) {
         if (level->child == level->end) {
@@ -93,11 +104,14 @@ static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node,
         }
         if (child->n_own) TERN_TRY(allow(a, tree->ids + child->ids, child->n_own, err));
         if (child[0].child == child[1].child) continue;
-        tern_walk_level next = {
-            child[0].child, child[1].child, level->state, level->terms + (uint32_t)n, {{0}}};
+        tern_walk_level next = {.child = child[0].child,
+                                .end = child[1].child,
+                                .state = level->state,
+                                .terms = level->terms + (uint32_t)n,
+                                .is_state = ends};
         size_t n_next = n;
         if (ends) {
-            next.state = tern_state_of_terms(s, level->state, a->slots + next.terms);
+            next.state = state_below(s, level, child->byte, a->slots + next.terms);
             if (s->failed) return tern_automaton_check(a, err);
             span = s->infos[next.state].configs;
             n_next = span.n;
@@ -140,9 +154,10 @@ static bool is_open(const tern_automaton *a, tern_term term) {
     return n > OPEN_BYTES;
 }
 
-// Adds the tokens of an open term and of what follows it. The first one's are in a->bits only.
-static tern_status add_open(tern_automaton *a, const tern_config *c, bool is_first, uint32_t *out,
-                            tern_error *err) {
+// Adds the tokens of an open term and of what follows it in the n configurations that have it. The
+// first one's are in a->bits only.
+static tern_status add_open(tern_automaton *a, const tern_config *c, size_t n, bool is_first,
+                            uint32_t *out, tern_error *err) {
     const tern_vocab_tree *v = a->vocab;
     TERN_TRY(tern_automaton_find_open(a, c->term, out, err));
     const tern_open_mask m = a->opens[*out];
@@ -158,11 +173,16 @@ static tern_status add_open(tern_automaton *a, const tern_config *c, bool is_fir
         TERN_TRY(allow(a, m.set.changes + m.set.n_removed, m.set.n_added, err));
     }
     if (!m.n_exits) return TERN_OK;
-    tern_gstate after = tern_state_after(&a->states, c);
+    tern_gstate after = tern_state_after(&a->states, c, n);
     TERN_TRY(tern_automaton_check(a, err));
     for (size_t i = 0; i < m.n_exits; i++)
         TERN_TRY(walk(a, &v->trees[m.exits[i] & 1], m.exits[i] >> 1, after, err));
     return TERN_OK;
+}
+
+static int by_term(const void *a, const void *b) {
+    const tern_config *x = a, *y = b;
+    return x->term < y->term ? -1 : x->term > y->term;
 }
 
 static tern_status add_configs(tern_automaton *a, tern_gstate state, uint32_t *open,
@@ -172,25 +192,28 @@ static tern_status add_configs(tern_automaton *a, tern_gstate state, uint32_t *o
     uint32_t n_open = 0, n_others = 0;
     for (uint32_t i = 0; i < span.n; i++) n_open += is_open(a, s->configs[span.at + i].term);
     if (n_open == 0) return walk_both(a, state, err);
-    tern_config *others = tern_alloc_array(TERN_MEM_SESSION, span.n, sizeof *others);
-    if (!others) return tern_fail_memory(err, span.n * sizeof *others);
+    tern_config *all = tern_alloc_array(TERN_MEM_SESSION, span.n, sizeof *all);
+    if (!all) return tern_fail_memory(err, span.n * sizeof *all);
+    memcpy(all, s->configs + span.at, span.n * sizeof *all);
+    qsort(all, span.n, sizeof *all, by_term);
     tern_status status = TERN_OK;
-    for (uint32_t i = 0; i < span.n && status == TERN_OK; i++) {
-        const tern_config c = s->configs[span.at + i];
+    for (uint32_t i = 0, end; i < span.n && status == TERN_OK; i = end) {
+        for (end = i + 1; end < span.n && all[end].term == all[i].term;) end++;
         uint32_t index = 0;
-        if (!is_open(a, c.term)) {
-            others[n_others++] = c;
+        if (!is_open(a, all[i].term)) {
+            memmove(all + n_others, all + i, (end - i) * sizeof *all);
+            n_others += end - i;
             continue;
         }
-        status = add_open(a, &c, *open == 0, &index, err);
+        status = add_open(a, all + i, end - i, *open == 0, &index, err);
         if (*open == 0) *open = index + 1;
     }
     if (status == TERN_OK && n_others) {
-        tern_gstate rest = tern_state_of(s, others, n_others);
+        tern_gstate rest = tern_state_of(s, all, n_others);
         status = tern_automaton_check(a, err);
         if (status == TERN_OK) status = walk_both(a, rest, err);
     }
-    tern_free(others);
+    tern_free(all);
     return status;
 }
 

@@ -130,14 +130,22 @@ static tern_status walk_one(tern_automaton *a, int which, tern_term term, tern_e
     }
 }
 
-// Notes the tokens of the plain tree that one of two terms takes and the other does not: those that
-// `term` lacks in `gone`, others in a->found. Exits of `like` are none.
-static tern_status walk_difference(tern_automaton *a, tern_term term, tern_term like,
-                                   tern_list *gone, tern_error *err) {
-    const tern_tree *tree = &a->vocab->trees[TERN_TREE_PLAIN];
+static void drop_exit(tern_automaton *a, uint32_t exit) {
+    for (size_t i = 0; i < a->exits.n; i++)
+        if (a->exits.at[i] == exit) a->exits.at[i--] = a->exits.at[--a->exits.n];
+}
+
+// Notes the tokens of a tree that one of two terms takes and the other does not: those that `term`
+// lacks in `gone`, others in `more`. a->exits are those of `like`, and become those of `term`.
+static tern_status walk_difference(tern_automaton *a, int which, tern_term term, tern_term like,
+                                   tern_list *gone, tern_list *more, tern_error *err) {
+    const tern_tree *tree = &a->vocab->trees[which];
     tern_terms *t = &a->terms;
     tern_walk_level *level = a->levels;
-    *level = (tern_walk_level){tree->nodes[0].child, tree->nodes[1].child, term, like, {{0}}};
+    *level = (tern_walk_level){.child = tree->nodes[0].child,
+                               .end = tree->nodes[1].child,
+                               .state = term,
+                               .terms = like};
     for (;;) {
         if (level->child == level->end) {
             if (level-- == a->levels) return tern_terms_check(t, err);
@@ -149,9 +157,15 @@ static tern_status walk_difference(tern_automaton *a, tern_term term, tern_term 
         const tern_term to_like = level->terms ? tern_term_step(t, level->terms, child->byte) : 0;
         if (to == to_like) continue;
         for (uint32_t i = 0; i < child->n_own && !to != !to_like; i++)
-            TERN_TRY(note(to ? &a->found : gone, tree->ids[child->ids + i], err));
+            TERN_TRY(note(to ? more : gone, tree->ids[child->ids + i], err));
         if (child[0].child == child[1].child) continue;
-        if (tern_term_is_nullable(t, to)) TERN_TRY(note(&a->exits, at << 1, err));
+        const bool is_exit = tern_term_is_nullable(t, to);
+        if (is_exit != tern_term_is_nullable(t, to_like)) {
+            if (is_exit)
+                TERN_TRY(note(&a->exits, at << 1 | (uint32_t)which, err));
+            else
+                drop_exit(a, at << 1 | (uint32_t)which);
+        }
         level++;
         level->child = child[0].child;
         level->end = child[1].child;
@@ -190,6 +204,32 @@ static tern_term like_string(tern_automaton *a, tern_term term) {
     }
     tern_term like = tern_term_cat(t, rest, n.b);
     return is_string(a, like, &max) ? like : TERN_TERM_NOTHING;
+}
+
+// Whether it is one without limits that a token could come to, and then nothing: what of it the
+// vocabulary knows.
+static bool is_endless(tern_automaton *a, tern_term string, uint32_t max) {
+    const tern_term quote = tern_term_byte(&a->terms, '"'); // may move the nodes
+    const tern_term_node *n = &a->terms.nodes[string];
+    return a->terms.nodes[n->a].b == 0 && max >= a->vocab->depth_max && n->b == quote;
+}
+
+// What the special tree has of an endless string, or of one that is like it but for some texts.
+static tern_status add_known(tern_automaton *a, tern_term term, tern_term like, tern_error *err) {
+    const tern_vocab_tree *v = a->vocab;
+    tern_list gone = {0}, more = {0};
+    tern_status status = TERN_OK;
+    for (size_t i = 0; i < v->n_exits && status == TERN_OK; i++)
+        status = note(&a->exits, v->exits[i], err);
+    allow(a, v->in_string, v->n_in_string);
+    if (status == TERN_OK && like)
+        status = walk_difference(a, TERN_TREE_SPECIAL, term, like, &gone, &more, err);
+    for (size_t i = 0; i < gone.n; i++)
+        a->more[gone.at[i] >> 6] &= ~((uint64_t)1 << (gone.at[i] & 63));
+    allow(a, more.at, more.n);
+    tern_free(gone.at);
+    tern_free(more.at);
+    return status;
 }
 
 // ---- Making sets --------------------------------------------------------------------------------
@@ -291,14 +331,41 @@ tern_status tern_automaton_find_open(tern_automaton *a, tern_term term, uint32_t
             gone.n = 0;
         }
     }
-    if (status == TERN_OK && base && like) status = walk_difference(a, term, like, &gone, err);
+    const bool is_known = base && is_endless(a, like ? like : term, max);
+    if (status == TERN_OK && is_known) status = add_known(a, term, like, err);
+    if (status == TERN_OK && base && like)
+        status = walk_difference(a, TERN_TREE_PLAIN, term, like, &gone, &a->found, err);
     if (status == TERN_OK && !base) status = walk_one(a, TERN_TREE_PLAIN, term, err);
-    if (status == TERN_OK) status = walk_one(a, TERN_TREE_SPECIAL, term, err);
+    if (status == TERN_OK && !is_known) status = walk_one(a, TERN_TREE_SPECIAL, term, err);
     if (status == TERN_OK) status = take_more(a, &base, err);
     if (status == TERN_OK) status = add_open(a, term, base, &gone, out, err);
     memset(a->more, 0, v->n_words * sizeof *a->more);
     tern_free(gone.at);
     tern_free(a->found.at);
     a->found = kept;
+    return status;
+}
+
+// The same walk as for any other term, by an automaton that is nothing but the string.
+tern_status tern_vocab_tree_find_in_string(tern_vocab_tree *v, tern_error *err) {
+    tern_automaton *a = NULL;
+    TERN_TRY(tern_automaton_begin(&a, 0, v, err));
+    tern_terms *t = &a->terms;
+    const tern_term one = tern_term_any_code(t, TERN_SPELL_JSON);
+    const tern_term rest = tern_term_cat(t, tern_term_repeat(t, one, 0, TERN_NO_LIMIT),
+                                         tern_term_byte(t, '"'));
+    tern_status status = tern_terms_check(t, err);
+    if (status == TERN_OK) status = walk_one(a, TERN_TREE_SPECIAL, rest, err);
+    const uint64_t *base = v->plain; // so that what the walk allowed is listed
+    if (status == TERN_OK) status = take_more(a, &base, err);
+    if (status == TERN_OK) {
+        v->in_string = a->found.at;
+        v->exits = a->exits.at;
+        v->n_in_string = a->found.n;
+        v->n_exits = a->exits.n;
+        v->bytes += (a->found.capacity + a->exits.capacity) * sizeof *v->exits;
+        a->found.at = a->exits.at = NULL;
+    }
+    tern_automaton_close(a);
     return status;
 }

@@ -424,9 +424,9 @@ tern_gstate tern_state_of_terms(tern_states *s, tern_gstate state, const tern_te
     return finish(s);
 }
 
-tern_gstate tern_state_after(tern_states *s, const tern_config *c) {
+tern_gstate tern_state_after(tern_states *s, const tern_config *configs, size_t n) {
     begin(s);
-    push(s, c->node, c->up);
+    for (size_t i = 0; i < n && !s->failed; i++) push(s, configs[i].node, configs[i].up);
     return finish(s);
 }
 

@@ -88,8 +88,8 @@ tern_gstate tern_state_step(tern_states *s, tern_gstate state, unsigned byte);
 // The state of a state's configurations with other terms (NOTHING: gone), [n of its configs]; what
 // follows those that may end is added.
 tern_gstate tern_state_of_terms(tern_states *s, tern_gstate state, const tern_term *terms);
-// The state after one configuration's term.
-tern_gstate tern_state_after(tern_states *s, const tern_config *c);
+// The state after the terms of n configurations; these are none of the states' own array.
+tern_gstate tern_state_after(tern_states *s, const tern_config *configs, size_t n);
 // That of some configurations alone.
 tern_gstate tern_state_of(tern_states *s, const tern_config *configs, size_t n);
 

@@ -46,17 +46,19 @@ static tern_term derive_list(tern_terms *t, const tern_term_node *n, unsigned by
 }
 
 static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
-    const tern_term_node n = t->nodes[a];
-    const tern_byteset first = t->sets[n.first];
     if (++t->effort > t->effort_max && t->effort_max) {
         if (!t->failed) t->status = TERN_ERR_UNSUPPORTED;
         t->failed = true;
         return TERN_TERM_NOTHING;
     }
-    if (!tern_byteset_has(&first, byte)) {
-        keep(same, &first, false);
+    const tern_byteset *begins = tern_term_first(t, a);
+    if (!tern_byteset_has(begins, byte)) {
+        keep(same, begins, false);
         return TERN_TERM_NOTHING;
     }
+    // Copies: what is made below may move both.
+    const tern_term_node n = t->nodes[a];
+    const tern_byteset first = *begins;
     switch ((tern_term_kind)n.kind) {
     case TERN_KIND_NOTHING:
     case TERN_KIND_EMPTY: break;

@@ -95,7 +95,7 @@ static bool lay_nodes(tern_tree *t, const entry *e, uint32_t *ends) {
 
 // ---- Big nodes ----------------------------------------------------------------------------------
 
-#define BIG 32 // tokens
+#define BIG 16 // tokens
 
 unsigned tern_char_class_of(unsigned byte) {
     static const char signs[] = "_-./:@ +%&=?#~,;!'()*$<>[]{}^|`"; // 31, each its own
@@ -242,6 +242,7 @@ tern_status tern_vocab_tree_open(tern_vocab_tree **out, const tern_str *bytes, s
             v->ends[v->n_ends++] = ends[i];
     }
     if (status == TERN_OK) status = build(v, err);
+    if (status == TERN_OK) status = tern_vocab_tree_find_in_string(v, err);
     if (status == TERN_OK)
         *out = v;
     else
@@ -259,6 +260,8 @@ void tern_vocab_tree_close(tern_vocab_tree *v) {
     tern_free(v->plain);
     tern_free(v->by_chars);
     tern_free(v->n_over);
+    tern_free(v->in_string);
+    tern_free(v->exits);
     tern_free(v->ends);
     tern_free(v->pool);
     tern_free(v->text);

@@ -46,11 +46,18 @@ struct tern_vocab_tree {
     uint64_t *plain;    // [n_words] the mask of plain tokens
     uint32_t *by_chars; // plain tokens, those with the most characters first
     uint32_t *n_over;   // [depth_max + 1] how many of these have more than i characters
+    // Inside of a JSON string without limits: the special tokens that may come, and the nodes where
+    // the string has ended and tokens go on, as node * 2 + tree.
+    uint32_t *in_string, *exits;
+    size_t n_in_string, n_exits;
     int32_t *ends;
     size_t n_ends;
     char *pool;     // the tokens' bytes
     uint32_t *text; // [n_vocab + 1] where they begin
     size_t bytes;
 };
+
+// Fills in in_string and exits, which are still empty, from the trees (mask_open.c).
+tern_status tern_vocab_tree_find_in_string(tern_vocab_tree *v, tern_error *err);
 
 #endif
