@@ -137,7 +137,8 @@ tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool 
     const tern_model_graph *g = &m->graphs[p->n_compiled];
     tern_placed_graph *to = &p->graphs[p->n_compiled];
     TERN_TRY(tern_placement_weights(p, g, g->fused.n_values, &to->weights, err));
-    TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, m->n_batch, &to->plan, err));
+    int32_t n_rows = g->n_rows > m->n_batch ? g->n_rows : m->n_batch;
+    TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, n_rows, &to->plan, err));
     *done = ++p->n_compiled == m->n_graphs;
     if (!*done) return TERN_OK;
     const char *guess = m->config.guess ? m->config.guess : "";
