@@ -62,6 +62,17 @@ else
 MEDIA_LEFT_OUT := $(PICTURE_SRC)
 endif
 
+# Sounds: libsndfile decodes, soxr resamples; without them tern says so (src/media/sound_none.c).
+SOUND_LIBS := sndfile soxr
+SOUNDS ?= $(shell pkg-config --exists $(SOUND_LIBS) 2>/dev/null && echo 1)
+ifeq ($(SOUNDS),1)
+ALL_CFLAGS += -DTERN_SOUNDS=1 $(shell pkg-config --cflags $(SOUND_LIBS))
+LIBS       += $(shell pkg-config --libs $(SOUND_LIBS))
+MEDIA_LEFT_OUT += src/media/sound_none.c
+else
+MEDIA_LEFT_OUT += src/media/sound_file.c
+endif
+
 # `tern serve` needs libevent and OpenSSL; without them it says so. What knows of neither is there,
 # tested and fuzzed everywhere: `tern mcp` is made of it.
 LIBEVENT ?= $(shell pkg-config --exists libevent_openssl openssl 2>/dev/null && echo 1)

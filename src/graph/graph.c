@@ -551,6 +551,18 @@ int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TE
     return counts[value->dim] * value->times / value->per + value->rows;
 }
 
+void tern_graph_count_windows(const tern_graph *g, tern_vid of, int64_t n,
+                              int64_t counts[TERN_DIMS_MAX]) {
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *w = &g->nodes[i];
+        if (w->op != TERN_OP_WINDOWS) continue;
+        int64_t have = tern_graph_rows(g, w->in[0], counts) * g->values[w->in[0]].cols;
+        if (w->in[0] == of && n < have) have = n;
+        int64_t *count = &counts[g->values[w->out[0]].dim];
+        if (*count == 0 && have >= w->width) *count = (have - w->width) / w->first + 1;
+    }
+}
+
 // ---- Checking ----------------------------------------------------------------------------------
 
 const tern_op_facts *tern_op_info(tern_op op) {

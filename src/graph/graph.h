@@ -343,6 +343,10 @@ void tern_g_call(tern_graph *g, tern_vid v, const char *name);
 
 // Whether its rows are counted in the dimension of this name.
 bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim);
+// Counts the dimensions in which only windows are counted: as many as fit. Of the input `of` (-1:
+// none) only the first n numbers are there.
+void tern_graph_count_windows(const tern_graph *g, tern_vid of, int64_t n,
+                              int64_t counts[TERN_DIMS_MAX]);
 // How many rows a value has when the dimensions have these counts.
 int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TERN_DIMS_MAX]);
 tern_vid tern_graph_find(const tern_graph *g, const char *name); // value by name, -1

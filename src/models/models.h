@@ -60,8 +60,8 @@ typedef struct tern_config {
     int64_t n_labels; // scores of a classifier of pairs, which has no vectors; 0: it is none
     int64_t n_patch, n_image; // of a model of pictures: edges of a square and of the whole; 0: none
     // Of a model that hears: layers of the encoder, rows that the decoder attends to at most, samples
-    // of a row of its input; 0: it does not
-    int64_t n_encoder_layers, n_source, n_step;
+    // of a row of its input, and how many zeros are counted as samples after the last; 0: it does not
+    int64_t n_encoder_layers, n_source, n_step, n_padding;
     int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
     int32_t conv_taps;

@@ -152,6 +152,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     c->rope.halves = false;
     c->n_source = N_SOURCE;
     c->n_step = STEP;
+    c->n_padding = 1; // windows are one longer than the taps
     TERN_TRY(tern_config_need(s, "encoder.block_count", "encoder_num_hidden_layers", 1,
                               TERN_LAYERS_MAX, &c->n_encoder_layers, err));
     TERN_TRY(need_same(s, "encoder_num_attention_heads", c->n_heads, err));

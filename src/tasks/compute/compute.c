@@ -132,18 +132,6 @@ static tern_status check_indices(const job *j, const tern_node *n, tern_error *e
     return TERN_OK;
 }
 
-// A dimension that no input is counted in: as many windows as fit.
-static void count_windows(job *j) {
-    const tern_graph *g = &j->of->built;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const tern_node *n = &g->nodes[i];
-        if (n->op != TERN_OP_WINDOWS) continue;
-        int64_t have = tern_graph_rows(g, n->in[0], j->counts) * g->values[n->in[0]].cols;
-        int64_t *count = &j->counts[g->values[n->out[0]].dim];
-        if (*count == 0 && have >= n->width) *count = (have - n->width) / n->first + 1;
-    }
-}
-
 static tern_status take_inputs(job *j, tern_error *err) {
     const tern_graph *g = &j->of->built;
     for (size_t i = 0; i < j->desc->n_inputs; i++) {
@@ -158,7 +146,7 @@ static tern_status take_inputs(job *j, tern_error *err) {
                              g->values[v].name, j->of->name);
         TERN_TRY(use_all_rows(j, (tern_vid)v, err));
     }
-    count_windows(j);
+    tern_graph_count_windows(g, -1, 0, j->counts);
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_EMBED || g->nodes[i].op == TERN_OP_TAKE_ROWS)
             TERN_TRY(check_indices(j, &g->nodes[i], err));
