@@ -106,7 +106,7 @@ isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/
 TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
-TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(PICTURES),,tests/picture_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
+TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(PICTURES),,tests/picture_test.c) $(if $(SOUNDS),,tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
             tests/harness.c tests/blobs.c tests/tiny_model.c tests/real_shapes.c tests/closeness.c tests/gpu_fixture.c tests/grammar_data.c tests/unicode_web.c \
             apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
 CLI_SRC  := $(wildcard apps/cli/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_LIBS),$(wildcard $(SERVE_LOOP)))
@@ -203,6 +203,7 @@ oracles: ## tests/oracles again, tiny models with what numpy computes for them (
 	$(PYTHON) tests/reference/bert_oracles.py
 	$(PYTHON) tests/reference/encoder_oracles.py
 	$(PYTHON) tests/reference/vit_oracles.py
+	$(PYTHON) tests/reference/moonshine_oracles.py
 	$(PYTHON) tests/reference/family_gradients.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py

@@ -148,6 +148,8 @@ static tern_status need_same(const tern_config_source *s, const char *hf, int64_
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_str act = tern_config_str(s, NULL, "encoder_hidden_act");
+    tern_config_int(s, "decoder_start_token_id", "decoder_start_token_id", &c->bos_id);
+    tern_config_int(s, "decoder_end_token_id", NULL, &c->eos_id);
     c->rms_eps = c->final_rms_eps = 1e-5; // transformers' LayerNorms; no member says so
     c->rope.halves = false;
     c->n_source = N_SOURCE;
@@ -167,7 +169,11 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     char key[160];
     snprintf(key, sizeof key, "%s.encoder.block_count", name);
-    return tern_gguf_put_int(w, key, TERN_META_U32, c->n_encoder_layers);
+    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, c->n_encoder_layers));
+    snprintf(key, sizeof key, "%s.decoder_start_token_id", name);
+    if (c->bos_id >= 0) TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, c->bos_id));
+    snprintf(key, sizeof key, "%s.decoder_end_token_id", name);
+    return c->eos_id >= 0 ? tern_gguf_put_int(w, key, TERN_META_U32, c->eos_id) : TERN_OK;
 }
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
