@@ -1,5 +1,5 @@
-// Fuzzing of sounds: what libsndfile and soxr make of a file has as many samples as are allowed, all
-// of them numbers, and speech is found within it.
+// Fuzzing of sounds: what libsndfile and soxr make of a file has no more samples than are allowed,
+// all of them numbers, and speech is found within it.
 #include <math.h>
 #include "base/alloc.h"
 #include "fuzz/support.h"

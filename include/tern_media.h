@@ -148,6 +148,7 @@ typedef struct tern_transcript {
 } tern_transcript;
 
 typedef struct tern_transcribe_params {
+    const char *vad;    // Silero VAD, an ONNX file, says what is speech; NULL: loudness says it
     bool whole;         // no parts are left out: the sound is cut only where it is too long
     double seconds_max; // of a segment; 0: 15, which is also the most
     double tokens_per_second; // at most, as silence can make a model repeat itself; 0: 6.5
@@ -157,9 +158,9 @@ typedef struct tern_transcribe_params {
 } tern_transcribe_params;
 
 // What is said in a sound, by a model that hears: parts of speech, each written down greedily.
-// params NULL: the defaults. out is to be freed with tern_transcript_free. Any number of threads may
-// call with one model. TERN_ERR_UNSUPPORTED: the model hears nothing; TERN_ERR_ARGUMENT: the rate
-// is not the model's (tern_model_hearing_rate).
+// params NULL: the defaults. out is to be freed with tern_transcript_free. Any number of threads
+// may call with one model. TERN_ERR_UNSUPPORTED: it hears nothing; TERN_ERR_ARGUMENT: the rate is
+// not the model's (tern_model_hearing_rate).
 TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
                                      const tern_transcribe_params *params, tern_transcript *out,
                                      tern_error *err);

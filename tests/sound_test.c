@@ -12,8 +12,12 @@
 #define N    (2 * RATE)
 
 // Left and right are different tones; their mean is what is heard.
-static double left(double t) { return 0.5 * sin(2 * 3.14159265358979 * 440 * t); }
-static double right(double t) { return 0.3 * sin(2 * 3.14159265358979 * 1000 * t); }
+static double left(double t) {
+    return 0.5 * sin(2 * 3.14159265358979 * 440 * t);
+}
+static double right(double t) {
+    return 0.3 * sin(2 * 3.14159265358979 * 1000 * t);
+}
 
 static bool write_file(const char *path, int format) {
     SF_INFO info = {.samplerate = RATE, .channels = 2, .format = format};

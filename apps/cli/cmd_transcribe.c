@@ -13,6 +13,7 @@ typedef struct transcribe_args {
     model_args model;
     bool json, srt, vtt, whole, ids, times;
     float seconds;
+    const char *vad;
 } transcribe_args;
 
 typedef struct printing {
@@ -60,8 +61,10 @@ static bool on_segment(void *user, const tern_segment *s) {
             put_time(s->start, '.');
             printf("] ");
         }
-        if (p->args->ids) put_ids(s);
-        else printf("%s", s->text);
+        if (p->args->ids)
+            put_ids(s);
+        else
+            printf("%s", s->text);
         printf(p->form == FORM_TEXT ? "\n" : "\n\n");
     }
     p->n++;
@@ -75,9 +78,9 @@ static bool read_sound(tern_sound *out, const char *path, int32_t rate) {
     text bytes = {0};
     bool is_input = strcmp(path, "-") == 0;
     if (is_input && !text_read(&bytes, path)) return false;
-    tern_status status = is_input
-                             ? tern_sound_read(out, bytes.ptr ? bytes.ptr : "", bytes.n, &desc, &err)
-                             : tern_sound_open(out, path, &desc, &err);
+    tern_status status =
+        is_input ? tern_sound_read(out, bytes.ptr ? bytes.ptr : "", bytes.n, &desc, &err)
+                 : tern_sound_open(out, path, &desc, &err);
     free(bytes.ptr);
     if (status == TERN_OK) return true;
     fail("%s%s", is_input ? "standard input: " : "", err.message);
@@ -89,8 +92,11 @@ static bool transcribe(tern_model *model, const transcribe_args *args, const cha
     tern_transcript out = {0};
     tern_error err = {0};
     printing p = {.args = args, .form = form};
-    const tern_transcribe_params params = {
-        .whole = args->whole, .seconds_max = args->seconds, .on_segment = on_segment, .user = &p};
+    const tern_transcribe_params params = {.vad = args->vad,
+                                           .whole = args->whole,
+                                           .seconds_max = args->seconds,
+                                           .on_segment = on_segment,
+                                           .user = &p};
     if (!read_sound(&sound, path, tern_model_hearing_rate(model))) return false;
     if (form == FORM_JSON) {
         printf("{\"file\": ");
@@ -116,14 +122,15 @@ int cmd_transcribe(const command *self, int argc, char **argv) {
         {0, "vtt", OPTION_FLAG, &args.vtt, NULL, "subtitles as WebVTT has them"},
         {0, "times", OPTION_FLAG, &args.times, NULL, "when each segment begins, before its text"},
         {0, "ids", OPTION_FLAG, &args.ids, NULL, "token ids instead of text; in JSON besides it"},
+        {0, "vad", OPTION_TEXT, &args.vad, "FILE",
+         "Silero VAD (ONNX), which says what is speech; else loudness does"},
         {0, "whole", OPTION_FLAG, &args.whole, NULL, "leave nothing out, not even silence"},
         {0, "seconds", OPTION_NUMBER, &args.seconds, "N", "of a segment at most (15)", 1, 15},
         MODEL_OPTIONS(args.model),
         OPTIONS_END,
     };
     int status, n;
-    if (!parse_options(self, options, argc, argv, paths, WORDS_MAX, &n, &status))
-        return status;
+    if (!parse_options(self, options, argc, argv, paths, WORDS_MAX, &n, &status)) return status;
     if (args.json + args.srt + args.vtt > 1)
         return bad_usage("transcribe: --json, --srt and --vtt are one choice");
     if (n == 0) return bad_usage("transcribe: no file is given (-: standard input)");

@@ -216,7 +216,7 @@ typedef struct tern_node {
     float soft_cap;                        // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse;                 // rope: turns back, which is its gradient
-    int32_t group, first, width;  // columns and their gradient; windows (first: from one to the next)
+    int32_t group, first, width;  // columns, their gradient; windows: from one to the next, width
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
     tern_rotation rotation;       // hadamard
     bool tiled; // delta_net, windows

@@ -5,9 +5,9 @@
 #include "base/status.h"
 #include "tern_media.h"
 
-#define TERN_RATE_LEAST   1000
-#define TERN_RATE_MOST    768000
-#define TERN_SECONDS_MAX  (6 * 3600)
+#define TERN_RATE_LEAST  1000
+#define TERN_RATE_MOST   768000
+#define TERN_SECONDS_MAX (6 * 3600)
 
 // Reads a file's bytes with the libraries (sound_file.c, or sound_none.c).
 tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes, int32_t rate,
@@ -31,6 +31,9 @@ typedef struct tern_speech { // zero-initialise; freed with tern_speech_free
 // By loudness alone: hops that stand out of the quiet of this recording.
 tern_status tern_voice_by_loudness(const float *samples, int64_t n, float **out, size_t *n_hops,
                                    tern_error *err);
+// By Silero VAD's network in an ONNX file.
+tern_status tern_voice_by_net(const char *path, const float *samples, int64_t n, float **out,
+                              size_t *n_hops, tern_error *err);
 // Spans of speech of at most n_most samples each, with something of what is before and after them.
 // A longer one is cut where it is quietest near its end.
 tern_status tern_voice_spans(const float *samples, int64_t n, const float *voice, size_t n_hops,

@@ -75,9 +75,9 @@ static tern_status add_mono(reading *r, const float *samples, size_t n, tern_err
     if (!r->resampler) return append(r, samples, n, err);
     size_t made = 1, used = 0;
     for (size_t first = 0; samples ? first < n : made > 0; first += used) {
-        soxr_error_t bad = soxr_process(r->resampler, samples ? samples + first : NULL,
-                                        samples ? n - first : 0, &used, r->resampled, r->room,
-                                        &made);
+        soxr_error_t bad =
+            soxr_process(r->resampler, samples ? samples + first : NULL, samples ? n - first : 0,
+                         &used, r->resampled, r->room, &made);
         if (bad) return tern_fail(err, TERN_ERR_FORMAT, "resampling fails: %s", bad);
         TERN_TRY(append(r, r->resampled, made, err));
         if (samples && used == 0 && made == 0) break;
@@ -108,8 +108,8 @@ static tern_status prepare(reading *r, int32_t rate, tern_error *err) {
         return tern_fail(err, TERN_ERR_FORMAT, "%d samples a second of %d channels make no sense",
                          r->info.samplerate, r->info.channels);
     r->out->rate = rate ? rate : r->info.samplerate;
-    r->frames = tern_alloc_array(TERN_MEM_MISC, BLOCK * (size_t)r->info.channels,
-                                 sizeof *r->frames);
+    r->frames =
+        tern_alloc_array(TERN_MEM_MISC, BLOCK * (size_t)r->info.channels, sizeof *r->frames);
     r->room = BLOCK;
     r->resampled = tern_alloc_array(TERN_MEM_MISC, r->room, sizeof *r->resampled);
     if (!r->frames || !r->resampled || !tern_sound_append(r->out, &r->capacity, NULL, 0))
@@ -119,8 +119,8 @@ static tern_status prepare(reading *r, int32_t rate, tern_error *err) {
     soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
     r->resampler = soxr_create(r->info.samplerate, r->out->rate, 1, &bad, NULL, &quality, NULL);
     if (r->resampler && !bad) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "from %d to %d samples a second: %s",
-                     r->info.samplerate, (int)r->out->rate, bad ? bad : "no resampler");
+    return tern_fail(err, TERN_ERR_FORMAT, "from %d to %d samples a second: %s", r->info.samplerate,
+                     (int)r->out->rate, bad ? bad : "no resampler");
 }
 
 tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes, int32_t rate,

@@ -5,11 +5,11 @@
 #include "base/alloc.h"
 #include "media/sound.h"
 
-#define HOP       TERN_VOICE_HOP
-#define AVERAGED  16   // hops, half a second: what the mean is taken over
-#define MARGIN    8192 // samples kept before and after speech
-#define STANDS_OUT 6.0 // decibels above the quiet of the recording
-#define AUDIBLE   (-60.0) // decibels below the loudest: less is silence everywhere
+#define HOP        TERN_VOICE_HOP
+#define AVERAGED   16      // hops, half a second: what the mean is taken over
+#define MARGIN     8192    // samples kept before and after speech
+#define STANDS_OUT 6.0     // decibels above the quiet of the recording
+#define AUDIBLE    (-60.0) // decibels below the loudest: less is silence everywhere
 
 static double decibels(const float *x, int64_t n) {
     double sum = 0;

@@ -16,7 +16,7 @@
 #include <string.h>
 #include "models/family.h"
 
-#define STEP      64 // samples from one window of the first convolution to the next, and a row of pcm
+#define STEP      64 // samples from a window of the first convolution to the next, a row of pcm
 #define TAPS      127
 #define TAPS_2    7
 #define STEP_2    3
@@ -210,7 +210,8 @@ static const tern_config defaults = {.n_embd = 288,
 
 #define ENCODER(gguf_, hf_, role_)                                                                 \
     TERN_MATRIX("enc.blk.%d." gguf_, "model.encoder.layers.%d." hf_, role_)
-#define DECODER(gguf_, hf_, role_) TERN_MATRIX("blk.%d." gguf_, "model.decoder.layers.%d." hf_, role_)
+#define DECODER(gguf_, hf_, role_)                                                                 \
+    TERN_MATRIX("blk.%d." gguf_, "model.decoder.layers.%d." hf_, role_)
 #define BIAS(gguf_, hf_) TERN_ROW(gguf_ ".bias", hf_ ".bias")
 #define CONV(gguf_, hf_, change_, taps_)                                                           \
     TERN_ROW(gguf_ ".weight", hf_ ".weight", .role = TERN_ROLE_FLOATS, .change = (change_),        \

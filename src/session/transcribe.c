@@ -11,8 +11,8 @@
 #include "media/sound.h"
 #include "session/session.h"
 
-#define SECONDS_MOST   15.0
-#define SECONDS_LEAST  0.1 // shorter ones are followed by silence
+#define SECONDS_MOST    15.0
+#define SECONDS_LEAST   0.1 // shorter ones are followed by silence
 #define TOKENS_A_SECOND 6.5
 
 typedef struct hearing {
@@ -68,8 +68,7 @@ static tern_status decode(hearing *h, int32_t id, int32_t position, int64_t n_ro
     if (position == 0) tern_batch_bind(&batch, encoded, h->encoded);
     TERN_TRY(tern_single_run(&h->decoder, &batch, position, err));
     if (isfinite(logit)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound gives numbers that are none",
-                     h->m->path);
+    return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound gives numbers that are none", h->m->path);
 }
 
 // Whether the text ends with three times the same 4 to 8 tokens: then it would go on so. *n_kept:
@@ -142,8 +141,7 @@ static tern_status add_segment(hearing *h, const tern_span_of_speech *span, tern
                                          .text = text,
                                          .ids = ids,
                                          .n_ids = h->n_ids};
-    if (!h->params->on_segment ||
-        h->params->on_segment(h->params->user, &t->segments[t->n - 1]))
+    if (!h->params->on_segment || h->params->on_segment(h->params->user, &t->segments[t->n - 1]))
         return TERN_OK;
     return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
 }
@@ -152,11 +150,13 @@ static tern_status find_speech(const hearing *h, const tern_sound *sound, tern_s
                                tern_error *err) {
     float *voice = NULL;
     size_t n_hops = 0;
-    TERN_TRY(tern_voice_by_loudness(sound->samples, sound->n, &voice, &n_hops, err));
+    if (h->params->vad && !h->params->whole)
+        TERN_TRY(tern_voice_by_net(h->params->vad, sound->samples, sound->n, &voice, &n_hops, err));
+    else
+        TERN_TRY(tern_voice_by_loudness(sound->samples, sound->n, &voice, &n_hops, err));
     for (size_t i = 0; h->params->whole && i < n_hops; i++) voice[i] = 1;
-    tern_status status =
-        tern_voice_spans(sound->samples, sound->n, voice, n_hops,
-                         (int64_t)(h->seconds_max * TERN_VOICE_RATE), out, err);
+    tern_status status = tern_voice_spans(sound->samples, sound->n, voice, n_hops,
+                                          (int64_t)(h->seconds_max * TERN_VOICE_RATE), out, err);
     tern_free(voice);
     return status;
 }
@@ -188,8 +188,8 @@ static tern_status open_hearing(hearing *h, tern_error *err) {
     const tern_config *c = &h->m->config;
     size_t n_pcm = (size_t)(h->seconds_max * TERN_VOICE_RATE) + 4 * (size_t)c->n_step + 2048;
     h->pcm = tern_alloc_array(TERN_MEM_SESSION, n_pcm, sizeof *h->pcm);
-    h->encoded = tern_alloc_array(TERN_MEM_SESSION, (size_t)(c->n_source * c->n_embd),
-                                  sizeof *h->encoded);
+    h->encoded =
+        tern_alloc_array(TERN_MEM_SESSION, (size_t)(c->n_source * c->n_embd), sizeof *h->encoded);
     h->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)c->n_context, sizeof *h->ids);
     if (!h->pcm || !h->encoded || !h->ids) return tern_fail_memory(err, n_pcm * sizeof *h->pcm);
     TERN_TRY(tern_placement_hold(h->m, &h->at, err));

@@ -6,7 +6,7 @@ float64 (`make oracles`). Needs numpy.
 
 writes instead a model of the published sizes with random weights, to measure speed with.
 """
-import json, math, os, sys
+import json, math, os, sys, wave
 import numpy as np
 from families_np import difference
 from safetensors_np import write_safetensors
@@ -182,6 +182,9 @@ def write_oracle(folder):
     write_safetensors(os.path.join(folder, "golden.safetensors"),
                       {"pcm": pcm, "encoded": encoded.astype(np.float32), "ids": ids, "logits": logits.astype(np.float32),
                        "greedy": np.array(greedy, np.int32)})
+    with wave.open(os.path.join(folder, "sound.wav"), "wb") as w:
+        w.setparams((1, 2, 16000, 0, "NONE", ""))
+        w.writeframes(np.round(pcm * 32767).astype("<i2").tobytes())
     print("%s: seed %d, margin %.3f, float32 and float64 differ by at most %.1e" % (folder, seed, margin, error))
 
 

@@ -34,8 +34,7 @@ static void store_token(cpu_run *run, const tern_node *n, tern_vid k_state, tern
     size_t head_bytes =
         tern_kv_head_bytes(cpu_store_kv_type(s), (size_t)n->head_dim, TERN_PAGE_POSITIONS);
     size_t lane = (size_t)row->position % TERN_PAGE_POSITIONS;
-    uint8_t *page =
-        cpu_state_pages(run, c, k_state)[row->position / TERN_PAGE_POSITIONS].memory;
+    uint8_t *page = cpu_state_pages(run, c, k_state)[row->position / TERN_PAGE_POSITIONS].memory;
     uint8_t *keys = page + cpu_store_offset(s, k_state);
     uint8_t *values = page + cpu_store_offset(s, v_state);
     for (int32_t h = 0; h < n->n_kv_heads; h++)
@@ -134,8 +133,7 @@ typedef struct source {
 
 static source source_of(const cpu_run *run, const tern_node *n, const tern_chunk *c, int first) {
     const tern_store *s = run->instance->store;
-    size_t head =
-        tern_kv_head_bytes(TERN_DTYPE_F32, (size_t)n->head_dim, TERN_PAGE_POSITIONS);
+    size_t head = tern_kv_head_bytes(TERN_DTYPE_F32, (size_t)n->head_dim, TERN_PAGE_POSITIONS);
     source out = {.page = cpu_state_pages(run, c, n->in[first])->memory,
                   .k = cpu_store_offset(s, n->in[first]),
                   .v = cpu_store_offset(s, n->in[first + 1]),
@@ -200,7 +198,8 @@ static void step_source_attention(cpu_run *run, const cpu_step *step, const tern
             .kv_type = TERN_DTYPE_F32,
             .n_positions = n_rows,
             .scale = n->scale,
-            .scratch = (float *)(void *)((uint8_t *)scratch(run, team) + source_pages(run->plan, n)),
+            .scratch =
+                (float *)(void *)((uint8_t *)scratch(run, team) + source_pages(run->plan, n)),
         };
         // Rows stand at positions of another timeline: one by one, all at the first of this one.
         args.n_tokens = 1;

@@ -162,8 +162,7 @@ static const float *row_glu_norm(cpu_run *run, const tern_node *n, size_t t, flo
 }
 
 // In groups: a row is quantized in scratch, after its floats, and put among those of its block.
-static void quantize_groups(cpu_run *run, const cpu_step *step, const tern_team *team,
-                            row_fn row) {
+static void quantize_groups(cpu_run *run, const cpu_step *step, const tern_team *team, row_fn row) {
     const tern_node *n = step->node;
     size_t d = (size_t)cols(run, n->out[0]), n_groups = d / TERN_GROUP;
     int32_t n_rows = cpu_rows(run, n->out[0]);
@@ -299,7 +298,8 @@ static void step_whole_norm(cpu_run *run, const cpu_step *step, const tern_team 
     const tern_node *n = step->node;
     size_t d = (size_t)cols(run, n->in[0]), n_rows = (size_t)cpu_rows(run, n->in[0]);
     const float *x = cpu_value(run, n->in[0]);
-    const float *w = run->plan->weights[n->in[1]]->vector, *b = run->plan->weights[n->in[2]]->vector;
+    const float *w = run->plan->weights[n->in[1]]->vector,
+                *b = run->plan->weights[n->in[2]]->vector;
     float *y = cpu_value(run, n->out[0]);
     double mean = 0, square = 0, count = (double)(n_rows * d);
     for (size_t i = 0; i < n_rows * d; i++) mean += (double)x[i];
