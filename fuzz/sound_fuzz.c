@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     static const tern_sound_desc desc = {.rate = 16000, .seconds_max = 20};
     tern_sound s;
-    tern_speech speech;
+    tern_voice_list speech;
     tern_error err;
     float *voice;
     size_t n_hops;
@@ -18,11 +18,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (tern_voice_by_loudness(s.samples, s.n, &voice, &n_hops, &err) == TERN_OK) {
         if (tern_voice_spans(s.samples, s.n, voice, n_hops, 16000, &speech, &err) == TERN_OK)
             for (size_t i = 0; i < speech.n; i++) {
-                const tern_span_of_speech *p = &speech.spans[i];
+                const tern_voice_span *p = &speech.spans[i];
                 fuzz_require(p->first >= 0 && p->first < p->end && p->end <= s.n);
                 fuzz_require(p->end - p->first <= 16000);
             }
-        tern_speech_free(&speech);
+        tern_voice_free(&speech);
         tern_free(voice);
     }
     tern_sound_free(&s);

@@ -213,7 +213,7 @@ TEST(hearing_finds_speech_by_loudness) {
     tern_error err = {0};
     float *x = calloc(N, sizeof *x), *voice;
     size_t n_hops;
-    tern_speech s;
+    tern_voice_list s;
     uint32_t noise = 1;
     for (int i = 0; i < N; i++) {
         double at = (double)i / RATE, loud = (at >= 2 && at < 4) || at >= 8 ? 0.3 : 0;
@@ -234,10 +234,10 @@ TEST(hearing_finds_speech_by_loudness) {
         }
         CHECK(s.spans[1].end == s.spans[2].first);
     }
-    tern_speech_free(&s);
+    tern_voice_free(&s);
     REQUIRE_OK(tern_voice_spans(x, 0, voice, 0, 15 * RATE, &s, &err), err);
     CHECK(s.n == 0);
-    tern_speech_free(&s);
+    tern_voice_free(&s);
     tern_free(voice);
     free(x);
 }

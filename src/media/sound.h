@@ -16,14 +16,14 @@ tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes
 bool tern_sound_append(tern_sound *sound, size_t *capacity, const float *samples, size_t n);
 
 // A part of a sound, in samples.
-typedef struct tern_span_of_speech {
+typedef struct tern_voice_span {
     int64_t first, end;
-} tern_span_of_speech;
+} tern_voice_span;
 
-typedef struct tern_speech { // zero-initialise; freed with tern_speech_free
-    tern_span_of_speech *spans;
+typedef struct tern_voice_list { // zero-initialise; freed with tern_voice_free
+    tern_voice_span *spans;
     size_t n, capacity;
-} tern_speech;
+} tern_voice_list;
 
 // How likely each hop of TERN_VOICE_HOP samples at 16 kHz is speech, 0 to 1.
 #define TERN_VOICE_RATE 16000
@@ -37,7 +37,7 @@ tern_status tern_voice_by_net(const char *path, const float *samples, int64_t n,
 // Spans of speech of at most n_most samples each, with something of what is before and after them.
 // A longer one is cut where it is quietest near its end.
 tern_status tern_voice_spans(const float *samples, int64_t n, const float *voice, size_t n_hops,
-                             int64_t n_most, tern_speech *out, tern_error *err);
-void tern_speech_free(tern_speech *speech);
+                             int64_t n_most, tern_voice_list *out, tern_error *err);
+void tern_voice_free(tern_voice_list *speech);
 
 #endif

@@ -51,15 +51,15 @@ tern_status tern_voice_by_loudness(const float *samples, int64_t n, float **out,
     return TERN_OK;
 }
 
-void tern_speech_free(tern_speech *speech) {
+void tern_voice_free(tern_voice_list *speech) {
     tern_free(speech->spans);
-    *speech = (tern_speech){0};
+    *speech = (tern_voice_list){0};
 }
 
-static tern_status add_span(tern_speech *s, int64_t first, int64_t end, tern_error *err) {
+static tern_status add_span(tern_voice_list *s, int64_t first, int64_t end, tern_error *err) {
     if (tern_array_reserve(TERN_MEM_MISC, &s->spans, &s->capacity, s->n, 1) != 0)
         return tern_fail_memory(err, sizeof *s->spans);
-    s->spans[s->n++] = (tern_span_of_speech){first, end};
+    s->spans[s->n++] = (tern_voice_span){first, end};
     return TERN_OK;
 }
 
@@ -77,7 +77,7 @@ static int64_t quietest(const float *samples, int64_t first, int64_t n_most) {
 }
 
 static tern_status add_cut(const float *samples, int64_t first, int64_t end, int64_t n_most,
-                           tern_speech *out, tern_error *err) {
+                           tern_voice_list *out, tern_error *err) {
     while (end - first > n_most) {
         int64_t at = quietest(samples, first, n_most);
         TERN_TRY(add_span(out, first, at, err));
@@ -89,10 +89,10 @@ static tern_status add_cut(const float *samples, int64_t first, int64_t end, int
 // Speech begins and ends where the mean over half a second passes one half. What two margins
 // share is one span.
 tern_status tern_voice_spans(const float *samples, int64_t n, const float *voice, size_t n_hops,
-                             int64_t n_most, tern_speech *out, tern_error *err) {
+                             int64_t n_most, tern_voice_list *out, tern_error *err) {
     int64_t first = -1, end = -1;
     double sum = 0;
-    *out = (tern_speech){0};
+    *out = (tern_voice_list){0};
     for (size_t i = 0; i < n_hops; i++) {
         sum += (double)voice[i] - (i >= AVERAGED ? (double)voice[i - AVERAGED] : 0);
         size_t of = i + 1 < AVERAGED ? i + 1 : AVERAGED;

@@ -8,7 +8,6 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/single.h"
-#include "media/sound.h"
 #include "session/session.h"
 
 #define SECONDS_MOST    15.0
@@ -123,7 +122,7 @@ static tern_status text_of(const hearing *h, char **out, tern_error *err) {
     return status;
 }
 
-static tern_status add_segment(hearing *h, const tern_span_of_speech *span, tern_error *err) {
+static tern_status add_segment(hearing *h, const tern_voice_span *span, tern_error *err) {
     tern_transcript *t = h->out;
     char *text = NULL;
     if (h->n_ids == 0) return TERN_OK;
@@ -146,7 +145,7 @@ static tern_status add_segment(hearing *h, const tern_span_of_speech *span, tern
     return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
 }
 
-static tern_status find_speech(const hearing *h, const tern_sound *sound, tern_speech *out,
+static tern_status find_speech(const hearing *h, const tern_sound *sound, tern_voice_list *out,
                                tern_error *err) {
     float *voice = NULL;
     size_t n_hops = 0;
@@ -162,16 +161,16 @@ static tern_status find_speech(const hearing *h, const tern_sound *sound, tern_s
 }
 
 static tern_status hear(hearing *h, const tern_sound *sound, tern_error *err) {
-    tern_speech speech = {0};
+    tern_voice_list speech = {0};
     tern_status status = find_speech(h, sound, &speech, err);
     for (size_t i = 0; status == TERN_OK && i < speech.n; i++) {
-        const tern_span_of_speech *s = &speech.spans[i];
+        const tern_voice_span *s = &speech.spans[i];
         tern_placement_begin_use(h->at);
         status = write_down(h, sound->samples + s->first, s->end - s->first, err);
         tern_placement_end_use(h->at);
         if (status == TERN_OK) status = add_segment(h, s, err);
     }
-    tern_speech_free(&speech);
+    tern_voice_free(&speech);
     return status;
 }
 
