@@ -82,8 +82,8 @@ static void check_graphs(const char *folder, const char *encoded, const char *id
     tern_model_close(m);
 }
 
-// transformers' own numbers. Seen to fail with the pairs of RoPE as halves, with value and gate
-// exchanged, and without the norm over all rows.
+// transformers' own numbers. Seen to fail with the pairs of RoPE as halves, with the gate in the
+// value's place, with a row less to attend to, and with another mean of all rows.
 TEST(hearing_has_transformers_rows_and_scores) {
     const char *folder = test_data(ORACLE);
     if (folder) check_graphs(folder, "encoder", "decoder_input_ids", 1e-5);
@@ -119,8 +119,8 @@ static void check_text(const char *path) {
 }
 
 // A folder, a GGUF of it, and a folder of that. The recording is a sample short of another row of
-// the first convolution. Seen to fail with windows counted without the padding, with two of them,
-// and with keys stored at the second token, too.
+// the first convolution. Seen to fail with windows of two numbers more than the taps and with the
+// pairs of RoPE as halves.
 TEST(hearing_writes_down_the_references_tokens) {
     char gguf[512], back[512];
     tern_error err = {0};
@@ -142,6 +142,37 @@ TEST(hearing_chooses_the_cpu) {
     tern_model_info info;
     tern_model_get_info(m, &info);
     CHECK(strstr(info.device, "cpu"));
+    tern_model_close(m);
+}
+
+static bool goes_round(const tern_segment *s) {
+    for (int32_t period = 4; period <= 8; period++) {
+        const int32_t *last = s->ids + s->n_ids - 3 * period;
+        if (s->n_ids >= 3 * period && memcmp(last, last + period, 8 * (size_t)period) == 0)
+            return true;
+    }
+    return false;
+}
+
+// Seen to fail without the end of such texts: then most of these tones go round.
+TEST(hearing_ends_texts_that_go_round) {
+    tern_error err = {0};
+    tern_model *m;
+    tern_sound sound;
+    tern_transcript t;
+    const tern_transcribe_params params = {.whole = true, .tokens_per_second = 100};
+    REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
+    REQUIRE_OK(tern_sound_new(&sound, 16000, 16000, &err), err);
+    for (int tone = 1; tone <= 8; tone++) {
+        for (int64_t i = 0; i < sound.n; i++)
+            sound.samples[i] = 0.5f * sinf((float)i * 0.03f * (float)tone);
+        REQUIRE_OK(tern_transcribe(m, &sound, &params, &t, &err), err);
+        for (size_t i = 0; i < t.n; i++)
+            CHECK_MSG(!goes_round(&t.segments[i]), "tone %d: %d tokens", tone,
+                      (int)t.segments[i].n_ids);
+        tern_transcript_free(&t);
+    }
+    tern_sound_free(&sound);
     tern_model_close(m);
 }
 
@@ -207,7 +238,8 @@ TEST(hearing_survives_failing_allocations) {
 
 // ---- Which parts are speech --------------------------------------------------------------------
 
-// Two seconds of a tone between silences of two, then 20 of one with a quieter place at 14.
+// Two seconds of a tone, silence, then 22 of one with a quieter place at 20. Seen to fail with a
+// cut after 15 seconds whatever is there.
 TEST(hearing_finds_speech_by_loudness) {
     enum { RATE = 16000, N = 30 * RATE };
     tern_error err = {0};
@@ -242,23 +274,31 @@ TEST(hearing_finds_speech_by_loudness) {
     free(x);
 }
 
-// Real weights: a recording of speech is likely, noise and silence are not. Seen to fail with the
-// gates in another order, and without the samples before a hop.
+// Real weights: what the same mathematics in numpy makes of a recording, where it is least certain;
+// noise and silence are not likely. Seen to fail with the gates in another order, and without the
+// samples before a hop.
 TEST(hearing_finds_speech_by_sileros_network) {
+    static const struct {
+        size_t hop;
+        double likelihood;
+    } wanted[] = {{3, 0.13349},  {10, 0.3433},  {69, 0.6791},   {90, 0.02781}, {119, 0.39293},
+                  {124, 0.5944}, {136, 0.7672}, {148, 0.04035}, {238, 0.4279}, {322, 0.98653}};
     const char *path = test_data("models/silero_vad/silero_vad.onnx");
     const char *speech = test_data("audio/jfk.wav");
     tern_error err = {0};
     tern_sound s;
     float *voice;
-    size_t n_hops, n_high = 0, n_low = 0;
+    size_t n_hops, n_low = 0;
     const tern_sound_desc desc = {.rate = 16000};
     if (!path || !speech) return;
     tern_status status = tern_sound_open(&s, speech, &desc, &err);
     if (status == TERN_ERR_UNSUPPORTED) return;
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     REQUIRE_OK(tern_voice_by_net(path, s.samples, s.n, &voice, &n_hops, &err), err);
-    for (size_t i = 0; i < n_hops; i++) n_high += voice[i] > 0.9f;
-    CHECK_MSG(n_high * 10 > n_hops * 5, "%zu of %zu hops", n_high, n_hops);
+    CHECK(n_hops == 344);
+    for (size_t i = 0; n_hops == 344 && i < sizeof wanted / sizeof *wanted; i++)
+        CHECK_MSG(fabs((double)voice[wanted[i].hop] - wanted[i].likelihood) < 1e-4, "hop %zu: %g",
+                  wanted[i].hop, (double)voice[wanted[i].hop]);
     tern_free(voice);
     uint32_t noise = 1;
     for (int64_t i = 0; i < s.n; i++) {

@@ -81,7 +81,6 @@ class Vectors(unittest.TestCase):
         np.testing.assert_array_equal(sized, want["sized"])
 
     def test_sounds_are_written_down(self):
-        """Seen to fail: with samples that are passed as float64."""
         want = golden("moonshine")
         with tern.Model(os.path.join(ORACLES, "moonshine")) as model:
             self.assertEqual(model.hearing_rate, 16000)
