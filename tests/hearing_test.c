@@ -204,6 +204,11 @@ TEST(hearing_refuses_what_it_cannot_do) {
     const tern_transcribe_params stops = {.on_segment = stop}, long_ones = {.seconds_max = 16};
     CHECK(tern_transcribe(m, &sound, &stops, &t, &err) == TERN_ERR_CANCELLED && t.n == 0);
     CHECK(tern_transcribe(m, &sound, &long_ones, &t, &err) == TERN_ERR_ARGUMENT);
+    const tern_model_desc pooled = {.pooling = TERN_POOLING_MEAN};
+    tern_model *vectors;
+    REQUIRE_OK(tern_model_open(&vectors, OWN, &pooled, &err), err);
+    CHECK(tern_transcribe(vectors, &sound, NULL, &t, &err) == TERN_ERR_UNSUPPORTED);
+    tern_model_close(vectors);
     sound.rate = 44100;
     CHECK(tern_transcribe(m, &sound, NULL, &t, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "44100 samples"));

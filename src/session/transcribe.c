@@ -219,7 +219,7 @@ static tern_status settle(hearing *h, const tern_sound *sound, tern_error *err) 
     h->tokens_per_second = p->tokens_per_second != 0 ? p->tokens_per_second : TOKENS_A_SECOND;
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
-    if (!m->config.n_source)
+    if (!tern_model_hearing_rate(m))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model hears no sounds", m->path);
     if (m->config.bos_id < 0 || m->config.bos_id >= m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: it is not said which token begins a text",
@@ -270,5 +270,6 @@ void tern_transcript_free(tern_transcript *t) {
 }
 
 int32_t tern_model_hearing_rate(const tern_model *m) {
-    return m && m->config.n_source ? TERN_VOICE_RATE : 0;
+    bool hears = m && m->config.n_source && m->config.pooling == TERN_POOLING_NONE;
+    return hears ? TERN_VOICE_RATE : 0;
 }
