@@ -59,6 +59,10 @@ typedef struct tern_config {
     int64_t first_position, n_segments, separator_id;
     int64_t n_labels; // scores of a classifier of pairs, which has no vectors; 0: it is none
     int64_t n_patch, n_image; // of a model of pictures: edges of a square and of the whole; 0: none
+    // Of a model that hears: layers of the encoder, rows that the decoder attends to at most,
+    // samples of a row of its input, and how many zeros count as samples after the last; 0: it does
+    // not hear
+    int64_t n_encoder_layers, n_source, n_step, n_padding;
     int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
     int32_t conv_taps;
@@ -102,7 +106,9 @@ typedef enum tern_change {
     TERN_CHANGE_MINUS_EXP, // -e^w: decay rates that are stored as logarithms
     TERN_CHANGE_SQUEEZE,   // w, but [n, taps] instead of [n, 1, taps]
     TERN_CHANGE_LEADING,   // w, but [rows, n] instead of [1, rows, n], and [n] of [1, 1, n]
-    TERN_CHANGE_FLATTEN,   // w, but [n, colors * edge * edge] instead of [n, colors, edge, edge]
+    TERN_CHANGE_FLATTEN,   // w, but [n, colors * edge * edge] instead of [n, colors, edge, edge],
+                           // or [n, columns * taps] instead of [n, columns, taps]
+    TERN_CHANGE_PADDED,    // the same; graphs read rows with zeros up to a multiple of 4 columns
 } tern_change;
 
 // Rows or columns that stand in another order in GGUF (orders.c).
@@ -124,6 +130,7 @@ typedef struct tern_tensor_row {
     // Folders have `shares` tensors of GGUF as one, their rows one after the other; this is number
     // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
     int share, shares;
+    int taps; // of a FLATTENed convolution along one axis; 0: of squares
     bool gguf_column; // a vector that GGUF has as a matrix with one column
     bool is_computed; // the graph reads what tern_arch.numbers makes of those that are
 } tern_tensor_row;
@@ -157,6 +164,7 @@ typedef struct tern_graph_row {
     const char *name;                       // "decoder", "encoder" ...
     bool (*is_there)(const tern_config *c); // NULL: in every model of the architecture
     tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
+    int32_t n_rows; // of any dimension: what it is compiled for at least, however short batches are
 } tern_graph_row;
 
 typedef struct tern_arch {

@@ -373,6 +373,7 @@ static tern_status build_graphs(tern_model *m, tern_error *err) {
     for (int i = 0; i < m->n_graphs; i++) {
         m->graphs[i].built = built[i];
         m->graphs[i].name = rows[i]->name;
+        m->graphs[i].n_rows = rows[i]->n_rows;
     }
     return status;
 }

@@ -37,6 +37,8 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
                                  tern_error *err) {
     *out = NULL;
     bool automatic = strcmp(device, "auto") == 0, on_cpu = strcmp(device, "cpu") == 0;
+    bool hears = automatic && m->config.n_source != 0; // the GPU lacks its ops
+    on_cpu |= hears;
     if (!automatic && !on_cpu && strcmp(device, "webgpu") != 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
                          device);
@@ -45,6 +47,7 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
     tern_mutex_init(&p->busy);
     tern_mutex_init(&p->pool);
     p->is_automatic = automatic;
+    if (hears) snprintf(p->remark, sizeof p->remark, "models that hear run on it");
     tern_error why = {0};
     tern_status status = TERN_OK;
     p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->n_weights + 1, sizeof *p->weights);
@@ -137,7 +140,8 @@ tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool 
     const tern_model_graph *g = &m->graphs[p->n_compiled];
     tern_placed_graph *to = &p->graphs[p->n_compiled];
     TERN_TRY(tern_placement_weights(p, g, g->fused.n_values, &to->weights, err));
-    TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, m->n_batch, &to->plan, err));
+    int32_t n_rows = g->n_rows > m->n_batch ? g->n_rows : m->n_batch;
+    TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, n_rows, &to->plan, err));
     *done = ++p->n_compiled == m->n_graphs;
     if (!*done) return TERN_OK;
     const char *guess = m->config.guess ? m->config.guess : "";

@@ -80,6 +80,7 @@ typedef struct tern_model_graph {
     tern_graph lowered; // linears by the file's types
     tern_graph fused;
     int32_t *weights; // [built.n_values] which of the model's weights a value is; -1: none
+    int32_t n_rows;   // that its plan takes at least; 0: the model's n_batch
 } tern_model_graph;
 
 struct tern_model {

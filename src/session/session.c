@@ -22,6 +22,10 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
                          "%s: the model is an encoder: it has no scores of next tokens (see tern "
                          "embed)",
                          model->path);
+    if (model->config.n_source)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: the model writes down what is said in a sound (see tern transcribe)",
+                         model->path);
     TERN_TRY(tern_model_refuse_damaged(model, err));
     if (!desc) desc = &defaults;
     int32_t trained = model->info.n_context_train;

@@ -146,6 +146,7 @@ static tern_status take_inputs(job *j, tern_error *err) {
                              g->values[v].name, j->of->name);
         TERN_TRY(use_all_rows(j, (tern_vid)v, err));
     }
+    tern_graph_count_windows(g, -1, 0, j->counts);
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_EMBED || g->nodes[i].op == TERN_OP_TAKE_ROWS)
             TERN_TRY(check_indices(j, &g->nodes[i], err));
@@ -197,7 +198,7 @@ static tern_batch batch_of(const job *j) {
     const tern_graph *g = &j->traced.graph;
     tern_batch b = {.n_tokens = (int32_t)count_of(j, "tokens")};
     b.n_outputs = b.n_tokens ? (int32_t)count_of(j, "outputs") : 0;
-    if (!b.n_tokens) memcpy(b.counts, j->counts, sizeof b.counts);
+    memcpy(b.counts, j->counts, sizeof b.counts);
     for (size_t v = 0; v < j->of->built.n_values; v++) {
         if (!j->given[v]) continue;
         if (strcmp(g->values[v].name, "ids") == 0)

@@ -28,6 +28,18 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
 static int picture_shape(const item *it, uint64_t ne[4]) {
     if (it->change == TERN_CHANGE_LEADING) return it->to_gguf ? ne[1] > 1 ? 2 : 1 : 3;
     if (it->from->n_dims == 1) return 1; // their bias
+    if (it->taps && it->to_gguf) {
+        ne[0] *= ne[1];
+        ne[1] = ne[2];
+        ne[2] = 1;
+        return 2;
+    }
+    if (it->taps) {
+        ne[2] = ne[1];
+        ne[1] = ne[0] / (uint64_t)it->taps;
+        ne[0] = (uint64_t)it->taps;
+        return 3;
+    }
     if (it->to_gguf) {
         ne[0] *= ne[1] * ne[2];
         ne[1] = ne[3];
@@ -52,7 +64,7 @@ static int output_shape(const item *it, uint64_t ne[4]) {
         ne[1] = it->to_gguf ? length : 1;
         return it->to_gguf ? 2 : 1;
     }
-    if (it->change == TERN_CHANGE_LEADING || it->change == TERN_CHANGE_FLATTEN)
+    if (it->change == TERN_CHANGE_LEADING || it->change >= TERN_CHANGE_FLATTEN)
         return picture_shape(it, ne);
     if (it->change != TERN_CHANGE_SQUEEZE) return t->n_dims;
     uint64_t n = t->ne[1] * t->ne[2];

@@ -162,8 +162,7 @@ static const float *row_glu_norm(cpu_run *run, const tern_node *n, size_t t, flo
 }
 
 // In groups: a row is quantized in scratch, after its floats, and put among those of its block.
-static void quantize_groups(cpu_run *run, const cpu_step *step, const tern_team *team,
-                            row_fn row) {
+static void quantize_groups(cpu_run *run, const cpu_step *step, const tern_team *team, row_fn row) {
     const tern_node *n = step->node;
     size_t d = (size_t)cols(run, n->out[0]), n_groups = d / TERN_GROUP;
     int32_t n_rows = cpu_rows(run, n->out[0]);
@@ -271,3 +270,45 @@ static void step_pool(cpu_run *run, const cpu_step *step, const tern_team *team)
     }
 }
 const cpu_op cpu_op_POOL = {.step = step_pool};
+
+// ---- Along all rows ----------------------------------------------------------------------------
+
+static void step_windows(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t width = (size_t)n->width, every = (size_t)n->first, d = (size_t)cols(run, n->in[0]);
+    size_t taps = n->tiled ? width / d : 0;
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) {
+            const float *from = x + t * every;
+            float *to = y + t * width;
+            if (!n->tiled) memcpy(to, from, width * sizeof *to);
+            for (size_t j = 0; j < taps; j++)
+                for (size_t c = 0; c < d; c++) to[c * taps + j] = from[j * d + c];
+        }
+}
+const cpu_op cpu_op_WINDOWS = {.step = step_windows};
+
+// Every thread takes both means of all rows itself, in one order: the pass over numbers that are
+// there already is short beside the convolution that made them.
+static void step_whole_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]), n_rows = (size_t)cpu_rows(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    const float *w = run->plan->weights[n->in[1]]->vector,
+                *b = run->plan->weights[n->in[2]]->vector;
+    float *y = cpu_value(run, n->out[0]);
+    double mean = 0, square = 0, count = (double)(n_rows * d);
+    for (size_t i = 0; i < n_rows * d; i++) mean += (double)x[i];
+    mean /= count;
+    for (size_t i = 0; i < n_rows * d; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean);
+    float scale = (float)(1 / sqrt(square / count + (double)n->eps)), middle = (float)mean;
+    for (size_t t, last; claim_rows(run, step, (int64_t)n_rows, ROW_BLOCK, &t, &last);)
+        for (; t < last; t++)
+            for (size_t c = 0; c < d; c++)
+                y[t * d + c] = (x[t * d + c] - middle) * scale * w[c] + b[c];
+}
+const cpu_op cpu_op_WHOLE_NORM = {.step = step_whole_norm};
