@@ -54,6 +54,7 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
                               .top_ids = b->top_ids,
                               .top_logits = b->top_logits,
                               .few_ahead = b->few_ahead,
+                              .given_places = b->places,
                               .drafting = b->drafting};
     for (int32_t i = 0; i < b->n_bindings; i++) {
         const tern_graph *g = in->plan->g;
