@@ -111,7 +111,7 @@ static tern_status check_inputs(const tern_batch *b, const tern_graph *g, tern_e
         const tern_value *in = &g->values[v];
         if (in->kind != TERN_VALUE_INPUT || tern_batch_data(b, (tern_vid)v)) continue;
         if (strcmp(in->name, "ids") == 0 || strcmp(in->name, "outputs") == 0) continue;
-        if (strcmp(in->name, "places") == 0 ? b->places != NULL : in->is_optional) continue;
+        if (in->is_optional || (b->places && strcmp(in->name, "places") == 0)) continue;
         return tern_fail(err, TERN_ERR_ARGUMENT, "a batch without the input %s", in->name);
     }
     return TERN_OK;

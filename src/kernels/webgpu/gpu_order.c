@@ -32,7 +32,9 @@ static void add_chunks(gpu_order *o, const tern_batch *b, bool prompts) {
         if (mine) {
             o->origins[o->n_chunks] = (gpu_origin){i, row};
             o->chunks[o->n_chunks++] = *c;
-            memcpy(o->ids + o->id, b->ids + row, (size_t)c->n_tokens * sizeof *o->ids);
+            size_t bytes = (size_t)c->n_tokens * sizeof *o->ids;
+            if (b->ids) memcpy(o->ids + o->id, b->ids + row, bytes);
+            else memset(o->ids + o->id, 0, bytes); // of a graph that reads none
             o->id += c->n_tokens;
         }
         row = end;
