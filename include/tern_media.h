@@ -125,6 +125,9 @@ typedef struct tern_vision_info {
     int32_t patch;         // edge of the squares that become rows
     int32_t n_labels;      // 0: it makes vectors and no labels
     int32_t n_dims;        // of a vector
+    // Of a language model that sees: the token that stands for a picture in a text, and those before
+    // and after it; -1: it reads text alone, or does not say.
+    int32_t picture_token, begin_token, end_token;
 } tern_vision_info;
 TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);
 // The name of a label, as in tern_classify_hit; NULL: there is no such label.
