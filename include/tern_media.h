@@ -74,8 +74,8 @@ typedef struct tern_sight_params {
                           // 1,048,576, or what the model's files say, if that is less
 } tern_sight_params;
 
-// Shows the model a picture: sized as its files say, 0.1 to some seconds on a CPU. n_pictures: 1, or
-// 2 frames of a video, which become one. The same pixels give the same sight again, without being
+// Shows the model a picture: sized as its files say, 0.1 to some seconds on a CPU. n_pictures: 1,
+// or 2 frames of a video, which become one. The same pixels give the same sight again, without being
 // computed. Any number of threads may call with one model. The sight is the caller's to close,
 // before the model; sessions whose texts it is in keep what they need. TERN_ERR_UNSUPPORTED: the
 // model reads text alone.
@@ -125,8 +125,8 @@ typedef struct tern_vision_info {
     int32_t patch;         // edge of the squares that become rows
     int32_t n_labels;      // 0: it makes vectors and no labels
     int32_t n_dims;        // of a vector
-    // Of a language model that sees: the token that stands for a picture in a text, and those before
-    // and after it; -1: it reads text alone, or does not say.
+    // Of a language model that sees: the token that stands for a picture in a text, and those
+    // before and after it; -1: it reads text alone, or does not say.
     int32_t picture_token, begin_token, end_token;
 } tern_vision_info;
 TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);

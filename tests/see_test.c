@@ -221,7 +221,7 @@ static void check_data(const char *name, bool gpu, bool video, double bound) {
 // Seen to fail: with rows and columns exchanged in the tower's RoPE or in the text's, the grid's
 // last place left out, the two activations exchanged, patches in the order of a page, and the text
 // going on after all rows of a picture.
-TEST(qwen35_sees_pictures_as_numpy_does) { check_oracle(OWN, false, false, 5e-6); }
+TEST(qwen35_sees_pictures_as_numpy_does) { check_oracle(OWN, false, false, 1e-5); }
 
 TEST(webgpu_qwen35_sees_pictures_as_numpy_does) { check_oracle(OWN, true, false, 1e-4); }
 

@@ -33,8 +33,8 @@ typedef struct tern_vision {
     int64_t n_merge; // edge in patches of a block, which becomes a row
     int64_t n_side;  // edge of the grid of learnt places
     tern_act_kind act;
-    // Tokens that stand in a text for a picture's rows and for a video's, and those around them; -1:
-    // not stated
+    // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
+    // -1: not stated
     int64_t picture_id, video_id, start_id, end_id;
 } tern_vision;
 int64_t tern_vision_patch_cols(const tern_vision *v); // numbers of a patch

@@ -8,8 +8,8 @@
 //   attention:  q, gate = norm(x) Wq by head;  q and k normed by head;  RoPE turns a quarter of a
 //               head;  mixer = (attention(q, k, v) * sigmoid(gate)) Wo
 //
-// RoPE's three axes (M-RoPE) are one where there is only text. The tower that makes rows of pictures
-// is in qwen_vision.c.
+// RoPE's three axes (M-RoPE) are one where there is only text. The tower that makes rows of
+// pictures is in qwen_vision.c.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -151,7 +151,8 @@ static void read_sections(const tern_config_source *s, tern_config *c) {
     int i = 0;
     if (!list) list = tern_config_json(s, "rope_scaling.mrope_section");
     sections(c, shares);
-    for (const tern_json *e = tern_json_first(doc, list); e && i < 3; e = tern_json_next(doc, list, e))
+    for (const tern_json *e = tern_json_first(doc, list); e && i < 3;
+         e = tern_json_next(doc, list, e))
         shares[i++] = (int32_t)tern_json_int(e, 0);
     for (i = 0; i < 3; i++) c->rope.sections[i] = shares[i];
 }
