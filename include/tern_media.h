@@ -75,10 +75,10 @@ typedef struct tern_sight_params {
 } tern_sight_params;
 
 // Shows the model a picture: sized as its files say, 0.1 to some seconds on a CPU. n_pictures: 1,
-// or 2 frames of a video, which become one. The same pixels give the same sight again, without being
-// computed. Any number of threads may call with one model. The sight is the caller's to close,
-// before the model; sessions whose texts it is in keep what they need. TERN_ERR_UNSUPPORTED: the
-// model reads text alone.
+// or 2 frames of a video, which become one. The same pixels give the same sight again, without
+// being computed. It waits for the device. Any number of threads may call with one model. The sight
+// is the caller's to close, before the model; sessions whose texts it is in keep what they need.
+// TERN_ERR_UNSUPPORTED: the model reads text alone.
 TERN_API tern_status tern_sight_open(tern_sight **out, tern_model *model,
                                      const tern_picture *pictures, size_t n_pictures,
                                      const tern_sight_params *params, tern_error *err);

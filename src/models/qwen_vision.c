@@ -137,7 +137,8 @@ tern_status tern_config_qwen_vision(const tern_config_source *s, tern_config *c,
         return tern_fail(err, TERN_ERR_FORMAT,
                          "config.json: vision_config: a grid of %" PRId64 " places, %" PRId64
                          " dimensions of %" PRId64 " heads, rows of %" PRId64
-                         ", patches of %" PRId64 " frames and %" PRId64 " colours do not fit together",
+                         ", patches of %" PRId64 " frames and %" PRId64
+                         " colours do not fit together",
                          places, v.n_embd, v.n_heads, v.n_out, frames, colors);
     c->vision = v;
     return TERN_OK;
