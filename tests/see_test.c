@@ -304,6 +304,55 @@ TEST(pictures_are_parts_of_prompts) {
     tern_file_close(file);
 }
 
+// Texts with a picture, with two, and without one, in a group whose pieces end within pictures: each
+// says what it says alone. Seen to fail: with the positions of the first text for all.
+TEST(pictures_in_groups_are_those_of_each_text) {
+    tern_error err = {0};
+    tern_model *m;
+    tern_group *g;
+    tern_session *sessions[3], *alone;
+    tern_picture p;
+    tern_sight *one, *two;
+    int32_t ids[3][128] = {{0}}, said[3][10], single[10], text[128];
+    size_t n[3] = {0}, n_running = 1, n_reused, n_said;
+    REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
+    REQUIRE_OK(tern_picture_new(&p, 90, 80, &err), err);
+    REQUIRE_OK(tern_sight_open(&one, m, &p, 1, NULL, &err), err);
+    for (int i = 0; i < 9000; i++) p.rgb[i] = (uint8_t)(i * 7);
+    REQUIRE_OK(tern_sight_open(&two, m, &p, 1, NULL, &err), err);
+    tern_sight *const both[2] = {one, two};
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < 20; i++) text[i] = 50 + (i + 3) * (k + 7) % 90;
+        for (int i = 0; i < k; i++) text[5 + 9 * i] = 261;
+        REQUIRE_OK(tern_sights_place(m, text, 20, both, (size_t)k, ids[k], 128, &n[k], &err), err);
+        REQUIRE_OK(tern_session_open(&sessions[k], m, NULL, &err), err);
+    }
+    const tern_group_desc desc = {.n_piece = 4};
+    const tern_sampling greedy = {0};
+    const tern_generate_params params = {
+        .sampling = &greedy, .max_tokens = 10, .ignore_end = true};
+    REQUIRE_OK(tern_group_open(&g, m, &desc, &err), err);
+    for (int k = 0; k < 3; k++)
+        REQUIRE_OK(tern_group_add(g, sessions[k], ids[k], n[k], &params, NULL, NULL, NULL, &err),
+                   err);
+    while (n_running > 0) REQUIRE_OK(tern_group_step(g, &n_running, &err), err);
+    REQUIRE_OK(tern_session_open(&alone, m, NULL, &err), err);
+    for (int k = 0; k < 3; k++) {
+        const int32_t *list = tern_session_generated(sessions[k], &n_said);
+        CHECK(n_said == 10);
+        memcpy(said[k], list, sizeof said[k]);
+        say(alone, ids[k], n[k], single, &n_reused);
+        CHECK_MSG(memcmp(said[k], single, sizeof single) == 0, "text %d is another", k);
+        tern_session_close(sessions[k]);
+    }
+    tern_group_close(g);
+    tern_session_close(alone);
+    tern_sight_close(one);
+    tern_sight_close(two);
+    tern_picture_free(&p);
+    tern_model_close(m);
+}
+
 TEST(sights_survive_failing_allocations) {
     tern_error err = {0};
     tern_model *m;
