@@ -2,7 +2,7 @@
 sees=tests/oracles/qwen35_sees
 picture=$sees/picture.png
 
-# Seen to fail: with the labels in rising order, and with one more of them.
+# Labels by falling probability.
 ends 0 "$tern" classify tests/oracles/vit "$picture" "$picture" -k 2
 has '^tests/oracles/qwen35_sees/picture.png$'
 has '^ *49.0%  thing 3$'
@@ -14,7 +14,7 @@ has '^{"image": "tests/oracles/qwen35_sees/picture.png", "labels": \[{"id": 3, "
 has 'thing 3'
 fails 1 "is no picture\|$dir/text.gguf: " "$tern" classify tests/oracles/vit "$dir/text.gguf"
 
-# What numpy says after the picture (said_ids). Seen to fail: with the picture after the text.
+# What numpy says after the picture (said_ids).
 said='"ids":\[157,4,4,101,103,85,113,95,95,186\]'
 for prompt in 'What is it?' '<|vision_start|><|image_pad|><|vision_end|>What is it?'; do
     ends 0 "$tern" run "$sees" --image "$picture" -p "$prompt" -n 10 --temp 0 --json

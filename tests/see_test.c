@@ -305,7 +305,7 @@ TEST(pictures_are_parts_of_prompts) {
 }
 
 // Texts with a picture, with two, and without one, in a group whose pieces end within pictures: each
-// says what it says alone. Seen to fail: with the positions of the first text for all.
+// says what it says alone.
 TEST(pictures_in_groups_are_those_of_each_text) {
     tern_error err = {0};
     tern_model *m;
