@@ -304,8 +304,8 @@ TEST(pictures_are_parts_of_prompts) {
     tern_file_close(file);
 }
 
-// Texts with a picture, with two, and without one, in a group whose pieces end within pictures: each
-// says what it says alone.
+// Texts with a picture, with two, and without one, in a group whose pieces end within pictures:
+// each says what it says alone.
 TEST(pictures_in_groups_are_those_of_each_text) {
     tern_error err = {0};
     tern_model *m;
