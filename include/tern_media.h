@@ -63,6 +63,39 @@ TERN_API tern_status tern_picture_resize(tern_picture *out, const tern_picture *
                                          int32_t width, int32_t height, tern_picture_filter filter,
                                          tern_error *err);
 
+// ---- Pictures in texts --------------------------------------------------------------------------
+
+// What a language model that sees makes of a picture. In a prompt it is ids like those of tokens,
+// only greater than any: so prompts with pictures are given to sessions, groups and whatever else
+// takes ids as those without are, and states are shared by equal pictures alone.
+typedef struct tern_sight tern_sight;
+
+typedef struct tern_sight_params {
+    int64_t n_pixels_max; // of what the model is shown, larger pictures are made smaller; 0:
+                          // 1,048,576, or what the model's files say, if that is less
+} tern_sight_params;
+
+// Shows the model a picture: sized as its files say, 0.1 to some seconds on a CPU. n_pictures: 1,
+// or 2 frames of a video, which become one. The same pixels give the same sight again, without
+// being computed. It waits for the device. Any number of threads may call with one model. The sight
+// is the caller's to close, before the model; sessions whose texts it is in keep what they need.
+// TERN_ERR_UNSUPPORTED: the model reads text alone.
+TERN_API tern_status tern_sight_open(tern_sight **out, tern_model *model,
+                                     const tern_picture *pictures, size_t n_pictures,
+                                     const tern_sight_params *params, tern_error *err);
+TERN_API void tern_sight_close(tern_sight *sight); // NULL is allowed
+// Its ids, to be put into a prompt between the tokens that the model's chat template writes around
+// its place; valid until it is closed. *n_ids: one for each square of (usually) 32 x 32 pixels.
+TERN_API const int32_t *tern_sight_ids(const tern_sight *sight, size_t *n_ids);
+
+// Puts sights where the prompt has the model's tokens for pictures (<|image_pad|> of Qwen3.5), in
+// their order: as many as there are. out [capacity] gets the ids; *n_out, how many there are, also
+// where there is no room for them (TERN_ERR_CONTEXT_FULL). TERN_ERR_ARGUMENT: another number of
+// places than of sights.
+TERN_API tern_status tern_sights_place(const tern_model *model, const int32_t *ids, size_t n_ids,
+                                       tern_sight *const *sights, size_t n_sights, int32_t *out,
+                                       size_t capacity, size_t *n_out, tern_error *err);
+
 // ---- What they show -----------------------------------------------------------------------------
 
 typedef struct tern_classify_hit {
@@ -93,6 +126,9 @@ typedef struct tern_vision_info {
     int32_t patch;         // edge of the squares that become rows
     int32_t n_labels;      // 0: it makes vectors and no labels
     int32_t n_dims;        // of a vector
+    // Of a language model that sees: the token that stands for a picture in a text, and those
+    // before and after it; -1: it reads text alone, or does not say.
+    int32_t picture_token, begin_token, end_token;
 } tern_vision_info;
 TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);
 // The name of a label, as in tern_classify_hit; NULL: there is no such label.

@@ -236,6 +236,13 @@ static void call_with_nothing(void) {
     RUNS(tern_transcript_free, &transcript);
     RUNS(tern_model_hearing_rate, NULL);
     FAILS(tern_embed_pictures, NULL, NULL, 0, NULL);
+    tern_sight *sight = NULL;
+    size_t n_sight_ids = 1;
+    FAILS(tern_sight_open, NULL, NULL, NULL, 0, NULL);
+    FAILS(tern_sight_open, &sight, NULL, &picture, 1, NULL);
+    RUNS(tern_sight_close, NULL);
+    RUNS(tern_sight_ids, NULL, &n_sight_ids);
+    FAILS(tern_sights_place, NULL, NULL, 0, NULL, 0, NULL, 0, NULL);
     RUNS(tern_model_get_vision_info, NULL, NULL);
     begin("tern_model_label(NULL, 0)"), holds(tern_model_label(NULL, 0) == NULL);
     FAILS(tern_compute_report, NULL, NULL, TERN_FORMAT_TEXT, NULL, NULL);

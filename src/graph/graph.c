@@ -516,6 +516,28 @@ tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows) {
                      g->values[rows].dim);
 }
 
+tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids) {
+    tern_vid y = op_node(g, TERN_OP_REPLACE, x, rows < 0 ? -2 : rows, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    tern_g_in(g, last_node(g), ids);
+    g->values[rows].is_optional = true;
+    return y;
+}
+
+tern_vid tern_g_add_point(tern_graph *g, tern_vid x, tern_vid points, tern_vid table) {
+    tern_vid y = op_node(g, TERN_OP_ADD_POINT, x, points < 0 ? -2 : points, TERN_VALUE_F32, 0);
+    if (y >= 0) tern_g_in(g, last_node(g), table);
+    return y;
+}
+
+tern_vid tern_g_merge(tern_graph *g, tern_vid x, int32_t group) {
+    if (x < 0 || group < 1) return -1;
+    tern_vid y = op_node(g, TERN_OP_MERGE, x, -1, TERN_VALUE_F32, g->values[x].cols * group);
+    if (y < 0) return -1;
+    last_node(g)->group = group;
+    return recounted(g, y, tern_g_dim(g, "outputs"));
+}
+
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind) {
     tern_vid y = recounted(g, op_node(g, TERN_OP_POOL, x, -1, TERN_VALUE_F32, 0), sequences);
     if (y >= 0) last_node(g)->pool = kind;
@@ -598,6 +620,7 @@ static int64_t columns_of(const tern_graph *g, const tern_node *n) {
         const tern_value *w = &g->values[n->in[2]];
         return w->parts > 0 ? n->n_chosen * (w->rows / w->parts) : 0;
     }
+    case TERN_COLUMNS_MERGE: return x->cols * n->group;
     case TERN_COLUMNS_MIX: return n->n_chosen > 0 ? x->cols / n->n_chosen : 0;
     case TERN_COLUMNS_WIDTH: return n->width;
     case TERN_COLUMNS_FREE: break;
@@ -695,6 +718,20 @@ static tern_status check_source(const tern_graph *g, const tern_node *n, tern_er
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit what it attends to", x->name);
 }
 
+// x, what is added or put in its place, and what says where.
+static tern_status check_third(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = &g->values[n->in[0]], *y = &g->values[n->in[1]];
+    const tern_value *z = &g->values[n->in[2]];
+    bool points = n->op == TERN_OP_ADD_POINT;
+    int64_t side = 1;
+    while (points && side * side < z->rows) side++;
+    bool fits = points ? y->cols == 2 && z->cols == x->cols && side * side == z->rows
+                       : y->cols == x->cols && z->type == TERN_VALUE_I32;
+    if (fits && y->dim == x->dim) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s do not fit %s", y->name, z->name,
+                     x->name);
+}
+
 static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = &g->values[n->in[0]];
     int64_t columns = columns_of(g, n);
@@ -711,6 +748,8 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_ATTENTION:
     case TERN_OP_SSM:
     case TERN_OP_DELTA_NET: return check_heads(g, n, err);
+    case TERN_OP_REPLACE:
+    case TERN_OP_ADD_POINT: return check_third(g, n, err);
     case TERN_OP_SCALE_PIECES: return check_pieces(g, n, err);
     case TERN_OP_BIAS:
         if (g->values[n->in[1]].cols != x->cols || g->values[n->in[1]].rows != 1)
@@ -793,7 +832,8 @@ bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b) {
            a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
            a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow &&
            a->attn_factor == b->attn_factor && a->n_context_orig == b->n_context_orig &&
-           a->growth == b->growth;
+           a->growth == b->growth && a->axes == b->axes &&
+           memcmp(a->sections, b->sections, sizeof a->sections) == 0;
 }
 
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {

@@ -59,6 +59,7 @@ typedef struct tern_value {
     int64_t rows, cols;
     int32_t producer; // node, or -1
     // Weights
+    bool is_optional; // an input that a batch may lack
     bool is_table;  // rows are looked up by token (a tied head uses the same weight both ways)
     bool on_host;   // a table so large that a device with memory of its own is only sent rows of it
     bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
@@ -82,6 +83,7 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_EXPERTS, // n_chosen times the rows of a part of the third
     TERN_COLUMNS_MIX,     // those of the first over n_chosen
     TERN_COLUMNS_WIDTH,   // attribute width
+    TERN_COLUMNS_MERGE,   // those of the first times group
     TERN_COLUMNS_FREE,    // it has no output
 } tern_columns_rule;
 
@@ -127,6 +129,15 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_PROPORTIONAL // only the first pairs turn, a share `factor` of all
 } tern_rope_scaling;
 
+// Which of a row's places (batch.places: time, row, column of a picture, all the same in a text)
+// turns a pair.
+typedef enum tern_rope_axes {
+    TERN_ROPE_LINE,  // its position in the text
+    TERN_ROPE_MIXED, // pair j place j % 3, while j < 3 * sections[j % 3], else the first place
+    TERN_ROPE_PLANE, // the first half of the pairs the row, the others the column, each with all
+                     // frequencies
+} tern_rope_axes;
+
 #define TERN_ROPE_PAIRS_MAX 512
 typedef struct tern_rope_attrs {
     int32_t n_rot; // rotated dimensions of a head, even
@@ -141,6 +152,8 @@ typedef struct tern_rope_attrs {
     // Of queries that grow with their position p, so that attention to long texts stays sharp:
     // times 1 + growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
     float growth;
+    tern_rope_axes axes;
+    int32_t sections[3]; // MIXED
 } tern_rope_attrs;
 
 // By member: the padding between them is undefined.
@@ -334,6 +347,12 @@ tern_vid tern_g_source_attention(tern_graph *g, tern_vid q, tern_vid k_state, te
                                  tern_vid n_state, const tern_attention_attrs *attrs);
 // Rows of x by their indices, an input of the dimension that the result has.
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
+// Rows where ids are negative; the input `rows` may lack.
+tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids);
+// points: [row, column] in a grid, as floats; table: an array of side * side rows.
+tern_vid tern_g_add_point(tern_graph *g, tern_vid x, tern_vid points, tern_vid table);
+// So many neighbouring rows become one, an output.
+tern_vid tern_g_merge(tern_graph *g, tern_vid x, int32_t group);
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind);
 tern_vid tern_g_top_k(tern_graph *g, tern_vid x);
 tern_vid tern_g_hadamard(tern_graph *g, tern_vid x, tern_vid signs, const tern_rotation *r);

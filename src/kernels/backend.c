@@ -56,6 +56,12 @@ static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_err
     return TERN_OK;
 }
 
+void tern_batch_place(const tern_batch *b, const tern_chunk *c, int32_t row, int32_t at,
+                      int32_t place[3]) {
+    const int32_t *given = b->places && row >= 0 ? b->places + 3 * (size_t)row : NULL;
+    for (int i = 0; i < 3; i++) place[i] = given ? given[i] : c->first_pos + at + c->shift;
+}
+
 void tern_batch_counts(const tern_batch *b, const tern_graph *g, int64_t counts[TERN_DIMS_MAX]) {
     const struct {
         const char *name;
@@ -108,6 +114,7 @@ static tern_status check_inputs(const tern_batch *b, const tern_graph *g, tern_e
         if (in->kind != TERN_VALUE_INPUT || tern_batch_data(b, (tern_vid)v)) continue;
         if (in->dim != TERN_DIM_NONE && counts[in->dim] == 0) continue;
         if (strcmp(in->name, "ids") == 0 || strcmp(in->name, "outputs") == 0) continue;
+        if (in->is_optional || (b->places && strcmp(in->name, "places") == 0)) continue;
         return tern_fail(err, TERN_ERR_ARGUMENT, "a batch without the input %s", in->name);
     }
     return TERN_OK;
@@ -170,6 +177,8 @@ void tern_batch_bind(tern_batch *b, tern_vid value, void *data) {
 
 tern_vid tern_graph_scores(const tern_graph *g) {
     tern_vid best = -1;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_MERGE) return -1; // its outputs are rows for another graph
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_value *value = &g->values[v];
         tern_op op = value->producer >= 0 ? g->nodes[value->producer].op : TERN_OP_COUNT;

@@ -72,13 +72,23 @@ static tern_status poll_device(tern_placement *p, const tern_model *m, tern_erro
     return p->is_open ? p->backend->tune(p->device, m->sources, m->n_weights, err) : TERN_OK;
 }
 
+// Whether the main graph reads it: what another one does is not done for each token.
+static bool is_main(const tern_model *m, size_t weight) {
+    const tern_model_graph *g = &m->graphs[0];
+    for (size_t v = 0; v < g->built.n_values; v++)
+        if (g->weights[v] == (int32_t)weight) return true;
+    return false;
+}
+
 static void take_weight(tern_placement *p, const tern_model *m) {
     const tern_weight_source *s = &m->sources[p->n_bound];
     tern_weight_info info;
     p->backend->weight_info(p->weights[p->n_bound++], &info);
     if (!info.keeps_source) tern_blob_drop(&s->data);
-    p->bytes_per_token += info.bytes_per_token_greedy;
-    p->bytes_per_token_logits += info.bytes_per_token;
+    if (is_main(m, p->n_bound - 1)) {
+        p->bytes_per_token += info.bytes_per_token_greedy;
+        p->bytes_per_token_logits += info.bytes_per_token;
+    }
     if (s->is_head)
         p->head = info.layout;
     else if (info.kind != TERN_WEIGHT_FLOAT)
@@ -157,6 +167,8 @@ void tern_placement_instance_close(const tern_placement *p, tern_placed_instance
     tern_free(r->ids);
     tern_free(r->outputs);
     tern_free(r->chunks);
+    tern_free(r->places);
+    tern_free(r->rows);
     tern_free(r);
 }
 

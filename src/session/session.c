@@ -139,7 +139,7 @@ tern_status tern_session_check_idle(const tern_session *s, tern_error *err) {
 tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, size_t n,
                                    tern_error *err) {
     for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= s->model->info.n_vocab)
+        if (ids[i] < 0 || (ids[i] >= s->model->info.n_vocab && ids[i] < TERN_SIGHT_IDS))
             return tern_fail(err, TERN_ERR_ARGUMENT, "token %d at place %zu is not in 0..%d",
                              (int)ids[i], i + 1, (int)s->model->info.n_vocab - 1);
     return TERN_OK;

@@ -24,6 +24,8 @@ from tern import _c as c, _results
 # Public functions that the package does not call, and why.
 LEFT_OUT = {
     "tern_status_name": "TernError.code has a word of its own for each",
+    **{"tern_" + name: "texts with pictures are not in Python yet"
+       for name in "sight_open sight_close sight_ids sights_place".split()},
     "tern_file_write": "Python writes its own files",
     "tern_output_open": "Python writes its own files",
     "tern_output_write": "Python writes its own files",

@@ -32,7 +32,9 @@ static void add_chunks(gpu_order *o, const tern_batch *b, bool prompts) {
         if (mine) {
             o->origins[o->n_chunks] = (gpu_origin){i, row};
             o->chunks[o->n_chunks++] = *c;
-            memcpy(o->ids + o->id, b->ids + row, (size_t)c->n_tokens * sizeof *o->ids);
+            size_t bytes = (size_t)c->n_tokens * sizeof *o->ids;
+            if (b->ids) memcpy(o->ids + o->id, b->ids + row, bytes);
+            else memset(o->ids + o->id, 0, bytes); // of a graph that reads none
             o->id += c->n_tokens;
         }
         row = end;
@@ -56,6 +58,7 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
                               .top_ids = b->top_ids,
                               .top_logits = b->top_logits,
                               .few_ahead = b->few_ahead,
+                              .given_places = b->places,
                               .drafting = b->drafting};
     for (int32_t i = 0; i < b->n_bindings; i++) {
         const tern_graph *g = in->plan->g;

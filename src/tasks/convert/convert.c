@@ -496,6 +496,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY(tern_file_open(&c->file, in, err));
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
+    c->config.vision = (tern_vision){0}; // the text alone is written
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
     if (tern_model_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
         TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,
