@@ -692,7 +692,7 @@ typedef struct tern_group_info {
                            // every eight answers
 } tern_group_info;
 // As of the last step.
-TERN_API tern_status tern_group_get_info(const tern_group *group, tern_group_info *info);
+TERN_API void tern_group_get_info(const tern_group *group, tern_group_info *info);
 // Ends what a group generates for the session, with TERN_STOP_CALLER: at once, or when the step is
 // done that computes it. Does nothing for other sessions.
 TERN_API void tern_session_cancel(tern_session *session);

@@ -95,8 +95,8 @@ TEST(masks_are_what_trying_each_token_gives) {
     tern_vocab_tree_close(v);
 }
 
-// Seen to fail without the vocabulary's special tokens of a string, without its exits, and with exits
-// of names that the schema describes (a text may not come after "ab").
+// Seen to fail without the vocabulary's special tokens of a string, without its exits, and with
+// exits of names that the schema describes (a text may not come after "ab").
 TEST(masks_of_schemas_are_what_trying_each_token_gives) {
     static const char schema[] =
         "{\"properties\": {\"a\": {\"type\": \"string\"}, \"ab\": {\"type\": \"integer\"}}}";
@@ -105,8 +105,7 @@ TEST(masks_of_schemas_are_what_trying_each_token_gives) {
     REQUIRE(v != NULL);
     uint64_t random = 3;
     tern_automaton *a;
-    const tern_grammar_source source = {.kind = TERN_GRAMMAR_JSON_SCHEMA,
-                                        .text = TERN_STR(schema)};
+    const tern_grammar_source source = {.kind = TERN_GRAMMAR_JSON_SCHEMA, .text = TERN_STR(schema)};
     REQUIRE_OK(tern_automaton_open(&a, &source, v, &err), err);
     tern_gplace name = tern_automaton_start(a);
     REQUIRE_OK(tern_automaton_add(a, &name, "{\"ab", 4, &err), err);

@@ -428,12 +428,12 @@ tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *er
     return TERN_OK;
 }
 
-tern_status tern_group_get_info(const tern_group *group, tern_group_info *info) {
-    if (!group || !info) return TERN_ERR_ARGUMENT;
+void tern_group_get_info(const tern_group *group, tern_group_info *info) {
+    if (info) *info = (tern_group_info){0};
+    if (!group || !info) return;
     *info = (tern_group_info){.n_running = group->n_running,
                               .n_piece = group->n_piece,
                               .step_seconds = group->pace.step_seconds,
                               .row_seconds = tern_pace_row_seconds(&group->pace),
                               .prompt_seconds = tern_pace_prompt_seconds(&group->pace)};
-    return TERN_OK;
 }
