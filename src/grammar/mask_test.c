@@ -95,8 +95,8 @@ TEST(masks_are_what_trying_each_token_gives) {
     tern_vocab_tree_close(v);
 }
 
-// Seen to fail without the vocabulary's special tokens of a string, without its exits, and with exits
-// of names that the schema describes (a text may not come after "ab").
+// Seen to fail without the vocabulary's special tokens of a string, without its exits, and with
+// exits of names that the schema describes (a text may not come after "ab").
 TEST(masks_of_schemas_are_what_trying_each_token_gives) {
     static const char schema[] =
         "{\"properties\": {\"a\": {\"type\": \"string\"}, \"ab\": {\"type\": \"integer\"}}}";
