@@ -62,6 +62,17 @@ else
 MEDIA_LEFT_OUT := $(PICTURE_SRC)
 endif
 
+# Sounds: libsndfile decodes, soxr resamples; without them tern says so (src/media/sound_none.c).
+SOUND_LIBS := sndfile soxr
+SOUNDS ?= $(shell pkg-config --exists $(SOUND_LIBS) 2>/dev/null && echo 1)
+ifeq ($(SOUNDS),1)
+ALL_CFLAGS += -DTERN_SOUNDS=1 $(shell pkg-config --cflags $(SOUND_LIBS))
+LIBS       += $(shell pkg-config --libs $(SOUND_LIBS))
+MEDIA_LEFT_OUT += src/media/sound_none.c
+else
+MEDIA_LEFT_OUT += src/media/sound_file.c
+endif
+
 # `tern serve` needs libevent and OpenSSL; without them it says so. What knows of neither is there,
 # tested and fuzzed everywhere: `tern mcp` is made of it.
 LIBEVENT ?= $(shell pkg-config --exists libevent_openssl openssl 2>/dev/null && echo 1)
@@ -95,7 +106,7 @@ isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/
 TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
-TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(PICTURES),,tests/picture_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
+TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(PICTURES),,tests/picture_test.c) $(if $(SOUNDS),,tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
             tests/harness.c tests/blobs.c tests/tiny_model.c tests/real_shapes.c tests/closeness.c tests/gpu_fixture.c tests/grammar_data.c tests/unicode_web.c \
             apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
 CLI_SRC  := $(wildcard apps/cli/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_LIBS),$(wildcard $(SERVE_LOOP)))
@@ -133,6 +144,7 @@ test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test python
 	    tests/serve_tools_test.py $(BUILD)/tern || bad=1; \
 	    tests/systemd_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_formats_test.py $(BUILD)/tern || bad=1; \
+	    tests/serve_sound_test.py $(BUILD)/tern || bad=1; \
 	    tests/mcp_serve_test.py $(BUILD)/tern || bad=1; \
 	    tests/hub_test.py $(BUILD)/tern || bad=1; \
 	    tests/load_test.py $(BUILD)/tern || bad=1; \
@@ -192,6 +204,8 @@ oracles: ## tests/oracles again, tiny models with what numpy computes for them (
 	$(PYTHON) tests/reference/bert_oracles.py
 	$(PYTHON) tests/reference/encoder_oracles.py
 	$(PYTHON) tests/reference/vit_oracles.py
+	$(PYTHON) tests/reference/moonshine_oracles.py
+	$(PYTHON) tests/reference/sight_oracles.py
 	$(PYTHON) tests/reference/family_gradients.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/gradients.py

@@ -1,8 +1,8 @@
 # Other systems, by cross compilers: all of src must compile, and the tests of what a system gives
 # (src/base/os_test.c) run where something here can run them. Nothing is linked or shipped.
 # Debian's packages: gcc-mingw-w64-x86-64 and wine64; clang-19, wasi-libc and nodejs.
-OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)) $(STORE_SRC) $(PICTURE_SRC),$(LIB_SRC)) \
-             $(if $(SQLITE),src/store/store_none.c) $(if $(PICTURES),src/media/picture_none.c)
+OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)) $(STORE_SRC) $(PICTURE_SRC) src/media/sound_file.c,$(LIB_SRC)) \
+             $(if $(SQLITE),src/store/store_none.c) $(if $(PICTURES),src/media/picture_none.c) $(if $(SOUNDS),src/media/sound_none.c)
 OTHER_TEST = $(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c)) src/base/os_test.c \
              tests/plain_harness.c
 OTHER_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 $(WARNINGS) -ffp-contract=off -fno-math-errno \

@@ -647,8 +647,9 @@ typedef struct tern_group tern_group;
 
 typedef struct tern_group_desc {
     int32_t n_piece;   // prompt tokens of a step at most while others wait for their next token;
-                       // 0: as many as make it three quarters longer, or 10 ms long, as measured;
-                       // at first an eighth of the model's n_batch
+                       // 0: as many as make it three quarters longer, or 20 ms long, as measured;
+                       // at first an eighth of the model's n_batch. Then prompts may also wait for
+                       // each other, a tenth of a second at most: tern_group_info.prompt_seconds
     int32_t n_reserve; // tokens of an answer for which memory is taken when it is added, 0: 256.
                        // Until then a step allocates nothing; a longer answer takes it as it grows
 } tern_group_desc;
@@ -680,6 +681,18 @@ TERN_API tern_status tern_group_step(tern_group *group, size_t *n_running, tern_
 TERN_API tern_status tern_group_begin(tern_group *group, tern_error *err);
 TERN_API tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running,
                                      tern_error *err);
+// What the last steps took, where answers were among them. 0: not known yet.
+typedef struct tern_group_info {
+    size_t n_running;
+    int32_t n_piece;       // as in tern_group_desc, or as it was found
+    double step_seconds;   // of a step without prompts
+    double row_seconds;    // that each token of a prompt adds
+    double prompt_seconds; // that prompts add besides, however few their tokens are. Where that is
+                           // more than a quarter of a step, prompts wait until there is one for
+                           // every eight answers
+} tern_group_info;
+// As of the last step.
+TERN_API tern_status tern_group_get_info(const tern_group *group, tern_group_info *info);
 // Ends what a group generates for the session, with TERN_STOP_CALLER: at once, or when the step is
 // done that computes it. Does nothing for other sessions.
 TERN_API void tern_session_cancel(tern_session *session);

@@ -1,4 +1,5 @@
-// tern: pictures. Files are read into pixels, and models of pictures say what they show.
+// tern: pictures and sounds. Files are read into pixels and samples, and models say what a picture
+// shows and what is said in a sound.
 //
 //     tern_model *model;
 //     tern_picture picture;
@@ -62,6 +63,39 @@ TERN_API tern_status tern_picture_resize(tern_picture *out, const tern_picture *
                                          int32_t width, int32_t height, tern_picture_filter filter,
                                          tern_error *err);
 
+// ---- Pictures in texts --------------------------------------------------------------------------
+
+// What a language model that sees makes of a picture. In a prompt it is ids like those of tokens,
+// only greater than any: so prompts with pictures are given to sessions, groups and whatever else
+// takes ids as those without are, and states are shared by equal pictures alone.
+typedef struct tern_sight tern_sight;
+
+typedef struct tern_sight_params {
+    int64_t n_pixels_max; // of what the model is shown, larger pictures are made smaller; 0:
+                          // 1,048,576, or what the model's files say, if that is less
+} tern_sight_params;
+
+// Shows the model a picture: sized as its files say, 0.1 to some seconds on a CPU. n_pictures: 1,
+// or 2 frames of a video, which become one. The same pixels give the same sight again, without
+// being computed. It waits for the device. Any number of threads may call with one model. The sight
+// is the caller's to close, before the model; sessions whose texts it is in keep what they need.
+// TERN_ERR_UNSUPPORTED: the model reads text alone.
+TERN_API tern_status tern_sight_open(tern_sight **out, tern_model *model,
+                                     const tern_picture *pictures, size_t n_pictures,
+                                     const tern_sight_params *params, tern_error *err);
+TERN_API void tern_sight_close(tern_sight *sight); // NULL is allowed
+// Its ids, to be put into a prompt between the tokens that the model's chat template writes around
+// its place; valid until it is closed. *n_ids: one for each square of (usually) 32 x 32 pixels.
+TERN_API const int32_t *tern_sight_ids(const tern_sight *sight, size_t *n_ids);
+
+// Puts sights where the prompt has the model's tokens for pictures (<|image_pad|> of Qwen3.5), in
+// their order: as many as there are. out [capacity] gets the ids; *n_out, how many there are, also
+// where there is no room for them (TERN_ERR_CONTEXT_FULL). TERN_ERR_ARGUMENT: another number of
+// places than of sights.
+TERN_API tern_status tern_sights_place(const tern_model *model, const int32_t *ids, size_t n_ids,
+                                       tern_sight *const *sights, size_t n_sights, int32_t *out,
+                                       size_t capacity, size_t *n_out, tern_error *err);
+
 // ---- What they show -----------------------------------------------------------------------------
 
 typedef struct tern_classify_hit {
@@ -92,6 +126,9 @@ typedef struct tern_vision_info {
     int32_t patch;         // edge of the squares that become rows
     int32_t n_labels;      // 0: it makes vectors and no labels
     int32_t n_dims;        // of a vector
+    // Of a language model that sees: the token that stands for a picture in a text, and those
+    // before and after it; -1: it reads text alone, or does not say.
+    int32_t picture_token, begin_token, end_token;
 } tern_vision_info;
 TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);
 // The name of a label, as in tern_classify_hit; NULL: there is no such label.
@@ -101,6 +138,71 @@ TERN_API const char *tern_model_label(const tern_model *model, int32_t label_id)
 // makes of its first row. As tern_embed is for texts.
 TERN_API tern_status tern_embed_pictures(tern_model *model, const tern_picture *pictures,
                                          size_t n_pictures, float *out, tern_error *err);
+
+// ---- Sounds -------------------------------------------------------------------------------------
+
+// One channel of samples, -1 to 1.
+typedef struct tern_sound {
+    int32_t rate; // samples a second
+    int64_t n;
+    float *samples; // [n]
+} tern_sound;
+
+typedef struct tern_sound_desc {
+    int32_t rate; // what it is to have; 0: its own
+    double seconds_max; // a longer one is refused before it is all in memory; 0: six hours
+} tern_sound_desc;
+
+// Reads a WAV, FLAC, MP3, Ogg (Vorbis, Opus) or AIFF, whatever the file is called: all channels
+// become one, their mean, and another rate is resampled to. desc NULL: the defaults. Several
+// threads may call. TERN_ERR_UNSUPPORTED: a build without libsndfile and libsoxr; TERN_ERR_FORMAT:
+// another kind of file, or it is damaged or too long.
+TERN_API tern_status tern_sound_open(tern_sound *out, const char *path,
+                                     const tern_sound_desc *desc, tern_error *err);
+// The same of a file's bytes.
+TERN_API tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
+                                     const tern_sound_desc *desc, tern_error *err);
+// n samples that are to be written, silence. n may be 0.
+TERN_API tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err);
+TERN_API void tern_sound_free(tern_sound *sound); // NULL, and one of zeros, are allowed
+// Writes a WAV of 16 bits; samples beyond -1 and 1 become the loudest there are.
+TERN_API tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err);
+
+// ---- What is said -------------------------------------------------------------------------------
+
+typedef struct tern_segment {
+    double start, end; // seconds
+    const char *text;  // "" of a model without a tokenizer
+    const int32_t *ids; // [n_ids] the tokens, without those that begin and end a text
+    int32_t n_ids;
+} tern_segment;
+
+typedef struct tern_transcript {
+    tern_segment *segments; // [n], in their order
+    size_t n;
+    double seconds; // of the sound
+} tern_transcript;
+
+typedef struct tern_transcribe_params {
+    const char *vad;    // Silero VAD, an ONNX file, says what is speech; NULL: loudness says it
+    bool whole;         // no parts are left out: the sound is cut only where it is too long
+    double seconds_max; // of a segment; 0: 15, which is also the most
+    double tokens_per_second; // at most, as silence can make a model repeat itself; 0: 6.5
+    // Each segment as soon as it is there; false stops: TERN_ERR_CANCELLED.
+    bool (*on_segment)(void *user, const tern_segment *segment);
+    void *user;
+} tern_transcribe_params;
+
+// What is said in a sound, by a model that hears: parts of speech, each written down greedily.
+// params NULL: the defaults. out is to be freed with tern_transcript_free. Any number of threads
+// may call with one model. TERN_ERR_UNSUPPORTED: it hears nothing; TERN_ERR_ARGUMENT: the rate is
+// not the model's (tern_model_hearing_rate).
+TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
+                                     const tern_transcribe_params *params, tern_transcript *out,
+                                     tern_error *err);
+TERN_API void tern_transcript_free(tern_transcript *transcript); // NULL is allowed
+// Samples a second of what the model hears; 0: it hears nothing.
+TERN_API int32_t tern_model_hearing_rate(const tern_model *model);
 
 #ifdef __cplusplus
 }

@@ -77,6 +77,7 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
         echo Hi | "$tern" chat "$model" -n 4 >/dev/full 2>"$dir/err" && wrong "chat on a full disk"
         says '^tern: standard output: '
         ;;
+    transcribe) full "$tern" transcribe tests/oracles/moonshine tests/oracles/moonshine/sound.wav --ids --whole ;;
     classify) full "$tern" classify tests/oracles/vit docs/images/server-chat.png ;;
     embed) full "$tern" embed "$model" x --pooling mean ;;
     inspect | graph | compute) full "$tern" $name "$model" ;;

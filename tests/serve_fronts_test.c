@@ -504,6 +504,38 @@ TEST(serve_fronts_are_kept_where_prompts_part) {
     }
 }
 
+// Where computing a text again is quicker than moving it, it is not moved; and where fronts are
+// used again it is, however seldom. Seen to fail without the comparison.
+TEST(serve_fronts_are_moved_where_that_pays) {
+    static schedule s;
+    int32_t front[30], kept[30];
+    if (!open_schedule(&s, families[0], NULL)) return;
+    fronts *f = &s.slots.fronts;
+    const fronts_view *has = &f->view;
+    f->desc.bytes[FRONT_ON_DEVICE] = 0;
+    f->desc.bytes[FRONT_IN_MEMORY] = UINT64_MAX;
+    random_state = 9;
+    f->worth.compute = 1; // a second
+    for (int i = 0; i < 100; i++) {
+        for (int k = 0; k < 30; k++) front[k] = (int32_t)draw((uint32_t)s.n_vocab);
+        ask_after(&s, front, 30, 20);
+    }
+    CHECK_MSG(has->n[FRONT_IN_MEMORY] == 100 && has->counts.n_evicted == 0 && f->worth.move > 0,
+              "%d in memory", (int)has->n[FRONT_IN_MEMORY]);
+    CHECK(f->worth.used < 0.1 && f->worth.used > 0);
+    f->worth.compute = f->worth.move;
+    memcpy(kept, front, sizeof kept);
+    uint64_t n = has->n[FRONT_IN_MEMORY];
+    for (int i = 0; i < 10; i++) {
+        for (int k = 0; k < 30; k++) front[k] = (int32_t)draw((uint32_t)s.n_vocab);
+        ask_after(&s, front, 30, 20);
+    }
+    CHECK_MSG(has->n[FRONT_IN_MEMORY] == n && has->counts.n_evicted >= 10, "%d of %d in memory",
+              (int)has->n[FRONT_IN_MEMORY], (int)n);
+    CHECK(ask_after(&s, kept, 30, 20) == 30 && f->worth.used > 0.04);
+    close_schedule(&s);
+}
+
 // ---- Many --------------------------------------------------------------------------------------
 
 enum { N_MANY_LONG = 100000, N_MANY = 2000 };

@@ -1,5 +1,6 @@
 // tern run: completes a text, or with --chat answers a question.
 #include "cli.h"
+#include "cli_pictures.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@ typedef struct run_args {
     speculation_args speculation;
     grammar_args grammar;
     const char *prompt, *file, *system, *saved;
+    string_list images;
     bool chat, raw, json;
     int n_logprobs; // negative: none
 } run_args;
@@ -35,6 +37,8 @@ static bool make_prompt(const run_args *args, const tern_model *model, const tex
                         ids *out) {
     tern_message messages[2];
     size_t n = 0;
+    if (args->chat && args->images.n)
+        return tokenize_chat_with_pictures(model, args->system, prompt, (int)args->images.n, out);
     if (!args->chat)
         return tokenize(model, prompt->ptr, prompt->n, TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS,
                         out);
@@ -142,9 +146,13 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     tern_error err = {0};
     output out = {.json = args->json, .last = '\n'};
     ids start = {0};
-    int status = EXIT_FAILED;
+    int status = EXIT_FAILED, n_images = (int)args->images.n;
+    tern_sight **sights = NULL;
+    if (session && n_images) sights = see_pictures(model, args->images.items, n_images);
+    if (n_images && !sights) goto end;
     if (!open_grammar(&args->grammar, model, &params.grammar)) goto end;
-    if (!session || !make_prompt(args, model, prompt, &start) || !load_saved(args, session))
+    if (!session || !make_prompt(args, model, prompt, &start) ||
+        !place_sights(model, sights, n_images, !args->chat, &start) || !load_saved(args, session))
         goto end;
     if (tern_generate_ids(session, start.ptr, start.n, &params, on_text, &out, &stats, &err) !=
         TERN_OK) {
@@ -174,6 +182,7 @@ end:
     free(start.ptr);
     free(out.all.ptr);
     tern_session_close(session);
+    free_sights(sights, n_images);
     tern_grammar_close(params.grammar);
     return status;
 }
@@ -185,6 +194,8 @@ int cmd_run(const command *self, int argc, char **argv) {
         {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT", "the text to go on from; -: read it",
          .position = 2},
         {'f', "file", OPTION_TEXT, &args.file, "FILE", "the same from a file"},
+        {'i', "image", OPTION_TEXTS, &args.images, "FILE",
+         "a picture in front of the text, or where it has <|image_pad|>; may be repeated"},
         {0, "raw", OPTION_FLAG, &args.raw, NULL, "complete the text as it is (the default)"},
         {0, "chat", OPTION_FLAG, &args.chat, NULL, "answer it, by the model's chat template"},
         {0, "system", OPTION_TEXT, &args.system, "TEXT", "with --chat: what comes before"},
@@ -208,6 +219,8 @@ int cmd_run(const command *self, int argc, char **argv) {
     if (!args.prompt == !args.file) return bad_usage("run: give a prompt with one of -p and -f");
     if (args.chat && args.raw) return bad_usage("run: --raw and --chat exclude each other");
     if (args.n_logprobs >= 0 && !args.json) return bad_usage("run: --logprobs needs --json");
+    if (args.images.n && args.saved)
+        return bad_usage("run: --session keeps no pictures: leave out --image");
     if (args.system && !args.chat) return bad_usage("run: --system needs --chat");
     const char *wrong = grammar_usage(&args.grammar);
     if (wrong) return bad_usage("run: %s", wrong);
@@ -220,6 +233,7 @@ int cmd_run(const command *self, int argc, char **argv) {
     close_speculation(&args.session.speculation);
     tern_model_close(model);
     free(prompt.ptr);
+    free(args.images.items);
     free(args.sampling.stops.items);
     free(args.grammar.choices.items);
     return status;

@@ -30,6 +30,8 @@ const command cli_commands[] = {
      "vectors of texts, and how similar they are", cmd_embed, NULL},
     {"classify", "MODEL PICTURE... [--top N] [--labels FILE] [--json] [options]",
      "what pictures show", cmd_classify, NULL},
+    {"transcribe", "MODEL FILE... [--json | --srt | --vtt] [options]",
+     "what is said in recordings", cmd_transcribe, NULL},
     {"memory", "add|recall|list|show|forget|import|export|stats|compact|rules ...",
      "texts that are found by what they say", NULL, memory_jobs},
     {"ask", "MODEL QUESTION --memory DIR [options]", "answer from a memory, and say from where",

@@ -65,7 +65,7 @@ bool content_text(const fields *f, const tern_json *content, const char *param, 
                        tern_str_is(type, "output_text");
         if (!is_text || !tern_json_is(text, TERN_JSON_STRING)) {
             api_fail(f->error, 400, "unsupported_content", param,
-                     "'%s' has a part of type '%.*s': this model reads text only", param,
+                     "'%s' has a part of type '%.*s': the server reads text only", param,
                      type.len < 40 ? (int)type.len : 40, type.ptr ? type.ptr : "");
             return false;
         }

@@ -144,6 +144,29 @@ static void measure(fronts *f, uint64_t other_bytes) {
     f->view.bytes[FRONT_IN_MEMORY] = info.swapped_bytes;
 }
 
+// Of the last fronts, each counting a thirty-second more than the one before. Never none: then none
+// would be moved, and none of those be found again.
+static void note_use(fronts *f, bool used) {
+    f->worth.used += ((used ? 1.0 : 0.0) - f->worth.used) / 32;
+    if (f->worth.used < 1.0 / 64) f->worth.used = 1.0 / 64;
+}
+
+// A front is moved there, and as often as fronts are used again it is moved back instead of being
+// computed; meanwhile all answers wait.
+static bool is_worth_moving(const fronts *f) {
+    return f->worth.move * (1 + f->worth.used) <= f->worth.compute * f->worth.used ||
+           f->worth.move <= 0 || f->worth.compute <= 0;
+}
+
+static bool swap_out(fronts *f, kept_front *at) {
+    double began = tern_seconds();
+    if (!is_worth_moving(f) || tern_session_swap_out(at->session, NULL) != TERN_OK) return false;
+    double each = (tern_seconds() - began) / (double)at->node->depth;
+    f->worth.move = f->worth.move > 0 ? f->worth.move + (each - f->worth.move) / 4 : each;
+    move_to(f, at, FRONT_IN_MEMORY);
+    return true;
+}
+
 // One front less on the device, or in the host's memory.
 static void lower(fronts *f, front_tier tier) {
     kept_front *at = f->lists[tier].oldest;
@@ -151,11 +174,9 @@ static void lower(fronts *f, front_tier tier) {
     if (!at)
         at = f->lists[FRONT_ON_DEVICE].oldest ? f->lists[FRONT_ON_DEVICE].oldest
                                               : f->lists[FRONT_IN_MEMORY].oldest;
-    if (at->tier == FRONT_ON_DEVICE && f->desc.bytes[FRONT_IN_MEMORY] > 0 &&
-        tern_session_swap_out(at->session, NULL) == TERN_OK)
-        move_to(f, at, FRONT_IN_MEMORY);
-    else
-        evict(f, at);
+    bool on_device = at->tier == FRONT_ON_DEVICE;
+    if (on_device && !at->was_used) note_use(f, false);
+    if (!on_device || f->desc.bytes[FRONT_IN_MEMORY] == 0 || !swap_out(f, at)) evict(f, at);
 }
 
 static void trim_disk(fronts *f) {
@@ -251,6 +272,8 @@ tern_status fronts_fork(fronts *f, kept_front *from, size_t n, tern_session **ou
     f->view.counts.n_used[found]++;
     f->view.counts.n_ids[found] += n;
     from->is_from_disk = false;
+    if (!from->was_used) note_use(f, true);
+    from->was_used = true;
     touch(f, from, FRONT_ON_DEVICE); // what was out has come back for it
     return TERN_OK;
 }
@@ -417,7 +440,8 @@ void fronts_tidy(fronts *f) {
 
 tern_status fronts_open(fronts *f, const fronts_desc *desc, tern_error *err) {
     tern_session *probe;
-    *f = (fronts){.desc = *desc, .n_trees = desc->files.owners ? desc->files.n_owners : 1};
+    *f = (fronts){
+        .desc = *desc, .worth.used = 0.5, .n_trees = desc->files.owners ? desc->files.n_owners : 1};
     f->trees = tern_alloc_array(TERN_MEM_SESSION, f->n_trees, sizeof *f->trees);
     if (!f->trees) return tern_fail_memory(err, f->n_trees * sizeof *f->trees);
     if (tern_session_open(&probe, desc->files.model, &desc->files.session, NULL) == TERN_OK) {

@@ -10,7 +10,9 @@
 //
 // They lie in tiers, each with its share of memory and its order of use. What has not been used for
 // longest goes a tier down, and from the last one away. A front on disk comes back to the device
-// before it is used, in the background; its file stays.
+// before it is used, in the background; its file stays. What would take longer to move to the
+// host's memory than computing it again is expected to, as often as fronts are used again, is not
+// moved.
 //
 // All of it is the engine's thread's.
 #ifndef TERN_SERVE_FRONTS_H
@@ -35,6 +37,7 @@ typedef struct kept_front {
     front_tier tier;
     bool is_moving;                   // to disk, or from there
     bool is_from_disk;                // it came from there and was not used since
+    bool was_used;                    // some request went on from it
     uint64_t file_bytes;              // of its file; 0: there is none
     double used;                      // seconds
     struct kept_front *older, *newer; // in its tier, by use
@@ -65,7 +68,11 @@ typedef struct fronts {
     struct {
         kept_front *oldest, *newest;
     } lists[FRONT_TIERS];
-    uint64_t moving_bytes;                             // on the device, of what goes to disk
+    struct {
+        double compute, move; // seconds a token of a prompt takes, and of a front that is moved
+        double used;          // how many fronts of all are used again
+    } worth;                  // the first set by the owner, the others learnt; 0: not known
+    uint64_t moving_bytes;    // on the device, of what goes to disk
     void (*gone)(void *user, const kept_front *front); // it is forgotten; may be NULL
     void *user;
     double scanned; // seconds: when the folder was last looked through

@@ -13,6 +13,9 @@ void openai_count_tokens(exchange *x); // of a request to /v1/responses
 void openai_models(exchange *x);
 void openai_model(exchange *x); // /v1/models/NAME
 void openai_embeddings(exchange *x);
+void openai_transcriptions(exchange *x);
+// What a form's field holds; {NULL, 0}: the body is no form, or has no such field.
+tern_str form_field(const http_request *r, const char *name);
 // Reads "messages" as OpenAI has them; *prefill: the last one is the assistant's.
 void openai_read_messages(const fields *f, messages *m, bool *prefill);
 // Appends a message; a second system message at the beginning is joined to the first.

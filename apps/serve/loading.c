@@ -14,6 +14,7 @@
 #include "apps/serve/registry.h"
 #include "apps/serve/serve_log.h"
 #include "base/alloc.h"
+#include "tern_media.h"
 #include "base/os_time.h"
 #include "base/status.h"
 
@@ -53,7 +54,8 @@ static tern_status measure_context(served *s, tern_error *err) {
 static void look_at_model(served *s) {
     s->token_bytes = 0;
     tern_model_get_info(s->model, &s->info);
-    s->generates = strcmp(s->info.head, "none") != 0; // else an encoder
+    // Else an encoder, or a model that writes down sounds.
+    s->generates = strcmp(s->info.head, "none") != 0 && !tern_model_hearing_rate(s->model);
     for (int32_t i = 0; i < s->info.n_vocab; i++) {
         size_t n = 0;
         tern_token_text(s->model, i, &n);

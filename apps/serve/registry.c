@@ -5,6 +5,7 @@
 #include <string.h>
 #include "apps/serve/serve_log.h"
 #include "base/alloc.h"
+#include "tern_media.h"
 #include "base/hash.h"
 #include "base/os_file.h"
 #include "base/os_time.h"
@@ -237,6 +238,7 @@ served *registry_find(registry *r, tern_str name, tern_error *err) {
 const char *served_ability(const served *s) {
     bool writes = s->state == SERVED_OPEN ? s->generates : !strcmp(s->facts.kind, "language");
     if (writes) return "completion";
+    if (s->state == SERVED_OPEN && tern_model_hearing_rate(s->model)) return "transcription";
     return !strcmp(s->facts.kind, "reranker") ? "rerank" : "embedding";
 }
 

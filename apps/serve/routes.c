@@ -20,6 +20,7 @@ typedef enum route_needs {
     NEEDS_NAME,        // of a model, which need not be open
     NEEDS_MODEL,       // open
     NEEDS_MODEL_ALONE, // open; the body may be empty
+    NEEDS_MODEL_FORM,  // open; the body is a form
 } route_needs;
 
 typedef struct route {
@@ -45,6 +46,8 @@ static const route routes[] = {
     {"POST", "/v1/responses", &dialect_openai, openai_responses, NEEDS_MODEL},
     {"POST", "/v1/responses/input_tokens", &dialect_openai, openai_count_tokens, NEEDS_MODEL},
     {"POST", "/v1/embeddings", &dialect_openai, openai_embeddings, NEEDS_MODEL},
+    {"POST", "/v1/audio/transcriptions", &dialect_openai, openai_transcriptions,
+     NEEDS_MODEL_FORM},
     {"POST", "/v1/messages", &dialect_anthropic, anthropic_messages, NEEDS_MODEL},
     {"POST", "/v1/messages/count_tokens", &dialect_anthropic, anthropic_count_tokens, NEEDS_MODEL},
     {"POST", "/api/generate", &dialect_ollama, ollama_generate, NEEDS_NAME},
@@ -172,6 +175,7 @@ static bool find_model(exchange *x, api_error *e) {
     tern_str name = tern_json_str(tern_json_get(&x->body, root, "model"));
     if (!name.ptr && x->dialect == &dialect_ollama)
         name = tern_json_str(tern_json_get(&x->body, root, "name"));
+    if (x->rule->needs == NEEDS_MODEL_FORM) name = form_field(x->request, "model");
     if (!name.ptr) name = exchange_query(x, "model", &room);
     x->model = registry_find(x->server->registry, name, &err);
     if (!x->model)
@@ -258,7 +262,7 @@ void exchange_begin(exchange *x) {
     if (r) x->dialect = r->dialect;
     x->rule = r;
     ok = ok && r && check_key(x, r, &e);
-    if (ok && !strcmp(r->method, "POST")) {
+    if (ok && !strcmp(r->method, "POST") && r->needs != NEEDS_MODEL_FORM) {
         if (body_read_later(x, go_on)) return;
         read_body(x, r, &e);
     }

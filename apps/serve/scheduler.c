@@ -187,6 +187,9 @@ static void step(scheduler *s) {
     while (status == TERN_ERR_MEMORY && slots_give_back(&s->slots))
         status = tern_group_step(s->group, &n_running, &err);
     if (status != TERN_OK) fail_all(s, &err);
+    tern_group_info info;
+    if (tern_group_get_info(s->group, &info) == TERN_OK)
+        s->slots.fronts.worth.compute = info.row_seconds;
 }
 
 static job *take_inbox(scheduler *s) { // with the lock held

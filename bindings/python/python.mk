@@ -17,9 +17,10 @@ PYTHON_NOTICES := $(if $(filter missing,$(PYTHON_STATIC)),,$(wildcard /usr/share
     /usr/share/doc/libutf8proc-dev/copyright $(if $(filter 1,$(ZLIB)),/usr/share/doc/zlib1g-dev/copyright) \
     $(if $(filter 1,$(SQLITE)),/usr/share/doc/libsqlite3-dev/copyright)))
 
-# Debian's static decoders of pictures cannot go into a shared library; who has pictures in Python has
+# Debian's static decoders of pictures and sounds cannot go into a shared library; who has pictures in Python has
 # Pillow, whose pixels the package takes.
-PYTHON_OBJ := $(filter-out $(call obj,$(PICTURE_SRC)),$(LIB_OBJ)) $(if $(PICTURES),$(call obj,src/media/picture_none.c))
+PYTHON_OBJ := $(filter-out $(call obj,$(PICTURE_SRC) src/media/sound_file.c),$(LIB_OBJ)) \
+              $(if $(PICTURES),$(call obj,src/media/picture_none.c)) $(if $(SOUNDS),$(call obj,src/media/sound_none.c))
 $(PYTHON_TO)/tern/libtern.so: $(PYTHON_OBJ)
 	@mkdir -p $(@D)
 	@echo "  link  $@"

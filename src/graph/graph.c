@@ -465,10 +465,77 @@ static tern_vid recounted(tern_graph *g, tern_vid y, tern_dim dim) {
     return y;
 }
 
+tern_vid tern_g_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
+                        bool by_column) {
+    if (step < 1 || step > INT32_MAX || width < 1 || width > INT32_MAX) return -1;
+    tern_vid y = recounted(g, op_node(g, TERN_OP_WINDOWS, x, -1, TERN_VALUE_F32, width), dim);
+    if (y < 0) return -1;
+    last_node(g)->first = (int32_t)step;
+    last_node(g)->width = (int32_t)width;
+    last_node(g)->tiled = by_column;
+    return y;
+}
+
+tern_vid tern_g_whole_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps) {
+    tern_vid y = op_node(g, TERN_OP_WHOLE_NORM, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    tern_g_in(g, last_node(g), b);
+    last_node(g)->eps = eps;
+    return y;
+}
+
+static void set_heads(tern_node *n, const tern_attention_attrs *attrs) {
+    n->n_heads = attrs->n_heads;
+    n->n_kv_heads = attrs->n_kv_heads;
+    n->head_dim = attrs->head_dim;
+    n->scale = attrs->scale;
+}
+
+void tern_g_source_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
+                         tern_vid n_state, const tern_attention_attrs *attrs) {
+    const tern_vid in[] = {k, v, k_state, v_state, n_state};
+    tern_node *n = tern_g_node(g, TERN_OP_SOURCE_STORE);
+    for (int i = 0; i < 5; i++) tern_g_in(g, n, in[i]);
+    if (n) set_heads(n, attrs);
+}
+
+tern_vid tern_g_source_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
+                                 tern_vid n_state, const tern_attention_attrs *attrs) {
+    tern_vid y =
+        op_node(g, TERN_OP_SOURCE_ATTENTION, q, k_state < 0 ? -2 : k_state, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    tern_g_in(g, last_node(g), v_state);
+    tern_g_in(g, last_node(g), n_state);
+    set_heads(last_node(g), attrs);
+    return y;
+}
+
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows) {
     if (rows < 0) return -1;
     return recounted(g, op_node(g, TERN_OP_TAKE_ROWS, x, rows, TERN_VALUE_F32, 0),
                      g->values[rows].dim);
+}
+
+tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids) {
+    tern_vid y = op_node(g, TERN_OP_REPLACE, x, rows < 0 ? -2 : rows, TERN_VALUE_F32, 0);
+    if (y < 0) return -1;
+    tern_g_in(g, last_node(g), ids);
+    g->values[rows].is_optional = true;
+    return y;
+}
+
+tern_vid tern_g_add_point(tern_graph *g, tern_vid x, tern_vid points, tern_vid table) {
+    tern_vid y = op_node(g, TERN_OP_ADD_POINT, x, points < 0 ? -2 : points, TERN_VALUE_F32, 0);
+    if (y >= 0) tern_g_in(g, last_node(g), table);
+    return y;
+}
+
+tern_vid tern_g_merge(tern_graph *g, tern_vid x, int32_t group) {
+    if (x < 0 || group < 1) return -1;
+    tern_vid y = op_node(g, TERN_OP_MERGE, x, -1, TERN_VALUE_F32, g->values[x].cols * group);
+    if (y < 0) return -1;
+    last_node(g)->group = group;
+    return recounted(g, y, tern_g_dim(g, "outputs"));
 }
 
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind) {
@@ -506,6 +573,18 @@ int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TE
     return counts[value->dim] * value->times / value->per + value->rows;
 }
 
+void tern_graph_count_windows(const tern_graph *g, tern_vid of, int64_t n,
+                              int64_t counts[TERN_DIMS_MAX]) {
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *w = &g->nodes[i];
+        if (w->op != TERN_OP_WINDOWS) continue;
+        int64_t have = tern_graph_rows(g, w->in[0], counts) * g->values[w->in[0]].cols;
+        if (w->in[0] == of && n < have) have = n;
+        int64_t *count = &counts[g->values[w->out[0]].dim];
+        if (*count == 0 && have >= w->width) *count = (have - w->width) / w->first + 1;
+    }
+}
+
 // ---- Checking ----------------------------------------------------------------------------------
 
 const tern_op_facts *tern_op_info(tern_op op) {
@@ -541,7 +620,9 @@ static int64_t columns_of(const tern_graph *g, const tern_node *n) {
         const tern_value *w = &g->values[n->in[2]];
         return w->parts > 0 ? n->n_chosen * (w->rows / w->parts) : 0;
     }
+    case TERN_COLUMNS_MERGE: return x->cols * n->group;
     case TERN_COLUMNS_MIX: return n->n_chosen > 0 ? x->cols / n->n_chosen : 0;
+    case TERN_COLUMNS_WIDTH: return n->width;
     case TERN_COLUMNS_FREE: break;
     }
     return -1;
@@ -620,6 +701,37 @@ static tern_status check_experts(const tern_graph *g, const tern_node *n, tern_e
                      (long long)k);
 }
 
+static tern_status check_source(const tern_graph *g, const tern_node *n, tern_error *err) {
+    bool stores = n->op == TERN_OP_SOURCE_STORE;
+    const tern_value *x = &g->values[n->in[0]], *state = &g->values[n->in[stores ? 2 : 1]];
+    const tern_value *values = &g->values[n->in[stores ? 3 : 2]];
+    const tern_value *count = &g->values[n->in[stores ? 4 : 3]];
+    int64_t key = (int64_t)n->n_kv_heads * n->head_dim, query = (int64_t)n->n_heads * n->head_dim;
+    bool fits = n->n_kv_heads > 0 && n->n_heads % n->n_kv_heads == 0 && state->cols == key &&
+                values->cols == key && values->rows == state->rows && state->rows > 0 &&
+                state->rows % 16 == 0 && count->cols == 1 && count->rows == 1 &&
+                x->cols == (stores ? key : query);
+    for (int i = n->n_in - 3; i < n->n_in; i++)
+        fits &= g->values[n->in[i]].state == TERN_STATE_FIXED &&
+                g->values[n->in[i]].kind == TERN_VALUE_STATE;
+    if (fits) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit what it attends to", x->name);
+}
+
+// x, what is added or put in its place, and what says where.
+static tern_status check_third(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = &g->values[n->in[0]], *y = &g->values[n->in[1]];
+    const tern_value *z = &g->values[n->in[2]];
+    bool points = n->op == TERN_OP_ADD_POINT;
+    int64_t side = 1;
+    while (points && side * side < z->rows) side++;
+    bool fits = points ? y->cols == 2 && z->cols == x->cols && side * side == z->rows
+                       : y->cols == x->cols && z->type == TERN_VALUE_I32;
+    if (fits && y->dim == x->dim) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s do not fit %s", y->name, z->name,
+                     x->name);
+}
+
 static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = &g->values[n->in[0]];
     int64_t columns = columns_of(g, n);
@@ -636,12 +748,15 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_ATTENTION:
     case TERN_OP_SSM:
     case TERN_OP_DELTA_NET: return check_heads(g, n, err);
+    case TERN_OP_REPLACE:
+    case TERN_OP_ADD_POINT: return check_third(g, n, err);
     case TERN_OP_SCALE_PIECES: return check_pieces(g, n, err);
     case TERN_OP_BIAS:
         if (g->values[n->in[1]].cols != x->cols || g->values[n->in[1]].rows != 1)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is no bias of %s",
                              g->values[n->in[1]].name, x->name);
         return TERN_OK;
+    case TERN_OP_WHOLE_NORM:
     case TERN_OP_LAYER_NORM:
         for (int i = 1; i < n->n_in; i++)
             if (g->values[n->in[i]].cols != x->cols || g->values[n->in[i]].rows != 1)
@@ -659,6 +774,13 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_ROUTE:
     case TERN_OP_EXPERTS:
     case TERN_OP_MIX: return check_experts(g, n, err);
+    case TERN_OP_SOURCE_STORE:
+    case TERN_OP_SOURCE_ATTENTION: return check_source(g, n, err);
+    case TERN_OP_WINDOWS:
+        if (n->first > 0 && (!n->tiled || (n->first % x->cols == 0 && n->width % x->cols == 0)))
+            return TERN_OK;
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: windows of %d numbers, %d from one to the "
+                         "next, of %s", (int)n->width, (int)n->first, x->name);
     case TERN_OP_RMS_NORM:
         if (g->values[n->in[1]].cols <= 0 || x->cols % g->values[n->in[1]].cols != 0)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not divide the columns of %s",
@@ -710,7 +832,8 @@ bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b) {
            a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
            a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow &&
            a->attn_factor == b->attn_factor && a->n_context_orig == b->n_context_orig &&
-           a->growth == b->growth;
+           a->growth == b->growth && a->axes == b->axes &&
+           memcmp(a->sections, b->sections, sizeof a->sections) == 0;
 }
 
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {

@@ -59,6 +59,7 @@ typedef struct tern_value {
     int64_t rows, cols;
     int32_t producer; // node, or -1
     // Weights
+    bool is_optional; // an input that a batch may lack
     bool is_table;  // rows are looked up by token (a tied head uses the same weight both ways)
     bool on_host;   // a table so large that a device with memory of its own is only sent rows of it
     bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
@@ -81,6 +82,8 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_ROUTE,   // 2 * n_chosen
     TERN_COLUMNS_EXPERTS, // n_chosen times the rows of a part of the third
     TERN_COLUMNS_MIX,     // those of the first over n_chosen
+    TERN_COLUMNS_WIDTH,   // attribute width
+    TERN_COLUMNS_MERGE,   // those of the first times group
     TERN_COLUMNS_FREE,    // it has no output
 } tern_columns_rule;
 
@@ -106,6 +109,7 @@ const tern_op_facts *tern_op_info(tern_op op);
     ROW(TERN_ACTIVATION_GELU, "gelu")                   /* x Phi(x), by erf */                     \
     ROW(TERN_ACTIVATION_GELU_TANH, "gelu_pytorch_tanh") /* its approximation by tanh */            \
     ROW(TERN_ACTIVATION_SIGMOID, "sigmoid")             /* 1 / (1 + e^-x) */                       \
+    ROW(TERN_ACTIVATION_TANH, "tanh")                                                              \
     ROW(TERN_ACTIVATION_NONE, "none")                   /* x */
 
 typedef enum tern_act_kind {
@@ -125,6 +129,15 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_PROPORTIONAL // only the first pairs turn, a share `factor` of all
 } tern_rope_scaling;
 
+// Which of a row's places (batch.places: time, row, column of a picture, all the same in a text)
+// turns a pair.
+typedef enum tern_rope_axes {
+    TERN_ROPE_LINE,  // its position in the text
+    TERN_ROPE_MIXED, // pair j place j % 3, while j < 3 * sections[j % 3], else the first place
+    TERN_ROPE_PLANE, // the first half of the pairs the row, the others the column, each with all
+                     // frequencies
+} tern_rope_axes;
+
 #define TERN_ROPE_PAIRS_MAX 512
 typedef struct tern_rope_attrs {
     int32_t n_rot; // rotated dimensions of a head, even
@@ -139,6 +152,8 @@ typedef struct tern_rope_attrs {
     // Of queries that grow with their position p, so that attention to long texts stays sharp:
     // times 1 + growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
     float growth;
+    tern_rope_axes axes;
+    int32_t sections[3]; // MIXED
 } tern_rope_attrs;
 
 // By member: the padding between them is undefined.
@@ -214,10 +229,10 @@ typedef struct tern_node {
     float soft_cap;                        // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse;                 // rope: turns back, which is its gradient
-    int32_t group, first, width;  // columns and their gradient
+    int32_t group, first, width;  // columns, their gradient; windows: from one to the next, width
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
     tern_rotation rotation;       // hadamard
-    bool tiled;
+    bool tiled; // delta_net, windows
     tern_pool_kind pool;
     float factors[TERN_PIECES_MAX]; // scale_pieces, of widths[] columns each
     int32_t widths[TERN_PIECES_MAX];
@@ -318,8 +333,26 @@ tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias, const tern_
 // x: [n_in], or n_chosen times that, an expert's after the other's; result likewise.
 tern_vid tern_g_experts(tern_graph *g, tern_vid x, tern_vid route, tern_vid w);
 tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route);
+// A convolution is a product of windows. The result has as many rows as the dimension says, all of
+// which must fit into x. step: numbers from the beginning of one to that of the next.
+tern_vid tern_g_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
+                        bool by_column);
+tern_vid tern_g_whole_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps);
+// States of what a sequence is about, such as the rows that an encoder made of a recording: fixed
+// ones [n_most, columns], n_most a multiple of 16; n_state [1, 1]. Rows of k and v are counted in a
+// dimension of their own, which is 0 in all batches but the first of the sequence.
+void tern_g_source_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
+                         tern_vid n_state, const tern_attention_attrs *attrs);
+tern_vid tern_g_source_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
+                                 tern_vid n_state, const tern_attention_attrs *attrs);
 // Rows of x by their indices, an input of the dimension that the result has.
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
+// Rows where ids are negative; the input `rows` may lack.
+tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids);
+// points: [row, column] in a grid, as floats; table: an array of side * side rows.
+tern_vid tern_g_add_point(tern_graph *g, tern_vid x, tern_vid points, tern_vid table);
+// So many neighbouring rows become one, an output.
+tern_vid tern_g_merge(tern_graph *g, tern_vid x, int32_t group);
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind);
 tern_vid tern_g_top_k(tern_graph *g, tern_vid x);
 tern_vid tern_g_hadamard(tern_graph *g, tern_vid x, tern_vid signs, const tern_rotation *r);
@@ -329,6 +362,10 @@ void tern_g_call(tern_graph *g, tern_vid v, const char *name);
 
 // Whether its rows are counted in the dimension of this name.
 bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim);
+// Counts the dimensions in which only windows are counted: as many as fit. Of the input `of` (-1:
+// none) only the first n numbers are there.
+void tern_graph_count_windows(const tern_graph *g, tern_vid of, int64_t n,
+                              int64_t counts[TERN_DIMS_MAX]);
 // How many rows a value has when the dimensions have these counts.
 int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TERN_DIMS_MAX]);
 tern_vid tern_graph_find(const tern_graph *g, const char *name); // value by name, -1

@@ -59,6 +59,8 @@ TEST(graph_rope_attributes_are_compared_by_member) {
         a->factor = a->low_freq_factor = a->high_freq_factor = 1;
         a->beta_fast = a->beta_slow = a->attn_factor = a->growth = 0;
         a->n_context_orig = 64;
+        a->axes = TERN_ROPE_LINE;
+        memset(a->sections, 0, sizeof a->sections);
         REQUIRE_OK(tern_rope_list_find(&list, &n[i], NULL, NULL, &index[i], &err), err);
     }
     CHECK(list.n == 1 && index[0] == 0 && index[1] == 0);

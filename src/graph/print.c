@@ -70,6 +70,16 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
     case TERN_OP_GROUP_NORM:
         tern_strbuf_printf(out, " group=%d eps=%g", (int)n->group, (double)n->eps);
         break;
+    case TERN_OP_WHOLE_NORM: tern_strbuf_printf(out, " eps=%g", (double)n->eps); break;
+    case TERN_OP_WINDOWS:
+        tern_strbuf_printf(out, " %d every %d%s", (int)n->width, (int)n->first,
+                           n->tiled ? " by column" : "");
+        break;
+    case TERN_OP_SOURCE_STORE:
+    case TERN_OP_SOURCE_ATTENTION:
+        tern_strbuf_printf(out, " heads=%d/%d dim=%d", (int)n->n_heads, (int)n->n_kv_heads,
+                           (int)n->head_dim);
+        break;
     case TERN_OP_SSM:
         tern_strbuf_printf(out, " heads=%d/%d dim=%d state=%d", (int)n->n_heads,
                            (int)n->n_kv_heads, (int)n->v_dim, (int)n->head_dim);

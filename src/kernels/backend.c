@@ -56,6 +56,12 @@ static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_err
     return TERN_OK;
 }
 
+void tern_batch_place(const tern_batch *b, const tern_chunk *c, int32_t row, int32_t at,
+                      int32_t place[3]) {
+    const int32_t *given = b->places && row >= 0 ? b->places + 3 * (size_t)row : NULL;
+    for (int i = 0; i < 3; i++) place[i] = given ? given[i] : c->first_pos + at + c->shift;
+}
+
 void tern_batch_counts(const tern_batch *b, const tern_graph *g, int64_t counts[TERN_DIMS_MAX]) {
     const struct {
         const char *name;
@@ -101,11 +107,38 @@ static tern_status check_positions(const tern_batch *b, const tern_graph *g, ter
 
 // ids and the wanted rows are members of a batch; what else goes in is bound.
 static tern_status check_inputs(const tern_batch *b, const tern_graph *g, tern_error *err) {
+    int64_t counts[TERN_DIMS_MAX];
+    tern_batch_counts(b, g, counts);
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_value *in = &g->values[v];
         if (in->kind != TERN_VALUE_INPUT || tern_batch_data(b, (tern_vid)v)) continue;
+        if (in->dim != TERN_DIM_NONE && counts[in->dim] == 0) continue;
         if (strcmp(in->name, "ids") == 0 || strcmp(in->name, "outputs") == 0) continue;
+        if (in->is_optional || (b->places && strcmp(in->name, "places") == 0)) continue;
         return tern_fail(err, TERN_ERR_ARGUMENT, "a batch without the input %s", in->name);
+    }
+    return TERN_OK;
+}
+
+// Windows lie within what they are of; what is stored for a sequence has room there, and there is
+// one whose it is.
+static tern_status check_windows(const tern_batch *b, const tern_graph *g, tern_error *err) {
+    int64_t counts[TERN_DIMS_MAX];
+    tern_batch_counts(b, g, counts);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        if (n->op != TERN_OP_WINDOWS && n->op != TERN_OP_SOURCE_STORE) continue;
+        int64_t have = tern_graph_rows(g, n->in[0], counts);
+        if (n->op == TERN_OP_WINDOWS) {
+            int64_t made = tern_graph_rows(g, n->out[0], counts);
+            if (made < 1 || (made - 1) * n->first + n->width <= have * g->values[n->in[0]].cols)
+                continue;
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%lld windows of %lld rows of %s do not fit",
+                             (long long)made, (long long)have, g->values[n->in[0]].name);
+        }
+        if (have == 0 || (have <= g->values[n->in[2]].rows && b->n_chunks == 1)) continue;
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%lld rows to attend to, of at most %lld for one "
+                         "sequence", (long long)have, (long long)g->values[n->in[2]].rows);
     }
     return TERN_OK;
 }
@@ -127,6 +160,7 @@ tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n
     TERN_TRY(check_counts(b, g, n_batch, err));
     TERN_TRY(check_chunks(b, n_context, err));
     TERN_TRY(check_inputs(b, g, err));
+    TERN_TRY(check_windows(b, g, err));
     return check_positions(b, g, err);
 }
 
@@ -143,6 +177,8 @@ void tern_batch_bind(tern_batch *b, tern_vid value, void *data) {
 
 tern_vid tern_graph_scores(const tern_graph *g) {
     tern_vid best = -1;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_MERGE) return -1; // its outputs are rows for another graph
     for (size_t v = 0; v < g->n_values; v++) {
         const tern_value *value = &g->values[v];
         tern_op op = value->producer >= 0 ? g->nodes[value->producer].op : TERN_OP_COUNT;

@@ -96,6 +96,7 @@ typedef struct tern_chunk {
     int32_t n_tokens;        // at least 1
     int32_t first_pos;       // position of the first; the sequence holds those before it
     bool is_long;            // of a text with RoPE's factors for longer ones (TERN_ROPE_LONG)
+    int32_t shift; // RoPE's places are the positions plus this, where the batch does not say them
     // Where to put the fixed states as they are after the first kept_after tokens.
     bool keeps;
     int32_t kept_after;
@@ -117,6 +118,8 @@ typedef struct tern_batch {
     int32_t n_tokens;   // 1 .. the plan's n_batch; 0 of a graph without tokens
     const tern_chunk *chunks;
     int32_t n_chunks;
+    // The input "places": where RoPE puts each row, [n_tokens, 3]; NULL: as its chunk says.
+    const int32_t *places;
     const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last
     int32_t n_outputs;      // 0 .. n_tokens
     int64_t counts[TERN_DIMS_MAX]; // by dimension of the graph, 0 .. the plan's n_batch
@@ -138,6 +141,10 @@ typedef struct tern_batch {
 // Whether a plan and stores of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, const tern_graph *g, int32_t n_batch,
                              int32_t n_context, tern_error *err);
+// Where RoPE puts row `row` of the batch, which is row `at` of the chunk; or, with a row of -1, a
+// step after it.
+void tern_batch_place(const tern_batch *batch, const tern_chunk *c, int32_t row, int32_t at,
+                      int32_t place[3]);
 // How many rows each dimension of the graph has in the batch.
 void tern_batch_counts(const tern_batch *batch, const tern_graph *g, int64_t counts[TERN_DIMS_MAX]);
 // What is bound to a value; NULL: nothing.

@@ -23,7 +23,8 @@ static float set_frequencies(const tern_rope_attrs *a, const float *factors, flo
     }
     if (a->scaling == TERN_ROPE_LONG && a->attn_factor > 0) magnitude = a->attn_factor;
     for (int i = 0; i < a->n_rot / 2; i++) {
-        double f = 1 / (double)powf(a->base, (float)(2 * i) / (float)n);
+        double k = a->axes == TERN_ROPE_PLANE ? 4 * (i % (a->n_rot / 4)) : 2 * i;
+        double f = 1 / (double)powf(a->base, (float)k / (float)n);
         if (a->scaling == TERN_ROPE_LINEAR) f /= a->factor;
         if (factors) f /= factors[i];
         bool stays = i >= (int)((float)a->n_rot * a->factor) / 2;
@@ -38,16 +39,22 @@ static float set_frequencies(const tern_rope_attrs *a, const float *factors, flo
     return magnitude;
 }
 
-void tern_rope_angles(const tern_rope *r, int32_t position, bool is_long, float *cos_to,
+static int axis_of(const tern_rope_attrs *a, int32_t pair) {
+    if (a->axes == TERN_ROPE_PLANE) return pair < a->n_rot / 4 ? 1 : 2;
+    int axis = a->axes == TERN_ROPE_MIXED ? pair % 3 : 0;
+    return pair < 3 * a->sections[axis] ? axis : 0;
+}
+
+void tern_rope_angles(const tern_rope *r, const int32_t place[3], bool is_long, float *cos_to,
                       float *sin_to, size_t stride) {
     const tern_rope_attrs *a = &r->attrs;
     const float *inv_freq = is_long && r->long_inv_freq ? r->long_inv_freq : r->inv_freq;
     float factor = r->magnitude;
     if (a->growth != 0)
-        factor *= (float)(1 + (double)a->growth * log1p(floor((double)position /
+        factor *= (float)(1 + (double)a->growth * log1p(floor((double)place[0] /
                                                               (double)a->n_context_orig)));
     for (size_t i = 0; i < (size_t)a->n_rot / 2; i++) {
-        float angle = (float)position * inv_freq[i];
+        float angle = (float)place[axis_of(a, (int32_t)i)] * inv_freq[i];
         cos_to[i * stride] = (float)cos(angle) * factor;
         sin_to[i * stride] = (float)sin(angle) * factor;
     }

@@ -21,9 +21,10 @@ typedef struct tern_rope_list {
 // long_factors [n_rot / 2] (or NULL): what the node's last inputs hold.
 tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
                                 const float *long_factors, int *index, tern_error *err);
-// Cosine and sine, with their factors, of each pair at a position: cos[i * stride] and sin[i *
+// Cosine and sine, with their factors, of each pair at a place: cos[i * stride] and sin[i *
 // stride] for i < n_rot / 2. is_long: of a text longer than attrs.n_context_orig.
-void tern_rope_angles(const tern_rope *r, int32_t position, bool is_long, float *cos_to,
+// place: see tern_rope_axes.
+void tern_rope_angles(const tern_rope *r, const int32_t place[3], bool is_long, float *cos_to,
                       float *sin_to, size_t stride);
 // The inputs of the node that are its factors: 0 of all texts or of shorter ones, 1 of longer ones;
 // or -1.

@@ -1,11 +1,13 @@
-// What is seen and heard, as files have it, into numbers: pictures to pixels. Every decoder is a
-// library's; here are the limits, the order of things, and what must have the same bits everywhere.
+// What is seen and heard, as files have it, into numbers: pictures to pixels, and sounds to samples
+// (sound.h). Every decoder is a library's; here are the limits, the order of things, and what must
+// have the same bits everywhere.
 #ifndef TERN_MEDIA_MEDIA_H
 #define TERN_MEDIA_MEDIA_H
 
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "tern_media.h"
+#include "media/sound.h"
 
 // ---- Decoders (picture_jpeg.c and so on) --------------------------------------------------------
 

@@ -48,6 +48,9 @@ tern_status tern_config_write_qwen_gguf(tern_gguf_writer *w, const char *name,
                                         const tern_config *c);
 void tern_config_write_qwen_json(const tern_config *c, tern_strbuf *out);
 
+// Qwen3.5's tower (qwen_vision.c).
+tern_status tern_config_qwen_vision(const tern_config_source *s, tern_config *c, tern_error *err);
+
 // ---- Writing one (config_write.c) --------------------------------------------------------------
 
 // What GGUFs of encoders with LayerNorms have: their epsilon, no mask, segments, pooling.
@@ -146,7 +149,10 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
         }                                                                                          \
     }
 #define TERN_DECODER(build_) {.name = "decoder", .is_there = tern_config_scores, .build = build_}
+#define TERN_VISION(build_) {.name = "vision", .is_there = tern_config_sees, .build = build_}
 #define TERN_ENCODER(build_) {.name = "encoder", .is_there = tern_config_pools, .build = build_}
+tern_status tern_build_qwen_vision(tern_graph *g, const tern_config *config, tern_error *err);
+bool tern_config_sees(const tern_config *c); // pictures in its text
 bool tern_config_scores(const tern_config *c); // next tokens
 bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
 

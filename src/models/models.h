@@ -25,6 +25,20 @@ typedef struct tern_multipliers {
     double attention_in, attention_out, key, gate, down;
 } tern_multipliers;
 
+// The tower of a language model that sees; all 0: it reads text alone.
+#define TERN_VISION_FRAMES 2 // of a patch: a picture is repeated
+typedef struct tern_vision {
+    int64_t n_layers, n_embd, n_ff, n_heads, n_out;
+    int64_t n_patch; // edge of a patch in pixels
+    int64_t n_merge; // edge in patches of a block, which becomes a row
+    int64_t n_side;  // edge of the grid of learnt places
+    tern_act_kind act;
+    // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
+    // -1: not stated
+    int64_t picture_id, video_id, start_id, end_id;
+} tern_vision;
+int64_t tern_vision_patch_cols(const tern_vision *v); // numbers of a patch
+
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
@@ -59,6 +73,11 @@ typedef struct tern_config {
     int64_t first_position, n_segments, separator_id;
     int64_t n_labels; // scores of a classifier of pairs, which has no vectors; 0: it is none
     int64_t n_patch, n_image; // of a model of pictures: edges of a square and of the whole; 0: none
+    // Of a model that hears: layers of the encoder, rows that the decoder attends to at most,
+    // samples of a row of its input, and how many zeros count as samples after the last; 0: it does
+    // not hear
+    int64_t n_encoder_layers, n_source, n_step, n_padding;
+    tern_vision vision;
     int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
     int32_t conv_taps;
@@ -102,7 +121,9 @@ typedef enum tern_change {
     TERN_CHANGE_MINUS_EXP, // -e^w: decay rates that are stored as logarithms
     TERN_CHANGE_SQUEEZE,   // w, but [n, taps] instead of [n, 1, taps]
     TERN_CHANGE_LEADING,   // w, but [rows, n] instead of [1, rows, n], and [n] of [1, 1, n]
-    TERN_CHANGE_FLATTEN,   // w, but [n, colors * edge * edge] instead of [n, colors, edge, edge]
+    TERN_CHANGE_FLATTEN,   // w, but [n, colors * edge * edge] instead of [n, colors, edge, edge],
+                           // or [n, columns * taps] instead of [n, columns, taps]
+    TERN_CHANGE_PADDED,    // the same; graphs read rows with zeros up to a multiple of 4 columns
 } tern_change;
 
 // Rows or columns that stand in another order in GGUF (orders.c).
@@ -124,6 +145,7 @@ typedef struct tern_tensor_row {
     // Folders have `shares` tensors of GGUF as one, their rows one after the other; this is number
     // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
     int share, shares;
+    int taps; // of a FLATTENed convolution along one axis; 0: of squares
     bool gguf_column; // a vector that GGUF has as a matrix with one column
     bool is_computed; // the graph reads what tern_arch.numbers makes of those that are
 } tern_tensor_row;
@@ -157,6 +179,7 @@ typedef struct tern_graph_row {
     const char *name;                       // "decoder", "encoder" ...
     bool (*is_there)(const tern_config *c); // NULL: in every model of the architecture
     tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err);
+    int32_t n_rows; // of any dimension: what it is compiled for at least, however short batches are
 } tern_graph_row;
 
 typedef struct tern_arch {
@@ -323,6 +346,21 @@ typedef struct tern_picture_rules {
 } tern_picture_rules;
 tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern_picture_rules *out,
                                tern_error *err);
+// How a language model that sees wants them: any shape, so many pixels, edges that are multiples of
+// a block's. n_pixels_max: fewer than the file allows; 0: what it says, at most
+// TERN_VISION_PIXELS.
+#define TERN_VISION_PIXELS ((int64_t)1 << 20)
+typedef struct tern_vision_rules {
+    int64_t least, most; // pixels
+    tern_picture_filter filter;
+    float factor, mean[3], deviation[3];
+} tern_vision_rules;
+tern_status tern_vision_rules_read(const tern_file *file, int64_t n_pixels_max,
+                                   tern_vision_rules *out, tern_error *err);
+// The size that a picture is given: multiples of `edge`.
+tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t width,
+                             int32_t height, int32_t *to_width, int32_t *to_height,
+                             tern_error *err);
 // The names of labels 0 .. n - 1, texts of the file; {NULL}: it has none.
 void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n);
 tern_status tern_pictures_write_gguf(tern_gguf_writer *w, const tern_file *from,

@@ -59,12 +59,30 @@ void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n) {
     }
 }
 
+// Rows with zeros up to a multiple of 4 columns, from the last to the first in one place.
+static tern_status pad(const tern_tensor *t, float **out, tern_error *err) {
+    bool flat = t->n_dims == 2;
+    size_t n = (size_t)(flat ? t->ne[0] : t->ne[0] * t->ne[1]);
+    size_t n_rows = (size_t)(flat ? t->ne[1] : t->ne[2]), width = (n + 3) / 4 * 4;
+    float *x = tern_alloc_array(TERN_MEM_WEIGHTS, n_rows * width, sizeof *x);
+    if (!x) return tern_fail_memory(err, n_rows * width * sizeof *x);
+    tern_status status = tern_tensor_decode(t, x, err);
+    for (size_t i = n_rows; status == TERN_OK && i-- > 0;) {
+        memmove(x + i * width, x + i * n, n * sizeof *x);
+        memset(x + i * width + n, 0, (width - n) * sizeof *x);
+    }
+    if (status == TERN_OK) *out = x;
+    else tern_free(x);
+    return status;
+}
+
 tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
                                const char *gguf_name, float **out, tern_error *err) {
     const tern_tensor_row *row = tern_model_row(arch, gguf_name);
     tern_change change = row ? tern_model_change(file, row) : TERN_CHANGE_NONE;
     bool shaped = change >= TERN_CHANGE_SQUEEZE, hf = file->kind == TERN_FILE_HF;
     *out = NULL;
+    if (change == TERN_CHANGE_PADDED) return pad(t, out, err);
     if (!row || (!row->is_computed && (change == TERN_CHANGE_NONE || shaped))) return TERN_OK;
     if (!row->is_computed && !hf && t->type == TERN_DTYPE_F32) return TERN_OK;
     size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2]);

@@ -127,13 +127,17 @@ static tern_status write_rules(tern_gguf_writer *w, const tern_picture_rules *r)
 
 // ---- Both --------------------------------------------------------------------------------------
 
-static tern_status check(const tern_picture_rules *r, const tern_config *c, tern_error *err) {
+static tern_status check_colors(const tern_picture_rules *r, tern_error *err) {
     bool sound = isfinite(r->factor) && r->factor > 0;
     for (int i = 0; i < 3; i++)
         sound = sound && isfinite(r->mean[i]) && isfinite(r->deviation[i]) && r->deviation[i] > 0;
-    if (!sound)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "the mean, deviation or factor of a picture's colours is no such number");
+    if (sound) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "the mean, deviation or factor of a picture's colours is no such number");
+}
+
+static tern_status check(const tern_picture_rules *r, const tern_config *c, tern_error *err) {
+    TERN_TRY(check_colors(r, err));
     if (r->width == c->n_image && r->height == c->n_image &&
         (r->shorter == 0 || r->shorter >= r->width))
         return TERN_OK;
@@ -256,4 +260,75 @@ tern_status tern_pictures_put_labels(const tern_file *from, const tern_config *c
     tern_strbuf_puts(config, "\n  }\n}\n");
     tern_free(labels);
     return config->failed ? tern_fail_memory(err, config->len) : TERN_OK;
+}
+
+// ---- Any shape ---------------------------------------------------------------------------------
+
+// "size" has numbers of pixels here, whatever its members are called.
+static void read_pixels(const tern_json_doc *doc, tern_vision_rules *r) {
+    static const char *const least[] = {"size.shortest_edge", "min_pixels"};
+    static const char *const most[] = {"size.longest_edge", "max_pixels"};
+    for (int i = 1; i >= 0; i--) {
+        r->least = tern_json_int(tern_json_path(doc, least[i]), r->least);
+        r->most = tern_json_int(tern_json_path(doc, most[i]), r->most);
+    }
+}
+
+tern_status tern_vision_rules_read(const tern_file *file, int64_t n_pixels_max,
+                                   tern_vision_rules *r, tern_error *err) {
+    const tern_json_doc *doc = &file->preprocessor;
+    tern_picture_rules read = {.factor = 1.0F / 255,
+                               .mean = {0.5F, 0.5F, 0.5F},
+                               .deviation = {0.5F, 0.5F, 0.5F},
+                               .filter = TERN_PICTURE_BICUBIC};
+    *r = (tern_vision_rules){.least = 65536, .most = 16777216};
+    if (tern_json_root(doc)) {
+        int64_t filter = tern_json_int(tern_json_path(doc, "resample"), 3);
+        read_pixels(doc, r);
+        if (filter != 2 && filter != 3) return refuse_filter(err);
+        read.filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
+        read.factor = (float)tern_json_number(tern_json_path(doc, "rescale_factor"),
+                                              (double)read.factor);
+        read_three(doc, tern_json_path(doc, "image_mean"), read.mean);
+        read_three(doc, tern_json_path(doc, "image_std"), read.deviation);
+    }
+    r->filter = read.filter;
+    r->factor = read.factor;
+    memcpy(r->mean, read.mean, sizeof r->mean);
+    memcpy(r->deviation, read.deviation, sizeof r->deviation);
+    TERN_TRY(check_colors(&read, err));
+    if (r->least < 1 || r->most < r->least || r->most > (int64_t)1 << 28)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "preprocessor_config.json: pictures of %lld to %lld pixels make no sense",
+                         (long long)r->least, (long long)r->most);
+    int64_t most = n_pixels_max ? n_pixels_max : TERN_VISION_PIXELS;
+    if (r->most > most) r->most = most > r->least ? most : r->least;
+    return TERN_OK;
+}
+
+// Rounded to the even one where it is between two, as Python does.
+static int64_t multiple(double x, int64_t edge) {
+    return (int64_t)nearbyint(x / (double)edge) * edge;
+}
+
+tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t width,
+                             int32_t height, int32_t *to_width, int32_t *to_height,
+                             tern_error *err) {
+    double w = width, h = height, e = (double)edge;
+    int64_t wide = multiple(w, edge), high = multiple(h, edge);
+    if (width < 1 || height < 1 || fmax(w, h) / fmin(w, h) > 200)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d x %d pixels: expected at most 200 times as "
+                         "long as wide", (int)width, (int)height);
+    if (wide * high > r->most) {
+        double beta = sqrt(h * w / (double)r->most);
+        wide = (int64_t)floor(w / beta / e) * edge;
+        high = (int64_t)floor(h / beta / e) * edge;
+    } else if (wide * high < r->least) {
+        double beta = sqrt((double)r->least / (h * w));
+        wide = (int64_t)ceil(w * beta / e) * edge;
+        high = (int64_t)ceil(h * beta / e) * edge;
+    }
+    *to_width = (int32_t)(wide > edge ? wide : edge);
+    *to_height = (int32_t)(high > edge ? high : edge);
+    return TERN_OK;
 }

@@ -8,7 +8,8 @@
 //   attention:  q, gate = norm(x) Wq by head;  q and k normed by head;  RoPE turns a quarter of a
 //               head;  mixer = (attention(q, k, v) * sigmoid(gate)) Wo
 //
-// RoPE's three axes (M-RoPE) are one where there is only text.
+// RoPE's three axes (M-RoPE) are one where there is only text. The tower that makes rows of
+// pictures is in qwen_vision.c.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,8 +52,19 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     return tern_g_add(g, x, tern_block_feed_forward(g, c, f));
 }
 
+// Rows that the tower made of a picture stand where it is in the text.
+static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x) {
+    tern_dim tokens = tern_g_dim(g, "tokens");
+    tern_vid rows = tern_g_input(g, "rows", tokens, c->n_embd, TERN_VALUE_F32);
+    tern_vid places = tern_g_input(g, "places", tokens, 3, TERN_VALUE_I32); // RoPE's
+    if (places >= 0) g->values[places].is_optional = true;
+    return tern_g_replace(g, x, rows, ids);
+}
+
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_stack(g, c, &(tern_stack){.layer = layer, .final_norm = "output_norm.weight"},
+    return tern_build_stack(g, c, &(tern_stack){.layer = layer,
+                                                .begin = tern_config_sees(c) ? begin : NULL,
+                                                .final_norm = "output_norm.weight"},
                             err);
 }
 
@@ -122,23 +134,6 @@ static tern_status drop_predictors(const tern_config_source *s, tern_config *c, 
     return TERN_OK;
 }
 
-static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    const tern_json *gate = tern_config_json(s, "attn_output_gate");
-    if (!tern_json_bool(gate, true))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: attention without a gate (attn_output_gate) is not "
-                         "supported");
-    TERN_TRY(drop_predictors(s, c, err));
-    TERN_TRY(read_layers(s, c, err));
-    return read_delta(s, c, err);
-}
-
-static bool is_every(const tern_config *c, int64_t interval) {
-    for (int64_t i = 0; i < c->n_layers; i++)
-        if ((c->layers[i] == TERN_LAYER_FULL) != ((i + 1) % interval == 0)) return false;
-    return true;
-}
-
 // How the rotated pairs are shared among time, height and width: pictures need it, and so other
 // programs ask for it.
 static void sections(const tern_config *c, int32_t out[4]) {
@@ -147,6 +142,41 @@ static void sections(const tern_config *c, int32_t out[4]) {
     out[1] = (n + 1) / 3;
     out[2] = n / 3;
     out[3] = 0;
+}
+
+static void read_sections(const tern_config_source *s, tern_config *c) {
+    const tern_json_doc *doc = &s->file->config;
+    const tern_json *list = tern_config_json(s, "rope_parameters.mrope_section");
+    int32_t shares[4];
+    int i = 0;
+    if (!list) list = tern_config_json(s, "rope_scaling.mrope_section");
+    sections(c, shares);
+    for (const tern_json *e = tern_json_first(doc, list); e && i < 3;
+         e = tern_json_next(doc, list, e))
+        shares[i++] = (int32_t)tern_json_int(e, 0);
+    for (i = 0; i < 3; i++) c->rope.sections[i] = shares[i];
+}
+
+static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    const tern_json *gate = tern_config_json(s, "attn_output_gate");
+    if (!tern_json_bool(gate, true))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: attention without a gate (attn_output_gate) is not "
+                         "supported");
+    TERN_TRY(drop_predictors(s, c, err));
+    TERN_TRY(read_layers(s, c, err));
+    TERN_TRY(tern_config_qwen_vision(s, c, err));
+    if (tern_config_sees(c)) {
+        c->rope.axes = TERN_ROPE_MIXED;
+        read_sections(s, c);
+    }
+    return read_delta(s, c, err);
+}
+
+static bool is_every(const tern_config *c, int64_t interval) {
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if ((c->layers[i] == TERN_LAYER_FULL) != ((i + 1) % interval == 0)) return false;
+    return true;
 }
 
 // Where each n-th layer is attention one number says it, else a flag a layer.
@@ -221,6 +251,11 @@ static const tern_config sample = {
     .conv_taps = 4,
     .delta = {.n_k_heads = 2, .n_v_heads = 4, .head_dim = 24, .v_dim = 20, .eps = 1e-6f}};
 
+// The tower's.
+#define SEEN(gguf_, hf_, role_)                                                                    \
+    TERN_MATRIX(gguf_, "model.visual." hf_, TERN_ROLE_##role_),                                    \
+        TERN_ROW(gguf_ ".bias", "model.visual." hf_ ".bias")
+
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_PLUS_ONE),
@@ -247,6 +282,19 @@ static const tern_tensor_row tensors[] = {
                    .columns = TERN_ORDER_V_HEADS),
     TERN_ROWS_FEED_FORWARD,
     TERN_ROWS_INPUT_NORMS,
+    TERN_ROW("v.patch_embd.weight", "model.visual.patch_embed.proj.weight",
+             .role = TERN_ROLE_FLOATS, .change = TERN_CHANGE_FLATTEN),
+    TERN_ROW("v.patch_embd.bias", "model.visual.patch_embed.proj.bias"),
+    TERN_ROW("v.position_embd.weight", "model.visual.pos_embed.weight"),
+    SEEN("v.blk.%d.ln1", "blocks.%d.norm1", VECTOR),
+    SEEN("v.blk.%d.attn_qkv", "blocks.%d.attn.qkv", MATRIX),
+    SEEN("v.blk.%d.attn_out", "blocks.%d.attn.proj", MATRIX),
+    SEEN("v.blk.%d.ln2", "blocks.%d.norm2", VECTOR),
+    SEEN("v.blk.%d.ffn_up", "blocks.%d.mlp.linear_fc1", MATRIX),
+    SEEN("v.blk.%d.ffn_down", "blocks.%d.mlp.linear_fc2", MATRIX),
+    SEEN("v.post_ln", "merger.norm", VECTOR),
+    SEEN("mm.0", "merger.linear_fc1", MATRIX),
+    SEEN("mm.2", "merger.linear_fc2", MATRIX),
     TERN_ROWS_END,
 };
 
@@ -268,7 +316,7 @@ const tern_arch tern_arch_qwen35 = {
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
-    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+    .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_qwen_vision)),
     .mixed_layers = true,
     .sample = &sample,
 };

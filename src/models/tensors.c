@@ -168,6 +168,10 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
                                const char *name) {
     bool gguf = file->kind == TERN_FILE_GGUF;
     const char *why = ignored_by_table(arch->ignored, name);
+    char seen[128];
+    if (why && c->vision.n_layers && !gguf &&
+        tern_model_name_to_gguf(arch, name, seen, sizeof seen))
+        return NULL; // of a tower that is there
     if (why) return why;
     int block = gguf && c->n_ignored_blocks ? tern_model_block_of(name, NULL) : -1;
     if (block >= c->n_layers && block < c->n_layers + c->n_ignored_blocks)
@@ -224,12 +228,22 @@ tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arc
     return TERN_OK;
 }
 
+// A convolution along one axis has its taps as columns in a folder.
+static bool has_taps(const tern_tensor *t, const tern_value *v, const tern_tensor_row *row) {
+    bool flat = t->n_dims == 2;
+    uint64_t n = flat ? t->ne[0] : t->ne[0] * t->ne[1], n_rows = flat ? t->ne[1] : t->ne[2];
+    if (row->change == TERN_CHANGE_PADDED) n = (n + 3) / 4 * 4;
+    bool fits = flat || (t->n_dims == 3 && t->ne[0] == (uint64_t)row->taps);
+    return fits && (int64_t)n == v->cols && (int64_t)n_rows == v->rows;
+}
+
 // A squeezed one may have its dimension of 1 or not.
 static bool has_shape(const tern_tensor *t, const tern_value *v, const tern_tensor_row *row) {
     int64_t n_rows = (int64_t)t->ne[1], n_more = (int64_t)t->ne[2];
+    if (row && row->taps) return has_taps(t, v, row);
     if (row && row->change == TERN_CHANGE_FLATTEN && t->n_dims == 4)
-        return (int64_t)(t->ne[0] * t->ne[1] * t->ne[2]) == v->cols &&
-               (int64_t)t->ne[3] == v->rows;
+        return (int64_t)(t->ne[0] * t->ne[1] * t->ne[2]) * (int64_t)t->ne[3] ==
+                   v->cols * v->rows && (int64_t)t->ne[3] % v->rows == 0;
     if (row && row->change == TERN_CHANGE_SQUEEZE && n_rows == 1) {
         n_rows = n_more;
         n_more = 1;

@@ -107,6 +107,8 @@ void tern_lease_close(tern_lease *l) {
     tern_mutex_lock(&l->model->lock);
     leave(l);
     tern_mutex_unlock(&l->model->lock);
+    tern_lease_look_away(l, 0);
+    tern_free(l->sights);
     tern_free(l->ids);
     tern_free(l->notice);
     tern_free(l);
@@ -280,8 +282,10 @@ const int32_t *tern_lease_ids(const tern_lease *l) { return l->ids; }
 tern_status tern_lease_put(tern_lease *l, size_t at, const int32_t *ids, size_t n,
                            tern_error *err) {
     TERN_TRY(tern_lease_know(l, at + n, err));
+    TERN_TRY(tern_lease_see(l, ids, n, err));
     if (n) memmove(l->ids + at, ids, n * sizeof *ids);
     if (l->n_ids > at) l->n_ids = at;
+    if (l->n_sights) tern_lease_look_away(l, at + n);
     return TERN_OK;
 }
 

@@ -6,6 +6,7 @@
 // batches of their own. So a batch that was begun may take several submissions.
 #include <stdio.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "runtime/lease.h"
 
 // The record of a backend that does not draft.
@@ -44,6 +45,54 @@ static tern_status reserve(const tern_work *w, int32_t end, int32_t ahead, tern_
     if (ahead > 0 && tern_sequence_reserve(l->sequence, end + ahead, NULL) == TERN_OK)
         return TERN_OK;
     return tern_sequence_reserve(l->sequence, end, err);
+}
+
+// ---- Pictures ----------------------------------------------------------------------------------
+
+static tern_status make_places(const tern_computation *c, tern_placed_instance *r,
+                               tern_error *err) {
+    size_t n = (size_t)c->model->n_batch, n_embd = (size_t)c->model->config.n_embd;
+    if (!r->places) r->places = tern_alloc_array(TERN_MEM_SESSION, n, 3 * sizeof *r->places);
+    if (!r->rows) r->rows = tern_alloc_array(TERN_MEM_SESSION, n, n_embd * sizeof *r->rows);
+    return r->places && r->rows ? TERN_OK : tern_fail_memory(err, n * n_embd * sizeof *r->rows);
+}
+
+// Puts the rows of the chunk's pictures where they are to be read, each with -1 for an id. *any:
+// there are some.
+static void take_rows(const tern_computation *c, tern_placed_instance *r, const tern_lease *l,
+                      int32_t first, int32_t n, bool *any) {
+    size_t n_embd = (size_t)c->model->config.n_embd;
+    for (int32_t i = first; i < first + n; i++) {
+        const tern_sight *s = r->ids[i] >= TERN_SIGHT_IDS ? tern_lease_sight(l, r->ids[i]) : NULL;
+        if (!s) continue;
+        memcpy(r->rows + (size_t)i * n_embd, s->rows + (size_t)(r->ids[i] - s->first_id) * n_embd,
+               n_embd * sizeof *r->rows);
+        r->ids[i] = -1;
+        *any = true;
+    }
+}
+
+// Texts with pictures have other places than positions; all rows of a batch say theirs, or none.
+static tern_status place_pictures(const tern_computation *c, tern_batch *b, const tern_work *work,
+                                  int32_t n_work, tern_error *err) {
+    tern_placed_instance *r = c->run;
+    bool any = false, any_rows = false;
+    for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_sights > 0;
+    if (!any) return TERN_OK;
+    TERN_TRY(make_places(c, r, err));
+    for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens) {
+        const tern_lease *l = work[i].lease;
+        tern_chunk *k = &r->chunks[i];
+        int32_t *to = r->places + 3 * (size_t)row;
+        k->shift = tern_lease_places(l, k->first_pos, r->ids + row, k->n_tokens, to);
+        for (int32_t t = 0; l->n_sights == 0 && t < k->n_tokens; t++)
+            to[3 * t] = to[3 * t + 1] = to[3 * t + 2] = k->first_pos + t;
+        take_rows(c, r, l, row, k->n_tokens, &any_rows);
+    }
+    b->places = r->places;
+    if (any_rows)
+        tern_batch_bind(b, tern_graph_find(&c->model->graphs[0].fused, "rows"), r->rows);
+    return TERN_OK;
 }
 
 // The work's tokens, and those before them that are missing, as the next chunk of the batch.
@@ -151,6 +200,9 @@ static tern_status submit(tern_computation *c, tern_error *err) {
     tern_status status = c->is_part ? add_chunk(r, b, &part, 0, err) : TERN_OK;
     for (int32_t i = 0; status == TERN_OK && !c->is_part && i < c->n_work; i++)
         status = add_chunk(r, b, &c->work[i], ahead, err);
+    if (status == TERN_OK)
+        status = place_pictures(c, b, c->is_part ? &part : c->work, c->is_part ? 1 : c->n_work,
+                                err);
     b->ids = r->ids;
     b->chunks = r->chunks;
     b->outputs = r->outputs;
@@ -239,6 +291,7 @@ static tern_status check_work(const tern_model *m, const tern_work *work, int32_
             return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
                              (int)w->n_ids, (int)w->first_pos);
         TERN_TRY(tern_lease_know(w->lease, (size_t)(w->first_pos + w->n_ids), err));
+        TERN_TRY(tern_lease_see(w->lease, w->ids, (size_t)w->n_ids, err));
     }
     if (n > m->n_batch && tern_model_reads_whole(m))
         return tern_fail(err, TERN_ERR_ARGUMENT,

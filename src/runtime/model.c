@@ -373,6 +373,7 @@ static tern_status build_graphs(tern_model *m, tern_error *err) {
     for (int i = 0; i < m->n_graphs; i++) {
         m->graphs[i].built = built[i];
         m->graphs[i].name = rows[i]->name;
+        m->graphs[i].n_rows = rows[i]->n_rows;
     }
     return status;
 }
@@ -427,6 +428,7 @@ static tern_status begin(tern_opening *o, const char *path, const tern_model_des
     if (!m) return tern_fail_memory(err, sizeof *m);
     tern_mutex_init(&m->lock);
     tern_mutex_init(&m->vocab_lock);
+    tern_mutex_init(&m->sights_lock);
     o->model = m;
     m->vocab_only = desc->vocab_only;
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
@@ -577,6 +579,8 @@ void tern_model_close(tern_model *m) {
     tern_free(m->architecture);
     tern_model_free_embedding(m);
     tern_vocab_tree_close(m->vocab_tree);
+    tern_model_free_sights(m);
+    tern_mutex_free(&m->sights_lock);
     tern_mutex_free(&m->vocab_lock);
     tern_mutex_free(&m->lock);
     tern_free(m);

@@ -37,6 +37,8 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
                                  tern_error *err) {
     *out = NULL;
     bool automatic = strcmp(device, "auto") == 0, on_cpu = strcmp(device, "cpu") == 0;
+    bool hears = automatic && m->config.n_source != 0; // the GPU lacks its ops
+    on_cpu |= hears;
     if (!automatic && !on_cpu && strcmp(device, "webgpu") != 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
                          device);
@@ -45,6 +47,7 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
     tern_mutex_init(&p->busy);
     tern_mutex_init(&p->pool);
     p->is_automatic = automatic;
+    if (hears) snprintf(p->remark, sizeof p->remark, "models that hear run on it");
     tern_error why = {0};
     tern_status status = TERN_OK;
     p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->n_weights + 1, sizeof *p->weights);
@@ -69,13 +72,23 @@ static tern_status poll_device(tern_placement *p, const tern_model *m, tern_erro
     return p->is_open ? p->backend->tune(p->device, m->sources, m->n_weights, err) : TERN_OK;
 }
 
+// Whether the main graph reads it: what another one does is not done for each token.
+static bool is_main(const tern_model *m, size_t weight) {
+    const tern_model_graph *g = &m->graphs[0];
+    for (size_t v = 0; v < g->built.n_values; v++)
+        if (g->weights[v] == (int32_t)weight) return true;
+    return false;
+}
+
 static void take_weight(tern_placement *p, const tern_model *m) {
     const tern_weight_source *s = &m->sources[p->n_bound];
     tern_weight_info info;
     p->backend->weight_info(p->weights[p->n_bound++], &info);
     if (!info.keeps_source) tern_blob_drop(&s->data);
-    p->bytes_per_token += info.bytes_per_token_greedy;
-    p->bytes_per_token_logits += info.bytes_per_token;
+    if (is_main(m, p->n_bound - 1)) {
+        p->bytes_per_token += info.bytes_per_token_greedy;
+        p->bytes_per_token_logits += info.bytes_per_token;
+    }
     if (s->is_head)
         p->head = info.layout;
     else if (info.kind != TERN_WEIGHT_FLOAT)
@@ -137,7 +150,8 @@ tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool 
     const tern_model_graph *g = &m->graphs[p->n_compiled];
     tern_placed_graph *to = &p->graphs[p->n_compiled];
     TERN_TRY(tern_placement_weights(p, g, g->fused.n_values, &to->weights, err));
-    TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, m->n_batch, &to->plan, err));
+    int32_t n_rows = g->n_rows > m->n_batch ? g->n_rows : m->n_batch;
+    TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, n_rows, &to->plan, err));
     *done = ++p->n_compiled == m->n_graphs;
     if (!*done) return TERN_OK;
     const char *guess = m->config.guess ? m->config.guess : "";
@@ -153,6 +167,8 @@ void tern_placement_instance_close(const tern_placement *p, tern_placed_instance
     tern_free(r->ids);
     tern_free(r->outputs);
     tern_free(r->chunks);
+    tern_free(r->places);
+    tern_free(r->rows);
     tern_free(r);
 }
 

@@ -9,6 +9,7 @@
 #include "input/input.h"
 #include "kernels/backend.h"
 #include "models/models.h"
+#include "tern_media.h"
 
 // A cache of a placement, for sequences of one kind.
 typedef struct tern_placed_cache {
@@ -25,6 +26,8 @@ typedef struct tern_placed_instance {
     bool is_taken;
     int32_t *ids, *outputs; // [n_batch]
     tern_chunk *chunks;     // [n_batch]
+    int32_t *places;        // [n_batch, 3]; NULL until there is a picture
+    float *rows;            // [n_batch, n_embd]; likewise
     struct tern_placed_instance *next;
 } tern_placed_instance;
 
@@ -80,7 +83,36 @@ typedef struct tern_model_graph {
     tern_graph lowered; // linears by the file's types
     tern_graph fused;
     int32_t *weights; // [built.n_values] which of the model's weights a value is; -1: none
+    int32_t n_rows;   // that its plan takes at least; 0: the model's n_batch
 } tern_model_graph;
+
+// What a model has seen of a picture (sights.c): rows, which texts have as ids from first_id on.
+#define TERN_SIGHT_IDS ((int32_t)1 << 30) // the least of them; tokens have lesser ones
+struct tern_sight {
+    struct tern_sight *next;
+    tern_model *model;
+    size_t n_holders;
+    uint64_t used; // when
+    uint64_t hash;
+    uint8_t *pixels; // as the tower was given them, of all frames
+    size_t n_pixels; // bytes
+    int32_t width, height; // in rows
+    int32_t n_rows, first_id;
+    int32_t *ids;  // [n_rows]
+    float *rows;   // [n_rows, n_embd]
+};
+static inline bool tern_sight_has(const tern_sight *s, int32_t id) {
+    return id >= s->first_id && id - s->first_id < s->n_rows;
+}
+tern_sight *tern_sight_new(void); // NULL: no memory
+void tern_sight_drop(tern_sight *s); // one that is not kept; NULL is allowed
+// The model's one with these pixels, or with this id, held; NULL: there is none.
+tern_sight *tern_model_find_sight(tern_model *m, const tern_sight *wanted);
+tern_sight *tern_model_hold_sight(tern_model *m, int32_t id);
+void tern_model_let_sight_go(tern_model *m, tern_sight *s);
+// Gives it its ids, and holds it for the caller.
+tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err);
+void tern_model_free_sights(tern_model *m);
 
 struct tern_model {
     char *path;
@@ -106,6 +138,10 @@ struct tern_model {
     int32_t n_batch;
     bool vocab_only;
     tern_mutex vocab_lock;
+    tern_mutex sights_lock; // of the next four
+    tern_sight *sights;
+    uint64_t n_sights_used;
+    int32_t n_sight_ids;
     tern_vocab_tree *vocab_tree; // NULL: no grammar was opened yet; under vocab_lock
     // Of the next six: everything else never changes once the model is open.
     tern_mutex lock;
@@ -236,6 +272,8 @@ tern_status tern_lease_write(tern_lease *lease, int32_t n_positions, tern_sequen
 // Into a new lease: it knows these tokens and has the states that were written.
 tern_status tern_lease_read(tern_lease *lease, const int32_t *ids, size_t n_ids,
                             tern_sequence_get get, void *user, tern_error *err);
+// Holds the pictures whose rows are among the ids. TERN_ERR_ARGUMENT: one is not known.
+tern_status tern_lease_see(tern_lease *lease, const int32_t *ids, size_t n, tern_error *err);
 // The timeline of `from`, of the same n_context and kv_type, becomes this lease's; `from` is empty.
 tern_status tern_lease_take(tern_lease *lease, tern_lease *from, tern_error *err);
 // Gives back room that no position uses.

@@ -197,9 +197,17 @@ tern_status tern_embed_pictures(tern_model *m, const tern_picture *pictures, siz
 
 void tern_model_get_vision_info(const tern_model *m, tern_vision_info *info) {
     if (!info) return;
-    *info = (tern_vision_info){0};
+    *info = (tern_vision_info){.picture_token = -1, .begin_token = -1, .end_token = -1};
+    if (m && m->config.vision.n_layers) {
+        info->picture_token = (int32_t)m->config.vision.picture_id;
+        info->begin_token = (int32_t)m->config.vision.start_id;
+        info->end_token = (int32_t)m->config.vision.end_id;
+    }
     if (!m || !m->config.n_image) return;
-    *info = (tern_vision_info){.width = (int32_t)m->config.n_image,
+    *info = (tern_vision_info){.picture_token = -1,
+                               .begin_token = -1,
+                               .end_token = -1,
+                               .width = (int32_t)m->config.n_image,
                                .height = (int32_t)m->config.n_image,
                                .patch = (int32_t)m->config.n_patch,
                                .n_labels = (int32_t)m->config.n_labels,

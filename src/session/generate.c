@@ -347,7 +347,8 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
         TERN_TRY(tern_speculator_draft(sp, tern_session_tokens(s), s->n_tokens + 1,
                                        n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
                                        err));
-        n_draft = (size_t)sp->draft.n;
+        while (n_draft < (size_t)sp->draft.n && sp->draft.tokens[n_draft] < TERN_SIGHT_IDS)
+            n_draft++; // rows of pictures are no guesses
         TERN_TRY(plan_masks(g, sp->draft.tokens, &n_draft, err));
         sp->draft.n = (int32_t)n_draft;
         memcpy(g->run + 1, sp->draft.tokens, n_draft * sizeof *g->run);

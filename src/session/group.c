@@ -8,15 +8,10 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
+#include "session/pace.h"
 #include "session/session.h"
 
 #define LEAST_PIECE 16 // tokens of one session; prompts that come later wait for their turn
-
-// How much longer a step may be for the prompts in it than without: three quarters, so that now and
-// then one that is slower stays below two; and 10 ms for both is no reader's wait.
-#define STEP_STRETCH 1.75
-#define STEP_SECONDS 0.010
-#define LEAST_ROWS   8 // of prompts in a step: they come to their end, however slow the machine is
 
 typedef struct planned {
     tern_generation *g; // NULL: it has ended meanwhile
@@ -27,13 +22,12 @@ typedef struct planned {
 struct tern_group {
     tern_model *model;
     int32_t n_piece, n_reserve;
-    // Without one from the caller n_piece is found: what a step takes without prompts, and what
-    // each row of theirs adds to it, as means over some of the last steps; 0: not known.
-    bool finds_piece;
-    double step_seconds, row_seconds, step_began;
-    int32_t n_fed; // rows of prompts in this step
-    bool has_answers; // in it
-    tern_generation **running; // [n_running] in the order of adding
+    bool finds_piece; // n_piece, and when there is one: the caller did not say
+    tern_pace pace;
+    double step_began;
+    int32_t n_fed;                    // rows of prompts in this step
+    bool has_answers;                 // in it
+    tern_generation **running;        // [n_running] in the order of adding
     size_t n_running, capacity, turn; // turn: whose piece comes first
     tern_scratch *scratch;
     // The step: plan[next .. next + n_now) is being computed.
@@ -250,26 +244,26 @@ static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
     return g->work.n_ids;
 }
 
-static void mix_in(double *mean, double x) {
-    *mean = *mean > 0 ? 0.75 * *mean + 0.25 * x : x;
-}
-
 // After a step: how many rows of prompts the next ones have.
 static void find_piece(tern_group *group) {
-    double seconds = tern_seconds() - group->step_began;
-    if (!group->finds_piece || !group->has_answers) return;
-    if (group->n_fed == 0) {
-        mix_in(&group->step_seconds, seconds);
-        return;
+    if (!group->has_answers) return;
+    tern_pace_note(&group->pace, group->n_fed, tern_seconds() - group->step_began);
+    int32_t rows = tern_pace_rows(&group->pace, group->model->n_batch);
+    if (group->finds_piece && rows > 0) group->n_piece = rows;
+}
+
+// Whether the prompts wait for others, to be read with them.
+static bool prompts_wait(tern_group *group) {
+    int32_t n_prompts = 0, n_answers = (int32_t)group->n_planned;
+    int64_t n_rows = 0;
+    for (size_t i = 0; i < group->n_running; i++) {
+        const tern_generation *g = group->running[i];
+        if (g->is_over || !tern_generation_feeds(g)) continue;
+        n_prompts++;
+        n_rows += (int64_t)g->n_left;
     }
-    if (group->step_seconds <= 0) return;
-    double more = seconds - group->step_seconds, least = 0.01 * group->step_seconds;
-    mix_in(&group->row_seconds, (more > least ? more : least) / group->n_fed);
-    double longest = STEP_STRETCH * group->step_seconds;
-    if (longest < STEP_SECONDS) longest = STEP_SECONDS;
-    double rows = (longest - group->step_seconds) / group->row_seconds;
-    int32_t most = group->model->n_batch, least_rows = most < LEAST_ROWS ? most : LEAST_ROWS;
-    group->n_piece = rows >= most ? most : rows > least_rows ? (int32_t)rows : least_rows;
+    return group->finds_piece && tern_pace_waits(&group->pace, n_prompts, n_rows, n_answers,
+                                                 group->n_piece, tern_seconds());
 }
 
 static void plan_pieces(tern_group *group, int32_t budget) {
@@ -296,7 +290,7 @@ static void plan_step(tern_group *group) {
         if (!g->is_over && !tern_generation_feeds(g)) n_tokens += plan_one(group, g, 0);
     }
     int32_t left = n_batch - n_tokens, most = group->n_planned ? group->n_piece : n_batch;
-    plan_pieces(group, left > 0 && left < most ? left : most);
+    if (!prompts_wait(group)) plan_pieces(group, left > 0 && left < most ? left : most);
     group->n_fed = 0;
     for (size_t i = 0; i < group->n_planned; i++)
         if (group->plan[i].feeds) group->n_fed += group->works[i].n_ids;
@@ -431,5 +425,15 @@ tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *er
     if (n_running) *n_running = group ? group->n_running : 0;
     TERN_TRY(tern_group_begin(group, err));
     for (bool done = false; !done;) TERN_TRY(tern_group_poll(group, &done, n_running, err));
+    return TERN_OK;
+}
+
+tern_status tern_group_get_info(const tern_group *group, tern_group_info *info) {
+    if (!group || !info) return TERN_ERR_ARGUMENT;
+    *info = (tern_group_info){.n_running = group->n_running,
+                              .n_piece = group->n_piece,
+                              .step_seconds = group->pace.step_seconds,
+                              .row_seconds = tern_pace_row_seconds(&group->pace),
+                              .prompt_seconds = tern_pace_prompt_seconds(&group->pace)};
     return TERN_OK;
 }

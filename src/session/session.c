@@ -22,6 +22,10 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
                          "%s: the model is an encoder: it has no scores of next tokens (see tern "
                          "embed)",
                          model->path);
+    if (model->config.n_source)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: the model writes down what is said in a sound (see tern transcribe)",
+                         model->path);
     TERN_TRY(tern_model_refuse_damaged(model, err));
     if (!desc) desc = &defaults;
     int32_t trained = model->info.n_context_train;
@@ -135,7 +139,7 @@ tern_status tern_session_check_idle(const tern_session *s, tern_error *err) {
 tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, size_t n,
                                    tern_error *err) {
     for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= s->model->info.n_vocab)
+        if (ids[i] < 0 || (ids[i] >= s->model->info.n_vocab && ids[i] < TERN_SIGHT_IDS))
             return tern_fail(err, TERN_ERR_ARGUMENT, "token %d at place %zu is not in 0..%d",
                              (int)ids[i], i + 1, (int)s->model->info.n_vocab - 1);
     return TERN_OK;

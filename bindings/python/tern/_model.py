@@ -22,6 +22,7 @@ from ._parts import Part, parts_of
 from ._pictures import Label, Picture, Pictures, listed
 from ._results import DeviceMemory, EmbeddingInfo, ModelInfo, VisionInfo
 from ._session import Session
+from ._sounds import OnSegment, Read, Sound, Transcript, segment_of
 
 if TYPE_CHECKING:
     import numpy
@@ -333,6 +334,33 @@ class Model:
             out = np.empty((read.n, self.vision.n_dims or 1), np.float32)
             lib.tern_embed_pictures(model, read.array, read.n, pointer(out, ctypes.c_float))
         return out[0] if alone else out  # type: ignore[no-any-return]
+
+    # ---- Sounds ------------------------------------------------------------------------------------
+
+    @property
+    def hearing_rate(self) -> int:
+        """Samples a second of what the model hears; 0: it hears nothing."""
+        with self._handle as model:
+            return int(lib.tern_model_hearing_rate(model))
+
+    def transcribe(self, sound: Sound, *, vad: Optional[Path] = None, whole: bool = False, max_seconds: float = 0,
+                   tokens_per_second: float = 0, on_segment: OnSegment = None) -> Transcript:
+        """What is said in a sound: a file, its bytes, or a one-dimensional array of float32 at hearing_rate.
+
+        vad: Silero VAD (ONNX), which says what is speech; without it loudness does. whole: nothing is left
+        out. max_seconds: of a segment (15). on_segment gets each as soon as it is there; False stops.
+        """
+        callbacks, out = Callbacks(), c.tern_transcript()
+        path = None if vad is None else encoded(vad)
+        params = c.tern_transcribe_params(vad=path, whole=whole, seconds_max=max_seconds, tokens_per_second=tokens_per_second)
+        tell = callbacks.guarded(lambda _user, s: on_segment is None or on_segment(segment_of(s.contents)))
+        params.on_segment = type(params.on_segment)(tell)
+        with Read(sound, self.hearing_rate) as read, self._handle as model:
+            try:
+                callbacks.run(lib.tern_transcribe, model, ctypes.byref(read.sound), ctypes.byref(params), ctypes.byref(out))
+                return Transcript([segment_of(out.segments[i]) for i in range(out.n)], out.seconds)
+            finally:
+                lib.tern_transcript_free(ctypes.byref(out))
 
     # ---- Numbers ---------------------------------------------------------------------------------
 

@@ -81,6 +81,9 @@ class VisionInfo:
     patch: int  # the edge of the squares that become rows
     n_labels: int  # 0: it makes vectors and no labels
     n_dims: int  # of a vector
+    picture_token: int  # that stands for a picture in a text; -1: the model reads text alone
+    begin_token: int  # before it, and after it; -1: not said
+    end_token: int
 
 
 @dataclass(frozen=True)

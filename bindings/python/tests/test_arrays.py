@@ -3,6 +3,7 @@ import ctypes
 import json
 import os
 import struct
+import tempfile
 import unittest
 
 import tern
@@ -78,6 +79,33 @@ class Vectors(unittest.TestCase):
                 model.classify("no.jpg")
         sized = tern.read_picture(want["picture"], size=(16, 16), filter="bilinear")
         np.testing.assert_array_equal(sized, want["sized"])
+
+    def test_sounds_are_written_down(self):
+        want = golden("moonshine")
+        with tern.Model(os.path.join(ORACLES, "moonshine")) as model:
+            self.assertEqual(model.hearing_rate, 16000)
+            seen = []
+            got = model.transcribe(want["pcm"], whole=True, tokens_per_second=40, on_segment=seen.append)
+            self.assertEqual(got.segments, seen)
+            self.assertEqual(got.segments[0].ids, want["greedy"].tolist())
+            self.assertAlmostEqual(got.seconds, len(want["pcm"]) / 16000)
+            self.assertEqual(got.text, "")
+            with self.assertRaises(tern.TernError) as caught:
+                model.transcribe(want["pcm"], whole=True, tokens_per_second=40, on_segment=lambda _: False)
+            self.assertEqual(caught.exception.code, "aborted")
+            with self.assertRaisesRegex(tern.TernError, "a sound is a file"):
+                model.transcribe(want["pcm"].astype("f8"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.wav")
+            tern.write_sound(path, want["pcm"], 16000)
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(4), b"RIFF")
+            try:
+                samples, rate = tern.read_sound(path)
+                self.assertEqual(rate, 16000)
+                np.testing.assert_allclose(samples, want["pcm"], atol=1e-4)
+            except tern.TernError as error:
+                self.assertEqual(error.code, "unsupported")
 
     def test_texts(self):
         texts = ["the cat and the dog", "the hen", "the cat"]

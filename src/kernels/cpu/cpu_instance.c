@@ -116,15 +116,20 @@ static void fill_rope_tables(const cpu_run *run) {
         size_t half = (size_t)r->attrs.n_rot / 2;
         float *cos_table = run->instance->rope_tables + i * run->instance->rope_stride;
         float *sin_table = cos_table + (size_t)p->n_batch * half;
-        for (int32_t t = 0; t < run->batch->n_tokens; t++)
-            tern_rope_angles(r, run->instance->rows[t].position,
-                             run->batch->chunks[run->instance->rows[t].chunk].is_long,
-                             cos_table + (size_t)t * half, sin_table + (size_t)t * half, 1);
+        for (int32_t t = 0; t < run->batch->n_tokens; t++) {
+            const cpu_row *row = &run->instance->rows[t];
+            const tern_chunk *c = &run->batch->chunks[row->chunk];
+            int32_t place[3];
+            tern_batch_place(run->batch, c, t, row->position - c->first_pos, place);
+            tern_rope_angles(r, place, c->is_long, cos_table + (size_t)t * half,
+                             sin_table + (size_t)t * half, 1);
+        }
     }
 }
 
 static bool is_wanted(const cpu_run *run, const cpu_step *s) {
     if (s->for_top_k) return run->batch->top_k > 0 && run->batch->n_outputs > 0;
+    if (s->node->op == TERN_OP_SOURCE_STORE) return cpu_rows(run, s->node->in[0]) > 0;
     if (s->only_for >= 0 && !tern_batch_data(run->batch, s->only_for)) return false;
     return s->node->n_out == 0 || cpu_rows(run, s->node->out[0]) > 0;
 }

@@ -25,7 +25,8 @@ typedef enum tern_cpu_act {
     TERN_ACT_RELU2,
     TERN_ACT_GELU,      // x Phi(x), Phi of the normal distribution
     TERN_ACT_GELU_TANH, // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-    TERN_ACT_SIGMOID    // 1 / (1 + e^-x)
+    TERN_ACT_SIGMOID,   // 1 / (1 + e^-x)
+    TERN_ACT_TANH
 } tern_cpu_act;
 
 // What a query block sees of one layer's cache, for one key/value head.

@@ -53,6 +53,8 @@
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
     ROW(GPU_ODD_BIAS, "columns", "odd_bias", "wwr")                                                \
+    ROW(GPU_REPLACE, "given", "replace", "wrrw")                                                   \
+    ROW(GPU_ADD_POINT, "given", "add_point", "wr-wr")                                              \
     ROW(GPU_HADAMARD, "hadamard", "hadamard", "wrw")                                               \
     ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
     ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \

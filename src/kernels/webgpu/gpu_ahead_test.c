@@ -7,13 +7,28 @@
 #include "kernels/webgpu/gpu_rig_test.h"
 #include "kernels/webgpu/gpu_session.h"
 
-enum { N_VOCAB = 200, EMBD = 128, MOST = 64, LENGTH = 40, N_ALONE = 9 };
+enum { N_VOCAB = 200, EMBD = 128, MOST = 64, LENGTH = 40, N_ALONE = 9, N_PROMPT = 12 };
+
+// What comes between two steps, or beside one.
+enum {
+    FORK,
+    SWAP,
+    BACK,
+    STAY_AWAY,
+    SWAP_ROWS,
+    ROWS_READ,
+    TWO_WANTED,
+    NO_ROOM,
+    PIECE,
+    PROMPT,
+    N_EVENTS
+};
 
 typedef struct text {
-    tern_sequence *sequence; // NULL: it has ended, or does not run
-    int32_t pos, length;     // the next position; where it ends
-    const struct text *alone; // that has the same tokens
-    int32_t ids[LENGTH + 1]; // the token at each position
+    tern_sequence *sequence;            // NULL: it has ended, or does not run
+    int32_t pos, length;                // the next position; where it ends
+    const struct text *alone;           // that has the same tokens
+    int32_t ids[LENGTH + 1];            // the token at each position
     rig_step want[LENGTH], got[LENGTH]; // after each position
 } text;
 
@@ -24,11 +39,15 @@ typedef struct crowd {
     int n, n_seeds;
     int32_t length, room; // of the longest text; positions reserved ahead
     text texts[MOST];
-    int order[MOST]; // of the rows
+    int order[MOST];          // of the rows
     int32_t n_steps, n_ahead; // steps; those with others on their way already
-    int32_t n_disturbed, n_events[8];
-    size_t fail_at;  // the first allocation of all texts' steps that fails; 0: none
-    int32_t n_short; // steps that lacked memory
+    int32_t n_disturbed, n_events[N_EVENTS];
+    int first_event;  // of those that happen
+    int32_t n_passed; // prompts that let the steps ahead be
+    bool has_prompt;
+    rig_step after_prompt; // what it says alone
+    size_t fail_at;        // the first allocation of all texts' steps that fails; 0: none
+    int32_t n_short;       // steps that lacked memory
 } crowd;
 
 static int32_t pick(crowd *c, int32_t n) {
@@ -60,10 +79,10 @@ static void build(rig *r) {
 // ---- One batch ---------------------------------------------------------------------------------
 
 typedef struct rows {
-    tern_chunk chunks[MOST];
+    tern_chunk chunks[MOST + 1];
     text *who[MOST];
-    int32_t ids[MOST], top_ids[2 * MOST];
-    float top_logits[2 * MOST], logits[MOST * N_VOCAB];
+    int32_t ids[MOST + N_PROMPT], outputs[MOST + 1], top_ids[2 * MOST + 1];
+    float top_logits[2 * MOST + 1], logits[MOST * N_VOCAB];
     tern_batch b;
 } rows;
 
@@ -83,10 +102,24 @@ static rig_step greatest(const float *row) {
     return best;
 }
 
+// What n texts have said, from the results of the outputs from `first` on.
+static void take(rows *x, int32_t k, int32_t n, int32_t first) {
+    for (int32_t i = 0; i < n; i++) {
+        text *t = x->who[i];
+        int32_t at = k * (first + i);
+        rig_step said =
+            k ? (rig_step){x->top_ids[at], x->top_logits[at]} : greatest(x->logits + i * N_VOCAB);
+        tern_sequence_advance(t->sequence, t->pos + 1);
+        t->got[t->pos++] = said;
+        if (t->pos % 13 != 12) t->ids[t->pos] = said.id; // else another token than was said
+    }
+}
+
 // k: how many of the greatest logits are asked for; 0: the rows.
 static tern_status run(crowd *c, rows *x, int32_t k, tern_error *err) {
     tern_instance *in = c->m.single.instance;
     tern_batch *b = &x->b;
+    int32_t n = b->n_tokens;
     b->ids = x->ids;
     b->chunks = x->chunks;
     b->n_chunks = b->n_outputs = b->n_tokens;
@@ -99,14 +132,51 @@ static tern_status run(crowd *c, rows *x, int32_t k, tern_error *err) {
         for (int32_t i = 0; i < b->n_chunks; i++) tern_sequence_abandon(x->who[i]->sequence);
     c->n_ahead += in->steps.ahead.n > 0;
     for (bool done = false; status == TERN_OK && !done;) status = c->m.b->poll(in, &done, err);
-    for (int32_t i = 0; status == TERN_OK && i < b->n_tokens; i++) {
-        text *t = x->who[i];
-        rig_step said = k ? (rig_step){x->top_ids[k * i], x->top_logits[k * i]}
-                          : greatest(x->logits + i * N_VOCAB);
-        tern_sequence_advance(t->sequence, t->pos + 1);
-        t->got[t->pos++] = said;
-        if (t->pos % 13 != 12) t->ids[t->pos] = said.id; // else another token than was said
+    if (status == TERN_OK) take(x, k, n, 0);
+    return status;
+}
+
+// The same beside a prompt, which ends in this batch or does not, before the texts' rows or after.
+static tern_status run_beside(crowd *c, rows *x, bool ends, bool first, tern_error *err) {
+    tern_batch *b = &x->b;
+    int32_t n = b->n_tokens, at = first ? 0 : n, k = 0;
+    tern_sequence *prompt;
+    TERN_TRY(tern_sequence_open(&prompt, c->m.single.cache, err));
+    tern_status status = tern_sequence_reserve(prompt, N_PROMPT, err);
+    if (first) {
+        memmove(x->ids + N_PROMPT, x->ids, (size_t)n * sizeof *x->ids);
+        memmove(x->chunks + 1, x->chunks, (size_t)n * sizeof *x->chunks);
     }
+    for (int32_t i = 0; i < N_PROMPT; i++) x->ids[at + i] = (7 * i + 5) % N_VOCAB;
+    x->chunks[at] = (tern_chunk){.sequence = prompt, .n_tokens = N_PROMPT};
+    if (first && ends) x->outputs[k++] = N_PROMPT - 1;
+    for (int32_t i = 0; i < n; i++) x->outputs[k++] = first ? N_PROMPT + i : i;
+    if (!first && ends) x->outputs[k++] = n + N_PROMPT - 1;
+    *b = (tern_batch){.ids = x->ids,
+                      .n_tokens = n + N_PROMPT,
+                      .chunks = x->chunks,
+                      .n_chunks = n + 1,
+                      .outputs = x->outputs,
+                      .n_outputs = k,
+                      .top_k = 1,
+                      .top_ids = x->top_ids,
+                      .top_logits = x->top_logits};
+    tern_instance *in = c->m.single.instance;
+    if (status == TERN_OK) status = c->m.b->submit(in, b, err);
+    c->n_passed += in->passes_steps;
+    for (bool done = false; status == TERN_OK && !done;) status = c->m.b->poll(in, &done, err);
+    if (status != TERN_OK)
+        for (int32_t i = 0; i < n; i++) tern_sequence_abandon(x->who[i]->sequence);
+    if (status == TERN_OK && ends) {
+        int32_t row = first ? 0 : k - 1;
+        const rig_step said = {x->top_ids[row], x->top_logits[row]};
+        if (!c->has_prompt) c->after_prompt = said;
+        c->has_prompt = true;
+        CHECK_MSG(memcmp(&said, &c->after_prompt, sizeof said) == 0,
+                  "%d texts: the prompt says %d, alone %d", n, said.id, c->after_prompt.id);
+    }
+    if (status == TERN_OK) take(x, 1, n, first && ends ? 1 : 0);
+    tern_sequence_close(prompt);
     return status;
 }
 
@@ -126,6 +196,9 @@ static void end(text *t) {
 }
 
 static tern_status say_alone(crowd *c, rows *x, tern_error *err) {
+    c->has_prompt = false;
+    x->b = (tern_batch){0};
+    TERN_TRY(run_beside(c, x, true, true, err));
     for (int i = 0; i < c->n && i < N_ALONE; i++) {
         text *t = &c->texts[i];
         TERN_TRY(begin(c, t, i, err));
@@ -140,8 +213,7 @@ static tern_status say_alone(crowd *c, rows *x, tern_error *err) {
     return TERN_OK;
 }
 
-// What comes between two steps, to one text or to all.
-enum { FORK, SWAP, BACK, STAY_AWAY, SWAP_ROWS, ROWS_READ, TWO_WANTED, NO_ROOM };
+// One of the events (above), to one text or to all.
 static tern_status disturb(crowd *c, text *t, int event, tern_error *err) {
     tern_sequence *other;
     int32_t left;
@@ -178,7 +250,9 @@ static tern_status say_together(crowd *c, rows *x, int32_t every, tern_error *er
     }
     tern_mem_fail_at(c->fail_at);
     for (;; c->n_steps++) {
-        int event = every && pick(c, every) == 0 ? c->n_disturbed++ % 8 : -1;
+        int event = every && pick(c, every) == 0
+                        ? c->first_event + c->n_disturbed++ % (N_EVENTS - c->first_event)
+                        : -1;
         text *t = &c->texts[pick(c, c->n)];
         if (event >= 0 && t->sequence) TERN_TRY(disturb(c, t, event, err));
         x->b = (tern_batch){0};
@@ -192,10 +266,16 @@ static tern_status say_together(crowd *c, rows *x, int32_t every, tern_error *er
         if (x->b.n_tokens == 0 && event == STAY_AWAY) continue;
         if (x->b.n_tokens == 0) return TERN_OK;
         int32_t k = event == ROWS_READ ? 0 : event == TWO_WANTED ? 2 : 1;
-        if (status == TERN_OK) status = run(c, x, k, err);
+        bool beside = event == PIECE || event == PROMPT;
+        if (status == TERN_OK && beside)
+            status = run_beside(c, x, event == PROMPT, pick(c, 2), err);
+        else if (status == TERN_OK)
+            status = run(c, x, k, err);
         c->n_short += status == TERN_ERR_MEMORY;
-        if (status == TERN_ERR_MEMORY) tern_mem_fail_at(0); // it can be tried again
-        else TERN_TRY(status);
+        if (status == TERN_ERR_MEMORY)
+            tern_mem_fail_at(0); // it can be tried again
+        else
+            TERN_TRY(status);
         for (int i = 0; i < c->n; i++)
             if (c->texts[i].sequence && c->texts[i].pos == c->texts[i].length) end(&c->texts[i]);
     }
@@ -226,6 +306,10 @@ static tern_status check(crowd *c, rows *x, tern_error *err) {
         c->m.single.instance->steps.seconds_max = seed % 2 ? 0 : INFINITY;
         TERN_TRY(say_together(c, x, 2 + seed % 2, err));
         compare(c, "seed", seed);
+        c->first_event = PIECE;
+        TERN_TRY(say_together(c, x, 4, err));
+        compare(c, "beside prompts, seed", seed);
+        c->first_event = 0;
     }
     return TERN_OK;
 }
@@ -236,7 +320,7 @@ static tern_status set_up(crowd *c, rig_device device, int n, int32_t length, in
     c->n = n;
     c->length = length;
     c->room = room;
-    return rig_set_up(&c->m, &c->r, device, true, MOST, LENGTH + 17, TERN_KV_F16, err);
+    return rig_set_up(&c->m, &c->r, device, true, MOST + N_PROMPT, LENGTH + 17, TERN_KV_F16, err);
 }
 
 static void take_down(crowd *c) {
@@ -271,7 +355,9 @@ TEST(gpu_steps_of_many_sequences_ahead) {
                 CHECK_MSG(status == TERN_OK, "%s", err.message);
                 take_down(c);
             }
-        for (int i = 0; i < 8; i++) CHECK_MSG(c->n_events[i] > 0, "event %d never happened", i);
+        for (int i = 0; i < N_EVENTS; i++)
+            CHECK_MSG(c->n_events[i] > 0, "event %d never happened", i);
+        CHECK_MSG(c->n_passed > 0, "no prompt has passed steps that were ahead");
         rig_close(&c->r);
     }
     free(c);

@@ -9,7 +9,8 @@ static const float *angles_of(const tern_instance *in, size_t rope, int32_t pos,
     size_t slot = (size_t)pos % GPU_ANGLES_KEPT;
     int32_t key = 2 * pos + is_long + 1;
     float *to = m->rows + (size_t)r->attrs.n_rot * slot;
-    if (m->keys[slot] != key) tern_rope_angles(r, pos, is_long, to, to + 1, 2);
+    if (m->keys[slot] != key)
+        tern_rope_angles(r, (int32_t[3]){pos, pos, pos}, is_long, to, to + 1, 2);
     m->keys[slot] = key;
     return to;
 }
@@ -17,6 +18,16 @@ static const float *angles_of(const tern_instance *in, size_t rope, int32_t pos,
 static void put_angles(tern_instance *in, size_t rope, int32_t row, int32_t pos, bool is_long) {
     size_t n = (size_t)in->plan->ropes.items[rope].attrs.n_rot;
     memcpy(in->angles_host + n * (size_t)row, angles_of(in, rope, pos, is_long), n * sizeof(float));
+}
+
+// Of a row that may stand in a picture.
+static void put_place(tern_instance *in, size_t rope, int32_t row, const int32_t place[3],
+                      bool is_long) {
+    const tern_rope *r = &in->plan->ropes.items[rope];
+    float *to = in->angles_host + (size_t)r->attrs.n_rot * (size_t)row;
+    if (place[0] == place[1] && place[0] == place[2] && r->attrs.axes != TERN_ROPE_PLANE)
+        put_angles(in, rope, row, place[0], is_long);
+    else tern_rope_angles(r, place, is_long, to, to + 1, 2);
 }
 
 static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, int32_t to_row,
@@ -40,8 +51,13 @@ static void put_batch(tern_instance *in, size_t rope, int32_t row, int32_t ahead
     const gpu_request *b = &in->batch;
     for (int32_t k = 0; k < b->n_chunks; k++) {
         const tern_chunk *c = &b->chunks[k];
-        for (int32_t t = 0; t < c->n_tokens; t++, row++)
-            put_angles(in, rope, row, c->first_pos + ahead + t, c->is_long);
+        for (int32_t t = 0; t < c->n_tokens; t++, row++) {
+            int32_t place[3];
+            tern_batch given = {.places = b->given_places};
+            int32_t from = ahead ? -1 : b->origins[k].row + t;
+            tern_batch_place(&given, c, from, ahead + t, place);
+            put_place(in, rope, row, place, c->is_long);
+        }
     }
 }
 

@@ -49,8 +49,8 @@ static tern_status open_angles(tern_instance *in, tern_error *err) {
         return tern_fail_memory(err, (p->ropes.n + 1) * sizeof *in->memos);
     for (size_t i = 0; i < p->ropes.n; i++) {
         uint64_t bytes = angle_bytes(p, i);
-        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "angles", &in->angles[i],
-                                err));
+        TERN_TRY(
+            gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "angles", &in->angles[i], err));
         TERN_TRY(open_memo(&in->memos[i], (size_t)p->ropes.items[i].attrs.n_rot, err));
         if (bytes > most) most = bytes;
     }
@@ -103,6 +103,7 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
         const char *what;
     } work[] = {{&in->chunks, gpu_chunks_at(in, GPU_STEPS_MAX), "the parameters of a run"},
                 {&in->ids, (uint64_t)p->n_batch * 4, "tokens"},
+                {&in->ids_ahead, GPU_STEPS_ROWS * sizeof(int32_t), "tokens"},
                 {&in->pool, p->memory.bytes, "activations"},
                 {&in->pool_i8, p->i8_bytes, "activations"},
                 {&in->parts, p->parts_bytes, "attention"},
@@ -111,8 +112,8 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
                 {&in->top, (rows > ahead ? rows : ahead) * 8, "logits"},
                 {&in->lists, p->makes_lists ? rows * sizeof(gpu_list) : 0, "logits"}};
     for (size_t i = 0; i < sizeof work / sizeof *work; i++)
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at,
-                                err));
+        TERN_TRY(
+            gpu_buffer_new(d, GPU_USE_WORK, work[i].bytes, STORAGE, work[i].what, work[i].at, err));
     TERN_TRY(open_sent(in, err));
     TERN_TRY(open_given(in, err));
     TERN_TRY(open_order(in, err));
@@ -164,12 +165,11 @@ static tern_status open_group(tern_instance *in, int32_t step, size_t i, tern_er
     const char *kinds = gpu_kernel_bindings(dispatch->what.kernel);
     wgpu_group_entry entries[1 + GPU_BINDINGS] = {{0}};
     // To the end of the buffer, where the tables of pages are.
-    entries[0] = (wgpu_group_entry){.buffer = in->runs,
-                                    .offset = gpu_run_at(step),
-                                    .bytes = UINT64_MAX};
+    entries[0] =
+        (wgpu_group_entry){.buffer = in->runs, .offset = gpu_run_at(step), .bytes = UINT64_MAX};
     if (step == GPU_STEP_DRAFTS)
-        entries[0] = (wgpu_group_entry){.buffer = gpu_drafts_state(in->drafts),
-                                        .bytes = UINT64_MAX};
+        entries[0] =
+            (wgpu_group_entry){.buffer = gpu_drafts_state(in->drafts), .bytes = UINT64_MAX};
     uint32_t number = 0;
     for (int k = 0; k < dispatch->n_bindings; k++, number++) {
         while (kinds[number] == '-') number++;
@@ -226,8 +226,10 @@ tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *e
     for (size_t i = 0; status == TERN_OK && i < p->n_dispatches; i++)
         if (is_made_for(&p->dispatches[i], what) && !in->groups[step][i])
             status = open_group(in, step, i, err);
-    if (status == TERN_OK) in->made[step] |= what;
-    else close_groups(in, step);
+    if (status == TERN_OK)
+        in->made[step] |= what;
+    else
+        close_groups(in, step);
     return status;
 }
 
@@ -295,16 +297,9 @@ void gpu_instance_close(tern_instance *in) {
     gpu_drafts_close(in);
     for (size_t i = 0; in->angles && i < p->ropes.n; i++)
         gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
-    wgpu_buffer buffers[] = {in->runs,
-                             in->chunks,
-                             in->ids,
-                             in->pool,
-                             in->pool_i8,
-                             in->logits,
-                             in->top_parts,
-                             in->top,
-                             in->lists,
-                             in->parts};
+    wgpu_buffer buffers[] = {in->runs, in->chunks,  in->ids,    in->ids_ahead,
+                             in->pool, in->pool_i8, in->logits, in->top_parts,
+                             in->top,  in->lists,   in->parts};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
     for (int i = 0; i < p->n_host_tables; i++) gpu_buffer_free(d, GPU_USE_WORK, in->sent[i]);

@@ -32,7 +32,9 @@ static void add_chunks(gpu_order *o, const tern_batch *b, bool prompts) {
         if (mine) {
             o->origins[o->n_chunks] = (gpu_origin){i, row};
             o->chunks[o->n_chunks++] = *c;
-            memcpy(o->ids + o->id, b->ids + row, (size_t)c->n_tokens * sizeof *o->ids);
+            size_t bytes = (size_t)c->n_tokens * sizeof *o->ids;
+            if (b->ids) memcpy(o->ids + o->id, b->ids + row, bytes);
+            else memset(o->ids + o->id, 0, bytes); // of a graph that reads none
             o->id += c->n_tokens;
         }
         row = end;
@@ -47,6 +49,8 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
             return tern_fail(err, TERN_ERR_ARGUMENT, "the wanted rows of a batch must ascend");
     o->n_chunks = o->n_outputs = o->id = 0;
     add_chunks(o, b, true);
+    o->n_prompts = o->n_chunks;
+    o->n_prompt_outputs = o->n_outputs;
     add_chunks(o, b, false);
     o->chunk = o->id = o->output = 0;
     in->batch = (gpu_request){.logits = tern_batch_data(b, in->scores),
@@ -54,6 +58,7 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
                               .top_ids = b->top_ids,
                               .top_logits = b->top_logits,
                               .few_ahead = b->few_ahead,
+                              .given_places = b->places,
                               .drafting = b->drafting};
     for (int32_t i = 0; i < b->n_bindings; i++) {
         const tern_graph *g = in->plan->g;
@@ -68,6 +73,14 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
 
 bool gpu_order_has_next(const tern_instance *in) {
     return in->order.chunk < in->order.n_chunks;
+}
+
+void gpu_order_go_to(tern_instance *in, int32_t chunk, int32_t id, int32_t output) {
+    gpu_order *o = &in->order;
+    for (int32_t i = output; i < o->output; i++) o->outputs[i] += id;
+    o->chunk = chunk;
+    o->id = id;
+    o->output = output;
 }
 
 bool gpu_order_next(tern_instance *in) {
@@ -150,8 +163,7 @@ static tern_status put_request(tern_instance *in, size_t begin, int32_t ahead, s
     TERN_TRY(reserve(in, begin, fixed, err));
     run->outputs_at = (uint32_t)rows;
     run->tiles_at = (uint32_t)(rows + outputs);
-    for (size_t i = 0; i < outputs; i++)
-        in->tables[begin + rows + i] = (uint32_t)b->outputs[i];
+    for (size_t i = 0; i < outputs; i++) in->tables[begin + rows + i] = (uint32_t)b->outputs[i];
     size_t tiles = begin + rows + outputs;
     for (int32_t i = 0; i < b->n_chunks; i++) {
         const tern_chunk *c = &b->chunks[i];
@@ -184,8 +196,10 @@ static tern_status bind_steps(tern_instance *in, size_t n_words, int32_t *n_step
     TERN_TRY(gpu_instance_bind(in, n_words * sizeof *in->tables, err));
     for (int32_t i = 1; i < *n_steps; i++) {
         tern_status status = gpu_instance_add_step(in, i, err);
-        if (status == TERN_ERR_MEMORY) *n_steps = i;
-        else TERN_TRY(status);
+        if (status == TERN_ERR_MEMORY)
+            *n_steps = i;
+        else
+            TERN_TRY(status);
     }
     return TERN_OK;
 }

@@ -79,6 +79,12 @@ static tern_status send_rows(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
+// Of the tokens that steps ahead have found.
+static uint64_t ids_ahead_bytes(const tern_instance *in) {
+    const gpu_steps *s = &in->steps;
+    return (uint64_t)(s->ahead.n ? s->ahead.n_rows : s->now.n_rows) * sizeof(int32_t);
+}
+
 // Encodes and submits the dispatches of the request, or only its head, `ahead` positions further on
 // than it says, and of the greedy steps after it, *n_steps in all or as many as there is memory
 // for, each on the tokens that the one before has found (top.wgsl). The wanted results are copied
@@ -90,6 +96,7 @@ static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int
     TERN_TRY(gpu_send_runs(in, ahead, n_steps, err));
     for (; e->step < (uint32_t)*n_steps; e->step++)
         gpu_encode_dispatches(in, e, ahead + (int32_t)e->step, body, GPU_ALL_NODES);
+    if (in->passes_steps) gpu_encode_copy(in, e, in->ids_ahead, 0, in->ids, 0, ids_ahead_bytes(in));
     uint64_t bytes = gpu_results_bytes(in) * (uint64_t)*n_steps;
     if (to) gpu_encode_copy(in, e, gpu_results_buffer(in), 0, to->buffer, 0, bytes);
     if (to && body) gpu_outputs_encode(in, e, to->buffer, bytes);
@@ -114,14 +121,19 @@ static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int
 //
 // Sequences may leave: a row's bits do not depend on the others, so the rows of those that stay are
 // what they would be. Their tokens move together on the device before the next submission.
+//
+// Prompts may pass: where a batch has prompts beside such a step, the prompts come after what was
+// submitted ahead, and then the step's results are taken from that. The tokens that the device has
+// found for the next step are put aside meanwhile.
 
-// Whether it is all of its batch: one row of each of some sequences, whose greatest logits are
-// wanted.
+// Whether it is all of its batch but prompts: one row of each of some sequences, whose greatest
+// logits are wanted.
 static bool is_greedy_step(const tern_instance *in) {
     const gpu_request *b = &in->batch;
-    return b->n_chunks > 0 && b->n_chunks == in->order.n_chunks && b->n_tokens == b->n_chunks &&
-           b->n_outputs == b->n_chunks && b->n_chunks <= in->plan->chunk_rows &&
-           b->kind != GPU_PROMPTS && !b->logits && b->top_k == 1 && b->n_others == 0;
+    return b->n_chunks > 0 && b->n_chunks == in->order.n_chunks - in->order.n_prompts &&
+           b->n_tokens == b->n_chunks && b->n_outputs == b->n_chunks &&
+           b->n_chunks <= in->plan->chunk_rows && b->kind != GPU_PROMPTS && !b->logits &&
+           b->top_k == 1 && b->n_others == 0;
 }
 
 // Only the first step has a table of chunks, since fixed states cannot go ahead anyway.
@@ -146,11 +158,11 @@ static void remember_step(tern_instance *in) {
     }
 }
 
-// Whether a greedy step is the next one of sequences that the last batch had, all or some of them;
-// then the rows of what was submitted become theirs.
-static bool follow(tern_instance *in) {
+// For a greedy step: which rows of what was submitted last are those of its sequences, where they
+// are at their next positions. Returns for how many, up to the first that is not.
+static int32_t find_rows(const tern_instance *in, int32_t *rows) {
     const gpu_request *b = &in->batch;
-    gpu_steps *s = &in->steps;
+    const gpu_steps *s = &in->steps;
     int32_t k = 0;
     for (int32_t i = 0; i < b->n_chunks; i++, k++) {
         const tern_chunk *c = &b->chunks[i];
@@ -158,22 +170,56 @@ static bool follow(tern_instance *in) {
         while (k < s->n_last &&
                (s->versions[k] + 1 != version || s->positions[k] + 1 != c->first_pos))
             k++;
-        if (k == s->n_last) return false;
-        s->now.rows[i] = s->now.rows[k];
-        s->ahead.rows[i] = s->ahead.rows[k];
+        if (k == s->n_last) return i;
+        rows[i] = k;
     }
-    return true;
+    return b->n_chunks;
 }
 
-// Whether the batch's result is here already, or on its way.
-static bool is_ahead(const tern_instance *in) {
+// Whether the next steps will be those after this one. Whoever has joined the others stays, too.
+static bool goes_on(const tern_instance *in, int32_t n_found) {
+    return n_found > 0 && 2 * n_found >= in->batch.n_chunks;
+}
+
+// The rows of what was submitted become those of the request's sequences.
+static void follow(gpu_steps *s, const int32_t *rows, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        s->now.rows[i] = s->now.rows[rows[i]];
+        s->ahead.rows[i] = s->ahead.rows[rows[i]];
+    }
+}
+
+// Whether the request's result is here already, or on its way.
+static bool is_ahead(const tern_instance *in, const int32_t *rows, int32_t n_found) {
     const gpu_request *b = &in->batch;
     const gpu_steps *s = &in->steps;
+    if (n_found < b->n_chunks) return false;
     if (s->n_taken == 0 || (s->n_taken == s->n_read && s->ahead.n == 0)) return false;
     const int32_t *said = s->ids + (s->n_taken - 1) * s->now.n_rows;
     for (int32_t i = 0; i < b->n_tokens; i++)
-        if (b->ids[i] != said[s->now.rows[i]]) return false;
+        if (b->ids[i] != said[s->now.rows[rows[i]]]) return false;
     return true;
+}
+
+// Whether the batch's prompts, which are the request, can let the steps after them keep what is
+// ahead of them.
+static bool can_pass_steps(tern_instance *in) {
+    const gpu_request batch = in->batch;
+    const gpu_order *o = &in->order;
+    const int32_t chunk = o->chunk, id = o->id, output = o->output;
+    int32_t rows[GPU_STEPS_ROWS];
+    if (batch.kind != GPU_PROMPTS || !gpu_order_has_next(in) || !goes_ahead(in)) return false;
+    gpu_order_next(in);
+    bool can = is_greedy_step(in) && is_ahead(in, rows, find_rows(in, rows));
+    gpu_order_go_to(in, chunk, id, output);
+    in->batch = batch;
+    return can;
+}
+
+static void put_ids_aside(tern_instance *in) {
+    gpu_encoding e = {0};
+    gpu_encode_copy(in, &e, in->ids, 0, in->ids_ahead, 0, ids_ahead_bytes(in));
+    gpu_encoding_submit(in, &e);
 }
 
 // Steps from pos on that the factors of shorter texts are for, of n.
@@ -230,18 +276,54 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     return launch(in, &e, ahead, &s->ahead.n, true, to, err);
 }
 
-// Begins with the request; one without results is not waited for where another follows.
-static tern_status start(tern_instance *in, tern_error *err) {
-    for (bool waits = false; !waits;) {
-        gpu_set_chunk(in, 0);
-        gpu_expect_step(&in->steps, is_greedy_step(in) ? in->batch.n_tokens : 0);
-        gpu_encoding e = {.at_most = GPU_FIRST_DISPATCHES};
+// Submits the request; *waits: its results are to be waited for. One without any is not where
+// another follows.
+static tern_status start(tern_instance *in, bool *waits, tern_error *err) {
+    gpu_set_chunk(in, 0);
+    if (in->passes_steps) {
+        put_ids_aside(in);
+    } else {
+        gpu_expect_step(&in->steps, in->is_step ? in->batch.n_tokens : 0);
         in->steps.started = tern_seconds();
-        TERN_TRY(send_rows(in, err));
-        waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
-                !gpu_order_has_next(in);
-        gpu_readback *to = waits ? &in->readbacks[in->now] : NULL;
-        TERN_TRY(launch(in, &e, 0, &(int32_t){1}, true, to, err));
+    }
+    gpu_encoding e = {.at_most = GPU_FIRST_DISPATCHES};
+    TERN_TRY(send_rows(in, err));
+    *waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
+             !gpu_order_has_next(in);
+    gpu_readback *to = *waits ? &in->readbacks[in->now] : NULL;
+    return launch(in, &e, 0, &(int32_t){1}, true, to, err);
+}
+
+static void take_up(tern_instance *in) {
+    gpu_steps *s = &in->steps;
+    gpu_set_chunk(in, 0);
+    if (s->n_taken < s->n_read) return;
+    in->now = 1 - in->now;
+    s->now = s->ahead;
+    s->ahead.n = s->n_read = s->n_taken = 0;
+}
+
+// A greedy step, and those after it. Where a prompt has just ended, its sequence will be one more.
+static tern_status begin_step(tern_instance *in, tern_error *err) {
+    int32_t rows[GPU_STEPS_ROWS], n_found = find_rows(in, rows);
+    bool waits, goes = goes_on(in, n_found) && in->order.n_prompt_outputs == 0 && goes_ahead(in);
+    if (is_ahead(in, rows, n_found)) {
+        follow(&in->steps, rows, n_found);
+        take_up(in);
+    } else {
+        TERN_TRY(start(in, &waits, err)); // the steps ahead keep their readback
+    }
+    remember_step(in);
+    return goes && in->steps.ahead.n == 0 ? start_ahead(in, err) : TERN_OK;
+}
+
+// Begins with the request, up to one that is to be waited for.
+static tern_status begin_request(tern_instance *in, tern_error *err) {
+    for (bool waits = false; !waits;) {
+        in->is_step = is_greedy_step(in);
+        in->passes_steps = !in->is_step && can_pass_steps(in);
+        if (in->is_step) return begin_step(in, err);
+        TERN_TRY(start(in, &waits, err));
         if (!waits) gpu_order_next(in);
     }
     return TERN_OK;
@@ -259,28 +341,14 @@ static bool find_readback(tern_instance *in) {
 // Submits the request, or leaves that to a poll.
 static tern_status begin(tern_instance *in, tern_error *err) {
     const gpu_request *batch = &in->batch;
-    tern_device *d = in->plan->device;
-    gpu_steps *s = &in->steps;
     in->is_held = in->was_cancelled && !find_readback(in);
     in->busy = true;
     if (in->is_held) return TERN_OK;
     in->was_cancelled = false;
     if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, err);
     gpu_drafts_forget(in);
-    bool is_step = is_greedy_step(in), goes_on = is_step && follow(in);
-    if (!goes_on || !is_ahead(in)) {
-        TERN_TRY(start(in, err)); // the steps ahead keep their readback
-    } else {
-        gpu_set_chunk(in, 0);
-        if (s->n_taken == s->n_read) {
-            in->now = 1 - in->now;
-            s->now = s->ahead;
-            s->ahead.n = s->n_read = s->n_taken = 0;
-        }
-    }
-    if (is_step) remember_step(in);
-    if (goes_on && s->ahead.n == 0 && goes_ahead(in)) TERN_TRY(start_ahead(in, err));
-    return gpu_check(d, "submitting", err);
+    TERN_TRY(begin_request(in, err));
+    return gpu_check(in->plan->device, "submitting", err);
 }
 
 tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
@@ -296,7 +364,7 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
 // of the batch are left alone: they end when they like.
 void gpu_cancel(tern_instance *in) {
     in->was_cancelled |= in->busy;
-    in->busy = in->is_held = in->reads_rows = false;
+    in->busy = in->is_held = in->reads_rows = in->is_step = in->passes_steps = false;
     in->unread = 0;
     in->batch = (gpu_request){0};
     gpu_expect_step(&in->steps, 0); // nothing goes on from it
@@ -322,7 +390,7 @@ static tern_status launch_again(tern_instance *in, gpu_readback *to, tern_error 
     return status;
 }
 static tern_status start_next(tern_instance *in, tern_error *err) {
-    tern_status status = start(in, err);
+    tern_status status = begin_request(in, err);
     if (status == TERN_OK) status = gpu_check(in->plan->device, "submitting", err);
     if (status != TERN_OK) gpu_cancel(in);
     return status;
@@ -354,12 +422,12 @@ static tern_status take_results(tern_instance *in, const void *mapped, bool *don
                                 tern_error *err) {
     tern_device *d = in->plan->device;
     gpu_readback *r = &in->readbacks[in->now];
-    if (in->steps.now.n > 0)
+    if (in->is_step)
         read_steps(&in->steps, mapped);
     else
         in->reads_rows = !gpu_results_take(in, mapped);
     gpu_readback_unmap(d, r);
-    if (in->steps.now.n > 0) {
+    if (in->is_step) {
         take_step(in);
         *done = true;
         return TERN_OK;
@@ -390,7 +458,7 @@ static tern_status take_results(tern_instance *in, const void *mapped, bool *don
 
 tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     tern_device *d = in->plan->device;
-    if (in->busy && in->steps.n_taken < in->steps.n_read) take_step(in);
+    if (in->busy && in->is_step && in->steps.n_taken < in->steps.n_read) take_step(in);
     *done = !in->busy;
     if (*done) return TERN_OK;
     d->api.InstanceProcessEvents(d->instance);
@@ -412,8 +480,8 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     bool drafts = gpu_drafts_busy(in), of_body = in->chunk_first == 0 && !in->reads_rows;
     const gpu_burst *steps = &in->steps.now;
-    size_t others_at = steps->n > 0 ? (size_t)steps->n * (size_t)steps->n_rows * 8
-                                    : (size_t)gpu_results_bytes(in);
+    size_t others_at =
+        in->is_step ? (size_t)steps->n * (size_t)steps->n_rows * 8 : (size_t)gpu_results_bytes(in);
     size_t bytes = others_at + (of_body ? (size_t)gpu_outputs_bytes(in) : 0);
     const void *mapped = gpu_readback_bytes(d, r, drafts ? gpu_drafts_bytes(in) : bytes);
     if (!mapped) return wait_for_loss(in, err);
@@ -470,6 +538,7 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);
     gpu_expect_step(&in->steps, 0);
     gpu_drafts_forget(in);
+    in->is_step = in->passes_steps = false;
     gpu_set_chunk(in, 0);
     tern_status status = send_rows(in, err);
     if (status == TERN_OK) status = gpu_send_runs(in, 0, &(int32_t){1}, err);

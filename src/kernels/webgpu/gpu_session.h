@@ -84,6 +84,7 @@ typedef struct gpu_request {
     int32_t n_tokens, n_tiles;
     const int32_t *outputs; // rows that are wanted
     const int32_t *places;  // of each output among the batch's
+    const int32_t *given_places; // the batch's, for RoPE; or NULL
     const gpu_origin *origins; // of each chunk
     int32_t n_outputs;
     int32_t first_pos; // of its first row
@@ -108,12 +109,15 @@ typedef struct gpu_order {
     gpu_chunk *sent;         // [n_batch] the request's, as kernels read them
     int32_t *places;         // [n_batch] which of the batch's outputs they are
     int32_t n_chunks, n_outputs;
+    int32_t n_prompts, n_prompt_outputs; // of them
     int32_t chunk, id, output; // where the next request begins
 } gpu_order;
 // Takes over a batch; then each call makes its next request the instance's, until none is left.
 tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *err);
 bool gpu_order_has_next(const tern_instance *in);
 bool gpu_order_next(tern_instance *in);
+// Back to where the last request began.
+void gpu_order_go_to(tern_instance *in, int32_t chunk, int32_t id, int32_t output);
 // Sends the parameters of the request, `ahead` positions further on, and of the greedy steps after
 // it, *n_steps in all; makes the bind groups, if they must be. With memory for those of fewer steps
 // *n_steps is how many.
@@ -138,7 +142,7 @@ struct tern_instance {
     size_t tables_capacity;
     uint64_t runs_bytes;
     gpu_order order;
-    wgpu_buffer runs, chunks, ids, pool, pool_i8, logits, top_parts, top, lists, parts;
+    wgpu_buffer runs, chunks, ids, ids_ahead, pool, pool_i8, logits, top_parts, top, lists, parts;
     gpu_readback readbacks[2];
     wgpu_buffer sent[GPU_HOST_TABLES_MAX]; // rows of tables, by number of the plan's
     struct {
@@ -155,6 +159,8 @@ struct tern_instance {
     int32_t chunk_first, chunk_rows;
     bool reads_rows; // of the chunk, since a list did not suffice
     bool busy;
+    bool is_step;      // the request is a greedy step: its results are those of `steps`
+    bool passes_steps; // it is prompts, which leave `steps` to the request after them
     bool was_cancelled; // the last batch, whose map may be pending
     bool is_held;       // the batch, until a readback is free
     double unread; // since when its results could have been read, and could not; 0: they can

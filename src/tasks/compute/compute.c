@@ -124,10 +124,26 @@ static tern_status check_indices(const job *j, const tern_node *n, tern_error *e
     int64_t most = tern_graph_rows(g, from, j->counts), rows = tern_graph_rows(g, index, j->counts);
     for (int64_t i = 0; list && i < rows; i++) {
         bool ascends = ids || i == 0 || list[i] > list[i - 1];
-        if (list[i] >= 0 && list[i] < most && ascends) continue;
+        bool is_given = ids && list[i] < 0 && tern_graph_find(g, "rows") >= 0; // a row of those
+        if (is_given || (list[i] >= 0 && list[i] < most && ascends)) continue;
         return tern_fail(err, TERN_ERR_ARGUMENT, "input %s: %d at place %lld: expected 0 to %lld%s",
                          g->values[index].name, (int)list[i], (long long)i, (long long)most - 1,
                          ids ? "" : ", ascending");
+    }
+    return TERN_OK;
+}
+
+// Rows that are merged are the outputs.
+static tern_status count_merged(job *j, tern_error *err) {
+    const tern_graph *g = &j->of->built;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        if (n->op != TERN_OP_MERGE) continue;
+        int64_t rows = tern_graph_rows(g, n->in[0], j->counts);
+        if (rows % n->group != 0)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%lld rows: expected a multiple of %d",
+                             (long long)rows, (int)n->group);
+        j->counts[g->values[n->out[0]].dim] = rows / n->group;
     }
     return TERN_OK;
 }
@@ -141,15 +157,17 @@ static tern_status take_inputs(job *j, tern_error *err) {
     }
     for (size_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != TERN_VALUE_INPUT || j->given[v]) continue;
+        if (g->values[v].is_optional) continue;
         if (strcmp(g->values[v].name, "outputs") != 0)
             return tern_fail(err, TERN_ERR_ARGUMENT, "input %s of graph %s is missing",
                              g->values[v].name, j->of->name);
         TERN_TRY(use_all_rows(j, (tern_vid)v, err));
     }
+    tern_graph_count_windows(g, -1, 0, j->counts);
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_EMBED || g->nodes[i].op == TERN_OP_TAKE_ROWS)
             TERN_TRY(check_indices(j, &g->nodes[i], err));
-    return TERN_OK;
+    return count_merged(j, err);
 }
 
 // ---- Outputs -----------------------------------------------------------------------------------
@@ -197,11 +215,13 @@ static tern_batch batch_of(const job *j) {
     const tern_graph *g = &j->traced.graph;
     tern_batch b = {.n_tokens = (int32_t)count_of(j, "tokens")};
     b.n_outputs = b.n_tokens ? (int32_t)count_of(j, "outputs") : 0;
-    if (!b.n_tokens) memcpy(b.counts, j->counts, sizeof b.counts);
+    memcpy(b.counts, j->counts, sizeof b.counts);
     for (size_t v = 0; v < j->of->built.n_values; v++) {
         if (!j->given[v]) continue;
         if (strcmp(g->values[v].name, "ids") == 0)
             b.ids = j->given[v];
+        else if (strcmp(g->values[v].name, "places") == 0)
+            b.places = j->given[v];
         else if (strcmp(g->values[v].name, "outputs") == 0)
             b.outputs = j->given[v];
         else

@@ -28,6 +28,18 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
 static int picture_shape(const item *it, uint64_t ne[4]) {
     if (it->change == TERN_CHANGE_LEADING) return it->to_gguf ? ne[1] > 1 ? 2 : 1 : 3;
     if (it->from->n_dims == 1) return 1; // their bias
+    if (it->taps && it->to_gguf) {
+        ne[0] *= ne[1];
+        ne[1] = ne[2];
+        ne[2] = 1;
+        return 2;
+    }
+    if (it->taps) {
+        ne[2] = ne[1];
+        ne[1] = ne[0] / (uint64_t)it->taps;
+        ne[0] = (uint64_t)it->taps;
+        return 3;
+    }
     if (it->to_gguf) {
         ne[0] *= ne[1] * ne[2];
         ne[1] = ne[3];
@@ -52,7 +64,7 @@ static int output_shape(const item *it, uint64_t ne[4]) {
         ne[1] = it->to_gguf ? length : 1;
         return it->to_gguf ? 2 : 1;
     }
-    if (it->change == TERN_CHANGE_LEADING || it->change == TERN_CHANGE_FLATTEN)
+    if (it->change == TERN_CHANGE_LEADING || it->change >= TERN_CHANGE_FLATTEN)
         return picture_shape(it, ne);
     if (it->change != TERN_CHANGE_SQUEEZE) return t->n_dims;
     uint64_t n = t->ne[1] * t->ne[2];
@@ -484,6 +496,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY(tern_file_open(&c->file, in, err));
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
+    c->config.vision = (tern_vision){0}; // the text alone is written
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
     if (tern_model_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
         TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,

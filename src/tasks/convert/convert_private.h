@@ -33,6 +33,7 @@ typedef struct item {
     tern_moves moves;   // of rows and columns, between the two worlds
     tern_change change; // of numbers, the same
     bool is_column;     // GGUF has a vector as a column
+    int taps;           // of a convolution that is flattened
     char folded[128];   // its GGUF name, if rows are multiplied with what that has in them
     bool to_gguf;       // the direction of all of these
     bool same_codes;    // groups of codes are put into the type's blocks as they are

@@ -308,6 +308,7 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
         it->moves = tern_model_moves(c->arch, &c->config, name);
         it->change = tern_model_change(c->file, row);
         it->is_column = row->gguf_column;
+        it->taps = row->taps;
     } else if (row && row->change != tern_model_change(c->file, row)) {
         it->change = row->change; // a folder's, made of one that has it done
     }

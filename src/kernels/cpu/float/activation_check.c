@@ -13,6 +13,7 @@ static double act_in_double(tern_cpu_act act, double a) {
     case TERN_ACT_GELU_TANH:
         return 0.5 * a * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (a + 0.044715 * a * a * a)));
     case TERN_ACT_SIGMOID: return 1 / (1 + exp(-a));
+    case TERN_ACT_TANH: return tanh(a);
     case TERN_ACT_NONE: break;
     }
     return a;

@@ -108,6 +108,7 @@ VEC_INLINE v16 normal_cdf(v16 x, v16 *e) {
 VEC_INLINE v16 activate(v16 x, tern_cpu_act act) {
     if (act == TERN_ACT_SILU) return gate_by_logistic(x, x);
     if (act == TERN_ACT_SIGMOID) return logistic(x);
+    if (act == TERN_ACT_TANH) return vec_tanh(x);
     if (act == TERN_ACT_RELU2) {
         v16 r = v16_max(v16_set1(0), x);
         return v16_mul(r, r);
@@ -140,6 +141,7 @@ static void glu(float *y, const float *gate, const float *up, size_t n, tern_cpu
     case TERN_ACT_GELU: activate_row(y, gate, up, n, TERN_ACT_GELU); break;
     case TERN_ACT_GELU_TANH: activate_row(y, gate, up, n, TERN_ACT_GELU_TANH); break;
     case TERN_ACT_SIGMOID: activate_row(y, gate, up, n, TERN_ACT_SIGMOID); break;
+    case TERN_ACT_TANH: activate_row(y, gate, up, n, TERN_ACT_TANH); break;
     case TERN_ACT_NONE: activate_row(y, gate, up, n, TERN_ACT_NONE); break;
     }
 }

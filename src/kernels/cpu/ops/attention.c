@@ -34,8 +34,7 @@ static void store_token(cpu_run *run, const tern_node *n, tern_vid k_state, tern
     size_t head_bytes =
         tern_kv_head_bytes(cpu_store_kv_type(s), (size_t)n->head_dim, TERN_PAGE_POSITIONS);
     size_t lane = (size_t)row->position % TERN_PAGE_POSITIONS;
-    uint8_t *page =
-        cpu_state_pages(run, c, k_state)[row->position / TERN_PAGE_POSITIONS].memory;
+    uint8_t *page = cpu_state_pages(run, c, k_state)[row->position / TERN_PAGE_POSITIONS].memory;
     uint8_t *keys = page + cpu_store_offset(s, k_state);
     uint8_t *values = page + cpu_store_offset(s, v_state);
     for (int32_t h = 0; h < n->n_kv_heads; h++)
@@ -120,3 +119,96 @@ static size_t attention_scratch(const tern_plan *p, const tern_node *n) {
     return tern_attention_scratch_floats(&args) * sizeof(float);
 }
 const cpu_op cpu_op_ATTENTION = {.step = step_attention, .scratch = attention_scratch};
+
+// ---- What a sequence is about ------------------------------------------------------------------
+//
+// The states are fixed ones, in which keys and values lie as in pages, 16 rows after 16 rows, so
+// that the kernels are the same.
+
+typedef struct source {
+    uint8_t *page;
+    size_t k, v, block, head; // where keys and values begin; bytes of 16 rows, and of a head's
+    float *n;                 // how many rows there are
+} source;
+
+static source source_of(const cpu_run *run, const tern_node *n, const tern_chunk *c, int first) {
+    const tern_store *s = run->instance->store;
+    size_t head = tern_kv_head_bytes(TERN_DTYPE_F32, (size_t)n->head_dim, TERN_PAGE_POSITIONS);
+    source out = {.page = cpu_state_pages(run, c, n->in[first])->memory,
+                  .k = cpu_store_offset(s, n->in[first]),
+                  .v = cpu_store_offset(s, n->in[first + 1]),
+                  .block = (size_t)n->n_kv_heads * head,
+                  .head = head};
+    out.n = (float *)(void *)(out.page + cpu_store_offset(s, n->in[first + 2]));
+    return out;
+}
+
+static void step_source_store(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]), dim = (size_t)n->head_dim;
+    const float *k = cpu_value(run, n->in[0]), *v = cpu_value(run, n->in[1]);
+    int32_t n_rows = cpu_rows(run, n->in[0]);
+    source to = source_of(run, n, &run->batch->chunks[0], 2);
+    if (team->thread == 0) *to.n = (float)n_rows;
+    for (size_t t, last; claim_rows(run, step, n_rows, ROW_BLOCK, &t, &last);)
+        for (; t < last; t++)
+            for (size_t h = 0; h < (size_t)n->n_kv_heads; h++) {
+                size_t at = t / TERN_PAGE_POSITIONS * to.block + h * to.head;
+                kernels(run)->f->kv_store(to.page + to.k + at, to.page + to.v + at, TERN_DTYPE_F32,
+                                          t % TERN_PAGE_POSITIONS, dim, k + t * d + h * dim,
+                                          v + t * d + h * dim);
+            }
+}
+const cpu_op cpu_op_SOURCE_STORE = {.step = step_source_store};
+
+// The scratch begins with a table of pages.
+static size_t source_pages(const tern_plan *p, const tern_node *n) {
+    size_t pages = (size_t)p->g->values[n->in[1]].rows / TERN_PAGE_POSITIONS;
+    return (pages * sizeof(tern_page) + 63) / 64 * 64;
+}
+
+static void step_source_attention(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    const tern_node *n = step->node;
+    const tern_instance *in = run->instance;
+    size_t dim = (size_t)n->head_dim, n_kv = (size_t)n->n_kv_heads;
+    size_t heads = (size_t)n->n_heads / n_kv, d = (size_t)n->n_heads * dim;
+    const float *q = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    tern_page *pages = scratch(run, team);
+    for (size_t unit, last;
+         tern_team_claim(counter(run, step, 0), run->n_blocks * n_kv, 1, &unit, &last);) {
+        const cpu_block *block = &in->blocks[unit / n_kv];
+        source from = source_of(run, n, &run->batch->chunks[block->chunk], 1);
+        size_t n_rows = (size_t)*from.n, kv_head = unit % n_kv;
+        size_t at = (size_t)block->row * d + kv_head * heads * dim;
+        for (size_t i = 0; i * TERN_PAGE_POSITIONS < n_rows; i++)
+            pages[i].memory = from.page + i * from.block;
+        for (int32_t t = 0; n_rows == 0 && t < block->n_rows; t++)
+            memset(y + at + (size_t)t * d, 0, heads * dim * sizeof *y);
+        if (n_rows == 0) continue;
+        tern_attention_args args = {
+            .out = y + at,
+            .q = q + at,
+            .row_stride = d,
+            .n_heads = heads,
+            .head_dim = dim,
+            .pages = pages,
+            .k_offset = from.k + kv_head * from.head,
+            .v_offset = from.v + kv_head * from.head,
+            .kv_type = TERN_DTYPE_F32,
+            .n_positions = n_rows,
+            .scale = n->scale,
+            .scratch =
+                (float *)(void *)((uint8_t *)scratch(run, team) + source_pages(run->plan, n)),
+        };
+        // Rows stand at positions of another timeline: one by one, all at the first of this one.
+        args.n_tokens = 1;
+        for (int32_t t = 0; t < block->n_rows; t++, args.q += d, args.out += d)
+            kernels(run)->f->attention(&args);
+    }
+}
+
+static size_t source_scratch(const tern_plan *p, const tern_node *n) {
+    return source_pages(p, n) + attention_scratch(p, n);
+}
+const cpu_op cpu_op_SOURCE_ATTENTION = {.step = step_source_attention, .scratch = source_scratch};

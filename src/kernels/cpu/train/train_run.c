@@ -16,8 +16,10 @@ void cpu_train_fill_ropes(tern_program *p) {
         size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)p->n_span * half;
         float *table = p->rope_tables + i * p->rope_stride;
         bool is_long = p->n_span > r->attrs.n_context_orig; // of all documents alike
-        for (size_t t = 0; t * half < n; t++)
-            tern_rope_angles(r, (int32_t)t, is_long, table + t * half, table + n + t * half, 1);
+        for (size_t t = 0; t * half < n; t++) {
+            const int32_t at = (int32_t)t, place[3] = {at, at, at};
+            tern_rope_angles(r, place, is_long, table + t * half, table + n + t * half, 1);
+        }
         for (size_t k = 0; k < n; k++) table[2 * n + k] = -table[n + k];
     }
 }

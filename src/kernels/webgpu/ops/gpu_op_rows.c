@@ -278,6 +278,45 @@ tern_status gpu_op_COLUMNS(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+tern_status gpu_op_REPLACE(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, GPU_REPLACE, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    set(d, "COLS4", (double)(n_cols / 4));
+    bind_value(p, d, n->in[0]);
+    bind_value(p, d, n->in[1]);
+    bind_place(d, GPU_IDS, -1);
+    bind_value(p, d, n->out[0]);
+    return TERN_OK;
+}
+
+tern_status gpu_op_ADD_POINT(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    const tern_weight *table = p->weights[n->in[2]];
+    int64_t n_cols = cols(p, n->out[0]), side = 1;
+    while (side * side < p->g->values[n->in[2]].rows) side++;
+    gpu_dispatch *d = add(p, GPU_ADD_POINT, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    set(d, "COLS4", (double)(n_cols / 4));
+    set(d, "SIDE", (double)side);
+    bind_value(p, d, n->in[0]);
+    bind_value(p, d, n->in[1]);
+    bind_value(p, d, n->out[0]);
+    bind_part(d, &table->parts[0]);
+    return TERN_OK;
+}
+
+// Rows lie one after the other: a copy that is counted otherwise.
+tern_status gpu_op_MERGE(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, GPU_SCALE, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    set(d, "COLS4", (double)(n_cols / 4));
+    set(d, "SCALE", 1);
+    bind_value(p, d, n->in[0]);
+    bind_value(p, d, n->out[0]);
+    return TERN_OK;
+}
+
 // Happens when a weight is bound.
 tern_status gpu_op_TERNARIZE(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)p;

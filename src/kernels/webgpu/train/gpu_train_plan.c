@@ -180,7 +180,8 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
     if (!angles) return tern_fail_memory(err, n * sizeof *angles);
     for (size_t t = 0; t < (size_t)p->n_span; t++) {
         float *row = angles + 2 * t * half;
-        tern_rope_angles(r, (int32_t)t, is_long, row, row + 1, 2);
+        const int32_t at = (int32_t)t, place[3] = {at, at, at};
+        tern_rope_angles(r, place, is_long, row, row + 1, 2);
     }
     tern_status status =
         gpu_buffer_new(gpu, GPU_USE_WORK, n * 4, STORAGE, "angles", &p->angles[index], err);

@@ -57,7 +57,8 @@ const RELU2 = 1u;
 const GELU = 2u;
 const GELU_TANH = 3u;
 const SIGMOID = 4u;
-const AS_IT_IS = 5u;
+const TANH = 5u;
+const AS_IT_IS = 6u;
 
 // Phi(-|x|), the lower tail of the normal distribution, times e^(x^2 / 2): the polynomial of the
 // CPU's normal_tail (elementwise.inl).
@@ -89,6 +90,7 @@ fn bell(x: vec4<f32>) -> vec4<f32> {
 fn activate(kind: u32, x: vec4<f32>) -> vec4<f32> {
     if (kind == SILU) { return x / (1.0 + safe_exp(-x)); }
     if (kind == SIGMOID) { return 1.0 / (1.0 + safe_exp(-x)); }
+    if (kind == TANH) { return tanh(clamp(x, vec4(-20.0), vec4(20.0))); }
     if (kind == AS_IT_IS) { return x; }
     if (kind == RELU2) {
         let r = max(x, vec4(0.0));

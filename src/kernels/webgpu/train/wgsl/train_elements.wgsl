@@ -92,6 +92,10 @@ fn slope(kind: u32, x: vec4<f32>) -> vec4<f32> {
         let s = 1.0 / (1.0 + safe_exp(-x));
         return s * (1.0 - s);
     }
+    if (kind == TANH) {
+        let y = tanh(clamp(x, vec4(-20.0), vec4(20.0)));
+        return 1.0 - y * y;
+    }
     if (kind == AS_IT_IS) { return vec4(1.0); }
     let u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
     let t = 1.0 - 2.0 / (safe_exp(2.0 * u) + 1.0);

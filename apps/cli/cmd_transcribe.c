@@ -1,0 +1,147 @@
+// tern transcribe: what is said in recordings.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "tern_media.h"
+
+#define WORDS_MAX 4096
+
+enum { FORM_TEXT, FORM_JSON, FORM_SRT, FORM_VTT };
+
+typedef struct transcribe_args {
+    model_args model;
+    bool json, srt, vtt, whole, ids, times;
+    float seconds;
+    const char *vad;
+} transcribe_args;
+
+typedef struct printing {
+    const transcribe_args *args;
+    int form;
+    int n; // segments printed
+} printing;
+
+// "00:01:02,345"; VTT has a point for the comma.
+static void put_time(double seconds, char point) {
+    long long ms = (long long)(seconds * 1000 + 0.5);
+    printf("%02lld:%02lld:%02lld%c%03lld", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, point,
+           ms % 1000);
+}
+
+static void put_ids(const tern_segment *s) {
+    for (int32_t i = 0; i < s->n_ids; i++) printf("%s%d", i ? " " : "", (int)s->ids[i]);
+}
+
+static void put_json_segment(const printing *p, const tern_segment *s) {
+    printf("%s{\"start\": %.3f, \"end\": %.3f, \"text\": ", p->n ? ", " : "", s->start, s->end);
+    put_json(stdout, s->text, strlen(s->text));
+    if (p->args->ids) {
+        printf(", \"ids\": [");
+        for (int32_t i = 0; i < s->n_ids; i++) printf("%s%d", i ? ", " : "", (int)s->ids[i]);
+        putchar(']');
+    }
+    putchar('}');
+}
+
+static bool on_segment(void *user, const tern_segment *s) {
+    printing *p = user;
+    if (p->form == FORM_JSON) {
+        put_json_segment(p, s);
+    } else {
+        if (p->form == FORM_SRT) printf("%d\n", p->n + 1);
+        if (p->form != FORM_TEXT) {
+            char point = p->form == FORM_SRT ? ',' : '.';
+            put_time(s->start, point);
+            printf(" --> ");
+            put_time(s->end, point);
+            putchar('\n');
+        } else if (p->args->times) {
+            putchar('[');
+            put_time(s->start, '.');
+            printf("] ");
+        }
+        if (p->args->ids)
+            put_ids(s);
+        else
+            printf("%s", s->text);
+        printf(p->form == FORM_TEXT ? "\n" : "\n\n");
+    }
+    p->n++;
+    fflush(stdout);
+    return !ferror(stdout) && !was_cancelled();
+}
+
+static bool read_sound(tern_sound *out, const char *path, int32_t rate) {
+    const tern_sound_desc desc = {.rate = rate};
+    tern_error err = {0};
+    text bytes = {0};
+    bool is_input = strcmp(path, "-") == 0;
+    if (is_input && !text_read(&bytes, path)) return false;
+    tern_status status =
+        is_input ? tern_sound_read(out, bytes.ptr ? bytes.ptr : "", bytes.n, &desc, &err)
+                 : tern_sound_open(out, path, &desc, &err);
+    free(bytes.ptr);
+    if (status == TERN_OK) return true;
+    fail("%s%s", is_input ? "standard input: " : "", err.message);
+    return false;
+}
+
+static bool transcribe(tern_model *model, const transcribe_args *args, const char *path, int form) {
+    tern_sound sound;
+    tern_transcript out = {0};
+    tern_error err = {0};
+    printing p = {.args = args, .form = form};
+    const tern_transcribe_params params = {.vad = args->vad,
+                                           .whole = args->whole,
+                                           .seconds_max = args->seconds,
+                                           .on_segment = on_segment,
+                                           .user = &p};
+    if (!read_sound(&sound, path, tern_model_hearing_rate(model))) return false;
+    if (form == FORM_JSON) {
+        printf("{\"file\": ");
+        put_json(stdout, path, strlen(path));
+        printf(", \"seconds\": %.3f, \"segments\": [", (double)sound.n / sound.rate);
+    }
+    if (form == FORM_VTT) printf("WEBVTT\n\n");
+    tern_status status = tern_transcribe(model, &sound, &params, &out, &err);
+    if (form == FORM_JSON) printf("]}\n");
+    tern_sound_free(&sound);
+    tern_transcript_free(&out);
+    if (status == TERN_OK || ferror(stdout)) return true;
+    if (status != TERN_ERR_CANCELLED) fail("%s: %s", path, err.message);
+    return false;
+}
+
+int cmd_transcribe(const command *self, int argc, char **argv) {
+    transcribe_args args = {0};
+    const char *paths[WORDS_MAX];
+    const option options[] = {
+        {0, "json", OPTION_FLAG, &args.json, NULL, "a line of JSON for each file"},
+        {0, "srt", OPTION_FLAG, &args.srt, NULL, "subtitles as SubRip has them"},
+        {0, "vtt", OPTION_FLAG, &args.vtt, NULL, "subtitles as WebVTT has them"},
+        {0, "times", OPTION_FLAG, &args.times, NULL, "when each segment begins, before its text"},
+        {0, "ids", OPTION_FLAG, &args.ids, NULL, "token ids instead of text; in JSON besides it"},
+        {0, "vad", OPTION_TEXT, &args.vad, "FILE",
+         "Silero VAD (ONNX), which says what is speech; else loudness does"},
+        {0, "whole", OPTION_FLAG, &args.whole, NULL, "leave nothing out, not even silence"},
+        {0, "seconds", OPTION_NUMBER, &args.seconds, "N", "of a segment at most (15)", 1, 15},
+        MODEL_OPTIONS(args.model),
+        OPTIONS_END,
+    };
+    int status, n;
+    if (!parse_options(self, options, argc, argv, paths, WORDS_MAX, &n, &status)) return status;
+    if (args.json + args.srt + args.vtt > 1)
+        return bad_usage("transcribe: --json, --srt and --vtt are one choice");
+    if (n == 0) return bad_usage("transcribe: no file is given (-: standard input)");
+    int form = args.json ? FORM_JSON : args.srt ? FORM_SRT : args.vtt ? FORM_VTT : FORM_TEXT;
+    cancel_on_signals();
+    tern_model *model = open_model(self, &args.model, &status);
+    if (!model) return status;
+    bool ok = tern_model_hearing_rate(model) != 0;
+    if (!ok) fail("%s: the model hears no sounds", args.model.path);
+    for (int i = 0; ok && i < n && !ferror(stdout); i++)
+        ok = transcribe(model, &args, paths[i], form);
+    tern_model_close(model);
+    return close_out(ok ? EXIT_OK : EXIT_FAILED);
+}

@@ -1,0 +1,237 @@
+// OpenAI's POST /v1/audio/transcriptions: a form with a sound file becomes text. An errand computes
+// it, so that no stream waits for a recording.
+#include <string.h>
+#include "apps/serve/interfaces.h"
+#include "base/alloc.h"
+#include "tern_media.h"
+
+// ---- Forms -------------------------------------------------------------------------------------
+//
+// multipart/form-data (RFC 7578): parts between lines "--BOUNDARY", each with fields of its own, an
+// empty line, and what it holds.
+
+static const char *find(tern_str in, const char *what, size_t n) {
+    return n > 0 && in.len >= n ? memmem(in.ptr, in.len, what, n) : NULL;
+}
+
+// What a parameter of a field says, name="value" or name=value; {NULL, 0}: it is not there.
+static tern_str parameter(tern_str field, const char *name) {
+    size_t n = strlen(name);
+    const char *at = find(field, name, n), *end = field.ptr + field.len;
+    // "filename" ends with "name".
+    while (at && at > field.ptr && at[-1] != ' ' && at[-1] != ';')
+        at = find((tern_str){at + 1, (size_t)(end - at - 1)}, name, n);
+    if (!at || at + n >= end) return (tern_str){NULL, 0};
+    at += n;
+    const char *stop = *at == '"' ? memchr(at + 1, '"', (size_t)(end - at - 1))
+                                  : memchr(at, ';', (size_t)(end - at));
+    at += *at == '"';
+    if (!stop) stop = end;
+    return (tern_str){at, (size_t)(stop - at)};
+}
+
+// The next part's name and what it holds; false: there is none.
+static bool take_part(tern_str *rest, const tern_strbuf *mark, tern_str *name, tern_str *value) {
+    const char *end = rest->ptr + rest->len;
+    const char *begin = find(*rest, tern_strbuf_text(mark) + 2, mark->len - 2); // without CR LF
+    if (!begin) return false;
+    begin += mark->len - 2;
+    const char *fields_end = find((tern_str){begin, (size_t)(end - begin)}, "\r\n\r\n", 4);
+    if (!fields_end) return false;
+    const char *data = fields_end + 4;
+    const char *stop =
+        find((tern_str){data, (size_t)(end - data)}, tern_strbuf_text(mark), mark->len);
+    if (!stop) return false;
+    *name = parameter((tern_str){begin, (size_t)(fields_end - begin)}, "name=");
+    *value = (tern_str){data, (size_t)(stop - data)};
+    *rest = (tern_str){stop + 2, (size_t)(end - stop - 2)};
+    return true;
+}
+
+tern_str form_field(const http_request *r, const char *wanted) {
+    tern_str type = http_field_of(r, "content-type"), found = {NULL, 0}, name, value;
+    tern_str boundary = {NULL, 0}, rest = r->body;
+    tern_strbuf mark = {0};
+    if (type.ptr && find(type, "multipart/form-data", 19)) boundary = parameter(type, "boundary=");
+    if (!boundary.ptr || boundary.len == 0 || boundary.len > 200) return found;
+    tern_strbuf_puts(&mark, "\r\n--");
+    tern_strbuf_append(&mark, boundary.ptr, boundary.len);
+    while (!mark.failed && !found.ptr && take_part(&rest, &mark, &name, &value))
+        if (name.ptr && tern_str_is(name, wanted)) found = value;
+    tern_strbuf_free(&mark);
+    return found;
+}
+
+// ---- Computing ---------------------------------------------------------------------------------
+
+typedef enum form_of { FORM_JSON, FORM_TEXT, FORM_VERBOSE, FORM_SRT, FORM_VTT, FORMS } form_of;
+static const char *const form_names[FORMS] = {"json", "text", "verbose_json", "srt", "vtt"};
+
+typedef struct transcribing {
+    errand errand;
+    served *model;
+    char *bytes; // of the file
+    size_t n;
+    form_of form;
+    tern_transcript found;
+    tern_error err;
+} transcribing;
+
+static bool go_on(void *user, const tern_segment *segment) {
+    const transcribing *t = user;
+    (void)segment;
+    return !atomic_load(&t->errand.cancelled);
+}
+
+static void run(errand *e) {
+    transcribing *t = (transcribing *)e;
+    tern_sound sound;
+    const tern_sound_desc desc = {.rate = tern_model_hearing_rate(t->model->model)};
+    const tern_transcribe_params params = {.on_segment = go_on, .user = t};
+    if (tern_sound_read(&sound, t->bytes, t->n, &desc, &t->err) != TERN_OK) return;
+    tern_transcribe(t->model->model, &sound, &params, &t->found, &t->err);
+    tern_sound_free(&sound);
+}
+
+// ---- The answer --------------------------------------------------------------------------------
+
+static void put_all(const tern_transcript *t, tern_strbuf *out) {
+    for (size_t i = 0; i < t->n; i++)
+        tern_strbuf_printf(out, "%s%s", i ? " " : "", t->segments[i].text);
+}
+
+static void put_time(double seconds, char point, tern_strbuf *out) {
+    long long ms = (long long)(seconds * 1000 + 0.5);
+    tern_strbuf_printf(out, "%02lld:%02lld:%02lld%c%03lld", ms / 3600000, ms / 60000 % 60,
+                       ms / 1000 % 60, point, ms % 1000);
+}
+
+static void put_subtitles(const tern_transcript *t, bool vtt, tern_strbuf *out) {
+    char point = vtt ? '.' : ',';
+    if (vtt) tern_strbuf_puts(out, "WEBVTT\n\n");
+    for (size_t i = 0; i < t->n; i++) {
+        if (!vtt) tern_strbuf_printf(out, "%zu\n", i + 1);
+        put_time(t->segments[i].start, point, out);
+        tern_strbuf_puts(out, " --> ");
+        put_time(t->segments[i].end, point, out);
+        tern_strbuf_printf(out, "\n%s\n\n", t->segments[i].text);
+    }
+}
+
+static void put_segment(tern_json_writer *w, const tern_segment *s, size_t i) {
+    tern_json_open(w, NULL, '{');
+    tern_json_put_int(w, "id", (int64_t)i);
+    tern_json_put_number(w, "start", s->start);
+    tern_json_put_number(w, "end", s->end);
+    tern_json_put_text(w, "text", s->text);
+    tern_json_open(w, "tokens", '[');
+    for (int32_t k = 0; k < s->n_ids; k++) tern_json_put_int(w, NULL, s->ids[k]);
+    tern_json_close(w, ']');
+    tern_json_close(w, '}');
+}
+
+static void put_json(const transcribing *t, tern_strbuf *out) {
+    tern_strbuf text = {0};
+    tern_json_writer w = {.out = out};
+    put_all(&t->found, &text);
+    tern_json_open(&w, NULL, '{');
+    if (t->form == FORM_VERBOSE) {
+        tern_json_put_text(&w, "task", "transcribe");
+        tern_json_put_number(&w, "duration", t->found.seconds);
+    }
+    tern_json_put_text(&w, "text", tern_strbuf_text(&text));
+    if (t->form == FORM_VERBOSE) {
+        tern_json_open(&w, "segments", '[');
+        for (size_t i = 0; i < t->found.n; i++) put_segment(&w, &t->found.segments[i], i);
+        tern_json_close(&w, ']');
+    }
+    tern_json_close(&w, '}');
+    out->failed |= text.failed;
+    tern_strbuf_free(&text);
+}
+
+static void answer(exchange *x, const transcribing *t) {
+    api_error e = {0};
+    tern_strbuf out = {0};
+    if (t->err.status != TERN_OK) {
+        api_fail_status(&e, &t->err, "file");
+        reply_error(x, &e);
+        return;
+    }
+    if (t->form == FORM_JSON || t->form == FORM_VERBOSE) {
+        put_json(t, &out);
+        reply_json(x, &out);
+    } else {
+        if (t->form == FORM_TEXT)
+            put_all(&t->found, &out);
+        else
+            put_subtitles(&t->found, t->form == FORM_VTT, &out);
+        if (t->form == FORM_TEXT) tern_strbuf_putc(&out, '\n');
+        reply_whole(x, 200, t->form == FORM_VTT ? "text/vtt" : "text/plain; charset=utf-8", &out);
+    }
+    tern_strbuf_free(&out);
+}
+
+static void done(errand *e) {
+    transcribing *t = (transcribing *)e;
+    exchange *x = e->user;
+    if (x) {
+        x->errand = NULL;
+        answer(x, t);
+    }
+    registry_release(t->model);
+    tern_transcript_free(&t->found);
+    tern_free(t->bytes);
+    tern_free(t);
+}
+
+// ---- The request -------------------------------------------------------------------------------
+
+static void read_request(const exchange *x, tern_str *file, form_of *form, api_error *e) {
+    tern_str name = form_field(x->request, "response_format");
+    tern_str stream = form_field(x->request, "stream");
+    *file = form_field(x->request, "file");
+    *form = FORM_JSON;
+    while (name.ptr && *form < FORMS && !tern_str_is(name, form_names[*form])) ++*form;
+    if (!tern_model_hearing_rate(x->model->model))
+        api_fail(e, 400, "unsupported_model", "model", "this model hears no sounds");
+    else if (!file->ptr)
+        api_fail(e, 400, NULL, "file",
+                 "'file' is missing: a form (multipart/form-data) with the "
+                 "bytes of a sound file");
+    else if (*form == FORMS)
+        api_fail(e, 400, NULL, "response_format",
+                 "'response_format' must be json, text, verbose_json, srt or vtt");
+    else if (stream.ptr && tern_str_is(stream, "true"))
+        api_fail(e, 400, NULL, "stream", "'stream' is not there: text comes when all of it is");
+    else if (x->server->stopping)
+        api_fail(e, 503, "stopping", NULL, "the server is stopping");
+}
+
+void openai_transcriptions(exchange *x) {
+    api_error e = {0};
+    tern_str file;
+    form_of form;
+    read_request(x, &file, &form, &e);
+    transcribing *t = e.status ? NULL : tern_alloc(TERN_MEM_SESSION, sizeof *t);
+    if (t) t->bytes = tern_strndup(TERN_MEM_SESSION, file.ptr, file.len);
+    if (!e.status && (!t || !t->bytes)) api_fail_memory(&e);
+    if (!e.status) {
+        t->errand.run = run;
+        t->errand.done = done;
+        t->errand.user = x;
+        t->model = x->model;
+        t->n = file.len;
+        t->form = form;
+        x->errand = &t->errand;
+        if (errands_submit(x->server->errands, &t->errand)) {
+            registry_hold(t->model); // also if who asked has gone
+            return;
+        }
+        x->errand = NULL;
+        api_fail_full(&e);
+    }
+    if (t) tern_free(t->bytes);
+    tern_free(t);
+    reply_error(x, &e);
+}

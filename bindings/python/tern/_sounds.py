@@ -1,0 +1,86 @@
+"""Sounds: files, or arrays of samples."""
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Union
+
+from . import _c as c
+from ._library import Path, decoded, encoded, lib, refuse
+
+# A file, a file's bytes, or samples: a one-dimensional array of float32, -1 to 1, at the model's rate.
+Sound = Union[Path, bytes, Any]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What is said from start to end, in seconds; ids are its tokens."""
+
+    start: float
+    end: float
+    text: str
+    ids: List[int]
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What is said in a sound of so many seconds."""
+
+    segments: List[Segment]
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """All segments' texts, with a space between."""
+        return " ".join(s.text for s in self.segments)
+
+
+def segment_of(s: Any) -> Segment:
+    return Segment(s.start, s.end, decoded(s.text), [s.ids[i] for i in range(s.n_ids)])
+
+
+class Read:
+    """tern_sound of a sound, at this rate (0: its own); freed at the end of a `with`."""
+
+    def __init__(self, sound: Sound, rate: int = 0, max_seconds: float = 0) -> None:
+        self.sound = c.tern_sound()
+        out, desc = ctypes.byref(self.sound), c.tern_sound_desc(rate=rate, seconds_max=max_seconds)
+        if isinstance(sound, (str, os.PathLike)):
+            lib.tern_sound_open(out, encoded(sound), ctypes.byref(desc))
+        elif isinstance(sound, (bytes, bytearray)):
+            lib.tern_sound_read(out, bytes(sound), len(sound), ctypes.byref(desc))
+        else:
+            shape: Any = getattr(sound, "shape", ())
+            if len(shape) != 1 or str(getattr(sound, "dtype", "")) != "float32":
+                refuse("a sound is a file, its bytes, or a one-dimensional array of float32")
+            lib.tern_sound_new(out, rate or 16000, shape[0])
+            raw = sound.tobytes()
+            ctypes.memmove(self.sound.samples, raw, len(raw))
+
+    def __enter__(self) -> "Read":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        lib.tern_sound_free(ctypes.byref(self.sound))
+
+
+def read_sound(sound: Sound, *, rate: int = 0, max_seconds: float = 0) -> Any:
+    """The samples of a WAV, FLAC, MP3, Ogg or AIFF as float32, one channel, and their rate.
+
+    rate: what they are resampled to; 0: the file's own.
+    """
+    from ._arrays import numpy_for
+    np = numpy_for("tern.read_sound")
+    with Read(sound, rate, max_seconds) as read:
+        s = read.sound
+        return np.frombuffer(ctypes.string_at(s.samples, s.n * 4), np.float32).copy(), s.rate
+
+
+def write_sound(path: Path, samples: Any, rate: int) -> None:
+    """Writes a WAV of 16 bits; samples: a one-dimensional array of float32."""
+    with Read(samples, rate) as read:
+        lib.tern_sound_write(ctypes.byref(read.sound), encoded(path))
+
+
+OnSegment = Optional[Callable[[Segment], Any]]

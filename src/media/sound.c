@@ -1,0 +1,133 @@
+// Sounds in memory, and written as WAV.
+#include "media/sound.h"
+
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/blob.h"
+#include "base/out_set.h"
+
+void tern_sound_free(tern_sound *sound) {
+    if (!sound) return;
+    tern_free(sound->samples);
+    *sound = (tern_sound){0};
+}
+
+static tern_status check_rate(int32_t rate, tern_error *err) {
+    if (rate >= TERN_RATE_LEAST && rate <= TERN_RATE_MOST) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT, "%d samples a second: expected %d to %d", (int)rate,
+                     TERN_RATE_LEAST, TERN_RATE_MOST);
+}
+
+tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err) {
+    TERN_NEED(out);
+    *out = (tern_sound){0};
+    TERN_TRY(check_rate(rate, err));
+    if (n < 0 || n > (int64_t)TERN_SECONDS_MAX * TERN_RATE_MOST)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a sound of %lld samples", (long long)n);
+    out->samples = tern_alloc_array(TERN_MEM_MISC, (size_t)n + 1, sizeof *out->samples);
+    if (!out->samples) return tern_fail_memory(err, (size_t)n * sizeof *out->samples);
+    out->rate = rate;
+    out->n = n;
+    return TERN_OK;
+}
+
+bool tern_sound_append(tern_sound *sound, size_t *capacity, const float *samples, size_t n) {
+    if (tern_array_reserve(TERN_MEM_MISC, &sound->samples, capacity, (size_t)sound->n, n + 1) != 0)
+        return false;
+    if (n) memcpy(sound->samples + sound->n, samples, n * sizeof *samples);
+    sound->n += (int64_t)n;
+    return true;
+}
+
+// ---- Files -------------------------------------------------------------------------------------
+
+tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
+                            const tern_sound_desc *desc, tern_error *err) {
+    static const tern_sound_desc defaults = {0};
+    TERN_NEED(out);
+    *out = (tern_sound){0};
+    TERN_NEED(bytes);
+    if (!desc) desc = &defaults;
+    if (desc->rate) TERN_TRY(check_rate(desc->rate, err));
+    if (!(desc->seconds_max >= 0 && desc->seconds_max <= TERN_SECONDS_MAX))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "seconds_max is %g: expected at most %d",
+                         desc->seconds_max, TERN_SECONDS_MAX);
+    double most = desc->seconds_max > 0 ? desc->seconds_max : TERN_SECONDS_MAX;
+    tern_status status = tern_sound_decode(out, bytes, n_bytes, desc->rate, most, err);
+    if (status != TERN_OK) tern_sound_free(out);
+    return status;
+}
+
+tern_status tern_sound_open(tern_sound *out, const char *path, const tern_sound_desc *desc,
+                            tern_error *err) {
+    tern_blob_file *file;
+    tern_blob all;
+    tern_hold hold;
+    TERN_NEED(out);
+    *out = (tern_sound){0};
+    TERN_NEED(path);
+    TERN_TRY(tern_blob_open(&file, path, false, &all, err));
+    tern_status status = tern_blob_hold(&all, &hold, err);
+    if (status == TERN_OK) {
+        status = tern_sound_read(out, hold.data ? hold.data : "", (size_t)all.n, desc, err);
+        if (status != TERN_OK) status = tern_fail_prefix(err, status, path);
+        tern_blob_release(&hold);
+    }
+    tern_blob_close(file);
+    return status;
+}
+
+static void put_little(uint8_t *to, uint32_t x, int n) {
+    for (int i = 0; i < n; i++) to[i] = (uint8_t)(x >> 8 * i);
+}
+
+#define WAV_HEADER 44
+static void wav_header(uint8_t *h, int32_t rate, uint32_t n_bytes) {
+    memcpy(h, "RIFF....WAVEfmt ....................data....", WAV_HEADER);
+    put_little(h + 4, n_bytes + WAV_HEADER - 8, 4);
+    put_little(h + 16, 16, 4); // bytes of what follows
+    put_little(h + 20, 1, 2);  // PCM
+    put_little(h + 22, 1, 2);  // channels
+    put_little(h + 24, (uint32_t)rate, 4);
+    put_little(h + 28, 2 * (uint32_t)rate, 4);
+    put_little(h + 32, 2, 2);  // bytes of a sample
+    put_little(h + 34, 16, 2); // bits
+    put_little(h + 40, n_bytes, 4);
+}
+
+static tern_status write_samples(tern_out_file *f, const tern_sound *s, tern_error *err) {
+    uint8_t block[2048];
+    for (int64_t first = 0; first < s->n; first += 1024) {
+        int64_t n = s->n - first < 1024 ? s->n - first : 1024;
+        for (int64_t i = 0; i < n; i++) {
+            float x = s->samples[first + i];
+            x = x > 1 ? 1 : x >= -1 ? x : x < -1 ? -1 : 0; // what is no number is silence
+            put_little(block + 2 * i, (uint32_t)(int32_t)lrintf(x * 32767), 2);
+        }
+        TERN_TRY(tern_out_write(f, block, 2 * (uint64_t)n, err));
+    }
+    return TERN_OK;
+}
+
+tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err) {
+    tern_out_set set = {0};
+    tern_out_file file = {0};
+    uint8_t header[WAV_HEADER];
+    TERN_NEED(sound);
+    TERN_NEED(path);
+    TERN_TRY(check_rate(sound->rate, err));
+    if (sound->n < 0 || sound->n > (INT32_MAX - WAV_HEADER) / 2)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%lld samples: a WAV holds at most %d",
+                         (long long)sound->n, (INT32_MAX - WAV_HEADER) / 2);
+    wav_header(header, sound->rate, 2 * (uint32_t)sound->n);
+    tern_status status = tern_out_open_file(&set, path, err);
+    if (status == TERN_OK) status = tern_out_begin(&set, NULL, &file, err);
+    if (status == TERN_OK) status = tern_out_write(&file, header, sizeof header, err);
+    if (status == TERN_OK) status = write_samples(&file, sound, err);
+    if (status == TERN_OK) status = tern_out_end(&file, err);
+    if (status == TERN_OK) status = tern_out_commit(&set, NULL, err);
+    tern_out_drop(&file);
+    tern_out_close(&set);
+    return status;
+}

@@ -1,0 +1,43 @@
+// Sounds: files into samples, and which parts of them are speech.
+#ifndef TERN_MEDIA_SOUND_H
+#define TERN_MEDIA_SOUND_H
+
+#include "base/status.h"
+#include "tern_media.h"
+
+#define TERN_RATE_LEAST  1000
+#define TERN_RATE_MOST   768000
+#define TERN_SECONDS_MAX (6 * 3600)
+
+// Reads a file's bytes with the libraries (sound_file.c, or sound_none.c).
+tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes, int32_t rate,
+                              double seconds_max, tern_error *err);
+// Appends samples; false: no memory.
+bool tern_sound_append(tern_sound *sound, size_t *capacity, const float *samples, size_t n);
+
+// A part of a sound, in samples.
+typedef struct tern_voice_span {
+    int64_t first, end;
+} tern_voice_span;
+
+typedef struct tern_voice_list { // zero-initialise; freed with tern_voice_free
+    tern_voice_span *spans;
+    size_t n, capacity;
+} tern_voice_list;
+
+// How likely each hop of TERN_VOICE_HOP samples at 16 kHz is speech, 0 to 1.
+#define TERN_VOICE_RATE 16000
+#define TERN_VOICE_HOP  512
+// By loudness alone: hops that stand out of the quiet of this recording.
+tern_status tern_voice_by_loudness(const float *samples, int64_t n, float **out, size_t *n_hops,
+                                   tern_error *err);
+// By Silero VAD's network in an ONNX file.
+tern_status tern_voice_by_net(const char *path, const float *samples, int64_t n, float **out,
+                              size_t *n_hops, tern_error *err);
+// Spans of speech of at most n_most samples each, with something of what is before and after them.
+// A longer one is cut where it is quietest near its end.
+tern_status tern_voice_spans(const float *samples, int64_t n, const float *voice, size_t n_hops,
+                             int64_t n_most, tern_voice_list *out, tern_error *err);
+void tern_voice_free(tern_voice_list *speech);
+
+#endif

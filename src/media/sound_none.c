@@ -1,0 +1,10 @@
+// What stands for the decoders where the library is built without them, as in WebAssembly, where
+// the browser decodes.
+#include "media/sound.h"
+
+tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes, int32_t rate,
+                              double seconds_max, tern_error *err) {
+    (void)out, (void)bytes, (void)n_bytes, (void)rate, (void)seconds_max;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "this build reads no sound files: it was made without libsndfile and libsoxr");
+}

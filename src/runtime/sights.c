@@ -1,0 +1,184 @@
+// What a model has seen: rows that its tower made of pictures, which stand in texts as tokens do.
+//
+// In a timeline each row has an id of its own, greater than any token's. Equal pictures have equal
+// ids and no others have them, for as long as the model is open: so whoever compares texts by their
+// ids, as prefixes are found and states are shared, tells pictures apart without knowing of them.
+// Rows stay while somebody holds them, a caller or a lease, and some longer, since the same
+// conversation will come again with its next turn.
+#include <string.h>
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "runtime/lease.h"
+
+#define KEPT_BYTES ((uint64_t)256 << 20) // of rows and pixels that nobody holds
+
+static uint64_t bytes_of(const tern_model *m, const tern_sight *s) {
+    return s->n_pixels + (uint64_t)s->n_rows * (uint64_t)m->config.n_embd * sizeof *s->rows;
+}
+
+static void free_sight(tern_sight *s) {
+    tern_free(s->rows);
+    tern_free(s->pixels);
+    tern_free(s->ids);
+    tern_free(s);
+}
+
+void tern_model_free_sights(tern_model *m) {
+    for (tern_sight *s = m->sights, *next; s; s = next) {
+        next = s->next;
+        free_sight(s);
+    }
+    m->sights = NULL;
+}
+
+// Forgets those that were used longest ago. Under the lock.
+static void forget_some(tern_model *m) {
+    for (;;) {
+        uint64_t bytes = 0;
+        tern_sight **oldest = NULL;
+        for (tern_sight **at = &m->sights; *at; at = &(*at)->next) {
+            if ((*at)->n_holders > 0) continue;
+            bytes += bytes_of(m, *at);
+            if (!oldest || (*at)->used < (*oldest)->used) oldest = at;
+        }
+        if (!oldest || bytes <= KEPT_BYTES) return;
+        tern_sight *gone = *oldest;
+        *oldest = gone->next;
+        free_sight(gone);
+    }
+}
+
+static bool is_of(const tern_sight *s, const tern_sight *wanted) {
+    return s->hash == wanted->hash && s->width == wanted->width && s->height == wanted->height &&
+           s->n_pixels == wanted->n_pixels && memcmp(s->pixels, wanted->pixels, s->n_pixels) == 0;
+}
+
+static tern_sight *hold(tern_model *m, tern_sight *s) {
+    s->n_holders++;
+    s->used = ++m->n_sights_used;
+    return s;
+}
+
+tern_sight *tern_model_find_sight(tern_model *m, const tern_sight *wanted) {
+    tern_mutex_lock(&m->sights_lock);
+    tern_sight *s = m->sights;
+    while (s && !is_of(s, wanted)) s = s->next;
+    if (s) hold(m, s);
+    tern_mutex_unlock(&m->sights_lock);
+    return s;
+}
+
+tern_sight *tern_model_hold_sight(tern_model *m, int32_t id) {
+    tern_mutex_lock(&m->sights_lock);
+    tern_sight *s = m->sights;
+    while (s && !tern_sight_has(s, id)) s = s->next;
+    if (s) hold(m, s);
+    tern_mutex_unlock(&m->sights_lock);
+    return s;
+}
+
+void tern_model_let_sight_go(tern_model *m, tern_sight *s) {
+    tern_mutex_lock(&m->sights_lock);
+    s->n_holders--;
+    forget_some(m);
+    tern_mutex_unlock(&m->sights_lock);
+}
+
+tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err) {
+    s->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->n_rows, sizeof *s->ids);
+    if (!s->ids) return tern_fail_memory(err, (size_t)s->n_rows * sizeof *s->ids);
+    tern_mutex_lock(&m->sights_lock);
+    bool fits = m->n_sight_ids <= INT32_MAX - TERN_SIGHT_IDS - s->n_rows;
+    if (fits) {
+        s->first_id = TERN_SIGHT_IDS + m->n_sight_ids;
+        m->n_sight_ids += s->n_rows;
+        for (int32_t i = 0; i < s->n_rows; i++) s->ids[i] = s->first_id + i;
+        s->next = m->sights;
+        m->sights = hold(m, s);
+    }
+    tern_mutex_unlock(&m->sights_lock);
+    if (fits) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "%s: the model has seen as many pictures as it can tell apart; open it again",
+                     m->path);
+}
+
+tern_sight *tern_sight_new(void) {
+    return tern_alloc(TERN_MEM_SESSION, sizeof(tern_sight));
+}
+
+void tern_sight_drop(tern_sight *s) {
+    if (s) free_sight(s);
+}
+
+// ---- Of a lease ---------------------------------------------------------------------------------
+
+const tern_sight *tern_lease_sight(const tern_lease *l, int32_t id) {
+    for (size_t i = l->n_sights; i > 0; i--)
+        if (tern_sight_has(l->sights[i - 1], id)) return l->sights[i - 1];
+    return NULL;
+}
+
+tern_status tern_lease_see(tern_lease *l, const int32_t *ids, size_t n, tern_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < TERN_SIGHT_IDS || tern_lease_sight(l, ids[i])) continue;
+        if (tern_array_reserve(TERN_MEM_SESSION, &l->sights, &l->sights_capacity, l->n_sights,
+                               1) != 0)
+            return tern_fail_memory(err, (l->n_sights + 1) * sizeof(tern_sight *));
+        tern_sight *s = tern_model_hold_sight(l->model, ids[i]);
+        if (!s)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "token %d at place %zu is of a picture that the model does not know",
+                             (int)ids[i], i + 1);
+        l->sights[l->n_sights++] = s;
+    }
+    return TERN_OK;
+}
+
+void tern_lease_look_away(tern_lease *l, size_t n_ids) {
+    size_t kept = 0;
+    for (size_t i = 0; i < l->n_sights; i++) {
+        bool used = false;
+        for (size_t k = 0; k < n_ids && !used; k++) used = tern_sight_has(l->sights[i], l->ids[k]);
+        if (used) l->sights[kept++] = l->sights[i];
+        else tern_model_let_sight_go(l->model, l->sights[i]);
+    }
+    l->n_sights = kept;
+}
+
+// The walk through a timeline: a text goes on by one, a picture lies in a plane that begins where
+// the text is, and the text after it goes on behind its longer edge.
+typedef struct walk {
+    int32_t next;         // of a text
+    int32_t begin, after; // of the picture that the last row belonged to
+    int32_t last;         // its id; -1: of a text
+} walk;
+
+static void step(const tern_lease *l, walk *w, int32_t id, int32_t place[3]) {
+    const tern_sight *s = id >= TERN_SIGHT_IDS ? tern_lease_sight(l, id) : NULL;
+    bool goes_on = s && w->last >= 0 && id == w->last + 1 && id != s->first_id;
+    if (w->last >= 0 && !goes_on) w->next = w->after;
+    w->last = s ? id : -1;
+    if (!s) {
+        place[0] = place[1] = place[2] = w->next++;
+        return;
+    }
+    if (!goes_on) {
+        w->begin = w->next;
+        w->after = w->begin + (s->width > s->height ? s->width : s->height);
+    }
+    place[0] = w->begin;
+    place[1] = w->begin + (id - s->first_id) / s->width;
+    place[2] = w->begin + (id - s->first_id) % s->width;
+}
+
+int32_t tern_lease_places(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                          int32_t *places) {
+    walk w = {.last = -1};
+    int32_t unused[3];
+    if (l->n_sights == 0) return 0;
+    for (int32_t i = 0; i < first; i++) step(l, &w, l->ids[i], unused);
+    for (int32_t i = 0; i < n; i++) step(l, &w, ids[i], places + 3 * (size_t)i);
+    step(l, &w, 0, unused); // where a text would go on
+    return unused[0] - (first + n);
+}

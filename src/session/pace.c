@@ -1,0 +1,70 @@
+#include "session/pace.h"
+
+// How much longer a step may be for the prompts in it than without: three quarters, so that now and
+// then one that is slower stays below two; and 20 ms for both is no reader's wait.
+#define STEP_STRETCH 1.75
+#define STEP_SECONDS 0.020
+#define LEAST_ROWS   8 // of prompts in a step: they come to their end, however slow the machine is
+
+#define FORGETS 0.9 // what a step counts after the next one
+
+// Prompts wait for others while there are fewer than one for so many answers, until what they cost
+// beside their rows is a sixteenth of the time, and no longer than a tenth of a second.
+#define ANSWERS_EACH 8
+#define COSTS_EACH   16
+#define LONGEST_WAIT 0.1
+#define COST_MATTERS 0.25 // of a step; less is not worth a wait
+
+void tern_pace_note(tern_pace *p, int32_t n_rows, double seconds) {
+    double *mean = &p->step_seconds, rows = n_rows;
+    if (n_rows == 0) *mean = *mean > 0 ? 0.75 * *mean + 0.25 * seconds : seconds;
+    if (n_rows == 0 || *mean <= 0) return;
+    // A step with prompts that was quicker than those without says only that the clock is coarse.
+    double more = seconds - *mean, least = 0.01 * *mean;
+    if (more < least) more = least;
+    p->sums.n = FORGETS * p->sums.n + 1;
+    p->sums.rows = FORGETS * p->sums.rows + rows;
+    p->sums.seconds = FORGETS * p->sums.seconds + more;
+    p->sums.rows_rows = FORGETS * p->sums.rows_rows + rows * rows;
+    p->sums.rows_seconds = FORGETS * p->sums.rows_seconds + rows * more;
+}
+
+// The line's slope, where the steps had numbers of rows different enough to tell (a deviation of a
+// tenth of the mean), else all of what they took by their rows. Never below a hundredth of that:
+// noise may turn a line downwards.
+double tern_pace_row_seconds(const tern_pace *p) {
+    if (p->sums.n <= 0) return 0;
+    double all = p->sums.seconds / p->sums.rows;
+    double spread = p->sums.n * p->sums.rows_rows - p->sums.rows * p->sums.rows;
+    if (spread < 0.01 * p->sums.rows * p->sums.rows) return all;
+    double slope = (p->sums.n * p->sums.rows_seconds - p->sums.rows * p->sums.seconds) / spread;
+    return slope > all ? all : slope < 0.01 * all ? 0.01 * all : slope;
+}
+
+double tern_pace_prompt_seconds(const tern_pace *p) {
+    if (p->sums.n <= 0) return 0;
+    double rest = p->sums.seconds - tern_pace_row_seconds(p) * p->sums.rows;
+    return rest > 0 ? rest / p->sums.n : 0;
+}
+
+int32_t tern_pace_rows(const tern_pace *p, int32_t most) {
+    if (p->sums.n <= 0) return 0;
+    double longest = STEP_STRETCH * p->step_seconds;
+    if (longest < STEP_SECONDS) longest = STEP_SECONDS;
+    double left = longest - p->step_seconds - tern_pace_prompt_seconds(p);
+    double rows = left / tern_pace_row_seconds(p);
+    int32_t least = most < LEAST_ROWS ? most : LEAST_ROWS;
+    return rows >= most ? most : rows > least ? (int32_t)rows : least;
+}
+
+bool tern_pace_waits(tern_pace *p, int32_t n_prompts, int64_t n_rows, int32_t n_answers,
+                     int32_t n_piece, double now) {
+    double costs = tern_pace_prompt_seconds(p), longest = COSTS_EACH * costs;
+    if (longest > LONGEST_WAIT) longest = LONGEST_WAIT;
+    bool waits = n_prompts > 0 && n_rows < n_piece && n_prompts * ANSWERS_EACH < n_answers &&
+                 costs > COST_MATTERS * p->step_seconds;
+    if (waits && p->waits_since <= 0) p->waits_since = now;
+    waits = waits && now < p->waits_since + longest;
+    if (!waits) p->waits_since = 0;
+    return waits;
+}

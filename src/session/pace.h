@@ -1,0 +1,36 @@
+// The pace of a group's steps: how many rows of prompts go into a step beside answers, and when.
+//
+// What a step takes is learnt from the last ones. Without prompts: a mean. With them it takes
+// longer, by something for each row, and on a GPU by something more however few they are: prompts
+// take other kernels than answers, so the weights are read again, and who joins the answers makes
+// the device wait for the host. Both come from a line of least squares through the last steps'
+// (rows, seconds), in which each step counts a tenth less than the one after it.
+//
+// So where many answer, prompts that come one by one would cost that again and again. There they
+// wait until some can be read together; nobody notices who waits less than a tenth of a second.
+#ifndef TERN_SESSION_PACE_H
+#define TERN_SESSION_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct tern_pace {
+    double step_seconds; // of a step without prompts; 0: not known
+    struct {
+        double n, rows, seconds, rows_rows, rows_seconds;
+    } sums; // over steps with prompts, the later ones counting more; seconds: beyond step_seconds
+    double waits_since; // the first of the prompts that wait for others; 0: none does
+} tern_pace;
+
+// A step with answers took so long, n_rows of prompts among its rows.
+void tern_pace_note(tern_pace *p, int32_t n_rows, double seconds);
+// What prompts add to a step: for each row, and besides. 0: not known.
+double tern_pace_row_seconds(const tern_pace *p);
+double tern_pace_prompt_seconds(const tern_pace *p);
+// How many rows of prompts the next step may have, at most `most`; 0: not known.
+int32_t tern_pace_rows(const tern_pace *p, int32_t most);
+// Whether n_prompts with n_rows in all wait for more to come, with n_answers beside them.
+bool tern_pace_waits(tern_pace *p, int32_t n_prompts, int64_t n_rows, int32_t n_answers,
+                     int32_t n_piece, double now);
+
+#endif

@@ -1,0 +1,71 @@
+// How prompts are let into steps, on a clock that the test sets.
+#include <math.h>
+#include <stdlib.h>
+#include "session/pace.h"
+#include "tests/harness.h"
+
+enum { MOST = 512 };
+
+// Steps of `step` seconds, and such with prompts of 1 to 3 times 64 tokens that take `fixed` and
+// for each of them `row` seconds more.
+static tern_pace after_steps(double step, double fixed, double row) {
+    tern_pace p = {0};
+    for (int i = 0; i < 60; i++) {
+        int n = i % 3 ? 0 : 64 * (1 + i / 3 % 3);
+        tern_pace_note(&p, n, step + (n ? fixed + n * row : 0));
+    }
+    return p;
+}
+
+static bool is_near(double a, double b) {
+    return fabs(a - b) <= 1e-6 * fabs(b) + 1e-9;
+}
+
+TEST(pace_tells_what_rows_cost_from_what_prompts_cost) {
+    tern_pace p = after_steps(5e-3, 4e-3, 2e-5);
+    CHECK_MSG(is_near(tern_pace_row_seconds(&p), 2e-5) &&
+                  is_near(tern_pace_prompt_seconds(&p), 4e-3),
+              "%g a row, %g besides", tern_pace_row_seconds(&p), tern_pace_prompt_seconds(&p));
+    p = after_steps(36e-3, 0, 2.5e-3); // a processor
+    CHECK(is_near(tern_pace_row_seconds(&p), 2.5e-3) && tern_pace_prompt_seconds(&p) < 1e-6);
+    p = (tern_pace){0}; // always as many rows: nothing tells the two apart
+    for (int i = 0; i < 20; i++) tern_pace_note(&p, i % 2 ? 64 : 0, i % 2 ? 9e-3 : 5e-3);
+    CHECK(is_near(tern_pace_row_seconds(&p), 4e-3 / 64) && tern_pace_prompt_seconds(&p) == 0);
+    p = (tern_pace){0}; // more rows take less: noise
+    for (int i = 0; i < 20; i++)
+        tern_pace_note(&p, i % 2 ? 32 + 2 * i : 0, i % 2 ? 0.1 - 1e-3 * i : 5e-3);
+    CHECK(tern_pace_row_seconds(&p) > 0 && tern_pace_prompt_seconds(&p) >= 0);
+}
+
+TEST(pace_keeps_steps_short) {
+    tern_pace p = {0};
+    CHECK(tern_pace_rows(&p, MOST) == 0);
+    tern_pace_note(&p, 64, 1); // beside what is not known yet
+    CHECK(tern_pace_rows(&p, MOST) == 0);
+    p = after_steps(36e-3, 0, 2.5e-3); // 0.75 * 36 ms
+    CHECK_MSG(tern_pace_rows(&p, MOST) == 10, "%d rows", tern_pace_rows(&p, MOST));
+    p = after_steps(5e-3, 4e-3, 1e-4); // 20 ms in all
+    CHECK_MSG(abs(tern_pace_rows(&p, MOST) - 110) <= 1, "%d rows", tern_pace_rows(&p, MOST));
+    p = after_steps(5e-3, 4e-3, 1e-6);
+    CHECK(tern_pace_rows(&p, MOST) == MOST);
+    p = after_steps(1, 0, 10); // however slow
+    CHECK(tern_pace_rows(&p, MOST) == 8 && tern_pace_rows(&p, 4) == 4);
+}
+
+TEST(pace_lets_prompts_wait_for_each_other) {
+    tern_pace p = after_steps(5e-3, 4e-3, 2e-5);
+    CHECK(!tern_pace_waits(&p, 0, 0, 64, MOST, 1.0));
+    CHECK(!tern_pace_waits(&p, 1, 64, 8, MOST, 1.0));    // one for each eight answers
+    CHECK(!tern_pace_waits(&p, 1, MOST, 64, MOST, 1.0)); // a full piece
+    CHECK(tern_pace_waits(&p, 1, 64, 64, MOST, 1.0));
+    CHECK(tern_pace_waits(&p, 7, 448, 64, MOST, 1.05));
+    CHECK(!tern_pace_waits(&p, 8, 512 - 64, 64, MOST, 1.06));
+    CHECK(tern_pace_waits(&p, 1, 64, 64, MOST, 2.0)); // from here on anew
+    CHECK(tern_pace_waits(&p, 1, 64, 64, MOST, 2.06));
+    CHECK(!tern_pace_waits(&p, 1, 64, 64, MOST, 2.065)); // 16 times 4 ms
+    p = after_steps(5e-3, 40e-3, 2e-5);
+    CHECK(tern_pace_waits(&p, 1, 64, 64, MOST, 3.0) && tern_pace_waits(&p, 1, 64, 64, MOST, 3.09));
+    CHECK(!tern_pace_waits(&p, 1, 64, 64, MOST, 3.11)); // never longer
+    p = after_steps(5e-3, 1e-3, 2e-5);                  // it costs little
+    CHECK(!tern_pace_waits(&p, 1, 64, 64, MOST, 1.0));
+}

@@ -1,0 +1,29 @@
+# Part of cli_test.sh: pictures on the command line. What the numbers are is tests/vit_test.c's and tests/see_test.c's.
+sees=tests/oracles/qwen35_sees
+picture=$sees/picture.png
+
+# Labels by falling probability.
+ends 0 "$tern" classify tests/oracles/vit "$picture" "$picture" -k 2
+has '^tests/oracles/qwen35_sees/picture.png$'
+has '^ *49.0%  thing 3$'
+same "$(sed -n 3p "$dir/out")" "   23.3%  thing 1" "the second label"
+same "$(wc -l <"$dir/out")" 6 "lines of two pictures"
+ends 0 "$tern" classify tests/oracles/vit "$picture" -k 1 --json
+has '^{"image": "tests/oracles/qwen35_sees/picture.png", "labels": \[{"id": 3, "label": "thing 3","probability":0.4898[0-9]*,'
+"$tern" classify tests/oracles/vit - -k 1 <"$picture" >"$dir/out" 2>"$dir/err"
+has 'thing 3'
+fails 1 "is no picture\|$dir/text.gguf: " "$tern" classify tests/oracles/vit "$dir/text.gguf"
+
+# What numpy says after the picture (said_ids).
+said='"ids":\[157,4,4,101,103,85,113,95,95,186\]'
+for prompt in 'What is it?' '<|vision_start|><|image_pad|><|vision_end|>What is it?'; do
+    ends 0 "$tern" run "$sees" --image "$picture" -p "$prompt" -n 10 --temp 0 --json
+    has "$said"
+    has '"prompt_tokens":15,'
+done
+ends 0 "$tern" run "$sees" --chat --image "$picture" --image "$picture" -p 'What "is" it?' -n 1 --temp 0 --json
+has '"prompt_tokens":40,'
+fails 1 "2 pictures for 1 places" "$tern" run "$sees" --image "$picture" --image "$picture" -p '<|image_pad|>' -n 1
+fails 1 "reads no pictures in texts" "$tern" run "$model" --image "$picture" -p x
+fails 1 "$dir/none.png: " "$tern" run "$sees" --image "$dir/none.png" -p x
+fails 2 "keeps no pictures" "$tern" run "$sees" --image "$picture" --session "$dir/s" -p x

@@ -1,0 +1,327 @@
+// Models that hear: rows, scores and greedy tokens of references, from every kind of file.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "blobs.h"
+#include "formats/formats.h"
+#include "harness.h"
+#include "media/sound.h"
+#include "tern_tools.h"
+
+#define OWN    "tests/oracles/moonshine"
+#define ORACLE "oracle/moonshine"
+
+static const tern_tensor *golden(const tern_file *file, const char *name) {
+    const tern_tensor *t = tern_file_tensor(file, name);
+    CHECK_MSG(t, "the golden file has no %s", name);
+    return t;
+}
+
+static size_t n_of(const tern_tensor *t) {
+    return (size_t)(t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
+}
+
+// The greatest difference over the greatest number.
+static double difference(const float *a, const float *b, size_t n) {
+    double worst = 0, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+        most = fmax(most, fabs((double)b[i]));
+    }
+    return worst / most;
+}
+
+static void check_array(const tern_array *a, const tern_tensor *want, double bound) {
+    size_t n = (size_t)(a->dims[0] * a->dims[1]);
+    CHECK_MSG(n == n_of(want), "%s has %zu numbers, not %zu", a->name, n, n_of(want));
+    if (n != n_of(want)) return;
+    double d = difference(a->data, test_bytes(&want->data), n);
+    CHECK_MSG(d <= bound, "%s is %g off", a->name, d);
+}
+
+// ---- Graphs by themselves ----------------------------------------------------------------------
+
+// A recording of whole rows of 64 samples.
+static void check_graphs(const char *folder, const char *encoded, const char *ids, double bound) {
+    char path[512];
+    tern_error err = {0};
+    tern_file *file;
+    tern_model *m;
+    REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
+    snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+    REQUIRE_OK(tern_file_open(&file, path, &err), err);
+    const tern_tensor *pcm = golden(file, "pcm"), *rows = golden(file, encoded);
+    tern_array in = {.name = "pcm",
+                     .n_dims = 2,
+                     .dims = {(int64_t)n_of(pcm) / 64, 64},
+                     .data = (void *)(uintptr_t)test_bytes(&pcm->data)};
+    tern_array out = {.name = "encoded"};
+    tern_compute_desc encoder = {
+        .graph = "encoder", .inputs = &in, .n_inputs = 1, .outputs = &out, .n_outputs = 1};
+    CHECK_MSG(tern_compute(m, &encoder, &err) == TERN_OK, "%s", err.message);
+    if (out.data) check_array(&out, rows, bound);
+    const tern_tensor *tokens = golden(file, ids);
+    tern_array given[] = {{.name = "ids",
+                           .type = TERN_ARRAY_I32,
+                           .n_dims = 1,
+                           .dims = {(int64_t)n_of(tokens)},
+                           .data = (void *)(uintptr_t)test_bytes(&tokens->data)},
+                          {.name = "encoded",
+                           .n_dims = 2,
+                           .dims = {(int64_t)rows->ne[1], (int64_t)rows->ne[0]},
+                           .data = (void *)(uintptr_t)test_bytes(&rows->data)}};
+    tern_array logits = {.name = "logits"};
+    tern_compute_desc decoder = {
+        .inputs = given, .n_inputs = 2, .outputs = &logits, .n_outputs = 1};
+    CHECK_MSG(tern_compute(m, &decoder, &err) == TERN_OK, "%s", err.message);
+    if (logits.data) check_array(&logits, golden(file, "logits"), bound);
+    tern_array_free(&out);
+    tern_array_free(&logits);
+    tern_file_close(file);
+    tern_model_close(m);
+}
+
+// transformers' own numbers. Seen to fail with the pairs of RoPE as halves, with the gate in the
+// value's place, with a row less to attend to, and with another mean of all rows.
+TEST(hearing_has_transformers_rows_and_scores) {
+    const char *folder = test_data(ORACLE);
+    if (folder) check_graphs(folder, "encoder", "decoder_input_ids", 1e-5);
+}
+
+// ---- Greedily ----------------------------------------------------------------------------------
+
+static void check_text(const char *path) {
+    tern_error err = {0};
+    tern_file *file;
+    tern_model *m;
+    tern_transcript t;
+    REQUIRE_OK(tern_model_open(&m, path, NULL, &err), err);
+    REQUIRE_OK(tern_file_open(&file, OWN "/golden.safetensors", &err), err);
+    const tern_tensor *pcm = golden(file, "pcm"), *greedy = golden(file, "greedy");
+    const tern_sound sound = {.rate = 16000,
+                              .n = (int64_t)n_of(pcm),
+                              .samples = (float *)(uintptr_t)test_bytes(&pcm->data)};
+    const tern_transcribe_params params = {.whole = true, .tokens_per_second = 40};
+    CHECK_MSG(tern_transcribe(m, &sound, &params, &t, &err) == TERN_OK, "%s: %s", path,
+              err.message);
+    CHECK(t.n == 1 && t.segments && t.segments[0].start == 0);
+    if (t.n == 1) {
+        const tern_segment *s = &t.segments[0];
+        CHECK(fabs(s->end - (double)sound.n / 16000) < 1e-9 && s->text[0] == 0);
+        CHECK_MSG(s->n_ids == (int32_t)n_of(greedy), "%d tokens", (int)s->n_ids);
+        if (s->n_ids == (int32_t)n_of(greedy))
+            CHECK(memcmp(s->ids, test_bytes(&greedy->data), n_of(greedy) * sizeof *s->ids) == 0);
+    }
+    tern_transcript_free(&t);
+    tern_file_close(file);
+    tern_model_close(m);
+}
+
+// A folder, a GGUF of it, and a folder of that. The recording is a sample short of another row of
+// the first convolution. Seen to fail with windows of two numbers more than the taps and with the
+// pairs of RoPE as halves.
+TEST(hearing_writes_down_the_references_tokens) {
+    char gguf[512], back[512];
+    tern_error err = {0};
+    snprintf(gguf, sizeof gguf, "%s.gguf", test_tmp("moonshine"));
+    snprintf(back, sizeof back, "%s.folder", test_tmp("moonshine"));
+    check_text(OWN);
+    REQUIRE_OK(tern_convert(OWN, gguf, NULL, &err), err);
+    check_text(gguf);
+    REQUIRE_OK(tern_convert(gguf, back, NULL, &err), err);
+    check_text(back);
+}
+
+// The WebGPU backend lacks ops of theirs.
+TEST(hearing_chooses_the_cpu) {
+    tern_error err = {0};
+    tern_model *m;
+    const tern_model_desc desc = {.device = "auto"};
+    REQUIRE_OK(tern_model_open(&m, OWN, &desc, &err), err);
+    tern_model_info info;
+    tern_model_get_info(m, &info);
+    CHECK(strstr(info.device, "cpu"));
+    tern_model_close(m);
+}
+
+static bool goes_round(const tern_segment *s) {
+    for (int32_t period = 4; period <= 8; period++) {
+        const int32_t *last = s->ids + s->n_ids - 3 * period;
+        if (s->n_ids >= 3 * period && memcmp(last, last + period, 8 * (size_t)period) == 0)
+            return true;
+    }
+    return false;
+}
+
+// Seen to fail without the end of such texts: then most of these tones go round.
+TEST(hearing_ends_texts_that_go_round) {
+    tern_error err = {0};
+    tern_model *m;
+    tern_sound sound;
+    tern_transcript t;
+    const tern_transcribe_params params = {.whole = true, .tokens_per_second = 100};
+    REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
+    REQUIRE_OK(tern_sound_new(&sound, 16000, 16000, &err), err);
+    for (int tone = 1; tone <= 8; tone++) {
+        for (int64_t i = 0; i < sound.n; i++)
+            sound.samples[i] = 0.5f * sinf((float)i * 0.03f * (float)tone);
+        REQUIRE_OK(tern_transcribe(m, &sound, &params, &t, &err), err);
+        for (size_t i = 0; i < t.n; i++)
+            CHECK_MSG(!goes_round(&t.segments[i]), "tone %d: %d tokens", tone,
+                      (int)t.segments[i].n_ids);
+        tern_transcript_free(&t);
+    }
+    tern_sound_free(&sound);
+    tern_model_close(m);
+}
+
+// ---- Refusals ----------------------------------------------------------------------------------
+
+static bool stop(void *user, const tern_segment *segment) {
+    (void)user;
+    return segment->n_ids < 0;
+}
+
+TEST(hearing_refuses_what_it_cannot_do) {
+    tern_error err = {0};
+    tern_model *m, *other;
+    tern_session *session;
+    tern_transcript t;
+    tern_sound sound;
+    REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&other, "tests/oracles/llama", NULL, &err), err);
+    REQUIRE_OK(tern_sound_new(&sound, 16000, 20000, &err), err);
+    CHECK(tern_model_hearing_rate(m) == 16000 && tern_model_hearing_rate(other) == 0);
+    CHECK(tern_transcribe(other, &sound, NULL, &t, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(strstr(err.message, "hears no sounds"));
+    CHECK(tern_session_open(&session, m, NULL, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(strstr(err.message, "tern transcribe"));
+    CHECK(tern_transcribe(m, &sound, NULL, &t, &err) == TERN_OK && t.n == 0); // silence
+    CHECK(t.seconds == 1.25);
+    tern_transcript_free(&t);
+    for (int64_t i = 0; i < sound.n; i++) sound.samples[i] = 0.5f * sinf((float)i * 0.1f);
+    const tern_transcribe_params stops = {.on_segment = stop}, long_ones = {.seconds_max = 16};
+    CHECK(tern_transcribe(m, &sound, &stops, &t, &err) == TERN_ERR_CANCELLED && t.n == 0);
+    CHECK(tern_transcribe(m, &sound, &long_ones, &t, &err) == TERN_ERR_ARGUMENT);
+    const tern_model_desc pooled = {.pooling = TERN_POOLING_MEAN};
+    tern_model *vectors;
+    REQUIRE_OK(tern_model_open(&vectors, OWN, &pooled, &err), err);
+    CHECK(tern_transcribe(vectors, &sound, NULL, &t, &err) == TERN_ERR_UNSUPPORTED);
+    tern_model_close(vectors);
+    sound.rate = 44100;
+    CHECK(tern_transcribe(m, &sound, NULL, &t, &err) == TERN_ERR_ARGUMENT);
+    CHECK(strstr(err.message, "44100 samples"));
+    tern_sound_free(&sound);
+    tern_model_close(other);
+    tern_model_close(m);
+}
+
+TEST(hearing_survives_failing_allocations) {
+    tern_error err = {0};
+    tern_model *m;
+    tern_sound sound;
+    tern_transcript t;
+    bool done = false;
+    const tern_model_desc desc = {.n_threads = 1};
+    REQUIRE_OK(tern_model_open(&m, OWN, &desc, &err), err);
+    REQUIRE_OK(tern_sound_new(&sound, 16000, 20000, &err), err);
+    for (int64_t i = 0; i < sound.n; i++) sound.samples[i] = 0.5f * sinf((float)i * 0.1f);
+    for (uint64_t n = 1; !done && n < 1000; n++) {
+        tern_mem_fail_at(n);
+        tern_status status = tern_transcribe(m, &sound, NULL, &t, &err);
+        tern_mem_fail_at(0);
+        done = status == TERN_OK;
+        CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);
+        CHECK(done || (t.n == 0 && !t.segments));
+        tern_transcript_free(&t);
+    }
+    CHECK(done);
+    tern_sound_free(&sound);
+    tern_model_close(m);
+}
+
+// ---- Which parts are speech --------------------------------------------------------------------
+
+// Two seconds of a tone, silence, then 22 of one with a quieter place at 20. Seen to fail with a
+// cut after 15 seconds whatever is there.
+TEST(hearing_finds_speech_by_loudness) {
+    enum { RATE = 16000, N = 30 * RATE };
+    tern_error err = {0};
+    float *x = calloc(N, sizeof *x), *voice;
+    size_t n_hops;
+    tern_voice_list s;
+    uint32_t noise = 1;
+    for (int i = 0; i < N; i++) {
+        double at = (double)i / RATE, loud = (at >= 2 && at < 4) || at >= 8 ? 0.3 : 0;
+        if (at >= 20 && at < 20.2) loud = 0.05;
+        noise = noise * 1664525u + 1013904223u;
+        x[i] = (float)(loud * sin(at * 2500) + 0.0005 * ((double)(noise >> 16) / 32768 - 1));
+    }
+    REQUIRE_OK(tern_voice_by_loudness(x, N, &voice, &n_hops, &err), err);
+    CHECK(n_hops == (N + TERN_VOICE_HOP - 1) / TERN_VOICE_HOP);
+    REQUIRE_OK(tern_voice_spans(x, N, voice, n_hops, 15 * RATE, &s, &err), err);
+    CHECK_MSG(s.n == 3, "%zu spans", s.n);
+    if (s.n == 3) {
+        const double want[3][2] = {{2, 4}, {8, 20}, {20, 30}};
+        for (int i = 0; i < 3; i++) {
+            double first = (double)s.spans[i].first / RATE, end = (double)s.spans[i].end / RATE;
+            CHECK_MSG(fabs(first - want[i][0]) < 0.6 && first <= want[i][0] + 0.2, "%g", first);
+            CHECK_MSG(fabs(end - want[i][1]) < 0.6 && end >= want[i][1] - 0.01, "%g", end);
+        }
+        CHECK(s.spans[1].end == s.spans[2].first);
+    }
+    tern_voice_free(&s);
+    REQUIRE_OK(tern_voice_spans(x, 0, voice, 0, 15 * RATE, &s, &err), err);
+    CHECK(s.n == 0);
+    tern_voice_free(&s);
+    tern_free(voice);
+    free(x);
+}
+
+// Real weights: what the same mathematics in numpy makes of a recording, where it is least certain;
+// noise and silence are not likely. Seen to fail with the gates in another order, and without the
+// samples before a hop.
+TEST(hearing_finds_speech_by_sileros_network) {
+    static const struct {
+        size_t hop;
+        double likelihood;
+    } wanted[] = {{3, 0.13349},  {10, 0.3433},  {69, 0.6791},   {90, 0.02781}, {119, 0.39293},
+                  {124, 0.5944}, {136, 0.7672}, {148, 0.04035}, {238, 0.4279}, {322, 0.98653}};
+    const char *path = test_data("models/silero_vad/silero_vad.onnx");
+    const char *speech = test_data("audio/jfk.wav");
+    tern_error err = {0};
+    tern_sound s;
+    float *voice;
+    size_t n_hops, n_low = 0;
+    const tern_sound_desc desc = {.rate = 16000};
+    if (!path || !speech) return;
+    tern_status status = tern_sound_open(&s, speech, &desc, &err);
+    if (status == TERN_ERR_UNSUPPORTED) return;
+    CHECK_MSG(status == TERN_OK, "%s", err.message);
+    REQUIRE_OK(tern_voice_by_net(path, s.samples, s.n, &voice, &n_hops, &err), err);
+    CHECK(n_hops == 344);
+    for (size_t i = 0; n_hops == 344 && i < sizeof wanted / sizeof *wanted; i++)
+        CHECK_MSG(fabs((double)voice[wanted[i].hop] - wanted[i].likelihood) < 1e-4, "hop %zu: %g",
+                  wanted[i].hop, (double)voice[wanted[i].hop]);
+    tern_free(voice);
+    uint32_t noise = 1;
+    for (int64_t i = 0; i < s.n; i++) {
+        noise = noise * 1664525u + 1013904223u;
+        s.samples[i] = i < s.n / 2 ? 0 : 0.2f * ((float)(noise >> 16) / 32768 - 1);
+    }
+    REQUIRE_OK(tern_voice_by_net(path, s.samples, s.n, &voice, &n_hops, &err), err);
+    for (size_t i = 0; i < n_hops; i++) n_low += voice[i] < 0.5f;
+    CHECK_MSG(n_low * 100 > n_hops * 95, "%zu of %zu hops", n_low, n_hops);
+    tern_free(voice);
+    tern_sound_free(&s);
+}
+
+TEST(hearing_refuses_files_that_are_no_network) {
+    tern_error err = {0};
+    float x[1000] = {0}, *voice;
+    size_t n;
+    CHECK(tern_voice_by_net("README.md", x, 1000, &voice, &n, &err) == TERN_ERR_FORMAT && !voice);
+    CHECK(strstr(err.message, "README.md: this is no Silero VAD"));
+    CHECK(tern_voice_by_net("tests/none", x, 1000, &voice, &n, &err) == TERN_ERR_IO);
+}
