@@ -165,7 +165,9 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
                          "supported");
     TERN_TRY(drop_predictors(s, c, err));
     TERN_TRY(read_layers(s, c, err));
+#ifndef TERN_NO_SENSES
     TERN_TRY(tern_config_qwen_vision(s, c, err));
+#endif
     if (tern_config_sees(c)) {
         c->rope.axes = TERN_ROPE_MIXED;
         read_sections(s, c);
@@ -316,7 +318,11 @@ const tern_arch tern_arch_qwen35 = {
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
+#ifdef TERN_NO_SENSES
+    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+#else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_qwen_vision)),
+#endif
     .mixed_layers = true,
     .sample = &sample,
 };

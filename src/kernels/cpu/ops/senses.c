@@ -1,0 +1,113 @@
+// Ops of models that see and hear: rows of pictures in texts, squares of pictures, windows of
+// sounds. (Attention to what a sequence is about: attention.c.)
+#include <math.h>
+#include <string.h>
+#include "kernels/cpu/ops/ops.h"
+
+#ifdef TERN_NO_SENSES
+const cpu_op cpu_op_REPLACE = {0}, cpu_op_ADD_POINT = {0}, cpu_op_MERGE = {0}, cpu_op_WINDOWS = {0},
+             cpu_op_WHOLE_NORM = {0};
+#else
+
+static void step_replace(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    const bool any = tern_batch_data(run->batch, n->in[1]) != NULL;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]), *rows = any ? cpu_value(run, n->in[1]) : NULL;
+    const int32_t *ids = cpu_value(run, n->in[2]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++)
+            memcpy(y + t * d, (any && ids[t] < 0 ? rows : x) + t * d, d * sizeof *y);
+}
+const cpu_op cpu_op_REPLACE = {.step = step_replace};
+
+// The row of the table that is the lower neighbour of a coordinate, and how far from it that is.
+static size_t lower(float at, size_t side, float *share) {
+    float most = (float)(side - 1), inside = at > 0 ? at < most ? at : most : 0;
+    size_t i = (size_t)inside;
+    *share = inside - (float)i;
+    return i;
+}
+
+static void step_add_point(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]), side = 1;
+    size_t n_rows = (size_t)run->plan->g->values[n->in[2]].rows;
+    const float *x = cpu_value(run, n->in[0]), *points = cpu_value(run, n->in[1]);
+    const float *table = run->plan->weights[n->in[2]]->vector;
+    float *out = cpu_value(run, n->out[0]);
+    while (side * side < n_rows) side++;
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) {
+            float down, right;
+            size_t y0 = lower(points[2 * t], side, &down);
+            size_t x0 = lower(points[2 * t + 1], side, &right);
+            size_t y1 = y0 + (y0 + 1 < side), x1 = x0 + (x0 + 1 < side);
+            const float *a = table + (y0 * side + x0) * d, *b = table + (y0 * side + x1) * d;
+            const float *c = table + (y1 * side + x0) * d, *e = table + (y1 * side + x1) * d;
+            for (size_t i = 0; i < d; i++)
+                out[t * d + i] =
+                    x[t * d + i] + (a[i] * (1 - down) * (1 - right) + b[i] * (1 - down) * right +
+                                    c[i] * down * (1 - right) + e[i] * down * right);
+        }
+}
+const cpu_op cpu_op_ADD_POINT = {.step = step_add_point};
+
+// Rows of a value follow each other, so only their counting changes.
+static void step_merge(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->out[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
+        memcpy(y + t * d, x + t * d, (last - t) * d * sizeof *y);
+}
+const cpu_op cpu_op_MERGE = {.step = step_merge};
+
+// ---- Along all rows ----------------------------------------------------------------------------
+
+static void step_windows(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t width = (size_t)n->width, every = (size_t)n->first, d = (size_t)cols(run, n->in[0]);
+    size_t taps = n->tiled ? width / d : 0;
+    const float *x = cpu_value(run, n->in[0]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) {
+            const float *from = x + t * every;
+            float *to = y + t * width;
+            if (!n->tiled) memcpy(to, from, width * sizeof *to);
+            for (size_t j = 0; j < taps; j++)
+                for (size_t c = 0; c < d; c++) to[c * taps + j] = from[j * d + c];
+        }
+}
+const cpu_op cpu_op_WINDOWS = {.step = step_windows};
+
+// Every thread takes both means of all rows itself, in one order: the pass over numbers that are
+// there already is short beside the convolution that made them.
+static void step_whole_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]), n_rows = (size_t)cpu_rows(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]);
+    const float *w = run->plan->weights[n->in[1]]->vector,
+                *b = run->plan->weights[n->in[2]]->vector;
+    float *y = cpu_value(run, n->out[0]);
+    double mean = 0, square = 0, count = (double)(n_rows * d);
+    for (size_t i = 0; i < n_rows * d; i++) mean += (double)x[i];
+    mean /= count;
+    for (size_t i = 0; i < n_rows * d; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean);
+    float scale = (float)(1 / sqrt(square / count + (double)n->eps)), middle = (float)mean;
+    for (size_t t, last; claim_rows(run, step, (int64_t)n_rows, ROW_BLOCK, &t, &last);)
+        for (; t < last; t++)
+            for (size_t c = 0; c < d; c++)
+                y[t * d + c] = (x[t * d + c] - middle) * scale * w[c] + b[c];
+}
+const cpu_op cpu_op_WHOLE_NORM = {.step = step_whole_norm};
+
+#endif
