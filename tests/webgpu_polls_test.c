@@ -253,7 +253,8 @@ TEST(webgpu_groups_move_without_waiting) {
     if (tern_group_open(&g, m, NULL, &err) == TERN_OK && add(g, m, &moved[0], 0) &&
         add(g, m, &moved[1], 4)) {
         int n = run(g, 2);
-        CHECK_MSG(n > 12 && n < 4 * N_TEXT, "%d answers", n);
+        // One for each submission before the loss; several may come at once.
+        CHECK_MSG(n >= 8 && n < 4 * N_TEXT, "%d answers", n);
     }
     tern_model_get_info(m, &info);
     CHECK_MSG(strncmp(info.device, "cpu", 3) == 0, "%s", info.device); // after two losses
