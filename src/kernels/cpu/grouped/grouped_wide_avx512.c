@@ -212,6 +212,15 @@ typedef struct tile_args {
     float (*sums)[32]; // of each token, if the units are not all
 } tile_args;
 
+// What a tile adds up to is written to as many places as it has tokens, of which no line is in a
+// cache: asked for while it is computed.
+GROUPED_INLINE void fetch_output(const float *out, size_t stride, int n, bool has_b) {
+    for (int i = 0; i < n; i++, out += stride) {
+        __asm__ volatile("prefetchw %0" ::"m"(out[0]));
+        if (has_b) __asm__ volatile("prefetchw %0" ::"m"(out[16]));
+    }
+}
+
 // n tokens times 32 rows, or 16 if there is no block b; n and
 // has_b are constants. All sums stay in registers, by name, since gcc 12 keeps arrays in memory: a
 // store takes as long as two products.
@@ -220,19 +229,21 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b, bool is_narrow) 
     const __m512i zero = _mm512_set1_epi32(t->zero);
     const __mmask16 goes_on = t->is_first ? 0 : 0xFFFF;
     float(*const sums)[32] = t->sums;
+    const size_t n_steps = is_narrow ? 16 : t->n_steps;
     size_t at = 0; // of a group's scales
 #define BEGIN(i)                                                                                   \
     __m512 sum_a##i = _mm512_maskz_load_ps((i) < n ? goes_on : 0, sums[(i) < n ? (i) : 0]);        \
     __m512 sum_b##i = _mm512_maskz_load_ps((i) < n && has_b ? goes_on : 0,                         \
                                            sums[(i) < n ? (i) : 0] + 16);
     EACH_TOKEN(BEGIN)
+    if (t->is_last) fetch_output(t->out, t->out_stride, n, has_b);
     for (size_t u = 0; u < t->n_units; u++) {
         const uint8_t *a = t->a.codes + u * t->a.code_stride;
         const uint8_t *b = t->b.codes + u * t->b.code_stride;
         const float *scale = t->scale + u * (size_t)n;
         const int32_t *minus = t->minus + u * TERN_GROUP_PARTS * (size_t)n;
         const float *minus_scaled = t->minus_scaled + u * TERN_GROUP_PARTS * (size_t)n;
-        for (size_t g = 0; g < 16; g += t->n_steps, at += 16, minus += n, minus_scaled += n) {
+        for (size_t g = 0; g < 16; g += n_steps, at += 16, minus += n, minus_scaled += n) {
 #define DECLARE(i) __m512i a##i = _mm512_setzero_si512(), b##i = a##i;
 #define TAKE_ZERO(i)                                                                               \
     if ((i) < n) a##i = b##i = _mm512_mullo_epi32(_mm512_set1_epi32(minus[i]), zero);
@@ -266,7 +277,7 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b, bool is_narrow) 
             } else if (t->zero) {
                 EACH_TOKEN(TAKE_ZERO)
             }
-            for (size_t k = 0; k < t->n_steps; k += 4)
+            for (size_t k = 0; k < n_steps; k += 4)
 #pragma GCC unroll 4
                 for (int s = 0; s < 4; s++, a += 64, b += 64, x += n * 4) {
                     __m512i wa = _mm512_loadu_si512(a), wb = has_b ? _mm512_loadu_si512(b) : wa;
@@ -358,6 +369,9 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
                           tile_args *t) {
     float *const out = t->out;
     const bool is_narrow = !tern_grouped_is_wide(w);
+    // While two blocks are multiplied, the next two come: a share with each tile.
+    const size_t n_tiles = (x->n_tokens + x->block - 1) / x->block;
+    const size_t share = (2 * w->block_bytes / n_tiles + 63) / 64 * 64;
     t->n_units = w->n_in / WIDE_UNIT;
     t->is_first = t->is_last = true;
     for (; row < last_row; row += 32) {
@@ -370,8 +384,10 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
         t->a = unpack(w, l, &a, t->n_units, scratch);
         if (t->mask_b)
             t->b = unpack(w, l, &b, t->n_units, scratch + tern_grouped_scratch_bytes(w) / 2);
-        for (size_t i = 0; i < x->n_tokens; i += x->block) {
+        const uint8_t *next = block + 2 * w->block_bytes;
+        for (size_t i = 0; i < x->n_tokens; i += x->block, next += share) {
             size_t n = set_tokens(w, x, i, 0, t);
+            for (size_t k = 0; k < share; k += 64) _mm_prefetch((const char *)next + k, _MM_HINT_T1);
             t->out = out + i * t->out_stride + row;
             if (t->mask_b) tiles_32[is_narrow][n - 1](t);
             else tiles_16[is_narrow][n - 1](t);
