@@ -26,30 +26,47 @@ static void step_rope(cpu_run *run, const cpu_step *step, const tern_team *team)
 }
 const cpu_op cpu_op_ROPE = {.step = step_rope};
 
-static void store_token(cpu_run *run, const tern_node *n, tern_vid k_state, tern_vid v_state,
-                        const float *k, const float *v, size_t t) {
-    const tern_store *s = run->instance->store;
+#define PAGE_ROWS TERN_PAGE_POSITIONS // a prompt's rows that a thread stores at once
+
+// The rows from t on that go to the page of row t.
+static size_t page_end(const cpu_run *run, size_t t, size_t last) {
     const cpu_row *row = &run->instance->rows[t];
-    const tern_chunk *c = &run->batch->chunks[row->chunk];
-    size_t head_bytes =
-        tern_kv_head_bytes(cpu_store_kv_type(s), (size_t)n->head_dim, TERN_PAGE_POSITIONS);
-    size_t lane = (size_t)row->position % TERN_PAGE_POSITIONS;
-    uint8_t *page = cpu_state_pages(run, c, k_state)[row->position / TERN_PAGE_POSITIONS].memory;
-    uint8_t *keys = page + cpu_store_offset(s, k_state);
-    uint8_t *values = page + cpu_store_offset(s, v_state);
-    for (int32_t h = 0; h < n->n_kv_heads; h++)
-        kernels(run)->f->kv_store(keys + (size_t)h * head_bytes, values + (size_t)h * head_bytes,
-                                  cpu_store_kv_type(s), lane, (size_t)n->head_dim,
-                                  k + h * n->head_dim, v + h * n->head_dim);
+    size_t end = t + 1;
+    while (end < last && row[end - t].chunk == row->chunk &&
+           row[end - t].position % TERN_PAGE_POSITIONS != 0)
+        end++;
+    return end;
+}
+
+// Head by head: of a page, whose positions lie side by side, the part of a head fits the
+// first-level cache.
+static void store_rows(cpu_run *run, const tern_node *n, tern_vid k_state, tern_vid v_state,
+                       const float *k, const float *v, size_t t, size_t last) {
+    const tern_store *s = run->instance->store;
+    const size_t dim = (size_t)n->head_dim, d = (size_t)n->n_kv_heads * dim;
+    const size_t head_bytes = tern_kv_head_bytes(cpu_store_kv_type(s), dim, TERN_PAGE_POSITIONS);
+    for (size_t end; t < last; t = end) {
+        const cpu_row *row = &run->instance->rows[t];
+        const tern_chunk *c = &run->batch->chunks[row->chunk];
+        const size_t lane = (size_t)row->position % TERN_PAGE_POSITIONS;
+        uint8_t *page = cpu_state_pages(run, c, k_state)[row->position / TERN_PAGE_POSITIONS].memory;
+        uint8_t *keys = page + cpu_store_offset(s, k_state);
+        uint8_t *values = page + cpu_store_offset(s, v_state);
+        end = page_end(run, t, last);
+        for (size_t h = 0; h < (size_t)n->n_kv_heads; h++)
+            for (size_t i = t; i < end; i++)
+                kernels(run)->f->kv_store(keys + h * head_bytes, values + h * head_bytes,
+                                          cpu_store_kv_type(s), lane + i - t, dim,
+                                          k + i * d + h * dim, v + i * d + h * dim);
+    }
 }
 
 static void step_kv_store(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
-    size_t d = (size_t)cols(run, n->in[0]);
     const float *k = cpu_value(run, n->in[0]), *v = cpu_value(run, n->in[1]);
-    for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, ROW_BLOCK, &t, &last);)
-        for (; t < last; t++) store_token(run, n, n->in[2], n->in[3], k + t * d, v + t * d, t);
+    for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, PAGE_ROWS, &t, &last);)
+        store_rows(run, n, n->in[2], n->in[3], k, v, t, last);
 }
 const cpu_op cpu_op_KV_STORE = {.step = step_kv_store};
 
@@ -59,13 +76,15 @@ static void step_rope_store(cpu_run *run, const cpu_step *step, const tern_team 
     size_t q_dim = (size_t)cols(run, n->in[0]), kv_dim = (size_t)cols(run, n->in[1]);
     const float *q = cpu_value(run, n->in[0]), *v = cpu_value(run, n->in[2]);
     float *k = cpu_value(run, n->in[1]), *y = cpu_value(run, n->out[0]);
-    for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, ROW_BLOCK, &t, &last);)
-        for (; t < last; t++) {
+    for (size_t first, last;
+         claim_rows(run, step, run->batch->n_tokens, PAGE_ROWS, &first, &last);) {
+        for (size_t t = first; t < last; t++) {
             memcpy(y + t * q_dim, q + t * q_dim, q_dim * sizeof *y);
             rotate_heads(run, step, n, y + t * q_dim, n->n_heads, t);
             rotate_heads(run, step, n, k + t * kv_dim, n->n_kv_heads, t); // k dies here: in place
-            store_token(run, n, n->in[3], n->in[4], k + t * kv_dim, v + t * kv_dim, t);
         }
+        store_rows(run, n, n->in[3], n->in[4], k, v, first, last);
+    }
 }
 const cpu_op cpu_op_ROPE_STORE = {.step = step_rope_store};
 
