@@ -23,7 +23,11 @@ static void read_system(const fields *f, messages *m) {
             tern_strbuf_append(&text, part.ptr, part.len);
         }
     } else {
-        content_text(f, system, "system", &text);
+        message_content c = {0};
+        content_read(&c, NULL, f, system, "system");
+        tern_strbuf_append(&text, tern_strbuf_text(&c.text), c.text.len);
+        text.failed |= c.text.failed;
+        content_free(&c);
     }
     if (text.failed) api_fail_memory(f->error);
     if (text.len)
@@ -36,16 +40,17 @@ static void read_system(const fields *f, messages *m) {
 typedef struct gathered {
     messages *to;
     tern_str role; // {NULL, 0}: nothing yet
-    tern_strbuf text, calls, reasoning;
+    message_content said;
+    tern_strbuf calls, reasoning;
     api_error *e;
 } gathered;
 
 static void finish(gathered *g) {
     bool has_more = g->calls.len || g->reasoning.len;
-    if (g->text.failed || g->calls.failed || g->reasoning.failed) api_fail_memory(g->e);
-    if (g->role.ptr && (g->text.len || has_more) &&
-        messages_add(g->to, g->role, (tern_str){tern_strbuf_text(&g->text), g->text.len},
-                     "messages", g->e)) {
+    bool has_said = g->said.text.len || g->said.parts.len;
+    if (g->calls.failed || g->reasoning.failed) api_fail_memory(g->e);
+    if (g->role.ptr && (has_said || has_more) &&
+        messages_add_content(g->to, g->role, &g->said, "messages", g->e)) {
         tern_json_writer w = messages_more(g->to);
         if (g->reasoning.len)
             tern_json_put_bytes(&w, "reasoning_content", g->reasoning.ptr, g->reasoning.len);
@@ -54,7 +59,7 @@ static void finish(gathered *g) {
             tern_json_put_raw(&w, "tool_calls", g->calls.ptr);
         }
     }
-    tern_strbuf_clear(&g->text);
+    content_free(&g->said);
     tern_strbuf_clear(&g->calls);
     tern_strbuf_clear(&g->reasoning);
 }
@@ -75,17 +80,16 @@ static void add_call(gathered *g, const fields *block) {
 }
 
 static void add_result(gathered *g, const fields *block) {
-    tern_strbuf text = {0};
+    message_content c = {0};
     tern_str id = field_text(block, "tool_use_id");
-    const tern_json *content = field_any(block, "content");
+    const tern_json *value = field_any(block, "content");
     finish(g);
-    if ((!content || content_text(block, content, "messages.content", &text)) &&
-        messages_add(g->to, TERN_STR("tool"), (tern_str){tern_strbuf_text(&text), text.len},
-                     "messages", g->e)) {
+    if ((!value || content_read(&c, &g->to->pictures, block, value, "messages.content")) &&
+        messages_add_content(g->to, TERN_STR("tool"), &c, "messages", g->e)) {
         tern_json_writer w = messages_more(g->to);
         tern_json_put_bytes(&w, "tool_call_id", id.ptr ? id.ptr : "", id.len);
     }
-    tern_strbuf_free(&text);
+    content_free(&c);
 }
 
 static void add_block(gathered *g, const fields *f, const tern_json *item) {
@@ -99,19 +103,14 @@ static void add_block(gathered *g, const fields *f, const tern_json *item) {
         tern_str text = field_text(&block, "thinking");
         tern_strbuf_append(&g->reasoning, text.ptr ? text.ptr : "", text.len);
     } else if (!tern_str_is(type, "redacted_thinking")) { // of another model
-        tern_str text = field_text(&block, "text");
-        if (!tern_str_is(type, "text") || !text.ptr)
-            api_fail(f->error, 400, "unsupported_content", "messages.content",
-                     "'messages.content' has a part of type '%.*s': this model reads text only",
-                     type.len < 40 ? (int)type.len : 40, type.ptr ? type.ptr : "");
-        tern_strbuf_append(&g->text, text.ptr ? text.ptr : "", text.len);
+        content_add_part(&g->said, &g->to->pictures, f, item, "messages.content");
     }
 }
 
 static void read_message(gathered *g, const fields *f, const tern_json *item) {
     const fields inner = {f->doc, item, "messages.", f->error};
     tern_str role = field_text(&inner, "role");
-    const tern_json *content = field_any(&inner, "content");
+    const tern_json *value = field_any(&inner, "content");
     if (!tern_str_is(role, "user") && !tern_str_is(role, "assistant")) {
         field_fail(&inner, "role", "user or assistant");
         return;
@@ -119,15 +118,15 @@ static void read_message(gathered *g, const fields *f, const tern_json *item) {
     bool goes_on = g->role.ptr && tern_str_eq(role, g->role);
     if (!goes_on)
         finish(g);
-    else if (g->text.len)
-        tern_strbuf_puts(&g->text, "\n\n");
+    else if (g->said.text.len)
+        tern_strbuf_puts(&g->said.text, "\n\n");
     g->role = role;
-    if (!tern_json_is(content, TERN_JSON_ARRAY)) {
-        content_text(f, content, "messages.content", &g->text);
+    if (!tern_json_is(value, TERN_JSON_ARRAY)) {
+        content_read(&g->said, NULL, f, value, "messages.content");
         return;
     }
-    for (const tern_json *part = tern_json_first(f->doc, content); part && !f->error->status;
-         part = tern_json_next(f->doc, content, part))
+    for (const tern_json *part = tern_json_first(f->doc, value); part && !f->error->status;
+         part = tern_json_next(f->doc, value, part))
         add_block(g, f, part);
 }
 
@@ -139,7 +138,7 @@ static void read_messages(const fields *f, messages *m, bool *prefill) {
          item = tern_json_next(f->doc, list, item))
         read_message(&g, f, item);
     finish(&g);
-    tern_strbuf_free(&g.text);
+    content_free(&g.said);
     tern_strbuf_free(&g.calls);
     tern_strbuf_free(&g.reasoning);
     *prefill =

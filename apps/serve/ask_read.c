@@ -142,7 +142,7 @@ void ask_add_prompt(exchange *x, int32_t *ids, size_t n, const char *param, api_
     ask_prompt *grown = NULL;
     if (a->n_prompts >= x->server->desc->n_queue + x->server->desc->n_parallel)
         api_fail(e, 429, "queue_full", NULL, "that many prompts at once do not fit in the queue");
-    if (fits(x->model, n, param, e) && are_ids(x->model, ids, n, param, e)) {
+    if (fits(x->model, n, param, e)) {
         grown = tern_realloc(TERN_MEM_SESSION, a->prompts, (a->n_prompts + 1) * sizeof *a->prompts);
         if (!grown) api_fail_memory(e);
     }
@@ -152,6 +152,13 @@ void ask_add_prompt(exchange *x, int32_t *ids, size_t n, const char *param, api_
     }
     a->prompts = grown;
     a->prompts[a->n_prompts++] = (ask_prompt){ids, n};
+}
+
+void ask_add_given(exchange *x, int32_t *ids, size_t n, const char *param, api_error *e) {
+    if (are_ids(x->model, ids, n, param, e))
+        ask_add_prompt(x, ids, n, param, e);
+    else
+        tern_free(ids);
 }
 
 // A text that is too long by far is refused before it is read, which would hold up everybody else.
@@ -190,5 +197,5 @@ void ask_add_ids(exchange *x, const fields *f, const tern_json *array, const cha
         int64_t id = tern_json_int(item, -1);
         ids[n++] = id <= INT32_MAX ? (int32_t)id : -1;
     }
-    ask_add_prompt(x, ids, n, param, f->error);
+    ask_add_given(x, ids, n, param, f->error);
 }

@@ -30,7 +30,7 @@ bool messages_add(messages *m, tern_str role, tern_str content, const char *para
         api_fail_memory(e);
         return false;
     }
-    m->list[m->n++] = (chat_message){a, b, {0}};
+    m->list[m->n++] = (chat_message){.role = a, .content = b};
     return true;
 }
 
@@ -42,39 +42,102 @@ void messages_free(messages *m) {
     for (size_t i = 0; i < m->n; i++) {
         tern_free(m->list[i].role);
         tern_free(m->list[i].content);
+        tern_strbuf_free(&m->list[i].parts);
         tern_strbuf_free(&m->list[i].more);
     }
     tern_free(m->list);
+    pictures_free(&m->pictures);
     *m = (messages){0};
 }
 
-bool content_text(const fields *f, const tern_json *content, const char *param, tern_strbuf *out) {
-    if (tern_json_is(content, TERN_JSON_STRING)) {
-        tern_strbuf_append(out, content->text, content->n);
+void content_free(message_content *c) {
+    tern_strbuf_free(&c->text);
+    tern_strbuf_free(&c->parts);
+    *c = (message_content){0};
+}
+
+// What is not among the parts yet, as one of them.
+static void place_text(message_content *c) {
+    tern_json_writer w = {.out = &c->parts, .follows = c->parts.len > 0};
+    size_t n = c->text.len - c->n_placed;
+    if (n == 0) return;
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_text(&w, "type", "text");
+    tern_json_put_bytes(&w, "text", c->text.ptr + c->n_placed, n);
+    tern_json_close(&w, '}');
+    c->n_placed = c->text.len;
+}
+
+void content_place_picture(message_content *c) {
+    place_text(c);
+    tern_strbuf_puts(&c->parts, c->parts.len ? ",{\"type\":\"image\"}" : "{\"type\":\"image\"}");
+}
+
+bool content_add_part(message_content *c, pictures *p, const fields *f, const tern_json *item,
+                      const char *param) {
+    const fields part = {f->doc, item, f->prefix, f->error};
+    tern_str type = tern_json_str(tern_json_get(f->doc, item, "type"));
+    const tern_json *text = tern_json_get(f->doc, item, "text");
+    bool is_text = tern_str_is(type, "text") || tern_str_is(type, "input_text") ||
+                   tern_str_is(type, "output_text");
+    if (p && picture_is_part(type)) {
+        if (!pictures_add_part(p, &part, param)) return false;
+        content_place_picture(c);
         return true;
     }
-    if (!tern_json_is(content, TERN_JSON_ARRAY)) {
+    if (is_text && tern_json_is(text, TERN_JSON_STRING)) {
+        tern_strbuf_append(&c->text, text->text, text->n);
+        return true;
+    }
+    api_fail(f->error, 400, "unsupported_content", param,
+             "'%s' has a part of type '%.*s': the server reads %s only", param,
+             type.len < 40 ? (int)type.len : 40, type.ptr ? type.ptr : "",
+             p ? "texts and pictures" : "text");
+    return false;
+}
+
+bool content_read(message_content *c, pictures *p, const fields *f, const tern_json *value,
+                  const char *param) {
+    if (tern_json_is(value, TERN_JSON_STRING)) {
+        tern_strbuf_append(&c->text, value->text, value->n);
+        return true;
+    }
+    if (!tern_json_is(value, TERN_JSON_ARRAY)) {
         api_fail(f->error, 400, NULL, param, "'%s' must be a string, or an array of parts", param);
         return false;
     }
-    for (const tern_json *part = tern_json_first(f->doc, content); part;
-         part = tern_json_next(f->doc, content, part)) {
-        tern_str type = tern_json_str(tern_json_get(f->doc, part, "type"));
-        const tern_json *text = tern_json_get(f->doc, part, "text");
-        bool is_text = tern_str_is(type, "text") || tern_str_is(type, "input_text") ||
-                       tern_str_is(type, "output_text");
-        if (!is_text || !tern_json_is(text, TERN_JSON_STRING)) {
-            api_fail(f->error, 400, "unsupported_content", param,
-                     "'%s' has a part of type '%.*s': the server reads text only", param,
-                     type.len < 40 ? (int)type.len : 40, type.ptr ? type.ptr : "");
-            return false;
-        }
-        tern_strbuf_append(out, text->text, text->n);
-    }
+    for (const tern_json *part = tern_json_first(f->doc, value); part;
+         part = tern_json_next(f->doc, value, part))
+        if (!content_add_part(c, p, f, part, param)) return false;
+    return true;
+}
+
+bool messages_add_content(messages *m, tern_str role, message_content *c, const char *param,
+                          api_error *e) {
+    if (c->parts.len) place_text(c);
+    if (c->text.failed || c->parts.failed) api_fail_memory(e);
+    if (c->parts.len && !tern_str_is(role, "user") && !tern_str_is(role, "tool"))
+        api_fail(e, 400, "unsupported_content", param,
+                 "a picture in a message of the role '%.*s': only the user's and a tool's have any",
+                 role.len < 40 ? (int)role.len : 40, role.ptr);
+    if (!messages_add(m, role, (tern_str){tern_strbuf_text(&c->text), c->text.len}, param, e))
+        return false;
+    m->list[m->n - 1].parts = c->parts;
+    c->parts = (tern_strbuf){0};
     return true;
 }
 
 // ---- Prompts -----------------------------------------------------------------------------------
+
+static void put_content(tern_json_writer *w, const chat_message *m) {
+    if (!m->parts.len) {
+        tern_json_put_text(w, "content", m->content);
+        return;
+    }
+    tern_json_open(w, "content", '[');
+    tern_strbuf_append(w->out, m->parts.ptr, m->parts.len);
+    tern_json_close(w, ']');
+}
 
 // The first n messages, with the ask's tools and switches, as tern_chat_format_json takes them.
 static void put_request(const exchange *x, const messages *m, size_t n, bool generate,
@@ -89,7 +152,7 @@ static void put_request(const exchange *x, const messages *m, size_t n, bool gen
     for (size_t i = 0; i < n; i++) {
         tern_json_open(&w, NULL, '{');
         tern_json_put_text(&w, "role", m->list[i].role);
-        tern_json_put_text(&w, "content", m->list[i].content);
+        put_content(&w, &m->list[i]);
         tern_strbuf_append(out, tern_strbuf_text(&m->list[i].more), m->list[i].more.len);
         out->failed |= m->list[i].more.failed;
         tern_json_close(&w, '}');
@@ -111,14 +174,16 @@ void chat_text(const exchange *x, const messages *m, size_t n, bool generate, te
 }
 
 // The beginning of an answer is tokens of their own after the words that make the model answer.
-static void add_prompt(exchange *x, tern_str request, tern_str begun, api_error *e) {
+static void add_prompt(exchange *x, tern_str request, const pictures *p, tern_str begun,
+                       api_error *e) {
     size_t n = 0, n_more = 0;
     int32_t *more = NULL;
     if (begun.len) {
         const text_wanted wanted = {.text = begun, .flags = TERN_TOKENIZE_PLAIN};
         more = read_tokens(x, &wanted, 0, &n_more, "messages", e);
     }
-    const text_wanted wanted = {.text = request, .is_chat = true, .end = &x->ask->rendered};
+    const text_wanted wanted = {
+        .text = request, .pictures = p, .is_chat = true, .end = &x->ask->rendered};
     int32_t *ids = read_tokens(x, &wanted, n_more, &n, "messages", e);
     if (ids && n_more) memcpy(ids + n, more, n_more * sizeof *ids);
     tern_free(more);
@@ -134,6 +199,10 @@ void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e) {
     size_t n = x->ask->tools.len;
     if (!e->status && m->n == (size_t)prefill)
         api_fail(e, 400, NULL, "messages", "'messages' must have at least one message");
+    x->ask->sees = m->pictures.n > 0;
+    if (m->pictures.n && !served_sees(x->model))
+        api_fail(e, 400, "unsupported_content", "messages",
+                 "there is a picture, and this model reads text only");
     for (size_t i = 0; i < m->n; i++) n += strlen(m->list[i].content) + m->list[i].more.len;
     if (e->status || !ask_may_fit(x->model, n, "messages", e)) return;
     front_take_chat(x, m);
@@ -143,6 +212,7 @@ void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e) {
     if (request.failed)
         api_fail_memory(e);
     else
-        add_prompt(x, (tern_str){request.ptr, request.len}, (tern_str){begun, strlen(begun)}, e);
+        add_prompt(x, (tern_str){request.ptr, request.len}, &m->pictures,
+                   (tern_str){begun, strlen(begun)}, e);
     tern_strbuf_free(&request);
 }

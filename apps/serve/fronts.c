@@ -105,7 +105,7 @@ static bool is_mostly_in_file(const fronts *f, const kept_front *at) {
 // Whether it goes to disk, where it is not yet. What comes faster than a disk takes it is lost.
 static bool is_worth_a_file(const fronts *f, const kept_front *at) {
     uint64_t room = f->desc.bytes[FRONT_ON_DISK];
-    return f->files && tern_session_bytes(at->session) <= room &&
+    return f->files && !at->has_pictures && tern_session_bytes(at->session) <= room &&
            f->moving_bytes <= f->desc.bytes[FRONT_ON_DEVICE] / 4 && !is_mostly_in_file(f, at);
 }
 
@@ -291,6 +291,7 @@ static kept_front *make_front(fronts *f, size_t owner, const int32_t *ids, size_
     made->node = node;
     made->owner = owner;
     made->used = tern_seconds();
+    for (size_t i = 0; i < n && !made->has_pictures; i++) made->has_pictures = ids[i] >= f->n_vocab;
     node->value = made;
     link_newest(f, made, tier);
     return made;
@@ -427,7 +428,9 @@ void fronts_tidy(fronts *f) {
     if (now > f->scanned + SCAN_SECONDS && front_files_do(f->files, FRONT_SCAN, NULL, 0, NULL, 0))
         f->scanned = now;
     kept_front *at = f->lists[FRONT_ON_DEVICE].newest;
-    while (at && (at->file_bytes || at->is_moving || at->used > now - IDLE_SECONDS)) at = at->older;
+    while (at && (at->file_bytes || at->is_moving || at->has_pictures ||
+                  at->used > now - IDLE_SECONDS))
+        at = at->older;
     tern_session *copy;
     if (!at || !is_worth_a_file(f, at) ||
         tern_session_fork(&copy, at->session, at->node->depth, NULL) != TERN_OK)
@@ -440,8 +443,11 @@ void fronts_tidy(fronts *f) {
 
 tern_status fronts_open(fronts *f, const fronts_desc *desc, tern_error *err) {
     tern_session *probe;
+    tern_model_info info;
     *f = (fronts){
         .desc = *desc, .worth.used = 0.5, .n_trees = desc->files.owners ? desc->files.n_owners : 1};
+    tern_model_get_info(desc->files.model, &info);
+    f->n_vocab = info.n_vocab;
     f->trees = tern_alloc_array(TERN_MEM_SESSION, f->n_trees, sizeof *f->trees);
     if (!f->trees) return tern_fail_memory(err, f->n_trees * sizeof *f->trees);
     if (tern_session_open(&probe, desc->files.model, &desc->files.session, NULL) == TERN_OK) {
@@ -459,7 +465,8 @@ static void save_all(fronts *f) {
     uint64_t bytes = 0, room = f->desc.bytes[FRONT_ON_DISK];
     for (int tier = 0; tier < FRONT_ON_DISK; tier++)
         for (kept_front *at = f->lists[tier].newest; at; at = at->older) {
-            if (at->file_bytes || at->is_moving || is_mostly_in_file(f, at)) continue;
+            if (at->file_bytes || at->is_moving || at->has_pictures || is_mostly_in_file(f, at))
+                continue;
             bytes += tern_session_bytes(at->session);
             at->is_moving = bytes <= room && hand_over(f, FRONT_SAVE, at, at->session);
             if (at->is_moving) at->session = NULL;

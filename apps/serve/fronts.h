@@ -38,6 +38,7 @@ typedef struct kept_front {
     bool is_moving;                   // to disk, or from there
     bool is_from_disk;                // it came from there and was not used since
     bool was_used;                    // some request went on from it
+    bool has_pictures;                // whose ids end with the model: it has no file
     uint64_t file_bytes;              // of its file; 0: there is none
     double used;                      // seconds
     struct kept_front *older, *newer; // in its tier, by use
@@ -65,6 +66,7 @@ typedef struct fronts {
     token_tree *trees;  // [n_trees] one for each owner
     size_t n_trees;
     bool cuts_freely; // any part of a front is of use
+    int32_t n_vocab;
     struct {
         kept_front *oldest, *newest;
     } lists[FRONT_TIERS];

@@ -23,8 +23,8 @@ static const page_part parts[] = {
 // What the page may do: load its own files, and ask this server. Text that a model writes cannot
 // become a program: no inline script or style, and (trusted types) no way from text to elements.
 static const char policy[] =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
 // The browser keeps the files and asks each time whether they are still the same.

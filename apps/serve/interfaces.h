@@ -19,9 +19,11 @@ tern_str form_field(const http_request *r, const char *name);
 // Reads "messages" as OpenAI has them; *prefill: the last one is the assistant's.
 void openai_read_messages(const fields *f, messages *m, bool *prefill);
 // Appends a message; a second system message at the beginning is joined to the first.
-bool openai_add_message(messages *m, tern_str role, const tern_strbuf *text, const char *param,
+bool openai_add_message(messages *m, tern_str role, message_content *c, const char *param,
                         api_error *e);
-// Refuses what would change the answer and is not there: pictures, sounds.
+// Ollama's pictures: files in base64, each in front of the text that is to come.
+void ollama_read_images(const fields *f, messages *m, message_content *c, const char *param);
+// Refuses what would change the answer and is not there: sounds.
 void openai_refuse_unsupported(const fields *f);
 // "tool_choice", by its type and the name of a function, when the tools are there.
 void read_tool_choice(ask *a, const fields *f, tern_str how, tern_str name);

@@ -92,7 +92,7 @@ void llama_props(exchange *x) {
     tern_json_put_text(&w, "model_alias", s ? s->about.name : "tern");
     tern_json_put_text(&w, "model_path", s ? s->about.path : "none");
     tern_json_open(&w, "modalities", '{');
-    tern_json_put_bool(&w, "vision", false);
+    tern_json_put_bool(&w, "vision", s && served_sees(s));
     tern_json_put_bool(&w, "audio", false);
     tern_json_close(&w, '}');
     tern_json_put_text(&w, "build_info", tern_version());

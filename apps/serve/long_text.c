@@ -12,7 +12,9 @@ typedef struct long_text { // and its tokens
     size_t n_text;
     unsigned flags;
     bool is_chat;
-    tern_strbuf end; // of what was rendered
+    pictures pictures;
+    tern_sight **sights; // [pictures.n] held until the answer is over
+    tern_strbuf end;     // of what was rendered
     const char *param;
     int32_t *ids; // NULL: the error
     size_t n_ids;
@@ -36,6 +38,10 @@ bool is_refused(const api_error *e) {
 static void free_list(long_text *list) {
     for (long_text *next; list; list = next) {
         next = list->next;
+        for (size_t i = 0; list->sights && i < list->pictures.n; i++)
+            tern_sight_close(list->sights[i]);
+        tern_free(list->sights);
+        pictures_free_copy(&list->pictures);
         tern_free(list->text);
         tern_strbuf_free(&list->end);
         tern_free(list->ids);
@@ -96,6 +102,34 @@ static int32_t *read_chat(const served *s, tern_str request, size_t n_more, size
     return ids;
 }
 
+// Puts the pictures' rows where the prompt has their places.
+static int32_t *place_pictures(const served *s, const long_text *t, int32_t *ids, size_t *n,
+                               api_error *e) {
+    tern_error err = {0};
+    size_t n_all = *n, each;
+    for (size_t i = 0; i < t->pictures.n; i++) {
+        tern_sight_ids(t->sights[i], &each);
+        n_all += each;
+    }
+    int32_t *all = tern_alloc_array(TERN_MEM_SESSION, n_all, sizeof *all);
+    if (!all)
+        api_fail_memory(e);
+    else if (tern_sights_place(s->model, ids, *n, t->sights, t->pictures.n, all, n_all, n, &err) !=
+             TERN_OK)
+        api_fail_status(e, &err, t->param);
+    tern_free(ids);
+    if (!e->status) return all;
+    tern_free(all);
+    return NULL;
+}
+
+static bool see_pictures(const served *s, long_text *t, const atomic_bool *cancelled) {
+    t->sights = tern_alloc_array(TERN_MEM_SESSION, t->pictures.n, sizeof *t->sights);
+    if (!t->sights) api_fail_memory(&t->error);
+    return t->sights && pictures_see(&t->pictures, s, (size_t)s->n_context, t->sights, cancelled,
+                                     t->param, &t->error);
+}
+
 static int32_t *read_now(const served *s, const text_wanted *t, size_t n_more, size_t *n,
                          const char *param, api_error *e) {
     if (t->is_chat) return read_chat(s, t->text, n_more, n, t->end, param, e);
@@ -108,7 +142,10 @@ static void run(errand *e) {
     for (long_text *t = l->first; t && !atomic_load(&e->cancelled); t = t->next) {
         const text_wanted wanted = {
             .text = {t->text, t->n_text}, .flags = t->flags, .is_chat = t->is_chat, .end = &t->end};
+        if (t->pictures.n && !see_pictures(l->model, t, &e->cancelled)) continue;
         t->ids = read_now(l->model, &wanted, 0, &t->n_ids, t->param, &t->error);
+        if (t->ids && t->pictures.n)
+            t->ids = place_pictures(l->model, t, t->ids, &t->n_ids, &t->error);
     }
     if (l->has_grammar && !atomic_load(&e->cancelled))
         l->opened = format_open(l->model, &l->grammar, &l->error);
@@ -152,8 +189,9 @@ static void done(errand *e) {
         x->ask = NULL;
         x->handle(x);
     }
-    registry_release(l->model);
-    free_texts(l);
+    served *model = l->model;
+    free_texts(l); // pictures before their model
+    registry_release(model);
 }
 
 // A copy: who asked may have gone.
@@ -168,7 +206,7 @@ static long_text *copy_wanted(const text_wanted *t, const char *param, api_error
     own->param = param;
     own->n_text = t->text.len;
     own->text = tern_strndup(TERN_MEM_SESSION, t->text.ptr, t->text.len);
-    if (own->text) return own;
+    if (own->text && (!t->pictures || pictures_copy(&own->pictures, t->pictures))) return own;
     api_fail_memory(e);
     free_list(own);
     return NULL;
@@ -200,12 +238,14 @@ static void put_off(exchange *x, const text_wanted *t, const char *param, api_er
 bool long_text_begin(exchange *x, const api_error *e) {
     long_texts *l = x->later;
     api_error full = {0};
+    bool sees = false; // seconds of work, that no text has to wait for
     if (e->status != LATER) return false;
+    for (const long_text *t = l->first; t; t = t->next) sees |= t->pictures.n > 0;
     x->later = NULL;
     l->errand.user = x;
     x->errand = &l->errand;
     registry_hold(l->model); // also if who asked has gone
-    if (errands_submit(x->server->readers, &l->errand)) return true;
+    if (errands_submit(sees ? x->server->errands : x->server->readers, &l->errand)) return true;
     registry_release(l->model);
     x->errand = NULL;
     free_texts(l);
@@ -264,7 +304,8 @@ int32_t *read_tokens(exchange *x, const text_wanted *t, size_t n_more, size_t *n
                      api_error *e) {
     if (is_refused(e)) return NULL;
     x->n_read += t->text.len;
-    if (x->n_read <= LONG_TEXT) return read_now(x->model, t, n_more, n, param, e);
+    bool sees = t->pictures && t->pictures->n > 0;
+    if (x->n_read <= LONG_TEXT && !sees) return read_now(x->model, t, n_more, n, param, e);
     if (x->next_known) return take_known(x, t->end, n_more, n, e);
     put_off(x, t, param, e);
     return NULL;

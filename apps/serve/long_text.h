@@ -1,8 +1,9 @@
 // Tokens of texts. Long ones are not read on the loop's thread: a megabyte takes a good part of a
 // second, and no stream would go on in the meantime.
 //
-// A handler asks for tokens where it needs them. Of a long text it gets none at first, but the
-// error "later", with which it ends as with any other (it may ask for more tokens before that).
+// A handler asks for tokens where it needs them. Of a long text, or one with pictures, it gets none
+// at first, but the error "later", with which it ends as with any other (it may ask for more tokens
+// before that).
 // Then reply_error hands all these texts to a thread of its own, and when their tokens are there
 // the handler is called again, from its beginning: what it asks for it finds, in the order in which
 // it asked. So a handler does the same each time, and nothing that lasts, until it has its tokens.
@@ -19,6 +20,7 @@ typedef struct text_wanted {
     tern_str text;  // of a conversation: the request, as tern_chat_format_json takes it
     unsigned flags; // tern_tokenize_flags; not of a conversation
     bool is_chat;
+    const pictures *pictures; // for the places that it has for them; may be NULL
     tern_strbuf *end; // of a conversation: the last bytes of what was rendered are appended
 } text_wanted;
 

@@ -85,7 +85,7 @@ static void put_done(tern_json_writer *w, const exchange *x, const choice *c) {
     const tern_generate_stats *s = &c->stats;
     tern_json_put_bool(w, "done", true);
     tern_json_put_text(w, "done_reason", openai_was_cut(c) ? "length" : "stop");
-    if (!x->ask->is_chat) {
+    if (!x->ask->is_chat && !x->ask->sees) { // ids of pictures say nothing to others
         const ask_prompt *p = &x->ask->prompts[0];
         tern_json_open(w, "context", '[');
         for (size_t i = 0; i < p->n_ids; i++) tern_json_put_int(w, NULL, p->ids[i]);
@@ -172,8 +172,18 @@ static void read_common(exchange *x, const fields *f) {
     a->stream = field_bool(f, "stream", true);
     a->params.logprobs = field_bool(f, "logprobs", false);
     a->params.n_top_logprobs = (int32_t)field_int(f, "top_logprobs", 0, 0, TERN_TOP_LOGPROBS_MAX);
-    field_refuse(f, "images");
     read_think(a, f);
+}
+
+void ollama_read_images(const fields *f, messages *m, message_content *c, const char *param) {
+    const tern_json *list = field_array(f, "images");
+    for (const tern_json *item = list ? tern_json_first(f->doc, list) : NULL; item;
+         item = tern_json_next(f->doc, list, item)) {
+        if (!tern_json_is(item, TERN_JSON_STRING)) field_fail(f, "images", "an array of base64");
+        if (f->error->status || !pictures_add(&m->pictures, tern_json_str(item), param, f->error))
+            return;
+        content_place_picture(c);
+    }
 }
 
 // Without a prompt the model is to be loaded, or given back.
@@ -202,11 +212,6 @@ static void chat(exchange *x) {
         reply_loaded(x);
         return;
     }
-    for (const tern_json *item = tern_json_first(f.doc, list); item && !e.status;
-         item = tern_json_next(f.doc, list, item)) {
-        const fields inner = {f.doc, item, "messages.", &e};
-        field_refuse(&inner, "images");
-    }
     openai_read_tools(x, &f);
     ask_read_ollama_format(x, &f);
     if (!e.status) openai_read_messages(&f, &m, &prefill);
@@ -218,6 +223,7 @@ static void chat(exchange *x) {
 static void generate(exchange *x) {
     api_error e = {0};
     messages m = {0};
+    message_content c = {0};
     fields f;
     ask *a = ask_start(x, &writer, &f, &e);
     if (!a) return;
@@ -232,12 +238,16 @@ static void generate(exchange *x) {
         return;
     }
     if (field_bool(&f, "raw", false)) {
+        field_refuse(&f, "images"); // nobody says where they stand
         ask_add_text(x, prompt, "prompt", &e);
     } else {
         if (system.len) messages_add(&m, TERN_STR("system"), system, "system", &e);
-        messages_add(&m, TERN_STR("user"), prompt, "prompt", &e);
+        ollama_read_images(&f, &m, &c, "images");
+        tern_strbuf_append(&c.text, prompt.ptr, prompt.len);
+        messages_add_content(&m, TERN_STR("user"), &c, "prompt", &e);
         ask_add_chat(x, &m, false, &e);
     }
+    content_free(&c);
     messages_free(&m);
     ask_begin(x, &e);
 }

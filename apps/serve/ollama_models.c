@@ -165,6 +165,7 @@ void ollama_show(exchange *x) {
     put_info(&w, &s->facts);
     tern_json_open(&w, "capabilities", '[');
     tern_json_put_text(&w, NULL, served_ability(s));
+    if (served_sees(s)) tern_json_put_text(&w, NULL, "vision");
     tern_json_close(&w, ']');
     tern_json_close(&w, '}');
     reply_json(x, &out);

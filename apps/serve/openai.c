@@ -70,6 +70,7 @@ static void put_model(tern_json_writer *w, tern_str name, const served *s) {
     tern_json_close(w, '}');
     tern_json_open(w, "capabilities", '[');
     tern_json_put_text(w, NULL, served_ability(s));
+    if (served_sees(s)) tern_json_put_text(w, NULL, "multimodal"); // llama-server's word
     tern_json_close(w, ']');
     tern_json_open(w, "status", '{');
     tern_json_put_text(w, "value", state_name(s));
@@ -137,19 +138,18 @@ void openai_refuse_unsupported(const fields *f) {
 }
 
 // Templates know one system message, at the beginning: a second one is joined to it.
-bool openai_add_message(messages *m, tern_str role, const tern_strbuf *text, const char *param,
+bool openai_add_message(messages *m, tern_str role, message_content *c, const char *param,
                         api_error *e) {
-    tern_strbuf joined = {.failed = text->failed};
     if (tern_str_is(role, "developer")) role = TERN_STR("system");
     bool is_second = m->n == 1 && tern_str_is(role, "system") && !strcmp(m->list[0].role, "system");
-    if (is_second) {
-        tern_strbuf_printf(&joined, "%s\n\n", m->list[0].content);
-        messages_free(m);
-    }
-    tern_strbuf_append(&joined, tern_strbuf_text(text), text->len);
-    if (joined.failed) api_fail_memory(e);
-    bool ok = messages_add(m, role, (tern_str){tern_strbuf_text(&joined), joined.len}, param, e);
-    tern_strbuf_free(&joined);
+    if (!is_second || c->parts.len) return messages_add_content(m, role, c, param, e);
+    message_content joined = {0};
+    tern_strbuf_printf(&joined.text, "%s\n\n", m->list[0].content);
+    tern_strbuf_append(&joined.text, tern_strbuf_text(&c->text), c->text.len);
+    joined.text.failed |= c->text.failed;
+    messages_free(m);
+    bool ok = messages_add_content(m, role, &joined, param, e);
+    content_free(&joined);
     return ok;
 }
 
@@ -190,22 +190,23 @@ static void read_more(const fields *f, messages *m) {
 
 static void read_message(const fields *f, const tern_json *message, messages *m) {
     fields inner = {f->doc, message, "messages.", f->error};
-    tern_strbuf text = {0};
+    message_content c = {0};
     if (!tern_json_is(message, TERN_JSON_OBJECT)) {
         field_fail(f, "messages", "an array of objects");
         return;
     }
     tern_str role = field_text(&inner, "role");
-    const tern_json *content = field_any(&inner, "content");
+    const tern_json *value = field_any(&inner, "content");
     field_refuse(&inner, "function_call");
     if (!role.ptr) field_fail(&inner, "role", "given");
     bool may_lack = field_any(&inner, "tool_calls") != NULL;
-    if (!content && !may_lack) field_fail(&inner, "content", "given");
+    if (!value && !may_lack) field_fail(&inner, "content", "given");
+    ollama_read_images(&inner, m, &c, "messages.images");
     if (!f->error->status &&
-        (!content || content_text(&inner, content, "messages.content", &text)) &&
-        openai_add_message(m, role, &text, "messages.content", f->error))
+        (!value || content_read(&c, &m->pictures, &inner, value, "messages.content")) &&
+        openai_add_message(m, role, &c, "messages.content", f->error))
         read_more(&inner, m);
-    tern_strbuf_free(&text);
+    content_free(&c);
 }
 
 void openai_read_messages(const fields *f, messages *m, bool *prefill) {

@@ -44,26 +44,25 @@ static void read_call(const fields *f, messages *m) {
 }
 
 static void read_result(const fields *f, messages *m) {
-    tern_strbuf text = {0};
+    message_content c = {0};
     tern_str id = field_text(f, "call_id");
-    if (content_text(f, field_any(f, "output"), "input.output", &text) &&
-        messages_add(m, TERN_STR("tool"), (tern_str){tern_strbuf_text(&text), text.len}, "input",
-                     f->error)) {
+    if (content_read(&c, &m->pictures, f, field_any(f, "output"), "input.output") &&
+        messages_add_content(m, TERN_STR("tool"), &c, "input", f->error)) {
         tern_json_writer w = messages_more(m);
         tern_json_put_bytes(&w, "tool_call_id", id.ptr ? id.ptr : "", id.len);
     }
-    tern_strbuf_free(&text);
+    content_free(&c);
 }
 
 static void read_item(const fields *f, const tern_json *item, messages *m) {
     fields inner = {f->doc, item, "input.", f->error};
-    tern_strbuf text = {0};
+    message_content c = {0};
     if (!tern_json_is(item, TERN_JSON_OBJECT)) {
         field_fail(f, "input", "a text, or an array of objects");
         return;
     }
     tern_str type = field_text(&inner, "type"), role = field_text(&inner, "role");
-    const tern_json *content = field_any(&inner, "content");
+    const tern_json *value = field_any(&inner, "content");
     if (tern_str_is(type, "reasoning")) return; // of another model, and of no use to this one
     if (tern_str_is(type, "function_call")) {
         read_call(&inner, m);
@@ -78,10 +77,10 @@ static void read_item(const fields *f, const tern_json *item, messages *m) {
                  "'input' has an item of type '%.*s', which is not supported by this server",
                  type.len < 40 ? (int)type.len : 40, type.ptr);
     if (!role.ptr) field_fail(&inner, "role", "given");
-    if (!content) field_fail(&inner, "content", "given");
-    if (!f->error->status && content_text(f, content, "input.content", &text))
-        openai_add_message(m, role, &text, "input.content", f->error);
-    tern_strbuf_free(&text);
+    if (!value) field_fail(&inner, "content", "given");
+    if (!f->error->status && content_read(&c, &m->pictures, f, value, "input.content"))
+        openai_add_message(m, role, &c, "input.content", f->error);
+    content_free(&c);
 }
 
 static void read_input(const fields *f, messages *m, bool *prefill) {

@@ -242,6 +242,13 @@ const char *served_ability(const served *s) {
     return !strcmp(s->facts.kind, "reranker") ? "rerank" : "embedding";
 }
 
+bool served_sees(const served *s) {
+    tern_vision_info info;
+    if (s->state != SERVED_OPEN) return s->facts.sees;
+    tern_model_get_vision_info(s->model, &info);
+    return s->generates && info.picture_token >= 0;
+}
+
 tern_str registry_name(registry *r, size_t i, served **model) {
     for (size_t k = 0; k < r->n; k++) {
         if (!is_listed(r->list[k]) || i-- > 0) continue;

@@ -114,6 +114,38 @@ void tern_strbuf_base64(tern_strbuf *b, const void *bytes, size_t n) {
     }
 }
 
+static int value64(char c) {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+bool tern_strbuf_unbase64(tern_strbuf *b, tern_str text) {
+    char bytes[512]; // appended together: a picture has millions
+    size_t n = 0;
+    uint32_t bits = 0;
+    int n_bits = 0;
+    for (; text.len; text.len--)
+        if (text.ptr[text.len - 1] != '=' && text.ptr[text.len - 1] != '\n') break;
+    for (size_t i = 0; i < text.len; i++) {
+        int v = value64(text.ptr[i]);
+        if (v < 0 && (text.ptr[i] == '\n' || text.ptr[i] == '\r')) continue;
+        if (v < 0) return false;
+        bits = (bits << 6 | (uint32_t)v) & 0xFFFF;
+        n_bits += 6;
+        if (n_bits < 8) continue;
+        n_bits -= 8;
+        bytes[n++] = (char)(bits >> n_bits);
+        if (n == sizeof bytes) {
+            tern_strbuf_append(b, bytes, n);
+            n = 0;
+        }
+    }
+    tern_strbuf_append(b, bytes, n);
+    return n_bits < 6; // a digit alone says no byte
+}
+
 void tern_strbuf_clear(tern_strbuf *b) {
     b->len = 0;
     if (b->ptr) b->ptr[0] = 0;

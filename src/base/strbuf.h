@@ -39,6 +39,9 @@ void tern_strbuf_json_number(tern_strbuf *b, double v);
 void tern_strbuf_json_float(tern_strbuf *b, float v); // the same for a float's digits
 // Appends bytes in base64 (RFC 4648, section 4, with padding).
 void tern_strbuf_base64(tern_strbuf *b, const void *bytes, size_t n);
+// Appends the bytes that base64 stands for, with or without padding and between line ends. False:
+// it is none.
+bool tern_strbuf_unbase64(tern_strbuf *b, tern_str text);
 void tern_strbuf_clear(tern_strbuf *b); // keeps the memory
 void tern_strbuf_free(tern_strbuf *b);
 // The bytes so far, never NULL.

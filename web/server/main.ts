@@ -53,7 +53,7 @@ class ServerPage extends ChatPage {
       iconButton('wave', 'What the server does', () => openStatusDialog(this.client)),
     );
     byId('composer').prepend(
-      iconButton('clip', 'Attach a text', () => this.files.choose(), 'attach'),
+      iconButton('clip', 'Attach a text or a picture', () => this.files.choose(), 'attach'),
     );
     const texts = { single: () => true, none: 'There is no file in what was dropped.' };
     listenForDrops(byId('drop'), texts, (files) => void this.files.add(files));
@@ -90,8 +90,9 @@ class ServerPage extends ChatPage {
     this.engineChanged();
   }
 
-  private read({ default_generation_settings: given }: Props): void {
+  private read({ default_generation_settings: given, modalities }: Props): void {
     const { params = {} } = given ?? {};
+    this.files.sees = modalities?.vision ?? false;
     this.client.context = given?.n_ctx ?? 0;
     this.usual = {
       ...(params.temperature !== undefined && { temperature: params.temperature }),

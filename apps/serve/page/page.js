@@ -309,10 +309,12 @@ function splitThought(content) {
 function messagesForModel(talk, system) {
   const turns = talk.messages.map((message) => ({
     role: message.role,
-    content: message.role === "assistant" ? splitThought(message.content).answer : withFiles(message)
+    content: message.role === "assistant" ? splitThought(message.content).answer : partsOf(message)
   }));
   while (turns.at(-1)?.role === "assistant") turns.pop();
-  const kept = turns.filter(({ role, content }) => role === "user" || content.trim() !== "");
+  const kept = turns.filter(
+    ({ role, content }) => role === "user" || typeof content === "string" && content.trim() !== ""
+  );
   return system.trim() ? [{ role: "system", content: system.trim() }, ...kept] : kept;
 }
 function lastUserIndex(talk) {
@@ -337,8 +339,21 @@ ${text}
 ${"`".repeat(longest + 1)}`;
 }
 function withFiles({ content, files = [] }) {
-  return [...files.map(({ name, text }) => `${name}:
+  const texts = files.filter(({ picture }) => !picture);
+  return [...texts.map(({ name, text }) => `${name}:
 ${fenced(text)}`), content].join("\n\n");
+}
+function partsOf(message) {
+  const pictures = (message.files ?? []).flatMap(
+    ({ picture }) => picture ? [{ type: "image_url", image_url: { url: picture } }] : []
+  );
+  const text = withFiles(message);
+  return pictures.length ? [...pictures, { type: "text", text }] : text;
+}
+function told(message) {
+  if (message.role === "assistant") return splitThought(message.content).answer;
+  const names = (message.files ?? []).flatMap(({ name, picture }) => picture ? [`[${name}]`] : []);
+  return [...names, withFiles(message)].join("\n\n");
 }
 function exportMarkdown(talk, system) {
   const head = [
@@ -352,7 +367,7 @@ ${fenced(system.trim())}`);
   const turns = talk.messages.map(
     (message) => `## ${message.role === "user" ? "You" : "Model"}
 
-${message.role === "assistant" ? splitThought(message.content).answer : withFiles(message)}`
+${told(message)}`
   );
   return [...head, ...turns].join("\n\n") + "\n";
 }
@@ -373,8 +388,11 @@ function importJson(text) {
 }
 function readFiles(value) {
   return (Array.isArray(value) ? value : []).flatMap((item) => {
-    const { name, text } = item ?? {};
-    return typeof name === "string" && typeof text === "string" ? [{ name, text }] : [];
+    const { name, text, picture } = item ?? {};
+    if (typeof name !== "string" || typeof text !== "string") return [];
+    if (picture === void 0) return [{ name, text }];
+    const isPicture = typeof picture === "string" && /^data:image\/(png|jpeg|webp|gif);base64,/.test(picture);
+    return isPicture ? [{ name, text, picture }] : [];
   });
 }
 function readConversation(value) {
@@ -1443,7 +1461,8 @@ var AnswerView = class {
     );
   }
 };
-function attached({ name, text }) {
+function attached({ name, text, picture }) {
+  if (picture) return h("img", { class: "picture", src: picture, alt: name, title: name });
   const shown = h("pre", { tabindex: 0 }, text);
   return h("details", { class: "attached" }, h("summary", null, icon("file"), name), shown);
 }
@@ -2122,8 +2141,37 @@ function openSettingsDialog(settings, info, change, reload) {
   );
 }
 
+// web/server/picture_files.ts
+var KINDS = ["image/png", "image/jpeg", "image/webp", "image/gif"];
+var MOST_BYTES = 3 << 20;
+var MOST_EDGE = 2048;
+async function readPicture(file) {
+  if (KINDS.includes(file.type) && file.size <= MOST_BYTES) return readUrl(file);
+  let bitmap;
+  try {
+    bitmap = await createImageBitmap(file);
+  } catch {
+    throw new Error("this browser cannot read the picture");
+  }
+  const scale = Math.min(1, MOST_EDGE / Math.max(bitmap.width, bitmap.height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
+  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  bitmap.close();
+  return canvas.toDataURL("image/jpeg", 0.92);
+}
+function readUrl(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Error("the file cannot be read"));
+    reader.readAsDataURL(file);
+  });
+}
+
 // web/server/attachments.ts
-var MOST_BYTES = 2 << 20;
+var MOST_BYTES2 = 2 << 20;
 var Attachments = class {
   constructor(list, changed) {
     this.list = list;
@@ -2133,6 +2181,8 @@ var Attachments = class {
   }
   list;
   changed;
+  /** Whether the model sees. */
+  sees = false;
   files = [];
   input = h("input", {
     type: "file",
@@ -2151,7 +2201,11 @@ var Attachments = class {
   async add(files) {
     for (const file of files) {
       try {
-        this.files.push({ name: file.name, text: await readText(file) });
+        const isPicture = file.type.startsWith("image/");
+        if (isPicture && !this.sees) throw new Error("this model reads texts alone");
+        this.files.push(
+          isPicture ? { name: file.name, text: "", picture: await readPicture(file) } : { name: file.name, text: await readText(file) }
+        );
       } catch (error) {
         toast(`${file.name}: ${error.message}`);
       }
@@ -2171,8 +2225,7 @@ var Attachments = class {
         (file) => h(
           "li",
           { class: "chip" },
-          icon("file"),
-          h("span", null, `${file.name} · ${formatBytes(file.text.length)}`),
+          ...file.picture ? [h("img", { class: "picture", src: file.picture, alt: file.name })] : [icon("file"), h("span", null, `${file.name} · ${formatBytes(file.text.length)}`)],
           h(
             "button",
             {
@@ -2192,7 +2245,7 @@ var Attachments = class {
   }
 };
 async function readText(file) {
-  if (file.size > MOST_BYTES) throw new Error(`more than ${formatBytes(MOST_BYTES)}`);
+  if (file.size > MOST_BYTES2) throw new Error(`more than ${formatBytes(MOST_BYTES2)}`);
   const bytes = await file.arrayBuffer();
   let text;
   try {
@@ -2616,7 +2669,7 @@ var ServerPage = class extends ChatPage {
       iconButton("wave", "What the server does", () => openStatusDialog(this.client))
     );
     byId("composer").prepend(
-      iconButton("clip", "Attach a text", () => this.files.choose(), "attach")
+      iconButton("clip", "Attach a text or a picture", () => this.files.choose(), "attach")
     );
     const texts = { single: () => true, none: "There is no file in what was dropped." };
     listenForDrops(byId("drop"), texts, (files) => void this.files.add(files));
@@ -2649,8 +2702,9 @@ var ServerPage = class extends ChatPage {
     }
     this.engineChanged();
   }
-  read({ default_generation_settings: given2 }) {
+  read({ default_generation_settings: given2, modalities }) {
     const { params = {} } = given2 ?? {};
+    this.files.sees = modalities?.vision ?? false;
     this.client.context = given2?.n_ctx ?? 0;
     this.usual = {
       ...params.temperature !== void 0 && { temperature: params.temperature },

@@ -146,7 +146,10 @@ static bool read_content(request *r, const tern_json *content, tern_strbuf *out)
          part = tern_json_next(r->doc, content, part)) {
         const tern_json *text = tern_json_get(r->doc, part, "text");
         tern_str s = tern_json_str(tern_json_is(part, TERN_JSON_STRING) ? part : text);
-        if (!s.ptr) return false;
+        if (!s.ptr) {
+            tern_strbuf_clear(out);
+            return false;
+        }
         tern_strbuf_append(out, s.ptr, s.len);
     }
     return true;

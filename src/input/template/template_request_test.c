@@ -73,6 +73,12 @@ TEST(template_request) {
           "{\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": {\"a\": "
           "1234567890123456789}}}assistant:x;Ry");
     check(all, "{\"tools\":[],\"messages\":[" CALL("{}") "]}", "assistant:;1 f >");
+    // Seen to fail: with the text in front of a picture taken for all of the message.
+    check("{% for m in messages %}{% for p in m.content %}{{ p.type }} {{ p.text or '' }};"
+          "{% endfor %}{% endfor %}",
+          "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+          "{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"b\"}]}]}",
+          "text a;image ;text b;");
     check_refused(all, "{\"messages\":{}}", "\"messages\"");
     check_refused(all, "{\"messages\":[1]}", "\"messages\" must be a list of objects");
     check_refused(all, "{\"tools\":{\"a\":1},\"messages\":[]}", "\"tools\" must be a list");

@@ -98,33 +98,13 @@ tern_status tern_normalizer_add_charsmap(tern_normalizer *z, tern_str bytes, ter
     return TERN_OK;
 }
 
-static int value64(char c) {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 tern_status tern_normalizer_add_charsmap64(tern_normalizer *z, tern_str text, tern_error *err) {
     tern_strbuf bytes = {0};
-    uint32_t bits = 0;
-    int n_bits = 0;
-    while (text.len && text.ptr[text.len - 1] == '=') text.len--;
-    for (size_t i = 0; i < text.len; i++) {
-        int v = value64(text.ptr[i]);
-        if (v < 0) {
-            tern_strbuf_free(&bytes);
-            return tern_fail(err, TERN_ERR_FORMAT, "tokenizer: precompiled_charsmap is not base64");
-        }
-        bits = (bits << 6 | (uint32_t)v) & 0xFFFF;
-        n_bits += 6;
-        if (n_bits < 8) continue;
-        n_bits -= 8;
-        tern_strbuf_putc(&bytes, (char)(bits >> n_bits));
-    }
+    bool ok = tern_strbuf_unbase64(&bytes, text);
     tern_status status =
-        bytes.failed ? tern_fail_memory(err, bytes.len)
-                     : tern_normalizer_add_charsmap(z, (tern_str){bytes.ptr, bytes.len}, err);
+        !ok ? tern_fail(err, TERN_ERR_FORMAT, "tokenizer: precompiled_charsmap is not base64")
+        : bytes.failed ? tern_fail_memory(err, bytes.len)
+                       : tern_normalizer_add_charsmap(z, (tern_str){bytes.ptr, bytes.len}, err);
     tern_strbuf_free(&bytes);
     return status;
 }

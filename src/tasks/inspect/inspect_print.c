@@ -165,6 +165,7 @@ static void put_shape(const tern_config *c, tern_strbuf *out) {
     const char *kind = c->n_labels                          ? "reranker"
                        : c->pooling != TERN_POOLING_NONE ? "embedding"
                                                          : "language";
+    if (c->vision.n_layers) tern_strbuf_puts(out, "\"sees\":true,");
     tern_strbuf_printf(out, "\"kind\":\"%s\",\"n_context\":%lld,\"n_embd\":%lld,"
                             "\"n_layers\":%lld,\"n_vocab\":%lld,\n",
                        kind, (long long)c->n_context, (long long)c->n_embd,
