@@ -1,6 +1,6 @@
 // Makes a model write: one answer or continuation at a time, its text given on as it comes, at most once a frame.
-import type { GenerateOptions, GenerateOutput, Message } from 'tern-engine';
-import type { AnswerStats, ChatMessage } from './history.ts';
+import type { GenerateOptions, GenerateOutput } from 'tern-engine';
+import type { AnswerStats, ChatMessage, ModelMessage } from './history.ts';
 
 export interface Run {
   readonly id: string; // of the conversation
@@ -19,7 +19,7 @@ export type Ask = (options: GenerateOptions) => Promise<Output>;
 
 /** What a model does: the package's Tern, or a server. */
 export interface Writes {
-  chat(messages: Message[], options: GenerateOptions): Promise<Output>;
+  chat(messages: ModelMessage[], options: GenerateOptions): Promise<Output>;
   generate(prompt: string, options: GenerateOptions): Promise<Output>;
 }
 

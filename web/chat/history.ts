@@ -11,10 +11,11 @@ export interface AnswerStats {
   model: string;
   dropped?: number; // messages that no longer fitted into the context
 }
-/** A text that goes with a message. */
+/** A text that goes with a message, or a picture, whose text is ''. */
 export interface AttachedFile {
   name: string;
   text: string;
+  picture?: string; // its file as a data: URL
 }
 export interface ChatMessage {
   role: 'user' | 'assistant';
@@ -88,20 +89,30 @@ export function splitThought(content: string): { thought: string; answer: string
   };
 }
 
+/** A part of a message, in OpenAI's words. */
+export type Part =
+  | { type: 'text'; text: string }
+  | { type: 'image_url'; image_url: { url: string } };
+
+/** What a model is given: a text, or with pictures the parts that it stands between. */
+export interface ModelMessage {
+  role: 'system' | 'user' | 'assistant';
+  content: string | Part[];
+}
+
 /**
  * What the model is given: the system prompt, then the turns. An answer that is still empty is left out,
  * and so is what it thought: templates drop it, and it would fill the context.
  */
-export function messagesForModel(
-  talk: Conversation,
-  system: string,
-): { role: 'system' | 'user' | 'assistant'; content: string }[] {
+export function messagesForModel(talk: Conversation, system: string): ModelMessage[] {
   const turns = talk.messages.map((message) => ({
     role: message.role,
-    content: message.role === 'assistant' ? splitThought(message.content).answer : withFiles(message),
+    content: message.role === 'assistant' ? splitThought(message.content).answer : partsOf(message),
   }));
   while (turns.at(-1)?.role === 'assistant') turns.pop();
-  const kept = turns.filter(({ role, content }) => role === 'user' || content.trim() !== '');
+  const kept = turns.filter(
+    ({ role, content }) => role === 'user' || (typeof content === 'string' && content.trim() !== ''),
+  );
   return system.trim() ? [{ role: 'system', content: system.trim() }, ...kept] : kept;
 }
 
@@ -134,7 +145,24 @@ function fenced(text: string): string {
 
 /** A message with the texts that go with it, each in a fence under its name. */
 function withFiles({ content, files = [] }: ChatMessage): string {
-  return [...files.map(({ name, text }) => `${name}:\n${fenced(text)}`), content].join('\n\n');
+  const texts = files.filter(({ picture }) => !picture);
+  return [...texts.map(({ name, text }) => `${name}:\n${fenced(text)}`), content].join('\n\n');
+}
+
+/** A message as the model is given it: its pictures, then its text. */
+function partsOf(message: ChatMessage): string | Part[] {
+  const pictures = (message.files ?? []).flatMap(({ picture }): Part[] =>
+    picture ? [{ type: 'image_url', image_url: { url: picture } }] : [],
+  );
+  const text = withFiles(message);
+  return pictures.length ? [...pictures, { type: 'text', text }] : text;
+}
+
+/** Of a message for people: pictures are named. */
+function told(message: ChatMessage): string {
+  if (message.role === 'assistant') return splitThought(message.content).answer;
+  const names = (message.files ?? []).flatMap(({ name, picture }) => (picture ? [`[${name}]`] : []));
+  return [...names, withFiles(message)].join('\n\n');
 }
 
 /** For people and other programs. */
@@ -146,8 +174,7 @@ export function exportMarkdown(talk: Conversation, system: string): string {
   if (talk.kind === 'text') return [...head, talk.text].join('\n\n') + '\n';
   if (system.trim()) head.push(`## System\n\n${fenced(system.trim())}`);
   const turns = talk.messages.map(
-    (message) =>
-      `## ${message.role === 'user' ? 'You' : 'Model'}\n\n${message.role === 'assistant' ? splitThought(message.content).answer : withFiles(message)}`,
+    (message) => `## ${message.role === 'user' ? 'You' : 'Model'}\n\n${told(message)}`,
   );
   return [...head, ...turns].join('\n\n') + '\n';
 }
@@ -176,8 +203,12 @@ export function importJson(text: string): Conversation[] {
 
 function readFiles(value: unknown): AttachedFile[] {
   return (Array.isArray(value) ? value : []).flatMap((item: unknown) => {
-    const { name, text } = (item ?? {}) as Record<string, unknown>;
-    return typeof name === 'string' && typeof text === 'string' ? [{ name, text }] : [];
+    const { name, text, picture } = (item ?? {}) as Record<string, unknown>;
+    if (typeof name !== 'string' || typeof text !== 'string') return [];
+    if (picture === undefined) return [{ name, text }];
+    // No other address: what is shown asks nobody for anything.
+    const isPicture = typeof picture === 'string' && /^data:image\/(png|jpeg|webp|gif);base64,/.test(picture);
+    return isPicture ? [{ name, text, picture }] : [];
   });
 }
 

@@ -1,7 +1,8 @@
 // The server that this page came from, as what the chat's views know: a model that writes. It speaks
 // OpenAI's interface, and llama-server's routes for what that one has not.
-import type { GenerateOptions, Message } from 'tern-engine';
+import type { GenerateOptions } from 'tern-engine';
 import type { Output, Writes } from '../chat/answer.ts';
+import type { ModelMessage } from '../chat/history.ts';
 
 export class ServerError extends Error {
   constructor(
@@ -16,6 +17,7 @@ export class ServerError extends Error {
 export interface Props {
   default_generation_settings?: { n_ctx?: number; params?: Record<string, number> };
   total_slots?: number;
+  modalities?: { vision?: boolean };
   build_info?: string;
 }
 
@@ -122,7 +124,7 @@ export class Client implements Writes {
     return this.json<Props>(`props${this.model ? `?model=${encodeURIComponent(this.model)}` : ''}`);
   }
 
-  chat(messages: Message[], options: GenerateOptions): Promise<Output> {
+  chat(messages: ModelMessage[], options: GenerateOptions): Promise<Output> {
     return this.write('v1/chat/completions', { messages }, options);
   }
 

@@ -1,11 +1,14 @@
-// Texts that go with the next message: chosen, dropped or pasted, shown as chips above the field.
-import type { AttachedFile } from '../chat/history.ts';
+// Texts and pictures that go with the next message: chosen, dropped or pasted, shown as chips above the field.
+import type { AttachedFile } from './history.ts';
 import { h, icon, toast } from '../shared/dom.ts';
 import { formatBytes } from '../shared/format.ts';
+import { readPicture } from './picture_files.ts';
 
 const MOST_BYTES = 2 << 20;
 
 export class Attachments {
+  /** Whether the model sees. */
+  sees = false;
   private files: AttachedFile[] = [];
   private readonly input = h('input', {
     type: 'file',
@@ -34,12 +37,22 @@ export class Attachments {
   async add(files: File[]): Promise<void> {
     for (const file of files) {
       try {
-        this.files.push({ name: file.name, text: await readText(file) });
+        const isPicture = file.type.startsWith('image/');
+        if (isPicture && !this.sees) throw new Error('this model reads texts alone');
+        this.files.push(
+          isPicture
+            ? { name: file.name, text: '', picture: await readPicture(file) }
+            : { name: file.name, text: await readText(file) },
+        );
       } catch (error) {
         toast(`${file.name}: ${(error as Error).message}`);
       }
     }
     this.draw();
+  }
+
+  get hasPictures(): boolean {
+    return this.files.some(({ picture }) => picture);
   }
 
   take(): AttachedFile[] {
@@ -56,8 +69,9 @@ export class Attachments {
         h(
           'li',
           { class: 'chip' },
-          icon('file'),
-          h('span', null, `${file.name} · ${formatBytes(file.text.length)}`),
+          ...(file.picture
+            ? [h('img', { class: 'picture', src: file.picture, alt: file.name })]
+            : [icon('file'), h('span', null, `${file.name} · ${formatBytes(file.text.length)}`)]),
           h(
             'button',
             {
