@@ -103,7 +103,8 @@ for (const which of ['chromium', 'firefox', 'webkit'])
     for (const way of ['file', 'samples', 'buffer', 'again']) t.equal(got[way], ids, way);
     t.equal(got.slow, 1, 'a segment of samples of another rate');
     // Seen to fail where segments come without suspension: all of them, and no error.
-    if (which !== 'webkit') t.equal([got.stopped.code, got.n], ['aborted', 1], 'stopped after the first segment');
+    if (which !== 'webkit')
+      t.check(got.stopped.code === 'aborted' && got.n < 25, `stopped after ${got.n} of 50 segments`);
   });
 
 // A WAV of 48,000 samples a second.

@@ -49,7 +49,7 @@ class WasmEngine implements Engine {
       end: (id, json) => this.sessions.get(id)?.hearEnd(json),
       progress: (id, fraction, phase) => this.#progress(id, fraction, phase),
       report: () => undefined,
-      segment: (json) => json === '' ? this.listener !== undefined : this.listener?.(json) ?? false,
+      segment: (json) => this.listener?.(json) ?? false,
     };
     this.#options = options;
     this.module = await Module.load(options, heard);

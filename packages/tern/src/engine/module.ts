@@ -67,7 +67,7 @@ export interface Heard {
   end(session: number, json: string): void;
   progress(opening: number, fraction: number, phase: string): boolean; // false: stop
   report(text: string): void;
-  segment(json: string): boolean; // false: stop
+  segment(json: string): boolean; // false: stop; '': asks that alone
 }
 export const DEAF: Heard = { text() {}, part() {}, logprobs() {}, end() {}, progress: () => true, report() {}, segment: () => true };
 

@@ -19,7 +19,7 @@ export interface Caller {
     listener: Listener | undefined; // to the segments of the call that is suspended
   };
 }
-export type Listener = (json: string) => boolean; // false: stop
+export type Listener = (json: string) => boolean; // of a segment, or '': whether to go on
 
 const AT_ONCE = 8; // pictures of a call: messages are served in between
 
@@ -119,7 +119,7 @@ export async function transcribe(model: Caller, samples: Float32Array, rate: num
   let failure: { error: unknown } | undefined;
   const listener: Listener = json => {
     try {
-      onSegment(fromModule(JSON.parse(json)) as Segment);
+      if (json) onSegment(fromModule(JSON.parse(json)) as Segment);
     } catch (error) { // the caller's: it ends what it heard
       failure = { error };
     }
