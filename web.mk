@@ -4,6 +4,8 @@
 #     tern.wasm           SIMD128 with exact emulated fma; every browser that has SIMD, one thread
 #     tern-relaxed.wasm   relaxed SIMD: fused multiply-add, dot products of int8; one thread
 #     tern-threads.wasm   the same with shared memory, for pages that are cross-origin isolated
+#     tern-senses.wasm, tern-relaxed-senses.wasm, tern-threads-senses.wasm
+#                         the same with the families that see and hear, for their models alone
 #     tern-shaders.json   the texts of the GPU's kernels, for pages that have a GPU
 #
 # Debian's packages: clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev, and nodejs.
@@ -12,23 +14,31 @@
 WEB       = $(BUILD)/web
 WEB_DEPS  = $(WEB)/deps
 WEB_FLAVOURS = simd relaxed threads
+WEB_SENSES   = simd-senses relaxed-senses threads-senses
 WEB_CHECKS   = simd-check relaxed-check
 WEB_FILE_simd    = $(WEB)/tern.wasm
 WEB_FILE_relaxed = $(WEB)/tern-relaxed.wasm
 WEB_FILE_threads = $(WEB)/tern-threads.wasm
+WEB_FILE_simd-senses    = $(WEB)/tern-senses.wasm
+WEB_FILE_relaxed-senses = $(WEB)/tern-relaxed-senses.wasm
+WEB_FILE_threads-senses = $(WEB)/tern-threads-senses.wasm
 WEB_FILE_simd-check    = $(WEB)/tern-check.wasm
 WEB_FILE_relaxed-check = $(WEB)/tern-relaxed-check.wasm
-WEB_MODULES = $(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(WEB_FILE_$(f)))
+WEB_MODULES = $(foreach f,$(WEB_FLAVOURS) $(WEB_SENSES) $(WEB_CHECKS),$(WEB_FILE_$(f)))
 WEB_FLAGS_simd    = $(WASM_FLAGS_simd128) $(WEB_LESS)
 WEB_FLAGS_relaxed = $(WASM_FLAGS_relaxed) $(WEB_LESS)
 WEB_FLAGS_simd-check    = $(WEB_FLAGS_simd) $(WEB_MORE_FLAGS)
 WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
+$(foreach f,$(WEB_FLAVOURS),$(eval WEB_FLAGS_$(f)-senses = $$(WEB_FLAGS_$(f)) -UTERN_NO_SENSES))
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
 WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_FEW_HTML_NAMES -DTERN_NO_WRITERS -DTERN_NO_SENSES
 WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR
-# Of each module, compressed: what a page has to load before anything else.
-WEB_GZIP_MAX = 500000
+# Of each module, compressed: what a page has to load before anything else. Those with senses are loaded by who
+# loads a model of tens of megabytes besides, and may have a fifth more.
+WEB_GZIP_MAX        = 500000
+WEB_GZIP_MAX_SENSES = 600000
+web_gzip_max = $(if $(filter %check.wasm,$(1)),$$((2 * $(WEB_GZIP_MAX))),$(if $(filter %senses.wasm,$(1)),$(WEB_GZIP_MAX_SENSES),$(WEB_GZIP_MAX)))
 
 # Kernels are compiled for speed, the rest for size. No dates, no names of folders: nothing that
 # differs from one build to the next.
@@ -85,11 +95,16 @@ $(WEB)/wasm_loops: tools/wasm_loops.c
 	@mkdir -p $(@D)
 	@echo "  link  $@"
 	$(Q)$(CC) -std=c11 -O1 -Wall -Wextra -Werror -o $@ $<
-WEB_AFTER_simd       = $(WEB)/wasm_loops
-WEB_AFTER_simd-check = $(WEB)/wasm_loops
+WEB_AFTER_simd        = $(WEB)/wasm_loops
+WEB_AFTER_simd-senses = $(WEB)/wasm_loops
+WEB_AFTER_simd-check  = $(WEB)/wasm_loops
 
 WEB_CHECK_SRC = $(sort $(wildcard src/kernels/cpu/*/*_scalar.c) src/kernels/cpu/float/float_wasm.c \
                 src/kernels/cpu/select.c $(wildcard apps/web/checks/*.c) $(filter src/kernels/%,$(KERNEL_TEST_SRC)))
+
+# What TERN_NO_SENSES changes, models/models.inc in config.c among it; and what the page calls.
+WEB_SENSES_SRC = $(filter $(shell grep -rl TERN_NO_SENSES src --include='*.c') src/models/config.c,$(WEB_SRC)) \
+                 $(sort $(wildcard apps/web/senses/*.c))
 
 # $(1): a flavour
 define web_flavour
@@ -115,7 +130,7 @@ $(1): $(2) web.mk $$(WEB_AFTER_$(3))
 	    $$(WASM_RT) -z stack-size=1048576 --stack-first --gc-sections --strip-all --max-memory=4294967296 \
 	    $$(WEB_LINK_$(3))
 	$$(if $$(WEB_AFTER_$(3)),$$(Q)$$(WEB_AFTER_$(3)) $$@.tmp >/dev/null)
-	@tools/check_wasm_size.sh $$@.tmp $$(if $$(filter %check.wasm,$$@),$$$$((2 * $(WEB_GZIP_MAX))),$(WEB_GZIP_MAX))
+	@tools/check_wasm_size.sh $$@.tmp $$(call web_gzip_max,$$@)
 	$$(Q)mv $$@.tmp $$@
 endef
 # wasi-libc was compiled without threads: its errno, declared thread-local, is one word for all, and only
@@ -123,10 +138,13 @@ endef
 # (base/os_wasm.c).
 WEB_LINK_threads = --import-memory --shared-memory --no-check-features --export=__stack_pointer \
                    --export-if-defined=__wasm_init_tls --export-if-defined=__tls_size
+WEB_LINK_threads-senses = $(WEB_LINK_threads)
 .SECONDARY: $(WEB_OTHERS)
-$(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(eval $(call web_flavour,$(f))))
+$(foreach f,$(WEB_FLAVOURS) $(WEB_SENSES) $(WEB_CHECKS),$(eval $(call web_flavour,$(f))))
 $(foreach f,$(WEB_FLAVOURS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_SRC) $(WEB_OTHERS)),$(f))))
 # Their own objects, and the flavour's.
+$(foreach f,$(WEB_SENSES),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_SENSES_SRC)) \
+    $(call web_obj_$(f:-senses=),$(filter-out $(WEB_SENSES_SRC),$(WEB_SRC)) $(WEB_OTHERS)),$(f))))
 $(foreach f,$(WEB_CHECKS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_CHECK_SRC)) \
     $(call web_obj_$(f:-check=),$(filter-out $(WEB_CHECK_SRC),$(WEB_SRC)) $(WEB_OTHERS)),$(f))))
 $(WEB_OTHERS): $(WEB_DEPS)/include/pcre2.h ;

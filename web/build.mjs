@@ -18,13 +18,14 @@ import { drawIcons } from './icons.mjs';
 const here = path.dirname(fileURLToPath(import.meta.url));
 const require = createRequire(path.join(here, '../packages/tern/package.json'));
 
-const PAGES = ['', 'chat', 'tldr', 'diagnose']; // folders with an index.html
+const PAGES = ['', 'chat', 'voice', 'tldr', 'diagnose']; // folders with an index.html
 
 const engine = {
   // the package, by the place where it lies beside the pages
   name: 'engine',
   setup(build) {
-    build.onResolve({ filter: /^tern-engine$/ }, () => ({ path: '../tern/index.js', external: true }));
+    const places = { 'tern-engine': '../tern/index.js', 'tern-engine/microphone': '../tern/microphone.js' };
+    build.onResolve({ filter: /^tern-engine(\/\w+)?$/ }, (args) => ({ path: places[args.path], external: true }));
   },
 };
 
@@ -97,7 +98,8 @@ async function writeServiceWorker(esbuild, out) {
     /\.(html|js|css|wasm|json|svg|png|webmanifest)$/.test(name) &&
     !name.startsWith('models/') &&
     name !== 'sw.js';
-  const isOfDiagnosis = (name) => name.endsWith('-check.wasm'); // who makes none need not fetch them
+  // Who makes no diagnosis, or has no model that sees or hears, need not fetch these.
+  const isOfFew = (name) => /-(check|senses)\.wasm$/.test(name);
   const files = (await listFiles(out)).filter(wanted);
   const hash = createHash('sha256');
   for (const name of files)
@@ -111,8 +113,8 @@ async function writeServiceWorker(esbuild, out) {
     entryPoints: { sw: path.join(here, 'sw.ts') },
     format: 'iife',
     define: {
-      FILES: JSON.stringify(urls(files.filter((name) => !isOfDiagnosis(name)))),
-      LATER: JSON.stringify(urls(files.filter(isOfDiagnosis))),
+      FILES: JSON.stringify(urls(files.filter((name) => !isOfFew(name)))),
+      LATER: JSON.stringify(urls(files.filter(isOfFew))),
       VERSION: JSON.stringify(hash.digest('hex').slice(0, 12)),
     },
   });
@@ -126,6 +128,7 @@ export async function buildPages({ out, engineFolder, model }) {
       'shared/base': path.join(here, 'shared/base.css'),
       'shared/home': path.join(here, 'shared/home.css'),
       'chat/chat': path.join(here, 'chat/chat.css'),
+      'voice/voice': path.join(here, 'voice/voice.css'),
       'diagnose/diagnose': path.join(here, 'diagnose/diagnose.css'),
       'tldr/demo': path.join(here, 'tldr/demo.css'),
     },
@@ -134,6 +137,7 @@ export async function buildPages({ out, engineFolder, model }) {
     entryPoints: {
       'shared/home': path.join(here, 'home.ts'),
       'chat/chat': path.join(here, 'chat/main.ts'),
+      'voice/voice': path.join(here, 'voice/main.ts'),
       'diagnose/diagnose': path.join(here, 'diagnose/main.ts'),
       'diagnose/storage_worker': path.join(here, 'diagnose/storage_worker.ts'),
       'tldr/demo': path.join(here, 'tldr/demo.ts'),
@@ -160,7 +164,7 @@ async function main() {
   }
   await buildPages(options);
   const sizes = await Promise.all(
-    ['chat/chat.js', 'tldr/tldr.js', 'diagnose/diagnose.js'].map(
+    ['chat/chat.js', 'voice/voice.js', 'tldr/tldr.js', 'diagnose/diagnose.js'].map(
       async (name) => `${name} ${((await stat(path.join(options.out, name))).size / 1024).toFixed(0)} KB`,
     ),
   );

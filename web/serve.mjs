@@ -34,7 +34,7 @@ function commonHeaders({ isolation, cors }) {
     'Cache-Control': 'no-cache', // kept, but asked for again: an ETag answers
     'Content-Security-Policy': cspHeader,
     'Cross-Origin-Resource-Policy': cors ? 'cross-origin' : 'same-origin',
-    'Permissions-Policy': 'camera=(), geolocation=(), microphone=()',
+    'Permissions-Policy': 'camera=(), geolocation=(), microphone=(self)',
     'Referrer-Policy': 'no-referrer',
     'X-Content-Type-Options': 'nosniff',
     ...(isolation && {

@@ -41,6 +41,8 @@ typedef struct web_model {
     struct web_session *sessions;
     web_grammar *grammars;
     web_embedding *embeddings; // that were begun
+    struct web_sight *sights;  // of a module with senses
+    void (*close_sights)(struct web_model *m); // NULL: there were none
     struct web_model *next;
 } web_model;
 

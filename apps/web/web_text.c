@@ -12,7 +12,7 @@ WEB_EXPORT(web_chat_format) int32_t web_chat_format(int32_t id, const char *json
 
 // ---- Text and tokens --------------------------------------------------------------------------
 
-static int32_t put_ids(const int32_t *ids, size_t n, size_t n_dropped) {
+int32_t web_put_ids(const int32_t *ids, size_t n, size_t n_dropped) {
     tern_strbuf *b = web_result_begin();
     tern_strbuf_puts(b, "{\"ids\":[");
     for (size_t i = 0; i < n; i++) tern_strbuf_printf(b, i ? ",%d" : "%d", ids[i]);
@@ -35,7 +35,7 @@ int32_t web_tokenize(int32_t id, const char *json, uint32_t n) {
         m ? web_args_read(&args, "tokenize", json, n, fields, 3, &err) : TERN_ERR_ARGUMENT;
     if (status == TERN_OK)
         status = web_ids_of_text(m->model, text, special, bos, &ids, &n_ids, &err);
-    answer = status == TERN_OK ? put_ids(ids, n_ids, 0) : web_fail(&err);
+    answer = status == TERN_OK ? web_put_ids(ids, n_ids, 0) : web_fail(&err);
     tern_free(ids);
     web_args_free(&args);
     return answer;
@@ -142,7 +142,7 @@ int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n) {
     if (status == TERN_OK)
         status = web_ids_of_chat(m->model, messages, array->n, n_context, n_answer, &ids, &n_ids,
                                  &n_dropped, &err);
-    int32_t answer = status == TERN_OK ? put_ids(ids, n_ids, n_dropped) : web_fail(&err);
+    int32_t answer = status == TERN_OK ? web_put_ids(ids, n_ids, n_dropped) : web_fail(&err);
     tern_free(ids);
     tern_free(messages);
     web_args_free(&args);
@@ -167,7 +167,7 @@ int32_t web_request_tokens(int32_t id, const char *json, uint32_t n) {
         tern_free(ids);
         status = web_ids_of_text(m->model, all, true, true, &ids, &n_ids, &err);
     }
-    int32_t answer = status == TERN_OK ? put_ids(ids, n_ids, 0) : web_fail(&err);
+    int32_t answer = status == TERN_OK ? web_put_ids(ids, n_ids, 0) : web_fail(&err);
     tern_free(ids);
     tern_strbuf_free(&text);
     return answer;

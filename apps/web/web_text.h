@@ -4,6 +4,8 @@
 
 #include "web_args.h"
 
+// Leaves {"ids", "n_dropped"} in web_result.
+int32_t web_put_ids(const int32_t *ids, size_t n, size_t n_dropped);
 // All arrays are to be freed by tern_free, those of a failed call, too, if they are not NULL.
 tern_status web_ids_of_text(const tern_model *model, tern_str text, bool special, bool bos,
                             int32_t **ids, size_t *n_ids, tern_error *err);

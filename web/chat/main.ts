@@ -56,16 +56,21 @@ class LocalPage extends ChatPage {
 
   protected begin(): void {
     this.loader.addEventListener('change', () => this.loaderChanged());
-    const models = {
-      single: (file: File) => /\.gguf$/i.test(file.name),
-      none: 'There is no .gguf file in what was dropped.',
-    };
-    listenForDrops(byId('drop'), models, (files) => this.load({ files }));
+    const all = { single: () => true, none: 'There is no file in what was dropped.' };
+    listenForDrops(byId('drop'), all, (files) => this.takeFiles(files));
     const saving = (navigator as { connection?: { saveData?: boolean } }).connection?.saveData === true;
     const last = this.settings.lastModel;
     if (last) this.load({ source: last });
     else if (!saving) this.load({ source: CARRIED.source, name: CARRIED.name });
     startServiceWorker();
+  }
+
+  /** A model, else what goes with the next message. */
+  private takeFiles(files: File[]): void {
+    const models = files.filter(({ name }) => /\.gguf$/i.test(name));
+    const isFolder = files.some(({ name }) => name.endsWith('.safetensors'));
+    if (models.length || isFolder) this.load({ files: isFolder ? files : models });
+    else void this.files.add(files);
   }
 
   private load(choice: Choice): void {
@@ -79,6 +84,7 @@ class LocalPage extends ChatPage {
 
   private loaderChanged(): void {
     const { state } = this.loader;
+    this.files.sees = state.kind === 'ready' && state.tern.info.vision.inTexts;
     if (state.kind === 'ready') {
       this.announce(`${state.name} is ready.`);
       if (this.lastChoice && 'source' in this.lastChoice) this.change({ lastModel: this.lastChoice.source });

@@ -2,10 +2,10 @@
 // when one of them changes. Where the model computes is left to two pages: main.ts (in the browser) and
 // ../server/main.ts (in the server that the page came from).
 import { byId, h, icon, iconButton, saveFile, toast } from '../shared/dom.ts';
+import { Attachments } from './attachments.ts';
 import { type Ask, type Outcome, write, type Writes } from './answer.ts';
 import { confirmDialog } from './dialogs.ts';
 import {
-  type AttachedFile,
   type ChatMessage,
   type Conversation,
   dropAnswer,
@@ -76,14 +76,25 @@ export abstract class ChatPage {
   /** Looks for a first model; the page is drawn. */
   protected abstract begin(): void;
   protected abstract greeting(): Greeting;
-  /** What is attached to the message that is being sent. */
-  protected takeFiles(): AttachedFile[] {
-    return [];
+  /** What goes with the next message: texts, and pictures where the model sees. */
+  protected readonly files = new Attachments(byId('files'), () => this.drawSend());
+
+  private listenForFiles(): void {
+    byId('composer').prepend(
+      iconButton('clip', 'Attach a text or a picture', () => this.files.choose(), 'attach'),
+    );
+    this.input.addEventListener('paste', (event) => {
+      const files = [...(event.clipboardData?.files ?? [])];
+      if (files.length === 0) return;
+      event.preventDefault();
+      void this.files.add(files);
+    });
   }
 
   async start(): Promise<void> {
     this.buildTop();
     this.listen();
+    this.listenForFiles();
     this.store = await openStore();
     this.store.onChange(() => void this.list());
     if (!this.store.lasting)
@@ -305,13 +316,13 @@ export abstract class ChatPage {
   private submit(): void {
     if (this.running) return this.stop();
     const content = this.input.value.trim();
-    if (!content) return;
+    if (!content && !this.files.hasPictures) return;
     this.withModel(() => {
       if (this.input.value.trim() === content) {
         this.input.value = '';
         this.fitInput();
       }
-      const files = this.takeFiles();
+      const files = this.files.take();
       this.talk.messages.push({ role: 'user', content, ...(files.length && { files }) });
       void this.answer();
     });
@@ -460,7 +471,7 @@ export abstract class ChatPage {
     this.sendButton.replaceChildren(icon(busy ? 'stop' : 'send'));
     this.sendButton.setAttribute('aria-label', label);
     this.sendButton.title = label;
-    this.sendButton.disabled = !busy && !this.input.value.trim();
+    this.sendButton.disabled = !busy && !this.input.value.trim() && !this.files.hasPictures;
   }
 
   protected drawStatus(): void {

@@ -1,12 +1,11 @@
 // The page of `tern serve`: the chat, with a model that computes in the server that the page came from.
 import { openDialog } from '../chat/dialogs.ts';
 import { listenForDrops } from '../chat/drops.ts';
-import type { AnswerStats, AttachedFile } from '../chat/history.ts';
+import type { AnswerStats } from '../chat/history.ts';
 import { ChatPage, type Engine } from '../chat/page.ts';
 import { openSettingsDialog, type Usual } from '../chat/settings_dialog.ts';
 import type { Greeting } from '../chat/welcome.ts';
 import { byId, h, iconButton } from '../shared/dom.ts';
-import { Attachments } from './attachments.ts';
 import { Client, type Props } from './client.ts';
 import { askForKey } from './key_dialog.ts';
 import { openStatusDialog } from './status_dialog.ts';
@@ -20,7 +19,6 @@ class ServerPage extends ChatPage {
   private models: string[] = [];
   private usual: Usual | null = null;
   private readonly meter = byId('context');
-  private readonly files = new Attachments(byId('files'), () => this.drawSend());
 
   protected get engine(): Engine | null {
     return this.state === 'ready' ? { writes: this.client, name: this.client.model, device: '' } : null;
@@ -52,22 +50,9 @@ class ServerPage extends ChatPage {
     byId('top-right').prepend(
       iconButton('wave', 'What the server does', () => openStatusDialog(this.client)),
     );
-    byId('composer').prepend(
-      iconButton('clip', 'Attach a text or a picture', () => this.files.choose(), 'attach'),
-    );
     const texts = { single: () => true, none: 'There is no file in what was dropped.' };
     listenForDrops(byId('drop'), texts, (files) => void this.files.add(files));
-    byId('input').addEventListener('paste', (event) => {
-      const files = [...(event.clipboardData?.files ?? [])];
-      if (files.length === 0) return;
-      event.preventDefault();
-      void this.files.add(files);
-    });
     void this.connect(this.settings.lastModel);
-  }
-
-  protected override takeFiles(): AttachedFile[] {
-    return this.files.take();
   }
 
   /** Asks what the server has; takes the model of that name, else the first. */

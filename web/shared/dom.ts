@@ -55,6 +55,7 @@ const ICONS = {
   spark: 'M12 4l1.8 5.2L19 11l-5.2 1.8L12 18l-1.8-5.2L5 11l5.2-1.8z',
   down: 'M12 5v14M6 13l6 6 6-6',
   wave: 'M3 12h4l2-6 4 12 2-6h6',
+  microphone: 'M12 4a3 3 0 0 1 3 3v4a3 3 0 0 1-6 0V7a3 3 0 0 1 3-3zM6 11a6 6 0 0 0 12 0M12 17v3M9 20h6',
   clip: 'M19 11l-7.5 7.5a4.5 4.5 0 0 1-6.4-6.4L13 4.2a3 3 0 0 1 4.3 4.2l-7.6 7.7a1.5 1.5 0 0 1-2.2-2.1L14 7.5',
 } as const;
 export type IconName = keyof typeof ICONS;

@@ -103,6 +103,7 @@ const SCENES = {
       );
     },
   ],
+  voice: ['voice/', (page) => page.$eval('#settings', (one) => (one.open = true))],
   diagnose: [
     'diagnose/',
     async (page) => {

@@ -42,6 +42,7 @@ var ICONS = {
   spark: "M12 4l1.8 5.2L19 11l-5.2 1.8L12 18l-1.8-5.2L5 11l5.2-1.8z",
   down: "M12 5v14M6 13l6 6 6-6",
   wave: "M3 12h4l2-6 4 12 2-6h6",
+  microphone: "M12 4a3 3 0 0 1 3 3v4a3 3 0 0 1-6 0V7a3 3 0 0 1 3-3zM6 11a6 6 0 0 0 12 0M12 17v3M9 20h6",
   clip: "M19 11l-7.5 7.5a4.5 4.5 0 0 1-6.4-6.4L13 4.2a3 3 0 0 1 4.3 4.2l-7.6 7.7a1.5 1.5 0 0 1-2.2-2.1L14 7.5"
 };
 function icon(name) {
@@ -214,6 +215,163 @@ async function filesOf(data, wanted) {
       );
     }
   }
+}
+
+// packages/tern/src/bytes.ts
+var UNITS = ["B", "KB", "MB", "GB", "TB"];
+function formatBytes(bytes) {
+  if (!Number.isFinite(bytes) || bytes < 0) return "?";
+  let unit = 0;
+  while (bytes >= 999.5 && unit < UNITS.length - 1) {
+    bytes /= 1e3;
+    unit++;
+  }
+  return `${unit === 0 || bytes >= 99.95 ? Math.round(bytes) : bytes.toFixed(1)} ${UNITS[unit]}`;
+}
+
+// web/shared/format.ts
+function formatDuration(seconds) {
+  if (!Number.isFinite(seconds) || seconds < 0) return "?";
+  if (seconds < 10) return `${seconds < 1 ? seconds.toFixed(2) : seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min${whole % 60 ? ` ${whole % 60} s` : ""}`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor(whole % 3600 / 60)} min`;
+}
+function formatRate(perSecond) {
+  if (!Number.isFinite(perSecond) || perSecond < 0) return "?";
+  return perSecond >= 100 ? String(Math.round(perSecond)) : perSecond >= 10 ? perSecond.toFixed(1) : perSecond.toFixed(2);
+}
+function formatDay(time, now = Date.now()) {
+  const day = (t) => Math.floor((t - new Date(t).getTimezoneOffset() * 6e4) / 864e5);
+  const ago = day(now) - day(time);
+  if (ago <= 0) return "Today";
+  if (ago === 1) return "Yesterday";
+  if (ago < 7) return "Previous 7 days";
+  const date = new Date(time);
+  return date.toLocaleDateString(void 0, {
+    month: "long",
+    ...date.getFullYear() !== new Date(now).getFullYear() && { year: "numeric" }
+  });
+}
+
+// web/chat/picture_files.ts
+var KINDS = ["image/png", "image/jpeg", "image/webp", "image/gif"];
+var MOST_BYTES = 3 << 20;
+var MOST_EDGE = 2048;
+async function readPicture(file) {
+  if (KINDS.includes(file.type) && file.size <= MOST_BYTES) return readUrl(file);
+  let bitmap;
+  try {
+    bitmap = await createImageBitmap(file);
+  } catch {
+    throw new Error("this browser cannot read the picture");
+  }
+  const scale = Math.min(1, MOST_EDGE / Math.max(bitmap.width, bitmap.height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
+  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  bitmap.close();
+  return canvas.toDataURL("image/jpeg", 0.92);
+}
+function readUrl(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Error("the file cannot be read"));
+    reader.readAsDataURL(file);
+  });
+}
+
+// web/chat/attachments.ts
+var MOST_BYTES2 = 2 << 20;
+var Attachments = class {
+  constructor(list, changed) {
+    this.list = list;
+    this.changed = changed;
+    list.after(this.input);
+    list.hidden = true;
+  }
+  list;
+  changed;
+  /** Whether the model sees. */
+  sees = false;
+  files = [];
+  input = h("input", {
+    type: "file",
+    multiple: true,
+    class: "visually-hidden",
+    tabindex: -1,
+    "aria-hidden": "true",
+    onchange: () => {
+      void this.add([...this.input.files]);
+      this.input.value = "";
+    }
+  });
+  choose() {
+    this.input.click();
+  }
+  async add(files) {
+    for (const file of files) {
+      try {
+        const isPicture = file.type.startsWith("image/");
+        if (isPicture && !this.sees) throw new Error("this model reads texts alone");
+        this.files.push(
+          isPicture ? { name: file.name, text: "", picture: await readPicture(file) } : { name: file.name, text: await readText(file) }
+        );
+      } catch (error) {
+        toast(`${file.name}: ${error.message}`);
+      }
+    }
+    this.draw();
+  }
+  get hasPictures() {
+    return this.files.some(({ picture }) => picture);
+  }
+  take() {
+    const { files } = this;
+    this.files = [];
+    this.draw();
+    return files;
+  }
+  draw() {
+    this.list.hidden = this.files.length === 0;
+    this.list.replaceChildren(
+      ...this.files.map(
+        (file) => h(
+          "li",
+          { class: "chip" },
+          ...file.picture ? [h("img", { class: "picture", src: file.picture, alt: file.name })] : [icon("file"), h("span", null, `${file.name} · ${formatBytes(file.text.length)}`)],
+          h(
+            "button",
+            {
+              type: "button",
+              "aria-label": `Remove ${file.name}`,
+              onclick: () => {
+                this.files = this.files.filter((one) => one !== file);
+                this.draw();
+              }
+            },
+            "×"
+          )
+        )
+      )
+    );
+    this.changed();
+  }
+};
+async function readText(file) {
+  if (file.size > MOST_BYTES2) throw new Error(`more than ${formatBytes(MOST_BYTES2)}`);
+  const bytes = await file.arrayBuffer();
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new Error("this is no text in UTF-8");
+  }
+  if (text.includes("\0")) throw new Error("this is no text");
+  return text.replace(/\r\n?/g, "\n");
 }
 
 // web/chat/answer.ts
@@ -532,44 +690,6 @@ var given = (options) => Object.fromEntries(Object.entries(options).filter(([, v
 function samplingOptions(settings) {
   const { temperature, topP, topK, minP, repeatPenalty, seed, maxTokens } = settings;
   return given({ temperature, topP, topK, minP, repeatPenalty, seed, maxTokens });
-}
-
-// packages/tern/src/bytes.ts
-var UNITS = ["B", "KB", "MB", "GB", "TB"];
-function formatBytes(bytes) {
-  if (!Number.isFinite(bytes) || bytes < 0) return "?";
-  let unit = 0;
-  while (bytes >= 999.5 && unit < UNITS.length - 1) {
-    bytes /= 1e3;
-    unit++;
-  }
-  return `${unit === 0 || bytes >= 99.95 ? Math.round(bytes) : bytes.toFixed(1)} ${UNITS[unit]}`;
-}
-
-// web/shared/format.ts
-function formatDuration(seconds) {
-  if (!Number.isFinite(seconds) || seconds < 0) return "?";
-  if (seconds < 10) return `${seconds < 1 ? seconds.toFixed(2) : seconds.toFixed(1)} s`;
-  const whole = Math.round(seconds);
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min${whole % 60 ? ` ${whole % 60} s` : ""}`;
-  return `${Math.floor(whole / 3600)} h ${Math.floor(whole % 3600 / 60)} min`;
-}
-function formatRate(perSecond) {
-  if (!Number.isFinite(perSecond) || perSecond < 0) return "?";
-  return perSecond >= 100 ? String(Math.round(perSecond)) : perSecond >= 10 ? perSecond.toFixed(1) : perSecond.toFixed(2);
-}
-function formatDay(time, now = Date.now()) {
-  const day = (t) => Math.floor((t - new Date(t).getTimezoneOffset() * 6e4) / 864e5);
-  const ago = day(now) - day(time);
-  if (ago <= 0) return "Today";
-  if (ago === 1) return "Yesterday";
-  if (ago < 7) return "Previous 7 days";
-  const date = new Date(time);
-  return date.toLocaleDateString(void 0, {
-    month: "long",
-    ...date.getFullYear() !== new Date(now).getFullYear() && { year: "numeric" }
-  });
 }
 
 // web/chat/sidebar.ts
@@ -1634,13 +1754,23 @@ var ChatPage = class {
   // what is done as soon as a model is there
   followsEnd = true;
   keepTimer = 0;
-  /** What is attached to the message that is being sent. */
-  takeFiles() {
-    return [];
+  /** What goes with the next message: texts, and pictures where the model sees. */
+  files = new Attachments(byId("files"), () => this.drawSend());
+  listenForFiles() {
+    byId("composer").prepend(
+      iconButton("clip", "Attach a text or a picture", () => this.files.choose(), "attach")
+    );
+    this.input.addEventListener("paste", (event) => {
+      const files = [...event.clipboardData?.files ?? []];
+      if (files.length === 0) return;
+      event.preventDefault();
+      void this.files.add(files);
+    });
   }
   async start() {
     this.buildTop();
     this.listen();
+    this.listenForFiles();
     this.store = await openStore();
     this.store.onChange(() => void this.list());
     if (!this.store.lasting)
@@ -1831,13 +1961,13 @@ var ChatPage = class {
   submit() {
     if (this.running) return this.stop();
     const content = this.input.value.trim();
-    if (!content) return;
+    if (!content && !this.files.hasPictures) return;
     this.withModel(() => {
       if (this.input.value.trim() === content) {
         this.input.value = "";
         this.fitInput();
       }
-      const files = this.takeFiles();
+      const files = this.files.take();
       this.talk.messages.push({ role: "user", content, ...files.length && { files } });
       void this.answer();
     });
@@ -1968,7 +2098,7 @@ var ChatPage = class {
     this.sendButton.replaceChildren(icon(busy ? "stop" : "send"));
     this.sendButton.setAttribute("aria-label", label);
     this.sendButton.title = label;
-    this.sendButton.disabled = !busy && !this.input.value.trim();
+    this.sendButton.disabled = !busy && !this.input.value.trim() && !this.files.hasPictures;
   }
   drawStatus() {
     const elsewhere = this.running && !this.writing ? "Another conversation is being written. " : "";
@@ -2139,122 +2269,6 @@ function openSettingsDialog(settings, info, change, reload) {
       h("button", { type: "button", class: "button primary", onclick: () => dialog.close() }, "Done")
     ]
   );
-}
-
-// web/server/picture_files.ts
-var KINDS = ["image/png", "image/jpeg", "image/webp", "image/gif"];
-var MOST_BYTES = 3 << 20;
-var MOST_EDGE = 2048;
-async function readPicture(file) {
-  if (KINDS.includes(file.type) && file.size <= MOST_BYTES) return readUrl(file);
-  let bitmap;
-  try {
-    bitmap = await createImageBitmap(file);
-  } catch {
-    throw new Error("this browser cannot read the picture");
-  }
-  const scale = Math.min(1, MOST_EDGE / Math.max(bitmap.width, bitmap.height));
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
-  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
-  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-  bitmap.close();
-  return canvas.toDataURL("image/jpeg", 0.92);
-}
-function readUrl(file) {
-  return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result);
-    reader.onerror = () => reject(new Error("the file cannot be read"));
-    reader.readAsDataURL(file);
-  });
-}
-
-// web/server/attachments.ts
-var MOST_BYTES2 = 2 << 20;
-var Attachments = class {
-  constructor(list, changed) {
-    this.list = list;
-    this.changed = changed;
-    list.after(this.input);
-    list.hidden = true;
-  }
-  list;
-  changed;
-  /** Whether the model sees. */
-  sees = false;
-  files = [];
-  input = h("input", {
-    type: "file",
-    multiple: true,
-    class: "visually-hidden",
-    tabindex: -1,
-    "aria-hidden": "true",
-    onchange: () => {
-      void this.add([...this.input.files]);
-      this.input.value = "";
-    }
-  });
-  choose() {
-    this.input.click();
-  }
-  async add(files) {
-    for (const file of files) {
-      try {
-        const isPicture = file.type.startsWith("image/");
-        if (isPicture && !this.sees) throw new Error("this model reads texts alone");
-        this.files.push(
-          isPicture ? { name: file.name, text: "", picture: await readPicture(file) } : { name: file.name, text: await readText(file) }
-        );
-      } catch (error) {
-        toast(`${file.name}: ${error.message}`);
-      }
-    }
-    this.draw();
-  }
-  take() {
-    const { files } = this;
-    this.files = [];
-    this.draw();
-    return files;
-  }
-  draw() {
-    this.list.hidden = this.files.length === 0;
-    this.list.replaceChildren(
-      ...this.files.map(
-        (file) => h(
-          "li",
-          { class: "chip" },
-          ...file.picture ? [h("img", { class: "picture", src: file.picture, alt: file.name })] : [icon("file"), h("span", null, `${file.name} · ${formatBytes(file.text.length)}`)],
-          h(
-            "button",
-            {
-              type: "button",
-              "aria-label": `Remove ${file.name}`,
-              onclick: () => {
-                this.files = this.files.filter((one) => one !== file);
-                this.draw();
-              }
-            },
-            "×"
-          )
-        )
-      )
-    );
-    this.changed();
-  }
-};
-async function readText(file) {
-  if (file.size > MOST_BYTES2) throw new Error(`more than ${formatBytes(MOST_BYTES2)}`);
-  const bytes = await file.arrayBuffer();
-  let text;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    throw new Error("this is no text in UTF-8");
-  }
-  if (text.includes("\0")) throw new Error("this is no text");
-  return text.replace(/\r\n?/g, "\n");
 }
 
 // web/server/client.ts
@@ -2644,7 +2658,6 @@ var ServerPage = class extends ChatPage {
   models = [];
   usual = null;
   meter = byId("context");
-  files = new Attachments(byId("files"), () => this.drawSend());
   get engine() {
     return this.state === "ready" ? { writes: this.client, name: this.client.model, device: "" } : null;
   }
@@ -2668,21 +2681,9 @@ var ServerPage = class extends ChatPage {
     byId("top-right").prepend(
       iconButton("wave", "What the server does", () => openStatusDialog(this.client))
     );
-    byId("composer").prepend(
-      iconButton("clip", "Attach a text or a picture", () => this.files.choose(), "attach")
-    );
     const texts = { single: () => true, none: "There is no file in what was dropped." };
     listenForDrops(byId("drop"), texts, (files) => void this.files.add(files));
-    byId("input").addEventListener("paste", (event) => {
-      const files = [...event.clipboardData?.files ?? []];
-      if (files.length === 0) return;
-      event.preventDefault();
-      void this.files.add(files);
-    });
     void this.connect(this.settings.lastModel);
-  }
-  takeFiles() {
-    return this.files.take();
   }
   /** Asks what the server has; takes the model of that name, else the first. */
   async connect(wanted) {

@@ -1,7 +1,8 @@
 // The types of the package's front door. Times are seconds and sizes bytes, except in what follows
 // OpenAI's and llama-server's names (openai.ts).
 import type {
-  Build, Device, EmbedParams, LadderItem, Message, ModelInfo, OpenOptions, SpeculateOptions, TokenLogprobs,
+  Build, Device, EmbedParams, Label, LadderItem, Message, ModelInfo, OpenOptions, Pixels, Segment, SpeculateOptions, TokenLogprobs,
+  TranscribeParams,
 } from './engine/types.js';
 
 // Where a model comes from:
@@ -156,6 +157,27 @@ export interface EmbedOptions extends EmbedParams {
   signal?: AbortSignal;
 }
 
+// A picture: its address (https:, data:, blob:), a file, or its pixels. Blobs and addresses are decoded by the browser.
+export type PictureSource = string | URL | Blob | ImageBitmap | Pixels;
+export interface TextPart { type: 'text'; text: string }
+export type ImagePart =
+  | { type: 'image_url'; image_url: { url: string; detail?: 'auto' | 'low' | 'high' } } // low: at most 512 x 512 pixels
+  | { type: 'image'; image: PictureSource };
+export type ContentPart = TextPart | ImagePart;
+// Pictures in messages of the user, for models that see.
+export interface ChatMessage { role: string; content: string | readonly ContentPart[] }
+
+export interface ClassifyOptions { hits?: number; signal?: AbortSignal } // labels of a picture (5)
+
+// A sound: samples of one channel, -1 to 1, or what the browser decodes; in workers and in Node samples alone.
+export type SoundSource = Float32Array | AudioBuffer | Blob | ArrayBuffer;
+export interface TranscribeOptions extends TranscribeParams {
+  rate?: number; // of samples, a second (16000)
+  onSegment?: (segment: Segment) => void; // as soon as it is written down
+  signal?: AbortSignal;
+}
+export interface Transcript { text: string; segments: Segment[]; seconds: number }
+
 export interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
@@ -202,4 +224,4 @@ export interface DiagnoseOptions extends EngineChoice {
   signal?: AbortSignal;
 }
 
-export type { Build, Device, LadderItem, Message, TokenLogprobs };
+export type { Build, Device, Label, LadderItem, Message, Pixels, Segment, TokenLogprobs };

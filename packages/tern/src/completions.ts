@@ -1,6 +1,7 @@
 // OpenAI's chat.completions over one model.
 import type { FinishReason, Timings, Usage } from './api.js';
-import type { ChatRequest, GenerateParams, GenerateResult, Message, Part, TokenLogprob, TokenLogprobs } from './engine/types.js';
+import { contentOf } from './content.js';
+import type { ChatRequest, GenerateParams, GenerateResult, Part, TokenLogprob, TokenLogprobs } from './engine/types.js';
 import { TernError, aborted, throwIfAborted } from './errors.js';
 import { formOf, toolsOf } from './forms.js';
 import type {
@@ -8,7 +9,7 @@ import type {
   ChoiceLogprobs, Completions, ContentLogprob, RequestOptions, TopLogprob,
 } from './openai.js';
 import { Parts } from './parts.js';
-import type { TextInput } from './protocol.js';
+import type { PictureInput, TextInput } from './protocol.js';
 import { Queue } from './stream.js';
 
 export type OnPiece = (text: string, logprobs?: TokenLogprobs[], part?: Part) => void;
@@ -113,50 +114,48 @@ function paramsOf(request: ChatCompletionRequest, index: number): GenerateParams
 const seedOf = (seed: number, index: number): number =>
   (seed > 0 ? seed : Number.MAX_SAFE_INTEGER + seed - 2 ** 32) + index;
 
-// Parts that are not text are refused, not dropped. What else templates know of a message goes with it.
-function messageOf(message: ChatMessageParam, i: number): Message {
+// What else templates know of a message goes with it.
+function messageOf(message: ChatMessageParam, i: number, pictures: PictureInput[]): Turn {
   const where = `messages[${i}]`, { role, content } = message;
   if (!['system', 'developer', 'user', 'assistant', 'tool'].includes(role))
     throw new TernError('argument', `${where}: there is no role "${String(role)}"`);
   const more = Object.fromEntries((['tool_calls', 'tool_call_id', 'name', 'reasoning_content'] as const)
     .filter(name => given(message[name])).map(name => [name, message[name]]));
-  const text = !given(content) && given(message.tool_calls) ? '' : textOf(content, where);
+  const text = !given(content) && given(message.tool_calls) ? '' : contentOf(content, where, role === 'user', pictures);
   return { role: role === 'developer' ? 'system' : role, content: text, ...more };
 }
 
 // Of plain messages the oldest turns that do not fit are left out; a request with tools is taken as it is.
 function inputOf(request: ChatCompletionRequest): TextInput {
-  const messages = messagesOf(request.messages);
+  const { messages, pictures } = messagesOf(request.messages);
   const tools = toolsOf(request), grammar = formOf(request);
   const effort = request.reasoning_effort;
   const switches = {
     ...(given(effort) ? { enable_thinking: effort !== 'none' && effort !== 'minimal' } : {}), ...request.chat_template_kwargs,
   };
-  const isPlain = tools.length === 0 && Object.keys(switches).length === 0
+  const isPlain = pictures.length === 0 && tools.length === 0 && Object.keys(switches).length === 0
     && messages.every(message => Object.keys(message).every(name => ['role', 'content', 'name'].includes(name)));
-  if (isPlain) return { messages: messages.map(({ role, content }) => ({ role, content })), apart: true, ...(grammar ? { grammar } : {}) };
+  if (isPlain) {
+    const texts = messages.map(({ role, content }) => ({ role, content: content as string }));
+    return { messages: texts, apart: true, ...(grammar ? { grammar } : {}) };
+  }
   const whole: ChatRequest = { ...switches, messages, ...(tools.length > 0 ? { tools } : {}) };
-  return { request: whole, apart: true, ...(grammar ? { grammar } : {}) };
+  return { request: whole, ...(pictures.length > 0 ? { pictures } : {}), apart: true, ...(grammar ? { grammar } : {}) };
 }
 
-function textOf(content: ChatMessageParam['content'], where: string): string {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) throw new TernError('argument', `${where}: content must be a text, or parts of text`);
-  return content.map((part: { type: string; text?: string }) => {
-    if (part.type === 'text') return part.text ?? '';
-    throw new TernError('unsupported', `${where}: a part of type ${part.type} is not supported, only text`);
-  }).join('');
-}
+export interface Turn { role: string; content: string | object[] }
 
 // Templates know one system message, at the beginning.
-export function messagesOf(messages: readonly ChatMessageParam[] | undefined): Message[] {
+export function messagesOf(messages: readonly ChatMessageParam[] | undefined): { messages: Turn[]; pictures: PictureInput[] } {
   if (!Array.isArray(messages) || messages.length === 0)
     throw new TernError('argument', 'messages must be a list of at least one message');
-  const list = messages.map(messageOf);
+  const pictures: PictureInput[] = [];
+  const list = messages.map((message, i) => messageOf(message, i, pictures));
   let n = 0;
   while (n < list.length && list[n]!.role === 'system') n++;
-  return n < 2 ? list
-    : [{ role: 'system', content: list.slice(0, n).map(message => message.content).join('\n\n') }, ...list.slice(n)];
+  if (n < 2) return { messages: list, pictures };
+  const system = { role: 'system', content: list.slice(0, n).map(message => message.content).join('\n\n') };
+  return { messages: [system, ...list.slice(n)], pictures };
 }
 
 // JSON has no -inf.

@@ -1,11 +1,14 @@
 // Where the engine is: answers the front door's calls. One engine and one model.
-import type { Progress, TernInfo } from './api.js';
-import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Model, OpenOptions, StartThread } from './engine/types.js';
+import type { PictureSource, Progress, TernInfo } from './api.js';
+import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import { Grammars, type TakenGrammar } from './grammars.js';
+import { decodePicture } from './pictures.js';
+import { promptWithPictures, type Prompt } from './prompts.js';
 import type {
   Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
 } from './protocol.js';
+import { wantsSenses } from './senses.js';
 import { Sessions, type Taken } from './sessions.js';
 import { openSource, type Opened, type OpenContext } from './source.js';
 import { openState } from './store/state.js';
@@ -32,6 +35,10 @@ export class Host implements Handler {
       load: (a, e, s) => this.#load(a, e, s),
       info: async () => this.#open().info(),
       generate: (a, e, s) => this.#generate(a, e, s),
+      classify: async ({ pictures, hits }, _, s) => this.#open().model.classify(await this.#decode(pictures, s), { hits }, s),
+      embedPictures: async ({ pictures }, _, s) => this.#open().model.embedPictures(await this.#decode(pictures, s), s),
+      transcribe: async ({ samples, rate, params }, onSegment, s) =>
+        void await this.#open().model.transcribe(samples, rate, params, onSegment, s),
       embed: ({ texts, params }, _, s) => this.#open().model.embed(texts, params, s),
       tokenize: async ({ text, ...options }) => Array.from(this.#open().model.tokenize(text, options)),
       detokenize: async ({ ids, ...options }) => this.#open().model.detokenize(ids, options),
@@ -53,14 +60,14 @@ export class Host implements Handler {
   }
 
   // What a failed start leaves is forgotten: the next call may try again.
-  #start({ wasmUrl, ...options }: HostEngineOptions, device: Device | 'cpu' | undefined, signal: AbortSignal):
+  #start({ wasmUrl, ...options }: HostEngineOptions, device: Device | 'cpu' | undefined, signal: AbortSignal, senses = false):
     Promise<Engine> {
     this.#engine ??= (async () => {
       const state = device === 'wasm' || device === 'cpu' ? undefined : await openState(); // only GPUs have any
       this.#state = state;
       const base = wasmUrl === undefined ? undefined : wasmUrl.replace(/\/?$/, '/');
       return this.loadEngine({
-        ...options, ...this.threads, signal, ...(state ? { state } : {}),
+        ...options, ...this.threads, signal, senses, ...(state ? { state } : {}),
         ...(base ? { wasmUrl: file => base + file } : {}),
       });
     })();
@@ -68,22 +75,34 @@ export class Host implements Handler {
     return this.#engine;
   }
 
+  // Few models see or hear: the module that does is loaded when one is there, in place of the other.
+  #withSenses(engine: Engine, options: HostEngineOptions, device: Device | undefined, signal: AbortSignal): Promise<Engine> {
+    if (engine.senses) return Promise.resolve(engine);
+    engine.close();
+    this.#engine = undefined;
+    this.#state?.close();
+    return this.#start(options, device, signal, true);
+  }
+
   async #load({ source, options }: Args<'load'>, emit: Emit<'load'>, signal: AbortSignal): Result<'load'> {
     if (this.#loaded) throw new TernError('argument', 'a model is loaded already');
     const notes: string[] = [];
     const progress = new Meter(emit);
-    const engine = this.#start(pick(options, ['threads', 'build', 'gpu', 'wasmUrl']), options.device, signal);
-    engine.catch(() => undefined); // reported below, after the source
+    const choice = pick(options, ['threads', 'build', 'gpu', 'wasmUrl']);
+    const started = this.#start(choice, options.device, signal);
+    started.catch(() => undefined); // reported below, after the source
     const opened = await openSource(source, options, {
       ...this.context, signal, onNote: note => void notes.push(note), tell: progress.tell,
     });
     try {
-      const model = await (await engine).open(opened.sources, opened.path, {
+      const plain = await started;
+      const engine = wantsSenses(opened.sources, opened.path) ? await this.#withSenses(plain, choice, options.device, signal) : plain;
+      const model = await engine.open(opened.sources, opened.path, {
         ...pick(options, ['device', 'batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu']),
         onProgress: (phase, fraction) => progress.tell(phase, 0, 0, undefined, fraction),
         signal,
       } as OpenOptions);
-      return await this.#take(await engine, model, opened, options, notes);
+      return await this.#take(engine, model, opened, options, notes);
     } catch (error) {
       for (const each of opened.sources) each.close?.();
       opened.release();
@@ -96,7 +115,7 @@ export class Host implements Handler {
     const sessions = new Sessions(model, pick(options, ['context', 'kv', 'speculate']), options.sessions ?? 4);
     let context = 0;
     try {
-      if (!options.vocabOnly && !embeds(model)) {
+      if (!options.vocabOnly && writes(model)) {
         const first = await sessions.take([]);
         context = first.session.nContext;
         first.give([]);
@@ -119,14 +138,16 @@ export class Host implements Handler {
   async #generate({ input, params }: Args<'generate'>, emit: Emit<'generate'>, signal: AbortSignal):
     Promise<GenerateResult> {
     throwIfAborted(signal);
-    const { ids, dropped } = this.#tokens(input, params.maxTokens ?? 0);
-    const taken = this.#grammar(input, ids);
+    const prompt = await this.#prompt(input, params.maxTokens ?? 0, signal);
+    let taken: TakenGrammar | undefined;
     try {
-      const more = { ...(input.apart ? this.#apart(input, ids) : {}), grammar: taken?.grammar };
-      const result = await this.#answer(ids, { ids, ...more }, params, emit, signal);
-      return { ...result, nDropped: result.nDropped + dropped };
+      taken = this.#grammar(input, prompt.texts);
+      const more = { ...(input.apart ? this.#apart(input, prompt.texts) : {}), grammar: taken?.grammar };
+      const result = await this.#answer(prompt.ids, { ids: prompt.ids, ...more }, params, emit, signal);
+      return { ...result, nDropped: result.nDropped + prompt.dropped };
     } finally {
       taken?.give();
+      prompt.close();
     }
   }
 
@@ -159,11 +180,20 @@ export class Host implements Handler {
     else taken.drop();
   }
 
-  #tokens(input: TextInput, answer: number): { ids: ArrayLike<number>; dropped: number } {
+  async #prompt(input: TextInput, answer: number, signal: AbortSignal): Promise<Prompt> {
     const { model, info } = this.#open();
-    if (input.request) return { ids: model.requestTokens(input.request), dropped: 0 };
-    if (input.messages) return model.chatTokens(input.messages, { context: info().context, answer });
-    return { ids: model.tokenize(input.prompt ?? '', { special: true, bos: true }), dropped: 0 };
+    const plain = (ids: Int32Array, dropped = 0): Prompt => ({ ids, texts: ids, dropped, close: () => undefined });
+    const { request, pictures } = input;
+    if (request && pictures) return promptWithPictures(model, request, pictures, info().context, answer, signal);
+    if (request) return plain(model.requestTokens(request));
+    if (!input.messages) return plain(model.tokenize(input.prompt ?? '', { special: true, bos: true }));
+    const { ids, dropped } = model.chatTokens(input.messages, { context: info().context, answer });
+    return plain(ids, dropped);
+  }
+
+  #decode(pictures: readonly PictureSource[], signal: AbortSignal): Promise<Pixels[]> {
+    this.#open();
+    return Promise.all(pictures.map(picture => decodePicture(picture, signal)));
   }
 
   // What the answer follows may have begun its reasoning: a few tokens tell.
@@ -194,8 +224,10 @@ export class Host implements Handler {
   }
 }
 
-// What makes vectors or scores writes no text.
-const embeds = (model: Model): boolean => model.info.embedding.nDims > 0 || model.info.embedding.nLabels > 0;
+// What makes vectors or scores, or writes down what it hears, goes on with no text.
+function writes({ info: { embedding, vision, hearingRate } }: Model): boolean {
+  return embedding.nDims === 0 && embedding.nLabels === 0 && vision.nDims === 0 && hearingRate === 0;
+}
 
 function fail(code: 'closed', message: string): never {
   throw new TernError(code, message);

@@ -1,7 +1,6 @@
 // chat.completions as the OpenAI client has them: requests, answers, chunks of a stream.
-import type { Schema, Timings, Usage } from './api.js';
+import type { ContentPart, Schema, Timings, Usage } from './api.js';
 
-export interface TextPart { type: 'text'; text: string }
 export interface ToolCall { id: string; type: 'function'; function: { name: string; arguments: string } }
 export interface Tool {
   type: 'function';
@@ -9,7 +8,7 @@ export interface Tool {
 }
 export interface ChatMessageParam {
   role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
-  content?: string | readonly TextPart[] | null; // may be left out beside tool_calls
+  content?: string | readonly ContentPart[] | null; // may be left out beside tool_calls
   name?: string;
   tool_calls?: readonly ToolCall[];
   tool_call_id?: string;

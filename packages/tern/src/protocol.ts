@@ -1,8 +1,8 @@
 // What the front door and the engine's host say to each other, through a worker's border or not.
-import type { LoadOptions, ModelSource, Progress, TernInfo } from './api.js';
+import type { LoadOptions, ModelSource, PictureSource, Progress, TernInfo } from './api.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedResult, EngineOptions, GenerateParams, GenerateResult, GrammarOptions, LadderItem,
-  MemoryInfo, Message, Part, ThreadScript, TokenLogprobs,
+  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedPicturesResult, EmbedResult, EngineOptions, GenerateParams,
+  GenerateResult, GrammarOptions, Label, LadderItem, MemoryInfo, Message, Part, Segment, ThreadScript, TokenLogprobs, TranscribeParams,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
 
@@ -15,11 +15,15 @@ export type HostLoadOptions = HostEngineOptions & Pick<LoadOptions,
 // lenient: where its schemas are not known, any answer will do.
 export type GrammarWish = Omit<GrammarOptions, 'after'> & { lenient?: boolean };
 
-// One of the first three. apart: the answer's parts are told. grammar: what the answer may be.
+// maxPixels: of what the model is shown; 0: as many as it takes.
+export interface PictureInput { picture: PictureSource; maxPixels: number }
+
+// One of the first three; pictures: of a request, in the order of its parts of type "image". apart: the answer's parts are told. grammar: what the answer may be.
 export interface TextInput {
   prompt?: string;
   messages?: readonly Message[];
   request?: ChatRequest;
+  pictures?: readonly PictureInput[];
   apart?: boolean;
   grammar?: GrammarWish;
 }
@@ -34,6 +38,9 @@ export interface Calls {
     result: GenerateResult;
   };
   embed: { args: { texts: readonly string[]; params: EmbedParams }; event: never; result: EmbedResult };
+  classify: { args: { pictures: readonly PictureSource[]; hits: number }; event: never; result: Label[][] };
+  embedPictures: { args: { pictures: readonly PictureSource[] }; event: never; result: EmbedPicturesResult };
+  transcribe: { args: { samples: Float32Array; rate: number; params: TranscribeParams }; event: Segment; result: undefined };
   tokenize: { args: { text: string; special?: boolean; bos?: boolean }; event: never; result: number[] };
   detokenize: { args: { ids: ArrayLike<number>; special?: boolean }; event: never; result: string };
   chatTokens: { args: { messages: readonly Message[] }; event: never; result: number[] };

@@ -1,23 +1,26 @@
 // The front door: a model that is open.
 import type {
-  DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, Inferred, LoadOptions, ModelSource, ObjectOptions,
-  ObjectOutput, ObjectStream, Partly, Schema, TernInfo, TokenLogprobs,
+  ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, Inferred, LoadOptions, ModelSource, ObjectOptions,
+  Label, ObjectOutput, ObjectStream, Partly, PictureSource, Schema, Segment, SoundSource, TernInfo, TokenLogprobs, TranscribeOptions, Transcript,
 } from './api.js';
 import { connect, type Connection } from './client.js';
 import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './completions.js';
 import type { DeviceMemory, GenerateParams, GenerateResult, MemoryInfo, Message, Part } from './engine/types.js';
-import { aborted, throwIfAborted } from './errors.js';
+import { TernError, aborted, throwIfAborted } from './errors.js';
+import { chatInput } from './content.js';
 import { Models, persist } from './models.js';
 import type { Completions } from './openai.js';
+import { portablePicture } from './pictures.js';
 import { inNode } from './platform.js';
 import type { HostEngineOptions, HostLoadOptions, TextInput } from './protocol.js';
 import { Report } from './report.js';
+import { samplesOf } from './sounds.js';
 import { Queue } from './stream.js';
 import { partialValue, valueOf, wishOf, wishOfSchema } from './structured.js';
 
 export interface Chat {
   // The answer to the last of the messages.
-  (messages: readonly Message[], options?: GenerateOptions): Promise<GenerateOutput>;
+  (messages: readonly ChatMessage[], options?: GenerateOptions): Promise<GenerateOutput>;
   completions: Completions; // as the OpenAI client has them
 }
 
@@ -33,7 +36,7 @@ export class Tern {
     const run = (input: TextInput, params: GenerateParams, onPiece: OnPiece, signal: AbortSignal) =>
       this.#run(input, params, onPiece, signal);
     this.chat = Object.assign(
-      (messages: readonly Message[], options?: GenerateOptions) => this.#generate({ messages }, options),
+      async (messages: readonly ChatMessage[], options?: GenerateOptions) => this.#generate(chatInput(messages), options),
       { completions: completions(run, info.name || info.id) });
   }
 
@@ -90,7 +93,7 @@ export class Tern {
   }
 
   // The same, or the answer to messages, in pieces. Leaving the loop ends it. Fails when aborted.
-  stream(input: string | readonly Message[], options: GenerateOptions = {}): AsyncIterableIterator<string> {
+  stream(input: string | readonly ChatMessage[], options: GenerateOptions = {}): AsyncIterableIterator<string> {
     const stop = new AbortController();
     const queue = new Queue<string>(() => stop.abort());
     const onText = (piece: string) => {
@@ -98,20 +101,20 @@ export class Tern {
       queue.push(piece);
     };
     const signal = options.signal ? anyOf(options.signal, stop) : stop.signal;
-    this.#generate(typeof input === 'string' ? { prompt: input } : { messages: input }, { ...options, onText, signal })
+    this.#generate(typeof input === 'string' ? { prompt: input } : chatInput(input), { ...options, onText, signal })
       .then(() => queue.finish(), error => queue.fail(error));
     return queue;
   }
 
   // An answer that is JSON of the schema, read: after a prompt, or to messages. Fails with 'unsupported' before a token
   // is made if something of the schema is not known, and with 'length' if the answer was cut.
-  generateObject<const S extends Schema>(input: string | readonly Message[], options: ObjectOptions<S>):
+  generateObject<const S extends Schema>(input: string | readonly ChatMessage[], options: ObjectOptions<S>):
     Promise<ObjectOutput<Inferred<S>>> {
     return this.#object(input, options, () => undefined);
   }
 
   // The same, with what there is of the object each time that there is more. Leaving the loop ends it.
-  streamObject<const S extends Schema>(input: string | readonly Message[], options: ObjectOptions<S>): ObjectStream<Inferred<S>> {
+  streamObject<const S extends Schema>(input: string | readonly ChatMessage[], options: ObjectOptions<S>): ObjectStream<Inferred<S>> {
     type T = Inferred<S>;
     const stop = new AbortController();
     const queue = new Queue<Partly<T>>(() => stop.abort());
@@ -158,6 +161,41 @@ export class Tern {
     if (normalize) rows.forEach(toLengthOne);
     return typeof input === 'string' ? rows[0]! : rows;
   }
+  // Vectors of pictures, of length 1. Of one picture its vector.
+  embedPictures(picture: PictureSource, options?: { signal?: AbortSignal }): Promise<Float32Array>;
+  embedPictures(pictures: readonly PictureSource[], options?: { signal?: AbortSignal }): Promise<Float32Array[]>;
+  async embedPictures(input: PictureSource | readonly PictureSource[], { signal }: { signal?: AbortSignal } = {}):
+    Promise<Float32Array | Float32Array[]> {
+    const pictures = [input].flat() as PictureSource[];
+    const { vectors, nDims } = await this.connection.call('embedPictures', { pictures: pictures.map(portablePicture) }, { signal });
+    const rows = pictures.map((_, i) => vectors.slice(i * nDims, (i + 1) * nDims));
+    return Array.isArray(input) ? rows : rows[0]!;
+  }
+  // What pictures show, by a model that classifies them: the likeliest labels, the first one first.
+  classify(picture: PictureSource, options?: ClassifyOptions): Promise<Label[]>;
+  classify(pictures: readonly PictureSource[], options?: ClassifyOptions): Promise<Label[][]>;
+  async classify(input: PictureSource | readonly PictureSource[], { hits = 0, signal }: ClassifyOptions = {}):
+    Promise<Label[] | Label[][]> {
+    const pictures = ([input].flat() as PictureSource[]).map(portablePicture);
+    const labels = await this.connection.call('classify', { pictures, hits }, { signal });
+    return Array.isArray(input) ? labels : labels[0]!;
+  }
+
+  // What is said in a sound, by a model that hears.
+  async transcribe(sound: SoundSource, { rate, onSegment, signal, ...params }: TranscribeOptions = {}): Promise<Transcript> {
+    const { hearingRate, name } = this.#info;
+    if (!hearingRate) throw new TernError('unsupported', `${name || 'the model'} hears no sounds`);
+    throwIfAborted(signal);
+    const samples = await samplesOf(sound, rate, hearingRate);
+    const segments: Segment[] = [];
+    const onEvent = (segment: Segment): void => {
+      segments.push(segment);
+      onSegment?.(segment);
+    };
+    await this.connection.call('transcribe', { samples, rate: hearingRate, params }, { signal, onEvent });
+    return { text: segments.map(({ text }) => text).join(' '), segments, seconds: samples.length / hearingRate };
+  }
+
   // The cosine of the angle between two vectors, -1 to 1; 0 if one of them is 0.
   static similarity(a: ArrayLike<number>, b: ArrayLike<number>): number {
     let ab = 0, aa = 0, bb = 0;
@@ -188,12 +226,12 @@ export class Tern {
     this.connection.close();
   }
 
-  async #object<S extends Schema>(input: string | readonly Message[], { schema, compact, onText, ...options }: ObjectOptions<S>,
+  async #object<S extends Schema>(input: string | readonly ChatMessage[], { schema, compact, onText, ...options }: ObjectOptions<S>,
     onJson: (text: string) => void): Promise<ObjectOutput<Inferred<S>>> {
     const grammar = wishOfSchema(schema, compact);
     let reasoning = '', json = '';
     const output = await this.#generate(
-      typeof input === 'string' ? { prompt: input, grammar } : { messages: input, apart: true, grammar }, options,
+      typeof input === 'string' ? { prompt: input, grammar } : { ...chatInput(input), apart: true, grammar }, options,
       (piece, part) => {
         if (part?.kind === 'reasoning') {
           reasoning += piece;

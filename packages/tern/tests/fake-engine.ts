@@ -2,7 +2,7 @@
 // "json" answers in JSON, "call" calls two tools, "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
 import type {
   ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, Message, Model, ModelInfo,
-  OpenOptions, Part, Session, Source, TokenLogprobs,
+  OpenOptions, Part, Pixels, Session, Sight, Source, TokenLogprobs, TranscribeParams,
 } from '../src/engine/types.js';
 import { TernError, type ErrorCode } from '../src/errors.js';
 import { commonLength } from '../src/sessions.js';
@@ -23,16 +23,24 @@ export interface Seen {
   grammars: Map<Grammar, GrammarOptions>; // open now
   bound: (GrammarOptions | undefined)[]; // what answers were bound by
   memory: number; // sessions that may be open at once
+  engines: boolean[]; // of each that was loaded, whether it has senses
+  pictures: Pixels[]; // that were looked at
+  sights: number; // open now
+  transcribed: { n: number; rate: number; params: TranscribeParams }[];
 }
 export const newSeen = (): Seen =>
   ({ sessions: 0, opened: 0, running: 0, most: 0, closed: false, params: [], requests: [], apart: [], grammars: new Map(), bound: [],
-    memory: Infinity });
+    memory: Infinity, engines: [], pictures: [], sights: 0, transcribed: [] });
 
 const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
 const bytesOf = (text: string): Int32Array => Int32Array.from(new TextEncoder().encode(text));
 const textOf = (ids: ArrayLike<number>): string => new TextDecoder().decode(Uint8Array.from(ids));
-const render = (messages: readonly Message[]): string =>
-  messages.map(({ role, content }) => `<${role}>${content}`).join('') + '<assistant>';
+type Content = string | { type: string; text?: string }[];
+// Of a picture the character 1.
+const said = (content: Content): string =>
+  typeof content === 'string' ? content : content.map(({ type, text }) => type === 'image' ? '\u0001' : text).join('');
+const render = (messages: readonly { role: string; content: Content }[]): string =>
+  messages.map(({ role, content }) => `<${role}>${said(content)}`).join('') + '<assistant>';
 
 const info: ModelInfo = {
   path: 'm', architecture: 'fake', name: 'fake-model', device: 'cpu wasm-relaxed, 1 thread', deviceReason: null,
@@ -41,6 +49,7 @@ const info: ModelInfo = {
   deviceMemory: { weights: 0, cache: 0, work: 0, results: 0, now: 0, most: 0 }, loadSeconds: 0, bosId: -1, eosId: 0,
   addsBos: false, templateGuess: null, temperature: null, topK: null, topP: null, minP: null, repeatPenalty: null,
   embedding: { nDims: 0, maxLength: 0, nLabels: 0, prompts: [], defaultPrompt: null },
+  vision: { inTexts: false, nLabels: 0, nDims: 0 }, hearingRate: 0,
 };
 
 const CALLS: [Part['kind'], number, string][] = [
@@ -113,8 +122,9 @@ class FakeSession implements Session {
 export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Engine> {
   return async (options = {}) => {
     seen.engine = options;
+    seen.engines.push(options.senses === true);
     return {
-      build: 'relaxed', threads: 1, note: null,
+      build: 'relaxed', threads: 1, note: null, senses: options.senses === true,
       memory: () => ({ wasm: 1, heapNow: 1, heapMax: 1 }),
       check: async ({ onItem } = {}) => {
         const ladder = [
@@ -136,14 +146,52 @@ export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Eng
         }));
         open.onProgress?.('load', 1);
         if (seen.files.get(path)?.startsWith('bad')) throw new TernError('format', `${path}: is no model`);
-        return fakeModel(seen);
+        return fakeModel(seen, !options.senses ? undefined : hears(files) ? 'hears' : 'sees');
       },
     };
   };
 }
 
-export const fakeModel = (seen: Seen): Model => ({
-  info,
+// Of a picture as many tokens as it has pixels, which read as P.
+const PICTURE = 0x1050;
+interface FakeSight extends Sight { n: number }
+function see(seen: Seen, picture: Pixels): FakeSight {
+  seen.pictures.push(picture);
+  seen.sights++;
+  return { id: seen.pictures.length, n: picture.width * picture.height, close: () => void seen.sights-- };
+}
+
+// Writes down three words; between them others are heard.
+async function transcribe(seen: Seen, samples: Float32Array, rate: number, params: TranscribeParams,
+  onSegment: Parameters<Model['transcribe']>[3], signal?: AbortSignal): Promise<void> {
+  seen.transcribed.push({ n: samples.length, rate, params });
+  for (const [i, text] of ['one', 'two', 'three'].entries()) {
+    if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller');
+    onSegment({ start: i, end: i + 1, text, ids: [i] });
+    await sleep(20);
+  }
+}
+
+function hears([file]: readonly Source[]): boolean {
+  const bytes = new Uint8Array(Math.min(200, file!.size));
+  file!.read(0, bytes);
+  return new TextDecoder().decode(bytes).includes('moonshine');
+}
+
+export const fakeModel = (seen: Seen, sense?: 'sees' | 'hears'): Model => ({
+  info: sense === 'sees' ? { ...info, vision: { inTexts: true, nLabels: 2, nDims: 0 } }
+    : sense === 'hears' ? { ...info, hearingRate: 16000 } : info,
+  see: async picture => see(seen, picture),
+  place: (ids, sights) => {
+    let next = 0;
+    const placed = Array.from(ids).flatMap(id => id === 1 ? Array<number>((sights[next++] as FakeSight).n).fill(PICTURE) : [id]);
+    if (next !== sights.length) throw new TernError('argument', `${sights.length} pictures for ${next} places`);
+    return Int32Array.from(placed);
+  },
+  classify: async (pictures, { hits = 0 } = {}) => pictures.map(({ data }) =>
+    Array.from({ length: hits || 2 }, (_, id) => ({ id, label: `${data[0]}`, score: 0, probability: 0.5 }))),
+  embedPictures: async pictures => ({ vectors: Float32Array.from(pictures.flatMap(({ width, height }) => [width, height])), nDims: 2 }),
+  transcribe: (samples, rate, params, onSegment, signal) => transcribe(seen, samples, rate, params, onSegment, signal),
   tokenize: text => bytesOf(text),
   detokenize: ids => textOf(ids),
   chatTokens: messages => ({ ids: bytesOf(render(messages)), dropped: messages.length > 9 ? 2 : 0 }),

@@ -1,7 +1,8 @@
 // Whether this browser computes correctly: the tests of the kernels and the ladder of `tern diagnose`, in
 // a module of their own, which is loaded for that and given up afterwards.
 import { TernError } from './error.js';
-import { codeOf, DEAF, Module, suspendable } from './module.js';
+import { suspendable } from './jspi.js';
+import { codeOf, DEAF, Module } from './module.js';
 import { toModule } from './names.js';
 import { nextTask } from './task.js';
 import type { Build, CheckItem, CheckOptions, CheckReport, EngineOptions, LadderItem } from './types.js';

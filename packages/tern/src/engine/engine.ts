@@ -6,9 +6,11 @@ import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type Heard } from './module.js';
 import { fromModule, toModule } from './names.js';
+import { classify, embedPictures, NO_SENSES, place, see, senseInfo, transcribe, type Listener } from './senses.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, Engine, EngineOptions, EmbedParams, EmbedResult, GenerateInput, GenerateParams, GenerateResult,
-  Grammar, GrammarOptions, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Session, SessionOptions, Source, TokenLogprob, TokenLogprobs,
+  ChatRequest, CheckOptions, CheckReport, Engine, EngineOptions, EmbedParams, EmbedPicturesResult, EmbedResult, GenerateInput, GenerateParams, GenerateResult,
+  Grammar, GrammarOptions, Label, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session,
+  SessionOptions, Sight, Source, TokenLogprob, TokenLogprobs, TranscribeParams,
 } from './types.js';
 import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';
@@ -34,6 +36,8 @@ class WasmEngine implements Engine {
   #nMounts = 0;
   #beginning: Opening | undefined;
   #inside = false; // of a call
+  #suspended: Promise<unknown> | undefined;
+  listener: Listener | undefined;
   #options: EngineOptions = {};
   #dead: TernError | undefined;
 
@@ -45,6 +49,7 @@ class WasmEngine implements Engine {
       end: (id, json) => this.sessions.get(id)?.hearEnd(json),
       progress: (id, fraction, phase) => this.#progress(id, fraction, phase),
       report: () => undefined,
+      segment: (json) => this.listener?.(json) ?? false,
     };
     this.#options = options;
     this.module = await Module.load(options, heard);
@@ -53,6 +58,7 @@ class WasmEngine implements Engine {
   get build(): Engine['build'] { return this.module.build; }
   get threads(): number { return this.module.threads; }
   get note(): string | null { return this.module.note; }
+  get senses(): boolean { return this.module.exports.web_senses !== undefined; }
 
   // ---- Calls ---------------------------------------------------------------------------------
 
@@ -92,6 +98,25 @@ class WasmEngine implements Engine {
   callJson(args: unknown, use: (exports: Exports, at: number, n: number) => number): number {
     return this.call((exports) => this.module.withJson(args, (at, n) => use(exports, at, n)));
   }
+  // A call that may be suspended in the middle. One at a time: what it has on the module's stack stays above theirs who
+  // come and go meanwhile. Steps, which would use the device, wait until it is over.
+  suspended(use: (exports: Exports) => number | Promise<number>): Promise<number> {
+    const run = (this.#suspended ?? Promise.resolve()).then(async () => {
+      try {
+        return this.#checked(await use(this.alive()));
+      } catch (error) {
+        return this.#died(error);
+      } finally {
+        this.listener = undefined;
+      }
+    });
+    const over = run.then(() => undefined, () => undefined).then(() => {
+      if (this.#suspended === over) this.#suspended = undefined;
+    });
+    this.#suspended = over;
+    return run;
+  }
+  get suspension(): Promise<unknown> | undefined { return this.#suspended; }
   // Paths as the caller has them: files lie in a folder of their opening.
   named(text: string): string { return text.replaceAll(/\bm\d+\/(?=\S)/g, ''); }
 
@@ -223,7 +248,8 @@ class WasmModel implements Model {
     this.#open();
     this.engine.call((x) => x.web_model_info(this.id));
     const info = fromModule(this.engine.module.result()) as ModelInfo;
-    return { ...info, path: this.engine.named(info.path), deviceReason: this.reason };
+    const senses = this.engine.senses ? senseInfo(this) : NO_SENSES;
+    return { ...info, ...senses, path: this.engine.named(info.path), deviceReason: this.reason };
   }
   tokenize(text: string, options: { special?: boolean; bos?: boolean } = {}): Int32Array {
     return Int32Array.from(this.#ask<{ ids: number[] }>({ ...options, text }, (x, at, n) => x.web_tokenize(this.id, at, n)).ids);
@@ -259,6 +285,8 @@ class WasmModel implements Model {
     let lives = true; // after a failure it is closed already
     try {
       for (;;) {
+        if (engine.suspension) await engine.suspension;
+        this.#open();
         lives = false;
         const done = engine.call((x) => x.web_embed_poll(id));
         lives = true;
@@ -275,6 +303,28 @@ class WasmModel implements Model {
     }
   }
 
+  async see(picture: Pixels, options: { maxPixels?: number } = {}): Promise<Sight> {
+    this.#open();
+    return see(this, picture, options.maxPixels);
+  }
+  place(ids: ArrayLike<number>, sights: readonly Sight[]): Int32Array {
+    this.#open();
+    return place(this, ids, sights);
+  }
+  async classify(pictures: readonly Pixels[], options: { hits?: number } = {}, signal?: AbortSignal): Promise<Label[][]> {
+    this.#open();
+    return classify(this, pictures, options.hits ?? 0, signal);
+  }
+  async embedPictures(pictures: readonly Pixels[], signal?: AbortSignal): Promise<EmbedPicturesResult> {
+    const { nDims } = this.info.vision;
+    return { vectors: await embedPictures(this, pictures, nDims, signal), nDims };
+  }
+  async transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
+    signal?: AbortSignal): Promise<void> {
+    this.#open();
+    return transcribe(this, samples, rate, params, onSegment, signal);
+  }
+
   grammar(options: GrammarOptions): Grammar {
     this.#open();
     return new WasmGrammar(this, this.engine.callJson(toModule(options), (x, at, n) => x.web_grammar_open(this.id, at, n)));
@@ -289,6 +339,7 @@ class WasmModel implements Model {
       await nextTask(); // whoever is added meanwhile takes part from the first step on
       let since = performance.now();
       for (;;) {
+        if (this.engine.suspension) await this.engine.suspension;
         const state = this.#closed ? 0 : this.engine.call((x) => x.web_step(this.id));
         for (const s of this.engine.sessions.values()) if (s.model === this) s.deliver();
         if (state === 0) break;
@@ -320,8 +371,13 @@ class WasmModel implements Model {
       s.fail(closed);
       this.engine.sessions.delete(id);
     }
-    this.engine.call((x) => x.web_model_close(this.id));
-    this.engine.module.files.remove(this.folder);
+    const { engine } = this;
+    const free = (): void => {
+      engine.call((x) => x.web_model_close(this.id));
+      engine.module.files.remove(this.folder);
+    };
+    if (!engine.suspension) return free();
+    engine.suspension.then(() => { if (engine.isOpen) free(); }).catch(() => undefined); // it ends early, and is in use until then
   }
 }
 

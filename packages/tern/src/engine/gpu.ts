@@ -3,6 +3,7 @@
 // module takes it when it looks. The module has the names of the kernels' texts; the texts are loaded when
 // there is a GPU.
 import { TernError } from './error.js';
+import { suspending } from './jspi.js';
 import { nextTask } from './task.js';
 import type { WebGpuOptions } from './types.js';
 
@@ -314,17 +315,11 @@ export class Gpu {
       this.#device(d).queue.submit(Array.from(this.#u32(list, n), (c) => this.#get<GPUCommandBuffer>(c))),
 
     take: (numbers: number, text: number, n: number) => this.#take(numbers, text, n),
-    wait: this.#suspending(),
-  };
-
-  #suspending(): WebAssembly.ImportValue {
-    const { Suspending } = WebAssembly as unknown as { Suspending?: new (f: () => Promise<number>) => WebAssembly.ImportValue };
-    if (!Suspending || !('promising' in WebAssembly)) return () => 0;
-    return new Suspending(async () => {
+    wait: suspending(async () => {
       await this.changed();
       return this.#closed ? 0 : 1;
-    });
-  }
+    }, () => 0),
+  };
 }
 
 function isPair(o: unknown): o is Pair { return typeof o === 'object' && o !== null && 'adapter' in o && 'device' in o; }

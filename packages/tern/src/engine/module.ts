@@ -2,8 +2,10 @@
 import { builtin, isFirefox, workerFile } from '../platform.js';
 import { TernError, type ErrorCode } from './error.js';
 import { Gpu, type Shaders } from './gpu.js';
+import { suspending } from './jspi.js';
 import { startPool, type Pool } from './pool.js';
 import { workingBuilds } from './probe.js';
+import { nextTask } from './task.js';
 import type { Build, EngineOptions } from './types.js';
 import { Files } from './wasi.js';
 
@@ -41,6 +43,14 @@ export interface Exports {
   web_embed_poll(id: number): number;
   web_embed_vectors(id: number): number;
   web_embed_close(id: number): number;
+  // Of the modules with senses alone; the last four may be suspended:
+  web_senses?(model: number): number;
+  web_sights_place?(model: number, json: number, n: number): number;
+  web_sight_close?(id: number): number;
+  web_see?(model: number, json: number, n: number): number | Promise<number>;
+  web_classify?(model: number, json: number, n: number): number | Promise<number>;
+  web_embed_pictures?(model: number, json: number, n: number): number | Promise<number>;
+  web_transcribe?(model: number, samples: number, nSamples: number, rate: number, json: number, n: number): number | Promise<number>;
   web_generate(session: number, json: number, n: number): number;
   web_step(model: number): number;
   web_cancel(session: number): number;
@@ -57,8 +67,9 @@ export interface Heard {
   end(session: number, json: string): void;
   progress(opening: number, fraction: number, phase: string): boolean; // false: stop
   report(text: string): void;
+  segment(json: string): boolean; // false: stop; '': asks that alone
 }
-export const DEAF: Heard = { text() {}, part() {}, logprobs() {}, end() {}, progress: () => true, report() {} };
+export const DEAF: Heard = { text() {}, part() {}, logprobs() {}, end() {}, progress: () => true, report() {}, segment: () => true };
 
 // Of tern_status, in order.
 const CODES: ErrorCode[] = ['trap', 'memory', 'io', 'format', 'unsupported', 'argument', 'context', 'aborted', 'device'];
@@ -85,7 +96,7 @@ export class Module {
     const build = options.build ?? (one && working[0] === 'threads' ? 'relaxed' : working[0]!);
     if (!working.includes(build)) throw new TernError('unsupported', refusal(build));
     const load = async (kind: Build): Promise<Module> =>
-      new Module(kind, options).#start(options.wasmModule ?? (await compile(FILES[kind], options)), options, heard);
+      new Module(kind, options).#start(options.wasmModule ?? (await compile((options.senses ? SENSES : FILES)[kind], options)), options, heard);
     try {
       return await load(build);
     } catch (error) {
@@ -125,6 +136,11 @@ export class Module {
         report: (at: number, n: number) => heard.report(this.text(at, n)),
         progress: (opening: number, fraction: number, at: number, n: number) =>
           heard.progress(opening, fraction, this.text(at, n)) ? 1 : 0,
+        segment: suspending(async (at, n) => { // who wants to stop is heard first
+          const goesOn = heard.segment(this.text(at, n));
+          await nextTask();
+          return goesOn && heard.segment('') ? 1 : 0;
+        }, (at, n) => heard.segment(this.text(at, n)) ? 1 : 0),
       },
     };
     if (this.build !== 'threads') return { imports };
@@ -162,6 +178,12 @@ export class Module {
   error(): string {
     const at = this.exports.web_error() >>> 0, bytes = new Uint8Array(this.#memory.buffer);
     return this.text(at, bytes.indexOf(0, at) - at);
+  }
+  // A block with a copy of these, to be freed.
+  put(content: Uint8Array | Float32Array): number {
+    const at = this.alloc(content.byteLength);
+    new Uint8Array(this.#memory.buffer).set(new Uint8Array(content.buffer, content.byteOffset, content.byteLength), at);
+    return at;
   }
   floats(at: number, n: number): Float32Array<ArrayBuffer> { // a copy
     return new Float32Array(this.#memory.buffer, at >>> 0, n).slice() as Float32Array<ArrayBuffer>;
@@ -216,6 +238,12 @@ const FILES: Record<Build, OwnFile> = {
   relaxed: { name: 'tern-relaxed.wasm', beside: () => new URL('./tern-relaxed.wasm', import.meta.url) },
   threads: { name: 'tern-threads.wasm', beside: () => new URL('./tern-threads.wasm', import.meta.url) },
 };
+// Beside what the others have: the families that see and hear.
+const SENSES: Record<Build, OwnFile> = {
+  simd: { name: 'tern-senses.wasm', beside: () => new URL('./tern-senses.wasm', import.meta.url) },
+  relaxed: { name: 'tern-relaxed-senses.wasm', beside: () => new URL('./tern-relaxed-senses.wasm', import.meta.url) },
+  threads: { name: 'tern-threads-senses.wasm', beside: () => new URL('./tern-threads-senses.wasm', import.meta.url) },
+};
 const CHECKS: Record<'simd' | 'relaxed', OwnFile> = {
   simd: { name: 'tern-check.wasm', beside: () => new URL('./tern-check.wasm', import.meta.url) },
   relaxed: { name: 'tern-relaxed-check.wasm', beside: () => new URL('./tern-relaxed-check.wasm', import.meta.url) },
@@ -259,11 +287,4 @@ async function loadShaders(options: Loading): Promise<Shaders> {
   } catch (error) {
     throw new TernError('network', `${url} is no JSON: ${String(error)}`, { cause: error });
   }
-}
-
-// The call that may wait for the GPU in the middle, suspended where the browser can do so.
-type Promising = (f: unknown) => (...args: number[]) => Promise<number>;
-export function suspendable(f: (...args: number[]) => number | Promise<number>): (...args: number[]) => number | Promise<number> {
-  const { promising } = WebAssembly as unknown as { promising?: Promising };
-  return promising && 'Suspending' in WebAssembly ? promising(f) : f;
 }

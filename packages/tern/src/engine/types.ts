@@ -29,6 +29,7 @@ export type Build = 'simd' | 'relaxed' | 'threads';
 export interface EngineOptions {
   threads?: number; // at most; 0 or left out: one for each core, where the page is cross-origin isolated
   build?: Build; // instead of the best one that works here; fails if it does not
+  senses?: boolean; // the module that has the families that see and hear, which is larger (false)
   wasmUrl?: (file: string) => URL | string; // where tern.wasm and its kin lie; else beside this module
   wasmModule?: WebAssembly.Module; // compiled already: the one that `build` names
   threadScript?: ThreadScript; // what threads run; else worker.js beside this module, which no bundler finds there
@@ -75,6 +76,7 @@ export interface WebGpuOptions {
 export interface Engine {
   readonly build: Build;
   readonly threads: number;
+  readonly senses: boolean;
   readonly note: string | null; // a sentence if it is not the build that this browser could have
   // path: "model.gguf" (the first of a split set), or the folder of a Hugging Face model's files, ""
   // if their names have none.
@@ -116,6 +118,14 @@ export interface ModelInfo {
   temperature: number | null; topK: number | null; topP: number | null; minP: number | null;
   repeatPenalty: number | null;
   embedding: EmbeddingInfo;
+  vision: VisionInfo;
+  hearingRate: number; // samples a second that it hears; 0: it hears nothing
+}
+// What it does with pictures: a module without senses does nothing.
+export interface VisionInfo {
+  inTexts: boolean; // reads them between texts
+  nLabels: number; // classifies them; 0: it does not
+  nDims: number; // of a picture's vector; 0: it makes none
 }
 export interface EmbeddingInfo {
   nDims: number; // numbers of a vector; 0: the model makes none
@@ -155,9 +165,39 @@ export interface Model {
   session(options?: SessionOptions): Session;
   // Vectors of texts, some thousand tokens at a time; messages are served in between.
   embed(texts: readonly string[], params: EmbedParams, signal?: AbortSignal): Promise<EmbedResult>;
+  // ---- Of modules with senses ----
+  // Looks at a picture, at most so many pixels of it (0: as many as the model's files say, up to 1,048,576). One that it
+  // has seen is not computed again. To be closed when what it was placed in is computed, or no longer wanted.
+  see(picture: Pixels, options?: { maxPixels?: number }): Promise<Sight>;
+  // ids with the sights' own in place of the model's tokens for pictures, as many as there are.
+  place(ids: ArrayLike<number>, sights: readonly Sight[]): Int32Array;
+  // Of each picture the likeliest labels (0: five).
+  classify(pictures: readonly Pixels[], options?: { hits?: number }, signal?: AbortSignal): Promise<Label[][]>;
+  embedPictures(pictures: readonly Pixels[], signal?: AbortSignal): Promise<EmbedPicturesResult>;
+  // What is said, segment by segment. rate: the model's. Aborted, it fails after the segment that is being written,
+  // where the browser can suspend WebAssembly (JSPI); elsewhere when all is done.
+  transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
+    signal?: AbortSignal): Promise<void>;
   // Compiles it; fails with a sentence that has the place of what is not known.
   grammar(options: GrammarOptions): Grammar;
   close(): void; // with its sessions and grammars; what they generate fails with 'closed'
+}
+
+// Rows from the top: red, green, blue, or these and alpha, which is dropped.
+export interface Pixels { readonly width: number; readonly height: number; readonly data: Uint8Array | Uint8ClampedArray }
+export interface Sight { readonly id: number; close(): void }
+export interface Label {
+  id: number;
+  label: string; // as the model's files call it
+  score: number; // the model's own
+  probability: number; // among all labels
+}
+export interface EmbedPicturesResult { vectors: Float32Array<ArrayBuffer>; nDims: number } // [pictures, nDims], of length 1
+export interface Segment { start: number; end: number; text: string; ids: number[] } // seconds
+export interface TranscribeParams {
+  whole?: boolean; // leave nothing out: what is not speech is written down, too
+  secondsMax?: number; // of a segment; 0: the model's
+  tokensPerSecond?: number; // at most; 0: 6.5
 }
 
 // What an answer may be (docs/grammar.md).

@@ -1,5 +1,5 @@
 // Texts and pictures that go with the next message: chosen, dropped or pasted, shown as chips above the field.
-import type { AttachedFile } from '../chat/history.ts';
+import type { AttachedFile } from './history.ts';
 import { h, icon, toast } from '../shared/dom.ts';
 import { formatBytes } from '../shared/format.ts';
 import { readPicture } from './picture_files.ts';
@@ -49,6 +49,10 @@ export class Attachments {
       }
     }
     this.draw();
+  }
+
+  get hasPictures(): boolean {
+    return this.files.some(({ picture }) => picture);
   }
 
   take(): AttachedFile[] {

@@ -1,0 +1,247 @@
+// Pictures, for models that see (docs/pictures.md): the page decodes them, and gives pixels.
+#include <string.h>
+#include "apps/web/web.h"
+#include "apps/web/web_text.h"
+#include "base/alloc.h"
+#include "tern_media.h"
+
+WEB_EXPORT(web_see) int32_t web_see(int32_t model, const char *json, uint32_t n);
+WEB_EXPORT(web_sights_place) int32_t web_sights_place(int32_t model, const char *json, uint32_t n);
+WEB_EXPORT(web_sight_close) int32_t web_sight_close(int32_t id);
+WEB_EXPORT(web_classify) int32_t web_classify(int32_t model, const char *json, uint32_t n);
+WEB_EXPORT(web_embed_pictures)
+int32_t web_embed_pictures(int32_t model, const char *json, uint32_t n);
+
+#define PIXELS_MAX 89478485 // of a picture, as of one that is read from a file
+
+struct web_sight {
+    int32_t id;
+    tern_sight *sight;
+    struct web_sight *next;
+};
+static int32_t last_sight;
+
+// ---- Pixels -------------------------------------------------------------------------------------
+
+// {"width", "height", "at"} each: at is where the page has put its bytes, red, green, blue.
+static tern_status read_pictures(web_args *args, const char *what, const tern_json *array,
+                                 tern_picture **out, tern_error *err) {
+    size_t i = 0;
+    if (!array) return tern_fail(err, TERN_ERR_ARGUMENT, "%s: \"pictures\" is missing", what);
+    tern_picture *list = tern_alloc_array(TERN_MEM_MISC, array->n, sizeof *list);
+    *out = list;
+    if (!list) return tern_fail_memory(err, array->n * sizeof *list);
+    for (const tern_json *item = tern_json_first(&args->doc, array); item;
+         item = tern_json_next(&args->doc, array, item), i++) {
+        uint64_t at = 0;
+        const web_field fields[] = {{"width", WEB_INT, &list[i].width, 1, PIXELS_MAX, NULL},
+                                    {"height", WEB_INT, &list[i].height, 1, PIXELS_MAX, NULL},
+                                    {"at", WEB_COUNT, &at, 0, 0, NULL}};
+        TERN_TRY(web_args_object(args, what, item, fields, 3, err));
+        list[i].rgb = (uint8_t *)(uintptr_t)at;
+        if (!at || (int64_t)list[i].width * list[i].height > PIXELS_MAX)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %d x %d pixels: expected 1 to %d", what,
+                             (int)list[i].width, (int)list[i].height, PIXELS_MAX);
+    }
+    return TERN_OK;
+}
+
+// ---- In texts -----------------------------------------------------------------------------------
+
+static void close_sight(struct web_sight *s) {
+    tern_sight_close(s->sight);
+    tern_free(s);
+}
+
+static void close_sights(web_model *m) {
+    while (m->sights) {
+        struct web_sight *s = m->sights;
+        m->sights = s->next;
+        close_sight(s);
+    }
+}
+
+static int32_t add_sight(web_model *m, tern_sight *sight, tern_error *err) {
+    struct web_sight *s = tern_alloc(TERN_MEM_MISC, sizeof *s);
+    if (!s) {
+        tern_sight_close(sight);
+        tern_fail_memory(err, sizeof *s);
+        return web_fail(err);
+    }
+    *s = (struct web_sight){.id = ++last_sight, .sight = sight, .next = m->sights};
+    m->sights = s;
+    m->close_sights = close_sights;
+    return s->id;
+}
+
+// What the model makes of a picture, or of two frames of a video: the sight's id. The GPU may be
+// waited for.
+int32_t web_see(int32_t model, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    const tern_json *array = NULL;
+    tern_picture *pictures = NULL;
+    tern_sight_params params = {0};
+    tern_sight *sight = NULL;
+    uint64_t most = 0;
+    const web_field fields[] = {{"pictures", WEB_ARRAY, &array, 0, 0, NULL},
+                                {"n_pixels_max", WEB_COUNT, &most, 0, 0, NULL}};
+    web_model *m = web_model_find(model, &err);
+    if (!m) return web_fail(&err);
+    web_gpu_enter(true);
+    tern_status status = web_args_read(&args, "see", json, n, fields, 2, &err);
+    if (status == TERN_OK) status = read_pictures(&args, "see", array, &pictures, &err);
+    params.n_pixels_max = (int64_t)most;
+    if (status == TERN_OK)
+        status = tern_sight_open(&sight, m->model, pictures, array->n, &params, &err);
+    tern_free(pictures);
+    web_args_free(&args);
+    return status == TERN_OK ? add_sight(m, sight, &err) : web_fail(&err);
+}
+
+static struct web_sight **place_of(int32_t id, tern_error *err) {
+    for (web_model *m = web_model_first(); m; m = m->next)
+        for (struct web_sight **at = &m->sights; *at; at = &(*at)->next)
+            if ((*at)->id == id) return at;
+    tern_fail(err, TERN_ERR_ARGUMENT, "there is no sight %d", id);
+    return NULL;
+}
+
+int32_t web_sight_close(int32_t id) {
+    tern_error err = {0};
+    struct web_sight **at = place_of(id, &err), *s = at ? *at : NULL;
+    if (!s) return web_fail(&err);
+    *at = s->next;
+    close_sight(s);
+    return 0;
+}
+
+// sights of their ids; *n_rows: of all of them.
+static tern_status find_sights(const int32_t *ids, size_t n, tern_sight **sights, size_t *n_rows,
+                               tern_error *err) {
+    *n_rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t each;
+        struct web_sight **at = place_of(ids[i], err);
+        if (!at) return TERN_ERR_ARGUMENT;
+        sights[i] = (*at)->sight;
+        tern_sight_ids(sights[i], &each);
+        *n_rows += each;
+    }
+    return TERN_OK;
+}
+
+typedef struct placing {
+    web_args args;
+    int32_t *ids, *sight_ids, *out;
+    size_t n_ids, n_sights, n_out;
+    tern_sight **sights;
+} placing;
+
+static tern_status place(placing *p, const web_model *m, const char *json, uint32_t n,
+                         tern_error *err) {
+    const tern_json *ids = NULL, *sights = NULL;
+    size_t n_rows;
+    const web_field fields[] = {{"ids", WEB_ARRAY, &ids, 0, 0, NULL},
+                                {"sights", WEB_ARRAY, &sights, 0, 0, NULL}};
+    TERN_TRY(web_args_read(&p->args, "place", json, n, fields, 2, err));
+    if (!ids || !sights)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "place: \"ids\" and \"sights\" are needed");
+    TERN_TRY(web_args_ids(&p->args, "place", ids, &p->ids, &p->n_ids, err));
+    TERN_TRY(web_args_ids(&p->args, "place", sights, &p->sight_ids, &p->n_sights, err));
+    p->sights = tern_alloc_array(TERN_MEM_MISC, p->n_sights, sizeof *p->sights);
+    if (!p->sights) return tern_fail_memory(err, p->n_sights * sizeof *p->sights);
+    TERN_TRY(find_sights(p->sight_ids, p->n_sights, p->sights, &n_rows, err));
+    p->out = tern_alloc_array(TERN_MEM_MISC, p->n_ids + n_rows, sizeof *p->out);
+    if (!p->out) return tern_fail_memory(err, (p->n_ids + n_rows) * sizeof *p->out);
+    return tern_sights_place(m->model, p->ids, p->n_ids, p->sights, p->n_sights, p->out,
+                             p->n_ids + n_rows, &p->n_out, err);
+}
+
+// {"ids", "sights"}: a prompt with its pictures, as web_tokenize leaves one.
+int32_t web_sights_place(int32_t model, const char *json, uint32_t n) {
+    tern_error err = {0};
+    placing p = {0};
+    const web_model *m = web_model_find(model, &err);
+    if (!m) return web_fail(&err);
+    tern_status status = place(&p, m, json, n, &err);
+    int32_t answer = status == TERN_OK ? web_put_ids(p.out, p.n_out, 0) : web_fail(&err);
+    tern_free(p.ids);
+    tern_free(p.sight_ids);
+    tern_free(p.sights);
+    tern_free(p.out);
+    web_args_free(&p.args);
+    return answer;
+}
+
+// ---- What they show -----------------------------------------------------------------------------
+
+static int32_t put_hits(const tern_classify_hit *hits, size_t n_pictures, size_t n_hits) {
+    tern_strbuf *b = web_result_begin();
+    for (size_t i = 0; i < n_pictures * n_hits; i++) {
+        const tern_classify_hit *h = &hits[i];
+        tern_strbuf_puts(b, i == 0 ? "[[" : i % n_hits == 0 ? "],[" : ",");
+        tern_strbuf_printf(b, "{\"id\":%d,\"label\":", (int)h->label_id);
+        tern_strbuf_json(b, h->label, strlen(h->label));
+        tern_strbuf_puts(b, ",\"score\":");
+        tern_strbuf_json_float(b, h->score);
+        tern_strbuf_puts(b, ",\"probability\":");
+        tern_strbuf_json_float(b, h->probability);
+        tern_strbuf_puts(b, "}");
+    }
+    tern_strbuf_puts(b, n_pictures ? "]]" : "[]");
+    return web_result_end();
+}
+
+// Of each picture the likeliest labels. The GPU may be waited for.
+int32_t web_classify(int32_t model, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    const tern_json *array = NULL;
+    tern_picture *pictures = NULL;
+    tern_classify_params params = {0};
+    tern_classify_hit *hits = NULL;
+    tern_vision_info info;
+    const web_field fields[] = {{"pictures", WEB_ARRAY, &array, 0, 0, NULL},
+                                {"n_hits", WEB_INT, &params.n_hits, 0, INT32_MAX, NULL}};
+    const web_model *m = web_model_find(model, &err);
+    if (!m) return web_fail(&err);
+    web_gpu_enter(true);
+    tern_model_get_vision_info(m->model, &info);
+    tern_status status = web_args_read(&args, "classify", json, n, fields, 2, &err);
+    if (status == TERN_OK) status = read_pictures(&args, "classify", array, &pictures, &err);
+    if (!params.n_hits || params.n_hits > info.n_labels)
+        params.n_hits = info.n_labels < 5 ? info.n_labels : 5;
+    size_t n_pictures = array ? array->n : 0, n_hits = (size_t)params.n_hits;
+    if (status == TERN_OK) {
+        hits = tern_alloc_array(TERN_MEM_MISC, n_pictures * n_hits, sizeof *hits);
+        status = hits ? tern_classify(m->model, pictures, n_pictures, &params, hits, &err)
+                      : tern_fail_memory(&err, n_pictures * n_hits * sizeof *hits);
+    }
+    int32_t answer = status == TERN_OK ? put_hits(hits, n_pictures, n_hits) : web_fail(&err);
+    tern_free(hits);
+    tern_free(pictures);
+    web_args_free(&args);
+    return answer;
+}
+
+// Vectors of pictures, to where `to` says: [pictures, n_dims]. The GPU may be waited for.
+int32_t web_embed_pictures(int32_t model, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    const tern_json *array = NULL;
+    tern_picture *pictures = NULL;
+    uint64_t to = 0;
+    const web_field fields[] = {{"pictures", WEB_ARRAY, &array, 0, 0, NULL},
+                                {"to", WEB_COUNT, &to, 0, 0, NULL}};
+    const web_model *m = web_model_find(model, &err);
+    if (!m) return web_fail(&err);
+    web_gpu_enter(true);
+    tern_status status = web_args_read(&args, "embed", json, n, fields, 2, &err);
+    if (status == TERN_OK) status = read_pictures(&args, "embed", array, &pictures, &err);
+    if (status == TERN_OK)
+        status = tern_embed_pictures(m->model, pictures, array->n, (float *)(uintptr_t)to, &err);
+    tern_free(pictures);
+    web_args_free(&args);
+    return status == TERN_OK ? 0 : web_fail(&err);
+}

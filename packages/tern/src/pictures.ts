@@ -1,0 +1,95 @@
+// Pictures that the user gives, as pixels: decoded by the browser, at their own size and in their own colours, as the
+// engine's decoders would (docs/pictures.md).
+import type { PictureSource } from './api.js';
+import type { Pixels } from './engine/types.js';
+import { TernError } from './errors.js';
+
+const PIXELS_MAX = 89_478_485;
+
+// What travels to the worker: addresses become absolute, since a worker's own folder is another one.
+export function portablePicture(picture: PictureSource): Exclude<PictureSource, URL> {
+  if (picture instanceof URL) return picture.href;
+  if (typeof picture !== 'string' || /^(data|blob):/i.test(picture)) return picture;
+  const base = (globalThis as { document?: Document; location?: Location }).document?.baseURI
+    ?? (globalThis as { location?: Location }).location?.href;
+  if (!URL.canParse(picture, base)) throw new TernError('argument', `"${picture.slice(0, 80)}" is no address of a picture`);
+  return new URL(picture, base).href;
+}
+
+export async function decodePicture(picture: PictureSource, signal?: AbortSignal): Promise<Pixels> {
+  if (picture instanceof URL || typeof picture === 'string') picture = await fetchPicture(String(picture), signal);
+  if (typeof picture === 'object' && 'data' in picture) return picture;
+  if (typeof createImageBitmap !== 'function' || typeof OffscreenCanvas !== 'function')
+    throw new TernError('unsupported', 'nothing decodes pictures here: give { width, height, data }, three or four bytes a pixel');
+  if (!(picture instanceof Blob)) return readBitmap(picture);
+  let bitmap: ImageBitmap;
+  try {
+    bitmap = await createImageBitmap(picture,
+      { colorSpaceConversion: 'none', premultiplyAlpha: 'none', imageOrientation: 'from-image' });
+  } catch (cause) {
+    throw new TernError('format', `a picture cannot be decoded: ${(cause as Error).message}`, { cause });
+  }
+  try {
+    return readBitmap(bitmap);
+  } finally {
+    bitmap.close();
+  }
+}
+
+// Policies of pages mostly forbid to fetch data: addresses, so they are read here.
+async function fetchPicture(url: string, signal?: AbortSignal): Promise<Blob> {
+  if (/^data:/i.test(url)) return readData(url);
+  if (!/^(https?|blob):/i.test(url))
+    throw new TernError('argument', 'a picture is given as an address (https:, data:, blob:), a Blob, an ImageBitmap, or pixels');
+  let response: Response;
+  try {
+    response = await fetch(url, signal ? { signal } : {});
+  } catch (cause) {
+    if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause });
+    throw new TernError('network', `the picture ${url} cannot be fetched: its server is away, or refuses other sites`, { cause });
+  }
+  if (!response.ok) throw new TernError('network', `the picture ${url}: ${response.status} ${response.statusText}`);
+  return response.blob();
+}
+
+function readData(url: string): Blob {
+  const comma = url.indexOf(','), head = url.slice(5, comma);
+  try {
+    if (comma < 0) throw new Error('it has no comma');
+    const text = decodeURIComponent(url.slice(comma + 1));
+    const bytes = /;base64$/i.test(head) ? atob(text) : text;
+    return new Blob([Uint8Array.from(bytes, c => c.charCodeAt(0))], { type: head.replace(/;.*/, '') });
+  } catch (cause) {
+    throw new TernError('argument', `a data: address of a picture cannot be read: ${(cause as Error).message}`, { cause });
+  }
+}
+
+// A canvas multiplies colours by their alpha, so those of a picture that has any are read out of a texture.
+function readBitmap(bitmap: ImageBitmap): Pixels {
+  const { width, height } = bitmap;
+  if (width * height > PIXELS_MAX)
+    throw new TernError('format', `a picture of ${width} x ${height} pixels is larger than ${PIXELS_MAX.toLocaleString('en')}`);
+  const canvas = new OffscreenCanvas(width, height).getContext('2d', { willReadFrequently: true });
+  if (!canvas) throw new TernError('memory', `there is no canvas of ${width} x ${height} pixels`);
+  canvas.drawImage(bitmap, 0, 0);
+  const { data } = canvas.getImageData(0, 0, width, height);
+  for (let i = 3; i < data.length; i += 4)
+    if (data[i] !== 255) return { width, height, data: readTexture(bitmap) ?? data };
+  return { width, height, data };
+}
+
+// undefined: there is no WebGL, or the picture is too large for it.
+function readTexture(bitmap: ImageBitmap): Uint8Array | undefined {
+  const { width, height } = bitmap;
+  const gl = new OffscreenCanvas(1, 1).getContext('webgl2');
+  if (!gl || Math.max(width, height) > (gl.getParameter(gl.MAX_TEXTURE_SIZE) as number)) return undefined;
+  const texture = gl.createTexture(), data = new Uint8Array(4 * width * height);
+  gl.bindTexture(gl.TEXTURE_2D, texture);
+  gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA, gl.RGBA, gl.UNSIGNED_BYTE, bitmap);
+  gl.bindFramebuffer(gl.FRAMEBUFFER, gl.createFramebuffer());
+  gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, texture, 0);
+  gl.readPixels(0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, data);
+  const failed = gl.getError() !== gl.NO_ERROR;
+  gl.getExtension('WEBGL_lose_context')?.loseContext();
+  return failed ? undefined : data;
+}

@@ -1,0 +1,133 @@
+// Pictures in conversations, and sounds, by way of the front door.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Connection } from '../src/client.js';
+import { chatInput } from '../src/content.js';
+import { Host, serve } from '../src/host.js';
+import { decodePicture, portablePicture } from '../src/pictures.js';
+import { localPorts } from '../src/protocol.js';
+import { wantsSenses } from '../src/senses.js';
+import { samplesOf } from '../src/sounds.js';
+import { BytesSource } from '../src/store/storage.js';
+import { fakeEngine, newSeen, type Seen } from './fake-engine.js';
+
+// The front of a GGUF file of one key.
+function gguf(architecture: string): Uint8Array {
+  const u64 = (n: number) => String.fromCharCode(n, 0, 0, 0, 0, 0, 0, 0);
+  const key = 'general.architecture';
+  const text = `GGUF\u0003\0\0\0${u64(0)}${u64(1)}${u64(key.length)}${key}\u0008\0\0\0${u64(architecture.length)}${architecture}`;
+  return Uint8Array.from(text, c => c.charCodeAt(0));
+}
+const file = (name: string, text: string) => new BytesSource(name, new TextEncoder().encode(text));
+
+async function open(source: Uint8Array): Promise<{ connection: Connection; seen: Seen }> {
+  const { client, host } = localPorts(), connection = new Connection(client), seen = newSeen();
+  serve(host, new Host(fakeEngine(seen)));
+  await connection.call('load', { source, options: { cache: false, device: 'wasm' } });
+  return { connection, seen };
+}
+const picture = (width: number, height: number) => ({ width, height, data: new Uint8Array(3 * width * height).fill(width) });
+
+test('the module with senses is for models that need it', async () => {
+  assert.equal(wantsSenses([new BytesSource('m.gguf', gguf('vit'))], 'm.gguf'), true);
+  assert.equal(wantsSenses([new BytesSource('m.gguf', gguf('llama'))], 'm.gguf'), false);
+  assert.equal(wantsSenses([new BytesSource('m.gguf', new Uint8Array(3))], 'm.gguf'), false);
+  for (const [config, wanted] of [
+    ['{"model_type":"moonshine"}', true], ['{"model_type":"qwen3_5","vision_config":{}}', true], ['{"pretrained_cfg":{}}', true],
+    ['{"model_type":"qwen3"}', false], ['{', false]] as const) {
+    assert.equal(wantsSenses([file('a/config.json', config)], 'a'), wanted, config);
+    assert.equal(wantsSenses([file('config.json', config)], ''), wanted, config);
+  }
+  const plain = await open(gguf('llama'));
+  assert.deepEqual(plain.seen.engines, [false]);
+  const senses = await open(gguf('moonshine'));
+  assert.deepEqual(senses.seen.engines, [false, true]);
+  assert.equal(senses.seen.opened, 0, 'a session for a model that writes down what it hears');
+});
+
+test('parts of messages: texts, and pictures in their order', () => {
+  const one = picture(1, 1), address = 'https://example.org/a.png';
+  const { request, pictures } = chatInput([
+    { role: 'system', content: 's' },
+    { role: 'user', content: [{ type: 'image', image: one }, { type: 'text', text: 'a' },
+      { type: 'image_url', image_url: { url: address, detail: 'low' } }] }]);
+  assert.deepEqual(request!.messages[1], { role: 'user', content: [{ type: 'image' }, { type: 'text', text: 'a' }, { type: 'image' }] });
+  assert.deepEqual(pictures, [{ picture: one, maxPixels: 0 }, { picture: address, maxPixels: 262144 }]);
+  assert.deepEqual(chatInput([{ role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }] }]),
+    { messages: [{ role: 'user', content: 'ab' }] });
+  assert.throws(() => chatInput([{ role: 'assistant', content: [{ type: 'image', image: one }] }]), { code: 'argument' });
+  assert.throws(() => chatInput([{ role: 'user', content: [{ type: 'input_audio' } as never] }]), { code: 'unsupported' });
+  assert.throws(() => chatInput([{ role: 'user', content: [{ type: 'image_url', image_url: {} as never }] }]), { code: 'argument' });
+});
+
+test('pictures stand in the prompt where the template puts them', async () => {
+  const { connection, seen } = await open(gguf('vit'));
+  const input = chatInput([{ role: 'user', content: [
+    { type: 'text', text: 'a' }, { type: 'image', image: picture(2, 1) }, { type: 'text', text: 'b' }, { type: 'image', image: picture(1, 3) }] }]);
+  let text = '';
+  await connection.call('generate', { input, params: {} }, { onEvent: event => { text += event.text; } });
+  assert.equal(text, 'You said: aPPbPPP');
+  assert.deepEqual(seen.pictures.map(({ width, height }) => [width, height]), [[2, 1], [1, 3]]);
+  assert.equal(seen.sights, 0, 'sights are left open'); // seen to fail without prompt.close()
+  await assert.rejects(connection.call('generate', { input: chatInput([{ role: 'user',
+    content: [{ type: 'text', text: 'fail trap ' }, { type: 'image', image: picture(1, 1) }] }]), params: {} }));
+  assert.equal(seen.sights, 0, 'sights are left open after a failure');
+});
+
+test('turns that no longer fit are left out, and their pictures', async () => {
+  const { connection, seen } = await open(gguf('vit'));
+  const turn = (n: number) => [
+    { role: 'user', content: [{ type: 'image', image: picture(n, 10) }, { type: 'text', text: `${n}` }] } as const,
+    { role: 'assistant', content: 'yes' }];
+  const input = chatInput([{ role: 'system', content: 's' }, ...turn(20), ...turn(17), turn(15)[0]!]);
+  let text = '';
+  const result = await connection.call('generate', { input, params: { maxTokens: 100 } }, { onEvent: event => { text += event.text; } });
+  assert.equal(result.nDropped, 2); // 520 tokens of pictures; the context has 512. Seen to fail when the first pictures stay
+  assert.equal(result.nPrompt - 320, '<system>s<user>17<assistant>yes<user>15<assistant>'.length);
+  assert.equal(text, `You said: ${'P'.repeat(150)}15`);
+  assert.equal(seen.sights, 0);
+});
+
+test('a model that reads texts alone says so', async () => {
+  const { connection } = await open(gguf('llama'));
+  const input = chatInput([{ role: 'user', content: [{ type: 'image', image: picture(1, 1) }] }]);
+  await assert.rejects(connection.call('generate', { input, params: {} }), { code: 'unsupported' });
+});
+
+test('labels and vectors of pictures', async () => {
+  const { connection } = await open(gguf('vit'));
+  const labels = await connection.call('classify', { pictures: [picture(3, 1), picture(4, 1)], hits: 1 });
+  assert.deepEqual(labels.map(([first]) => first!.label), ['3', '4']);
+  assert.deepEqual([...(await connection.call('embedPictures', { pictures: [picture(3, 1)] })).vectors], [3, 1]);
+});
+
+test('segments come as they are written down, and can be stopped', async () => {
+  const { connection, seen } = await open(gguf('moonshine'));
+  const samples = new Float32Array(100), words: string[] = [];
+  await connection.call('transcribe', { samples, rate: 16000, params: { whole: true } }, { onEvent: ({ text }) => words.push(text) });
+  assert.deepEqual(words, ['one', 'two', 'three']);
+  assert.deepEqual(seen.transcribed, [{ n: 100, rate: 16000, params: { whole: true } }]);
+  const stop = new AbortController(), heard: string[] = [];
+  await assert.rejects(connection.call('transcribe', { samples, rate: 16000, params: {} }, {
+    signal: stop.signal, onEvent: ({ text }) => {
+      heard.push(text);
+      stop.abort();
+    },
+  }), { code: 'aborted' });
+  assert.deepEqual(heard, ['one']);
+});
+
+test('where there are no decoders that is said', async () => {
+  await assert.rejects(decodePicture(new Blob(['a'])), { code: 'unsupported' });
+  await assert.rejects(decodePicture('data:image/png;base64,AA=='), { code: 'unsupported' });
+  await assert.rejects(decodePicture('data:no comma'), { code: 'argument' });
+  await assert.rejects(decodePicture('ftp://a/b'), { code: 'argument' });
+  const pixels = picture(1, 1);
+  assert.equal(await decodePicture(pixels), pixels);
+  assert.equal(portablePicture(new URL('https://example.org/a.png')), 'https://example.org/a.png');
+  const samples = new Float32Array(3);
+  assert.equal(await samplesOf(samples, undefined, 16000), samples);
+  await assert.rejects(samplesOf(samples, 8000, 16000), { code: 'unsupported' });
+  await assert.rejects(samplesOf(new Blob(['a']), undefined, 16000), { code: 'unsupported' });
+  await assert.rejects(samplesOf([1, 2] as never, undefined, 16000), { code: 'argument' });
+});
