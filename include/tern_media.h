@@ -181,6 +181,7 @@ typedef struct tern_transcript {
     tern_segment *segments; // [n], in their order
     size_t n;
     double seconds; // of the sound
+    char language[8]; // what was spoken, "en" and so on; "": the model does not say
 } tern_transcript;
 
 typedef struct tern_transcribe_params {
@@ -188,12 +189,21 @@ typedef struct tern_transcribe_params {
     bool whole;         // no parts are left out: the sound is cut only where it is too long
     double seconds_max; // of a segment; 0: 15, which is also the most
     double tokens_per_second; // at most, as silence can make a model repeat itself; 0: 6.5
+    // Of models of many languages (Whisper). What is spoken, "en" and so on; NULL: the model says
+    // it by the first window. translate: into English. no_fallback: what it is unsure of is not
+    // written down again with other tokens.
+    const char *language;
+    bool translate, no_fallback;
     // Each segment as soon as it is there; false stops: TERN_ERR_CANCELLED.
     bool (*on_segment)(void *user, const tern_segment *segment);
+    // Of tern_hear alone: what the segment that is being said may become. NULL: nobody asks.
+    bool (*on_partial)(void *user, const tern_segment *segment);
     void *user;
 } tern_transcribe_params;
 
-// What is said in a sound, by a model that hears: parts of speech, each written down greedily.
+// What is said in a sound, by a model that hears: parts of speech, each written down greedily; by
+// Whisper windows of 30 seconds, which it cuts into segments itself (seconds_max and
+// tokens_per_second are not looked at, whole is so, and vad says where a window begins).
 // params NULL: the defaults. out is to be freed with tern_transcript_free. Any number of threads
 // may call with one model. TERN_ERR_UNSUPPORTED: it hears nothing; TERN_ERR_ARGUMENT: the rate is
 // not the model's (tern_model_hearing_rate).
@@ -203,6 +213,20 @@ TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
 TERN_API void tern_transcript_free(tern_transcript *transcript); // NULL is allowed
 // Samples a second of what the model hears; 0: it hears nothing.
 TERN_API int32_t tern_model_hearing_rate(const tern_model *model);
+
+// The same of a sound that is still being made. Feeding computes: a partial text each half second
+// of new sound at most, and a segment when nobody has spoken for half a second, or for too long
+// without a pause. A segment is what tern_transcribe makes of its samples. One thread at a time.
+typedef struct tern_hear tern_hear;
+// params as for tern_transcribe: they are copied, strings with them. TERN_ERR_ARGUMENT: as there.
+TERN_API tern_status tern_hear_open(tern_hear **out, tern_model *model,
+                                    const tern_transcribe_params *params, tern_error *err);
+// n samples more, at the model's rate.
+TERN_API tern_status tern_hear_feed(tern_hear *hear, const float *samples, int64_t n,
+                                    tern_error *err);
+// Nothing follows: the last segment. A new sound may be fed then, whose seconds go on.
+TERN_API tern_status tern_hear_end(tern_hear *hear, tern_error *err);
+TERN_API void tern_hear_close(tern_hear *hear); // before the model; NULL is allowed
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "blobs.h"
 #include "formats/formats.h"
+#include "gpu_fixture.h"
 #include "harness.h"
 #include "media/sound.h"
 #include "tern_tools.h"
@@ -43,12 +44,11 @@ static void check_array(const tern_array *a, const tern_tensor *want, double bou
 // ---- Graphs by themselves ----------------------------------------------------------------------
 
 // A recording of whole rows of 64 samples.
-static void check_graphs(const char *folder, const char *encoded, const char *ids, double bound) {
+static void check_graphs(tern_model *m, const char *folder, const char *encoded, const char *ids,
+                         double bound) {
     char path[512];
     tern_error err = {0};
     tern_file *file;
-    tern_model *m;
-    REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
     snprintf(path, sizeof path, "%s/golden.safetensors", folder);
     REQUIRE_OK(tern_file_open(&file, path, &err), err);
     const tern_tensor *pcm = golden(file, "pcm"), *rows = golden(file, encoded);
@@ -79,24 +79,38 @@ static void check_graphs(const char *folder, const char *encoded, const char *id
     tern_array_free(&out);
     tern_array_free(&logits);
     tern_file_close(file);
-    tern_model_close(m);
 }
 
 // transformers' own numbers. Seen to fail with the pairs of RoPE as halves, with the gate in the
 // value's place, with a row less to attend to, and with another mean of all rows.
 TEST(hearing_has_transformers_rows_and_scores) {
     const char *folder = test_data(ORACLE);
-    if (folder) check_graphs(folder, "encoder", "decoder_input_ids", 1e-5);
+    tern_error err = {0};
+    tern_model *m;
+    if (!folder) return;
+    REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
+    check_graphs(m, folder, "encoder", "decoder_input_ids", 1e-5);
+    tern_model_close(m);
+}
+
+TEST(webgpu_hearing_has_transformers_rows_and_scores) {
+    const char *folder = test_data(ORACLE);
+    if (!test_is_long()) {
+        test_skip(TEST_LONG_REASON);
+        return;
+    }
+    tern_model *m = folder ? gpu_open(folder, 16) : NULL;
+    if (!m) return;
+    check_graphs(m, folder, "encoder", "decoder_input_ids", 2e-3);
+    tern_model_close(m);
 }
 
 // ---- Greedily ----------------------------------------------------------------------------------
 
-static void check_text(const char *path) {
+static void check_text_of(tern_model *m, const char *path) {
     tern_error err = {0};
     tern_file *file;
-    tern_model *m;
     tern_transcript t;
-    REQUIRE_OK(tern_model_open(&m, path, NULL, &err), err);
     REQUIRE_OK(tern_file_open(&file, OWN "/golden.safetensors", &err), err);
     const tern_tensor *pcm = golden(file, "pcm"), *greedy = golden(file, "greedy");
     const tern_sound sound = {.rate = 16000,
@@ -115,6 +129,13 @@ static void check_text(const char *path) {
     }
     tern_transcript_free(&t);
     tern_file_close(file);
+}
+
+static void check_text(const char *path) {
+    tern_error err = {0};
+    tern_model *m;
+    REQUIRE_OK(tern_model_open(&m, path, NULL, &err), err);
+    check_text_of(m, path);
     tern_model_close(m);
 }
 
@@ -133,15 +154,84 @@ TEST(hearing_writes_down_the_references_tokens) {
     check_text(back);
 }
 
-// The WebGPU backend lacks ops of theirs.
-TEST(hearing_chooses_the_cpu) {
+// Seen to fail: one row of the encoder left out of what is attended to.
+TEST(webgpu_hearing_writes_down_the_references_tokens) {
+    tern_model *m = gpu_open(OWN, 16);
+    if (!m) return;
+    check_graphs(m, OWN, "encoded", "ids", 2e-3);
+    check_text_of(m, "webgpu");
+    tern_model_close(m);
+}
+
+// ---- While it is said --------------------------------------------------------------------------
+
+typedef struct live {
+    double times[16][2];
+    int32_t n_ids[16];
+    int n, n_partial;
+} live;
+
+static bool keep_segment(void *user, const tern_segment *s) {
+    live *l = user;
+    if (l->n == 16) return false;
+    l->times[l->n][0] = s->start;
+    l->times[l->n][1] = s->end;
+    l->n_ids[l->n++] = s->n_ids;
+    return true;
+}
+
+static bool count_partial(void *user, const tern_segment *s) {
+    live *l = user;
+    l->n_partial += s->n_ids > 0;
+    return true;
+}
+
+// A tone from 1 to 3 seconds, from 5 to 6, from 8 to the end, over a little noise, fed in pieces.
+static void feed_tones(tern_model *m, int64_t piece, live *out) {
+    enum { N = 10 * 16000 };
+    tern_error err = {0};
+    tern_hear *hear;
+    float *x = calloc(N, sizeof *x);
+    uint32_t noise = 1;
+    const tern_transcribe_params params = {.on_segment = keep_segment,
+                                           .on_partial = count_partial,
+                                           .tokens_per_second = 20,
+                                           .user = out};
+    *out = (live){0};
+    for (int i = 0; i < N; i++) {
+        double at = (double)i / 16000;
+        bool loud = (at >= 1 && at < 3) || (at >= 5 && at < 6) || at >= 8;
+        noise = noise * 1664525u + 1013904223u;
+        x[i] = (float)((loud ? 0.3 : 0) * sin(at * 2500) + 0.001 * ((double)(noise >> 16) / 32768 - 1));
+    }
+    REQUIRE_OK(tern_hear_open(&hear, m, &params, &err), err);
+    for (int64_t i = 0; i < N; i += piece)
+        CHECK_MSG(tern_hear_feed(hear, x + i, N - i < piece ? N - i : piece, &err) == TERN_OK, "%s",
+                  err.message);
+    CHECK_MSG(tern_hear_end(hear, &err) == TERN_OK, "%s", err.message);
+    tern_hear_close(hear);
+    free(x);
+}
+
+// Seen to fail: a look where a piece ends instead of each half second; a segment that is told again
+// with the next one; samples forgotten that a segment begins with.
+TEST(hearing_while_it_is_said) {
+    static const double want[3][2] = {{1, 3}, {5, 6}, {8, 10}};
     tern_error err = {0};
     tern_model *m;
-    const tern_model_desc desc = {.device = "auto"};
-    REQUIRE_OK(tern_model_open(&m, OWN, &desc, &err), err);
-    tern_model_info info;
-    tern_model_get_info(m, &info);
-    CHECK(strstr(info.device, "cpu"));
+    live whole, small;
+    REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
+    feed_tones(m, 10 * 16000, &whole);
+    feed_tones(m, 777, &small);
+    CHECK_MSG(whole.n == 3 && small.n == 3, "%d and %d segments", whole.n, small.n);
+    for (int i = 0; i < 3 && whole.n == 3; i++)
+        CHECK_MSG(fabs(whole.times[i][0] - want[i][0]) < 0.6 &&
+                      fabs(whole.times[i][1] - want[i][1]) < 0.6,
+                  "segment %d from %g to %g", i, whole.times[i][0], whole.times[i][1]);
+    CHECK(memcmp(whole.times, small.times, sizeof whole.times) == 0);
+    CHECK(memcmp(whole.n_ids, small.n_ids, sizeof whole.n_ids) == 0);
+    CHECK_MSG(whole.n_partial == small.n_partial && whole.n_partial >= 6, "%d partial texts",
+              whole.n_partial);
     tern_model_close(m);
 }
 

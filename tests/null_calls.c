@@ -235,6 +235,12 @@ static void call_with_nothing(void) {
     RUNS(tern_transcript_free, NULL);
     RUNS(tern_transcript_free, &transcript);
     RUNS(tern_model_hearing_rate, NULL);
+    tern_hear *hear = NULL;
+    FAILS(tern_hear_open, NULL, NULL, NULL);
+    FAILS(tern_hear_open, &hear, NULL, NULL);
+    FAILS(tern_hear_feed, NULL, NULL, 0);
+    FAILS(tern_hear_end, NULL);
+    RUNS(tern_hear_close, NULL);
     FAILS(tern_embed_pictures, NULL, NULL, 0, NULL);
     tern_sight *sight = NULL;
     size_t n_sight_ids = 1;

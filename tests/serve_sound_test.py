@@ -14,14 +14,19 @@ ORACLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "oracles", "mo
 OUT = "/v1/audio/transcriptions"
 
 
-def send(s, **fields):
-    """(status, headers, text); a value of bytes is a file."""
+def form(**fields):
+    """A value of bytes is a file."""
     body = b""
     for name, value in fields.items():
         of = '; filename="x.wav"' if isinstance(value, bytes) else ""
         body += ('--bound\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n' % (name, of)).encode()
         body += (value if isinstance(value, bytes) else value.encode()) + b"\r\n"
-    return s.ask("POST", OUT, body + b"--bound--\r\n", {"Content-Type": "multipart/form-data; boundary=bound"})
+    return body + b"--bound--\r\n"
+
+
+def send(s, **fields):
+    """(status, headers, text)"""
+    return s.ask("POST", OUT, form(**fields), {"Content-Type": "multipart/form-data; boundary=bound"})
 
 
 def sound():
@@ -48,13 +53,35 @@ def test_forms_of_answers(s):
     check(vtt.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01."), vtt)
 
 
+def test_streams(s):
+    # Segments as they come, then the whole. Seen to fail: with the last segment's event after the end.
+    wav = sound()
+    silence = b"\0" * 64000
+    data = wav[44:] + silence + wav[44:]
+    wav = wav[:40] + len(data).to_bytes(4, "little") + data
+    status, headers, text = send(s, model="moonshine", file=wav, stream="true")
+    if status == 400 and "this build reads no sound files" in text:
+        return
+    events = [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: ")]
+    check(status == 200 and headers["Content-Type"].startswith("text/event-stream"), status, headers)
+    check([e["type"] for e in events][-1] == "transcript.text.done" and len(events) >= 2, text)
+    check(all(e["type"] == "transcript.text.delta" for e in events[:-1]), text)
+    check("".join(e["delta"] for e in events[:-1]) == events[-1]["text"], text)
+
+
+def test_translations(s):
+    status, _, text = s.ask("POST", "/v1/audio/translations", form(model="moonshine", file=sound()),
+                            {"Content-Type": "multipart/form-data; boundary=bound"})
+    check(status == 400 and ("does not translate" in text or "reads no sound files" in text), status, text)
+
+
 def test_refusals(s):
     for fields, status, words in (
             (dict(model="moonshine"), 400, "'file' is missing"),
             (dict(model="nobody", file=b"x"), 404, "'nobody' not found"),
             (dict(model="moonshine", file=b"no sound"), 400, "this "),
             (dict(model="moonshine", file=b"x", response_format="xml"), 400, "response_format"),
-            (dict(model="moonshine", file=b"x", stream="true"), 400, "'stream'")):
+            (dict(model="moonshine", file=b"no sound", stream="true"), 400, "this ")):
         got, _, text = send(s, **fields)
         check(got == status and words in json.loads(text)["error"]["message"], fields, got, text)
     check(s.post(OUT, {"model": "moonshine"})[0] == 400)
@@ -69,7 +96,7 @@ def main():
         print("serve sound: skipped: built without libevent")
         return 0
     shared = Server(model=ORACLE)
-    n = serve_test.run_tests((test_forms_of_answers, test_refusals), shared)
+    n = serve_test.run_tests((test_forms_of_answers, test_streams, test_translations, test_refusals), shared)
     shared.stop()
     print("serve sound: %d tests, %d checks failed" % (n, serve_test.failures))
     return serve_test.failures != 0

@@ -1,25 +1,29 @@
 // tern transcribe: what is said in recordings.
 #include "cli.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "tern_media.h"
 
 #define WORDS_MAX 4096
+#define LINE_MOST 79 // bytes of what is being said in a terminal's line: its end
 
 enum { FORM_TEXT, FORM_JSON, FORM_SRT, FORM_VTT };
 
 typedef struct transcribe_args {
     model_args model;
-    bool json, srt, vtt, whole, ids, times;
+    bool json, srt, vtt, whole, ids, times, live, translate, no_fallback;
     float seconds;
-    const char *vad;
+    const char *vad, *language;
 } transcribe_args;
 
 typedef struct printing {
     const transcribe_args *args;
     int form;
     int n; // segments printed
+    bool is_open; // a partial text stands in the terminal's line
 } printing;
 
 // "00:01:02,345"; VTT has a point for the comma.
@@ -46,6 +50,8 @@ static void put_json_segment(const printing *p, const tern_segment *s) {
 
 static bool on_segment(void *user, const tern_segment *s) {
     printing *p = user;
+    if (p->is_open) printf("\r\033[K");
+    p->is_open = false;
     if (p->form == FORM_JSON) {
         put_json_segment(p, s);
     } else {
@@ -72,6 +78,17 @@ static bool on_segment(void *user, const tern_segment *s) {
     return !ferror(stdout) && !was_cancelled();
 }
 
+static tern_transcribe_params params_of(const transcribe_args *args, printing *p) {
+    return (tern_transcribe_params){.vad = args->vad,
+                                    .whole = args->whole,
+                                    .seconds_max = args->seconds,
+                                    .language = args->language,
+                                    .translate = args->translate,
+                                    .no_fallback = args->no_fallback,
+                                    .on_segment = on_segment,
+                                    .user = p};
+}
+
 static bool read_sound(tern_sound *out, const char *path, int32_t rate) {
     const tern_sound_desc desc = {.rate = rate};
     tern_error err = {0};
@@ -92,11 +109,7 @@ static bool transcribe(tern_model *model, const transcribe_args *args, const cha
     tern_transcript out = {0};
     tern_error err = {0};
     printing p = {.args = args, .form = form};
-    const tern_transcribe_params params = {.vad = args->vad,
-                                           .whole = args->whole,
-                                           .seconds_max = args->seconds,
-                                           .on_segment = on_segment,
-                                           .user = &p};
+    const tern_transcribe_params params = params_of(args, &p);
     if (!read_sound(&sound, path, tern_model_hearing_rate(model))) return false;
     if (form == FORM_JSON) {
         printf("{\"file\": ");
@@ -105,11 +118,78 @@ static bool transcribe(tern_model *model, const transcribe_args *args, const cha
     }
     if (form == FORM_VTT) printf("WEBVTT\n\n");
     tern_status status = tern_transcribe(model, &sound, &params, &out, &err);
-    if (form == FORM_JSON) printf("]}\n");
+    if (form == FORM_JSON) {
+        printf("]");
+        if (out.language[0]) printf(", \"language\": \"%s\"", out.language);
+        printf("}\n");
+    }
     tern_sound_free(&sound);
     tern_transcript_free(&out);
     if (status == TERN_OK || ferror(stdout)) return true;
     if (status != TERN_ERR_CANCELLED) fail("%s: %s", path, err.message);
+    return false;
+}
+
+// ---- Live --------------------------------------------------------------------------------------
+
+// In a terminal the last line is what is being said; elsewhere only JSON has it.
+static bool on_partial(void *user, const tern_segment *s) {
+    printing *p = user;
+    if (p->form == FORM_JSON) {
+        printf("{\"partial\": ");
+        put_json(stdout, s->text, strlen(s->text));
+        printf("}\n");
+    } else if (p->args->ids) {
+        return !was_cancelled();
+    } else {
+        size_t n = strlen(s->text);
+        const char *from = s->text + (n > LINE_MOST ? n - LINE_MOST : 0);
+        while (((unsigned char)*from & 0xC0) == 0x80) from++; // a whole character
+        printf("\r\033[K%s", from);
+        p->is_open = true;
+    }
+    fflush(stdout);
+    return !ferror(stdout) && !was_cancelled();
+}
+
+static bool on_line(void *user, const tern_segment *s) {
+    printing *p = user;
+    if (p->form != FORM_JSON) return on_segment(user, s);
+    p->n = 0;
+    put_json_segment(p, s);
+    putchar('\n');
+    fflush(stdout);
+    return !ferror(stdout) && !was_cancelled();
+}
+
+// Samples of 16 bits, one channel, at the model's rate, without a header, as they come.
+static bool listen_to_input(tern_model *model, const transcribe_args *args, int form) {
+    enum { MOST = 1600 };
+    tern_error err = {0};
+    tern_hear *hear;
+    printing p = {.args = args, .form = form};
+    tern_transcribe_params params = params_of(args, &p);
+    unsigned char bytes[2 * MOST];
+    float samples[MOST];
+    size_t n, left = 0;
+    params.on_segment = on_line;
+    if (form == FORM_JSON || isatty(STDOUT_FILENO)) params.on_partial = on_partial;
+    if (form == FORM_VTT) printf("WEBVTT\n\n");
+    tern_status status = tern_hear_open(&hear, model, &params, &err);
+    while (status == TERN_OK && !was_cancelled() &&
+           (n = fread(bytes + left, 1, sizeof bytes - left, stdin)) > 0) {
+        n += left;
+        for (size_t i = 0; i < n / 2; i++)
+            samples[i] = (float)(int16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8) / 32768;
+        status = tern_hear_feed(hear, samples, (int64_t)(n / 2), &err);
+        left = n % 2;
+        if (left) bytes[0] = bytes[n - 1];
+    }
+    if (status == TERN_OK) status = tern_hear_end(hear, &err);
+    if (p.is_open) putchar('\n');
+    tern_hear_close(hear);
+    if (status == TERN_OK || ferror(stdout)) return true;
+    if (status != TERN_ERR_CANCELLED) fail("standard input: %s", err.message);
     return false;
 }
 
@@ -124,6 +204,13 @@ int cmd_transcribe(const command *self, int argc, char **argv) {
         {0, "ids", OPTION_FLAG, &args.ids, NULL, "token ids instead of text; in JSON besides it"},
         {0, "vad", OPTION_TEXT, &args.vad, "FILE",
          "Silero VAD (ONNX), which says what is speech; else loudness does"},
+        {0, "language", OPTION_TEXT, &args.language, "CODE",
+         "Whisper: what is spoken, en, de, zh ...; else it finds out"},
+        {0, "translate", OPTION_FLAG, &args.translate, NULL, "Whisper: into English"},
+        {0, "no-fallback", OPTION_FLAG, &args.no_fallback, NULL,
+         "Whisper: only the likeliest tokens, also where it is unsure"},
+        {0, "live", OPTION_FLAG, &args.live, NULL,
+         "FILE is -: samples of 16 bits at 16 kHz as they come, text while they do"},
         {0, "whole", OPTION_FLAG, &args.whole, NULL, "leave nothing out, not even silence"},
         {0, "seconds", OPTION_NUMBER, &args.seconds, "N", "of a segment at most (15)", 1, 15},
         MODEL_OPTIONS(args.model),
@@ -134,13 +221,16 @@ int cmd_transcribe(const command *self, int argc, char **argv) {
     if (args.json + args.srt + args.vtt > 1)
         return bad_usage("transcribe: --json, --srt and --vtt are one choice");
     if (n == 0) return bad_usage("transcribe: no file is given (-: standard input)");
+    if (args.live && (n != 1 || strcmp(paths[0], "-") != 0))
+        return bad_usage("transcribe: --live is for standard input alone (-)");
     int form = args.json ? FORM_JSON : args.srt ? FORM_SRT : args.vtt ? FORM_VTT : FORM_TEXT;
     cancel_on_signals();
     tern_model *model = open_model(self, &args.model, &status);
     if (!model) return status;
     bool ok = tern_model_hearing_rate(model) != 0;
     if (!ok) fail("%s: the model hears no sounds", args.model.path);
-    for (int i = 0; ok && i < n && !ferror(stdout); i++)
+    if (ok && args.live) ok = listen_to_input(model, &args, form);
+    for (int i = 0; ok && !args.live && i < n && !ferror(stdout); i++)
         ok = transcribe(model, &args, paths[i], form);
     tern_model_close(model);
     return close_out(ok ? EXIT_OK : EXIT_FAILED);

@@ -68,11 +68,32 @@ static void work(void *arg) {
 static void end_all(errand *list) {
     for (errand *next; list; list = next) {
         next = list->next;
+        if (list->has_news) list->news(list);
         list->done(list);
     }
 }
 
+void errands_tell(errands *s, errand *e) {
+    tern_mutex_lock(&s->lock);
+    e->has_news = true;
+    tern_mutex_unlock(&s->lock);
+    s->wake(s->user);
+}
+
+// One that runs is freed by nobody else than this thread, when it is over.
+static void take_news(errands *s) {
+    for (size_t i = 0; i < s->n_threads; i++) {
+        tern_mutex_lock(&s->lock);
+        errand *e = s->running[i];
+        bool has = e && e->has_news;
+        if (has) e->has_news = false;
+        tern_mutex_unlock(&s->lock);
+        if (has) e->news(e);
+    }
+}
+
 void errands_take_done(errands *s) {
+    take_news(s);
     tern_mutex_lock(&s->lock);
     errand *list = take_all(&s->over);
     tern_mutex_unlock(&s->lock);

@@ -14,7 +14,9 @@ typedef struct errand {
     struct errand *next;
     void (*run)(struct errand *e);  // on a thread of its own; looks at `cancelled` now and then
     void (*done)(struct errand *e); // on the loop's thread, once; frees it. Also if it never ran
+    void (*news)(struct errand *e); // on the loop's thread, after errands_tell; NULL: there are none
     void *user;                     // of the loop's thread; NULL: nobody wants it any more
+    bool has_news;                  // under the errands' lock
     atomic_bool cancelled;
 } errand;
 
@@ -25,6 +27,9 @@ tern_status errands_open(errands **out, size_t n_threads, size_t n_waiting_max,
 void errands_close(errands *s);
 // False: too many wait.
 bool errands_submit(errands *s, errand *e);
-void errands_take_done(errands *s); // calls `done` for those that are
+// On an errand's thread: `news` is to be called soon, once for all that has been told by then, and
+// before `done`.
+void errands_tell(errands *s, errand *e);
+void errands_take_done(errands *s); // calls `done` for those that are, and `news`
 
 #endif

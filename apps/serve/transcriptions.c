@@ -1,8 +1,9 @@
 // OpenAI's POST /v1/audio/transcriptions: a form with a sound file becomes text. An errand computes
-// it, so that no stream waits for a recording.
+// it, so that no stream waits for a recording; with `stream` its segments are told as they come.
 #include <string.h>
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
+#include "base/os_thread.h"
 #include "tern_media.h"
 
 // ---- Forms -------------------------------------------------------------------------------------
@@ -73,13 +74,25 @@ typedef struct transcribing {
     char *bytes; // of the file
     size_t n;
     form_of form;
+    char language[8]; // "": it is not said
+    bool translates, streams;
+    errands *errands;
+    tern_mutex lock;
+    tern_strbuf told; // under the lock: what the stream has not had yet
+    bool has_told;    // of the errand's thread
     tern_transcript found;
     tern_error err;
 } transcribing;
 
 static bool go_on(void *user, const tern_segment *segment) {
-    const transcribing *t = user;
-    (void)segment;
+    transcribing *t = user;
+    if (t->streams) {
+        tern_mutex_lock(&t->lock);
+        tern_strbuf_printf(&t->told, "%s%s", t->has_told ? " " : "", segment->text);
+        tern_mutex_unlock(&t->lock);
+        t->has_told = true;
+        errands_tell(t->errands, &t->errand);
+    }
     return !atomic_load(&t->errand.cancelled);
 }
 
@@ -87,7 +100,10 @@ static void run(errand *e) {
     transcribing *t = (transcribing *)e;
     tern_sound sound;
     const tern_sound_desc desc = {.rate = tern_model_hearing_rate(t->model->model)};
-    const tern_transcribe_params params = {.on_segment = go_on, .user = t};
+    const tern_transcribe_params params = {.language = t->language[0] ? t->language : NULL,
+                                           .translate = t->translates,
+                                           .on_segment = go_on,
+                                           .user = t};
     if (tern_sound_read(&sound, t->bytes, t->n, &desc, &t->err) != TERN_OK) return;
     tern_transcribe(t->model->model, &sound, &params, &t->found, &t->err);
     tern_sound_free(&sound);
@@ -136,7 +152,8 @@ static void put_json(const transcribing *t, tern_strbuf *out) {
     put_all(&t->found, &text);
     tern_json_open(&w, NULL, '{');
     if (t->form == FORM_VERBOSE) {
-        tern_json_put_text(&w, "task", "transcribe");
+        tern_json_put_text(&w, "task", t->translates ? "translate" : "transcribe");
+        if (t->found.language[0]) tern_json_put_text(&w, "language", t->found.language);
         tern_json_put_number(&w, "duration", t->found.seconds);
     }
     tern_json_put_text(&w, "text", tern_strbuf_text(&text));
@@ -172,24 +189,82 @@ static void answer(exchange *x, const transcribing *t) {
     tern_strbuf_free(&out);
 }
 
-static void done(errand *e) {
+// ---- A stream ----------------------------------------------------------------------------------
+
+static void send_event(exchange *x, const char *type, const char *member, const char *text) {
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    if (!x->is_stream) reply_stream(x, "text/event-stream");
+    tern_strbuf_puts(&out, "data: ");
+    tern_json_open(&w, NULL, '{');
+    tern_json_put_text(&w, "type", type);
+    tern_json_put_text(&w, member, text);
+    tern_json_close(&w, '}');
+    tern_strbuf_puts(&out, "\n\n");
+    reply_piece(x, &out);
+    tern_strbuf_free(&out);
+}
+
+static void tell(errand *e) {
     transcribing *t = (transcribing *)e;
-    exchange *x = e->user;
-    if (x) {
-        x->errand = NULL;
-        answer(x, t);
-    }
-    registry_release(t->model);
+    tern_mutex_lock(&t->lock);
+    tern_strbuf told = t->told;
+    t->told = (tern_strbuf){0};
+    tern_mutex_unlock(&t->lock);
+    if (e->user && told.len > 0)
+        send_event(e->user, "transcript.text.delta", "delta", tern_strbuf_text(&told));
+    tern_strbuf_free(&told);
+}
+
+static void end_stream(exchange *x, const transcribing *t) {
+    tern_strbuf text = {0};
+    put_all(&t->found, &text);
+    send_event(x, "transcript.text.done", "text", tern_strbuf_text(&text));
+    tern_strbuf_free(&text);
+    reply_end(x);
+}
+
+static void free_transcribing(transcribing *t) {
+    if (!t) return;
+    tern_mutex_free(&t->lock);
+    tern_strbuf_free(&t->told);
     tern_transcript_free(&t->found);
     tern_free(t->bytes);
     tern_free(t);
 }
 
+static void done(errand *e) {
+    transcribing *t = (transcribing *)e;
+    exchange *x = e->user;
+    if (x) {
+        x->errand = NULL;
+        if (t->streams && t->err.status == TERN_OK) end_stream(x, t);
+        else answer(x, t);
+    }
+    registry_release(t->model);
+    free_transcribing(t);
+}
+
 // ---- The request -------------------------------------------------------------------------------
+
+static transcribing *new_transcribing(exchange *x, tern_str file) {
+    transcribing *t = tern_alloc(TERN_MEM_SESSION, sizeof *t);
+    if (!t) return NULL;
+    tern_mutex_init(&t->lock);
+    t->bytes = tern_strndup(TERN_MEM_SESSION, file.ptr, file.len);
+    if (!t->bytes) {
+        free_transcribing(t);
+        return NULL;
+    }
+    t->errand = (errand){.run = run, .done = done, .news = tell, .user = x};
+    t->errands = x->server->errands;
+    t->model = x->model;
+    t->n = file.len;
+    return t;
+}
 
 static void read_request(const exchange *x, tern_str *file, form_of *form, api_error *e) {
     tern_str name = form_field(x->request, "response_format");
-    tern_str stream = form_field(x->request, "stream");
     *file = form_field(x->request, "file");
     *form = FORM_JSON;
     while (name.ptr && *form < FORMS && !tern_str_is(name, form_names[*form])) ++*form;
@@ -202,27 +277,23 @@ static void read_request(const exchange *x, tern_str *file, form_of *form, api_e
     else if (*form == FORMS)
         api_fail(e, 400, NULL, "response_format",
                  "'response_format' must be json, text, verbose_json, srt or vtt");
-    else if (stream.ptr && tern_str_is(stream, "true"))
-        api_fail(e, 400, NULL, "stream", "'stream' is not there: text comes when all of it is");
     else if (x->server->stopping)
         api_fail(e, 503, "stopping", NULL, "the server is stopping");
 }
 
-void openai_transcriptions(exchange *x) {
+static void transcribe(exchange *x, bool translates) {
     api_error e = {0};
-    tern_str file;
+    tern_str file, stream = form_field(x->request, "stream");
+    tern_str language = form_field(x->request, "language");
     form_of form;
     read_request(x, &file, &form, &e);
-    transcribing *t = e.status ? NULL : tern_alloc(TERN_MEM_SESSION, sizeof *t);
-    if (t) t->bytes = tern_strndup(TERN_MEM_SESSION, file.ptr, file.len);
-    if (!e.status && (!t || !t->bytes)) api_fail_memory(&e);
+    transcribing *t = e.status ? NULL : new_transcribing(x, file);
+    if (!e.status && !t) api_fail_memory(&e);
     if (!e.status) {
-        t->errand.run = run;
-        t->errand.done = done;
-        t->errand.user = x;
-        t->model = x->model;
-        t->n = file.len;
         t->form = form;
+        t->translates = translates;
+        t->streams = stream.ptr && tern_str_is(stream, "true");
+        if (language.len < sizeof t->language) memcpy(t->language, language.ptr, language.len);
         x->errand = &t->errand;
         if (errands_submit(x->server->errands, &t->errand)) {
             registry_hold(t->model); // also if who asked has gone
@@ -231,7 +302,9 @@ void openai_transcriptions(exchange *x) {
         x->errand = NULL;
         api_fail_full(&e);
     }
-    if (t) tern_free(t->bytes);
-    tern_free(t);
+    free_transcribing(t);
     reply_error(x, &e);
 }
+
+void openai_transcriptions(exchange *x) { transcribe(x, false); }
+void openai_translations(exchange *x) { transcribe(x, true); }

@@ -476,6 +476,16 @@ tern_vid tern_g_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, i
     return y;
 }
 
+tern_vid tern_g_padded_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
+                               int64_t before, int64_t after, bool by_column) {
+    if (before < 0 || before > INT32_MAX || after < 0 || after > INT32_MAX) return -1;
+    tern_vid y = tern_g_windows(g, x, dim, step, width, by_column);
+    if (y < 0) return -1;
+    last_node(g)->before = (int32_t)before;
+    last_node(g)->after = (int32_t)after;
+    return y;
+}
+
 tern_vid tern_g_whole_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps) {
     tern_vid y = op_node(g, TERN_OP_WHOLE_NORM, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
@@ -580,6 +590,7 @@ void tern_graph_count_windows(const tern_graph *g, tern_vid of, int64_t n,
         if (w->op != TERN_OP_WINDOWS) continue;
         int64_t have = tern_graph_rows(g, w->in[0], counts) * g->values[w->in[0]].cols;
         if (w->in[0] == of && n < have) have = n;
+        have += (int64_t)w->before + w->after;
         int64_t *count = &counts[g->values[w->out[0]].dim];
         if (*count == 0 && have >= w->width) *count = (have - w->width) / w->first + 1;
     }
@@ -777,7 +788,8 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_SOURCE_STORE:
     case TERN_OP_SOURCE_ATTENTION: return check_source(g, n, err);
     case TERN_OP_WINDOWS:
-        if (n->first > 0 && (!n->tiled || (n->first % x->cols == 0 && n->width % x->cols == 0)))
+        if (n->first > 0 && (!n->tiled || (n->first % x->cols == 0 && n->width % x->cols == 0 &&
+                                           n->before % x->cols == 0)))
             return TERN_OK;
         return tern_fail(err, TERN_ERR_FORMAT, "graph: windows of %d numbers, %d from one to the "
                          "next, of %s", (int)n->width, (int)n->first, x->name);

@@ -230,6 +230,7 @@ typedef struct tern_node {
     tern_rope_attrs rope;
     bool inverse;                 // rope: turns back, which is its gradient
     int32_t group, first, width;  // columns, their gradient; windows: from one to the next, width
+    int32_t before, after;        // windows: zeros in front of and behind what they are of
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
     tern_rotation rotation;       // hadamard
     bool tiled; // delta_net, windows
@@ -337,6 +338,9 @@ tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route);
 // which must fit into x. step: numbers from the beginning of one to that of the next.
 tern_vid tern_g_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
                         bool by_column);
+// The same of x with so many zeros before and after its numbers.
+tern_vid tern_g_padded_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
+                               int64_t before, int64_t after, bool by_column);
 tern_vid tern_g_whole_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps);
 // States of what a sequence is about, such as the rows that an encoder made of a recording: fixed
 // ones [n_most, columns], n_most a multiple of 16; n_state [1, 1]. Rows of k and v are counted in a

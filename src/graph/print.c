@@ -74,6 +74,8 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
     case TERN_OP_WINDOWS:
         tern_strbuf_printf(out, " %d every %d%s", (int)n->width, (int)n->first,
                            n->tiled ? " by column" : "");
+        if (n->before || n->after)
+            tern_strbuf_printf(out, " zeros=%d+%d", (int)n->before, (int)n->after);
         break;
     case TERN_OP_SOURCE_STORE:
     case TERN_OP_SOURCE_ATTENTION:

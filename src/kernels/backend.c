@@ -131,7 +131,8 @@ static tern_status check_windows(const tern_batch *b, const tern_graph *g, tern_
         int64_t have = tern_graph_rows(g, n->in[0], counts);
         if (n->op == TERN_OP_WINDOWS) {
             int64_t made = tern_graph_rows(g, n->out[0], counts);
-            if (made < 1 || (made - 1) * n->first + n->width <= have * g->values[n->in[0]].cols)
+            have = have * g->values[n->in[0]].cols + n->before + n->after;
+            if (made < 1 || (made - 1) * n->first + n->width <= have)
                 continue;
             return tern_fail(err, TERN_ERR_ARGUMENT, "%lld windows of %lld rows of %s do not fit",
                              (long long)made, (long long)have, g->values[n->in[0]].name);

@@ -40,4 +40,20 @@ tern_status tern_voice_spans(const float *samples, int64_t n, const float *voice
                              int64_t n_most, tern_voice_list *out, tern_error *err);
 void tern_voice_free(tern_voice_list *speech);
 
+// ---- Spectrograms (mel.c) ----------------------------------------------------------------------
+//
+// Whisper's: 100 rows a second of the logarithms of loudness in bins of pitch, as transformers has
+// them, of samples at 16 kHz.
+#define TERN_MEL_HOP 160
+typedef struct tern_mel tern_mel;
+tern_status tern_mel_open(tern_mel **out, int32_t n_bins, tern_error *err);
+void tern_mel_close(tern_mel *mel); // NULL is allowed
+// Row `first` and those after it, [n_rows, n_bins], of a sound that silence follows. Logarithms
+// only: what tern_mel_level makes the model's numbers of, when the greatest is known.
+void tern_mel_rows(tern_mel *mel, const float *samples, int64_t n, int64_t first, int64_t n_rows,
+                   float *out);
+// Nothing is less than 8 below `most`, and then all near 0.
+void tern_mel_level(float *x, size_t n, float most);
+const float *tern_mel_filters(const tern_mel *mel); // [n_bins, 201], for tests
+
 #endif

@@ -261,7 +261,7 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
     tern_vid rows = tern_g_input(g, "outputs", tern_g_dim(g, "outputs"), 1, TERN_VALUE_I32);
     if (c->pooling == TERN_POOLING_NONE) x = tern_g_take_rows(g, x, rows);
     if (stack->final_norm && stack->layer_norm)
-        x = tern_block_layer_norm(g, c, x, stack->final_norm, false);
+        x = tern_block_layer_norm(g, c, x, stack->final_norm, stack->norm_bias);
     else if (stack->final_norm)
         x = tern_block_norm(g, x, stack->final_norm, c->n_embd, c->final_rms_eps);
     name_hidden(g, x, c->n_layers);

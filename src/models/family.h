@@ -123,6 +123,7 @@ typedef struct tern_stack {
     void (*end)(tern_graph *g, const tern_config *c, tern_vid pooled);
     const char *final_norm; // its name, NULL: there is none
     bool layer_norm; // that is a LayerNorm without bias, and its name has no ".weight"
+    bool norm_bias;  // with one
     float embedding_scale;  // 0: c->embedding_scale
 } tern_stack;
 

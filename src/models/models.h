@@ -39,6 +39,17 @@ typedef struct tern_vision {
 } tern_vision;
 int64_t tern_vision_patch_cols(const tern_vision *v); // numbers of a patch
 
+// Of Whisper: its spectrogram, and tokens that it does not write, or not as the first; all 0: it is
+// none.
+#define TERN_WHISPER_NEVER_MAX 256
+#define TERN_WHISPER_FIRST_MAX 8
+typedef struct tern_whisper {
+    int64_t n_mels, n_frames; // bins; rows of the encoder in a window, 50 a second
+    bool is_multilingual;
+    int32_t never[TERN_WHISPER_NEVER_MAX], never_first[TERN_WHISPER_FIRST_MAX];
+    int32_t n_never, n_never_first;
+} tern_whisper;
+
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
@@ -77,6 +88,7 @@ typedef struct tern_config {
     // samples of a row of its input, and how many zeros count as samples after the last; 0: it does
     // not hear
     int64_t n_encoder_layers, n_source, n_step, n_padding;
+    tern_whisper whisper;
     tern_vision vision;
     int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run

@@ -37,8 +37,6 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
                                  tern_error *err) {
     *out = NULL;
     bool automatic = strcmp(device, "auto") == 0, on_cpu = strcmp(device, "cpu") == 0;
-    bool hears = automatic && m->config.n_source != 0; // the GPU lacks its ops
-    on_cpu |= hears;
     if (!automatic && !on_cpu && strcmp(device, "webgpu") != 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
                          device);
@@ -47,7 +45,6 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
     tern_mutex_init(&p->busy);
     tern_mutex_init(&p->pool);
     p->is_automatic = automatic;
-    if (hears) snprintf(p->remark, sizeof p->remark, "models that hear run on it");
     tern_error why = {0};
     tern_status status = TERN_OK;
     p->weights = tern_alloc_array(TERN_MEM_GRAPH, m->n_weights + 1, sizeof *p->weights);

@@ -1,5 +1,5 @@
 // What is said in a sound: parts of speech, one after the other through the encoder, and what the
-// decoder makes of its rows, token by token.
+// decoder makes of its rows, token by token. (Whisper's windows: hear_whisper.c.)
 //
 // The two graphs are plans of their own with a sequence each. The encoder's rows come to the host
 // and go into the decoder's first batch, which keeps its keys and values of them.
@@ -7,67 +7,57 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/single.h"
-#include "session/session.h"
+#include "session/hearing.h"
 
 #define SECONDS_MOST    15.0
 #define SECONDS_LEAST   0.1 // shorter ones are followed by silence
 #define TOKENS_A_SECOND 6.5
 
-typedef struct hearing {
-    tern_model *m;
-    const tern_transcribe_params *params;
-    double seconds_max, tokens_per_second;
-    tern_placement *at;
-    int encoder_graph;
-    tern_single encoder, decoder;
-    float *pcm;     // [rows of the input, n_step]
-    float *encoded; // [n_source, n_embd]
-    int32_t *ids;   // [n_context]
-    int32_t n_ids;
-    tern_transcript *out;
-    size_t capacity;
-} hearing;
-
 // ---- One part ----------------------------------------------------------------------------------
 
-// Rows of the encoder, *n_rows of them.
-static tern_status encode(hearing *h, const float *samples, int64_t n, int64_t *n_rows,
-                          tern_error *err) {
-    const tern_config *c = &h->m->config;
-    const tern_graph *g = &h->m->graphs[h->encoder_graph].fused;
+static tern_vid input_of(const tern_graph *g) {
     tern_vid pcm = tern_graph_find(g, "pcm");
-    int64_t least = (int64_t)(SECONDS_LEAST * TERN_VOICE_RATE), all = n > least ? n : least;
-    int64_t rows = (all + c->n_padding + c->n_step - 1) / c->n_step;
-    memset(h->pcm, 0, (size_t)(rows * c->n_step) * sizeof *h->pcm);
-    memcpy(h->pcm, samples, (size_t)n * sizeof *h->pcm);
+    return pcm >= 0 ? pcm : tern_graph_find(g, "mel");
+}
+
+tern_status hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_rows, tern_error *err) {
+    const tern_graph *g = &h->m->graphs[h->encoder_graph].fused;
+    tern_vid in = input_of(g), encoded = tern_graph_find(g, "encoded");
     tern_batch batch = {0};
-    batch.counts[g->values[pcm].dim] = rows;
-    tern_graph_count_windows(g, pcm, all + c->n_padding, batch.counts);
-    *n_rows = tern_graph_rows(g, tern_graph_find(g, "encoded"), batch.counts);
+    batch.counts[g->values[in].dim] = rows;
+    tern_graph_count_windows(g, in, n, batch.counts);
+    *n_rows = tern_graph_rows(g, encoded, batch.counts);
     batch.n_tokens = (int32_t)*n_rows;
-    tern_batch_bind(&batch, pcm, h->pcm);
-    tern_batch_bind(&batch, tern_graph_find(g, "encoded"), h->encoded);
+    tern_batch_bind(&batch, in, h->input);
+    tern_batch_bind(&batch, encoded, h->encoded);
     return tern_single_run(&h->encoder, &batch, 0, err);
 }
 
-// The token after `id`, which stands at `position`; with the first one the rows are given.
-static tern_status decode(hearing *h, int32_t id, int32_t position, int64_t n_rows, int32_t *next,
-                          tern_error *err) {
+tern_status hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32_t position,
+                           int64_t n_rows, int32_t *next, float *logits, tern_error *err) {
     const tern_graph *g = &h->m->graphs[0].fused;
-    float logit;
+    float greatest = 0;
     tern_vid encoded = tern_graph_find(g, "encoded");
-    tern_batch batch = {.ids = &id,
-                        .n_tokens = 1,
-                        .n_outputs = 1,
-                        .top_k = 1,
-                        .top_ids = next,
-                        .top_logits = &logit};
+    tern_batch batch = {.ids = ids, .n_tokens = n, .n_outputs = 1, .top_k = logits ? 0 : 1,
+                        .top_ids = next, .top_logits = &greatest};
     if (position == 0) batch.counts[g->values[encoded].dim] = n_rows;
     if (position == 0) tern_batch_bind(&batch, encoded, h->encoded);
+    if (logits) tern_batch_bind(&batch, tern_graph_scores(g), logits);
     TERN_TRY(tern_single_run(&h->decoder, &batch, position, err));
-    if (isfinite(logit)) return TERN_OK;
+    for (int64_t i = 0; logits && i < h->m->config.n_vocab; i++) greatest += logits[i] * 0;
+    if (isfinite(greatest)) return TERN_OK;
     return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound gives numbers that are none", h->m->path);
+}
+
+// Moonshine's encoder takes samples.
+static tern_status encode_samples(hearing *h, const float *samples, int64_t n, int64_t *n_rows,
+                                  tern_error *err) {
+    const tern_config *c = &h->m->config;
+    int64_t least = (int64_t)(SECONDS_LEAST * TERN_VOICE_RATE), all = n > least ? n : least;
+    int64_t rows = (all + c->n_padding + c->n_step - 1) / c->n_step;
+    memset(h->input, 0, (size_t)(rows * c->n_step) * sizeof *h->input);
+    memcpy(h->input, samples, (size_t)n * sizeof *h->input);
+    return hearing_encode(h, rows, all + c->n_padding, n_rows, err);
 }
 
 // Whether the text ends with three times the same 4 to 8 tokens: then it would go on so. *n_kept:
@@ -84,16 +74,17 @@ static bool goes_round(const int32_t *ids, int32_t n, int32_t *n_kept) {
     return false;
 }
 
-static tern_status write_down(hearing *h, const float *samples, int64_t n, tern_error *err) {
+tern_status hearing_write_down(hearing *h, const float *samples, int64_t n, tern_error *err) {
     const tern_config *c = &h->m->config;
     int64_t n_rows;
     double room = ceil((double)n / TERN_VOICE_RATE * h->tokens_per_second);
     int32_t most = room < (double)c->n_context - 1 ? (int32_t)room : (int32_t)c->n_context - 1;
     int32_t id = (int32_t)c->bos_id;
     h->n_ids = 0;
-    TERN_TRY(encode(h, samples, n, &n_rows, err));
+    if (h->whisper) return whisper_write_down(h, samples, n, err);
+    TERN_TRY(encode_samples(h, samples, n, &n_rows, err));
     while (h->n_ids < most) {
-        TERN_TRY(decode(h, id, h->n_ids, n_rows, &id, err));
+        TERN_TRY(hearing_decode(h, &id, 1, h->n_ids, n_rows, &id, NULL, err));
         if (id == c->eos_id) break;
         h->ids[h->n_ids++] = id;
         if (goes_round(h->ids, h->n_ids, &h->n_ids)) break;
@@ -103,72 +94,73 @@ static tern_status write_down(hearing *h, const float *samples, int64_t n, tern_
 
 // ---- Segments ----------------------------------------------------------------------------------
 
-static tern_status text_of(const hearing *h, char **out, tern_error *err) {
+tern_status hearing_text(const hearing *h, const int32_t *ids, int32_t n, char **out,
+                         tern_error *err) {
     tern_strbuf text = {0};
     tern_status status = TERN_OK;
     tern_decoder decoder = {0};
-    for (int32_t i = 0; h->m->tokenizer && i < h->n_ids; i++)
-        tern_tokenizer_decode(h->m->tokenizer, &decoder, h->ids[i], &text);
+    for (int32_t i = 0; h->m->tokenizer && i < n; i++)
+        tern_tokenizer_decode(h->m->tokenizer, &decoder, ids[i], &text);
     tern_tokenizer_decode_end(&decoder, &text);
     const char *from = text.ptr ? text.ptr : "";
-    size_t first = 0, n = text.len;
-    while (first < n && from[first] == ' ') first++; // the mark of a word's beginning
-    if (status == TERN_OK && text.failed) status = tern_fail_memory(err, n);
+    size_t first = 0, n_bytes = text.len;
+    while (first < n_bytes && from[first] == ' ') first++; // the mark of a word's beginning
+    if (text.failed) status = tern_fail_memory(err, n_bytes);
     if (status == TERN_OK) {
-        *out = tern_strndup(TERN_MEM_SESSION, from + first, n - first);
-        if (!*out) status = tern_fail_memory(err, n);
+        *out = tern_strndup(TERN_MEM_SESSION, from + first, n_bytes - first);
+        if (!*out) status = tern_fail_memory(err, n_bytes);
     }
     tern_strbuf_free(&text);
     return status;
 }
 
-static tern_status add_segment(hearing *h, const tern_voice_span *span, tern_error *err) {
-    tern_transcript *t = h->out;
+tern_status hearing_add(const hearing *h, hearing_list *list, double start, double end,
+                        const int32_t *said, int32_t n, tern_error *err) {
+    tern_transcript *t = list->out;
     char *text = NULL;
-    if (h->n_ids == 0) return TERN_OK;
-    if (tern_array_reserve(TERN_MEM_SESSION, &t->segments, &h->capacity, t->n, 1) != 0)
+    if (n == 0) return TERN_OK;
+    if (tern_array_reserve(TERN_MEM_SESSION, &t->segments, &list->capacity, t->n, 1) != 0)
         return tern_fail_memory(err, sizeof *t->segments);
-    TERN_TRY(text_of(h, &text, err));
-    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)h->n_ids, sizeof *ids);
+    TERN_TRY(hearing_text(h, said, n, &text, err));
+    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)n, sizeof *ids);
     if (!ids) {
         tern_free(text);
-        return tern_fail_memory(err, (size_t)h->n_ids * sizeof *ids);
+        return tern_fail_memory(err, (size_t)n * sizeof *ids);
     }
-    memcpy(ids, h->ids, (size_t)h->n_ids * sizeof *ids);
-    t->segments[t->n++] = (tern_segment){.start = (double)span->first / TERN_VOICE_RATE,
-                                         .end = (double)span->end / TERN_VOICE_RATE,
-                                         .text = text,
-                                         .ids = ids,
-                                         .n_ids = h->n_ids};
-    if (!h->params->on_segment || h->params->on_segment(h->params->user, &t->segments[t->n - 1]))
+    memcpy(ids, said, (size_t)n * sizeof *ids);
+    t->segments[t->n++] =
+        (tern_segment){.start = start, .end = end, .text = text, .ids = ids, .n_ids = n};
+    if (!h->params.on_segment || h->params.on_segment(h->params.user, &t->segments[t->n - 1]))
         return TERN_OK;
     return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
 }
 
-static tern_status find_speech(const hearing *h, const tern_sound *sound, tern_voice_list *out,
-                               tern_error *err) {
+tern_status hearing_find_speech(const hearing *h, const float *samples, int64_t n,
+                                tern_voice_list *out, tern_error *err) {
     float *voice = NULL;
     size_t n_hops = 0;
-    if (h->params->vad && !h->params->whole)
-        TERN_TRY(tern_voice_by_net(h->params->vad, sound->samples, sound->n, &voice, &n_hops, err));
+    if (h->params.vad && !h->params.whole)
+        TERN_TRY(tern_voice_by_net(h->params.vad, samples, n, &voice, &n_hops, err));
     else
-        TERN_TRY(tern_voice_by_loudness(sound->samples, sound->n, &voice, &n_hops, err));
-    for (size_t i = 0; h->params->whole && i < n_hops; i++) voice[i] = 1;
-    tern_status status = tern_voice_spans(sound->samples, sound->n, voice, n_hops,
+        TERN_TRY(tern_voice_by_loudness(samples, n, &voice, &n_hops, err));
+    for (size_t i = 0; h->params.whole && i < n_hops; i++) voice[i] = 1;
+    tern_status status = tern_voice_spans(samples, n, voice, n_hops,
                                           (int64_t)(h->seconds_max * TERN_VOICE_RATE), out, err);
     tern_free(voice);
     return status;
 }
 
-static tern_status hear(hearing *h, const tern_sound *sound, tern_error *err) {
+static tern_status hear(hearing *h, const tern_sound *sound, hearing_list *out, tern_error *err) {
     tern_voice_list speech = {0};
-    tern_status status = find_speech(h, sound, &speech, err);
+    tern_status status = hearing_find_speech(h, sound->samples, sound->n, &speech, err);
     for (size_t i = 0; status == TERN_OK && i < speech.n; i++) {
         const tern_voice_span *s = &speech.spans[i];
         tern_placement_begin_use(h->at);
-        status = write_down(h, sound->samples + s->first, s->end - s->first, err);
+        status = hearing_write_down(h, sound->samples + s->first, s->end - s->first, err);
         tern_placement_end_use(h->at);
-        if (status == TERN_OK) status = add_segment(h, s, err);
+        if (status == TERN_OK)
+            status = hearing_add(h, out, (double)s->first / TERN_VOICE_RATE,
+                                 (double)s->end / TERN_VOICE_RATE, h->ids, h->n_ids, err);
     }
     tern_voice_free(&speech);
     return status;
@@ -183,38 +175,9 @@ static tern_status open_single(const hearing *h, int graph, int64_t n_context, t
                             &h->m->graphs[graph].fused, &desc, err);
 }
 
-static tern_status open_hearing(hearing *h, tern_error *err) {
-    const tern_config *c = &h->m->config;
-    size_t n_pcm = (size_t)(h->seconds_max * TERN_VOICE_RATE) + 4 * (size_t)c->n_step + 2048;
-    h->pcm = tern_alloc_array(TERN_MEM_SESSION, n_pcm, sizeof *h->pcm);
-    h->encoded =
-        tern_alloc_array(TERN_MEM_SESSION, (size_t)(c->n_source * c->n_embd), sizeof *h->encoded);
-    h->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)c->n_context, sizeof *h->ids);
-    if (!h->pcm || !h->encoded || !h->ids) return tern_fail_memory(err, n_pcm * sizeof *h->pcm);
-    TERN_TRY(tern_placement_hold(h->m, &h->at, err));
-    tern_placement_begin_use(h->at);
-    tern_status status = open_single(h, h->encoder_graph, c->n_source, &h->encoder, err);
-    if (status == TERN_OK) status = open_single(h, 0, c->n_context, &h->decoder, err);
-    tern_placement_end_use(h->at);
-    return status;
-}
-
-static void close_hearing(hearing *h) {
-    if (h->at) {
-        tern_placement_begin_use(h->at);
-        if (h->encoder.backend) tern_single_close(&h->encoder);
-        if (h->decoder.backend) tern_single_close(&h->decoder);
-        tern_placement_end_use(h->at);
-        tern_placement_let_go(h->m, h->at);
-    }
-    tern_free(h->pcm);
-    tern_free(h->encoded);
-    tern_free(h->ids);
-}
-
-static tern_status settle(hearing *h, const tern_sound *sound, tern_error *err) {
+static tern_status settle(hearing *h, tern_error *err) {
     const tern_model *m = h->m;
-    const tern_transcribe_params *p = h->params;
+    const tern_transcribe_params *p = &h->params;
     h->seconds_max = p->seconds_max != 0 ? p->seconds_max : SECONDS_MOST;
     h->tokens_per_second = p->tokens_per_second != 0 ? p->tokens_per_second : TOKENS_A_SECOND;
     if (m->vocab_only)
@@ -224,37 +187,82 @@ static tern_status settle(hearing *h, const tern_sound *sound, tern_error *err) 
     if (m->config.bos_id < 0 || m->config.bos_id >= m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: it is not said which token begins a text",
                          m->path);
-    if (sound->rate != TERN_VOICE_RATE)
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "the sound has %d samples a second: the model hears %d", (int)sound->rate,
-                         TERN_VOICE_RATE);
-    if (sound->n < 0 || (sound->n > 0 && !sound->samples))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a sound of %lld samples", (long long)sound->n);
     if (!(h->seconds_max >= 1 && h->seconds_max <= SECONDS_MOST))
         return tern_fail(err, TERN_ERR_ARGUMENT, "seconds_max is %g: expected 1 to %g, or 0 for %g",
                          p->seconds_max, SECONDS_MOST, SECONDS_MOST);
     if (!(h->tokens_per_second > 0 && h->tokens_per_second <= 1000))
         return tern_fail(err, TERN_ERR_ARGUMENT, "tokens_per_second is %g: expected at most 1000",
                          p->tokens_per_second);
+    if (p->translate && !m->config.whisper.is_multilingual)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not translate", m->path);
     h->encoder_graph = tern_model_graph_find(m, "encoder", err);
     if (h->encoder_graph < 0) return TERN_ERR_FORMAT;
     return tern_model_refuse_damaged(m, err);
 }
 
+tern_status hearing_open(hearing *h, tern_model *m, const tern_transcribe_params *params,
+                         tern_error *err) {
+    const tern_config *c = &m->config;
+    *h = (hearing){.m = m};
+    if (params) h->params = *params;
+    TERN_TRY(settle(h, err));
+    size_t n_input = (size_t)(h->seconds_max * TERN_VOICE_RATE) + 4 * (size_t)c->n_step + 2048;
+    if (c->whisper.n_mels) n_input = (size_t)(2 * c->whisper.n_frames * c->whisper.n_mels);
+    h->input = tern_alloc_array(TERN_MEM_SESSION, n_input, sizeof *h->input);
+    h->encoded =
+        tern_alloc_array(TERN_MEM_SESSION, (size_t)(c->n_source * c->n_embd), sizeof *h->encoded);
+    h->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)c->n_context, sizeof *h->ids);
+    if (!h->input || !h->encoded || !h->ids)
+        return tern_fail_memory(err, n_input * sizeof *h->input);
+    if (c->whisper.n_mels) TERN_TRY(whisper_open(h, err));
+    TERN_TRY(tern_placement_hold(h->m, &h->at, err));
+    tern_placement_begin_use(h->at);
+    tern_status status = open_single(h, h->encoder_graph, c->n_source, &h->encoder, err);
+    if (status == TERN_OK) status = open_single(h, 0, c->n_context, &h->decoder, err);
+    tern_placement_end_use(h->at);
+    return status;
+}
+
+void hearing_close(hearing *h) {
+    if (h->at) {
+        tern_placement_begin_use(h->at);
+        if (h->encoder.backend) tern_single_close(&h->encoder);
+        if (h->decoder.backend) tern_single_close(&h->decoder);
+        tern_placement_end_use(h->at);
+        tern_placement_let_go(h->m, h->at);
+    }
+    whisper_close(h->whisper);
+    tern_free(h->input);
+    tern_free(h->encoded);
+    tern_free(h->ids);
+}
+
+static tern_status check_sound(const tern_model *m, const tern_sound *sound, tern_error *err) {
+    if (sound->rate != TERN_VOICE_RATE && tern_model_hearing_rate(m))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "the sound has %d samples a second: the model hears %d", (int)sound->rate,
+                         TERN_VOICE_RATE);
+    if (sound->n < 0 || (sound->n > 0 && !sound->samples))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a sound of %lld samples", (long long)sound->n);
+    return TERN_OK;
+}
+
 tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
                             const tern_transcribe_params *params, tern_transcript *out,
                             tern_error *err) {
-    static const tern_transcribe_params defaults = {0};
     TERN_NEED(out);
     *out = (tern_transcript){0};
     TERN_NEED(m);
     TERN_NEED(sound);
-    hearing h = {.m = m, .params = params ? params : &defaults, .out = out};
-    TERN_TRY(settle(&h, sound, err));
-    out->seconds = (double)sound->n / sound->rate;
-    tern_status status = open_hearing(&h, err);
-    if (status == TERN_OK) status = hear(&h, sound, err);
-    close_hearing(&h);
+    hearing h;
+    hearing_list list = {.out = out};
+    TERN_TRY(check_sound(m, sound, err));
+    out->seconds = (double)sound->n / TERN_VOICE_RATE;
+    tern_status status = hearing_open(&h, m, params, err);
+    if (status == TERN_OK)
+        status = h.whisper ? whisper_hear(&h, sound, &list, err) : hear(&h, sound, &list, err);
+    if (h.whisper) snprintf(out->language, sizeof out->language, "%s", whisper_language(&h));
+    hearing_close(&h);
     if (status != TERN_OK) tern_transcript_free(out);
     return status;
 }

@@ -26,13 +26,13 @@ from ._results import (
     ModelInfo, Perplexity, ProfileRow, TokenLogprob, VisionInfo,
 )
 from ._session import Session
-from ._sounds import Segment, Transcript, read_sound, write_sound
+from ._sounds import Listener, Segment, Transcript, read_sound, write_sound
 from ._tools import convert, diagnose, imatrix, inspect, load_chat, machine, memory, mine, save_chat, types
 
 __version__ = _lib.version
 __all__ = [
     "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
-    "GenerateStats", "Grammar", "ImatrixStats", "Label", "Lora", "MachineLimits", "Memory", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
+    "GenerateStats", "Grammar", "ImatrixStats", "Label", "Listener", "Lora", "MachineLimits", "Memory", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TokenLogprob", "Transcript", "VisionInfo", "WebGpu", "convert", "datagen", "diagnose", "eval", "imatrix",
     "inspect", "load_chat", "machine", "memory", "mine", "read_picture", "read_sound", "save_chat", "similarity", "types", "write_sound",

@@ -22,7 +22,7 @@ from ._parts import Part, parts_of
 from ._pictures import Label, Picture, Pictures, listed
 from ._results import DeviceMemory, EmbeddingInfo, ModelInfo, VisionInfo
 from ._session import Session
-from ._sounds import OnSegment, Read, Sound, Transcript, segment_of
+from ._sounds import Listener, OnSegment, Read, Sound, Transcript, params_of, segment_of
 
 if TYPE_CHECKING:
     import numpy
@@ -344,23 +344,33 @@ class Model:
             return int(lib.tern_model_hearing_rate(model))
 
     def transcribe(self, sound: Sound, *, vad: Optional[Path] = None, whole: bool = False, max_seconds: float = 0,
-                   tokens_per_second: float = 0, on_segment: OnSegment = None) -> Transcript:
+                   tokens_per_second: float = 0, language: Optional[str] = None, translate: bool = False,
+                   fallback: bool = True, on_segment: OnSegment = None) -> Transcript:
         """What is said in a sound: a file, its bytes, or a one-dimensional array of float32 at hearing_rate.
 
         vad: Silero VAD (ONNX), which says what is speech; without it loudness does. whole: nothing is left
-        out. max_seconds: of a segment (15). on_segment gets each as soon as it is there; False stops.
+        out. max_seconds: of a segment (15). Whisper: language is what is spoken, "en" and so on, which it
+        else finds out; translate: into English; fallback: what it is unsure of is written down anew.
+        on_segment gets each as soon as it is there; False stops.
         """
         callbacks, out = Callbacks(), c.tern_transcript()
-        path = None if vad is None else encoded(vad)
-        params = c.tern_transcribe_params(vad=path, whole=whole, seconds_max=max_seconds, tokens_per_second=tokens_per_second)
-        tell = callbacks.guarded(lambda _user, s: on_segment is None or on_segment(segment_of(s.contents)))
-        params.on_segment = type(params.on_segment)(tell)
+        params = params_of(callbacks, on_segment, vad=vad, whole=whole, seconds_max=max_seconds,
+                           tokens_per_second=tokens_per_second, language=language, translate=translate,
+                           no_fallback=not fallback)
         with Read(sound, self.hearing_rate) as read, self._handle as model:
             try:
                 callbacks.run(lib.tern_transcribe, model, ctypes.byref(read.sound), ctypes.byref(params), ctypes.byref(out))
-                return Transcript([segment_of(out.segments[i]) for i in range(out.n)], out.seconds)
+                return Transcript([segment_of(out.segments[i]) for i in range(out.n)], out.seconds, decoded(out.language))
             finally:
                 lib.tern_transcript_free(ctypes.byref(out))
+
+    def listen(self, *, vad: Optional[Path] = None, max_seconds: float = 0, tokens_per_second: float = 0,
+               language: Optional[str] = None, translate: bool = False, on_segment: OnSegment = None,
+               on_partial: OnSegment = None) -> Listener:
+        """The same of a sound that is still being made: segments when they have ended, and, on_partial, what
+        the one that is being said may become, each half second at most."""
+        return Listener(self._handle, on_segment, on_partial, vad=vad, seconds_max=max_seconds,
+                        tokens_per_second=tokens_per_second, language=language, translate=translate)
 
     # ---- Numbers ---------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Union
 
 from . import _c as c
-from ._library import Path, decoded, encoded, lib, refuse
+from ._library import Callbacks, Handle, Path, decoded, encoded, lib, refuse
 
 # A file, a file's bytes, or samples: a one-dimensional array of float32, -1 to 1, at the model's rate.
 Sound = Union[Path, bytes, Any]
@@ -29,6 +29,7 @@ class Transcript:
 
     segments: List[Segment]
     seconds: float
+    language: str = ""  # what was spoken, "en" and so on; "": the model does not say
 
     @property
     def text(self) -> str:
@@ -84,3 +85,47 @@ def write_sound(path: Path, samples: Any, rate: int) -> None:
 
 
 OnSegment = Optional[Callable[[Segment], Any]]
+
+
+def params_of(callbacks: Callbacks, on_segment: OnSegment, **members: Any) -> Any:
+    """tern_transcribe_params."""
+    texts = {name: None if members[name] is None else encoded(members[name]) for name in ("vad", "language")}
+    params = c.tern_transcribe_params(**{**members, **texts})
+    tell = callbacks.guarded(lambda _user, s: on_segment is None or on_segment(segment_of(s.contents)))
+    params.on_segment = type(params.on_segment)(tell)
+    return params
+
+
+class Listener:
+    """A sound that is still being made (Model.listen): feed() it, and end()."""
+
+    def __init__(self, model: Handle, on_segment: OnSegment, on_partial: OnSegment, **members: Any) -> None:
+        self._callbacks = Callbacks()
+        self._params = params_of(self._callbacks, on_segment, **members)
+        if on_partial is not None:
+            tell = on_partial
+            self._params.on_partial = type(self._params.on_partial)(
+                self._callbacks.guarded(lambda _user, s: tell(segment_of(s.contents))))
+        out = ctypes.POINTER(c.tern_hear)()
+        with model as pointer:
+            lib.tern_hear_open(ctypes.byref(out), pointer, ctypes.byref(self._params))
+        self._handle = Handle(out, lib.tern_hear_close, model)
+
+    def feed(self, samples: Any) -> None:
+        """More of it: a one-dimensional array of float32, -1 to 1, at the model's hearing_rate."""
+        with Read(samples) as read, self._handle as hear:
+            self._callbacks.run(lib.tern_hear_feed, hear, read.sound.samples, read.sound.n)
+
+    def end(self) -> None:
+        """Nothing follows: the last segment. Another sound may be fed then."""
+        with self._handle as hear:
+            self._callbacks.run(lib.tern_hear_end, hear)
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def __enter__(self) -> "Listener":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

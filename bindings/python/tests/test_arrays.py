@@ -95,6 +95,18 @@ class Vectors(unittest.TestCase):
             self.assertEqual(caught.exception.code, "aborted")
             with self.assertRaisesRegex(tern.TernError, "a sound is a file"):
                 model.transcribe(want["pcm"].astype("f8"))
+            heard, partial = [], []
+            with model.listen(tokens_per_second=40, on_segment=heard.append, on_partial=partial.append) as listener:
+                for _ in range(4):
+                    listener.feed(want["pcm"])
+                listener.end()
+            self.assertEqual(len(heard), 1)
+            self.assertGreaterEqual(len(partial), 1)
+            self.assertGreater(heard[0].end, 1)
+        with tern.Model(os.path.join(ORACLES, "whisper")) as model:
+            self.assertEqual(model.transcribe(want["pcm"], language="de", fallback=False).language, "de")
+            with self.assertRaisesRegex(tern.TernError, "tlh"):
+                model.transcribe(want["pcm"], language="tlh")
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "x.wav")
             tern.write_sound(path, want["pcm"], 16000)

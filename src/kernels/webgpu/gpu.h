@@ -55,6 +55,11 @@
     ROW(GPU_ODD_BIAS, "columns", "odd_bias", "wwr")                                                \
     ROW(GPU_REPLACE, "given", "replace", "wrrw")                                                   \
     ROW(GPU_ADD_POINT, "given", "add_point", "wr-wr")                                              \
+    ROW(GPU_WINDOWS, "windows", "windows", "ww")                                                   \
+    ROW(GPU_ROW_MEANS, "whole_norm", "row_means", "w--w")                                          \
+    ROW(GPU_WHOLE_NORM, "whole_norm", "whole_norm", "wrrww")                                       \
+    ROW(GPU_SOURCE_STORE, "source_store", "source_store", "rwwwww")                                \
+    ROW(GPU_SOURCE_ATTENTION, "source_attention", "source_attention", "wwwwrr")                    \
     ROW(GPU_HADAMARD, "hadamard", "hadamard", "wrw")                                               \
     ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
     ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
@@ -443,6 +448,7 @@ typedef enum gpu_rows {
     GPU_ROWS_SEQUENCES, // chunks of the batch
     GPU_ROWS_PARTS, // tiles of the positions that a row sees, but no more than GPU_PARTS_MAX
     GPU_ROWS_TILES, // tiles of a prompt's rows, of tern_plan.tile_rows at most
+    GPU_ROWS_COUNTED, // plus a dimension of the graph: as many as the batch counts of that
 } gpu_rows;
 // Kinds of requests, as bits; see gpu_order.c. How a row is added up depends on whether it is a
 // step's or a prompt's, and on nothing else.
@@ -505,7 +511,7 @@ struct tern_plan {
     // Quantized values lie at their offsets in a buffer of their own, since a product that reads
     // its activations as read-only, through the near caches, may not write to the same buffer.
     uint64_t i8_bytes;
-    uint64_t parts_bytes; // of a single token's attention
+    uint64_t parts_bytes; // of a single token's attention, or of means of rows
     wgpu_buffer *constants; // [n_constants] numbers that kernels read, put together from weights
     size_t n_constants, constants_capacity;
     int64_t n_vocab;
@@ -516,6 +522,12 @@ struct tern_plan {
     gpu_dispatch later; // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none
     bool makes_lists;   // of the greatest of them
 };
+
+// Whether a value's rows are those of a dimension that only the batch counts (frames of a sound).
+static inline bool gpu_is_counted(const tern_graph *g, tern_vid v) {
+    return g->values[v].dim != TERN_DIM_NONE && !tern_graph_is_by(g, v, "tokens") &&
+           !tern_graph_is_by(g, v, "outputs") && !tern_graph_is_by(g, v, "sequences");
+}
 
 // Whether an output comes in pieces, in memory of its own: logits, and what is picked from them.
 // Other outputs lie with the temporaries.

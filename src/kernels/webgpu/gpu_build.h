@@ -60,7 +60,8 @@ static inline int64_t cols(const tern_plan *p, tern_vid v) {
 static inline gpu_rows rows_of(const tern_plan *p, tern_vid v) {
     return tern_graph_is_by(p->g, v, "outputs")     ? GPU_ROWS_OUTPUTS
            : tern_graph_is_by(p->g, v, "sequences") ? GPU_ROWS_SEQUENCES
-                                                    : GPU_ROWS_TOKENS;
+           : gpu_is_counted(p->g, v) ? (gpu_rows)(GPU_ROWS_COUNTED + p->g->values[v].dim)
+                                     : GPU_ROWS_TOKENS;
 }
 static inline uint32_t groups(int64_t n, int64_t each) {
     return (uint32_t)((n + each - 1) / each);

@@ -101,6 +101,10 @@ static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32
     const gpu_request *b = &in->batch;
     if (step->rows == GPU_ROWS_PARTS) return parts_of(b, step, ahead);
     if (step->rows == GPU_ROWS_TILES) return (uint32_t)b->n_tiles;
+    if (step->rows >= GPU_ROWS_COUNTED) {
+        uint32_t n = (uint32_t)b->counts[step->rows - GPU_ROWS_COUNTED];
+        return (n + step->rows_each - 1) / step->rows_each;
+    }
     uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS    ? b->n_tokens
                                : step->rows == GPU_ROWS_OUTPUTS ? b->n_outputs
                                : step->rows == GPU_ROWS_SEQUENCES ? b->n_chunks

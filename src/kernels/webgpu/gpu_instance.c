@@ -68,15 +68,15 @@ static tern_status open_sent(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
-// For inputs of floats, which count rows by token.
+// For inputs of floats.
 static tern_status open_given(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     for (size_t v = 0; v < p->g->n_values; v++) {
         const tern_value *value = &p->g->values[v];
         if (value->kind != TERN_VALUE_INPUT || value->type != TERN_VALUE_F32) continue;
-        if (in->n_given == GPU_INPUTS_MAX || !tern_graph_is_by(p->g, (tern_vid)v, "tokens"))
+        if (in->n_given == GPU_INPUTS_MAX)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "input %s: the WebGPU backend takes %d inputs by token at most",
+                             "input %s: the WebGPU backend takes %d inputs of floats at most",
                              value->name, GPU_INPUTS_MAX);
         uint64_t bytes = (uint64_t)p->n_batch * (uint64_t)value->cols * sizeof(float);
         in->given[in->n_given].value = (tern_vid)v;

@@ -60,6 +60,7 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
                               .few_ahead = b->few_ahead,
                               .given_places = b->places,
                               .drafting = b->drafting};
+    tern_batch_counts(b, in->plan->g, in->batch.counts);
     for (int32_t i = 0; i < b->n_bindings; i++) {
         const tern_graph *g = in->plan->g;
         tern_vid v = b->bindings[i].value;
@@ -215,6 +216,7 @@ tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, te
                    .top_k = (uint32_t)b->top_k,
                    .n_chunks = (uint32_t)b->n_chunks};
     const int32_t n_wanted = *n_steps;
+    for (int32_t d = 0; d < TERN_DIMS_MAX; d++) run.counts[d] = (uint32_t)b->counts[d];
     size_t first = (size_t)(n_wanted - 1) * STEP, n;
     TERN_TRY(reserve(in, 0, first + HEADER, err));
     TERN_TRY(put_request(in, first + HEADER, ahead + n_wanted - 1, &n, &run, err));

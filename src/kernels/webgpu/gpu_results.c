@@ -119,7 +119,8 @@ int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v) {
     const tern_graph *g = in->plan->g;
     return tern_graph_is_by(g, v, "outputs")     ? in->batch.n_outputs
            : tern_graph_is_by(g, v, "sequences") ? in->batch.n_chunks
-                                                 : in->batch.n_tokens;
+           : gpu_is_counted(g, v) ? (int32_t)tern_graph_rows(g, v, in->batch.counts)
+                                  : in->batch.n_tokens;
 }
 
 static uint64_t output_bytes(const tern_plan *p, tern_vid v, int32_t n_rows) {
@@ -162,6 +163,10 @@ static void put_rows(const tern_instance *in, const tern_binding *to, const char
     if (tern_graph_is_by(g, to->value, "outputs")) {
         for (int32_t i = 0; i < b->n_outputs; i++, from += bytes)
             memcpy(data + (size_t)b->places[i] * bytes, from, bytes);
+        return;
+    }
+    if (gpu_is_counted(g, to->value)) {
+        memcpy(data, from, (size_t)gpu_rows_of_value(in, to->value) * bytes);
         return;
     }
     bool by_sequence = tern_graph_is_by(g, to->value, "sequences");

@@ -52,6 +52,12 @@ static void send_inputs(tern_instance *in) {
         int i = 0;
         while (i < in->n_given && in->given[i].value != v) i++;
         if (i == in->n_given) continue; // it is ids'
+        if (gpu_is_counted(in->plan->g, v)) {
+            size_t bytes = (size_t)gpu_rows_of_value(in, v) * each;
+            if (bytes > 0)
+                d->api.QueueWriteBuffer(d->queue, in->given[i].rows, 0, b->inputs[k].data, bytes);
+            continue;
+        }
         for (int32_t c = 0; c < b->n_chunks; c++) {
             size_t bytes = (size_t)b->chunks[c].n_tokens * each;
             const uint8_t *rows = b->inputs[k].data;

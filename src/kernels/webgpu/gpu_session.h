@@ -26,6 +26,7 @@ typedef struct gpu_list { // struct List of top.wgsl
 typedef struct gpu_run { // struct Run of run.wgsl, without the tables
     uint32_t n_tokens, first_pos, n_outputs, first_output, top_k, n_chunks, rows_before;
     uint32_t outputs_at, tiles_at;
+    uint32_t counts[TERN_DIMS_MAX]; // by dimension of the graph
 } gpu_run;
 typedef struct gpu_row { // of the tables, one for each token
     uint32_t position, pages_at, chunk_begin, chunk_end;
@@ -94,7 +95,8 @@ typedef struct gpu_request {
     float *top_logits;
     bool few_ahead;
     tern_drafting *drafting;
-    tern_binding inputs[GPU_INPUTS_MAX]; // rows of floats for the batch's tokens
+    tern_binding inputs[GPU_INPUTS_MAX]; // rows of floats
+    int64_t counts[TERN_DIMS_MAX]; // of the batch, by dimension
     int n_inputs;
     tern_binding others[TERN_BINDINGS_MAX]; // outputs that are wanted, but for the logits
     int n_others;

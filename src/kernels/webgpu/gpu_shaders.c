@@ -31,7 +31,7 @@ const char *const *gpu_shader_base(const char *file) {
     static const struct {
         const char *file, *base[MOST];
     } bases[] = {
-        {"attention", {"cache", "attention_base"}},
+        {"attention", {"cache", "attention_base", "attention_row"}},
         {"attention_prompt", {"cache", "attention_base"}},
         {"attention_token", {"cache", "cache_store", "attention_base"}},
         {"conv", {"chunks"}},
@@ -43,6 +43,8 @@ const char *const *gpu_shader_base(const char *file) {
         {"pool", {"chunks"}},
         {"rope", {"cache", "cache_store"}},
         {"rows", {"rows_base"}},
+        {"source_attention", {"chunks", "source", "attention_base", "attention_row"}},
+        {"source_store", {"chunks", "source"}},
         {"rows_gated", {"rows_base"}},
         {"quantize_few", {"ternary_row"}},
         {"ternary_few", {"codes", "codes_vec", "ternary_tiles", "few"}},

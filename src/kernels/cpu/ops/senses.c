@@ -75,15 +75,22 @@ static void step_windows(cpu_run *run, const cpu_step *step, const tern_team *te
     const tern_node *n = step->node;
     size_t width = (size_t)n->width, every = (size_t)n->first, d = (size_t)cols(run, n->in[0]);
     size_t taps = n->tiled ? width / d : 0;
+    size_t have = (size_t)cpu_rows(run, n->in[0]) * d, before = (size_t)n->before;
     const float *x = cpu_value(run, n->in[0]);
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++) {
-            const float *from = x + t * every;
+            // Numbers begin .. end - 1 of the window are x's, the others zeros.
+            size_t at = t * every, begin = at < before ? before - at : 0, end = width;
+            if (at + width > before + have) end = at < before + have ? before + have - at : begin;
+            if (begin > width) begin = end = width;
             float *to = y + t * width;
-            if (!n->tiled) memcpy(to, from, width * sizeof *to);
-            for (size_t j = 0; j < taps; j++)
-                for (size_t c = 0; c < d; c++) to[c * taps + j] = from[j * d + c];
+            const float *from = x + (at + begin - before);
+            if (end - begin < width) memset(to, 0, width * sizeof *to);
+            if (!n->tiled) memcpy(to + begin, from, (end - begin) * sizeof *to);
+            for (size_t j = begin / d; taps > 0 && j < end / d; j++)
+                for (size_t c = 0; c < d; c++)
+                    to[c * taps + j] = from[(j - begin / d) * d + c];
         }
 }
 const cpu_op cpu_op_WINDOWS = {.step = step_windows};

@@ -26,8 +26,8 @@ static tern_status add_rope(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-// Threads of attention.wgsl: four a score, and one for each pair of columns of its values.
-static uint32_t row_threads(const tern_plan *p, uint32_t most, int32_t head_dim) {
+// Threads of attention_row.wgsl: four a score, and one for each pair of columns of its values.
+uint32_t gpu_attention_threads(const tern_plan *p, uint32_t most, int32_t head_dim) {
     uint32_t threads = threads_for(p, most);
     while (threads > 64 && threads * 17 + 4 * (uint32_t)head_dim > p->device->workgroup_bytes_max)
         threads /= 2;
@@ -76,9 +76,9 @@ tern_status gpu_op_ATTENTION(tern_plan *p, const tern_node *n, tern_error *err) 
                          GPU_HEAD_DIM_MAX, (int)n->head_dim);
     uint32_t threads = prompt_threads(p, n->head_dim);
     int32_t rows = (int32_t)threads / 8;
-    add_attention(p, n, GPU_ATTENTION, row_threads(p, 1024, n->head_dim))->kinds = GPU_STEPS;
+    add_attention(p, n, GPU_ATTENTION, gpu_attention_threads(p, 1024, n->head_dim))->kinds = GPU_STEPS;
     if (threads == 0) {
-        add_attention(p, n, GPU_ATTENTION, row_threads(p, 256, n->head_dim))->kinds = GPU_PROMPTS;
+        add_attention(p, n, GPU_ATTENTION, gpu_attention_threads(p, 256, n->head_dim))->kinds = GPU_PROMPTS;
         return TERN_OK;
     }
     add_attention(p, n, GPU_ATTENTION_PROMPT, threads)->kinds = GPU_PROMPTS;

@@ -278,6 +278,10 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
     gpu_dispatch *d = add(p, kernel, groups(part->n_rows, many ? 64 : 32),
                           f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
     set_form(f->w, d);
+    if (d->rows >= GPU_ROWS_COUNTED) {
+        set(d, "COUNTED", true);
+        set(d, "X_DIM", d->rows - GPU_ROWS_COUNTED);
+    }
     set_float_part(p, f, part, d);
     return d;
 }
@@ -335,6 +339,9 @@ static void add_float(tern_plan *p, const product *f) {
         add_wide_floats(p, f, &w->parts[i]);
     if (gpu_is_wide(w->codes)) return;
     bool by_token = rows_of(p, f->x) == GPU_ROWS_TOKENS && !f->chunk;
+    for (size_t i = 0; i < w->n_parts && gpu_is_counted(p->g, f->x); i++)
+        add_float_part(p, f, &w->parts[i], GPU_FLOAT_GEMM)->rows_each = 64;
+    if (gpu_is_counted(p->g, f->x)) return;
     for (size_t i = 0; i < w->n_parts; i++) {
         add_float_gemvs(p, f, &w->parts[i], by_token);
         if (!by_token) continue;

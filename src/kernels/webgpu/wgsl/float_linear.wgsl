@@ -10,9 +10,16 @@ override CHUNK_ROWS: u32 = 1u; // of y at most, then
 override ROWS: u32 = 1u; // of x that a workgroup of gemv takes: each weight is read once for them
 override FOURS: u32 = 1u; // rows of weights / 4 that a thread of it has, 1 or 2
 const ROWS_MAX = 16u;
+override COUNTED: bool = false; // rows of x are those of the dimension X_DIM, not tokens
+override X_DIM: u32 = 0u;
 
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
+
+fn n_rows_of_x() -> u32 {
+    if (COUNTED) { return run.counts[X_DIM]; }
+    return run.n_tokens;
+}
 
 fn write(to: u32, value: f32) {
     if (ADD) { y[to] = y[to] + value; } else { y[to] = capped_by(SOFT_CAP, vec4(value)).x; }
@@ -149,7 +156,7 @@ fn gemv(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups:
     var count = 1u; // how many of the ROWS exist
     if (OUTPUTS) { token += run.first_output; }
     if (ROWS > 1u) {
-        count = run.n_tokens;
+        count = n_rows_of_x();
         if (OUTPUTS) { count = min(run.n_outputs - run.first_output, CHUNK_ROWS); }
         count = min(count - y_row, ROWS);
     }
@@ -186,7 +193,7 @@ fn gemm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row0 = group.x * 64u;
     let token0 = group.y * 64u;
     let load_row = min(row0 + lane / 4u, N_ROWS - 1u);
-    let load_token = min(token0 + lane / 4u, run.n_tokens - 1u);
+    let load_token = min(token0 + lane / 4u, n_rows_of_x() - 1u);
     let part = lane % 4u;
     var sum: array<vec4<f32>, 4>;
     for (var i = 0u; i < COLS4; i += 4u) {
@@ -215,7 +222,7 @@ fn gemm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let token = token0 + ty + 16u * t;
         for (var r = 0u; r < 4u; r++) {
             let row = row0 + tx + 16u * r;
-            if (token < run.n_tokens && row < N_ROWS) {
+            if (token < n_rows_of_x() && row < N_ROWS) {
                 write(token * Y_COLS + FIRST_ROW + row, sum[t][r]);
             }
         }

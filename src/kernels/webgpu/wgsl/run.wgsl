@@ -13,6 +13,7 @@ struct Run { // gpu_run of gpu_session.h
     rows_before: u32,  // of the submission's earlier greedy steps: each has its angles and results
     outputs_at: u32,   // in the tables: the row of each output
     tiles_at: u32,     // the rows of each tile of attention_prompt.wgsl: the first and how many
+    counts: array<u32, 8>, // rows by dimension of the graph, TERN_DIMS_MAX
     // First of each row: its position, where its sequence's pages are listed in here, the first row
     // of its chunk, and the row after that. Rows of one chunk are consecutive tokens of a sequence.
     tables: array<u32>,

@@ -1,0 +1,142 @@
+// What is said in a sound that is still being made. Samples are kept from some seconds before what
+// is not written down yet, so that it is known how quiet the quiet is; each half second they are
+// looked at: parts of speech that have ended become segments, and the last one, if it has not, a
+// partial text. Steps are counted in samples, so what comes out does not depend on how it is fed.
+#include <string.h>
+#include "base/alloc.h"
+#include "session/hearing.h"
+
+#define STEP    (TERN_VOICE_RATE / 2)  // samples from one look to the next
+#define PAUSE   (TERN_VOICE_RATE / 2)  // of silence after the end of speech, some of which is in it
+#define HISTORY (10 * TERN_VOICE_RATE) // that loudness is judged by
+#define LEAD    TERN_VOICE_RATE        // that the network is given before what it is to judge
+
+struct tern_hear {
+    hearing h;
+    char *vad, *language; // the caller's, copied
+    float *samples;       // [n]
+    size_t n, capacity;
+    int64_t first; // number of the first sample that is kept
+    int64_t done;  // what is before this is written down, or no speech
+    bool is_open;
+};
+
+static int64_t end_of(const tern_hear *s) {
+    return s->first + (int64_t)s->n;
+}
+
+static tern_status copy(const char *text, char **out, tern_error *err) {
+    if (!text) return TERN_OK;
+    *out = tern_strndup(TERN_MEM_SESSION, text, strlen(text));
+    return *out ? TERN_OK : tern_fail_memory(err, strlen(text));
+}
+
+tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe_params *params,
+                           tern_error *err) {
+    TERN_NEED(out);
+    *out = NULL;
+    TERN_NEED(m);
+    tern_transcribe_params own = {0};
+    if (params) own = *params;
+    tern_hear *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    if (!s) return tern_fail_memory(err, sizeof *s);
+    tern_status status = copy(own.vad, &s->vad, err);
+    if (status == TERN_OK) status = copy(own.language, &s->language, err);
+    own.vad = s->vad;
+    own.language = s->language;
+    s->is_open = status == TERN_OK;
+    if (status == TERN_OK) status = hearing_open(&s->h, m, &own, err);
+    if (status == TERN_OK) *out = s;
+    else tern_hear_close(s);
+    return status;
+}
+
+void tern_hear_close(tern_hear *s) {
+    if (!s) return;
+    if (s->is_open) hearing_close(&s->h);
+    tern_free(s->vad);
+    tern_free(s->language);
+    tern_free(s->samples);
+    tern_free(s);
+}
+
+// ---- A look ------------------------------------------------------------------------------------
+
+static double seconds(int64_t sample) {
+    return (double)sample / TERN_VOICE_RATE;
+}
+
+// Tells of the part from `first` to `end`: a segment, or what it may become.
+static tern_status write_part(tern_hear *s, int64_t first, int64_t end, bool is_final,
+                              tern_error *err) {
+    hearing *h = &s->h;
+    tern_transcript said = {0};
+    hearing_list list = {.out = &said};
+    hearing partial = *h;
+    if (!is_final && !h->params.on_partial) return TERN_OK;
+    tern_placement_begin_use(h->at);
+    tern_status status = hearing_write_down(h, s->samples + (first - s->first), end - first, err);
+    tern_placement_end_use(h->at);
+    partial.params.on_segment = is_final ? h->params.on_segment : h->params.on_partial;
+    if (status == TERN_OK)
+        status = hearing_add(&partial, &list, seconds(first), seconds(end), h->ids, h->n_ids, err);
+    tern_transcript_free(&said);
+    return status;
+}
+
+// What is kept from `from` on is looked through for speech. ends: nothing follows.
+static tern_status look_from(tern_hear *s, int64_t from, bool ends, tern_error *err) {
+    tern_voice_list speech = {0};
+    const float *samples = s->samples + (from - s->first);
+    tern_status status = hearing_find_speech(&s->h, samples, end_of(s) - from, &speech, err);
+    for (size_t i = 0; status == TERN_OK && i < speech.n; i++) {
+        int64_t first = from + speech.spans[i].first, end = from + speech.spans[i].end;
+        bool is_last = i + 1 == speech.n;
+        bool has_ended = ends || !is_last || end_of(s) - end >= PAUSE;
+        if (end <= s->done) continue;
+        if (first < s->done) first = s->done;
+        status = write_part(s, first, end, has_ended, err);
+        if (has_ended) s->done = end;
+        else break;
+    }
+    bool is_speaking = speech.n > 0 && from + speech.spans[speech.n - 1].end > s->done;
+    if (!is_speaking && s->done < end_of(s) - PAUSE) s->done = end_of(s) - PAUSE;
+    tern_voice_free(&speech);
+    return status;
+}
+
+static tern_status look(tern_hear *s, bool ends, tern_error *err) {
+    int64_t before = s->h.params.whole ? 0 : s->h.params.vad ? LEAD : HISTORY;
+    int64_t from = s->done - before > s->first ? s->done - before : s->first;
+    tern_status status = TERN_OK;
+    if (end_of(s) > s->done) status = look_from(s, from, ends, err);
+    if (ends) s->done = end_of(s);
+    int64_t keep = s->done - before > s->first ? s->done - before : s->first;
+    s->n -= (size_t)(keep - s->first);
+    if (s->n) memmove(s->samples, s->samples + (keep - s->first), s->n * sizeof *s->samples);
+    s->first = keep;
+    return status;
+}
+
+tern_status tern_hear_feed(tern_hear *s, const float *samples, int64_t n, tern_error *err) {
+    TERN_NEED(s);
+    if (n < 0 || (n > 0 && !samples))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a sound of %lld samples", (long long)n);
+    while (n > 0) {
+        int64_t now = STEP - end_of(s) % STEP;
+        if (now > n) now = n;
+        if (tern_array_reserve(TERN_MEM_SESSION, &s->samples, &s->capacity, s->n, (size_t)now) != 0)
+            return tern_fail_memory(err, (s->n + (size_t)now) * sizeof *s->samples);
+        memcpy(s->samples + s->n, samples, (size_t)now * sizeof *samples);
+        s->n += (size_t)now;
+        samples += now;
+        n -= now;
+        if (end_of(s) % STEP == 0) TERN_TRY(look(s, false, err));
+    }
+    return TERN_OK;
+}
+
+tern_status tern_hear_end(tern_hear *s, tern_error *err) {
+    TERN_NEED(s);
+    return look(s, true, err);
+}
