@@ -21,6 +21,6 @@ static inline void set_form(const tern_weight *w, gpu_dispatch *d) {
 
 // The logits of the outputs that a pass over the head computes: x W^T, the node's first two inputs,
 // capped if the node says so (gpu_op_linear.c).
-void gpu_add_logits(tern_plan *p, const tern_node *n);
+tern_status gpu_add_logits(tern_plan *p, const tern_node *n, tern_error *err);
 
 #endif
