@@ -13,6 +13,7 @@
 //   gpu_instance.c  scratch of runs
 //   gpu_order.c     which rows of a batch are computed together, and where their pages are
 //   gpu_encode.c    the dispatches of a batch, on their way to the queue
+//   gpu_screen.c    the greatest logits of many rows without most of the head
 //   gpu_run.c       submitting batches, reading back; greedy steps ahead
 //   gpu_drafts.c    greedy speculation that the device drafts for and judges itself
 //   gpu_results.c   what of a batch is read back, and the k greatest logits in it
@@ -86,7 +87,15 @@
     ROW(GPU_GEMM_MATRIX, "ternary_gemm_matrix", "gemm", "rrrw")                                    \
     ROW(GPU_GEMM_NARROW, "ternary_gemm_narrow", "gemm", "rrrw")                                    \
     ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
+    ROW(GPU_FLOAT_GEMV_OPEN, "float_linear", "gemv_open", "rwwr")                                  \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
+    ROW(GPU_HEAD_COPY, "head_copy", "head_copy", "rww")                                            \
+    ROW(GPU_HEAD_X, "head_x", "head_x", "wwwww")                                                   \
+    ROW(GPU_HEAD_SCREEN_DOT, "head_screen_dot", "screen", "rrrrwr")                                \
+    ROW(GPU_HEAD_SCREEN_MATRIX, "head_screen_matrix", "screen", "rrrrw")                           \
+    ROW(GPU_HEAD_LEAST, "head_pick", "head_least", "wrrw")                                         \
+    ROW(GPU_HEAD_LIST, "head_pick", "head_list", "w--ww")                                          \
+    ROW(GPU_HEAD_EXACT, "head_exact", "head_exact", "rwwr")                                        \
     ROW(GPU_WIDE_FLOAT, "wide_float", "linear", "rww")                                             \
     ROW(GPU_NORM_LINEAR3, "ternary_token", "norm_linear3", "rrwwww")                               \
     ROW(GPU_NORM_GLU, "ternary_token", "norm_glu", "rrww")                                         \
@@ -189,6 +198,7 @@ struct tern_device {
     uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
     uint32_t workgroup_size_max, workgroup_bytes_max;
     uint64_t alone_bytes; // GPU_ALONE_BYTES, except in tests
+    uint64_t screen_bytes_min; // of a head that gpu_screen.c is for; except in tests GPU_SCREEN_BYTES
     bool precise;    // products with codes in groups take float activations
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
@@ -349,6 +359,8 @@ struct tern_weight {
     void *table_row;
     float *row;
     tern_weight *head; // of a table that is also the head: the head's own rows, if any
+    wgpu_buffer copy;  // of a head, for gpu_screen.c; NULL: there is none, or not yet
+    bool copy_tried;
     struct gpu_sending *sending; // NULL: it is bound
     uint64_t slab_bytes; // what gpu_tune counted for it
 };
@@ -431,6 +443,9 @@ typedef enum gpu_place {
     GPU_TOP_MEMORY,
     GPU_TOP_LISTS,
     GPU_PARTS, // offset and bytes in the memory of attention in parts
+    GPU_SCREEN_COPY, // offset and bytes in the copy of the head
+    GPU_SCREEN_X,    // and in the rows of x for it
+    GPU_SCREEN_LISTS,
     GPU_CHUNKS, // struct Chunk of chunks.wgsl, one for each of the batch
 } gpu_place;
 typedef struct gpu_binding {
@@ -467,6 +482,9 @@ typedef enum gpu_phase {
     GPU_PHASE_LIST,   // when lists are
 } gpu_phase;
 
+// Whether only steps whose logits are screened have it (gpu_screen.c), or only others.
+typedef enum gpu_screening { GPU_SCREEN_ANY, GPU_SCREENED, GPU_UNSCREENED } gpu_screening;
+
 typedef enum gpu_cache { GPU_CACHE_F32, GPU_CACHE_F16, GPU_CACHE_Q8_0, GPU_CACHES } gpu_cache;
 
 typedef struct gpu_dispatch {
@@ -483,6 +501,7 @@ typedef struct gpu_dispatch {
     uint32_t window;                         // of attention, for GPU_ROWS_PARTS
     bool by_token;                           // workgroups in z: one for each token
     gpu_phase phase;
+    gpu_screening screen;
     bool uses_cache;
     int32_t node; // of the graph, whose work it is; of several the last
 } gpu_dispatch;
@@ -493,6 +512,9 @@ typedef struct gpu_dispatch {
 #define GPU_STEPS_ROWS  128 // rows of steps that are computed together at most
 #define GPU_PAGE_POSITIONS 32 // PAGE of cache.wgsl: what 32 threads read of a key lies in one line
 #define GPU_TOP_PARTS_N 64
+#define GPU_SCREEN_BYTES ((uint64_t)32 << 20)
+#define GPU_SCREEN_ROWS 9   // rows of x from which on a head is screened
+#define GPU_SCREEN_LIST 512 // tokens of the vocabulary that are left open of a row at most
 #define GPU_TOP_THREADS 256
 #define GPU_PARTS_MAX   8   // of a token's attention
 #define GPU_HOST_TABLES_MAX 4
@@ -521,6 +543,8 @@ struct tern_plan {
     tern_page_layout layout;
     gpu_dispatch later; // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none
     bool makes_lists;   // of the greatest of them
+    tern_weight *screened; // the head, if gpu_screen.c has dispatches for it
+    wgpu_pipeline screen_copy;
 };
 
 // Whether a value's rows are those of a dimension that only the batch counts (frames of a sound).
@@ -550,6 +574,12 @@ tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 14 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
+// Whether logits of this head may be screened; then the dispatches for it, which follow the head's own.
+// each: vec4s of a row of x to 16 bytes of one of weights.
+bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);
+#define GPU_SCREEN_MAX 8 // dispatches
+tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
+                           tern_error *err);
 #define GPU_POOL_ALIGN 256 // of memory bound at an offset
 // Quantized values: int8 with a scale a row or a block of 64 columns. Bytes of the integers; the
 // scales and sums follow them.

@@ -117,6 +117,7 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
     const gpu_request *b = &in->batch;
     uint32_t n = (uint32_t)b->n_tokens;
     if (!(step->kinds & b->kind)) return false;
+    if (step->screen && (step->screen == GPU_SCREENED) != gpu_screens(in)) return false;
     if (b->kind == GPU_FEW_STEPS && (n < step->tokens_min || n > step->tokens_max)) return false;
     gpu_results wanted = gpu_results_of(in);
     switch (step->phase) {

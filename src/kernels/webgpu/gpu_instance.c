@@ -107,6 +107,8 @@ static tern_status open_buffers(tern_instance *in, tern_error *err) {
                 {&in->pool, p->memory.bytes, "activations"},
                 {&in->pool_i8, p->i8_bytes, "activations"},
                 {&in->parts, p->parts_bytes, "attention"},
+                {&in->screen_x, gpu_screen_x_bytes(p), "logits"},
+                {&in->screen_lists, gpu_screen_list_bytes(p), "logits"},
                 {&in->logits, logits, "logits"},
                 {&in->top_parts, rows * GPU_TOP_PARTS_N * 8, "logits"},
                 {&in->top, (rows > ahead ? rows : ahead) * 8, "logits"},
@@ -145,6 +147,9 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_TOP_MEMORY: e.buffer = in->top; break;
     case GPU_TOP_LISTS: e.buffer = in->lists; break;
     case GPU_PARTS: e.buffer = in->parts; break;
+    case GPU_SCREEN_COPY: e.buffer = in->plan->screened->copy; break;
+    case GPU_SCREEN_X: e.buffer = in->screen_x; break;
+    case GPU_SCREEN_LISTS: e.buffer = in->screen_lists; break;
     case GPU_CHUNKS:
         e.buffer = in->chunks;
         if (step == GPU_STEP_DRAFTS) break; // its position changes on the device
@@ -203,7 +208,8 @@ static uint32_t made_for(const tern_instance *in, int32_t step) {
            : b->n_tokens > 1           ? FOR_FEW
                                        : FOR_ONE;
 }
-static bool is_made_for(const gpu_dispatch *d, uint32_t what) {
+static bool is_made_for(const tern_instance *in, const gpu_dispatch *d, uint32_t what) {
+    if (d->screen == GPU_SCREENED && !in->has_copy) return false;
     switch (what) {
     case FOR_ONE: return (d->kinds & GPU_FEW_STEPS) && d->tokens_min <= 1;
     case FOR_FEW: return (d->kinds & GPU_FEW_STEPS) && d->tokens_max > 1;
@@ -224,7 +230,7 @@ tern_status gpu_instance_add_step(tern_instance *in, int32_t step, tern_error *e
     if (!in->groups[step]) return tern_fail_memory(err, p->n_dispatches * sizeof **in->groups);
     tern_status status = TERN_OK;
     for (size_t i = 0; status == TERN_OK && i < p->n_dispatches; i++)
-        if (is_made_for(&p->dispatches[i], what) && !in->groups[step][i])
+        if (is_made_for(in, &p->dispatches[i], what) && !in->groups[step][i])
             status = open_group(in, step, i, err);
     if (status == TERN_OK)
         in->made[step] |= what;
@@ -299,7 +305,8 @@ void gpu_instance_close(tern_instance *in) {
         gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
     wgpu_buffer buffers[] = {in->runs, in->chunks,  in->ids,    in->ids_ahead,
                              in->pool, in->pool_i8, in->logits, in->top_parts,
-                             in->top,  in->lists,   in->parts};
+                             in->top,  in->lists,   in->parts,  in->screen_x,
+                             in->screen_lists};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
     for (int i = 0; i < p->n_host_tables; i++) gpu_buffer_free(d, GPU_USE_WORK, in->sent[i]);

@@ -177,6 +177,7 @@ static void take_limits(tern_device *d, wgpu_limits *limits) {
     if (d->binding_bytes_max > limits->buffer_bytes) d->binding_bytes_max = limits->buffer_bytes;
     d->part_bytes_max = d->binding_bytes_max / 4096 * 4096;
     d->alone_bytes = GPU_ALONE_BYTES;
+    d->screen_bytes_min = UINT64_MAX;
     d->buffer_bytes_max = limits->buffer_bytes;
     d->workgroup_size_max = limits->workgroup_size;
     d->workgroup_bytes_max = limits->workgroup_bytes;
@@ -246,7 +247,10 @@ static void close_opening(tern_device *d) {
 static void finish(tern_device *d) {
     gpu_try_module(d, GPU_GEMM_MATRIX, &d->matrix);
     gpu_try_module(d, GPU_GEMM_NARROW, &d->matrix);
+    gpu_try_module(d, GPU_HEAD_SCREEN_MATRIX, &d->matrix);
     gpu_try_module(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
+    // Products of bytes that are not the device's own take longer than those of floats.
+    if (d->matrix || (d->packed_dot && !d->software)) d->screen_bytes_min = GPU_SCREEN_BYTES;
     close_opening(d);
 }
 

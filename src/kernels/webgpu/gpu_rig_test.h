@@ -32,6 +32,7 @@ typedef struct rig {
     int n_sources;
     bool has_ternary;
     bool is_direct; // the output is no head's
+    bool screens;   // a GPU leaves out most of the head (gpu_screen.c), although it is small
     uint64_t bytes_read;                // of results, from the GPU that rig_run_top ran on
     uint64_t n_launches;                // that rig_walk started
     uint32_t seed;

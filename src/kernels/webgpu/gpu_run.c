@@ -99,6 +99,7 @@ static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int
                           bool body, gpu_readback *to, tern_error *err) {
     tern_device *d = in->plan->device;
     d->n_launches++;
+    TERN_TRY(gpu_screen_prepare(in, err));
     TERN_TRY(gpu_send_runs(in, ahead, n_steps, err));
     for (; e->step < (uint32_t)*n_steps; e->step++)
         gpu_encode_dispatches(in, e, ahead + (int32_t)e->step, body, GPU_ALL_NODES);

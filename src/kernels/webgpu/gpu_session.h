@@ -145,6 +145,8 @@ struct tern_instance {
     uint64_t runs_bytes;
     gpu_order order;
     wgpu_buffer runs, chunks, ids, ids_ahead, pool, pool_i8, logits, top_parts, top, lists, parts;
+    wgpu_buffer screen_x, screen_lists; // gpu_screen.c
+    bool has_copy; // the bind groups bind the copy of the head
     gpu_readback readbacks[2];
     wgpu_buffer sent[GPU_HOST_TABLES_MAX]; // rows of tables, by number of the plan's
     struct {
@@ -219,6 +221,15 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
                      int32_t n_tokens, bool is_long);
 // Of the rows of the instance's batch, `ahead` positions further on, and of the steps after it.
 void gpu_send_row_angles(tern_instance *in, int32_t ahead, int32_t n_steps);
+
+// ---- Heads of many rows (gpu_screen.c) ---------------------------------------------------------
+
+uint64_t gpu_screen_x_bytes(const tern_plan *p); // 0: nothing is screened
+uint64_t gpu_screen_list_bytes(const tern_plan *p);
+// Before a request is encoded: makes the copy of the head if it is the first that can use it.
+tern_status gpu_screen_prepare(tern_instance *in, tern_error *err);
+// Whether the request's logits, in this pass over the head, are screened.
+bool gpu_screens(const tern_instance *in);
 
 // ---- Drafts (gpu_drafts.c) ---------------------------------------------------------------------
 

@@ -688,6 +688,7 @@ void gpu_weight_unbind(tern_device *d, tern_weight *w) {
     sending_close(w->sending);
     for (size_t i = 0; w->owns_buffers && i < w->n_parts; i++)
         gpu_buffer_free(d, GPU_USE_WEIGHTS, w->parts[i].buffer);
+    gpu_buffer_free(d, GPU_USE_WEIGHTS, w->copy);
     tern_free(w->parts);
     tern_free(w->vector);
     tern_free(w->table_row);

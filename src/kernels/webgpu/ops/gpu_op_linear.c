@@ -244,9 +244,12 @@ static uint32_t x_each(const tern_weight *w) {
 }
 
 // Whether a workgroup's memory has room for two steps of 32 threads, and for the sums.
-static bool has_room(const tern_plan *p, const tern_weight *w, uint32_t rows) {
+static uint32_t room_of(const tern_plan *p, const tern_weight *w, uint32_t rows) {
     uint32_t sums = p->device->subgroups ? 0 : 4096;
-    return 2 * 32 * 16 * x_each(w) * rows + sums <= p->device->workgroup_bytes_max;
+    return 2 * 32 * 16 * x_each(w) * rows + sums;
+}
+static bool has_room(const tern_plan *p, const tern_weight *w, uint32_t rows) {
+    return room_of(p, w, rows) <= p->device->workgroup_bytes_max;
 }
 
 typedef struct product {
@@ -287,6 +290,11 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
 }
 
 // By the number of rows of x; fewer to a workgroup if its memory has no room for more.
+static gpu_screening screening_of(const tern_plan *p, const product *f) {
+    bool can = f->chunk && gpu_screen_can(p, f->w, f->soft_cap);
+    return can ? GPU_UNSCREENED : GPU_SCREEN_ANY;
+}
+
 static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part, bool by_token) {
     for (size_t i = 0; i < GPU_ROW_COUNTS; i++) {
         uint32_t each = row_counts[i].each;
@@ -302,7 +310,28 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
         set(d, "CHUNK_ROWS", p->chunk_rows);
         d->rows_min = row_counts[i].min;
         d->rows_max = row_counts[i].max;
+        d->screen = screening_of(p, f);
     }
+}
+
+// The head of many rows: screened, and where that leaves too much open the kernel of all rows again.
+static tern_status add_screened(tern_plan *p, const product *f, tern_weight *w, tern_error *err) {
+    // It has a number more in a workgroup's memory.
+    const uint32_t most = p->device->workgroup_bytes_max;
+    const gpu_dispatch *own = &p->dispatches[p->n_dispatches - 1];
+    while (own->rows_each > 1 && room_of(p, w, own->rows_each) + 16 > most) own--;
+    gpu_dispatch open = *own;
+    TERN_TRY(gpu_screen_add(p, f->x, w, x_each(w), err));
+    open.what.kernel = GPU_FLOAT_GEMV_OPEN;
+    set(&open, "LIST", GPU_SCREEN_LIST);
+    bind_place(&open, GPU_SCREEN_LISTS, -1);
+    open.kinds = GPU_MANY_STEPS;
+    open.screen = GPU_SCREENED;
+    if (open.x > GPU_WORKGROUPS) open.x = GPU_WORKGROUPS;
+    open.rows_min = GPU_SCREEN_ROWS;
+    open.rows_max = UINT32_MAX;
+    p->dispatches[p->n_dispatches++] = open;
+    return TERN_OK;
 }
 
 // The same with codes of four bits and more (wide_float.wgsl).
@@ -351,29 +380,27 @@ static void add_float(tern_plan *p, const product *f) {
     }
 }
 
-static const tern_weight *head_of(const tern_weight *w) {
+static tern_weight *head_of(tern_weight *w) {
     return w->head ? w->head : w;
 }
 
-void gpu_add_logits(tern_plan *p, const tern_node *n) {
-    const tern_weight *w = p->weights[n->in[1]];
+tern_status gpu_add_logits(tern_plan *p, const tern_node *n, tern_error *err) {
+    tern_weight *w = p->weights[n->in[1]];
     if (!has_codes(p, n->in[1])) {
         const product f = {n->in[0], -1, head_of(w), false, true, n->soft_cap};
         add_float(p, &f);
-        return;
+        return screening_of(p, &f) ? add_screened(p, &f, head_of(w), err) : TERN_OK;
     }
     for (size_t part = 0; part < w->n_parts; part++) add_gemv(p, n, 0, 1, part, false, true);
+    return TERN_OK;
 }
 
-static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
+static tern_status add_linear(tern_plan *p, const tern_node *n, bool accumulate, tern_error *err) {
     for (int i = 0; i < n->n_out;) {
         bool chunk = gpu_is_logits(p->g, n->out[i]);
-        if (chunk && n->n_out == 1 && !accumulate) {
-            gpu_add_logits(p, n);
-            return;
-        }
+        if (chunk && n->n_out == 1 && !accumulate) return gpu_add_logits(p, n, err);
         if (!has_codes(p, n->in[1 + i])) {
-            const tern_weight *w = p->weights[n->in[1 + i]];
+            tern_weight *w = p->weights[n->in[1 + i]];
             const product f = {n->in[0], n->out[i],  chunk ? head_of(w) : w,
                                accumulate, chunk, n->soft_cap};
             add_float(p, &f);
@@ -390,6 +417,7 @@ static void add_linear(tern_plan *p, const tern_node *n, bool accumulate) {
         }
         i += count;
     }
+    return TERN_OK;
 }
 
 // A fused top-k computes the logits itself: the plain product for the output "logits" is the same.
@@ -406,18 +434,13 @@ tern_status gpu_op_LINEAR(tern_plan *p, const tern_node *n, tern_error *err) {
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: webgpu caps the scores of no matrix of codes but the head",
                          p->g->values[n->in[1]].name);
-    if (!made_by_top_k(p->g, n)) add_linear(p, n, false);
-    return TERN_OK;
+    return made_by_top_k(p->g, n) ? TERN_OK : add_linear(p, n, false, err);
 }
 
 tern_status gpu_op_LINEAR_GROUP(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)err;
-    add_linear(p, n, false);
-    return TERN_OK;
+    return add_linear(p, n, false, err);
 }
 
 tern_status gpu_op_LINEAR_ADD(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)err;
-    add_linear(p, n, true);
-    return TERN_OK;
+    return add_linear(p, n, true, err);
 }

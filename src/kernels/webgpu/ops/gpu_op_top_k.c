@@ -24,8 +24,7 @@ static void add_top(tern_plan *p, int64_t n_vocab) {
 }
 
 tern_status gpu_op_LINEAR_TOP_K(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)err;
-    gpu_add_logits(p, n);
+    TERN_TRY(gpu_add_logits(p, n, err));
     add_top(p, p->weights[n->in[1]]->n_rows);
     return TERN_OK;
 }

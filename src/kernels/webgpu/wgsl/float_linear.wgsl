@@ -27,18 +27,15 @@ fn write(to: u32, value: f32) {
 
 // ---- Few rows of x -----------------------------------------------------------------------------
 //
-// 32 threads share four rows of weights, or eight if many rows of x are to be multiplied with them,
-// and go through them in steps: each thread takes 16 bytes
-// of each of them, which is EACH vec4s of columns. It loads the next step's before it uses this
-// one's, so that memory is always busy. A step's columns of all rows of x are in workgroup memory,
+// 32 threads share four rows of weights (float_dot.wgsl), or eight if many rows of x are to be multiplied
+// with them, and go through them in steps of EACH vec4s of columns for each thread. It loads the next
+// step's before it uses this one's, so that memory is always busy. A step's columns of all rows of x are in workgroup memory,
 // and the next step's are stored there meanwhile: reading them straight from memory would take
 // cache bandwidth that a head needs for itself.
 //
 // The sum of a row of x with a row of weights is the same chain of fma in the same thread, and the
 // same tree over the threads, whatever ROWS is: the bits are those of ROWS = 1.
 
-override EACH: u32 = 1u; // 2 of f16, 4 of int8
-override UNITS: u32 = COLS4 / EACH; // vec4<u32>s of a row of weights, without scales
 override STEP: u32 = 32u * EACH;    // vec4s of a row of x
 override X_NOW: u32 = ROWS * STEP;
 override X_EACH: u32 = (X_NOW + 255u) / 256u; // of these, what a thread moves
@@ -62,43 +59,6 @@ fn keep_x(lane: u32, step: u32, next: ptr<function, array<vec4<f32>, X_EACH_MAX>
             x_now[step % 2u * X_NOW + i - col + col % EACH * 32u + col / EACH] = (*next)[k];
         }
     }
-}
-
-struct Weights { // of four rows, and of int8 the scales
-    a: vec4<u32>,
-    b: vec4<u32>,
-    c: vec4<u32>,
-    d: vec4<u32>,
-    scales: vec4<f32>,
-}
-
-fn ask_weights(r: vec4<u32>, unit: u32) -> Weights {
-    let i = min(unit, UNITS - 1u);
-    if (IS_Q8) {
-        return Weights(w[r.x * ROW4 + i], w[r.y * ROW4 + i], w[r.z * ROW4 + i], w[r.w * ROW4 + i],
-                       vec4(scale(r.x, i / 2u), scale(r.y, i / 2u), scale(r.z, i / 2u),
-                            scale(r.w, i / 2u)));
-    }
-    return Weights(w[r.x * UNITS + i], w[r.y * UNITS + i], w[r.z * UNITS + i], w[r.w * UNITS + i],
-                   vec4(1.0));
-}
-
-// Four columns of EACH of a row; integers times scales are exact.
-fn unpacked(c: vec4<u32>, scale: f32, k: u32) -> vec4<f32> {
-    if (IS_Q8) { return bytes4(c[k]) * scale; }
-    if (IS_F16) { return halves(c[2u * k], c[2u * k + 1u]); }
-    return bitcast<vec4<f32>>(c);
-}
-
-// Those of four rows, by column.
-fn columns4(w: Weights, k: u32) -> mat4x4<f32> {
-    return transpose(mat4x4(unpacked(w.a, w.scales.x, k), unpacked(w.b, w.scales.y, k),
-                            unpacked(w.c, w.scales.z, k), unpacked(w.d, w.scales.w, k)));
-}
-
-fn fma4(m: mat4x4<f32>, v: vec4<f32>, sum: vec4<f32>) -> vec4<f32> {
-    let s = fma(m[1], vec4(v.y), fma(m[0], vec4(v.x), sum));
-    return fma(m[3], vec4(v.w), fma(m[2], vec4(v.z), s));
 }
 
 alias Fours = array<Weights, 2>;
@@ -145,13 +105,9 @@ fn write_sums(lane: u32, row: u32, y_row: u32, count: u32, sums: ptr<function, S
 
 // 32 FOURS rows of weights a workgroup. Grid: (rows / (32 FOURS), rows of x / ROWS); those with the
 // same weights are neighbours in time, so that all but one find them in a cache.
-@compute @workgroup_size(256)
-fn gemv(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let number = id.y * n_groups.x + id.x;
-    let row = (number / n_groups.y * 8u + lane / 32u) * 4u * FOURS;
+fn multiply(tile: u32, y_row: u32, lane: u32) {
+    let row = (tile * 8u + lane / 32u) * 4u * FOURS;
     let part = lane % 32u;
-    let y_row = number % n_groups.y * ROWS;
     var token = y_row;
     var count = 1u; // how many of the ROWS exist
     if (OUTPUTS) { token += run.first_output; }
@@ -177,6 +133,34 @@ fn gemv(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups:
         workgroupBarrier();
     }
     write_sums(lane, row, y_row, count, &sums);
+}
+
+@compute @workgroup_size(256)
+fn gemv(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let number = id.y * n_groups.x + id.x;
+    multiply(number / n_groups.y, number % n_groups.y * ROWS, lane);
+}
+
+// The same where, of one of the rows of x, more tokens may be the greatest than a list of head_pick.wgsl
+// has room for. Mostly there is none, so a workgroup looks once for many tiles.
+override LIST: u32 = 0u;
+@group(0) @binding(4) var<storage, read> listed: array<u32>; // of each row
+var<workgroup> is_open: u32;
+
+@compute @workgroup_size(256)
+fn gemv_open(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups: vec3<u32>,
+             @builtin(local_invocation_index) lane: u32) {
+    let number = id.y * n_groups.x + id.x;
+    let y_row = number % n_groups.y * ROWS;
+    let count = min(run.n_outputs - run.first_output, CHUNK_ROWS);
+    if (lane == 0u) { is_open = 0u; }
+    workgroupBarrier();
+    if (lane < ROWS && y_row + lane < count && listed[y_row + lane] > LIST) { is_open = 1u; }
+    if (workgroupUniformLoad(&is_open) == 0u) { return; }
+    for (var tile = number / n_groups.y; tile * 32u * FOURS < N_ROWS; tile += n_groups.x) {
+        multiply(tile, y_row, lane);
+    }
 }
 
 // ---- Many --------------------------------------------------------------------------------------
