@@ -36,6 +36,31 @@ typedef struct tern_mask {
     bool is_known;
 } tern_mask;
 
+// What a term does with whole characters (mask_reach.c).
+enum { N_SEEN = 4 };
+typedef struct tern_reach {
+    uint64_t known; // classes that were looked at
+    uint64_t bad;   // of these: not all characters lead to one term that goes on
+    tern_term to[TERN_CHAR_CLASSES];
+    struct {
+        uint64_t classes;
+        uint32_t holds, fails; // up to, and from how many characters on
+    } seen[N_SEEN];
+    uint32_t n_seen;
+} tern_reach;
+
+// A string of certain characters, as automata of JSON have many.
+typedef struct tern_string_kind {
+    tern_term one;
+    tern_string_tokens tokens;
+} tern_string_kind;
+
+// What is known of the lengths of a term's texts; see mask_string.c.
+typedef struct tern_lengths {
+    uint32_t shortest, left;
+    bool is_known;
+} tern_lengths;
+
 // One level of a walk: children that are left, the state whose configurations the terms are of,
 // where these lie, whether they are that state's own, and what bytes they may take.
 typedef struct tern_walk_level {
@@ -59,6 +84,15 @@ struct tern_automaton {
     size_t n_opens, opens_capacity;
     uint32_t *open_of; // [open_of_capacity] by term, + 1
     size_t open_of_capacity;
+    tern_reach *reaches;
+    size_t n_reaches, reaches_capacity;
+    uint32_t *reach_of; // [reach_of_capacity] by term, + 1
+    size_t reach_of_capacity;
+    uint32_t reach_work; // that is left of what a mask may look at
+    tern_string_kind *strings;
+    size_t n_strings, strings_capacity;
+    tern_lengths *lengths; // [lengths_capacity] by term
+    size_t lengths_capacity;
     // Scratch.
     tern_walk_level *levels; // [depth_max + 2]
     tern_term *slots;
@@ -66,6 +100,7 @@ struct tern_automaton {
     uint64_t *bits;  // of the mask that is being found; zero between
     uint64_t *more;  // the same for a set that is being made on the side
     tern_list found; // tokens of it that are not in the open mask
+    bool is_dense;   // not all of these are there: the bits count
     tern_list exits;
 };
 
