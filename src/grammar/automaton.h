@@ -33,20 +33,20 @@ typedef struct tern_open_mask {
 typedef struct tern_mask {
     uint32_t open; // in opens, + 1; 0: none
     tern_token_set set;
-    bool is_known;
 } tern_mask;
 
 // What a term does with whole characters (mask_reach.c).
-enum { N_SEEN = 4 };
+enum { TERN_REACH_SEEN = 4, TERN_REACH_TERMS = 3 };
 typedef struct tern_reach {
     uint64_t known; // classes that were looked at
-    uint64_t bad;   // of these: not all characters lead to one term that goes on
-    tern_term to[TERN_CHAR_CLASSES];
+    uint64_t bad;   // of these: not all characters lead to a few terms that go on
+    tern_term to[TERN_CHAR_CLASSES][TERN_REACH_TERMS];
     struct {
         uint64_t classes;
         uint32_t holds, fails; // up to, and from how many characters on
-    } seen[N_SEEN];
-    uint32_t n_seen;
+        bool is_open;          // it was tried to say it of any number
+    } seen[TERN_REACH_SEEN];
+    uint32_t n_seen, round; // in which walk through them it was met
 } tern_reach;
 
 // A string of certain characters, as automata of JSON have many.
@@ -78,8 +78,10 @@ struct tern_automaton {
     const tern_vocab_tree *vocab;
     tern_term any_char;      // of a JSON string, where the grammar is of JSON; or NOTHING
     size_t bytes, bytes_max; // of masks
-    tern_mask *masks;        // [masks_capacity] by state
-    size_t masks_capacity;
+    tern_mask *masks;
+    size_t n_masks, masks_capacity;
+    uint32_t *mask_of; // [mask_of_capacity] by state, + 1
+    size_t mask_of_capacity;
     tern_open_mask *opens;
     size_t n_opens, opens_capacity;
     uint32_t *open_of; // [open_of_capacity] by term, + 1
@@ -88,6 +90,7 @@ struct tern_automaton {
     size_t n_reaches, reaches_capacity;
     uint32_t *reach_of; // [reach_of_capacity] by term, + 1
     size_t reach_of_capacity;
+    uint32_t reach_round;
     uint32_t reach_work; // that is left of what a mask may look at
     tern_string_kind *strings;
     size_t n_strings, strings_capacity;

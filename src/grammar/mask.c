@@ -256,21 +256,23 @@ static tern_status keep(tern_automaton *a, tern_mask *m, tern_error *err) {
         m->open = 0;
     }
     a->bytes += s->own ? bytes : s->n_added * sizeof *s->changes;
-    m->is_known = true;
+    return TERN_OK;
+}
+
+// Room for the mask of a state.
+static tern_status reserve_mask(tern_automaton *a, tern_gstate state, tern_error *err) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &a->masks, &a->masks_capacity, a->n_masks, 1) != 0 ||
+        tern_array_reserve(TERN_MEM_SESSION, &a->mask_of, &a->mask_of_capacity, state, 1) != 0)
+        return tern_fail_memory(err, (size_t)state * sizeof *a->mask_of);
     return TERN_OK;
 }
 
 tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const tern_mask **out,
                                      tern_error *err) {
-    if (state >= a->masks_capacity &&
-        tern_array_reserve(TERN_MEM_SESSION, &a->masks, &a->masks_capacity, state, 1) != 0)
-        return tern_fail_memory(err, (size_t)state * sizeof *a->masks);
-    if (!a->masks[state].is_known) {
+    if (state >= a->mask_of_capacity || !a->mask_of[state]) {
         tern_mask m = {0};
         if (a->bytes > a->bytes_max / 4) tern_automaton_free_masks(a);
-        if (state >= a->masks_capacity &&
-            tern_array_reserve(TERN_MEM_SESSION, &a->masks, &a->masks_capacity, state, 1) != 0)
-            return tern_fail_memory(err, (size_t)state * sizeof *a->masks);
+        TERN_TRY(reserve_mask(a, state, err));
         a->found.n = 0;
         a->is_dense = false;
         tern_status status = add_configs(a, state, &m.open, err);
@@ -281,25 +283,29 @@ tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const
             memset(a->bits, 0, a->vocab->n_words * sizeof *a->bits);
         for (size_t i = 0; i < a->found.n; i++) a->bits[a->found.at[i] >> 6] = 0;
         TERN_TRY(status);
-        a->masks[state] = m;
+        a->masks[a->n_masks] = m;
+        a->mask_of[state] = (uint32_t)++a->n_masks;
     }
-    *out = &a->masks[state];
+    *out = &a->masks[a->mask_of[state] - 1];
     return TERN_OK;
 }
 
 void tern_automaton_free_masks(tern_automaton *a) {
-    for (size_t i = 0; i < a->masks_capacity; i++) tern_token_set_free(&a->masks[i].set);
+    for (size_t i = 0; i < a->n_masks; i++) tern_token_set_free(&a->masks[i].set);
     for (size_t i = 0; i < a->n_opens; i++) {
         tern_token_set_free(&a->opens[i].set);
         tern_free(a->opens[i].exits);
     }
     tern_free(a->masks);
+    tern_free(a->mask_of);
     tern_free(a->opens);
     tern_free(a->open_of);
     tern_open_free_reaches(a);
     tern_string_free_kinds(a);
     a->masks = NULL;
+    a->mask_of = NULL;
     a->opens = NULL;
     a->open_of = NULL;
-    a->masks_capacity = a->n_opens = a->opens_capacity = a->open_of_capacity = a->bytes = 0;
+    a->n_masks = a->masks_capacity = a->mask_of_capacity = 0;
+    a->n_opens = a->opens_capacity = a->open_of_capacity = a->bytes = 0;
 }

@@ -11,7 +11,7 @@
 // More changes than this, and a set gets bits of its own.
 #define CHANGES_MAX 2048
 // Steps by class that the walks of one mask may look for; more are not worth their while.
-#define REACH_WORK 4096
+#define REACH_WORK 16384
 
 // Moves what is in a->more to a->found, or, if it is a lot and there is no other base, lets it be
 // one.
