@@ -36,7 +36,7 @@ typedef struct tern_mask {
 } tern_mask;
 
 // What a term does with whole characters (mask_reach.c).
-enum { TERN_REACH_SEEN = 4, TERN_REACH_TERMS = 3 };
+enum { TERN_REACH_SEEN = 4, TERN_REACH_TERMS = 6 };
 typedef struct tern_reach {
     uint64_t known; // classes that were looked at
     uint64_t bad;   // of these: not all characters lead to a few terms that go on
@@ -44,9 +44,9 @@ typedef struct tern_reach {
     struct {
         uint64_t classes;
         uint32_t holds, fails; // up to, and from how many characters on
-        bool is_open;          // it was tried to say it of any number
     } seen[TERN_REACH_SEEN];
-    uint32_t n_seen, round; // in which walk through them it was met
+    uint32_t n_seen, n_tries;
+    uint32_t round; // in which walk through them it was met
 } tern_reach;
 
 // A string of certain characters, as automata of JSON have many.

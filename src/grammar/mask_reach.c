@@ -12,6 +12,8 @@
 #define CHARS_MAX 256
 // Terms that are looked at to see that any number of characters may come.
 #define CLOSED_MAX 128
+// How often that is tried in front of a term.
+#define TRIES_MAX 8
 #define NO_ENTRY  UINT32_MAX
 
 typedef struct targets {
@@ -124,9 +126,9 @@ static bool look(tern_automaton *a, tern_term term, tern_reach *r, uint64_t clas
 // What is known of n characters: 1 they may come, 0 they may not, -1 neither is.
 static int recall(const tern_reach *r, uint64_t classes, uint32_t n_chars) {
     for (uint32_t k = 0; k < r->n_seen && k < TERN_REACH_SEEN; k++) {
-        if (r->seen[k].classes != classes) continue;
-        if (n_chars <= r->seen[k].holds) return 1;
-        return n_chars >= r->seen[k].fails ? 0 : -1;
+        const uint64_t seen = r->seen[k].classes;
+        if (!(classes & ~seen) && n_chars <= r->seen[k].holds) return 1;
+        if (!(seen & ~classes) && n_chars >= r->seen[k].fails) return 0;
     }
     return -1;
 }
@@ -139,7 +141,6 @@ static void remember(tern_reach *r, uint64_t classes, uint32_t n_chars, bool hol
         r->seen[k].classes = classes;
         r->seen[k].holds = 0;
         r->seen[k].fails = UINT32_MAX;
-        r->seen[k].is_open = false;
     }
     *(holds ? &r->seen[k].holds : &r->seen[k].fails) = n_chars;
 }
@@ -165,18 +166,6 @@ static bool takes(tern_automaton *a, tern_term term, uint64_t classes, uint32_t 
         }
     if (holds || a->reach_work) remember(&a->reaches[at], classes, n_chars, holds);
     return holds;
-}
-
-static bool is_open(const tern_reach *r, uint64_t classes) {
-    for (uint32_t k = 0; k < r->n_seen && k < TERN_REACH_SEEN; k++)
-        if (r->seen[k].classes == classes) return r->seen[k].is_open;
-    return false;
-}
-
-static void set_open(tern_reach *r, uint64_t classes) {
-    remember(r, classes, 0, true);
-    for (uint32_t k = 0; k < r->n_seen && k < TERN_REACH_SEEN; k++)
-        if (r->seen[k].classes == classes) r->seen[k].is_open = true;
 }
 
 // Whether any number of characters may come: where all terms that they lead to are few, and none
@@ -210,13 +199,17 @@ static bool takes_any(tern_automaton *a, tern_term term, uint64_t classes) {
 }
 
 bool tern_open_takes(tern_automaton *a, tern_term term, uint64_t classes, uint32_t n_chars) {
+    const uint64_t all = ((uint64_t)1 << TERN_CHAR_CLASSES) - 1;
     const uint32_t at = find_reach(a, term);
     if (at == NO_ENTRY || a->reaches[at].bad & classes || !a->reach_work) return false;
     const int known = recall(&a->reaches[at], classes, n_chars);
     if (known >= 0) return known;
-    if (!is_open(&a->reaches[at], classes)) {
+    // What holds of all characters, or of any number, need not be asked again.
+    if (a->reaches[at].n_tries++ < TRIES_MAX) {
+        if (!a->reaches[at].bad && takes_any(a, term, all)) return true;
         if (takes_any(a, term, classes)) return true;
-        set_open(&a->reaches[at], classes);
+        if (!a->reaches[at].bad && n_chars <= CHARS_MAX && takes(a, term, all, n_chars))
+            return true;
     }
     return n_chars <= CHARS_MAX && takes(a, term, classes, n_chars);
 }

@@ -69,6 +69,9 @@ tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_er
     }
 }
 
+// Differences of fewer nodes are soon walked; most are.
+#define SHORT 2000
+
 // Whether two terms take all tokens below a big node: then they do not differ there.
 static bool take_both(tern_automaton *a, const tern_tree *tree, uint32_t node, tern_term x,
                       tern_term y) {
@@ -87,6 +90,7 @@ tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term te
     const tern_tree *tree = &a->vocab->trees[which];
     tern_terms *t = &a->terms;
     tern_walk_level *level = a->levels;
+    size_t n_nodes = 0;
     *level = (tern_walk_level){.child = tree->nodes[0].child,
                                .end = tree->nodes[1].child,
                                .state = term,
@@ -111,7 +115,8 @@ tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term te
             else
                 drop_exit(a, at << 1 | (uint32_t)which);
         }
-        if (child->is_big && to && to_like && !is_exit && take_both(a, tree, at, to, to_like))
+        if (++n_nodes > SHORT && child->is_big && to && to_like && !is_exit &&
+            take_both(a, tree, at, to, to_like))
             continue;
         level++;
         level->child = child[0].child;
