@@ -392,7 +392,7 @@ static float relevance_of(tern_model *ranker, const char *query, const char *tex
 TEST(store_has_a_reranker_order_what_it_found) {
     static const char *const texts[] = {"f o x a n d h e n", "t h e f o x", "w h o a n d w h o",
                                         "# t h e\n\nf o x f o x", "o w e"};
-    static const char query[] = "w h o f";
+    static const char query[] = "f o x";
     tern_memory_store *s = open_at("reranked.memory", NULL);
     tern_model *ranker;
     tern_error err = {0};
@@ -426,6 +426,10 @@ TEST(store_has_a_reranker_order_what_it_found) {
         CHECK(hits && hits->n == 1 && hits->list[0].relevance == best);
         tern_memory_hits_free(hits);
     }
+    // Of two that it reads, which come first by words, one is the best.
+    hits = recall(s, (tern_memory_query){.reranker = ranker, .n_most = 1, .n_candidates = 2}, query);
+    CHECK(hits && hits->n == 1 && strcmp(hits->list[0].text, texts[1]) == 0);
+    tern_memory_hits_free(hits);
     hits = recall(s, (tern_memory_query){.n_most = 1}, query);
     CHECK(hits && hits->n == 1 && isnan(hits->list[0].relevance));
     tern_memory_hits_free(hits);
