@@ -91,6 +91,7 @@ struct tern_automaton {
     uint32_t *reach_of; // [reach_of_capacity] by term, + 1
     size_t reach_of_capacity;
     uint32_t reach_round;
+    uint64_t reach_effort_max;
     uint32_t reach_work; // that is left of what a mask may look at
     tern_string_kind *strings;
     size_t n_strings, strings_capacity;

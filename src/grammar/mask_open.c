@@ -11,7 +11,8 @@
 // More changes than this, and a set gets bits of its own.
 #define CHANGES_MAX 2048
 // Steps by class that the walks of one mask may look for; more are not worth their while.
-#define REACH_WORK 16384
+#define REACH_WORK   16384
+#define REACH_EFFORT 10000
 
 // Moves what is in a->more to a->found, or, if it is a lot and there is no other base, lets it be
 // one.
@@ -120,6 +121,7 @@ tern_status tern_automaton_find_open(tern_automaton *a, tern_term term, uint32_t
     a->found = (tern_list){0};
     a->exits.n = 0;
     a->reach_work = REACH_WORK;
+    a->reach_effort_max = a->terms.effort + REACH_EFFORT;
     tern_status status = find_tokens(a, term, &base, &gone, err);
     if (status == TERN_OK) status = add_open(a, base, &gone, out, err);
     if (status == TERN_OK) status = remember(a, term, *out, err);

@@ -108,6 +108,7 @@ static bool look(tern_automaton *a, tern_term term, tern_reach *r, uint64_t clas
     vias known = {.n = 0};
     for (uint64_t w = classes & ~r->known; w; w &= w - 1) {
         const unsigned class = (unsigned)__builtin_ctzll(w);
+        if (a->terms.effort > a->reach_effort_max) a->reach_work = 0;
         if (!a->reach_work) return false;
         a->reach_work--;
         targets to = {.n = 0};

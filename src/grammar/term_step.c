@@ -5,7 +5,7 @@
 
 // States that a search for a text may look at before it is given up.
 #define SEARCH_MAX 20000
-// A union of so many has a row, also as a part of others.
+// A union of so many has a row where it is repeated.
 #define WIDE 4
 
 static void keep(tern_byteset *same, const tern_byteset *s, bool inside) {
@@ -21,11 +21,19 @@ static bool is_single(const tern_term_node *n) {
 // A row for so few bytes has steps for them alone.
 #define NARROW 8
 
+// A union of many, as characters are. Where it is repeated its row remembers, behind the steps, the
+// terms of the bytes that take the same step.
+static bool is_wide(const tern_terms *t, tern_term a) {
+    const tern_term_node *n = &t->nodes[a];
+    return n->kind == TERN_KIND_EITHER && n->b >= WIDE && !(n->flags & TERN_TERM_HARD) &&
+           tern_byteset_count(&t->sets[n->first]) > NARROW;
+}
+
 static uint32_t *row_of(tern_terms *t, tern_term a) {
     tern_term_node *n = &t->nodes[a];
     if (n->row) return t->rows[n->row - 1];
     const unsigned n_ways = tern_byteset_count(&t->sets[n->first]);
-    const size_t n_steps = n_ways <= NARROW ? n_ways : 256;
+    const size_t n_steps = n_ways <= NARROW ? n_ways : is_wide(t, a) ? 512 : 256;
     size_t had = t->rows_capacity;
     uint32_t *row = NULL;
     if ((!t->bytes_max || t->bytes < t->bytes_max) &&
@@ -102,24 +110,22 @@ static tern_term derive_list(tern_terms *t, const tern_term_node *n, unsigned by
     return result;
 }
 
-// That of a wide union: characters are, and they are in most terms. Its row remembers it.
+// The same of a wide union.
 static tern_term derive_wide(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
+    if (!tern_byteset_has(tern_term_first(t, a), byte)) return derive(t, a, byte, same);
     uint32_t *row = row_of(t, a);
     if (!row) return TERN_TERM_NOTHING;
-    if (row[byte] == TERN_STEP_UNKNOWN) {
+    uint32_t *alikes = row + 256;
+    if (alikes[byte] == TERN_STEP_UNKNOWN) {
         const tern_term_node n = t->nodes[a];
         tern_byteset alike = t->sets[257];
-        const tern_term to = derive_list(t, &n, byte, &alike);
+        const tern_term to = derive_list(t, &n, byte, &alike), bytes = tern_term_set(t, alike);
         if (t->failed) return TERN_TERM_NOTHING;
         fill_row(t, a, row, &alike, to);
+        fill_row(t, a, alikes, &alike, bytes);
     }
-    const uint32_t to = row[byte];
-    for (unsigned i = 0; i < 4; i++) {
-        uint64_t alike = 0;
-        for (unsigned b = 0; b < 64; b++) alike |= (uint64_t)(row[i * 64 + b] == to) << b;
-        same->w[i] &= alike;
-    }
-    return to;
+    keep(same, &t->sets[t->nodes[alikes[byte]].a], true);
+    return row[byte];
 }
 
 static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
@@ -147,14 +153,12 @@ static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset 
         return tern_term_or(t, head, derive(t, n.b, byte, same));
     }
     case TERN_KIND_EITHER:
-        if (n.b >= WIDE && !(n.flags & TERN_TERM_HARD) && tern_byteset_count(&first) > NARROW)
-            return derive_wide(t, a, byte, same);
-        return derive_list(t, &n, byte, same);
     case TERN_KIND_BOTH: return derive_list(t, &n, byte, same);
     case TERN_KIND_NOT: return tern_term_not(t, derive(t, n.a, byte, same));
     case TERN_KIND_REPEAT: {
         uint32_t min = n.b ? n.b - 1 : 0, max = n.c == TERN_NO_LIMIT ? n.c : n.c - 1;
-        tern_term one = derive(t, n.a, byte, same);
+        tern_term one = is_wide(t, n.a) ? derive_wide(t, n.a, byte, same)
+                                        : derive(t, n.a, byte, same);
         return tern_term_cat(t, one, tern_term_repeat(t, n.a, min, max));
     }
     case TERN_KIND_MULTIPLE: return tern_term_multiple_derive(t, a, byte, same);
