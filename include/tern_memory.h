@@ -12,6 +12,8 @@
 // 5. A store knows its model by the vector of one fixed sentence, and refuses any other model.
 // 6. Recall reads all 8-bit vectors (kept in memory, with SIMD, on all cores), computes the best
 //    again from the floats, asks the index for the words, and fuses both lists by their ranks.
+//    A reranker, if the call has one, reads the best of these with the question, and has the last
+//    word.
 // 7. Filters on source and metadata are applied before the search: they never cost a result.
 // 8. A budget of tokens is filled with the best hits that fit, counted by the model.
 // 9. Deleting is deleting: freed pages are overwritten, `compact` cleans the index and the log.
@@ -162,6 +164,10 @@ typedef struct tern_memory_query {
     size_t n_filters;
     float least_similarity; // of hits that only vectors found; 0: any
     bool exact;             // compare all vectors as float32: slow, for measuring
+    // Reads the question with each of the best `n_candidates` and puts them in its order (see
+    // tern_rerank); NULL: theirs stays. No other thread may use it meanwhile.
+    tern_model *reranker;
+    int32_t n_candidates; // 0: 32; never fewer than n_most, and at most 1000
 } tern_memory_query;
 
 typedef struct tern_memory_hit {
@@ -177,6 +183,7 @@ typedef struct tern_memory_hit {
     float score;                    // of the fusion: the sum of 1 / (60 + rank) over the lists
     float similarity;               // cosine; NaN: not known
     int32_t vector_rank, word_rank; // from 1; 0: not in that list
+    float relevance;                // the reranker's score; NaN: none read it
 } tern_memory_hit;
 
 typedef struct tern_memory_hits {

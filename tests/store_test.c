@@ -374,6 +374,76 @@ TEST(store_survives_damaged_files) {
     CHECK(tern_memory_open(&s, test_tmp("damaged.memory"), NULL, &err) == TERN_ERR_FORMAT);
 }
 
+// ---- Rerankers ----------------------------------------------------------------------------------
+
+static float relevance_of(tern_model *ranker, const char *query, const char *text) {
+    const tern_embed_text document = {.text = text, .n_bytes = strlen(text)};
+    float score = NAN;
+    tern_error err = {0};
+    CHECK_MSG(tern_rerank(ranker, query, strlen(query), &document, 1, NULL, &score, &err) ==
+                  TERN_OK,
+              "%s", err.message);
+    return score;
+}
+
+// A ranker's order of the best, which is not that of the words. Seen to fail: with the order turned,
+// with only as many candidates read as hits are wanted, without the headings, and with the budget
+// filled before the passages were put in order.
+TEST(store_has_a_reranker_order_what_it_found) {
+    static const char *const texts[] = {"f o x a n d h e n", "t h e f o x", "w h o a n d w h o",
+                                        "# t h e\n\nf o x f o x", "o w e"};
+    static const char query[] = "f o x";
+    tern_memory_store *s = open_at("reranked.memory", NULL);
+    tern_model *ranker;
+    tern_error err = {0};
+    REQUIRE(s);
+    REQUIRE_OK(tern_model_open(&ranker, "tests/oracles/bert_ranker", NULL, &err), err);
+    for (size_t i = 0; i < 5; i++) add(s, texts[i], i == 3 ? "x.md" : NULL, NULL);
+    float best = -INFINITY, last = INFINITY;
+    tern_memory_hits *hits = recall(s, (tern_memory_query){.reranker = ranker}, query);
+    REQUIRE(hits && hits->n == 5);
+    bool same_order = true;
+    for (size_t i = 0; i < hits->n; i++) {
+        const tern_memory_hit *h = &hits->list[i];
+        char whole[100];
+        snprintf(whole, sizeof whole, "%s%s%s", h->heading, *h->heading ? "\n\n" : "", h->text);
+        const float alone = relevance_of(ranker, query, whole);
+        CHECK_MSG(fabsf(h->relevance - alone) < 1e-5f, "%s: %g, not %g", h->text,
+                  (double)h->relevance, (double)alone);
+        CHECK(h->relevance <= last);
+        same_order = same_order && (i == 0 || h->score <= hits->list[i - 1].score);
+        last = h->relevance;
+        if (h->relevance > best) best = h->relevance;
+    }
+    CHECK(!same_order && strstr(hits->context, hits->list[4].text));
+    const int32_t few = hits->list[0].n_tokens;
+    tern_memory_hits_free(hits);
+    // One hit is the best of all, and not the first that the words find; so is one that alone fits.
+    const tern_memory_query ways[] = {{.reranker = ranker, .n_most = 1},
+                                      {.reranker = ranker, .max_tokens = few}};
+    for (size_t i = 0; i < 2; i++) {
+        hits = recall(s, ways[i], query);
+        CHECK(hits && hits->n == 1 && hits->list[0].relevance == best);
+        tern_memory_hits_free(hits);
+    }
+    // Of two that it reads, which come first by words, one is the best.
+    hits = recall(s, (tern_memory_query){.reranker = ranker, .n_most = 1, .n_candidates = 2}, query);
+    CHECK(hits && hits->n == 1 && strcmp(hits->list[0].text, texts[1]) == 0);
+    tern_memory_hits_free(hits);
+    hits = recall(s, (tern_memory_query){.n_most = 1}, query);
+    CHECK(hits && hits->n == 1 && isnan(hits->list[0].relevance));
+    tern_memory_hits_free(hits);
+    hits = recall(s, (tern_memory_query){.reranker = ranker}, "nothing");
+    CHECK(hits && hits->n == 0 && hits->n_bytes == 0);
+    tern_memory_hits_free(hits);
+    const tern_memory_query wrong = {
+        .text = "o", .n_bytes = 1, .reranker = ranker, .n_candidates = 1001};
+    CHECK(tern_memory_recall(s, &wrong, &hits, &err) == TERN_ERR_ARGUMENT && !hits);
+    CHECK(strstr(err.message, "reads up to 1000"));
+    tern_memory_close(s);
+    tern_model_close(ranker);
+}
+
 // ---- Vectors ------------------------------------------------------------------------------------
 
 static tern_model *open_embedder(const char *name, unsigned seed) {

@@ -10,6 +10,8 @@ typedef struct memory_args {
     model_args model; // that makes vectors; its path: NULL, the one that the memory knows
     string_list where;
     bool json;
+    const char *reranker; // a model; NULL: none
+    int n_candidates;     // that it reads
 } memory_args;
 #define MEMORY_OPTION(a)                                                                           \
     {                                                                                              \
@@ -22,6 +24,17 @@ typedef struct memory_args {
             "only records whose metadata (or source, created) fits; also != < <= > >= and ^= "     \
             "(begins); "                                                                           \
             "may be repeated"                                                                      \
+    }
+#define RERANK_OPTIONS(a)                                                                          \
+    {0,                                                                                            \
+     "rerank",                                                                                     \
+     OPTION_TEXT,                                                                                  \
+     &(a).reranker,                                                                                \
+     "MODEL",                                                                                      \
+     "a reranker reads the best passages with the question and orders them (none)"},               \
+    {                                                                                              \
+        0, "candidates", OPTION_COUNT, &(a).n_candidates, "N",                                     \
+            "passages that it reads, 0: 32 (0)", 0, 1000                                           \
     }
 #define JSON_OPTION(a)                                                                             \
     { 0, "json", OPTION_FLAG, &(a).json, NULL, "a line of JSON for each" }
@@ -46,6 +59,7 @@ typedef struct memory_args {
 typedef struct memory {
     tern_memory_store *store;
     tern_model *model; // NULL: words alone
+    tern_model *reranker;
 } memory;
 
 // Opens the store, and the model that is given or that the store knows. counter: whose tokens
@@ -54,6 +68,9 @@ typedef struct memory {
 bool open_memory(const command *self, memory_args *args, bool must_exist, bool with_model,
                  const tern_model *counter, memory *out, int *status);
 void close_memory(memory *m);
+// Opens the reranker, if one is given, for the query. False after printing why not.
+bool open_reranker(const command *self, const memory_args *args, memory *m,
+                   tern_memory_query *query, int *status);
 
 // The path of the model that the store in `folder` knows, if it is still there; "": it knows none.
 // False after printing why there is no such store.

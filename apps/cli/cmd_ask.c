@@ -149,21 +149,22 @@ static int give_answer(ask_args *args, tern_session *session, const tern_memory_
 
 // ---- Command ------------------------------------------------------------------------------------
 
-static int ask(ask_args *args, tern_model *model, tern_session *session, const memory *m,
-               const tern_memory_filter *filters, const text *question) {
+static int ask(const command *self, ask_args *args, tern_model *model, tern_session *session,
+               memory *m, const tern_memory_filter *filters, const text *question) {
     tern_memory_hits *hits = NULL;
     tern_error err = {0};
-    const tern_memory_query query = {.text = question->ptr,
-                                     .n_bytes = question->n,
-                                     .n_most = args->n_hits,
-                                     .max_tokens =
-                                         room_for_passages(args, model, session, question),
-                                     .filters = filters,
-                                     .n_filters = args->memory.where.n};
+    tern_memory_query query = {.text = question->ptr,
+                               .n_bytes = question->n,
+                               .n_most = args->n_hits,
+                               .max_tokens = room_for_passages(args, model, session, question),
+                               .filters = filters,
+                               .n_filters = args->memory.where.n};
     int status = EXIT_FAILED;
     if (query.max_tokens < 64)
         return fail("the context of %d tokens has no room for passages (-c)",
                     (int)tern_session_n_context(session));
+    if (!open_reranker(self, &args->memory, m, &query, &status)) return status;
+    status = EXIT_FAILED;
     if (tern_memory_recall(m->store, &query, &hits, &err) != TERN_OK)
         fail("%s", err.message);
     else if (hits->n == 0)
@@ -189,7 +190,7 @@ static int open_and_ask(const command *self, ask_args *args, const text *questio
         session = open_session(model, &args->session);
         status = EXIT_FAILED;
         if (session && open_memory(self, &args->memory, true, true, model, &m, &status))
-            status = ask(args, model, session, &m, filters, question);
+            status = ask(self, args, model, session, &m, filters, question);
     }
     tern_session_close(session);
     close_memory(&m);
@@ -208,6 +209,7 @@ int cmd_ask(const command *self, int argc, char **argv) {
         {0, "hits", OPTION_COUNT, &args.n_hits, "N", "passages at most (6)", 1, 1000},
         {0, "max-tokens", OPTION_COUNT, &args.max_tokens, "N",
          "tokens of all passages together, 0: what the context has room for (0)", 0, 1000000000},
+        RERANK_OPTIONS(args.memory),
         WHERE_OPTION(args.memory),
         {0, "embedder", OPTION_TEXT, &args.memory.model.path, "MODEL",
          "the model of the memory's vectors; none: words alone (the one that made them)"},

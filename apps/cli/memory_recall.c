@@ -14,6 +14,7 @@ static void print_json(const tern_memory_hit *h) {
     printf("{\"id\":%lld,\"record\":%lld", (long long)h->id, (long long)h->record);
     put_number(stdout, "score", "%.9g", (double)h->score);
     put_number(stdout, "similarity", "%.9g", (double)h->similarity);
+    put_number(stdout, "relevance", "%.9g", (double)h->relevance);
     printf(",\"vector_rank\":%d,\"word_rank\":%d,\"tokens\":%d,\"line\":%d,\"created\":%lld",
            (int)h->vector_rank, (int)h->word_rank, (int)h->n_tokens, (int)h->first_line,
            (long long)h->created);
@@ -31,7 +32,10 @@ static void print_hit(size_t number, const tern_memory_hit *h) {
     else
         printf("record %lld", (long long)h->record);
     if (*h->heading) printf("  %s", h->heading);
-    if (!isnan(h->similarity)) printf("  (similarity %.2f)", (double)h->similarity);
+    if (!isnan(h->relevance))
+        printf("  (relevance %.2f)", (double)h->relevance);
+    else if (!isnan(h->similarity))
+        printf("  (similarity %.2f)", (double)h->similarity);
     printf("\n%s\n", h->text);
 }
 
@@ -56,6 +60,7 @@ int memory_recall(const command *self, int argc, char **argv) {
          "cosine of what vectors alone find, 0: any (0)", 0, 1},
         {0, "exact", OPTION_FLAG, &query.exact, NULL,
          "compare all vectors in full precision: slow"},
+        RERANK_OPTIONS(args),
         WHERE_OPTION(args),
         {0, "context", OPTION_FLAG, &context, NULL, "print the texts alone, for a prompt"},
         JSON_OPTION(args),
@@ -79,7 +84,8 @@ int memory_recall(const command *self, int argc, char **argv) {
     if (!read_filters(self, &args.where, &filters))
         status = EXIT_USAGE;
     else if (open_memory(self, &args, true, search != TERN_MEMORY_WORDS || max_tokens, NULL, &m,
-                         &status)) {
+                         &status) &&
+             open_reranker(self, &args, &m, &query, &status)) {
         query.filters = filters;
         status = exit_status(tern_memory_recall(m.store, &query, &hits, &err), &err);
     }

@@ -38,9 +38,8 @@ static tern_status compile_choices(tern_automaton *a, const tern_grammar_source 
 static tern_status compile_schema(tern_automaton *a, tern_str schema, bool compact, tern_expr *root,
                                   tern_error *err) {
     const tern_json_way way = {.compact = compact};
-    TERN_TRY(tern_schema_expr(&a->rules, schema, &way, (tern_str){0}, root, err));
-    a->any_char = tern_term_any_code(&a->terms, TERN_SPELL_JSON);
-    return TERN_OK;
+    a->any_char = tern_term_any_code(&a->terms, TERN_SPELL_JSON); // first: see tern_term_text
+    return tern_schema_expr(&a->rules, schema, &way, (tern_str){0}, root, err);
 }
 
 static tern_status compile_expr(tern_automaton *a, const tern_grammar_source *source,

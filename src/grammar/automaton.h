@@ -33,8 +33,33 @@ typedef struct tern_open_mask {
 typedef struct tern_mask {
     uint32_t open; // in opens, + 1; 0: none
     tern_token_set set;
-    bool is_known;
 } tern_mask;
+
+// What a term does with whole characters (mask_reach.c).
+enum { TERN_REACH_SEEN = 4, TERN_REACH_TERMS = 6 };
+typedef struct tern_reach {
+    uint64_t known; // classes that were looked at
+    uint64_t bad;   // of these: not all characters lead to a few terms that go on
+    tern_term to[TERN_CHAR_CLASSES][TERN_REACH_TERMS];
+    struct {
+        uint64_t classes;
+        uint32_t holds, fails; // up to, and from how many characters on
+    } seen[TERN_REACH_SEEN];
+    uint32_t n_seen, n_tries;
+    uint32_t round; // in which walk through them it was met
+} tern_reach;
+
+// A string of certain characters, as automata of JSON have many.
+typedef struct tern_string_kind {
+    tern_term one;
+    tern_string_tokens tokens;
+} tern_string_kind;
+
+// What is known of the lengths of a term's texts; see mask_string.c.
+typedef struct tern_lengths {
+    uint32_t shortest, left;
+    bool is_known;
+} tern_lengths;
 
 // One level of a walk: children that are left, the state whose configurations the terms are of,
 // where these lie, whether they are that state's own, and what bytes they may take.
@@ -53,12 +78,25 @@ struct tern_automaton {
     const tern_vocab_tree *vocab;
     tern_term any_char;      // of a JSON string, where the grammar is of JSON; or NOTHING
     size_t bytes, bytes_max; // of masks
-    tern_mask *masks;        // [masks_capacity] by state
-    size_t masks_capacity;
+    tern_mask *masks;
+    size_t n_masks, masks_capacity;
+    uint32_t *mask_of; // [mask_of_capacity] by state, + 1
+    size_t mask_of_capacity;
     tern_open_mask *opens;
     size_t n_opens, opens_capacity;
     uint32_t *open_of; // [open_of_capacity] by term, + 1
     size_t open_of_capacity;
+    tern_reach *reaches;
+    size_t n_reaches, reaches_capacity;
+    uint32_t *reach_of; // [reach_of_capacity] by term, + 1
+    size_t reach_of_capacity;
+    uint32_t reach_round;
+    uint64_t reach_effort_max;
+    uint32_t reach_work; // that is left of what a mask may look at
+    tern_string_kind *strings;
+    size_t n_strings, strings_capacity;
+    tern_lengths *lengths; // [lengths_capacity] by term
+    size_t lengths_capacity;
     // Scratch.
     tern_walk_level *levels; // [depth_max + 2]
     tern_term *slots;
@@ -66,6 +104,7 @@ struct tern_automaton {
     uint64_t *bits;  // of the mask that is being found; zero between
     uint64_t *more;  // the same for a set that is being made on the side
     tern_list found; // tokens of it that are not in the open mask
+    bool is_dense;   // not all of these are there: the bits count
     tern_list exits;
 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "grammar/automaton.h"
+#include "grammar/mask_open.h"
 
 // A term that may begin with more bytes than this is walked alone.
 #define OPEN_BYTES 24
@@ -154,6 +154,16 @@ static bool is_open(const tern_automaton *a, tern_term term) {
     return n > OPEN_BYTES;
 }
 
+// Adds so many tokens that the mask gets bits of its own.
+static void add_many(tern_automaton *a, const tern_token_set *s) {
+    const size_t n_words = a->vocab->n_words;
+    memcpy(a->more, s->base, n_words * sizeof *a->more);
+    tern_token_set_write(s, a->more);
+    for (size_t i = 0; i < n_words; i++) a->bits[i] |= a->more[i];
+    memset(a->more, 0, n_words * sizeof *a->more);
+    a->is_dense = true;
+}
+
 // Adds the tokens of an open term and of what follows it in the n configurations that have it. The
 // first one's are in a->bits only.
 static tern_status add_open(tern_automaton *a, const tern_config *c, size_t n, bool is_first,
@@ -164,13 +174,10 @@ static tern_status add_open(tern_automaton *a, const tern_config *c, size_t n, b
     if (is_first) {
         if (m.set.base) memcpy(a->bits, m.set.base, v->n_words * sizeof *a->bits);
         tern_token_set_write(&m.set, a->bits);
+    } else if (m.set.base) {
+        add_many(a, &m.set);
     } else {
-        for (uint32_t id = 0; id < v->n_vocab; id++) {
-            bool is_in = m.set.base && m.set.base[id >> 6] >> (id & 63) & 1;
-            for (uint32_t i = 0; i < m.set.n_removed && is_in; i++) is_in = m.set.changes[i] != id;
-            if (is_in) TERN_TRY(allow(a, &id, 1, err));
-        }
-        TERN_TRY(allow(a, m.set.changes + m.set.n_removed, m.set.n_added, err));
+        TERN_TRY(allow(a, m.set.changes, m.set.n_added, err));
     }
     if (!m.n_exits) return TERN_OK;
     tern_gstate after = tern_state_after(&a->states, c, n);
@@ -231,7 +238,12 @@ static tern_status keep(tern_automaton *a, tern_mask *m, tern_error *err) {
     const size_t n_words = a->vocab->n_words, bytes = n_words * sizeof(uint64_t);
     tern_token_set *s = &m->set;
     s->n_allowed = a->found.n + (m->open ? a->opens[m->open - 1].set.n_allowed : 0);
-    if (a->found.n * sizeof(uint32_t) < bytes) {
+    if (a->is_dense) {
+        s->n_allowed = 0;
+        for (size_t i = 0; i < n_words; i++)
+            s->n_allowed += (size_t)__builtin_popcountll(a->bits[i]);
+    }
+    if (!a->is_dense && a->found.n * sizeof(uint32_t) < bytes) {
         s->n_added = (uint32_t)a->found.n;
         s->changes = tern_alloc_array(TERN_MEM_SESSION, s->n_added, sizeof *s->changes);
         if (!s->changes) return tern_fail_memory(err, bytes);
@@ -244,22 +256,25 @@ static tern_status keep(tern_automaton *a, tern_mask *m, tern_error *err) {
         m->open = 0;
     }
     a->bytes += s->own ? bytes : s->n_added * sizeof *s->changes;
-    m->is_known = true;
+    return TERN_OK;
+}
+
+// Room for the mask of a state.
+static tern_status reserve_mask(tern_automaton *a, tern_gstate state, tern_error *err) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &a->masks, &a->masks_capacity, a->n_masks, 1) != 0 ||
+        tern_array_reserve(TERN_MEM_SESSION, &a->mask_of, &a->mask_of_capacity, state, 1) != 0)
+        return tern_fail_memory(err, (size_t)state * sizeof *a->mask_of);
     return TERN_OK;
 }
 
 tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const tern_mask **out,
                                      tern_error *err) {
-    if (state >= a->masks_capacity &&
-        tern_array_reserve(TERN_MEM_SESSION, &a->masks, &a->masks_capacity, state, 1) != 0)
-        return tern_fail_memory(err, (size_t)state * sizeof *a->masks);
-    if (!a->masks[state].is_known) {
+    if (state >= a->mask_of_capacity || !a->mask_of[state]) {
         tern_mask m = {0};
         if (a->bytes > a->bytes_max / 4) tern_automaton_free_masks(a);
-        if (state >= a->masks_capacity &&
-            tern_array_reserve(TERN_MEM_SESSION, &a->masks, &a->masks_capacity, state, 1) != 0)
-            return tern_fail_memory(err, (size_t)state * sizeof *a->masks);
+        TERN_TRY(reserve_mask(a, state, err));
         a->found.n = 0;
+        a->is_dense = false;
         tern_status status = add_configs(a, state, &m.open, err);
         if (status == TERN_OK) status = add_ends(a, state, err);
         if (status == TERN_OK) status = keep(a, &m, err);
@@ -268,23 +283,29 @@ tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const
             memset(a->bits, 0, a->vocab->n_words * sizeof *a->bits);
         for (size_t i = 0; i < a->found.n; i++) a->bits[a->found.at[i] >> 6] = 0;
         TERN_TRY(status);
-        a->masks[state] = m;
+        a->masks[a->n_masks] = m;
+        a->mask_of[state] = (uint32_t)++a->n_masks;
     }
-    *out = &a->masks[state];
+    *out = &a->masks[a->mask_of[state] - 1];
     return TERN_OK;
 }
 
 void tern_automaton_free_masks(tern_automaton *a) {
-    for (size_t i = 0; i < a->masks_capacity; i++) tern_token_set_free(&a->masks[i].set);
+    for (size_t i = 0; i < a->n_masks; i++) tern_token_set_free(&a->masks[i].set);
     for (size_t i = 0; i < a->n_opens; i++) {
         tern_token_set_free(&a->opens[i].set);
         tern_free(a->opens[i].exits);
     }
     tern_free(a->masks);
+    tern_free(a->mask_of);
     tern_free(a->opens);
     tern_free(a->open_of);
+    tern_open_free_reaches(a);
+    tern_string_free_kinds(a);
     a->masks = NULL;
+    a->mask_of = NULL;
     a->opens = NULL;
     a->open_of = NULL;
-    a->masks_capacity = a->n_opens = a->opens_capacity = a->open_of_capacity = a->bytes = 0;
+    a->n_masks = a->masks_capacity = a->mask_of_capacity = 0;
+    a->n_opens = a->opens_capacity = a->open_of_capacity = a->bytes = 0;
 }

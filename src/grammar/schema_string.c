@@ -215,6 +215,8 @@ tern_status tern_schema_string(tern_schema *x, const tern_fact *f, size_t n, ter
              e = tern_json_next(&x->doc, f[i].at, e))
             add_not_equal(&p, e);
     }
+    // What a pattern demands already need not be counted.
+    if (p.min == 1 && !tern_term_is_nullable(x->terms, p.all)) p.min = 0;
     bool any_length = p.min == 0 && p.max == TERN_NO_LIMIT;
     bool only_not = p.all == TERN_TERM_ALL || x->terms->nodes[p.all].kind == TERN_KIND_NOT ||
                     x->terms->nodes[p.all].kind == TERN_KIND_BOTH;

@@ -197,12 +197,16 @@ static tern_term text_at(tern_terms *t, size_t at, size_t n) {
     return tern_term_intern(t, &node, &first);
 }
 
+// What of the pool is searched for a text: the parts of characters, which many terms have, are made
+// first.
+#define SEARCHED 4096
+
 tern_term tern_term_text(tern_terms *t, const void *bytes, size_t n) {
     if (n == 0) return TERN_TERM_EMPTY;
     if (n >= UINT32_MAX - t->n_pool) return give_up(t, TERN_ERR_UNSUPPORTED);
     // A text that is written twice shall be one term, where that is easily seen.
-    const char *hit =
-        t->n_pool && n < 64 && t->n_pool < 4096 ? memmem(t->pool, t->n_pool, bytes, n) : NULL;
+    const size_t n_seen = t->n_pool < SEARCHED ? t->n_pool : SEARCHED;
+    const char *hit = n_seen && n < 64 ? memmem(t->pool, n_seen, bytes, n) : NULL;
     if (hit) return text_at(t, (size_t)(hit - t->pool), n);
     if (!RESERVE(t, &t->pool, &t->pool_capacity, t->n_pool, n)) return TERN_TERM_NOTHING;
     memcpy(t->pool + t->n_pool, bytes, n);

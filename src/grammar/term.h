@@ -31,6 +31,17 @@ tern_byteset tern_byteset_range(unsigned first, unsigned last); // both are in i
 static inline bool tern_byteset_is_empty(const tern_byteset *s) {
     return !(s->w[0] | s->w[1] | s->w[2] | s->w[3]);
 }
+static inline unsigned tern_byteset_count(const tern_byteset *s) {
+    int n = 0;
+    for (int i = 0; i < 4; i++) n += __builtin_popcountll(s->w[i]);
+    return (unsigned)n;
+}
+// How many of the set are less than the byte.
+static inline unsigned tern_byteset_rank(const tern_byteset *s, unsigned byte) {
+    int n = __builtin_popcountll(s->w[byte >> 6] & (((uint64_t)1 << (byte & 63)) - 1));
+    for (unsigned i = 0; i < byte >> 6; i++) n += __builtin_popcountll(s->w[i]);
+    return (unsigned)n;
+}
 bool tern_byteset_within(const tern_byteset *s, const tern_byteset *whole);
 
 typedef uint32_t tern_term;
@@ -58,6 +69,7 @@ enum {
     TERN_TERM_HARD = 2,     // holds BOTH, NOT or MULTIPLE: it may have no text, which is searched
     TERN_TERM_ALIVE = 4,    // it has one
     TERN_TERM_DEAD = 8,     // it has none
+    TERN_TERM_NARROW = 16,  // its row has steps for the bytes of `first` only, in their order
 };
 
 typedef struct tern_term_node {
@@ -85,7 +97,7 @@ typedef struct tern_terms {
     size_t n_lists, lists_capacity;
     char *pool;
     size_t n_pool, pool_capacity;
-    uint32_t **rows; // of 256
+    uint32_t **rows; // of 256, or fewer
     size_t n_rows, rows_capacity;
     uint32_t *work; // a stack for constructors
     size_t n_work, work_capacity;
@@ -143,15 +155,18 @@ static inline tern_term tern_term_step(tern_terms *t, tern_term a, unsigned byte
     const tern_term_node *n = &t->nodes[a];
     if (!tern_byteset_has(&t->sets[n->first], byte)) return TERN_TERM_NOTHING;
     if (n->row && n->first >= 256 + 2) {
-        uint32_t to = t->rows[n->row - 1][byte];
+        const bool narrow = n->flags & TERN_TERM_NARROW;
+        const unsigned at = narrow ? tern_byteset_rank(&t->sets[n->first], byte) : byte;
+        uint32_t to = t->rows[n->row - 1][at];
         if (!(to & TERN_STEP_UNCHECKED)) return to;
     }
     return tern_term_step_slowly(t, a, byte);
 }
-// The row of a term, where its steps are or will be; NULL: it has none.
+// The row of a term, where its steps are or will be; NULL: it has none of 256.
 static inline const uint32_t *tern_term_row(const tern_terms *t, tern_term a) {
     const tern_term_node *n = &t->nodes[a];
-    return n->row && n->first >= 256 + 2 ? t->rows[n->row - 1] : NULL;
+    const bool is_whole = n->first >= 256 + 2 && !(n->flags & TERN_TERM_NARROW);
+    return n->row && is_whole ? t->rows[n->row - 1] : NULL;
 }
 // Whether any text is in it. A search that takes too long is given up with `true`.
 bool tern_term_is_alive(tern_terms *t, tern_term a);

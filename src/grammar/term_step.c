@@ -5,10 +5,75 @@
 
 // States that a search for a text may look at before it is given up.
 #define SEARCH_MAX 20000
+// A union of so many has a row where it is repeated.
+#define WIDE 4
 
 static void keep(tern_byteset *same, const tern_byteset *s, bool inside) {
     for (int i = 0; i < 4; i++) same->w[i] &= inside ? s->w[i] : ~s->w[i];
 }
+
+// ---- Rows ---------------------------------------------------------------------------------------
+
+static bool is_single(const tern_term_node *n) {
+    return n->first >= 1 && n->first <= 256;
+}
+
+// A row for so few bytes has steps for them alone.
+#define NARROW 8
+
+// A union of many, as characters are. Where it is repeated its row remembers, behind the steps, the
+// terms of the bytes that take the same step.
+static bool is_wide(const tern_terms *t, tern_term a) {
+    const tern_term_node *n = &t->nodes[a];
+    return n->kind == TERN_KIND_EITHER && n->b >= WIDE && !(n->flags & TERN_TERM_HARD) &&
+           tern_byteset_count(&t->sets[n->first]) > NARROW;
+}
+
+static uint32_t *row_of(tern_terms *t, tern_term a) {
+    tern_term_node *n = &t->nodes[a];
+    if (n->row) return t->rows[n->row - 1];
+    const unsigned n_ways = tern_byteset_count(&t->sets[n->first]);
+    const size_t n_steps = n_ways <= NARROW ? n_ways : is_wide(t, a) ? 512 : 256;
+    size_t had = t->rows_capacity;
+    uint32_t *row = NULL;
+    if ((!t->bytes_max || t->bytes < t->bytes_max) &&
+        tern_array_reserve(TERN_MEM_SESSION, &t->rows, &t->rows_capacity, t->n_rows, 1) == 0)
+        row = tern_alloc(TERN_MEM_SESSION, n_steps * sizeof *row);
+    if (!row) {
+        if (!t->failed)
+            t->status =
+                t->bytes_max && t->bytes >= t->bytes_max ? TERN_ERR_UNSUPPORTED : TERN_ERR_MEMORY;
+        t->failed = true;
+        return NULL;
+    }
+    memset(row, 0xFF, n_steps * sizeof *row);
+    t->bytes += n_steps * sizeof *row + (t->rows_capacity - had) * sizeof *t->rows;
+    t->rows[t->n_rows++] = row;
+    n->row = (uint32_t)t->n_rows;
+    if (n_steps <= NARROW) n->flags |= TERN_TERM_NARROW;
+    return row;
+}
+
+// The step of a byte that is in the term's first set.
+static uint32_t *step_at(const tern_terms *t, tern_term a, uint32_t *row, unsigned byte) {
+    const tern_term_node *n = &t->nodes[a];
+    return row + (n->flags & TERN_TERM_NARROW ? tern_byteset_rank(&t->sets[n->first], byte) : byte);
+}
+
+// Writes a step for all bytes that take it.
+static void fill_row(const tern_terms *t, tern_term a, uint32_t *row, const tern_byteset *same,
+                     uint32_t to) {
+    const tern_byteset first = *tern_term_first(t, a);
+    const bool narrow = t->nodes[a].flags & TERN_TERM_NARROW;
+    unsigned rank = 0;
+    for (unsigned i = 0; i < 4; i++)
+        for (uint64_t w = narrow ? first.w[i] : same->w[i]; w; w &= w - 1, rank++) {
+            const unsigned byte = i * 64 + (unsigned)__builtin_ctzll(w);
+            if (tern_byteset_has(same, byte)) row[narrow ? rank : byte] = to;
+        }
+}
+
+// ---- Derivatives --------------------------------------------------------------------------------
 
 static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same);
 
@@ -45,6 +110,24 @@ static tern_term derive_list(tern_terms *t, const tern_term_node *n, unsigned by
     return result;
 }
 
+// The same of a wide union.
+static tern_term derive_wide(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
+    if (!tern_byteset_has(tern_term_first(t, a), byte)) return derive(t, a, byte, same);
+    uint32_t *row = row_of(t, a);
+    if (!row) return TERN_TERM_NOTHING;
+    uint32_t *alikes = row + 256;
+    if (alikes[byte] == TERN_STEP_UNKNOWN) {
+        const tern_term_node n = t->nodes[a];
+        tern_byteset alike = t->sets[257];
+        const tern_term to = derive_list(t, &n, byte, &alike), bytes = tern_term_set(t, alike);
+        if (t->failed) return TERN_TERM_NOTHING;
+        fill_row(t, a, row, &alike, to);
+        fill_row(t, a, alikes, &alike, bytes);
+    }
+    keep(same, &t->sets[t->nodes[alikes[byte]].a], true);
+    return row[byte];
+}
+
 static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
     if (++t->effort > t->effort_max && t->effort_max) {
         if (!t->failed) t->status = TERN_ERR_UNSUPPORTED;
@@ -74,7 +157,8 @@ static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset 
     case TERN_KIND_NOT: return tern_term_not(t, derive(t, n.a, byte, same));
     case TERN_KIND_REPEAT: {
         uint32_t min = n.b ? n.b - 1 : 0, max = n.c == TERN_NO_LIMIT ? n.c : n.c - 1;
-        tern_term one = derive(t, n.a, byte, same);
+        tern_term one = is_wide(t, n.a) ? derive_wide(t, n.a, byte, same)
+                                        : derive(t, n.a, byte, same);
         return tern_term_cat(t, one, tern_term_repeat(t, n.a, min, max));
     }
     case TERN_KIND_MULTIPLE: return tern_term_multiple_derive(t, a, byte, same);
@@ -87,40 +171,12 @@ tern_term tern_term_derive(tern_terms *t, tern_term a, unsigned byte, tern_bytes
     return derive(t, a, byte, same);
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------
-
-static bool is_single(const tern_term_node *n) {
-    return n->first >= 1 && n->first <= 256;
-}
-
-static uint32_t *row_of(tern_terms *t, tern_term a) {
-    tern_term_node *n = &t->nodes[a];
-    if (n->row) return t->rows[n->row - 1];
-    size_t had = t->rows_capacity;
-    uint32_t *row = NULL;
-    if ((!t->bytes_max || t->bytes < t->bytes_max) &&
-        tern_array_reserve(TERN_MEM_SESSION, &t->rows, &t->rows_capacity, t->n_rows, 1) == 0)
-        row = tern_alloc(TERN_MEM_SESSION, 256 * sizeof *row);
-    if (!row) {
-        if (!t->failed)
-            t->status =
-                t->bytes_max && t->bytes >= t->bytes_max ? TERN_ERR_UNSUPPORTED : TERN_ERR_MEMORY;
-        t->failed = true;
-        return NULL;
-    }
-    memset(row, 0xFF, 256 * sizeof *row);
-    t->bytes += 256 * sizeof *row + (t->rows_capacity - had) * sizeof *t->rows;
-    t->rows[t->n_rows++] = row;
-    n->row = (uint32_t)t->n_rows;
-    return row;
-}
-
 // The derivative, which may be dead: marked so unless that is known.
 static uint32_t raw_step(tern_terms *t, tern_term a, unsigned byte) {
     if (is_single(&t->nodes[a]) && t->nodes[a].row) return t->nodes[a].row - 1;
     uint32_t *row = is_single(&t->nodes[a]) ? NULL : row_of(t, a);
     if (t->failed) return TERN_TERM_NOTHING;
-    if (row && row[byte] != TERN_STEP_UNKNOWN) return row[byte];
+    if (row && *step_at(t, a, row, byte) != TERN_STEP_UNKNOWN) return *step_at(t, a, row, byte);
     tern_byteset same;
     uint32_t to = tern_term_derive(t, a, byte, &same);
     if (t->failed) return TERN_TERM_NOTHING;
@@ -130,8 +186,7 @@ static uint32_t raw_step(tern_terms *t, tern_term a, unsigned byte) {
         t->nodes[a].row = to + 1;
         return to;
     }
-    for (unsigned b = 0; b < 256; b++)
-        if (tern_byteset_has(&same, b)) row[b] = to;
+    fill_row(t, a, row, &same, to);
     return to;
 }
 
@@ -145,9 +200,13 @@ tern_term tern_term_step_slowly(tern_terms *t, tern_term a, unsigned byte) {
         t->nodes[a].row = to + 1;
         return to;
     }
-    uint32_t *row = t->rows[t->nodes[a].row - 1], old = row[byte];
-    for (unsigned b = 0; b < 256; b++)
-        if (row[b] == old) row[b] = to;
+    uint32_t *row = t->rows[t->nodes[a].row - 1];
+    const uint32_t old = *step_at(t, a, row, byte);
+    const unsigned n = t->nodes[a].flags & TERN_TERM_NARROW
+                           ? tern_byteset_count(tern_term_first(t, a))
+                           : 256;
+    for (unsigned i = 0; i < n; i++)
+        if (row[i] == old) row[i] = to;
     return to;
 }
 

@@ -97,8 +97,9 @@ static bool lay_nodes(tern_tree *t, const entry *e, uint32_t *ends) {
 
 #define BIG 16 // tokens
 
+static const char signs[] = "_-./:@ +%&=?#~,;!'()*$<>[]{}^|`"; // 31, each its own
+
 unsigned tern_char_class_of(unsigned byte) {
-    static const char signs[] = "_-./:@ +%&=?#~,;!'()*$<>[]{}^|`"; // 31, each its own
     if (byte >= '0' && byte <= '9') return 0;
     if (byte >= 'a' && byte <= 'z') return byte <= 'f' ? 1 : 2;
     if (byte >= 'A' && byte <= 'Z') return byte <= 'F' ? 3 : 4;
@@ -111,33 +112,68 @@ unsigned tern_char_class_of(unsigned byte) {
     return 61;
 }
 
+void tern_char_class_bytes(unsigned class, unsigned *first, unsigned *last) {
+    static const unsigned char letters[][2] = {{'0', '9'}, {'a', 'f'}, {'g', 'z'}, {'A', 'F'},
+                                               {'G', 'Z'}};
+    *first = *last = 0x7F;
+    if (class < 5) {
+        *first = letters[class][0];
+        *last = letters[class][1];
+    } else if (class < 36) {
+        *first = *last = (unsigned char)signs[class - 5];
+    } else if (class >= 61) {
+        *first = 0xF0;
+        *last = 0xF4;
+    } else if (class >= 45) {
+        *first = *last = 0xE0 + (class - 45);
+    } else if (class >= 37) {
+        *first = class == 37 ? 0xC2 : 0xC0 + (class - 37) * 4;
+        *last = 0xC3 + (class - 37) * 4;
+    }
+}
+
+// What lies below a node: bytes that the character in front of it still needs, and of the tokens
+// from here on their classes and the most characters.
+typedef struct below {
+    uint64_t classes;
+    uint32_t n_chars;
+    uint8_t left;
+} below;
+
+static void look_below(const tern_tree *t, below *b) {
+    for (size_t i = 0; i < t->n_nodes; i++)
+        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
+            const unsigned byte = t->nodes[c].byte;
+            if (b[i].left)
+                b[c].left = b[i].left - 1;
+            else
+                b[c].left = (uint8_t)((byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0));
+        }
+    for (size_t i = t->n_nodes; i-- > 0;)
+        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
+            const uint32_t n_chars = b[c].n_chars + !b[i].left;
+            if (n_chars > b[i].n_chars) b[i].n_chars = n_chars;
+            b[i].classes |= b[c].classes;
+            if (!b[i].left) b[i].classes |= (uint64_t)1 << tern_char_class_of(t->nodes[c].byte);
+        }
+}
+
 // The nodes with many tokens, where a character begins.
 static bool find_big(tern_vocab_tree *v, tern_tree *t, const uint32_t *ends) {
-    uint64_t *classes = tern_alloc_array(TERN_MEM_MISC, t->n_nodes, sizeof *classes);
-    uint8_t *left = tern_alloc(TERN_MEM_MISC, t->n_nodes); // bytes that the character still needs
+    below *b = tern_alloc_array(TERN_MEM_MISC, t->n_nodes, sizeof *b);
     size_t n = 0;
-    for (size_t i = 0; i < t->n_nodes && left; i++)
-        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
-            unsigned byte = t->nodes[c].byte;
-            if (left[i])
-                left[c] = left[i] - 1;
-            else
-                left[c] = (uint8_t)((byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0));
-        }
-    for (size_t i = t->n_nodes; i-- > 0 && classes && left;) {
-        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
-            classes[i] |= classes[c];
-            if (!left[i]) classes[i] |= (uint64_t)1 << tern_char_class_of(t->nodes[c].byte);
-        }
-        t->nodes[i].is_big = !left[i] && ends[i] - t->nodes[i].ids >= BIG;
+    if (!b) return false;
+    look_below(t, b);
+    for (size_t i = 0; i < t->n_nodes; i++) {
+        t->nodes[i].is_big = !b[i].left && ends[i] - t->nodes[i].ids >= BIG;
         n += t->nodes[i].is_big;
     }
     t->big = take(v, n, sizeof *t->big);
-    for (uint32_t i = 0; i < t->n_nodes && t->big && classes && left; i++)
-        if (t->nodes[i].is_big) t->big[t->n_big++] = (tern_big_node){i, ends[i], classes[i]};
-    tern_free(classes);
-    tern_free(left);
-    return t->n_big == n && t->big;
+    for (uint32_t i = 0; i < t->n_nodes && t->big; i++)
+        if (t->nodes[i].is_big)
+            t->big[t->n_big++] = (tern_big_node){i, ends[i], b[i].n_chars, b[i].classes};
+    tern_free(b);
+    return t->big;
 }
 
 static tern_status build_tree(tern_vocab_tree *v, tern_tree *t, entry *e, size_t n, bool plain,
@@ -242,7 +278,7 @@ tern_status tern_vocab_tree_open(tern_vocab_tree **out, const tern_str *bytes, s
             v->ends[v->n_ends++] = ends[i];
     }
     if (status == TERN_OK) status = build(v, err);
-    if (status == TERN_OK) status = tern_vocab_tree_find_in_string(v, err);
+    if (status == TERN_OK) status = tern_vocab_tree_find_string(v, err);
     if (status == TERN_OK)
         *out = v;
     else
@@ -260,8 +296,7 @@ void tern_vocab_tree_close(tern_vocab_tree *v) {
     tern_free(v->plain);
     tern_free(v->by_chars);
     tern_free(v->n_over);
-    tern_free(v->in_string);
-    tern_free(v->exits);
+    tern_string_tokens_free(&v->string);
     tern_free(v->ends);
     tern_free(v->pool);
     tern_free(v->text);

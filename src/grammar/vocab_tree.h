@@ -19,6 +19,7 @@ typedef struct tern_tree_node {
 typedef struct tern_big_node {
     uint32_t node;
     uint32_t ids_end;
+    uint32_t n_chars; // of the longest token, from here on
     uint64_t classes;
 } tern_big_node;
 
@@ -31,8 +32,24 @@ typedef struct tern_tree {
     size_t n_big;
 } tern_tree;
 
-// Classes of characters, by their first byte: 0 to 63.
+// Classes of characters, by their first byte.
+#define TERN_CHAR_CLASSES 62
 unsigned tern_char_class_of(unsigned byte);
+// The bytes with which a class's plain characters begin.
+void tern_char_class_bytes(unsigned class, unsigned *first, unsigned *last);
+
+// A token, or a node of a tree, and how many characters of a string there are up to it.
+typedef struct tern_counted {
+    uint32_t what, n_chars;
+} tern_counted;
+
+// Inside of a JSON string of certain characters, any number of them, up to its quote.
+typedef struct tern_string_tokens {
+    uint64_t *all;                // [n_words] tokens that stay in it or end with its quote
+    tern_counted *inside, *ended; // the special ones of both
+    tern_counted *exits;          // where it has ended and tokens go on: node * 2 + tree
+    size_t n_inside, n_ended, n_exits;
+} tern_string_tokens;
 
 // Tokens are of two kinds, each in a tree of its own. Plain ones may stand within a JSON string as
 // they are: whole characters (the last one may be cut), no quote, no backslash, no control. So the
@@ -46,10 +63,7 @@ struct tern_vocab_tree {
     uint64_t *plain;    // [n_words] the mask of plain tokens
     uint32_t *by_chars; // plain tokens, those with the most characters first
     uint32_t *n_over;   // [depth_max + 1] how many of these have more than i characters
-    // Inside of a JSON string without limits: the special tokens that may come, and the nodes where
-    // the string has ended and tokens go on, as node * 2 + tree.
-    uint32_t *in_string, *exits;
-    size_t n_in_string, n_exits;
+    tern_string_tokens string; // of any characters
     int32_t *ends;
     size_t n_ends;
     char *pool;     // the tokens' bytes
@@ -57,7 +71,8 @@ struct tern_vocab_tree {
     size_t bytes;
 };
 
-// Fills in in_string and exits, which are still empty, from the trees (mask_open.c).
-tern_status tern_vocab_tree_find_in_string(tern_vocab_tree *v, tern_error *err);
+// Fills in `string` from the trees (mask_string.c).
+tern_status tern_vocab_tree_find_string(tern_vocab_tree *v, tern_error *err);
+void tern_string_tokens_free(tern_string_tokens *s);
 
 #endif

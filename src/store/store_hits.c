@@ -20,7 +20,7 @@ bool tern_recall_allows(const tern_recall *r, int64_t id) {
 void tern_memory_hits_free(tern_memory_hits *hits) {
     tern_store_hits *h = (tern_store_hits *)hits; // its first member
     if (!h) return;
-    for (size_t i = 0; h->texts && i < 4 * h->n_most; i++) tern_strbuf_free(&h->texts[i]);
+    for (size_t i = 0; h->texts && i < 4 * h->n_read; i++) tern_strbuf_free(&h->texts[i]);
     tern_strbuf_free(&h->context);
     tern_free(h->texts);
     tern_free(h->list);
@@ -30,10 +30,11 @@ void tern_memory_hits_free(tern_memory_hits *hits) {
 static tern_status create(tern_recall *r, tern_error *err) {
     tern_store_hits *h = r->hits = tern_alloc(TERN_MEM_MISC, sizeof *h);
     if (!h) return tern_fail_memory(err, sizeof *h);
-    h->n_most = r->n_fused < (size_t)r->n_most ? r->n_fused : (size_t)r->n_most;
-    h->list = tern_alloc_array(TERN_MEM_MISC, h->n_most, sizeof *h->list);
-    h->texts = tern_alloc_array(TERN_MEM_MISC, 4 * h->n_most, sizeof *h->texts);
-    if (!h->list || !h->texts) return tern_fail_memory(err, h->n_most * sizeof *h->list);
+    const size_t most = (size_t)(r->n_ranked ? r->n_ranked : r->n_most);
+    h->n_read = r->n_fused < most ? r->n_fused : most;
+    h->list = tern_alloc_array(TERN_MEM_MISC, h->n_read, sizeof *h->list);
+    h->texts = tern_alloc_array(TERN_MEM_MISC, 4 * h->n_read, sizeof *h->texts);
+    if (!h->list || !h->texts) return tern_fail_memory(err, h->n_read * sizeof *h->list);
     h->pub.list = h->list;
     return TERN_OK;
 }
@@ -59,6 +60,7 @@ static tern_status read_hit(tern_recall *r, sqlite3_stmt *st, const tern_fused *
                              .created = sqlite3_column_int64(st, 7),
                              .score = f->score,
                              .similarity = NAN,
+                             .relevance = NAN,
                              .vector_rank = f->ranks[0],
                              .word_rank = f->ranks[1]};
     hit->text = keep(&texts[0], (tern_str){text.ptr + begin, end - begin});
@@ -72,10 +74,9 @@ static tern_status read_hit(tern_recall *r, sqlite3_stmt *st, const tern_fused *
     return TERN_OK;
 }
 
-// Takes the hit if the context with it is within the budget.
-static tern_status take(tern_recall *r, tern_error *err) {
+tern_status tern_recall_take(tern_recall *r, size_t i, tern_error *err) {
     tern_store_hits *h = r->hits;
-    const tern_memory_hit *hit = &h->list[h->pub.n];
+    const tern_memory_hit *hit = &h->list[i];
     size_t before = h->context.len, n_tokens;
     if (before) tern_strbuf_puts(&h->context, "\n\n");
     tern_strbuf_append(&h->context, hit->text, hit->n_bytes);
@@ -87,22 +88,25 @@ static tern_status take(tern_recall *r, tern_error *err) {
         if (h->context.ptr) h->context.ptr[before] = 0;
         return TERN_OK;
     }
-    h->pub.n++;
+    h->list[h->pub.n++] = *hit;
     h->pub.n_tokens = (int64_t)n_tokens;
     return TERN_OK;
 }
 
 static tern_status read_hits(tern_recall *r, sqlite3_stmt *st, tern_error *err) {
     bool has_row;
-    for (size_t i = 0; i < r->n_fused && r->hits->pub.n < r->hits->n_most; i++) {
+    size_t n = 0; // read, and not left out for the budget
+    for (size_t i = 0; i < r->n_fused && n < r->hits->n_read; i++) {
         sqlite3_bind_int64(st, 1, r->fused[i].id);
         TERN_TRY(tern_store_step(r->s, st, &has_row, err));
         if (has_row) {
-            TERN_TRY(read_hit(r, st, &r->fused[i], r->hits->pub.n, err));
-            TERN_TRY(take(r, err));
+            TERN_TRY(read_hit(r, st, &r->fused[i], n, err));
+            if (!r->n_ranked) TERN_TRY(tern_recall_take(r, n, err));
+            n = r->n_ranked ? n + 1 : r->hits->pub.n;
         }
         sqlite3_reset(st);
     }
+    r->hits->n_ranked = r->n_ranked ? n : 0;
     return TERN_OK;
 }
 
@@ -116,7 +120,5 @@ tern_status tern_recall_hits(tern_recall *r, tern_error *err) {
                            err));
     tern_status status = read_hits(r, st, err);
     sqlite3_finalize(st);
-    r->hits->pub.context = tern_strbuf_text(&r->hits->context);
-    r->hits->pub.n_bytes = r->hits->context.len;
     return status;
 }

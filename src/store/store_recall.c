@@ -7,9 +7,12 @@
 
 // Candidates of each list that are fused. More would change places past the sixtieth.
 #define CANDIDATES 64
+// Hits that a reranker reads, if the call does not say how many, and at most.
+#define RANKED     32
+#define RANKED_MAX 1000
 
 static tern_status make_room(tern_recall *r, tern_error *err) {
-    size_t most = (size_t)r->n_most;
+    size_t most = (size_t)(r->n_ranked ? r->n_ranked : r->n_most);
     r->k = 4 * most > CANDIDATES ? 4 * most : CANDIDATES;
     size_t bytes = 2 * r->k * sizeof(tern_match);
     r->near = tern_alloc(TERN_MEM_MISC, bytes); // also room for as many more before rescoring
@@ -50,6 +53,12 @@ static tern_status check(const tern_memory_store *s, const tern_memory_query *q,
     if (q->n_most < 0 || q->n_most > 100000 || q->max_tokens < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "recall of %d hits in %d tokens: out of range",
                          (int)q->n_most, (int)q->max_tokens);
+    if (q->n_candidates < 0 || q->n_candidates > RANKED_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d candidates: a reranker reads up to %d",
+                         (int)q->n_candidates, RANKED_MAX);
+    if (q->reranker && q->n_most > RANKED_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d hits: a reranker reads up to %d",
+                         (int)q->n_most, RANKED_MAX);
     if (q->search > TERN_MEMORY_WORDS)
         return tern_fail(err, TERN_ERR_ARGUMENT, "there is no search %d", (int)q->search);
     if (q->search == TERN_MEMORY_VECTORS && !s->model)
@@ -69,14 +78,22 @@ tern_status tern_store_recall(tern_memory_store *s, const tern_memory_query *que
                               const float *vector, tern_memory_hits **out, tern_error *err) {
     tern_recall r = {
         .s = s, .query = query, .n_most = query->n_most ? query->n_most : 8, .vector = vector};
+    if (query->reranker) {
+        r.n_ranked = query->n_candidates ? query->n_candidates : RANKED;
+        if (r.n_ranked < r.n_most) r.n_ranked = r.n_most;
+    }
     tern_status status = make_room(&r, err);
     if (status == TERN_OK) status = tern_store_begin(s, "BEGIN", err);
     if (status == TERN_OK) status = tern_store_end(s, search(&r, err), err);
+    if (status == TERN_OK && r.hits->n_ranked) status = tern_recall_rank(&r, err);
     free_recall(&r);
-    if (status == TERN_OK)
+    if (status == TERN_OK) {
+        r.hits->pub.context = tern_strbuf_text(&r.hits->context);
+        r.hits->pub.n_bytes = r.hits->context.len;
         *out = &r.hits->pub;
-    else if (r.hits)
+    } else if (r.hits) {
         tern_memory_hits_free(&r.hits->pub);
+    }
     return status;
 }
 

@@ -1,5 +1,6 @@
 // One recall, as its files share it: store_recall.c (the order of things), store_near.c (vectors),
-// store_words.c (the index), store_hits.c (what is read of the best).
+// store_words.c (the index), store_hits.c (what is read of the best), store_rank.c (a reranker's
+// order).
 #ifndef TERN_STORE_STORE_RECALL_H
 #define TERN_STORE_STORE_RECALL_H
 
@@ -7,16 +8,18 @@
 
 typedef struct tern_store_hits {
     tern_memory_hits pub;
-    tern_memory_hit *list; // [n_most]
-    tern_strbuf *texts;    // [4 * n_most]: text, source, heading, metadata of each
+    tern_memory_hit *list; // [n_read]
+    tern_strbuf *texts;    // [4 * n_read]: text, source, heading, metadata of each
     tern_strbuf context;
-    size_t n_most;
+    size_t n_read;   // that there is room for
+    size_t n_ranked; // that a reranker is to read
 } tern_store_hits;
 
 typedef struct tern_recall {
     tern_memory_store *s;
     const tern_memory_query *query;
     int32_t n_most;
+    int32_t n_ranked;    // hits that the reranker reads; 0: there is none
     size_t k;            // candidates of each list at most
     const float *vector; // of the query, or NULL
     int64_t *allowed;    // chunks that the filters allow, rising; NULL: all
@@ -34,6 +37,11 @@ tern_status tern_store_recall(tern_memory_store *s, const tern_memory_query *que
 bool tern_recall_allows(const tern_recall *r, int64_t id);
 tern_status tern_recall_vectors(tern_recall *r, tern_error *err);
 tern_status tern_recall_words(tern_recall *r, tern_error *err);
+// Reads the best; without a reranker, as many as are wanted and the budget has room for.
 tern_status tern_recall_hits(tern_recall *r, tern_error *err);
+// Adds hit number i of those that were read to the result, if the budget has room for it.
+tern_status tern_recall_take(tern_recall *r, size_t i, tern_error *err);
+// Has the reranker order what was read, and takes the best. Outside of the transaction.
+tern_status tern_recall_rank(tern_recall *r, tern_error *err);
 
 #endif

@@ -41,3 +41,12 @@ tern_status tern_tokenize(const tern_model *m, const char *text, size_t n, unsig
     *n_ids = js_count(text, (uint32_t)n);
     return TERN_OK;
 }
+
+// The page has no reranker.
+tern_status tern_rerank(tern_model *m, const char *query, size_t n_query,
+                        const tern_embed_text *documents, size_t n_documents,
+                        const tern_embed_params *params, float *scores, tern_error *err) {
+    (void)m, (void)query, (void)n_query, (void)documents, (void)n_documents, (void)params;
+    (void)scores, (void)err;
+    return TERN_ERR_UNSUPPORTED;
+}

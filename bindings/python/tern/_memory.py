@@ -1,6 +1,7 @@
 """A memory: texts in a file that find themselves by what they say."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -133,18 +134,25 @@ class MemoryStore:
     # ---- Recall ----------------------------------------------------------------------------------
 
     def recall(self, question: str, hits: int = 0, *, max_tokens: int = 0, search: str = "hybrid",
-               where: Optional[Where] = None, least_similarity: float = 0, exact: bool = False) -> MemoryHits:
+               where: Optional[Where] = None, least_similarity: float = 0, exact: bool = False,
+               reranker: Optional[Model] = None, candidates: int = 0) -> MemoryHits:
         """The passages that answer a question, the best first; `context` has their texts for a prompt.
 
         hits: at most, 0: 8. max_tokens: of the context. search: "hybrid", "vectors", "words". where: members of
-        the metadata, "source" or "created": {"author": "Bo", "year": (">=", 2000)}.
+        the metadata, "source" or "created": {"author": "Bo", "year": (">=", 2000)}. reranker: a model that reads
+        the question with the best `candidates` (0: 32) and orders them; no other thread may use it meanwhile.
         """
         raw, out = question.encode("utf-8", "surrogatepass"), ctypes.POINTER(c.tern_memory_hits)()
         query = c.tern_memory_query(text=raw, n_bytes=len(raw), n_most=whole("hits", hits),
                                     max_tokens=whole("max_tokens", max_tokens), search=choice("search", search, SEARCHES),
-                                    least_similarity=real("least_similarity", least_similarity), exact=bool(exact))
+                                    least_similarity=real("least_similarity", least_similarity), exact=bool(exact),
+                                    n_candidates=whole("candidates", candidates))
         query.filters, query.n_filters = _filters(where)
-        with self._lock, self._handle as store:
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._lock)
+            store = held.enter_context(self._handle)
+            if reranker is not None:
+                query.reranker = held.enter_context(reranker._handle)
             lib.tern_memory_recall(store, ctypes.byref(query), ctypes.byref(out))
         try:
             found = out.contents
@@ -156,7 +164,8 @@ class MemoryStore:
     def _hit(h: Any) -> MemoryHit:
         return MemoryHit(h.id, h.record, decoded(h.text), decoded(h.source), decoded(h.heading), json.loads(h.metadata),
                          h.created, h.n_tokens, h.first_line, h.score, None if h.similarity != h.similarity else h.similarity,
-                         h.vector_rank or None, h.word_rank or None)
+                         h.vector_rank or None, h.word_rank or None,
+                         None if h.relevance != h.relevance else h.relevance)
 
     # ---- What is there ---------------------------------------------------------------------------
 

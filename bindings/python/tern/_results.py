@@ -205,6 +205,7 @@ class MemoryHit:
     similarity: Optional[float]  # cosine; None: not known
     vector_rank: Optional[int]  # from 1; None: not in that list
     word_rank: Optional[int]
+    relevance: Optional[float]  # the reranker's score; None: none read it
 
 
 @dataclass(frozen=True)

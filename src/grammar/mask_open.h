@@ -1,0 +1,49 @@
+// Private to the grammar folder: what the parts of mask_open.c share.
+#ifndef TERN_GRAMMAR_MASK_OPEN_H
+#define TERN_GRAMMAR_MASK_OPEN_H
+
+#include "grammar/automaton.h"
+
+tern_status tern_list_add(tern_list *l, uint32_t x, tern_error *err);
+
+// Allows the tokens ids[0..n) in a->more.
+static inline void tern_open_allow(tern_automaton *a, const uint32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++) a->more[ids[i] >> 6] |= (uint64_t)1 << (ids[i] & 63);
+}
+
+// ---- Walks (mask_walk.c) ------------------------------------------------------------------------
+
+// Allows the tokens of a tree that the term takes in a->more, and notes its exits.
+tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_error *err);
+// Notes the tokens of a tree that one of two terms takes and the other does not: those that `term`
+// lacks in `gone`, others in `more`. a->exits are those of `like`, and become those of `term`.
+tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term term, tern_term like,
+                                      tern_list *gone, tern_list *more, tern_error *err);
+
+// ---- Whole characters (mask_reach.c) ------------------------------------------------------------
+
+// Whether n_chars characters of these classes, or fewer, may follow in any order, and none of them
+// ends a text. `false` where that takes too long to find out.
+bool tern_open_takes(tern_automaton *a, tern_term term, uint64_t classes, uint32_t n_chars);
+void tern_open_free_reaches(tern_automaton *a);
+
+// ---- Strings (mask_string.c) --------------------------------------------------------------------
+
+// A term as a string: so many of some characters, then a quote.
+typedef struct tern_counted_string {
+    tern_term one;
+    uint32_t min, max;
+} tern_counted_string;
+
+bool tern_string_is_counted(tern_automaton *a, tern_term term, tern_counted_string *out);
+// The string of which the term leaves a few out: the term is an intersection of it and of what must
+// not be. NOTHING: there is none.
+tern_term tern_string_like(tern_automaton *a, tern_term term);
+// The term without its greatest length, which no token can come to; NOTHING: it matters.
+tern_term tern_string_uncounted(tern_automaton *a, tern_term term);
+// Notes what the string has less than one without limits: that one's tokens are *base.
+tern_status tern_string_find(tern_automaton *a, const tern_counted_string *s, const uint64_t **base,
+                             tern_list *gone, tern_error *err);
+void tern_string_free_kinds(tern_automaton *a);
+
+#endif
