@@ -72,7 +72,23 @@ static void end_all(errand *list) {
     }
 }
 
+void errands_tell(errands *s, errand *e) {
+    atomic_store(&e->has_news, true);
+    s->wake(s->user);
+}
+
+// Those that run stay until `done`, which only this thread calls.
+static void take_news(errands *s) {
+    for (size_t i = 0; i < s->n_threads; i++) {
+        tern_mutex_lock(&s->lock);
+        errand *e = s->running[i];
+        tern_mutex_unlock(&s->lock);
+        if (e && e->news && atomic_exchange(&e->has_news, false)) e->news(e);
+    }
+}
+
 void errands_take_done(errands *s) {
+    take_news(s);
     tern_mutex_lock(&s->lock);
     errand *list = take_all(&s->over);
     tern_mutex_unlock(&s->lock);

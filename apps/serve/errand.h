@@ -13,9 +13,11 @@ typedef struct errands errands;
 typedef struct errand {
     struct errand *next;
     void (*run)(struct errand *e);  // on a thread of its own; looks at `cancelled` now and then
+    // On the loop's thread, after errands_tell, as often as it likes before `done`; NULL: never.
+    void (*news)(struct errand *e);
     void (*done)(struct errand *e); // on the loop's thread, once; frees it. Also if it never ran
     void *user;                     // of the loop's thread; NULL: nobody wants it any more
-    atomic_bool cancelled;
+    atomic_bool cancelled, has_news;
 } errand;
 
 // n_waiting_max: errands that wait for a thread. wake: one is done, called by its thread.
@@ -25,6 +27,9 @@ tern_status errands_open(errands **out, size_t n_threads, size_t n_waiting_max,
 void errands_close(errands *s);
 // False: too many wait.
 bool errands_submit(errands *s, errand *e);
-void errands_take_done(errands *s); // calls `done` for those that are
+// Calls `news` for those that have some, and `done` for those that are.
+void errands_take_done(errands *s);
+// From within `run`: there are news.
+void errands_tell(errands *s, errand *e);
 
 #endif

@@ -40,4 +40,13 @@ tern_status tern_voice_spans(const float *samples, int64_t n, const float *voice
                              int64_t n_most, tern_voice_list *out, tern_error *err);
 void tern_voice_free(tern_voice_list *speech);
 
+// A sound that comes in pieces, faster or slower (0.25 to 4) at the same pitch. The result of a
+// piece is valid until the next call; after the last one all of it has been given: as many samples
+// as there were, over the speed.
+typedef struct tern_stretch tern_stretch;
+tern_status tern_stretch_open(tern_stretch **out, int32_t rate, double speed, tern_error *err);
+void tern_stretch_close(tern_stretch *s); // NULL is allowed
+tern_status tern_stretch_push(tern_stretch *s, const float *samples, size_t n, bool last,
+                              const float **out, size_t *n_out, tern_error *err);
+
 #endif
