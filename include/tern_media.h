@@ -228,6 +228,72 @@ TERN_API tern_status tern_hear_feed(tern_hear *hear, const float *samples, int64
 TERN_API tern_status tern_hear_end(tern_hear *hear, tern_error *err);
 TERN_API void tern_hear_close(tern_hear *hear); // before the model; NULL is allowed
 
+// ---- Text to speech -----------------------------------------------------------------------------
+
+typedef struct tern_speak_params {
+    // Written before the text with ": ": the voice of a model that knows some by name ("andrew"),
+    // or the language of one that knows several ("en_us"). NULL: nothing.
+    const char *voice;
+    // A vector that describes a voice; NULL: whatever voice comes.
+    const float *speaker;
+    size_t n_speaker;
+    float temperature; // 0: the makers' (1, of the first version 0.6); below 0: greedy
+    float top_p;          // 0: 0.95
+    float repeat_penalty; // 0: 1.1, of all codes so far
+    uint64_t seed;        // 0: another one each time
+    double speed;         // 0: 1; 0.25 to 4 times as fast at the same pitch
+    double seconds_max;   // 0: 60, of the first version 24; at most what the model's context holds
+    // Samples as soon as they are there, valid during the call; false stops: TERN_ERR_CANCELLED.
+    bool (*on_samples)(void *user, const float *samples, size_t n_samples);
+    // NULL, or: the codes of a frame, before its samples.
+    bool (*on_codes)(void *user, const int32_t *codes, size_t n_codes);
+    void *user;
+} tern_speak_params;
+
+typedef struct tern_speak_stats {
+    int32_t rate;              // samples a second
+    int64_t n_frames;
+    double seconds;            // of sound
+    double model_s, codec_s;   // that were computed for it
+    double first_s;            // until the first samples
+    bool is_cut; // it did not end by itself
+} tern_speak_stats;
+
+// Says a text: `model` (Kani-TTS) makes codes of it, `codec` (NanoCodec) sound of these, in pieces
+// while more are made. Any number of threads may call with one pair. TERN_ERR_UNSUPPORTED: the one
+// does not speak, or the other is no codec of its codes; stats may be NULL.
+TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char *text,
+                                const tern_speak_params *params, tern_speak_stats *stats,
+                                tern_error *err);
+// The same of ids, without the marks around a text.
+TERN_API tern_status tern_speak_ids(tern_model *model, tern_model *codec, const int32_t *ids,
+                                    size_t n_ids, const tern_speak_params *params,
+                                    tern_speak_stats *stats, tern_error *err);
+// Whether a model makes codes of text; *n_speaker (or NULL): the numbers of a vector that describes
+// a voice, 0: it takes none.
+TERN_API bool tern_model_speaks(const tern_model *model, int32_t *n_speaker);
+
+// ---- Codes to sound -----------------------------------------------------------------------------
+
+// A codec's decoder (NanoCodec): frames of a few codes each become samples.
+typedef struct tern_codec_info {
+    int32_t rate;     // samples a second; 0: the model is no codec
+    int32_t n_frame;  // samples of a frame
+    int32_t n_codes;  // of a frame
+    int32_t n_values; // a code is less
+} tern_codec_info;
+TERN_API void tern_model_get_codec_info(const tern_model *model, tern_codec_info *info);
+
+// A sound that comes piece by piece. One thread at a time uses a stream; the model outlives it.
+typedef struct tern_codec_stream tern_codec_stream;
+TERN_API tern_status tern_codec_open(tern_codec_stream **out, tern_model *codec, tern_error *err);
+TERN_API void tern_codec_close(tern_codec_stream *stream); // NULL is allowed
+// The samples of the next frames, codes [n_frames, n_codes], between -1 and 1; valid until the next
+// call. However frames are cut into calls, the samples are the same to the bit.
+TERN_API tern_status tern_codec_decode(tern_codec_stream *stream, const int32_t *codes,
+                                       size_t n_frames, const float **samples, size_t *n_samples,
+                                       tern_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -33,6 +33,7 @@ int cmd_graph(const command *self, int argc, char **argv);
 int cmd_ask(const command *self, int argc, char **argv);
 int cmd_agent(const command *self, int argc, char **argv);
 int cmd_transcribe(const command *self, int argc, char **argv);
+int cmd_speak(const command *self, int argc, char **argv);
 int cmd_classify(const command *self, int argc, char **argv);
 int cmd_embed(const command *self, int argc, char **argv);
 int cmd_compute(const command *self, int argc, char **argv);

@@ -15,7 +15,7 @@ typedef struct serve_args {
     const char *cache_folder, *slot_folder;
     uint64_t models_memory, cache_memory, cache_device, cache_disk, body;
     bool no_page, mcp;
-    const char *memory, *embedder;
+    const char *memory, *embedder, *codec;
     size_t n_models, n_embedder; // with the embedder; its place among them from 1, 0: none
 } serve_args;
 

@@ -72,6 +72,12 @@ static bool find_embedder(serve_args *a, serve_model *models, text *known) {
     return true;
 }
 
+static bool find_codec(serve_args *a) {
+    bool wanted = a->codec != NULL;
+    if (wanted) a->codec = resolve_model(a->model.folder, a->codec);
+    return !wanted || a->codec;
+}
+
 static bool is_one(const serve_args *a) {
     return a->models.n == 1 && !a->folder;
 }
@@ -112,6 +118,7 @@ static int run_desc(const serve_args *a, const serve_model *models, serve_fn run
         .tools = a->mcp ? &serve_tools : NULL,
         .memory_folder = a->memory,
         .embedder = a->n_embedder,
+        .codec = a->codec,
         .host = a->host,
         .port = a->port,
         .socket = a->socket,
@@ -145,7 +152,7 @@ int serve_models(const command *self, serve_args *a, serve_fn run) {
     int status = EXIT_FAILED;
     serve_model *models = must_alloc(NULL, a->models.n + 1, sizeof *models);
     bool ok = (!a->key_file || read_keys(a->key_file, &key_text, &a->keys)) &&
-              find_models(a, models) && find_embedder(a, models, &known);
+              find_models(a, models) && find_embedder(a, models, &known) && find_codec(a);
     if (ok && is_for_one(a) && (a->n_models != 1 || a->folder))
         status = bad_usage("%s: --name, --chat-template, --pooling and --lora are for one model",
                            self->name);
@@ -214,6 +221,8 @@ int cmd_serve(const command *self, int argc, char **argv) {
          "POST /mcp: the Model Context Protocol, with tools to generate, embed and remember"},
         MEMORY_OPTIONS(a),
         SERVED_MODELS_OPTIONS(a),
+        {0, "codec", OPTION_TEXT, &a.codec, "MODEL",
+         "what makes sound of the codes of models that speak (NanoCodec)"},
         {0, "name", OPTION_TEXT, &a.name, "NAME", "what clients call it (its file's name)"},
         {0, "alias", OPTION_TEXTS, &a.aliases, "NAME=MODEL", "another name; may be repeated"},
         {0, "device-of", OPTION_TEXTS, &a.devices, "MODEL=DEVICE",

@@ -32,6 +32,7 @@ const command cli_commands[] = {
      "what pictures show", cmd_classify, NULL},
     {"transcribe", "MODEL FILE... [--json | --srt | --vtt] [options]",
      "what is said in recordings", cmd_transcribe, NULL},
+    {"speak", "MODEL --codec MODEL [TEXT] -o FILE [options]", "say a text", cmd_speak, NULL},
     {"memory", "add|recall|list|show|forget|import|export|stats|compact|rules ...",
      "texts that are found by what they say", NULL, memory_jobs},
     {"ask", "MODEL QUESTION --memory DIR [options]", "answer from a memory, and say from where",

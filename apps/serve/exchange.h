@@ -17,6 +17,7 @@ typedef struct server {
     errands *errands;   // what is neither a step nor quick
     errands *readers;   // tokens of long texts
     struct mcp_desk *mcp; // its tools (mcp_desk.h); NULL: none
+    tern_model *codec;    // makes sound of codes; NULL: none
     metrics metrics;
     uint64_t n_requests;  // so far
     int64_t born;         // seconds since 1970

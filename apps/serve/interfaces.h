@@ -15,6 +15,7 @@ void openai_model(exchange *x); // /v1/models/NAME
 void openai_embeddings(exchange *x);
 void openai_transcriptions(exchange *x);
 void openai_translations(exchange *x);
+void openai_speech(exchange *x);
 // What a form's field holds; {NULL, 0}: the body is no form, or has no such field.
 tern_str form_field(const http_request *r, const char *name);
 // Reads "messages" as OpenAI has them; *prefill: the last one is the assistant's.

@@ -49,6 +49,7 @@ static const route routes[] = {
     {"POST", "/v1/audio/transcriptions", &dialect_openai, openai_transcriptions,
      NEEDS_MODEL_FORM},
     {"POST", "/v1/audio/translations", &dialect_openai, openai_translations, NEEDS_MODEL_FORM},
+    {"POST", "/v1/audio/speech", &dialect_openai, openai_speech, NEEDS_MODEL},
     {"POST", "/v1/messages", &dialect_anthropic, anthropic_messages, NEEDS_MODEL},
     {"POST", "/v1/messages/count_tokens", &dialect_anthropic, anthropic_count_tokens, NEEDS_MODEL},
     {"POST", "/api/generate", &dialect_ollama, ollama_generate, NEEDS_NAME},

@@ -38,6 +38,7 @@ typedef struct serve_desc {
     tern_model_desc opening; // of each; on_progress: of the first
     double keep_seconds;     // a model nobody asks for stays open for so long; negative: for ever
     uint64_t models_bytes;   // weights of open models together; 0: no limit
+    const char *codec; // what makes sound of the codes of models that speak; NULL: none
     // Of each open model.
     tern_session_desc session;
     size_t n_parallel, n_queue; // answers at once; more that may wait

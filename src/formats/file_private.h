@@ -112,6 +112,11 @@ tern_status tern_hf_resolve_ternary_floats(tern_file *file, tern_error *err);
 // type and shape they become one of three dimensions, "...experts.w1.weight", as GGUF has them.
 // After tern_file_index_tensors, which is done again.
 tern_status tern_hf_join_experts(tern_file *file, tern_error *err);
+// Weights that PyTorch keeps as a direction v and a length g for each part of its first dimension
+// become g v / |v|, floats that are computed when they are held: "x.weight" instead of
+// "x.parametrizations.weight.original0" and "1", or of "x.weight_g" and "x.weight_v". After
+// tern_file_index_tensors, which is done again.
+tern_status tern_hf_fold_weight_norms(tern_file *file, tern_error *err);
 // Opens a folder; only_file (may be NULL) restricts it to one safetensors file.
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err);

@@ -634,6 +634,7 @@ static int64_t columns_of(const tern_graph *g, const tern_node *n) {
     case TERN_COLUMNS_MERGE: return x->cols * n->group;
     case TERN_COLUMNS_MIX: return n->n_chosen > 0 ? x->cols / n->n_chosen : 0;
     case TERN_COLUMNS_WIDTH: return n->width;
+    case TERN_COLUMNS_THIRD: return g->values[n->in[2]].cols;
     case TERN_COLUMNS_FREE: break;
     }
     return -1;
@@ -787,6 +788,10 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_MIX: return check_experts(g, n, err);
     case TERN_OP_SOURCE_STORE:
     case TERN_OP_SOURCE_ATTENTION: return check_source(g, n, err);
+    case TERN_OP_CODE_DIGITS:
+    case TERN_OP_CAUSAL_CONV:
+    case TERN_OP_UPSAMPLE_CONV:
+    case TERN_OP_HALF_SNAKE: return tern_g_check_codec(g, n, err);
     case TERN_OP_WINDOWS:
         if (n->first > 0 && (!n->tiled || (n->first % x->cols == 0 && n->width % x->cols == 0 &&
                                            n->before % x->cols == 0)))

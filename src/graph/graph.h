@@ -84,6 +84,7 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_MIX,     // those of the first over n_chosen
     TERN_COLUMNS_WIDTH,   // attribute width
     TERN_COLUMNS_MERGE,   // those of the first times group
+    TERN_COLUMNS_THIRD,   // those of the third
     TERN_COLUMNS_FREE,    // it has no output
 } tern_columns_rule;
 
@@ -210,6 +211,14 @@ typedef struct tern_rotation {
     bool has_signs, inverse;
 } tern_rotation;
 
+// A convolution along a sequence that sees nothing of what comes later.
+typedef struct tern_causal_attrs {
+    int32_t n_in, n_out;
+    int32_t taps, dilation; // rows from one tap to the next
+    int32_t rate;           // upsampling: rows that one becomes; taps are twice as many
+    int32_t groups; // upsampling: inputs and outputs in so many groups, which divides both
+} tern_causal_attrs;
+
 #define TERN_PIECES_MAX   5
 #define TERN_NODE_INPUTS  8
 #define TERN_NODE_OUTPUTS 4
@@ -232,6 +241,7 @@ typedef struct tern_node {
     int32_t group, first, width;  // columns, their gradient; windows: from one to the next, width
     int32_t before, after;        // windows: zeros in front of and behind what they are of
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
+    tern_causal_attrs causal;     // causal_conv, upsample_conv
     tern_rotation rotation;       // hadamard
     bool tiled; // delta_net, windows
     tern_pool_kind pool;
@@ -349,6 +359,21 @@ void tern_g_source_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state
                          tern_vid n_state, const tern_attention_attrs *attrs);
 tern_vid tern_g_source_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
                                  tern_vid n_state, const tern_attention_attrs *attrs);
+// codes [n_codes]: each a number whose digits, the first one the lowest, have levels[] values (0
+// ends them). Digit v of L becomes (v - L/2) / (L/2), L/2 cut to a whole number.
+tern_vid tern_g_code_digits(tern_graph *g, tern_vid codes, const int32_t levels[TERN_PIECES_MAX]);
+// w: "NAME.weight", [n_out][n_in][taps]; "NAME.bias" [n_out]; the state, "tail.NAME", fixed, [(taps
+// - 1) * dilation, n_in], holds the last rows of x, and x before the sequence is 0.
+// y[t][o] = bias[o] + sum over j, i of w[o][i][j] x[t - (taps - 1 - j) * dilation][i].
+tern_vid tern_g_causal_conv(tern_graph *g, tern_vid x, const char *name,
+                            const tern_causal_attrs *attrs);
+// w: [n_in][n_out / groups][2 * rate]; state [1, n_in]. Rows t * rate to t * rate + rate - 1 of y
+// are made of rows t - 1 and t of x: y[t * rate + p][o] = bias[o] + sum over the inputs i of o's
+// group of w[i][o'][p + rate] x[t - 1][i] + w[i][o'][p] x[t][i], o' counted in the group.
+tern_vid tern_g_upsample_conv(tern_graph *g, tern_vid x, const char *name,
+                              const tern_causal_attrs *attrs);
+// alpha: a vector of half of x's columns, cut to a whole number.
+tern_vid tern_g_half_snake(tern_graph *g, tern_vid x, tern_vid alpha);
 // Rows of x by their indices, an input of the dimension that the result has.
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
 // Rows where ids are negative; the input `rows` may lack.

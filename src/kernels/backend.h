@@ -48,6 +48,7 @@ typedef struct tern_weight_source {
     // A matrix of so many parts one below the other, of which a token reads n_parts_read: never
     // ternary; 0: one.
     int32_t n_parts, n_parts_read;
+    int32_t n_conv_outputs; // of a convolution of all columns, each [inputs][taps]; 0: it is none
     tern_head_mode head; // for is_head
 } tern_weight_source;
 // Whether products with codes of one or two bits are those in groups (TERN_WEIGHT_GROUPED), if they

@@ -56,4 +56,13 @@ void tern_mel_rows(tern_mel *mel, const float *samples, int64_t n, int64_t first
 void tern_mel_level(float *x, size_t n, float most);
 const float *tern_mel_filters(const tern_mel *mel); // [n_bins, 201], for tests
 
+// A sound that comes in pieces, faster or slower (0.25 to 4) at the same pitch. The result of a
+// piece is valid until the next call; after the last one all of it has been given: as many samples
+// as there were, over the speed.
+typedef struct tern_stretch tern_stretch;
+tern_status tern_stretch_open(tern_stretch **out, int32_t rate, double speed, tern_error *err);
+void tern_stretch_close(tern_stretch *s); // NULL is allowed
+tern_status tern_stretch_push(tern_stretch *s, const float *samples, size_t n, bool last,
+                              const float **out, size_t *n_out, tern_error *err);
+
 #endif

@@ -538,6 +538,7 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
     tern_config_source s = {.file = file};
     *c = (tern_config){0};
     TERN_TRY(find_arch(file, &s, arch, err));
+    if ((*arch)->own_config) return (*arch)->read(&s, c, err);
     TERN_TRY(read_sizes(&s, c, err));
     TERN_TRY(settle_sizes(&s, c, err));
     c->final_rms_eps = c->rms_eps;

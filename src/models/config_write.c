@@ -64,6 +64,7 @@ static tern_status put_int_fields(tern_gguf_writer *w, const tern_arch *arch, co
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
                                    const char *arch_name, const tern_config *c) {
     char key[160];
+    if (arch->own_config) return arch->write_gguf(w, arch_name, c);
 #define KEY(name) (snprintf(key, sizeof key, "%s.%s", arch_name, name), key)
     TERN_TRY(put_int_fields(w, arch, arch_name, c));
     TERN_TRY(tern_gguf_put_int(w, KEY("attention.value_length"), TERN_META_U32,
@@ -249,6 +250,11 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
                             tern_strbuf *out) {
     tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
                        arch->hf_class, arch->hf_types[0]);
+    if (arch->own_config) {
+        arch->write_json(c, out);
+        tern_strbuf_printf(out, "  \"torch_dtype\": \"%s\"\n}\n", dtype);
+        return;
+    }
     for (size_t i = 0; i < TERN_N_INT_FIELDS; i++)
         tern_strbuf_printf(out, "  \"%s\": %" PRId64 ",\n", tern_int_fields[i].hf,
                            *(const int64_t *)((const char *)c + tern_int_fields[i].offset));

@@ -3,7 +3,12 @@
 //
 //   per layer:  x = x + mixer(norm(x));  x = x + feed_forward(norm(x))
 //   short conv: B, C, X = norm(x) Win;  mixer = (C * conv(B * X)) Wout
+//
+// Kani-TTS is an LFM2 that speaks: after the tokens of text come marks and the codes of a codec.
+// Its second version gives the four tokens of a frame one place of RoPE, has layers which learnt
+// how fast they turn, and takes a row that describes a voice.
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "models/family.h"
@@ -24,8 +29,13 @@ static tern_vid short_conv(tern_graph *g, const tern_config *c, tern_vid x) {
 }
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
+    tern_rope_attrs rope = c->rope;
     const tern_attention_block block = {
-        .head_norms = true, .window = (int32_t)c->n_window, .rope = &c->rope};
+        .head_norms = true, .window = (int32_t)c->n_window, .rope = &rope};
+    if (c->rope_rates[g->layer] > 0) {
+        rope.scaling = TERN_ROPE_LINEAR;
+        rope.factor = 1 / c->rope_rates[g->layer];
+    }
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     tern_vid mixed = c->layers[g->layer] == TERN_LAYER_CONV ? short_conv(g, c, a)
                                                             : tern_block_attention(g, c, a, &block);
@@ -34,10 +44,22 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     return tern_g_add(g, x, tern_block_experts(g, c, f));
 }
 
+// Of a model that speaks: where its tokens stand is given with them, and the row of a voice.
+static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x) {
+    tern_dim tokens = tern_g_dim(g, "tokens");
+    tern_vid places = tern_g_input(g, "places", tokens, 3, TERN_VALUE_I32); // RoPE's
+    if (places >= 0) g->values[places].is_optional = true;
+    if (c->speech.n_speaker == 0) return x;
+    return tern_g_replace(g, x, tern_g_input(g, "rows", tokens, c->n_embd, TERN_VALUE_F32), ids);
+}
+
 // The last norm is called the embedding's in both worlds.
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_stack(
-        g, c, &(tern_stack){.layer = layer, .final_norm = "token_embd_norm.weight"}, err);
+    return tern_build_stack(g, c,
+                            &(tern_stack){.layer = layer,
+                                          .begin = c->speech.frames_are_places ? begin : NULL,
+                                          .final_norm = "token_embd_norm.weight"},
+                            err);
 }
 
 // ---- Config ------------------------------------------------------------------------------------
@@ -85,6 +107,107 @@ static tern_status read_folder_layers(const tern_config_source *s, tern_config *
     return TERN_OK;
 }
 
+// ---- Config of a model that speaks -------------------------------------------------------------
+
+#define MARKS       10    // tokens between those of text and the first code
+#define TEXT_TOKENS 64400 // of the first version, whose files do not say so
+#define CODE_VALUES 4032
+
+// How fast layers learnt to turn: between two bounds, by the sigmoid of a number.
+static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_error *err) {
+    tern_speaking *v = &c->speech;
+    bool learnt = s->file->kind == TERN_FILE_GGUF ||
+                  tern_json_bool(tern_config_json(s, "use_learnable_rope"), false);
+    v->rate_least = 0.1;
+    v->rate_most = 2;
+    tern_config_float(s, "speech.rate_least", "alpha_min", &v->rate_least);
+    tern_config_float(s, "speech.rate_most", "alpha_max", &v->rate_most);
+    if (!(v->rate_least > 0 && v->rate_most >= v->rate_least && v->rate_most < 1e6))
+        return tern_fail(err, TERN_ERR_FORMAT, "config: RoPE that turns %g to %g times as fast",
+                         v->rate_least, v->rate_most);
+    for (int64_t i = 0; learnt && i < c->n_layers; i++) {
+        char name[64];
+        float w;
+        snprintf(name, sizeof name, "blk.%d.rope_rate", (int)i);
+        const tern_tensor *t = tern_model_tensor(s->file, s->arch, name);
+        if (!t) continue;
+        if (t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3] != 1 || !tern_dtype_is_float(t->type) ||
+            c->rope.scaling != TERN_ROPE_NONE)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: not one number for a RoPE that "
+                             "is not scaled", t->name);
+        TERN_TRY(tern_tensor_decode(t, &w, err));
+        double rate = v->rate_least + (v->rate_most - v->rate_least) / (1 + exp(-(double)w));
+        c->rope_rates[i] = isfinite(rate) ? (float)rate : 0;
+    }
+    return TERN_OK;
+}
+
+static tern_status read_speech(const tern_config_source *s, tern_config *c, tern_error *err) {
+    tern_speaking *v = &c->speech;
+    int64_t step = 1, places = 0;
+    double audio_step = 1;
+    *v = (tern_speaking){.n_codes = 4, .n_values = CODE_VALUES};
+    tern_config_int(s, "speech.text_tokens", "text_vocab_size", &v->n_text);
+    tern_config_int(s, "speech.codes", "tokens_per_frame", &v->n_codes);
+    tern_config_int(s, "speech.values", "codebook_size", &v->n_values);
+    tern_config_float(s, NULL, "audio_step", &audio_step);
+    if (v->n_text == 0 && c->n_vocab >= TEXT_TOKENS + MARKS + 4 * CODE_VALUES &&
+        c->n_vocab < TEXT_TOKENS + MARKS + 4 * CODE_VALUES + 64)
+        v->n_text = TEXT_TOKENS;
+    if (v->n_text == 0) return TERN_OK;
+    if (v->n_text < 0 || v->n_codes < 1 || v->n_codes > 64 || v->n_values < 1 ||
+        v->n_values > 1 << 24 || v->n_text + MARKS + v->n_codes * v->n_values > c->n_vocab)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "config: %" PRId64 " tokens of text and %" PRId64 " codes of %" PRId64
+                         " values do not fit a vocabulary of %" PRId64,
+                         v->n_text, v->n_codes, v->n_values, c->n_vocab);
+    if (audio_step != (double)step)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: audio_step %g is not supported "
+                         "(1 is)", audio_step);
+    tern_config_int(s, "speech.frames_are_places", NULL, &places);
+    v->frames_are_places = s->file->kind == TERN_FILE_GGUF
+                               ? places != 0
+                               : tern_config_json(s, "tokens_per_frame") != NULL;
+    const tern_tensor *speaker = tern_model_tensor(s->file, s->arch, "speaker.weight");
+    if (speaker && speaker->n_dims == 2 && (int64_t)speaker->ne[1] == c->n_embd &&
+        speaker->ne[0] <= 1 << 16)
+        v->n_speaker = (int64_t)speaker->ne[0];
+    return read_rates(s, c, err);
+}
+
+static tern_status write_speech(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    const tern_speaking *v = &c->speech;
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {{"text_tokens", v->n_text},
+                   {"codes", v->n_codes},
+                   {"values", v->n_values},
+                   {"frames_are_places", v->frames_are_places}};
+    char key[160];
+    for (size_t i = 0; v->n_text && i < sizeof numbers / sizeof *numbers; i++) {
+        snprintf(key, sizeof key, "%s.speech.%s", name, numbers[i].key);
+        TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, numbers[i].value));
+    }
+    if (v->n_text == 0) return TERN_OK;
+    snprintf(key, sizeof key, "%s.speech.rate_least", name);
+    TERN_TRY(tern_gguf_put_f32(w, key, (float)v->rate_least));
+    snprintf(key, sizeof key, "%s.speech.rate_most", name);
+    return tern_gguf_put_f32(w, key, (float)v->rate_most);
+}
+
+static void write_speech_json(const tern_config *c, tern_strbuf *out) {
+    const tern_speaking *v = &c->speech;
+    if (v->n_text == 0) return;
+    tern_strbuf_printf(out, "  \"text_vocab_size\": %" PRId64 ",\n", v->n_text);
+    if (!v->frames_are_places) return;
+    tern_strbuf_printf(out,
+                       "  \"tokens_per_frame\": %" PRId64 ",\n  \"codebook_size\": %" PRId64
+                       ",\n  \"audio_step\": 1.0,\n  \"use_learnable_rope\": true,\n"
+                       "  \"alpha_min\": %.9g,\n  \"alpha_max\": %.9g,\n",
+                       v->n_codes, v->n_values, v->rate_least, v->rate_most);
+}
+
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     int64_t taps;
@@ -97,13 +220,15 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     // config.json's size goes through a factor and a rounding; the tensor has what came out.
     const tern_tensor *gate = tern_model_tensor(s->file, s->arch, "blk.0.ffn_gate.weight");
     if (!gguf && gate) c->n_ff = (int64_t)gate->ne[1];
+    TERN_TRY(read_speech(s, c, err));
     return gguf ? read_gguf_layers(s, c, err) : read_folder_layers(s, c, err);
 }
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     char key[160];
     snprintf(key, sizeof key, "%s.shortconv.l_cache", name);
-    return tern_gguf_put_int(w, key, TERN_META_U32, c->conv_taps);
+    TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, c->conv_taps));
+    return write_speech(w, name, c);
 }
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
@@ -111,6 +236,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
                        "  \"conv_L_cache\": %d,\n  \"conv_bias\": false,\n"
                        "  \"block_auto_adjust_ff_dim\": false,\n",
                        (int)c->conv_taps);
+    write_speech_json(c, out);
 }
 
 // In GGUF the number of the gating function: 2 is the sigmoid.
@@ -202,7 +328,14 @@ static const tern_config moe_sample = {TERN_SAMPLE,
     TERN_LAYER_MATRIX("ffn_down", "feed_forward.w2", TERN_ROLE_DOWN),                              \
     TERN_LAYER_MATRIX("ffn_up", "feed_forward.w3", TERN_ROLE_UP)
 
-static const tern_tensor_row tensors[] = {ROWS, TERN_ROWS_END};
+static const tern_tensor_row tensors[] = {
+    ROWS,
+    TERN_ROW("blk.%d.rope_rate", "model.learnable_rope_layers.%d.alpha_weight",
+             .is_computed = true),
+    TERN_ROW("speaker.weight", "model.speaker_emb_projection.weight", .role = TERN_ROLE_FLOATS,
+             .is_computed = true),
+    TERN_ROWS_END,
+};
 static const tern_tensor_row moe_tensors[] = {
     ROWS, TERN_ROWS_EXPERTS("feed_forward", "w1", "w3", "w2"),
     TERN_LAYER_ROW("exp_probs_b.bias", "feed_forward.expert_bias"), TERN_ROWS_END};

@@ -50,6 +50,33 @@ typedef struct tern_whisper {
     int32_t n_never, n_never_first;
 } tern_whisper;
 
+// A codec's decoder (nanocodec.c); n_stages 0: the model is none.
+#define TERN_CODEC_STAGES   8
+#define TERN_CODEC_BRANCHES 4
+#define TERN_CODEC_BLOCKS   4
+typedef struct tern_codec {
+    int32_t n_codes; // of a frame
+    int32_t levels[TERN_PIECES_MAX];
+    int32_t n_stages, n_branches, n_blocks;
+    int32_t rates[TERN_CODEC_STAGES], kernels[TERN_CODEC_BRANCHES], dilations[TERN_CODEC_BLOCKS];
+    int32_t in_taps, out_taps;
+    bool is_grouped;    // an upsampling convolution has a group for each output
+    int64_t n_channels; // before the first stage; each halves them
+    int64_t rate;       // samples a second
+    int64_t n_frame;    // samples of a frame
+} tern_codec;
+
+// A language model that speaks, whose tokens after those of text are marks and then codes of a
+// codec's frames (lfm2.c); n_text 0: it does not.
+typedef struct tern_speaking {
+    int64_t n_text;         // tokens of text; the marks follow
+    int64_t n_codes;        // of a frame
+    int64_t n_values;       // of a code
+    int64_t n_speaker;      // numbers that describe a voice; 0: it takes none
+    bool frames_are_places; // the tokens of a frame share a place of RoPE
+    double rate_least, rate_most; // of what layers learnt to turn faster or slower; 0: nothing
+} tern_speaking;
+
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
@@ -90,6 +117,10 @@ typedef struct tern_config {
     int64_t n_encoder_layers, n_source, n_step, n_padding;
     tern_whisper whisper;
     tern_vision vision;
+    tern_codec codec;
+    tern_speaking speech;
+    float rope_rates[TERN_LAYERS_MAX]; // how many times as fast a layer's RoPE turns; 0: once
+    int64_t n_batch_most; // rows that are computed at once at most, 0: as many as usual
     int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
     int32_t conv_taps;
@@ -232,6 +263,7 @@ typedef struct tern_arch {
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
+    bool own_config; // its own reader and writers have all of it: no vocabulary and no attention
     bool mixed_layers;      // config.json lists the kind of each layer
     bool windows_by_layer;  // its own reader reads them
     bool ff_by_layer;       // GGUF's feed_forward_length is an array: the first one counts

@@ -29,7 +29,10 @@ static uint64_t add_node(uint64_t h, const tern_node *n) {
     const int32_t turned[] = {n->rotation.block, n->rotation.repeats,   n->rotation.groups,
                               n->rotation.each,  n->rotation.has_signs, n->rotation.inverse};
     const float numbers[] = {n->eps, n->scale, n->soft_cap};
+    const int32_t causal[] = {n->causal.n_in,     n->causal.n_out, n->causal.taps,
+                              n->causal.dilation, n->causal.rate,  n->causal.groups};
     h = add(add(h, whole, sizeof whole), numbers, sizeof numbers);
+    h = add(h, causal, sizeof causal);
     h = add(h, n->in, (size_t)n->n_in * sizeof *n->in);
     h = add(h, n->out, (size_t)n->n_out * sizeof *n->out);
     h = add(add(h, turned, sizeof turned), n->widths, sizeof n->widths);

@@ -36,6 +36,8 @@ void tern_model_mark_uses(const tern_graph *g, const int32_t *weights,
             sources[weights ? weights[n->in[0]] : n->in[0]].ternarize = true;
         if (n->op == TERN_OP_LINEAR && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT)
             sources[weights ? weights[n->in[1]] : n->in[1]].is_head = true;
+        if (n->op == TERN_OP_CAUSAL_CONV)
+            sources[weights ? weights[n->in[1]] : n->in[1]].n_conv_outputs = n->causal.n_out;
         if (n->op == TERN_OP_EXPERTS) {
             tern_weight_source *s = &sources[weights ? weights[n->in[2]] : n->in[2]];
             s->n_parts = g->values[n->in[2]].parts;
@@ -387,6 +389,7 @@ static tern_status refuse_unread(const tern_model *m, tern_error *err) {
 // Tokens computed at once. A text that is read as a whole has to fit.
 static int32_t choose_batch(const tern_model *m, int wanted) {
     int64_t n = m->config.n_context < WHOLE_BATCH_MAX ? m->config.n_context : WHOLE_BATCH_MAX;
+    if (m->config.n_batch_most > 0) return (int32_t)m->config.n_batch_most;
     if (wanted) return wanted;
     return tern_model_reads_whole(m) && n > BATCH ? (int32_t)n : BATCH;
 }

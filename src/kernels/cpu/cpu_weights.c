@@ -192,6 +192,31 @@ static tern_status bind_vector(tern_weight *w, tern_error *err) {
     return TERN_OK;
 }
 
+// Outputs in blocks of TERN_CONV_OUTPUTS side by side: [blocks][taps][inputs][outputs].
+static tern_status bind_convolution(tern_weight *w, tern_error *err) {
+    const tern_weight_source *s = &w->source;
+    size_t n_out = (size_t)s->n_conv_outputs, taps = (size_t)s->n_cols;
+    size_t n_in = (size_t)s->n_rows / n_out, each = taps * n_in, width = TERN_CONV_OUTPUTS;
+    size_t n = (n_out + width - 1) / width * each * width;
+    float *to = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *to);
+    float *from = tern_alloc_array(TERN_MEM_MISC, each, sizeof *from);
+    w->owned = to;
+    w->vector = to;
+    w->info.layout = "F32";
+    if (!to || !from) {
+        tern_free(from);
+        return tern_fail_memory(err, n * sizeof *to);
+    }
+    for (size_t o = 0; o < n_out; o++) {
+        float *column = to + o / width * each * width + o % width;
+        tern_dtype_decode(s->type, s->data.memory, o * each, each, s->scale, from);
+        for (size_t i = 0; i < n_in; i++)
+            for (size_t j = 0; j < taps; j++) column[(j * n_in + i) * width] = from[i * taps + j];
+    }
+    tern_free(from);
+    return TERN_OK;
+}
+
 static tern_status bind_float(tern_device *d, tern_weight *w, tern_error *err) {
     const tern_weight_source *s = &w->source;
     tern_dtype type;
@@ -240,6 +265,7 @@ static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
     tern_matrix m = tern_weight_matrix(s);
     if (s->is_matrix && !s->is_head)
         TERN_TRY(tern_ternary_find(&m, s->ternarize, &kind, err));
+    if (s->n_conv_outputs > 0) return bind_convolution(w, err);
     if (!s->is_matrix && !s->is_table) return bind_vector(w, err);
     if (!kind.is_ternary && cpu_grouped_form(d, s, &w->grouped))
         return cpu_bind_grouped(d, w, err);

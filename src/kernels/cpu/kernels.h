@@ -76,6 +76,29 @@ typedef struct tern_conv_args {
 } tern_conv_args;
 #define TERN_CONV_TAPS 8
 
+// Rows of a causal convolution of all columns, for up to TERN_CONV_OUTPUTS of its outputs:
+// y[t][o] = bias[o] + sum over j, i of w[j][i][o] * x[t + j * dilation][i], a chain of fmas that
+// begins at the bias and goes up in j, and in i for each j.
+typedef struct tern_causal_conv_args {
+    float *y;       // row t at y + t * y_stride, n_out floats
+    const float *x; // [n_rows + (n_taps - 1) * dilation][n_in]: what is before row 0 comes first
+    size_t y_stride, n_rows, n_in, n_taps, dilation, n_out;
+    const float *w;    // [n_taps][n_in][TERN_CONV_OUTPUTS], zeros from n_out on
+    const float *bias; // [n_out]
+} tern_causal_conv_args;
+#define TERN_CONV_OUTPUTS 32
+
+// The `rate` rows that a transposed convolution of 2 * rate taps makes of a row and the one before:
+// y[p][o] = bias[o] + sum over the inputs i of o's group of w[i][o'][p + rate] * before[i] +
+// w[i][o'][p] * x[i], fmas in this order, o' counted in the group of n_out / n_groups outputs.
+typedef struct tern_upsample_args {
+    float *y; // [rate][n_out]
+    const float *before, *x; // [n_in]
+    const float *w;          // [n_in][n_out / n_groups][2 * rate]
+    const float *bias;       // [n_out]
+    size_t n_in, n_out, n_groups, rate;
+} tern_upsample_args;
+
 // One value head of a gated delta net over a run of rows of one sequence. For each row
 //     q, k = x * (1 / sqrt(sum x^2 + eps)), q = q * (1 / sqrt(dk)),
 //     beta = 1 / (1 + e^-b), decay = e^(A * softplus(a + dt_bias)),
@@ -185,6 +208,11 @@ typedef struct tern_float_kernels {
     void (*conv)(const tern_conv_args *args);
     void (*delta_net)(const tern_delta_net_args *args);
     void (*ssm)(const tern_ssm_args *args);
+    void (*causal_conv)(const tern_causal_conv_args *args);
+    void (*upsample_conv)(const tern_upsample_args *args);
+    // One row: y = x + sin(alpha x)^2 / (alpha + 1e-9) of the first n / 2 columns, max(x, 0.01 x)
+    // of the others. y may be x.
+    void (*half_snake)(float *y, const float *x, const float *alpha, size_t n);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
 

@@ -18,6 +18,7 @@
 #include "kernels/cpu/float/conv.inl"
 #include "kernels/cpu/float/delta_net.inl"
 #include "kernels/cpu/float/ssm.inl"
+#include "kernels/cpu/float/codec.inl"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -46,6 +47,9 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .conv = conv,
     .delta_net = delta_net,
     .ssm = ssm,
+    .causal_conv = causal_conv,
+    .upsample_conv = upsample_conv,
+    .half_snake = half_snake,
     .argmax = argmax,
     .dot = dot,
     .exp_sum = exp_sum,

@@ -1,0 +1,192 @@
+// OpenAI's POST /v1/audio/speech: a text becomes sound. An errand computes it; its samples are sent
+// as they come, as raw samples of 16 bits or as a WAV whose length its head leaves open.
+#include <math.h>
+#include <string.h>
+#include "apps/serve/fields.h"
+#include "apps/serve/interfaces.h"
+#include "base/alloc.h"
+#include "base/os_thread.h"
+#include "tern_media.h"
+
+typedef enum sound_form { FORM_WAV, FORM_PCM, FORMS } sound_form;
+static const struct {
+    const char *name, *type;
+} forms[FORMS] = {{"wav", "audio/wav"}, {"pcm", "audio/pcm"}};
+
+typedef struct speaking {
+    errand errand;
+    served *model;
+    tern_model *codec;
+    errands *errands;
+    char *text, *voice; // voice NULL: none is named
+    sound_form form;
+    tern_speak_params params;
+    tern_error err;
+    // Under the lock: what was not sent yet.
+    tern_mutex lock;
+    tern_strbuf ready;
+} speaking;
+
+// ---- Computing, on the errand's thread ---------------------------------------------------------
+
+static bool on_samples(void *user, const float *samples, size_t n) {
+    speaking *s = user;
+    tern_mutex_lock(&s->lock);
+    for (size_t i = 0; i < n; i++) {
+        float x = samples[i] > 1 ? 1 : samples[i] < -1 ? -1 : samples[i];
+        int value = (int)lrintf(x * 32767);
+        tern_strbuf_putc(&s->ready, (char)(value & 255));
+        tern_strbuf_putc(&s->ready, (char)(value >> 8 & 255));
+    }
+    bool failed = s->ready.failed;
+    tern_mutex_unlock(&s->lock);
+    errands_tell(s->errands, &s->errand);
+    return !failed && !atomic_load(&s->errand.cancelled);
+}
+
+static void run(errand *e) {
+    speaking *s = (speaking *)e;
+    s->params.voice = s->voice;
+    s->params.on_samples = on_samples;
+    s->params.user = s;
+    tern_speak(s->model->model, s->codec, s->text, &s->params, NULL, &s->err);
+}
+
+// ---- The answer --------------------------------------------------------------------------------
+
+static void put_number(tern_strbuf *out, uint32_t value, int n_bytes) {
+    for (int i = 0; i < n_bytes; i++) tern_strbuf_putc(out, (char)(value >> (8 * i) & 255));
+}
+
+// The head of a WAV of unknown length.
+static void put_head(tern_strbuf *out, int32_t rate) {
+    tern_strbuf_puts(out, "RIFF");
+    put_number(out, UINT32_MAX, 4);
+    tern_strbuf_puts(out, "WAVEfmt ");
+    put_number(out, 16, 4);
+    put_number(out, 1, 2); // PCM
+    put_number(out, 1, 2); // channels
+    put_number(out, (uint32_t)rate, 4);
+    put_number(out, 2 * (uint32_t)rate, 4);
+    put_number(out, 2, 2);
+    put_number(out, 16, 2);
+    tern_strbuf_puts(out, "data");
+    put_number(out, UINT32_MAX, 4);
+}
+
+static void begin_stream(exchange *x, const speaking *s) {
+    tern_codec_info info;
+    if (x->is_stream) return;
+    reply_stream(x, forms[s->form].type);
+    tern_model_get_codec_info(s->codec, &info);
+    tern_strbuf_clear(&x->piece);
+    if (s->form == FORM_WAV) put_head(&x->piece, info.rate);
+    if (s->form == FORM_WAV) reply_piece(x, &x->piece);
+}
+
+static void send_ready(exchange *x, speaking *s) {
+    tern_strbuf_clear(&x->piece);
+    tern_mutex_lock(&s->lock);
+    tern_strbuf_append(&x->piece, tern_strbuf_text(&s->ready), s->ready.len);
+    x->piece.failed |= s->ready.failed;
+    tern_strbuf_clear(&s->ready);
+    tern_mutex_unlock(&s->lock);
+    if (x->piece.len == 0 && !x->piece.failed) return;
+    begin_stream(x, s);
+    reply_piece(x, &x->piece);
+}
+
+static void on_news(errand *e) {
+    if (e->user) send_ready(e->user, (speaking *)e);
+}
+
+static void free_speaking(speaking *s) {
+    tern_mutex_free(&s->lock);
+    tern_strbuf_free(&s->ready);
+    tern_free(s->text);
+    tern_free(s->voice);
+    tern_free(s);
+}
+
+static void done(errand *e) {
+    speaking *s = (speaking *)e;
+    exchange *x = e->user;
+    api_error failure = {0};
+    if (x) {
+        x->errand = NULL;
+        if (s->err.status == TERN_OK || x->is_stream) send_ready(x, s);
+        if (s->err.status == TERN_OK) {
+            begin_stream(x, s);
+            reply_end(x);
+        } else if (x->is_stream) { // half a sound must not look like a whole one
+            x->piece.failed = true;
+            reply_piece(x, &x->piece);
+        } else {
+            api_fail_status(&failure, &s->err, "input");
+            reply_error(x, &failure);
+        }
+    }
+    registry_release(s->model);
+    free_speaking(s);
+}
+
+// ---- The request -------------------------------------------------------------------------------
+
+static bool is_vector(const tern_json *voice) { return tern_json_is(voice, TERN_JSON_ARRAY); }
+
+static void read_request(const exchange *x, const fields *f, speaking *s, api_error *e) {
+    tern_str input = field_text(f, "input"), form = field_text(f, "response_format");
+    const tern_json *voice = field_any(f, "voice");
+    tern_str name = voice ? tern_json_str(voice) : (tern_str){NULL, 0};
+    s->params.speed = field_number(f, "speed", 1, 0.25, 4);
+    s->params.temperature = (float)field_number(f, "temperature", 0, 0, 100);
+    s->params.seed = (uint64_t)field_int(f, "seed", 0, 0, INT64_MAX);
+    while (form.ptr && s->form < FORMS && !tern_str_is(form, forms[s->form].name)) s->form++;
+    if (e->status) return;
+    if (!tern_model_speaks(x->model->model, NULL))
+        api_fail(e, 400, "unsupported_model", "model", "this model does not speak");
+    else if (!x->server->codec)
+        api_fail(e, 400, "no_codec", "model",
+                 "the server has no codec to make sound with (tern serve --codec)");
+    else if (!input.ptr || input.len == 0)
+        api_fail(e, 400, NULL, "input", "'input' is missing: the text to say");
+    else if (s->form == FORMS)
+        api_fail(e, 400, NULL, "response_format", "'response_format' must be wav or pcm");
+    else if (voice && (!name.ptr || is_vector(voice)))
+        api_fail(e, 400, NULL, "voice", "'voice' must be a text");
+    else if (x->server->stopping)
+        api_fail(e, 503, "stopping", NULL, "the server is stopping");
+    if (e->status) return;
+    s->text = tern_strndup(TERN_MEM_SESSION, input.ptr, input.len);
+    // OpenAI's clients must name a voice; "default" stands for none.
+    bool named = name.len > 0 && !tern_str_is(name, "default");
+    if (named) s->voice = tern_strndup(TERN_MEM_SESSION, name.ptr, name.len);
+    if (!s->text || (named && !s->voice)) api_fail_memory(e);
+}
+
+void openai_speech(exchange *x) {
+    api_error e = {0};
+    fields f = fields_of_body(x, &e);
+    speaking *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    if (s) tern_mutex_init(&s->lock);
+    if (s) read_request(x, &f, s, &e);
+    else api_fail_memory(&e);
+    if (!e.status) {
+        s->errand.run = run;
+        s->errand.news = on_news;
+        s->errand.done = done;
+        s->errand.user = x;
+        s->model = x->model;
+        s->codec = x->server->codec;
+        s->errands = x->server->errands;
+        x->errand = &s->errand;
+        if (errands_submit(x->server->errands, &s->errand)) {
+            registry_hold(s->model); // also if who asked has gone
+            return;
+        }
+        x->errand = NULL;
+        api_fail_full(&e);
+    }
+    if (s) free_speaking(s);
+    reply_error(x, &e);
+}

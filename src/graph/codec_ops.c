@@ -1,0 +1,103 @@
+// Ops of codecs, which make sound of codes: building, and checking shapes.
+#include <stdio.h>
+#include "graph/build.h"
+
+tern_vid tern_g_code_digits(tern_graph *g, tern_vid codes, const int32_t levels[TERN_PIECES_MAX]) {
+    int32_t n_digits = 0;
+    if (codes < 0) return -1;
+    while (n_digits < TERN_PIECES_MAX && levels[n_digits] > 0) n_digits++;
+    tern_node *n = tern_g_node(g, TERN_OP_CODE_DIGITS);
+    tern_g_in(g, n, codes);
+    tern_vid y = tern_g_out(g, n, codes, TERN_VALUE_F32, g->values[codes].cols * n_digits);
+    if (y < 0) return -1;
+    n->width = (int32_t)g->values[y].cols;
+    for (int i = 0; i < n_digits; i++) n->widths[i] = levels[i];
+    return y;
+}
+
+// The whole name with its end. Names are short: what is cut is found to be no tensor's.
+static const char *full(char out[TERN_NAME_BYTES], const char *begin, const char *name,
+                        const char *end) {
+    snprintf(out, TERN_NAME_BYTES, "%s%s%s", begin, name, end);
+    return out;
+}
+
+static tern_vid convolve(tern_graph *g, tern_op op, tern_vid x, const char *name,
+                         const tern_causal_attrs *a, int32_t n_parts, int64_t n_each,
+                         int64_t n_taps, int64_t n_before) {
+    char text[TERN_NAME_BYTES];
+    if (x < 0) return -1;
+    tern_vid w =
+        tern_g_array(g, full(text, "", name, ".weight"), (int64_t)n_parts * n_each, n_taps);
+    if (w >= 0) g->values[w].parts = n_parts;
+    tern_vid bias = tern_g_vector(g, full(text, "", name, ".bias"), a->n_out);
+    tern_vid state = tern_g_fixed_state(g, full(text, "tail.", name, ""), n_before, a->n_in);
+    tern_node *n = tern_g_node(g, op);
+    tern_g_in(g, n, x);
+    tern_g_in(g, n, w);
+    tern_g_in(g, n, bias);
+    tern_g_in(g, n, state);
+    tern_vid y = tern_g_out(g, n, x, TERN_VALUE_F32, a->n_out);
+    if (y >= 0) n->causal = *a;
+    return y;
+}
+
+tern_vid tern_g_causal_conv(tern_graph *g, tern_vid x, const char *name,
+                            const tern_causal_attrs *a) {
+    return convolve(g, TERN_OP_CAUSAL_CONV, x, name, a, a->n_out, a->n_in, a->taps,
+                    (int64_t)(a->taps - 1) * a->dilation);
+}
+
+tern_vid tern_g_upsample_conv(tern_graph *g, tern_vid x, const char *name,
+                              const tern_causal_attrs *a) {
+    int32_t groups = a->groups > 0 ? a->groups : 1;
+    tern_vid y = convolve(g, TERN_OP_UPSAMPLE_CONV, x, name, a, a->n_in, a->n_out / groups,
+                          2 * (int64_t)a->rate, 1);
+    if (y >= 0) g->values[y].times *= a->rate;
+    return y;
+}
+
+tern_vid tern_g_half_snake(tern_graph *g, tern_vid x, tern_vid alpha) {
+    if (x < 0) return -1;
+    tern_node *n = tern_g_node(g, TERN_OP_HALF_SNAKE);
+    tern_g_in(g, n, x);
+    tern_g_in(g, n, alpha);
+    return tern_g_out(g, n, x, TERN_VALUE_F32, g->values[x].cols);
+}
+
+// ---- Checking ----------------------------------------------------------------------------------
+
+static bool fits_convolution(const tern_graph *g, const tern_node *n) {
+    const tern_causal_attrs *a = &n->causal;
+    const tern_value *x = &g->values[n->in[0]], *w = &g->values[n->in[1]];
+    const tern_value *bias = &g->values[n->in[2]], *state = &g->values[n->in[3]];
+    bool up = n->op == TERN_OP_UPSAMPLE_CONV;
+    bool fits = x->cols == a->n_in && bias->cols == a->n_out && bias->rows == 1 &&
+                state->kind == TERN_VALUE_STATE && state->state == TERN_STATE_FIXED &&
+                state->cols == a->n_in;
+    if (up)
+        return fits && a->rate >= 1 && a->groups >= 1 && a->n_in % a->groups == 0 &&
+               a->n_out % a->groups == 0 && state->rows == 1 && w->cols == 2 * (int64_t)a->rate &&
+               w->rows == (int64_t)a->n_in * (a->n_out / a->groups);
+    return fits && a->taps >= 2 && a->dilation >= 1 && w->cols == a->taps &&
+           state->rows == (int64_t)(a->taps - 1) * a->dilation &&
+           w->rows == (int64_t)a->n_in * a->n_out;
+}
+
+static bool fits(const tern_graph *g, const tern_node *n) {
+    const tern_value *x = &g->values[n->in[0]];
+    switch (n->op) {
+    case TERN_OP_CODE_DIGITS: return x->type == TERN_VALUE_I32 && x->cols > 0;
+    case TERN_OP_HALF_SNAKE: {
+        const tern_value *alpha = &g->values[n->in[1]];
+        return alpha->rows == 1 && alpha->cols == x->cols / 2;
+    }
+    default: return fits_convolution(g, n);
+    }
+}
+
+tern_status tern_g_check_codec(const tern_graph *g, const tern_node *n, tern_error *err) {
+    if (fits(g, n)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: the inputs of %s do not fit %s",
+                     g->values[n->out[0]].name, g->values[n->in[0]].name);
+}

@@ -1,0 +1,125 @@
+// Sound of codes, frames after frames, by a codec's one graph: a sequence of it keeps what its
+// convolutions look back to, so that pieces join as if they had been one.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/single.h"
+#include "session/session.h"
+#include "tern_media.h"
+
+struct tern_codec_stream {
+    tern_model *m;
+    tern_placement *at;
+    tern_single single;
+    tern_vid codes, sound;
+    int32_t n_done; // frames
+    float *samples;
+    size_t capacity;
+};
+
+void tern_model_get_codec_info(const tern_model *m, tern_codec_info *info) {
+    if (!info) return;
+    *info = (tern_codec_info){0};
+    if (!m || m->config.codec.n_stages == 0) return;
+    const tern_codec *c = &m->config.codec;
+    *info = (tern_codec_info){.rate = (int32_t)c->rate,
+                              .n_frame = (int32_t)c->n_frame,
+                              .n_codes = c->n_codes,
+                              .n_values = (int32_t)m->config.n_vocab};
+}
+
+static tern_status begin(tern_codec_stream *s, tern_error *err) {
+    tern_model *m = s->m;
+    const tern_cache_desc desc = {.kv_type = TERN_KV_F32,
+                                  .n_context = (int32_t)m->config.n_context};
+    TERN_TRY(tern_placement_hold(m, &s->at, err));
+    const tern_graph *g = &m->graphs[0].fused;
+    s->codes = tern_graph_find(g, "codes");
+    s->sound = tern_graph_find(g, "sound");
+    tern_placement_begin_use(s->at);
+    tern_status status =
+        tern_single_open(&s->single, s->at->backend, s->at->graphs[0].plan, g, &desc, err);
+    tern_placement_end_use(s->at);
+    return status;
+}
+
+tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *err) {
+    TERN_NEED(out);
+    *out = NULL;
+    TERN_NEED(m);
+    if (m->vocab_only || m->config.codec.n_stages == 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: not a codec, which makes sound of codes",
+                         m->path);
+    TERN_TRY(tern_model_refuse_damaged(m, err));
+    tern_codec_stream *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    if (!s) return tern_fail_memory(err, sizeof *s);
+    s->m = m;
+    tern_status status = begin(s, err);
+    if (status == TERN_OK) *out = s;
+    else tern_codec_close(s);
+    return status;
+}
+
+void tern_codec_close(tern_codec_stream *s) {
+    if (!s) return;
+    if (s->at) {
+        tern_placement_begin_use(s->at);
+        if (s->single.backend) tern_single_close(&s->single);
+        tern_placement_end_use(s->at);
+        tern_placement_let_go(s->m, s->at);
+    }
+    tern_free(s->samples);
+    tern_free(s);
+}
+
+static tern_status check_codes(const tern_codec_stream *s, const int32_t *codes, size_t n,
+                               tern_error *err) {
+    int32_t n_values = (int32_t)s->m->config.n_vocab;
+    for (size_t i = 0; i < n; i++)
+        if (codes[i] < 0 || codes[i] >= n_values)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "code %zu is %d: expected 0 to %d", i,
+                             (int)codes[i], (int)n_values - 1);
+    return TERN_OK;
+}
+
+// At most as many frames as a batch has.
+static tern_status decode_some(tern_codec_stream *s, const int32_t *codes, int32_t n,
+                               float *samples, tern_error *err) {
+    tern_batch batch = {.n_tokens = n};
+    tern_batch_bind(&batch, s->codes, (void *)(uintptr_t)codes);
+    tern_batch_bind(&batch, s->sound, samples);
+    tern_placement_begin_use(s->at);
+    tern_status status = tern_single_run(&s->single, &batch, s->n_done, err);
+    tern_placement_end_use(s->at);
+    if (status == TERN_OK) s->n_done += n;
+    return status;
+}
+
+tern_status tern_codec_decode(tern_codec_stream *s, const int32_t *codes, size_t n_frames,
+                              const float **samples, size_t *n_samples, tern_error *err) {
+    TERN_NEED(s);
+    TERN_NEED(samples);
+    TERN_NEED(n_samples);
+    TERN_NEED_ARRAY(codes, n_frames);
+    const tern_codec *c = &s->m->config.codec;
+    size_t each = (size_t)c->n_frame, most = (size_t)s->m->n_batch;
+    *samples = NULL;
+    *n_samples = 0;
+    if (n_frames > (size_t)(s->m->config.n_context - s->n_done))
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL, "more than %lld frames",
+                         (long long)s->m->config.n_context);
+    TERN_TRY(check_codes(s, codes, n_frames * (size_t)c->n_codes, err));
+    if (tern_array_reserve(TERN_MEM_SESSION, &s->samples, &s->capacity, 0, n_frames * each) != 0)
+        return tern_fail_memory(err, n_frames * each * sizeof *s->samples);
+    for (size_t i = 0; i < n_frames; i += most) {
+        size_t n = n_frames - i < most ? n_frames - i : most;
+        TERN_TRY(decode_some(s, codes + i * (size_t)c->n_codes, (int32_t)n, s->samples + i * each,
+                             err));
+    }
+    for (size_t i = 0; i < n_frames * each; i++) // the codec's last step; of no number, silence
+        s->samples[i] = s->samples[i] > 1 ? 1 : s->samples[i] >= -1 ? s->samples[i]
+                        : s->samples[i] < -1 ? -1 : 0;
+    *samples = s->samples;
+    *n_samples = n_frames * each;
+    return TERN_OK;
+}

@@ -1,0 +1,355 @@
+// Text to speech: a language model makes codes of a text, frame by frame, and a codec sound of the
+// frames that are there while more are made.
+//
+// What the model may say next is known: after the prompt the marks of an answer and of speech, then
+// the codes of a frame in their order, and in front of a frame the end. Only these are chosen from,
+// which keeps frames whole whatever the numbers say.
+#include <math.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/os_time.h"
+#include "kernels/single.h"
+#include "media/sound.h"
+#include "session/session.h"
+#include "tern_media.h"
+
+// Tokens after those of text, and one of them.
+enum { SPEECH = 1, SPEECH_END, HUMAN, HUMAN_END, ANSWER, ANSWER_END, CODES = 10 };
+enum { TEXT_END = 2 };
+
+#define SECONDS      60.0
+#define SECONDS_V1   24.0
+#define FRAMES_FIRST 2 // given to the codec at once, twice as many each time
+#define FRAMES_MOST  16
+
+typedef struct speaking {
+    tern_model *m;
+    const tern_speaking *speech;
+    const tern_speak_params *params;
+    tern_placement *at;
+    tern_single single;
+    tern_codec_stream *codec;
+    tern_stretch *stretch; // NULL: at the speed that it has
+    tern_codec_info sound;
+    tern_sampler sampler;
+    int32_t n_context, n_batch, n_frames_most;
+    int32_t *ids, *places; // of the prompt: [n_prompt], [n_prompt, 3]
+    int32_t n_prompt, n_before; // n_before: computed
+    float *rows;    // [n_prompt, n_embd], that of the voice in its place; NULL: none
+    float *logits;  // [n_vocab]
+    uint8_t *said;  // [n_codes * n_values]
+    tern_candidate *candidates; // [n_values + 2]
+    int32_t *frames; // [FRAMES_MOST, n_codes], to be decoded
+    int32_t n_pending, n_wanted;
+    tern_speak_stats *stats;
+    double began;
+} speaking;
+
+// ---- The model ---------------------------------------------------------------------------------
+
+// A batch of tokens; the scores of what follows the last one, if they are wanted.
+static tern_status run(speaking *s, const int32_t *ids, int32_t *places, float *rows, int32_t n,
+                       bool scored, tern_error *err) {
+    const tern_graph *g = &s->m->graphs[0].fused;
+    tern_batch batch = {.ids = ids, .n_tokens = n, .n_outputs = scored};
+    double began = tern_seconds();
+    if (s->speech->frames_are_places) batch.places = places;
+    tern_batch_bind(&batch, tern_graph_find(g, "rows"), rows);
+    if (scored) tern_batch_bind(&batch, tern_graph_scores(g), s->logits);
+    tern_placement_begin_use(s->at);
+    tern_status status = tern_single_run(&s->single, &batch, s->n_before, err);
+    tern_placement_end_use(s->at);
+    s->n_before += n;
+    s->stats->model_s += tern_seconds() - began;
+    return status;
+}
+
+static tern_status run_prompt(speaking *s, tern_error *err) {
+    size_t width = (size_t)s->m->config.n_embd;
+    for (int32_t i = 0; i < s->n_prompt; i += s->n_batch) {
+        int32_t n = s->n_prompt - i < s->n_batch ? s->n_prompt - i : s->n_batch;
+        TERN_TRY(run(s, s->ids + i, s->places + 3 * i, s->rows ? s->rows + i * width : NULL, n,
+                     i + n == s->n_prompt, err));
+    }
+    return TERN_OK;
+}
+
+// The next token: a code of this number, or in front of a frame the end (-1).
+static tern_status choose(speaking *s, int32_t code, int32_t *out, tern_error *err) {
+    const tern_speaking *v = s->speech;
+    int32_t first = (int32_t)(v->n_text + CODES + code * v->n_values), n = (int32_t)v->n_values;
+    const uint8_t *said = s->said + (size_t)code * (size_t)n;
+    float penalty = s->params->repeat_penalty != 0 ? s->params->repeat_penalty : 1.1f;
+    for (int32_t i = 0; i < n; i++) {
+        float logit = s->logits[first + i];
+        if (!isfinite(logit))
+            return tern_fail(err, TERN_ERR_DEVICE, "%s: the text gives numbers that are none",
+                             s->m->path);
+        if (said[i] && s->sampler.params.temperature != 0)
+            logit = logit > 0 ? logit / penalty : logit * penalty;
+        s->candidates[i] = (tern_candidate){.id = first + i, .logit = logit};
+    }
+    static const int ends[] = {SPEECH_END, ANSWER_END};
+    int n_ends = code > 0 ? 0 : v->frames_are_places ? 1 : 2;
+    for (int i = 0; i < n_ends; i++) {
+        int32_t id = (int32_t)v->n_text + ends[i];
+        s->candidates[n++] = (tern_candidate){.id = id, .logit = s->logits[id]};
+    }
+    int32_t id = tern_sampler_choose(&s->sampler, s->candidates, (size_t)n, NULL, 0);
+    *out = id >= first ? id - first : -1;
+    return TERN_OK;
+}
+
+// ---- Sound -------------------------------------------------------------------------------------
+
+static tern_status cancelled(tern_error *err) {
+    return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+}
+
+static tern_status give(speaking *s, const float *samples, size_t n, bool last, tern_error *err) {
+    const tern_speak_params *p = s->params;
+    if (s->stretch) TERN_TRY(tern_stretch_push(s->stretch, samples, n, last, &samples, &n, err));
+    if (n == 0 || !p->on_samples) return TERN_OK;
+    return p->on_samples(p->user, samples, n) ? TERN_OK : cancelled(err);
+}
+
+static tern_status decode_pending(speaking *s, tern_error *err) {
+    const float *samples;
+    size_t n;
+    double began = tern_seconds();
+    if (s->n_pending == 0) return TERN_OK;
+    TERN_TRY(tern_codec_decode(s->codec, s->frames, (size_t)s->n_pending, &samples, &n, err));
+    s->stats->codec_s += tern_seconds() - began;
+    if (s->stats->n_frames == 0) s->stats->first_s = tern_seconds() - s->began;
+    s->stats->n_frames += s->n_pending;
+    s->stats->seconds = (double)(s->stats->n_frames * s->sound.n_frame) / s->sound.rate;
+    s->n_pending = 0;
+    if (s->n_wanted < FRAMES_MOST) s->n_wanted *= 2;
+    return give(s, samples, n, false, err);
+}
+
+// Frame number `frame`, and the scores of what follows it; *over: it was none.
+static tern_status say_frame(speaking *s, int32_t frame, bool *over, tern_error *err) {
+    const tern_speaking *v = s->speech;
+    int32_t n = (int32_t)v->n_codes, *codes = s->frames + s->n_pending * n;
+    int32_t at = s->n_prompt + frame, place[3] = {at, at, at};
+    for (int32_t k = 0; k < n; k++) {
+        TERN_TRY(choose(s, k, &codes[k], err));
+        *over = codes[k] < 0;
+        if (*over) return TERN_OK;
+        size_t which = (size_t)k * (size_t)v->n_values + (size_t)codes[k];
+        int32_t id = (int32_t)(v->n_text + CODES) + (int32_t)which;
+        s->said[which] = 1;
+        TERN_TRY(run(s, &id, place, NULL, 1, true, err));
+    }
+    if (s->params->on_codes && !s->params->on_codes(s->params->user, codes, (size_t)n))
+        return cancelled(err);
+    return ++s->n_pending < s->n_wanted ? TERN_OK : decode_pending(s, err);
+}
+
+static tern_status say(speaking *s, tern_error *err) {
+    bool over = false;
+    s->n_wanted = FRAMES_FIRST;
+    TERN_TRY(run_prompt(s, err));
+    for (int32_t i = 0; i < s->n_frames_most && !over; i++)
+        TERN_TRY(say_frame(s, i, &over, err));
+    s->stats->is_cut = !over;
+    TERN_TRY(decode_pending(s, err));
+    return give(s, NULL, 0, true, err);
+}
+
+// ---- The prompt --------------------------------------------------------------------------------
+
+// What describes the voice, brought to the width of the model's rows.
+static tern_status make_voice(speaking *s, float *row, tern_error *err) {
+    const tern_tensor *t = tern_model_tensor(s->m->file, s->m->arch, "speaker.weight");
+    size_t n = s->params->n_speaker, n_rows = (size_t)s->m->config.n_embd;
+    float *w = t ? tern_alloc_array(TERN_MEM_SESSION, n * n_rows, sizeof *w) : NULL;
+    if (!w) return tern_fail_memory(err, n * n_rows * sizeof *w);
+    tern_status status = tern_tensor_decode(t, w, err);
+    for (size_t i = 0; status == TERN_OK && i < n_rows; i++) {
+        double sum = 0;
+        for (size_t j = 0; j < n; j++)
+            sum += (double)w[i * n + j] * (double)s->params->speaker[j];
+        row[i] = (float)sum;
+    }
+    tern_free(w);
+    return status;
+}
+
+// The marks around the text, and after its first token the voice.
+static tern_status make_prompt(speaking *s, const int32_t *ids, size_t n_ids, tern_error *err) {
+    const int32_t text = (int32_t)s->speech->n_text;
+    const int32_t ends[] = {TEXT_END, text + HUMAN_END, text + ANSWER, text + SPEECH};
+    size_t n_voice = s->params->speaker != NULL, n = n_ids + n_voice + 5;
+    size_t width = (size_t)s->m->config.n_embd;
+    if (n >= (size_t)s->n_context)
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL, "a text of %zu tokens: the model reads %d",
+                         n_ids, (int)s->n_context - 5);
+    s->ids = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->ids);
+    s->places = tern_alloc_array(TERN_MEM_SESSION, 3 * n, sizeof *s->places);
+    if (n_voice) s->rows = tern_alloc_array(TERN_MEM_SESSION, n * width, sizeof *s->rows);
+    if (!s->ids || !s->places || (n_voice && !s->rows))
+        return tern_fail_memory(err, n * width * sizeof *s->rows);
+    s->n_prompt = (int32_t)n;
+    s->ids[0] = text + HUMAN;
+    if (n_voice) s->ids[1] = -1;
+    if (n_ids) memcpy(s->ids + 1 + n_voice, ids, n_ids * sizeof *ids);
+    memcpy(s->ids + n - 4, ends, sizeof ends);
+    for (size_t i = 0; i < 3 * n; i++) s->places[i] = (int32_t)(i / 3);
+    return n_voice ? make_voice(s, s->rows + width, err) : TERN_OK;
+}
+
+static tern_status encode(const tern_model *m, const char *text, const char *voice, tern_ids *out,
+                          tern_error *err) {
+    tern_strbuf all = {0};
+    if (!m->tokenizer)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", m->path);
+    if (voice) tern_strbuf_printf(&all, "%s: ", voice);
+    tern_strbuf_puts(&all, text);
+    tern_status status =
+        all.failed ? tern_fail_memory(err, strlen(text))
+                   : tern_tokenizer_encode(m->tokenizer, all.ptr ? all.ptr : "", all.len,
+                                           TERN_TOKENIZE_BOS, out, err);
+    tern_strbuf_free(&all);
+    return status;
+}
+
+// ---- The whole ---------------------------------------------------------------------------------
+
+static tern_status settle_sampling(speaking *s, tern_error *err) {
+    const tern_speak_params *p = s->params;
+    tern_model_info info;
+    tern_sampling sampling = tern_sampling_default();
+    float usual = s->speech->frames_are_places ? 1 : 0.6f;
+    sampling.temperature = p->temperature < 0 ? 0 : p->temperature > 0 ? p->temperature : usual;
+    sampling.top_k = 0;
+    sampling.top_p = p->top_p != 0 ? p->top_p : 0.95f;
+    sampling.min_p = 0;
+    sampling.repeat_penalty = 1;
+    sampling.seed = p->seed;
+    if (!(p->repeat_penalty >= 0 && p->repeat_penalty < 1e6f) || !(sampling.top_p > 0))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "repeat_penalty %g, top_p %g make no sense",
+                         (double)p->repeat_penalty, (double)p->top_p);
+    tern_model_get_info(s->m, &info);
+    return tern_sampler_prepare(&s->sampler, &sampling, &info, err);
+}
+
+static tern_status settle(speaking *s, tern_model *codec, tern_error *err) {
+    const tern_speak_params *p = s->params;
+    const tern_speaking *v = s->speech;
+    double usual = v->frames_are_places ? SECONDS : SECONDS_V1;
+    double most = p->seconds_max != 0 ? p->seconds_max : usual;
+    if (s->m->vocab_only || v->n_text == 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not speak", s->m->path);
+    tern_model_get_codec_info(codec, &s->sound);
+    if (s->sound.n_codes != v->n_codes || s->sound.n_values != v->n_values)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: no codec of the model's codes, %d of %d values in a frame",
+                         codec->path, (int)v->n_codes, (int)v->n_values);
+    if (p->speaker && p->n_speaker != (size_t)v->n_speaker)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "a voice of %zu numbers: the model takes %d", p->n_speaker,
+                         (int)v->n_speaker);
+    if (p->speed != 0 && !(p->speed >= 0.25 && p->speed <= 4))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "speed is %g: expected 0.25 to 4", p->speed);
+    if (!(most > 0))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "seconds_max is %g: expected more than 0", most);
+    s->n_context = (int32_t)s->m->config.n_context;
+    s->n_batch = s->m->n_batch;
+    double frames = ceil(most * s->sound.rate / s->sound.n_frame);
+    s->n_frames_most = frames < s->n_context ? (int32_t)frames : s->n_context;
+    TERN_TRY(settle_sampling(s, err));
+    return tern_model_refuse_damaged(s->m, err);
+}
+
+// Room for the prompt and as many frames as may follow.
+static tern_status open_speaking(speaking *s, tern_model *codec, tern_error *err) {
+    const tern_speaking *v = s->speech;
+    int32_t n_codes = (int32_t)v->n_codes, room = (s->n_context - s->n_prompt) / n_codes;
+    if (s->n_frames_most > room) s->n_frames_most = room;
+    const tern_cache_desc desc = {.n_context = s->n_prompt + s->n_frames_most * n_codes};
+    s->logits = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->m->config.n_vocab, sizeof *s->logits);
+    s->said = tern_alloc_array(TERN_MEM_SESSION, (size_t)(v->n_codes * v->n_values), 1);
+    s->candidates =
+        tern_alloc_array(TERN_MEM_SESSION, (size_t)v->n_values + 2, sizeof *s->candidates);
+    s->frames =
+        tern_alloc_array(TERN_MEM_SESSION, (size_t)n_codes * FRAMES_MOST, sizeof *s->frames);
+    if (!s->logits || !s->said || !s->candidates || !s->frames)
+        return tern_fail_memory(err, (size_t)s->m->config.n_vocab * sizeof *s->logits);
+    TERN_TRY(tern_codec_open(&s->codec, codec, err));
+    if (s->params->speed != 0 && s->params->speed != 1)
+        TERN_TRY(tern_stretch_open(&s->stretch, s->sound.rate, s->params->speed, err));
+    TERN_TRY(tern_placement_hold(s->m, &s->at, err));
+    tern_placement_begin_use(s->at);
+    tern_status status = tern_single_open(&s->single, s->at->backend, s->at->graphs[0].plan,
+                                          &s->m->graphs[0].fused, &desc, err);
+    tern_placement_end_use(s->at);
+    return status;
+}
+
+static void close_speaking(speaking *s) {
+    if (s->at) {
+        tern_placement_begin_use(s->at);
+        if (s->single.backend) tern_single_close(&s->single);
+        tern_placement_end_use(s->at);
+        tern_placement_let_go(s->m, s->at);
+    }
+    tern_codec_close(s->codec);
+    tern_stretch_close(s->stretch);
+    tern_free(s->ids);
+    tern_free(s->places);
+    tern_free(s->rows);
+    tern_free(s->logits);
+    tern_free(s->said);
+    tern_free(s->candidates);
+    tern_free(s->frames);
+}
+
+tern_status tern_speak_ids(tern_model *m, tern_model *codec, const int32_t *ids, size_t n_ids,
+                           const tern_speak_params *params, tern_speak_stats *stats,
+                           tern_error *err) {
+    static const tern_speak_params defaults = {0};
+    tern_speak_stats own;
+    if (!stats) stats = &own;
+    *stats = (tern_speak_stats){0};
+    TERN_NEED(m);
+    TERN_NEED(codec);
+    TERN_NEED_ARRAY(ids, n_ids);
+    speaking s = {.m = m,
+                  .speech = &m->config.speech,
+                  .params = params ? params : &defaults,
+                  .stats = stats,
+                  .began = tern_seconds()};
+    TERN_TRY(settle(&s, codec, err));
+    for (size_t i = 0; i < n_ids; i++)
+        if (ids[i] < 0 || ids[i] >= m->config.n_vocab)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d", (int)ids[i],
+                             (int)m->config.n_vocab - 1);
+    stats->rate = s.sound.rate;
+    tern_status status = make_prompt(&s, ids, n_ids, err);
+    if (status == TERN_OK) status = open_speaking(&s, codec, err);
+    if (status == TERN_OK) status = say(&s, err);
+    close_speaking(&s);
+    return status;
+}
+
+tern_status tern_speak(tern_model *m, tern_model *codec, const char *text,
+                       const tern_speak_params *params, tern_speak_stats *stats, tern_error *err) {
+    tern_ids ids = {0};
+    if (stats) *stats = (tern_speak_stats){0};
+    TERN_NEED(m);
+    TERN_NEED(text);
+    if (!tern_model_speaks(m, NULL))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not speak", m->path);
+    tern_status status = encode(m, text, params ? params->voice : NULL, &ids, err);
+    if (status == TERN_OK) status = tern_speak_ids(m, codec, ids.ids, ids.n, params, stats, err);
+    tern_free(ids.ids);
+    return status;
+}
+
+bool tern_model_speaks(const tern_model *m, int32_t *n_speaker) {
+    bool speaks = m && !m->vocab_only && m->config.speech.n_text > 0;
+    if (n_speaker) *n_speaker = speaks ? (int32_t)m->config.speech.n_speaker : 0;
+    return speaks;
+}

@@ -1,0 +1,329 @@
+// Models that speak: sound of codes, and codes of text, against references and against themselves.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "blobs.h"
+#include "formats/formats.h"
+#include "harness.h"
+#include "tern_media.h"
+#include "tern_tools.h"
+
+static const tern_tensor *golden(const tern_file *file, const char *name) {
+    const tern_tensor *t = tern_file_tensor(file, name);
+    CHECK_MSG(t, "the golden file has no %s", name);
+    return t;
+}
+
+static size_t n_of(const tern_tensor *t) {
+    return (size_t)(t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
+}
+
+// ---- The codec by itself -----------------------------------------------------------------------
+
+// Goldens have [codes of a frame][frames], graphs rows of frames.
+static int32_t *turn(const tern_tensor *t) {
+    size_t frames = (size_t)t->ne[0], each = (size_t)t->ne[1];
+    const int32_t *from = test_bytes(&t->data);
+    int32_t *to = malloc(n_of(t) * sizeof *to);
+    for (size_t i = 0; to && i < frames; i++)
+        for (size_t k = 0; k < each; k++) to[i * each + k] = from[k * frames + i];
+    return to;
+}
+
+static void check_codec(const char *model, const char *folder, double bound) {
+    char path[512];
+    tern_error err = {0};
+    tern_file *file;
+    tern_model *m;
+    REQUIRE_OK(tern_model_open(&m, model, NULL, &err), err);
+    snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+    REQUIRE_OK(tern_file_open(&file, path, &err), err);
+    const tern_tensor *codes = golden(file, "codes"), *want = golden(file, "audio");
+    int32_t *rows = turn(codes);
+    float *sound = malloc((n_of(want) + 1) * sizeof *sound);
+    REQUIRE(rows && sound);
+    const float *reference = test_bytes(&want->data);
+    for (int32_t piece = 1; piece <= 64; piece = piece * 3 + 1) {
+        tern_codec_stream *s;
+        size_t n_frames = (size_t)codes->ne[0], at = 0;
+        double worst = 0;
+        REQUIRE_OK(tern_codec_open(&s, m, &err), err);
+        for (size_t i = 0; i < n_frames; i += (size_t)piece) {
+            size_t n = n_frames - i < (size_t)piece ? n_frames - i : (size_t)piece;
+            const float *samples;
+            size_t n_samples;
+            REQUIRE_OK(tern_codec_decode(s, rows + i * (size_t)codes->ne[1], n, &samples,
+                                         &n_samples, &err), err);
+            REQUIRE(at + n_samples <= n_of(want));
+            if (piece > 1) CHECK(memcmp(sound + at, samples, n_samples * sizeof *samples) == 0);
+            memcpy(sound + at, samples, n_samples * sizeof *samples);
+            at += n_samples;
+        }
+        tern_codec_close(s);
+        CHECK(at == n_of(want));
+        for (size_t i = 0; i < at; i++)
+            worst = fmax(worst, fabs((double)sound[i] - (double)reference[i]));
+        CHECK_MSG(worst <= bound, "%s: the sound is %g off", folder, worst);
+    }
+    free(rows);
+    free(sound);
+    tern_file_close(file);
+    tern_model_close(m);
+}
+
+// NeMo's own sound, from both spellings of weight norm and without; frames one by one, a few and
+// all at once give the same bits.
+TEST(speaking_codec_has_nemos_sound) {
+    static const char *const names[] = {"oracle/nanocodec_tiny", "oracle/nanocodec_tiny_odd"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *folder = test_data(names[i]);
+        if (folder) check_codec(folder, folder, 1e-5);
+    }
+}
+
+// The dimensions of the published model, with weights by a rule: a folder that the data's generator
+// wrote. Of five frames, a quarter of a second of arithmetic.
+TEST(speaking_codec_has_nemos_sound_at_the_real_sizes) {
+    const char *folder = test_data("oracle/nanocodec_real");
+    char weights[512];
+    snprintf(weights, sizeof weights, "%s/model.safetensors", folder ? folder : "");
+    FILE *f = folder ? fopen(weights, "rb") : NULL;
+    if (f) fclose(f);
+    if (f) check_codec(folder, folder, 1e-4);
+    else if (folder) test_skip("oracle/nanocodec_real has no model.safetensors (gen_hashed.c)");
+}
+
+// ---- A model that speaks, and the codec --------------------------------------------------------
+
+typedef struct heard {
+    int32_t codes[256];
+    float samples[4096];
+    size_t n_codes, n_samples, n_calls;
+} heard;
+
+static bool on_codes(void *user, const int32_t *codes, size_t n) {
+    heard *h = user;
+    for (size_t i = 0; i < n && h->n_codes < 256; i++) h->codes[h->n_codes++] = codes[i];
+    return true;
+}
+
+static bool on_samples(void *user, const float *samples, size_t n) {
+    heard *h = user;
+    h->n_calls++;
+    for (size_t i = 0; i < n && h->n_samples < 4096; i++) h->samples[h->n_samples++] = samples[i];
+    return true;
+}
+
+#define KANI "oracle/kani_tts2"
+
+// The reference's ten frames, and what its codec makes of them.
+static void check_spoken(const char *model, const char *codec, const char *folder, bool speaker) {
+    char path[512];
+    tern_error err = {0};
+    tern_file *file;
+    tern_model *m, *c;
+    heard h = {.n_codes = 0};
+    REQUIRE_OK(tern_model_open(&m, model, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&c, codec, NULL, &err), err);
+    snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+    REQUIRE_OK(tern_file_open(&file, path, &err), err);
+    const tern_tensor *prompt = golden(file, "prompt_ids"), *voice = golden(file, "spk.emb");
+    const tern_tensor *codes = golden(file, speaker ? "spk.codes" : "codes");
+    const tern_tensor *audio = golden(file, speaker ? "spk.audio" : "audio");
+    const int32_t *ids = test_bytes(&prompt->data);
+    tern_speak_params params = {.temperature = -1,
+                                .seconds_max = 60.0 / 22050,
+                                .on_codes = on_codes,
+                                .on_samples = on_samples,
+                                .user = &h};
+    tern_speak_stats stats;
+    if (speaker) {
+        params.speaker = test_bytes(&voice->data);
+        params.n_speaker = n_of(voice);
+    }
+    // The golden's prompt has the marks: one in front, two behind.
+    CHECK_MSG(tern_speak_ids(m, c, ids + 1, n_of(prompt) - 3, &params, &stats, &err) == TERN_OK,
+              "%s", err.message);
+    CHECK_MSG(h.n_codes == n_of(codes) && stats.n_frames == 10, "%zu codes", h.n_codes);
+    int32_t *want = turn(codes);
+    if (h.n_codes == n_of(codes))
+        CHECK_MSG(memcmp(h.codes, want, h.n_codes * sizeof *want) == 0, "other codes");
+    free(want);
+    CHECK(h.n_samples == n_of(audio) && h.n_calls > 1 && stats.is_cut);
+    const float *sound = test_bytes(&audio->data);
+    for (size_t i = 0; i < h.n_samples && i < n_of(audio); i++)
+        if (!(fabsf(h.samples[i] - sound[i]) <= 1e-4f)) {
+            CHECK_MSG(false, "sample %zu is %g, not %g", i, (double)h.samples[i],
+                      (double)sound[i]);
+            break;
+        }
+    tern_file_close(file);
+    tern_model_close(m);
+    tern_model_close(c);
+}
+
+TEST(speaking_says_the_references_frames) {
+    char codec[512];
+    const char *folder = test_data(KANI);
+    if (!folder) return;
+    snprintf(codec, sizeof codec, "%s/codec", folder);
+    check_spoken(folder, codec, folder, false);
+    check_spoken(folder, codec, folder, true);
+}
+
+// ---- The repository's own ----------------------------------------------------------------------
+
+#define OWN_MODEL "tests/oracles/kani"
+#define OWN_CODEC "tests/oracles/nanocodec"
+
+// What numpy makes of the text in float64: of no voice a text that ends by itself, of a voice one
+// that is cut.
+static void check_own(const char *model, const char *codec, bool voice) {
+    tern_error err = {0};
+    tern_file *file;
+    tern_model *m, *c;
+    heard h = {.n_codes = 0};
+    REQUIRE_OK(tern_model_open(&m, model, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&c, codec, NULL, &err), err);
+    REQUIRE_OK(tern_file_open(&file, OWN_MODEL "/golden.safetensors", &err), err);
+    const tern_tensor *text = golden(file, "text"), *vector = golden(file, "voice");
+    const tern_tensor *codes = golden(file, voice ? "long_codes" : "short_codes");
+    const tern_tensor *sound = golden(file, voice ? "long_sound" : "short_sound");
+    tern_speak_params params = {.speaker = voice ? test_bytes(&vector->data) : NULL,
+                                .n_speaker = voice ? n_of(vector) : 0,
+                                .temperature = -1,
+                                .seconds_max = 9 * 6 / 22050.0,
+                                .on_codes = on_codes,
+                                .on_samples = on_samples,
+                                .user = &h};
+    tern_speak_stats stats;
+    CHECK_MSG(tern_speak_ids(m, c, test_bytes(&text->data), n_of(text), &params, &stats, &err) ==
+              TERN_OK, "%s", err.message);
+    CHECK_MSG(h.n_codes == n_of(codes), "%s: %zu codes", model, h.n_codes);
+    if (h.n_codes == n_of(codes))
+        CHECK(memcmp(h.codes, test_bytes(&codes->data), h.n_codes * sizeof *h.codes) == 0);
+    CHECK(stats.is_cut == voice && stats.rate == 22050 && h.n_samples == n_of(sound));
+    const float *want = test_bytes(&sound->data);
+    double worst = 0;
+    for (size_t i = 0; i < h.n_samples && i < n_of(sound); i++)
+        worst = fmax(worst, fabs((double)h.samples[i] - (double)want[i]));
+    CHECK_MSG(worst <= 1e-5, "%s: the sound is %g off", codec, worst);
+    tern_file_close(file);
+    tern_model_close(m);
+    tern_model_close(c);
+}
+
+// Folders (weight norm in both spellings), GGUFs of them and folders of these.
+TEST(speaking_says_the_repositorys_frames) {
+    char files[2][2][512];
+    tern_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        snprintf(files[i][0], sizeof files[i][0], "%s%s", test_tmp("own_kani"),
+                 i ? ".folder" : ".gguf");
+        snprintf(files[i][1], sizeof files[i][1], "%s%s", test_tmp("own_codec"),
+                 i ? ".folder" : ".gguf");
+    }
+    check_own(OWN_MODEL, OWN_CODEC, false);
+    check_own(OWN_MODEL, OWN_CODEC, true);
+    REQUIRE_OK(tern_convert(OWN_MODEL, files[0][0], NULL, &err), err);
+    REQUIRE_OK(tern_convert(OWN_CODEC, files[0][1], NULL, &err), err);
+    check_own(files[0][0], files[0][1], true);
+    REQUIRE_OK(tern_convert(files[0][0], files[1][0], NULL, &err), err);
+    REQUIRE_OK(tern_convert(files[0][1], files[1][1], NULL, &err), err);
+    check_own(files[1][0], files[1][1], true);
+}
+
+// The same seed says the same, whatever chance did before; another one says something else.
+TEST(speaking_follows_its_seed) {
+    static const int32_t text[] = {1, 17, 5, 30, 22};
+    static const uint64_t seeds[] = {3, 3, 4};
+    tern_error err = {0};
+    tern_model *m, *c;
+    heard *h = calloc(3, sizeof *h);
+    REQUIRE(h);
+    REQUIRE_OK(tern_model_open(&m, OWN_MODEL, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&c, OWN_CODEC, NULL, &err), err);
+    for (int i = 0; i < 3; i++) {
+        const tern_speak_params params = {.seed = seeds[i],
+                                          .seconds_max = 9 * 6 / 22050.0,
+                                          .on_codes = on_codes,
+                                          .on_samples = on_samples,
+                                          .user = &h[i]};
+        CHECK(tern_speak_ids(m, c, text, 5, &params, NULL, &err) == TERN_OK);
+    }
+    CHECK(memcmp(&h[0], &h[1], sizeof h[0]) == 0);
+    CHECK(h[2].n_codes != h[0].n_codes || memcmp(h[0].codes, h[2].codes, sizeof h[0].codes) != 0);
+    free(h);
+    tern_model_close(m);
+    tern_model_close(c);
+}
+
+static bool stop_at_once(void *user, const float *samples, size_t n) {
+    (void)user, (void)samples, (void)n;
+    return false;
+}
+
+TEST(speaking_refuses_what_it_cannot) {
+    static const int32_t text[] = {1, 17}, far[] = {1 << 20};
+    const float voice[4] = {0};
+    tern_error err = {0};
+    tern_model *m, *c;
+    REQUIRE_OK(tern_model_open(&m, OWN_MODEL, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&c, OWN_CODEC, NULL, &err), err);
+    const struct {
+        tern_model *model, *codec;
+        const int32_t *ids;
+        tern_speak_params params;
+        const char *says;
+        tern_status status;
+    } cases[] = {
+        {c, c, text, {0}, "does not speak", TERN_ERR_UNSUPPORTED},
+        {m, m, text, {0}, "no codec", TERN_ERR_UNSUPPORTED},
+        {m, c, far, {0}, "token 1048576", TERN_ERR_ARGUMENT},
+        {m, c, text, {.speaker = voice, .n_speaker = 4}, "takes 6", TERN_ERR_ARGUMENT},
+        {m, c, text, {.speed = 5}, "speed is 5", TERN_ERR_ARGUMENT},
+        {m, c, text, {.seconds_max = -1}, "seconds_max", TERN_ERR_ARGUMENT},
+        {m, c, text, {.on_samples = stop_at_once, .temperature = -1}, "cancelled",
+         TERN_ERR_CANCELLED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tern_status status = tern_speak_ids(cases[i].model, cases[i].codec, cases[i].ids,
+                                            cases[i].ids == far ? 1 : 2, &cases[i].params, NULL,
+                                            &err);
+        CHECK_MSG(status == cases[i].status && strstr(err.message, cases[i].says), "%zu: %s", i,
+                  err.message);
+    }
+    CHECK(tern_speak(m, c, "a", NULL, NULL, &err) == TERN_ERR_UNSUPPORTED &&
+          strstr(err.message, "tokenizer"));
+    static const int32_t wrong[] = {0, 1, 2, 12};
+    tern_codec_stream *s;
+    const float *samples;
+    size_t n;
+    REQUIRE_OK(tern_codec_open(&s, c, &err), err);
+    CHECK(tern_codec_decode(s, wrong, 1, &samples, &n, &err) == TERN_ERR_ARGUMENT &&
+          strstr(err.message, "code 3 is 12"));
+    tern_codec_close(s);
+    tern_model_close(m);
+    tern_model_close(c);
+}
+
+// Both models through GGUF and back to folders.
+TEST(speaking_survives_conversion) {
+    char codec[512], model_gguf[512], codec_gguf[512], model_back[512], codec_back[512];
+    const char *folder = test_data(KANI);
+    tern_error err = {0};
+    if (!folder) return;
+    snprintf(codec, sizeof codec, "%s/codec", folder);
+    snprintf(model_gguf, sizeof model_gguf, "%s.gguf", test_tmp("kani"));
+    snprintf(codec_gguf, sizeof codec_gguf, "%s.gguf", test_tmp("codec"));
+    snprintf(model_back, sizeof model_back, "%s.folder", test_tmp("kani"));
+    snprintf(codec_back, sizeof codec_back, "%s.folder", test_tmp("codec"));
+    REQUIRE_OK(tern_convert(folder, model_gguf, NULL, &err), err);
+    REQUIRE_OK(tern_convert(codec, codec_gguf, NULL, &err), err);
+    check_spoken(model_gguf, codec_gguf, folder, true);
+    REQUIRE_OK(tern_convert(model_gguf, model_back, NULL, &err), err);
+    REQUIRE_OK(tern_convert(codec_gguf, codec_back, NULL, &err), err);
+    check_spoken(model_back, codec_back, folder, true);
+}
