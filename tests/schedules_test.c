@@ -5,7 +5,8 @@
 //
 // Seen to fail with: pages that are written while shared; a window that gives back one page more;
 // fixed states that are not restored, not copied by a fork, or taken from a run that failed;
-// snapshots one position late; a swap that forgets a page (tests/mutants/list).
+// snapshots one position late; a swap that forgets a page (tests/mutants/list); rows stored beyond
+// the end of a page, or to the page of the chunk before theirs.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -387,7 +387,8 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
         const uint8_t *next = block + 2 * w->block_bytes;
         for (size_t i = 0; i < x->n_tokens; i += x->block, next += share) {
             size_t n = set_tokens(w, x, i, 0, t);
-            for (size_t k = 0; k < share; k += 64) _mm_prefetch((const char *)next + k, _MM_HINT_T1);
+            for (size_t k = 0; k < share; k += 64)
+                _mm_prefetch((const char *)next + k, _MM_HINT_T1);
             t->out = out + i * t->out_stride + row;
             if (t->mask_b) tiles_32[is_narrow][n - 1](t);
             else tiles_16[is_narrow][n - 1](t);

@@ -49,7 +49,8 @@ static void store_rows(cpu_run *run, const tern_node *n, tern_vid k_state, tern_
         const cpu_row *row = &run->instance->rows[t];
         const tern_chunk *c = &run->batch->chunks[row->chunk];
         const size_t lane = (size_t)row->position % TERN_PAGE_POSITIONS;
-        uint8_t *page = cpu_state_pages(run, c, k_state)[row->position / TERN_PAGE_POSITIONS].memory;
+        const tern_page *pages = cpu_state_pages(run, c, k_state);
+        uint8_t *page = pages[row->position / TERN_PAGE_POSITIONS].memory;
         uint8_t *keys = page + cpu_store_offset(s, k_state);
         uint8_t *values = page + cpu_store_offset(s, v_state);
         end = page_end(run, t, last);
