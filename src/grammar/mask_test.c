@@ -196,7 +196,7 @@ TEST(masks_of_strings_are_what_trying_each_token_gives) {
         "{\"pattern\": \"^[^a]*$\"}",
         "{\"pattern\": \"^[^0]{3,18}$\"}",
         "{\"pattern\": \"^[a-z]*$\", \"maxLength\": 8}",
-        "{\"pattern\": \"^([ab-]|\xC3\xA9\xC3\xA9){0,17}$\"}",
+        "{\"pattern\": \"^([0-z]|\xC3\xA9\xC3\xA9){0,17}$\"}",
     };
     static char words[N_WORDS_MAX][48];
     size_t n;
