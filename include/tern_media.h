@@ -96,6 +96,31 @@ TERN_API tern_status tern_sights_place(const tern_model *model, const int32_t *i
                                        tern_sight *const *sights, size_t n_sights, int32_t *out,
                                        size_t capacity, size_t *n_out, tern_error *err);
 
+// A conversation's message shows a picture, before its text.
+typedef struct tern_shown {
+    size_t message; // its place among the messages
+    tern_sight *sight;
+} tern_shown;
+
+// tern_chat_tokens and tern_chat_answer (tern.h) of messages that show pictures: shown [n_shown] by
+// rising message, several of one message in their order. What is left out takes its pictures with
+// it. TERN_ERR_ARGUMENT: also if the model's template does not show each of them once.
+TERN_API tern_status tern_chat_tokens_shown(const tern_model *model, const tern_message *messages,
+                                            size_t n_messages, const tern_shown *shown,
+                                            size_t n_shown, int32_t n_context, int32_t n_answer,
+                                            int32_t *ids, size_t capacity, size_t *n_ids,
+                                            size_t *n_dropped, tern_error *err);
+TERN_API tern_status tern_chat_answer_shown(tern_session *session, const tern_message *messages,
+                                            size_t n_messages, const tern_shown *shown,
+                                            size_t n_shown, const tern_generate_params *params,
+                                            tern_text_fn on_text, void *user,
+                                            tern_chat_stats *stats, tern_error *err);
+// Shows a picture with the last message of a conversation. The sight stays the caller's, open as
+// long as the message is there. Transcripts in files have the texts alone.
+TERN_API tern_status tern_chat_show(tern_chat *chat, tern_sight *sight, tern_error *err);
+// Valid until the chat is changed.
+TERN_API const tern_shown *tern_chat_get_shown(const tern_chat *chat, size_t *n_shown);
+
 // ---- What they show -----------------------------------------------------------------------------
 
 typedef struct tern_classify_hit {

@@ -23,6 +23,18 @@ for prompt in 'What is it?' '<|vision_start|><|image_pad|><|vision_end|>What is 
 done
 ends 0 "$tern" run "$sees" --chat --image "$picture" --image "$picture" -p 'What "is" it?' -n 1 --temp 0 --json
 has '"prompt_tokens":40,'
+# A chat shows them as `run --chat` does, and turns keep theirs. Seen to fail with
+# pictures that go with no question.
+"$tern" run "$sees" --chat --image "$picture" -p 'What is it?' -n 8 --temp 0 >"$dir/said" 2>"$dir/err"
+printf 'What is it?\n' | "$tern" chat "$sees" --image "$picture" -n 8 --temp 0 >"$dir/out" 2>"$dir/err"
+cmp -s "$dir/said" "$dir/out" || wrong "tern chat --image says something else: $(cat "$dir/out" "$dir/err")"
+printf '/image %s\nWhat is it?\nAnd now?\n' "$picture" | "$tern" chat "$sees" -n 8 --temp 0 >"$dir/out" 2>"$dir/err"
+same "$(sed -n 1p "$dir/out")" "$(sed -n 1p "$dir/said")" "an answer after /image"
+grep -q 'pictures for' "$dir/err" && wrong "a second question loses the picture: $(cat "$dir/err")"
+for line in "/image|needs the name of a file" "/image $dir/none.png|$dir/none.png: "; do
+    echo "${line%%|*}" | "$tern" chat "$sees" >"$dir/out" 2>"$dir/err" && wrong "${line%%|*} has the status 0"
+    says "${line#*|}"
+done
 fails 1 "2 pictures for 1 places" "$tern" run "$sees" --image "$picture" --image "$picture" -p '<|image_pad|>' -n 1
 fails 1 "reads no pictures in texts" "$tern" run "$model" --image "$picture" -p x
 fails 1 "$dir/none.png: " "$tern" run "$sees" --image "$dir/none.png" -p x

@@ -172,6 +172,8 @@ static void call_with_nothing(void) {
     FAILS(tern_answer_end, NULL, NULL, NULL);
     FAILS(tern_chat_tokens, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL);
     FAILS(tern_chat_answer, NULL, NULL, 0, NULL, NULL, NULL, NULL);
+    FAILS(tern_chat_tokens_shown, NULL, NULL, 0, NULL, 1, 0, 0, NULL, 0, NULL, NULL);
+    FAILS(tern_chat_answer_shown, NULL, NULL, 0, NULL, 1, NULL, NULL, NULL, NULL);
     FAILS(tern_chains_open, NULL, NULL);
     FAILS(tern_chains_open, &chains, NULL);
     FAILS(tern_chains_create, NULL, NULL, 0);
@@ -297,6 +299,8 @@ static void call_chats(void) {
     FAILS(tern_chat_set_system, NULL, NULL);
     RUNS(tern_chat_cut, NULL, 0);
     GIVES(NULL, tern_chat_messages, NULL, NULL);
+    FAILS(tern_chat_show, NULL, NULL);
+    GIVES(NULL, tern_chat_get_shown, NULL, NULL);
     FAILS(tern_chat_save, NULL, NULL);
     FAILS(tern_chat_load, NULL, NULL);
     if (tern_chat_open(&chat, &err) != TERN_OK) return;
@@ -304,6 +308,8 @@ static void call_chats(void) {
     FAILS(tern_chat_add, chat, "user", NULL);
     GIVES(TERN_OK, tern_chat_set_system, chat, NULL, NULL);
     RUNS(tern_chat_messages, chat, NULL);
+    FAILS(tern_chat_show, chat, NULL);
+    RUNS(tern_chat_get_shown, chat, NULL);
     RUNS(tern_chat_cut, chat, 0);
     FAILS(tern_chat_save, chat, NULL);
     FAILS(tern_chat_load, chat, NULL);

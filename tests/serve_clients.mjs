@@ -6,6 +6,7 @@
 // FOLDER has node_modules with the clients, and parrot.gguf, a model that calls tools (`make test-clients` puts
 // them there).
 import { createRequire } from "node:module";
+import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import assert from "node:assert/strict";
 import { startServer } from "./start_server.mjs";
@@ -26,6 +27,7 @@ const start = (file, ...options) =>
     startServer(tern, ["serve", file, "-t", "1", "--port", "0", "--api-key", KEY, ...options]);
 const stories = "models/stories.gguf", parrot = resolve(folder, "parrot.gguf");
 const url = await start(stories), embeds = await start(stories, "--pooling", "mean"), calls = await start(parrot);
+const sees = await start("tests/oracles/qwen35_sees");
 
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: KEY });
 const anthropic = new Anthropic({ baseURL: url, apiKey: KEY });
@@ -266,6 +268,33 @@ const tests = {
                 messages: [...question, { role: "assistant", content: said.content }, { role: "user", content: results }] });
             assert.equal(after.content[0].text, "It is dry in Ghent.");
         }
+    },
+    async "pictures: all clients say the same"() {
+        const picture = await readFile("tests/oracles/qwen35_sees/picture.png");
+        const data = picture.toString("base64"), at = `data:image/png;base64,${data}`, text = "What is it?";
+        const few = { temperature: 0, max_tokens: 6 }, model = "qwen35_sees";
+        const openai = new OpenAI({ baseURL: `${sees}/v1`, apiKey: KEY });
+        const content = [{ type: "image_url", image_url: { url: at } }, { type: "text", text }];
+        const chat = await openai.chat.completions.create({ ...few, model, messages: [{ role: "user", content }] });
+        const told = chat.choices[0].message.content, n = chat.usage.prompt_tokens;
+        const response = await openai.responses.create({ model, temperature: 0, max_output_tokens: 6,
+            input: [{ role: "user", content: [{ type: "input_image", image_url: at, detail: "auto" }, { type: "input_text", text }] }] });
+        assert.deepEqual([response.output_text, response.usage.input_tokens], [told, n]);
+        const anthropic = new Anthropic({ baseURL: sees, apiKey: KEY });
+        const block = { type: "image", source: { type: "base64", media_type: "image/png", data } };
+        const message = await anthropic.messages.create({ ...few, model, messages: [{ role: "user", content: [block, { type: "text", text }] }] });
+        const { input_tokens: read, cache_read_input_tokens: kept } = message.usage;
+        assert.deepEqual([message.content[0].text, read + kept], [told, n]);
+        const ollama = new Ollama({ host: sees, headers: { Authorization: `Bearer ${KEY}` } });
+        const said = await ollama.chat({ model, options: { temperature: 0, num_predict: 6 },
+            messages: [{ role: "user", content: text, images: [new Uint8Array(picture)] }] });
+        assert.deepEqual([said.message.content, said.prompt_eval_count], [told, n]);
+        const provider = createOpenAICompatible({ name: "tern", baseURL: `${sees}/v1`, apiKey: KEY });
+        const { text: written } = await generateText({ model: provider(model), temperature: 0, maxOutputTokens: 6,
+            messages: [{ role: "user", content: [{ type: "image", image: picture }, { type: "text", text }] }] });
+        assert.equal(written, told);
+        const blind = await openai.chat.completions.create({ ...few, model, messages: [{ role: "user", content: text }] });
+        assert.ok(blind.usage.prompt_tokens < n);
     },
     async "ollama: tools and thinking"() {
         const client = new Ollama({ host: calls, headers: { Authorization: `Bearer ${KEY}` } });

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "formats/formats.h"
+#include "tern_media.h"
 #include "tern_tools.h"
 #include "tern_train.h"
 #include "tests/tiny_model.h"
@@ -379,6 +380,122 @@ static void use_eval(const char *folder) {
     evaluate(folder, &err);
 }
 
+// ---- Pictures ----------------------------------------------------------------------------------
+
+#define SEES  "tests/oracles/qwen35_sees"
+#define SEEDS "fuzz/corpus/picture/"
+
+static bool add_file(tern_strbuf *out, const char *path) {
+    char bytes[4096];
+    size_t n;
+    FILE *f = fopen(path, "rb");
+    if (!f) return false;
+    while ((n = fread(bytes, 1, sizeof bytes, f)) > 0) tern_strbuf_append(out, bytes, n);
+    return fclose(f) == 0 && !out->failed;
+}
+
+static bool write_file(const char *path, tern_strbuf *bytes) {
+    FILE *f = fopen(path, "wb");
+    bool done = f && fwrite(tern_strbuf_text(bytes), 1, bytes->len, f) == bytes->len;
+    tern_strbuf_free(bytes);
+    return f && fclose(f) == 0 && done;
+}
+
+static bool copy_file(const char *folder, const char *from, const char *name) {
+    char path[PATH_BYTES];
+    tern_strbuf bytes = {0};
+    join(path, from, name);
+    return add_file(&bytes, path) && write_file(in(folder, name), &bytes);
+}
+
+// A JPEG that says in its EXIF data how it is to be turned.
+static bool make_turned(const char *folder) {
+    tern_strbuf exif = {0}, jpeg = {0}, out = {0};
+    bool made = add_file(&exif, SEEDS "exif") && add_file(&jpeg, SEEDS "jpeg") && jpeg.len > 2;
+    if (made) {
+        tern_strbuf_append(&out, "\xFF\xD8\xFF\xE1", 4);
+        tern_strbuf_putc(&out, (char)((exif.len + 8) >> 8));
+        tern_strbuf_putc(&out, (char)(exif.len + 8));
+        tern_strbuf_append(&out, "Exif\0", 6);
+        tern_strbuf_append(&out, exif.ptr, exif.len);
+        tern_strbuf_append(&out, jpeg.ptr + 2, jpeg.len - 2);
+        made = write_file(in(folder, "turned"), &out);
+    }
+    tern_strbuf_free(&exif);
+    tern_strbuf_free(&jpeg);
+    return made;
+}
+
+static const char *const pictures[] = {"jpeg", "png", "png16", "webp", "gif"};
+
+static bool make_pictures(const char *folder) {
+    bool made = make_turned(folder);
+    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
+        made = made && copy_file(folder, SEEDS, pictures[i]);
+    return made;
+}
+
+// As `tern run --image` does.
+static void show(tern_model *m, const tern_picture *p) {
+    static const int32_t text[] = {259, 261, 260, 'W', 'h', 'o', '?'};
+    tern_error err;
+    tern_sight *sight;
+    tern_session *s;
+    int32_t ids[256];
+    size_t n;
+    volatile char last = 0;
+    const tern_sampling greedy = {0};
+    const tern_generate_params say = {.sampling = &greedy, .max_tokens = 2};
+    if (tern_sight_open(&sight, m, p, 1, NULL, &err) != TERN_OK) return;
+    if (tern_sights_place(m, text, sizeof text / sizeof *text, &sight, 1, ids, 256, &n, &err) ==
+            TERN_OK &&
+        tern_session_open(&s, m, &(tern_session_desc){.n_context = 256}, &err) == TERN_OK) {
+        tern_generate_ids(s, ids, n, &say, look, (void *)&last, NULL, &err);
+        tern_session_close(s);
+    }
+    tern_sight_close(sight);
+}
+
+static void use_picture(tern_model *m, const char *path) {
+    tern_error err;
+    tern_picture p, as_stored;
+    const tern_picture_desc desc = {.n_pixels_max = 1 << 20, .as_stored = true};
+    if (tern_picture_open(&as_stored, path, &desc, &err) == TERN_OK) tern_picture_free(&as_stored);
+    if (tern_picture_open(&p, path, &(tern_picture_desc){.n_pixels_max = 1 << 20}, &err) != TERN_OK)
+        return;
+    if (m) show(m, &p);
+    tern_picture_free(&p);
+}
+
+static void use_pictures(const char *folder) {
+    tern_error err;
+    tern_model *m = NULL;
+    tern_model_open(&m, SEES, &(tern_model_desc){.n_threads = 1}, &err);
+    use_picture(m, in(folder, "turned"));
+    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
+        use_picture(m, in(folder, pictures[i]));
+    tern_model_close(m);
+}
+
+// A model that sees: its config, its rules for pictures, its tower.
+static bool make_sees(const char *folder) {
+    static const char *const names[] = {"config.json", "model.safetensors", "picture.png",
+                                        "preprocessor_config.json", "tokenizer.json",
+                                        "tokenizer_config.json"};
+    bool made = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        made = made && copy_file(folder, SEES "/", names[i]);
+    return made;
+}
+
+static void use_sees(const char *folder) {
+    tern_error err;
+    tern_model *m;
+    if (tern_model_open(&m, folder, &(tern_model_desc){.n_threads = 1}, &err) != TERN_OK) return;
+    use_picture(m, in(folder, "picture.png"));
+    tern_model_close(m);
+}
+
 const mutate_kind mutate_kinds[] = {
     {"i2_s", make_i2_s, use_gguf, NULL},
     {"tq1_0", make_tq1_0, use_gguf, NULL},
@@ -400,5 +517,8 @@ const mutate_kind mutate_kinds[] = {
     {"lora", make_lora, use_lora, "adapter"},
     {"peft", make_peft, use_peft, "adapter"},
     {"eval", make_eval, use_eval, "jsonl"},
+    {"pictures", make_pictures, use_pictures, NULL},
+    {"sees", make_sees, use_sees, NULL},
+    {"sees_json", make_sees, use_sees, "config.json"},
 };
 const size_t mutate_n_kinds = sizeof mutate_kinds / sizeof *mutate_kinds;

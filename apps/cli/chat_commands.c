@@ -164,6 +164,16 @@ static void load(chat *c, const char *rest) {
     c->said_dropped = false;
 }
 
+static void image(chat *c, const char *rest) {
+    text path = {0};
+    if (*rest) user_path(&path, rest);
+    const char *paths[] = {path.ptr};
+    if (!*rest) chat_fail(c, "/image needs the name of a file");
+    else if (!chat_look(c, paths, 1)) c->failed = true;
+    else chat_remark(c, "%s goes with the next question", path.ptr);
+    free(path.ptr);
+}
+
 static void history(chat *c, const char *rest) {
     size_t n;
     const tern_message *m = tern_chat_messages(c->talk, &n);
@@ -235,6 +245,7 @@ static const chat_command commands[] = {
      set},
     {"/system", "[TEXT]", "what the model is told before the conversation; alone: nothing",
      set_system},
+    {"/image", "FILE", "a picture that goes with the next question, of models that see", image},
     {"/regenerate", "", "another answer to the last question", regenerate},
     {"/history", "", "the conversation so far", history},
     {"/save", "FILE", "write it: Markdown to a name in .md, else JSON", save},
@@ -279,7 +290,8 @@ size_t chat_complete(void *user, const char *line, string_list *out) {
             if (!strncmp(commands[i].name, line, n)) line_add_word(out, commands[i].name);
         return 0;
     }
-    bool takes_file = !strncmp(line, "/save ", 6) || !strncmp(line, "/load ", 6);
+    bool takes_file = !strncmp(line, "/save ", 6) || !strncmp(line, "/load ", 6) ||
+                      !strncmp(line, "/image ", 7);
     if (takes_file) line_complete_path(line + start, out);
     if (!strncmp(line, "/set ", 5)) {
         values v = values_of(c);

@@ -46,8 +46,9 @@ static void print_speed(const chat *c) {
 void chat_answer(chat *c) {
     answer a = {0};
     tern_error err = {0};
-    size_t n;
+    size_t n, n_shown;
     const tern_message *messages = tern_chat_messages(c->talk, &n);
+    const tern_shown *shown = tern_chat_get_shown(c->talk, &n_shown);
     tern_generate_params params = generate_params(&c->sampling);
     tern_sampling sampling = *params.sampling;
     if (sampling.seed) sampling.seed += c->n_again; // else the answer would be the same
@@ -56,8 +57,8 @@ void chat_answer(chat *c) {
     text_puts(&a.said, "");
     if (c->interactive)
         a.shown = render_open(c->wrap, c->markdown && render_may_style());
-    tern_status status = tern_chat_answer(c->session, messages, n, &params, on_text, &a, &c->last,
-                                          &err);
+    tern_status status = tern_chat_answer_shown(c->session, messages, n, shown, n_shown, &params,
+                                                on_text, &a, &c->last, &err);
     if (a.shown) render_close(a.shown);
     else if (status == TERN_OK || a.said.n > 0) putchar('\n');
     fflush(stdout);
@@ -78,8 +79,23 @@ void chat_answer(chat *c) {
 static void ask(chat *c, const char *question) {
     tern_error err = {0};
     c->n_again = 0;
-    if (tern_chat_add(c->talk, "user", question, &err) == TERN_OK) chat_answer(c);
+    tern_status status = tern_chat_add(c->talk, "user", question, &err);
+    for (; status == TERN_OK && c->n_waiting > 0; c->n_waiting--)
+        status = tern_chat_show(c->talk, c->sights[c->n_sights - c->n_waiting], &err);
+    if (status == TERN_OK) chat_answer(c);
     else chat_fail(c, "%s", err.message);
+}
+
+bool chat_look(chat *c, const char **paths, int n) {
+    if (n == 0) return true;
+    tern_sight **more = see_pictures(c->model, paths, n);
+    if (!more) return false;
+    c->sights = must_alloc(c->sights, (size_t)(c->n_sights + n), sizeof *c->sights);
+    memcpy(c->sights + c->n_sights, more, (size_t)n * sizeof *more);
+    free(more);
+    c->n_sights += n;
+    c->n_waiting += n;
+    return true;
 }
 
 // ---- Questions ----------------------------------------------------------------------------------
@@ -153,6 +169,7 @@ int cmd_chat(const command *self, int argc, char **argv) {
     session_args session_options = {0};
     speculation_args speculation = {0};
     const char *system = NULL;
+    string_list images = {0};
     chat c = {.interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO),
               .sampling = sampling_args_default(),
               .speed = 1,
@@ -161,6 +178,8 @@ int cmd_chat(const command *self, int argc, char **argv) {
     const option options[] = {
         OPTIONS_GROUP("Conversation"),
         {0, "system", OPTION_TEXT, &system, "TEXT", "what the model is told before"},
+        {'i', "image", OPTION_TEXTS, &images, "FILE",
+         "a picture that goes with the first question; may be repeated"},
         TEMPLATE_OPTION(model_options),
         MODEL_OPTIONS(model_options),
         SESSION_OPTIONS(session_options),
@@ -182,10 +201,12 @@ int cmd_chat(const command *self, int argc, char **argv) {
     if (c.session && (tern_chat_open(&c.talk, &err) != TERN_OK ||
                       tern_chat_set_system(c.talk, system, &err) != TERN_OK))
         fail("%s", err.message);
-    else if (c.session) status = converse(&c);
+    else if (c.session && chat_look(&c, images.items, (int)images.n)) status = converse(&c);
     tern_chat_close(c.talk);
     free(c.sampling.stops.items);
+    free(images.items);
     tern_session_close(c.session);
+    free_sights(c.sights, c.n_sights);
     close_speculation(&session_options.speculation);
     tern_model_close(c.model);
     return status;

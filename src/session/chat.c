@@ -8,6 +8,7 @@
 // many turns, so its keys and values need not be computed again.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/json_write.h"
 #include "session/session.h"
 
 // A conversation and which of its messages the model reads: the first n_system, and those from
@@ -16,16 +17,37 @@ typedef struct reading {
     const tern_model *model;
     const tern_message *messages;
     size_t n_messages, n_system, first, last;
-    tern_message *kept; // [n_messages] room for those that are rendered
+    const tern_shown *shown;
+    size_t n_shown;
+    tern_message *kept;  // [n_messages] room for those that are rendered
+    tern_sight **sights; // [n_shown] room for what they show
 } reading;
 
 static bool has_role(const tern_message *m, const char *role) {
     return m->role && !strcmp(m->role, role);
 }
 
+static tern_status check_shown(const reading *r, tern_error *err) {
+    TERN_NEED_ARRAY(r->shown, r->n_shown);
+    for (size_t i = 0; i < r->n_shown; i++) {
+        TERN_NEED(r->shown[i].sight);
+        if (r->shown[i].message >= r->n_messages ||
+            (i > 0 && r->shown[i].message < r->shown[i - 1].message))
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "picture %zu is of message %zu: expected rising ones below %zu", i + 1,
+                             r->shown[i].message, r->n_messages);
+    }
+    return TERN_OK;
+}
+
 static tern_status open_reading(reading *r, const tern_model *model, const tern_message *messages,
-                                size_t n, tern_error *err) {
-    *r = (reading){.model = model, .messages = messages, .n_messages = n};
+                                size_t n, const tern_shown *shown, size_t n_shown,
+                                tern_error *err) {
+    *r = (reading){.model = model,
+                   .messages = messages,
+                   .n_messages = n,
+                   .shown = shown,
+                   .n_shown = n_shown};
     if (!model || (!messages && n))
         return tern_fail(err, TERN_ERR_ARGUMENT, "a chat without a model or messages");
     if (n == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "the chat has no messages");
@@ -35,8 +57,15 @@ static tern_status open_reading(reading *r, const tern_model *model, const tern_
     r->first = r->last = r->n_system;
     for (size_t i = r->n_system; i < n; i++)
         if (has_role(&messages[i], "user")) r->last = i;
+    TERN_TRY(check_shown(r, err));
     r->kept = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->kept);
-    return r->kept ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
+    r->sights = tern_alloc_array(TERN_MEM_MISC, n_shown, sizeof *r->sights);
+    return r->kept && r->sights ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
+}
+
+static void close_reading(reading *r) {
+    tern_free(r->kept);
+    tern_free(r->sights);
 }
 
 // Where the turn after the one at `first` begins. Never goes past the newest turn.
@@ -62,16 +91,79 @@ tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_
     return tern_tokenizer_encode(m->tokenizer, s, text->len, flags | TERN_TOKENIZE_BOS, out, err);
 }
 
+// A message as a template with places for pictures takes it.
+static void put_message(tern_json_writer *w, const reading *r, size_t i) {
+    const tern_message *m = &r->messages[i];
+    size_t n = 0;
+    for (size_t k = 0; k < r->n_shown; k++) n += r->shown[k].message == i;
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "role", m->role ? m->role : "user");
+    if (n == 0) tern_json_put_text(w, "content", m->content ? m->content : "");
+    else tern_json_open(w, "content", '[');
+    for (size_t k = 0; k < n; k++) tern_json_put_raw(w, NULL, "{\"type\":\"image\"}");
+    if (n > 0) {
+        tern_json_open(w, NULL, '{');
+        tern_json_put_text(w, "type", "text");
+        tern_json_put_text(w, "text", m->content ? m->content : "");
+        tern_json_close(w, '}');
+        tern_json_close(w, ']');
+    }
+    tern_json_close(w, '}');
+}
+
+static tern_status render_shown(const reading *r, size_t first, tern_strbuf *text,
+                                tern_error *err) {
+    tern_strbuf request = {0};
+    tern_json_writer w = {.out = &request};
+    tern_json_open(&w, NULL, '{');
+    tern_json_open(&w, "messages", '[');
+    for (size_t i = 0; i < r->n_messages; i++)
+        if (i < r->n_system || i >= first) put_message(&w, r, i);
+    tern_json_close(&w, ']');
+    tern_json_close(&w, '}');
+    tern_status status = request.failed ? tern_fail_memory(err, request.len)
+                                        : tern_chat_format_json(r->model, request.ptr, request.len,
+                                                                collect, text, err);
+    tern_strbuf_free(&request);
+    return status;
+}
+
+static tern_status render(reading *r, size_t first, tern_strbuf *text, tern_error *err) {
+    size_t n = r->n_system, n_rest = r->n_messages - first;
+    if (r->n_shown) return render_shown(r, first, text, err);
+    memcpy(r->kept, r->messages, n * sizeof *r->kept);
+    memcpy(r->kept + n, r->messages + first, n_rest * sizeof *r->kept);
+    return tern_chat_format(r->model, r->kept, n + n_rest, true, collect, text, err);
+}
+
+// Puts the pictures of what is read where the tokens have their places.
+static tern_status place_shown(reading *r, size_t first, tern_ids *ids, tern_error *err) {
+    size_t n = 0, n_all = ids->n, n_rows;
+    for (size_t i = 0; i < r->n_shown; i++) {
+        size_t message = r->shown[i].message;
+        if (message >= r->n_system && message < first) continue;
+        r->sights[n++] = r->shown[i].sight;
+        tern_sight_ids(r->shown[i].sight, &n_rows);
+        n_all += n_rows;
+    }
+    if (n == 0) return TERN_OK;
+    tern_ids all = {0};
+    if (tern_array_reserve(TERN_MEM_MISC, &all.ids, &all.capacity, 0, n_all) != 0)
+        return tern_fail_memory(err, n_all * sizeof *all.ids);
+    tern_status status = tern_sights_place(r->model, ids->ids, ids->n, r->sights, n, all.ids,
+                                           all.capacity, &all.n, err);
+    tern_free(ids->ids);
+    *ids = all;
+    return status;
+}
+
 // What the model reads when it begins at the message `first`.
 static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error *err) {
     tern_strbuf text = {0};
-    size_t n = r->n_system;
-    memcpy(r->kept, r->messages, n * sizeof *r->kept);
-    memcpy(r->kept + n, r->messages + first, (r->n_messages - first) * sizeof *r->kept);
-    n += r->n_messages - first;
-    tern_status status = tern_chat_format(r->model, r->kept, n, true, collect, &text, err);
+    tern_status status = render(r, first, &text, err);
     if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
     if (status == TERN_OK) status = tern_chat_encode(r->model, &text, out, err);
+    if (status == TERN_OK) status = place_shown(r, first, out, err);
     tern_strbuf_free(&text);
     return status;
 }
@@ -120,11 +212,20 @@ static tern_status fit(reading *r, size_t n_context, size_t n_answer, tern_ids *
 tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
                              size_t n_messages, int32_t n_context, int32_t n_answer, int32_t *ids,
                              size_t capacity, size_t *n_ids, size_t *n_dropped, tern_error *err) {
+    return tern_chat_tokens_shown(model, messages, n_messages, NULL, 0, n_context, n_answer, ids,
+                                  capacity, n_ids, n_dropped, err);
+}
+
+tern_status tern_chat_tokens_shown(const tern_model *model, const tern_message *messages,
+                                   size_t n_messages, const tern_shown *shown, size_t n_shown,
+                                   int32_t n_context, int32_t n_answer, int32_t *ids,
+                                   size_t capacity, size_t *n_ids, size_t *n_dropped,
+                                   tern_error *err) {
     reading r;
     tern_ids list = {0};
     if (!n_ids || (!ids && capacity) || n_context < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_tokens: NULL argument");
-    tern_status status = open_reading(&r, model, messages, n_messages, err);
+    tern_status status = open_reading(&r, model, messages, n_messages, shown, n_shown, err);
     if (status == TERN_OK)
         status = fit(&r, (size_t)n_context, n_answer > 0 ? (size_t)n_answer : 0, &list, err);
     if (status == TERN_OK) {
@@ -134,7 +235,7 @@ tern_status tern_chat_tokens(const tern_model *model, const tern_message *messag
         if (n_dropped) *n_dropped = dropped(&r);
     }
     tern_free(list.ids);
-    tern_free(r.kept);
+    close_reading(&r);
     return status;
 }
 
@@ -168,6 +269,14 @@ static tern_status make_room(void *user, const int32_t *said, size_t n_said, ter
 tern_status tern_chat_answer(tern_session *session, const tern_message *messages, size_t n_messages,
                              const tern_generate_params *params, tern_text_fn on_text, void *user,
                              tern_chat_stats *stats, tern_error *err) {
+    return tern_chat_answer_shown(session, messages, n_messages, NULL, 0, params, on_text, user,
+                                  stats, err);
+}
+
+tern_status tern_chat_answer_shown(tern_session *session, const tern_message *messages,
+                                   size_t n_messages, const tern_shown *shown, size_t n_shown,
+                                   const tern_generate_params *params, tern_text_fn on_text,
+                                   void *user, tern_chat_stats *stats, tern_error *err) {
     answering a = {0};
     tern_ids prompt = {0};
     tern_generate_params p = params ? *params : (tern_generate_params){0};
@@ -177,7 +286,8 @@ tern_status tern_chat_answer(tern_session *session, const tern_message *messages
     int64_t most = (int64_t)session->n_context * ANSWER_CONTEXTS;
     size_t n_answer = p.max_tokens > 0 ? (size_t)p.max_tokens : 0;
     if (p.max_tokens <= 0) p.max_tokens = most < INT32_MAX ? (int32_t)most : INT32_MAX;
-    tern_status status = open_reading(&a.r, session->model, messages, n_messages, err);
+    tern_status status =
+        open_reading(&a.r, session->model, messages, n_messages, shown, n_shown, err);
     if (status == TERN_OK) status = fit(&a.r, a.n_context, n_answer, &prompt, err);
     const tern_refit refit = {make_room, &a};
     if (status == TERN_OK)
@@ -187,6 +297,6 @@ tern_status tern_chat_answer(tern_session *session, const tern_message *messages
     st.n_cut = a.n_cut;
     if (stats) *stats = st;
     tern_free(prompt.ids);
-    tern_free(a.r.kept);
+    close_reading(&a.r);
     return status;
 }

@@ -11,6 +11,8 @@
 struct tern_chat {
     tern_message *messages; // roles and contents are owned
     size_t n, capacity;
+    tern_shown *shown;      // [n_shown] by rising message
+    size_t n_shown, shown_capacity;
 };
 
 tern_status tern_chat_open(tern_chat **out, tern_error *err) {
@@ -26,12 +28,19 @@ static void free_message(tern_message *m) {
 
 void tern_chat_cut(tern_chat *chat, size_t n_messages) {
     while (chat && chat->n > n_messages) free_message(&chat->messages[--chat->n]);
+    while (chat && chat->n_shown && chat->shown[chat->n_shown - 1].message >= chat->n)
+        chat->n_shown--;
+}
+
+static void free_lists(tern_chat *chat) {
+    tern_chat_cut(chat, 0);
+    tern_free(chat->messages);
+    tern_free(chat->shown);
 }
 
 void tern_chat_close(tern_chat *chat) {
     if (!chat) return;
-    tern_chat_cut(chat, 0);
-    tern_free(chat->messages);
+    free_lists(chat);
     tern_free(chat);
 }
 
@@ -49,6 +58,12 @@ static bool is_message(tern_str role, tern_str content) {
     return role.len && !(content.len && memchr(content.ptr, 0, content.len));
 }
 
+// The pictures of the messages from `at` on, when these move.
+static void move_shown(tern_chat *chat, size_t at, size_t by) {
+    for (size_t i = 0; i < chat->n_shown; i++)
+        if (chat->shown[i].message >= at) chat->shown[i].message += by;
+}
+
 // Makes room first, so that a failure changes nothing.
 static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str content,
                           tern_error *err) {
@@ -64,6 +79,7 @@ static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str co
     memmove(chat->messages + at + 1, chat->messages + at, (chat->n - at) * sizeof m);
     chat->messages[at] = m;
     chat->n++;
+    move_shown(chat, at, 1);
     return TERN_OK;
 }
 
@@ -85,7 +101,25 @@ tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_erro
     chat->n--;
     memmove(chat->messages + old, chat->messages + old + 1,
             (chat->n - old) * sizeof *chat->messages);
+    move_shown(chat, old + 1, SIZE_MAX); // by one back: a system text shows none
     return TERN_OK;
+}
+
+tern_status tern_chat_show(tern_chat *chat, tern_sight *sight, tern_error *err) {
+    TERN_NEED(chat);
+    TERN_NEED(sight);
+    if (chat->n == 0 || !strcmp(chat->messages[chat->n - 1].role, "system"))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "there is no message to show a picture with");
+    if (tern_array_reserve(TERN_MEM_SESSION, &chat->shown, &chat->shown_capacity, chat->n_shown,
+                           1) != 0)
+        return tern_fail_memory(err, (chat->n_shown + 1) * sizeof *chat->shown);
+    chat->shown[chat->n_shown++] = (tern_shown){chat->n - 1, sight};
+    return TERN_OK;
+}
+
+const tern_shown *tern_chat_get_shown(const tern_chat *chat, size_t *n_shown) {
+    if (n_shown) *n_shown = chat ? chat->n_shown : 0;
+    return chat ? chat->shown : NULL;
 }
 
 const tern_message *tern_chat_messages(const tern_chat *chat, size_t *n_messages) {
@@ -261,8 +295,7 @@ tern_status tern_chat_load(tern_chat *chat, const char *path, tern_error *err) {
         *chat = read;
         read = old;
     }
-    tern_chat_cut(&read, 0);
-    tern_free(read.messages);
+    free_lists(&read);
     tern_strbuf_free(&text);
     return status;
 }

@@ -5,6 +5,11 @@ them in float64 (`make oracles`). Needs numpy.
 golden.safetensors: input_ids with one token for each row of the pictures, image_grid_thw, pixel_values, vis.merged,
 logits and greedy_ids of these patches; picture, the pixels of another one, and said_ids, what is said after the
 prompt that `tern run --image` makes of it.
+
+    sight_oracles.py --shape FOLDER
+
+writes a model whose tower has the shape of Qwen3.5-0.8B's, with random weights and a text model of next to nothing, and
+picture.png of 768 x 768 pixels: for measuring.
 """
 import json, math, os, struct, sys, zlib
 import numpy as np
@@ -303,19 +308,35 @@ def make(random):
     return t, golden
 
 
-def main():
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracles", "qwen35_sees")
+def write(folder, t, golden):
     os.makedirs(folder, exist_ok=True)
-    t, golden = make(np.random.default_rng(7))
     write_safetensors(os.path.join(folder, "model.safetensors"), t, set(t))
-    write_safetensors(os.path.join(folder, "golden.safetensors"), golden, {"pixel_values"})
     with open(os.path.join(folder, "picture.png"), "wb") as f:
         f.write(png(golden["picture"]))
+    write_safetensors(os.path.join(folder, "golden.safetensors"), golden, {"pixel_values"})
     files = {"config.json": CONFIG, "preprocessor_config.json": PICTURES, "tokenizer.json": tokenizer(),
              "tokenizer_config.json": dict(chat_template=TEMPLATE, eos_token="<|im_end|>")}
     for name, x in files.items():
         with open(os.path.join(folder, name), "w") as f:
             f.write(json.dumps(x, ensure_ascii=name == "tokenizer.json", indent=None if name.startswith("tok") else 1) + "\n")
+
+
+def write_shape(folder):
+    globals().update(H=1024, V_DEPTH=12, V_H=768, V_HEADS=12, V_FF=3072, SIDE=48)
+    TEXT.update(hidden_size=H, max_position_embeddings=4096)
+    VISION.update(depth=V_DEPTH, hidden_size=V_H, num_heads=V_HEADS, intermediate_size=V_FF, num_position_embeddings=SIDE * SIDE, out_hidden_size=H)
+    PICTURES.update(size=dict(shortest_edge=65536, longest_edge=16777216))
+    random = np.random.default_rng(3)
+    across, down = np.meshgrid(np.arange(768), np.arange(768))
+    levels = np.stack([across // 3, down // 3, (across + down) // 6], -1) + random.integers(0, 9, (768, 768, 3))
+    write(folder, make_weights(random), dict(picture=np.clip(levels, 0, 255).astype(np.uint8)))
+
+
+def main():
+    if sys.argv[1:2] == ["--shape"]:
+        return write_shape(sys.argv[2])
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracles", "qwen35_sees")
+    write(folder, *make(np.random.default_rng(7)))
 
 
 if __name__ == "__main__":

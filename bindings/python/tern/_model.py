@@ -19,7 +19,7 @@ from ._options import (
     embed_texts, generate_params, loras_array, messages_array, session_desc, webgpu_desc, whole,
 )
 from ._parts import Part, parts_of
-from ._pictures import Label, Picture, Pictures, listed
+from ._pictures import Label, Picture, Pictures, Shown, listed, with_places
 from ._results import DeviceMemory, EmbeddingInfo, ModelInfo, VisionInfo
 from ._session import Session
 from ._sounds import Listener, OnSegment, Read, Sound, Transcript, params_of, segment_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[str, float], Optional[bool]]  # a phase and 0..1; False stops it
 Tokens = Union[str, Sequence[int]]
-Messages = Union[str, Sequence[Mapping[str, str]]]
+Messages = Union[str, Sequence[Mapping[str, Any]]]
 
 
 class Model:
@@ -144,7 +144,7 @@ class Model:
         with self._handle as model:
             return text_of(lib.tern_detokenize, model, array, len(array), special).decode("utf-8", "replace")
 
-    def count_tokens(self, text: Union[str, Sequence[Mapping[str, str]]]) -> int:
+    def count_tokens(self, text: Messages) -> int:
         """Of a text, or of messages with all that the chat template adds."""
         return len(self.tokenize(text) if isinstance(text, str) else self._chat_ids(text, 0, 0)[0])
 
@@ -173,7 +173,7 @@ class Model:
             array = messages_array(messages)
             with self._handle as model:
                 return text_of(lib.tern_chat_format, model, array, len(array), generate).decode("utf-8", "replace")
-        request = dict(switches, messages=list(messages), tools=list(tools or ()), add_generation_prompt=generate)
+        request = dict(switches, messages=[with_places(m) for m in messages], tools=list(tools or ()), add_generation_prompt=generate)
         raw = json.dumps(request).encode()
         with self._handle as model:
             return text_of(lib.tern_chat_format_json, model, raw, len(raw)).decode("utf-8", "replace")
@@ -194,13 +194,14 @@ class Model:
     def _ids(self, prompt: Tokens) -> Sequence[int]:
         return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(prompt)
 
-    def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int]:
-        """The ids of a conversation, and how many messages did not fit."""
-        array, dropped = messages_array(messages), ctypes.c_size_t()
+    def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int, Shown]:
+        """The ids of a conversation, how many messages did not fit, and what it shows: to be kept until the ids
+        are in a session."""
+        array, dropped, shown = messages_array(messages), ctypes.c_size_t(), Shown(self._handle, messages)
         with self._handle as model:
-            ids = _with_room(1024, lambda ids, room, n: lib.tern_chat_tokens(
-                model, array, len(array), context, answer, ids, room, n, ctypes.byref(dropped)))
-        return ids, dropped.value
+            ids = _with_room(1024, lambda ids, room, n: lib.tern_chat_tokens_shown(
+                model, array, len(array), shown.array, shown.n, context, answer, ids, room, n, ctypes.byref(dropped)))
+        return ids, dropped.value, shown
 
     # ---- Answers ---------------------------------------------------------------------------------
 
@@ -214,16 +215,17 @@ class Model:
 
     def chat(self, messages: Messages, **options: "Unpack[GenerateOptions]") -> Answer:
         """The answer to the last of the messages ({"role": ..., "content": ...}, or a text that the user
-        says), by the model's template. The oldest turns that do not fit beside the answer are left out:
-        Answer.dropped. Else as generate()."""
+        says), by the model's template. A message may show pictures to a model that sees, before its text:
+        {"images": [...]}, each a file, its bytes, or an array of uint8 [height, width, 3]. The oldest turns
+        that do not fit beside the answer are left out: Answer.dropped. Else as generate()."""
         max_tokens = options.get("max_tokens") or 0
-        ids, dropped = self._chat_ids(messages, self.context, whole("max_tokens", max_tokens))
-        return self._answer(ids, options, dropped)
+        ids, dropped, shown = self._chat_ids(messages, self.context, whole("max_tokens", max_tokens))
+        return self._answer(ids, options, dropped, shown)
 
-    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int) -> Answer:
+    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, shown: Optional[Shown] = None) -> Answer:
         job = Job(ids, generate_params(options))
         self._engine.submit(job)
-        return Answer(self._engine, job, self, dropped)
+        return Answer(self._engine, job, (self, shown), dropped)
 
     def session(self, *, context: Optional[int] = None, kv: Optional[str] = None, shift: bool = False, keep: int = 0,
                 speculate: Optional[SpeculateOption] = None, profile: bool = False) -> Session:

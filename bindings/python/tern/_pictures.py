@@ -4,10 +4,10 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Sequence, Tuple, Union
 
 from . import _c as c
-from ._library import Path, encoded, lib, refuse
+from ._library import Handle, Path, encoded, lib, refuse
 
 # A file, a file's bytes, or pixels: an array of uint8 [height, width, 3].
 Picture = Union[Path, bytes, Any]
@@ -65,6 +65,43 @@ class Pictures:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+# ---- In conversations ----------------------------------------------------------------------------
+
+
+class Shown:
+    """tern_shown[n]: what messages show ("images" of each), and what keeps it seen."""
+
+    def __init__(self, model: Handle, messages: Union[str, Sequence[Mapping[str, Any]]]) -> None:
+        self.sights: List[Handle] = []
+        places: List[int] = []
+        for i, message in enumerate([] if isinstance(messages, str) else messages):
+            for picture in message.get("images") or ():
+                self.sights.append(see(model, picture))
+                places.append(i)
+        self.n = len(places)
+        self.array = (c.tern_shown * max(self.n, 1))()
+        for at, (place, sight) in enumerate(zip(places, self.sights)):
+            with sight as pointer:
+                self.array[at].message, self.array[at].sight = place, pointer
+
+
+def see(model: Handle, picture: Picture) -> Handle:
+    """What a model sees of a picture."""
+    sight = ctypes.POINTER(c.tern_sight)()
+    with Pictures([picture]) as read, model as m:
+        lib.tern_sight_open(ctypes.byref(sight), m, read.array, 1, None)
+    return Handle(sight, lib.tern_sight_close, model)
+
+
+def with_places(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message as templates know it, with a part for each of its pictures."""
+    pictures = message.get("images") or ()
+    rest = {key: value for key, value in message.items() if key != "images"}
+    if not pictures:
+        return rest
+    return dict(rest, content=[{"type": "image"}] * len(pictures) + [{"type": "text", "text": message["content"]}])
 
 
 def read_picture(picture: Picture, *, size: Any = None, filter: str = "bicubic", as_stored: bool = False,

@@ -53,19 +53,19 @@ class Session:
         """What follows a text or tokens; see Model.generate."""
         return self._answer(self.model._ids(prompt), options, 0)
 
-    def chat(self, messages: Union[str, Sequence[Mapping[str, str]]], **options: "Unpack[GenerateOptions]") -> Answer:
+    def chat(self, messages: Union[str, Sequence[Mapping[str, Any]]], **options: "Unpack[GenerateOptions]") -> Answer:
         """The answer to the last message; see Model.chat."""
-        ids, dropped = self.model._chat_ids(messages, self.context, options.get("max_tokens") or 0)
-        return self._answer(ids, options, dropped)
+        ids, dropped, shown = self.model._chat_ids(messages, self.context, options.get("max_tokens") or 0)
+        return self._answer(ids, options, dropped, shown)
 
-    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int) -> Answer:
+    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, shown: object = None) -> Answer:
         job = Job(ids, generate_params(options), self._handle)
         with self._lock:
             if self._free().closed:
                 refuse("the session is closed", "closed")
             self.model._engine.submit(job)
             self._job = job
-        return Answer(self.model._engine, job, self, dropped)
+        return Answer(self.model._engine, job, (self, shown), dropped)
 
     # ---- Tokens and scores -----------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ from tern import _c as c, _results
 # Public functions that the package does not call, and why.
 LEFT_OUT = {
     "tern_status_name": "TernError.code has a word of its own for each",
-    **{"tern_" + name: "texts with pictures are not in Python yet"
-       for name in "sight_open sight_close sight_ids sights_place".split()},
+    **{"tern_" + name: "tern_chat_tokens_shown places pictures" for name in "sight_ids sights_place".split()},
+    **{"tern_chat_" + name: "a list of messages has its pictures" for name in "show get_shown".split()},
     "tern_file_write": "Python writes its own files",
     "tern_output_open": "Python writes its own files",
     "tern_output_write": "Python writes its own files",
@@ -42,7 +42,9 @@ LEFT_OUT = {
     "tern_group_poll": "for event loops; a thread steps",
     "tern_group_get_info": "for servers' schedulers; the group is the engine's own",
     "tern_answer_with_special": "with_special is good for all",
-    "tern_chat_answer": "tern_chat_tokens and the group do it for many at once",
+    "tern_chat_answer": "tern_chat_tokens_shown and the group do it for many at once",
+    "tern_chat_answer_shown": "tern_chat_tokens_shown and the group do it for many at once",
+    "tern_chat_tokens": "tern_chat_tokens_shown of no pictures",
     "tern_chat_set_system": "a list of messages is changed as lists are",
     "tern_chat_cut": "a list of messages is changed as lists are",
     "tern_array_read": "numpy.load",
