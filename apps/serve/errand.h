@@ -14,7 +14,7 @@ typedef struct errand {
     struct errand *next;
     void (*run)(struct errand *e);  // on a thread of its own; looks at `cancelled` now and then
     void (*done)(struct errand *e); // on the loop's thread, once; frees it. Also if it never ran
-    void (*news)(struct errand *e); // on the loop's thread, after errands_tell; NULL: there are none
+    void (*news)(struct errand *e); // on the loop's thread, after errands_tell; NULL: none come
     void *user;                     // of the loop's thread; NULL: nobody wants it any more
     bool has_news;                  // under the errands' lock
     atomic_bool cancelled;
