@@ -154,7 +154,6 @@ TEST(hearing_writes_down_the_references_tokens) {
     check_text(back);
 }
 
-// Seen to fail: one row of the encoder left out of what is attended to.
 TEST(webgpu_hearing_writes_down_the_references_tokens) {
     tern_model *m = gpu_open(OWN, 16);
     if (!m) return;
@@ -213,8 +212,7 @@ static void feed_tones(tern_model *m, int64_t piece, live *out) {
     free(x);
 }
 
-// Seen to fail: a look where a piece ends instead of each half second; a segment that is told again
-// with the next one; samples forgotten that a segment begins with.
+// Seen to fail: a segment that is told again with each look.
 TEST(hearing_while_it_is_said) {
     static const double want[3][2] = {{1, 3}, {5, 6}, {8, 10}};
     tern_error err = {0};

@@ -54,7 +54,7 @@ def test_forms_of_answers(s):
 
 
 def test_streams(s):
-    # Segments as they come, then the whole. Seen to fail: with the last segment's event after the end.
+    # Segments as they come, then the whole.
     wav = sound()
     silence = b"\0" * 64000
     data = wav[44:] + silence + wav[44:]

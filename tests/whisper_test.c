@@ -64,7 +64,7 @@ static double difference(const float *a, const float *b, size_t n) {
 // ---- Spectrograms ------------------------------------------------------------------------------
 
 // Seen to fail: frames that begin at their row instead of having it in the middle; the beginning not
-// mirrored; HTK's scale of pitch; rows of a pair changed about.
+// mirrored; triangles that are all as high; a mistake in the second row of a pair.
 TEST(whisper_spectrograms_are_the_references) {
     tern_error err = {0};
     tern_mel *m;
@@ -133,8 +133,8 @@ static void check_graphs(tern_model *m, double bound) {
     tern_file_close(file);
 }
 
-// Seen to fail: keys with the queries' bias; windows of the second convolution a row late; the norm's
-// bias left out; positions from 1 on.
+// Seen to fail: windows of the convolutions a row late; the last norm without its bias; positions from
+// 1 on.
 TEST(whisper_has_the_references_rows_and_scores) {
     tern_error err = {0};
     tern_model *m;
@@ -175,9 +175,8 @@ static void check_text(tern_model *m, const char *what) {
     tern_file_close(file);
 }
 
-// A folder, a GGUF of it, and a folder of that. Seen to fail: times that may go back; text as the
-// first token; a window that begins where the one before ended; the token that ends a text
-// forbidden after a time; lists of forbidden tokens left out of a GGUF.
+// A folder, a GGUF of it, and a folder of that. Seen to fail: times that may go back; a window that
+// begins where the one before ended; lists of forbidden tokens that a GGUF's reader does not see.
 TEST(whisper_writes_down_the_references_segments) {
     char gguf[512], back[512];
     tern_error err = {0};

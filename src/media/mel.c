@@ -1,6 +1,6 @@
-// Spectrograms as Whisper was trained on them: frames of 400 samples every 160, under a Hann window,
-// and the power of 201 frequencies summed up in triangles that are evenly far apart on Slaney's
-// scale of pitch.
+// Spectrograms as Whisper was trained on them: frames of 400 samples every 160, under a window of
+// Hann's, and the power of 201 frequencies summed up in triangles that are evenly far apart on
+// Slaney's scale of pitch.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-// Whisper (arXiv:2212.04356): speech to text. An encoder makes rows of a spectrogram, 50 a second of
-// a window of 30 seconds, and a decoder says what they are, with times, in some hundred languages.
+// Whisper (arXiv:2212.04356): speech to text. An encoder makes rows of a spectrogram, 50 a second
+// of a window of 30 seconds, and a decoder says what they are, with times, in a hundred languages.
 //
 //   stem:     x = gelu(conv1 mel + b); x = gelu(conv2 x + b) + places
 //   encoder:  x = x + attention(norm(x)) Wo + b;  x = x + gelu(norm(x) Wup + b) Wdown + b
@@ -199,7 +199,8 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     tern_whisper *w = &c->whisper;
     const tern_json *scales = tern_config_json(s, "scale_embedding");
     if (s->file->kind == TERN_FILE_HF && tern_json_bool(scales, false))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: scale_embedding is not supported");
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: scale_embedding is not supported");
     tern_config_int(s, "decoder_start_token_id", "decoder_start_token_id", &c->bos_id);
     tern_config_int(s, "decoder_end_token_id", NULL, &c->eos_id);
     c->rms_eps = c->final_rms_eps = 1e-5; // no member says so
@@ -213,7 +214,8 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
                          "512 of 16 to %d are)", w->n_mels, w->n_frames, N_FRAMES);
     // num_hidden_layers is the encoder's.
     if (s->file->kind == TERN_FILE_HF)
-        TERN_TRY(tern_config_need(s, NULL, "decoder_layers", 1, TERN_LAYERS_MAX, &c->n_layers, err));
+        TERN_TRY(tern_config_need(s, NULL, "decoder_layers", 1, TERN_LAYERS_MAX, &c->n_layers,
+                                  err));
     TERN_TRY(tern_config_need(s, "encoder.block_count", "encoder_layers", 1, TERN_LAYERS_MAX,
                               &c->n_encoder_layers, err));
     TERN_TRY(need_same(s, "encoder_attention_heads", c->n_heads, err));

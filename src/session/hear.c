@@ -45,7 +45,7 @@ tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe
     own.vad = s->vad;
     own.language = s->language;
     s->is_open = status == TERN_OK;
-    if (status == TERN_OK) status = hearing_open(&s->h, m, &own, err);
+    if (status == TERN_OK) status = tern_hearing_open(&s->h, m, &own, err);
     if (status == TERN_OK) *out = s;
     else tern_hear_close(s);
     return status;
@@ -53,7 +53,7 @@ tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe
 
 void tern_hear_close(tern_hear *s) {
     if (!s) return;
-    if (s->is_open) hearing_close(&s->h);
+    if (s->is_open) tern_hearing_close(&s->h);
     tern_free(s->vad);
     tern_free(s->language);
     tern_free(s->samples);
@@ -75,11 +75,13 @@ static tern_status write_part(tern_hear *s, int64_t first, int64_t end, bool is_
     hearing partial = *h;
     if (!is_final && !h->params.on_partial) return TERN_OK;
     tern_placement_begin_use(h->at);
-    tern_status status = hearing_write_down(h, s->samples + (first - s->first), end - first, err);
+    const float *samples = s->samples + (first - s->first);
+    tern_status status = tern_hearing_write_down(h, samples, end - first, err);
     tern_placement_end_use(h->at);
     partial.params.on_segment = is_final ? h->params.on_segment : h->params.on_partial;
     if (status == TERN_OK)
-        status = hearing_add(&partial, &list, seconds(first), seconds(end), h->ids, h->n_ids, err);
+        status = tern_hearing_add(&partial, &list, seconds(first), seconds(end), h->ids, h->n_ids,
+                                  err);
     tern_transcript_free(&said);
     return status;
 }
@@ -88,7 +90,7 @@ static tern_status write_part(tern_hear *s, int64_t first, int64_t end, bool is_
 static tern_status look_from(tern_hear *s, int64_t from, bool ends, tern_error *err) {
     tern_voice_list speech = {0};
     const float *samples = s->samples + (from - s->first);
-    tern_status status = hearing_find_speech(&s->h, samples, end_of(s) - from, &speech, err);
+    tern_status status = tern_hearing_find_speech(&s->h, samples, end_of(s) - from, &speech, err);
     for (size_t i = 0; status == TERN_OK && i < speech.n; i++) {
         int64_t first = from + speech.spans[i].first, end = from + speech.spans[i].end;
         bool is_last = i + 1 == speech.n;

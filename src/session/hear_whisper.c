@@ -53,7 +53,7 @@ static tern_status find_language(whisper_state *w, const char *wanted, tern_erro
                      w->is_multilingual ? ", de, fr, zh and so on, as Whisper calls them" : "");
 }
 
-tern_status whisper_open(hearing *h, tern_error *err) {
+tern_status tern_whisper_open(hearing *h, tern_error *err) {
     const tern_config *c = &h->m->config;
     whisper_state *w = h->whisper = tern_alloc(TERN_MEM_SESSION, sizeof *w);
     if (!w) return tern_fail_memory(err, sizeof *w);
@@ -75,14 +75,14 @@ tern_status whisper_open(hearing *h, tern_error *err) {
     return tern_mel_open(&w->mel, (int32_t)c->whisper.n_mels, err);
 }
 
-void whisper_close(whisper_state *w) {
+void tern_whisper_close(whisper_state *w) {
     if (!w) return;
     tern_mel_close(w->mel);
     tern_free(w->logits);
     tern_free(w);
 }
 
-const char *whisper_language(const hearing *h) {
+const char *tern_whisper_language(const hearing *h) {
     int32_t i = h->whisper->language;
     return i >= 0 && i < N_LANGUAGES ? languages[i] : "";
 }
@@ -180,7 +180,7 @@ static tern_status begin_text(hearing *h, int64_t n_rows, bool with_times, int32
                               tern_error *err) {
     whisper_state *w = h->whisper;
     int32_t n_vocab = (int32_t)h->m->config.n_vocab, prompt[3], n = 0;
-    TERN_TRY(hearing_decode(h, &w->begin, 1, 0, n_rows, NULL, w->logits, err));
+    TERN_TRY(tern_hearing_decode(h, &w->begin, 1, 0, n_rows, NULL, w->logits, err));
     w->silence = exp(log_probability(w, n_vocab, w->no_speech));
     if (w->language < 0)
         w->language =
@@ -191,7 +191,7 @@ static tern_status begin_text(hearing *h, int64_t n_rows, bool with_times, int32
     }
     if (!with_times) prompt[n++] = w->no_times;
     *position = 1 + n;
-    return n ? hearing_decode(h, prompt, n, 1, 0, NULL, w->logits, err) : TERN_OK;
+    return n ? tern_hearing_decode(h, prompt, n, 1, 0, NULL, w->logits, err) : TERN_OK;
 }
 
 static tern_status write_text(hearing *h, int64_t n_rows, bool with_times, double temperature,
@@ -208,7 +208,7 @@ static tern_status write_text(hearing *h, int64_t n_rows, bool with_times, doubl
         if (id == w->end) break;
         h->ids[h->n_ids++] = id;
         if (position == h->m->config.n_context) break;
-        TERN_TRY(hearing_decode(h, &id, 1, position++, 0, NULL, w->logits, err));
+        TERN_TRY(tern_hearing_decode(h, &id, 1, position++, 0, NULL, w->logits, err));
     }
     w->mean_log = logs / (h->n_ids + 1);
     return TERN_OK;
@@ -240,7 +240,7 @@ static tern_status write_window(hearing *h, bool with_times, tern_error *err) {
     whisper_state *w = h->whisper;
     int64_t n_rows, rows = 2 * c->whisper.n_frames;
     w->random = 88172645463325252u; // each window for itself
-    TERN_TRY(hearing_encode(h, rows, rows * c->whisper.n_mels, &n_rows, err));
+    TERN_TRY(tern_hearing_encode(h, rows, rows * c->whisper.n_mels, &n_rows, err));
     for (int i = 0; i <= 5; i++) {
         TERN_TRY(write_text(h, n_rows, with_times, i * HOTTER, err));
         bool doubtful = w->mean_log < UNSURE || repetition(h->ids, h->n_ids) > REPEATED;
@@ -249,7 +249,7 @@ static tern_status write_window(hearing *h, bool with_times, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status whisper_write_down(hearing *h, const float *samples, int64_t n, tern_error *err) {
+tern_status tern_whisper_write_down(hearing *h, const float *samples, int64_t n, tern_error *err) {
     const tern_whisper *c = &h->m->config.whisper;
     size_t n_numbers = (size_t)(2 * c->n_frames * c->n_mels);
     tern_mel_rows(h->whisper->mel, samples, n, 0, 2 * c->n_frames, h->input);
@@ -280,10 +280,10 @@ static tern_status add_segment(hearing *h, hearing_list *out, double start, doub
     int32_t text[TEXT_MOST], n_text = 0;
     for (int32_t i = 0; i < n; i++)
         if (said[i] < h->whisper->end && n_text < TEXT_MOST) text[n_text++] = said[i];
-    return hearing_add(h, out, start, end, text, n_text, err);
+    return tern_hearing_add(h, out, start, end, text, n_text, err);
 }
 
-// Segments of a window that begins at row `at` and has `size` of them; *used: where the next begins.
+// Segments of a window of `size` rows that begins at row `at`; *used: where the next one begins.
 static tern_status add_segments(hearing *h, hearing_list *out, int64_t at, int64_t size,
                                 int64_t *used, tern_error *err) {
     const whisper_state *w = h->whisper;
@@ -319,14 +319,15 @@ static int64_t next_speech(const tern_voice_list *speech, int64_t row) {
     return INT64_MAX;
 }
 
-tern_status whisper_hear(hearing *h, const tern_sound *sound, hearing_list *out, tern_error *err) {
+tern_status tern_whisper_hear(hearing *h, const tern_sound *sound, hearing_list *out,
+                              tern_error *err) {
     const tern_whisper *c = &h->m->config.whisper;
     int64_t rows = 2 * c->n_frames, content = sound->n / TERN_MEL_HOP, used;
     float most = greatest_of_all(h, sound);
     tern_voice_list speech = {0};
     tern_status status = TERN_OK;
     if (h->params.vad && !h->params.whole)
-        status = hearing_find_speech(h, sound->samples, sound->n, &speech, err);
+        status = tern_hearing_find_speech(h, sound->samples, sound->n, &speech, err);
     for (int64_t at = 0; status == TERN_OK && at < content; at += used) {
         if (h->params.vad && !h->params.whole) at = next_speech(&speech, at);
         if (at >= content) break;

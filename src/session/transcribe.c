@@ -20,7 +20,8 @@ static tern_vid input_of(const tern_graph *g) {
     return pcm >= 0 ? pcm : tern_graph_find(g, "mel");
 }
 
-tern_status hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_rows, tern_error *err) {
+tern_status tern_hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_rows,
+                                tern_error *err) {
     const tern_graph *g = &h->m->graphs[h->encoder_graph].fused;
     tern_vid in = input_of(g), encoded = tern_graph_find(g, "encoded");
     tern_batch batch = {0};
@@ -33,7 +34,7 @@ tern_status hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_rows,
     return tern_single_run(&h->encoder, &batch, 0, err);
 }
 
-tern_status hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32_t position,
+tern_status tern_hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32_t position,
                            int64_t n_rows, int32_t *next, float *logits, tern_error *err) {
     const tern_graph *g = &h->m->graphs[0].fused;
     float greatest = 0;
@@ -57,7 +58,7 @@ static tern_status encode_samples(hearing *h, const float *samples, int64_t n, i
     int64_t rows = (all + c->n_padding + c->n_step - 1) / c->n_step;
     memset(h->input, 0, (size_t)(rows * c->n_step) * sizeof *h->input);
     memcpy(h->input, samples, (size_t)n * sizeof *h->input);
-    return hearing_encode(h, rows, all + c->n_padding, n_rows, err);
+    return tern_hearing_encode(h, rows, all + c->n_padding, n_rows, err);
 }
 
 // Whether the text ends with three times the same 4 to 8 tokens: then it would go on so. *n_kept:
@@ -74,17 +75,17 @@ static bool goes_round(const int32_t *ids, int32_t n, int32_t *n_kept) {
     return false;
 }
 
-tern_status hearing_write_down(hearing *h, const float *samples, int64_t n, tern_error *err) {
+tern_status tern_hearing_write_down(hearing *h, const float *samples, int64_t n, tern_error *err) {
     const tern_config *c = &h->m->config;
     int64_t n_rows;
     double room = ceil((double)n / TERN_VOICE_RATE * h->tokens_per_second);
     int32_t most = room < (double)c->n_context - 1 ? (int32_t)room : (int32_t)c->n_context - 1;
     int32_t id = (int32_t)c->bos_id;
     h->n_ids = 0;
-    if (h->whisper) return whisper_write_down(h, samples, n, err);
+    if (h->whisper) return tern_whisper_write_down(h, samples, n, err);
     TERN_TRY(encode_samples(h, samples, n, &n_rows, err));
     while (h->n_ids < most) {
-        TERN_TRY(hearing_decode(h, &id, 1, h->n_ids, n_rows, &id, NULL, err));
+        TERN_TRY(tern_hearing_decode(h, &id, 1, h->n_ids, n_rows, &id, NULL, err));
         if (id == c->eos_id) break;
         h->ids[h->n_ids++] = id;
         if (goes_round(h->ids, h->n_ids, &h->n_ids)) break;
@@ -94,7 +95,7 @@ tern_status hearing_write_down(hearing *h, const float *samples, int64_t n, tern
 
 // ---- Segments ----------------------------------------------------------------------------------
 
-tern_status hearing_text(const hearing *h, const int32_t *ids, int32_t n, char **out,
+tern_status tern_hearing_text(const hearing *h, const int32_t *ids, int32_t n, char **out,
                          tern_error *err) {
     tern_strbuf text = {0};
     tern_status status = TERN_OK;
@@ -114,14 +115,14 @@ tern_status hearing_text(const hearing *h, const int32_t *ids, int32_t n, char *
     return status;
 }
 
-tern_status hearing_add(const hearing *h, hearing_list *list, double start, double end,
+tern_status tern_hearing_add(const hearing *h, hearing_list *list, double start, double end,
                         const int32_t *said, int32_t n, tern_error *err) {
     tern_transcript *t = list->out;
     char *text = NULL;
     if (n == 0) return TERN_OK;
     if (tern_array_reserve(TERN_MEM_SESSION, &t->segments, &list->capacity, t->n, 1) != 0)
         return tern_fail_memory(err, sizeof *t->segments);
-    TERN_TRY(hearing_text(h, said, n, &text, err));
+    TERN_TRY(tern_hearing_text(h, said, n, &text, err));
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)n, sizeof *ids);
     if (!ids) {
         tern_free(text);
@@ -135,7 +136,7 @@ tern_status hearing_add(const hearing *h, hearing_list *list, double start, doub
     return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
 }
 
-tern_status hearing_find_speech(const hearing *h, const float *samples, int64_t n,
+tern_status tern_hearing_find_speech(const hearing *h, const float *samples, int64_t n,
                                 tern_voice_list *out, tern_error *err) {
     float *voice = NULL;
     size_t n_hops = 0;
@@ -152,14 +153,14 @@ tern_status hearing_find_speech(const hearing *h, const float *samples, int64_t 
 
 static tern_status hear(hearing *h, const tern_sound *sound, hearing_list *out, tern_error *err) {
     tern_voice_list speech = {0};
-    tern_status status = hearing_find_speech(h, sound->samples, sound->n, &speech, err);
+    tern_status status = tern_hearing_find_speech(h, sound->samples, sound->n, &speech, err);
     for (size_t i = 0; status == TERN_OK && i < speech.n; i++) {
         const tern_voice_span *s = &speech.spans[i];
         tern_placement_begin_use(h->at);
-        status = hearing_write_down(h, sound->samples + s->first, s->end - s->first, err);
+        status = tern_hearing_write_down(h, sound->samples + s->first, s->end - s->first, err);
         tern_placement_end_use(h->at);
         if (status == TERN_OK)
-            status = hearing_add(h, out, (double)s->first / TERN_VOICE_RATE,
+            status = tern_hearing_add(h, out, (double)s->first / TERN_VOICE_RATE,
                                  (double)s->end / TERN_VOICE_RATE, h->ids, h->n_ids, err);
     }
     tern_voice_free(&speech);
@@ -200,7 +201,7 @@ static tern_status settle(hearing *h, tern_error *err) {
     return tern_model_refuse_damaged(m, err);
 }
 
-tern_status hearing_open(hearing *h, tern_model *m, const tern_transcribe_params *params,
+tern_status tern_hearing_open(hearing *h, tern_model *m, const tern_transcribe_params *params,
                          tern_error *err) {
     const tern_config *c = &m->config;
     *h = (hearing){.m = m};
@@ -214,7 +215,7 @@ tern_status hearing_open(hearing *h, tern_model *m, const tern_transcribe_params
     h->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)c->n_context, sizeof *h->ids);
     if (!h->input || !h->encoded || !h->ids)
         return tern_fail_memory(err, n_input * sizeof *h->input);
-    if (c->whisper.n_mels) TERN_TRY(whisper_open(h, err));
+    if (c->whisper.n_mels) TERN_TRY(tern_whisper_open(h, err));
     TERN_TRY(tern_placement_hold(h->m, &h->at, err));
     tern_placement_begin_use(h->at);
     tern_status status = open_single(h, h->encoder_graph, c->n_source, &h->encoder, err);
@@ -223,7 +224,7 @@ tern_status hearing_open(hearing *h, tern_model *m, const tern_transcribe_params
     return status;
 }
 
-void hearing_close(hearing *h) {
+void tern_hearing_close(hearing *h) {
     if (h->at) {
         tern_placement_begin_use(h->at);
         if (h->encoder.backend) tern_single_close(&h->encoder);
@@ -231,7 +232,7 @@ void hearing_close(hearing *h) {
         tern_placement_end_use(h->at);
         tern_placement_let_go(h->m, h->at);
     }
-    whisper_close(h->whisper);
+    tern_whisper_close(h->whisper);
     tern_free(h->input);
     tern_free(h->encoded);
     tern_free(h->ids);
@@ -258,11 +259,11 @@ tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
     hearing_list list = {.out = out};
     TERN_TRY(check_sound(m, sound, err));
     out->seconds = (double)sound->n / TERN_VOICE_RATE;
-    tern_status status = hearing_open(&h, m, params, err);
+    tern_status status = tern_hearing_open(&h, m, params, err);
     if (status == TERN_OK)
-        status = h.whisper ? whisper_hear(&h, sound, &list, err) : hear(&h, sound, &list, err);
-    if (h.whisper) snprintf(out->language, sizeof out->language, "%s", whisper_language(&h));
-    hearing_close(&h);
+        status = h.whisper ? tern_whisper_hear(&h, sound, &list, err) : hear(&h, sound, &list, err);
+    if (h.whisper) snprintf(out->language, sizeof out->language, "%s", tern_whisper_language(&h));
+    tern_hearing_close(&h);
     if (status != TERN_OK) tern_transcript_free(out);
     return status;
 }

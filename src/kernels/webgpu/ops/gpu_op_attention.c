@@ -76,9 +76,11 @@ tern_status gpu_op_ATTENTION(tern_plan *p, const tern_node *n, tern_error *err) 
                          GPU_HEAD_DIM_MAX, (int)n->head_dim);
     uint32_t threads = prompt_threads(p, n->head_dim);
     int32_t rows = (int32_t)threads / 8;
-    add_attention(p, n, GPU_ATTENTION, gpu_attention_threads(p, 1024, n->head_dim))->kinds = GPU_STEPS;
+    uint32_t alone = gpu_attention_threads(p, 1024, n->head_dim);
+    uint32_t many = gpu_attention_threads(p, 256, n->head_dim);
+    add_attention(p, n, GPU_ATTENTION, alone)->kinds = GPU_STEPS;
     if (threads == 0) {
-        add_attention(p, n, GPU_ATTENTION, gpu_attention_threads(p, 256, n->head_dim))->kinds = GPU_PROMPTS;
+        add_attention(p, n, GPU_ATTENTION, many)->kinds = GPU_PROMPTS;
         return TERN_OK;
     }
     add_attention(p, n, GPU_ATTENTION_PROMPT, threads)->kinds = GPU_PROMPTS;
