@@ -35,11 +35,11 @@ def test_samples(s):
     check(len(pcm) > 0 and len(pcm) % 12 == 0, len(pcm))  # frames of 6 samples
     check(ask(s, response_format="pcm")[2] == pcm)  # the same seed
     check(ask(s, response_format="pcm", seed=6)[2] != pcm)
-    status, headers, wav = ask(s)  # Seen to fail: with a head of the wrong length.
+    status, headers, wav = ask(s)
     check(status == 200 and headers["Content-Type"] == "audio/wav", status, headers)
     check(wav[:4] == b"RIFF" and wav[8:16] == b"WAVEfmt " and wav[36:40] == b"data" and wav[44:] == pcm, wav[:44])
     check(struct.unpack("<HHIIHH", wav[20:36]) == (1, 1, 22050, 44100, 2, 16), wav[20:36])
-    slow = ask(s, response_format="pcm", speed=0.5)[2]  # Seen to fail: with the end of the sound left out.
+    slow = ask(s, response_format="pcm", speed=0.5)[2]  # Seen to fail: with the first piece lost in the head's room.
     check(abs(len(slow) - 2 * len(pcm)) <= 4, len(slow), len(pcm))
     check(ask(s, response_format="pcm", voice="andrew")[2] != pcm)
 
