@@ -78,6 +78,11 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
         says '^tern: standard output: '
         ;;
     transcribe) full "$tern" transcribe tests/oracles/moonshine tests/oracles/moonshine/sound.wav --ids --whole ;;
+    speak)
+        /usr/bin/env printf '\223NUMPY\001\000\166\000%-117s\n\001\000\000\000\002\000\000\000\003\000\000\000\004\000\000\000' \
+            "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 4), }" >"$dir/codes.npy"
+        full "$tern" speak --codec tests/oracles/nanocodec --codes "$dir/codes.npy" -o -
+        ;;
     classify) full "$tern" classify tests/oracles/vit docs/images/server-chat.png ;;
     embed) full "$tern" embed "$model" x --pooling mean ;;
     inspect | graph | compute) full "$tern" $name "$model" ;;

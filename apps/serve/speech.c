@@ -85,14 +85,17 @@ static void begin_stream(exchange *x, const speaking *s) {
 }
 
 static void send_ready(exchange *x, speaking *s) {
+    tern_mutex_lock(&s->lock);
+    bool any = s->ready.len > 0 || s->ready.failed;
+    tern_mutex_unlock(&s->lock);
+    if (!any) return;
+    begin_stream(x, s); // whose head goes through the same room for a piece
     tern_strbuf_clear(&x->piece);
     tern_mutex_lock(&s->lock);
     tern_strbuf_append(&x->piece, tern_strbuf_text(&s->ready), s->ready.len);
     x->piece.failed |= s->ready.failed;
     tern_strbuf_clear(&s->ready);
     tern_mutex_unlock(&s->lock);
-    if (x->piece.len == 0 && !x->piece.failed) return;
-    begin_stream(x, s);
     reply_piece(x, &x->piece);
 }
 

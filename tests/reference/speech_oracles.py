@@ -11,7 +11,7 @@ import numpy as np
 from families_np import Lfm2
 from safetensors_np import write_safetensors
 
-N_TEXT, MARKS = 40, 10
+N_TEXT, MARKS = 64, 10  # text: as many as tests/oracles/small_tokenizer.json has, and some
 CODEC = dict(levels=[3, 4], channels=12, rates=[3, 2], kernels=[3, 5], dilations=[1, 3], in_kernel=7, out_kernel=3, codes=4)
 MODEL = dict(hidden=32, layers=["conv", "full_attention", "conv", "full_attention"], heads=4, kv=2, ff=48, context=128,
              text=N_TEXT, speaker=6)

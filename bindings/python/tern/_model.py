@@ -374,6 +374,73 @@ class Model:
         return Listener(self._handle, on_segment, on_partial, vad=vad, seconds_max=max_seconds,
                         tokens_per_second=tokens_per_second, language=language, translate=translate)
 
+    # ---- Speech ------------------------------------------------------------------------------------
+
+    @property
+    def voice_size(self) -> Optional[int]:
+        """Numbers of a vector that describes a voice to a model that speaks; 0: it takes none; None: it
+        does not speak."""
+        n = ctypes.c_int32()
+        with self._handle as model:
+            return int(n.value) if lib.tern_model_speaks(model, ctypes.byref(n)) else None
+
+    @property
+    def codec_rate(self) -> int:
+        """Samples a second of what a codec makes of codes; 0: the model is none."""
+        info = c.tern_codec_info()
+        with self._handle as model:
+            lib.tern_model_get_codec_info(model, ctypes.byref(info))
+        return int(info.rate)
+
+    def speak(self, text: Union[str, Sequence[int]], codec: "Model", *, voice: Optional[str] = None,
+              speaker: "Optional[numpy.ndarray[Any, Any]]" = None, temperature: float = 0, top_p: float = 0,
+              repeat_penalty: float = 0, seed: int = 0, speed: float = 1, max_seconds: float = 0,
+              on_samples: "Optional[Callable[[numpy.ndarray[Any, Any]], Any]]" = None,
+              on_codes: "Optional[Callable[[List[int]], Any]]" = None) -> "numpy.ndarray[Any, Any]":
+        """A text, or its tokens, as sound: float32 at codec.codec_rate. codec makes it of this model's codes.
+
+        voice: written before the text, for models that know voices or languages by name. speaker: a vector
+        of voice_size numbers. temperature: 0 the makers', below 0 greedy. on_samples gets pieces as soon as
+        they are there, on_codes each frame's codes; False stops.
+        """
+        np = numpy_for("Model.speak")
+        callbacks, pieces = Callbacks(), []
+        vector = None if speaker is None else np.ascontiguousarray(speaker, np.float32)
+        params = c.tern_speak_params(voice=optional(voice), temperature=temperature, top_p=top_p, repeat_penalty=repeat_penalty,
+                                     seed=seed, speed=speed, seconds_max=max_seconds)
+        if vector is not None:
+            params.speaker, params.n_speaker = pointer(vector, ctypes.c_float), vector.size
+
+        def take(_user: Any, samples: Any, n: int) -> bool:
+            pieces.append(np.ctypeslib.as_array(samples, (n,)).copy())
+            return on_samples is None or on_samples(pieces[-1]) is not False
+
+        def tell(_user: Any, codes: Any, n: int) -> bool:
+            return on_codes is None or on_codes(codes[:n]) is not False
+
+        params.on_samples = type(params.on_samples)(callbacks.guarded(take))
+        params.on_codes = type(params.on_codes)(callbacks.guarded(tell))
+        with self._handle as model, codec._handle as other:
+            if isinstance(text, str):
+                callbacks.run(lib.tern_speak, model, other, text.encode(), ctypes.byref(params), None)
+            else:
+                ids = np.ascontiguousarray(text, np.int32)
+                callbacks.run(lib.tern_speak_ids, model, other, pointer(ids, ctypes.c_int32), ids.size, ctypes.byref(params), None)
+        return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+
+    def decode_codes(self, codes: Any) -> "numpy.ndarray[Any, Any]":
+        """What a codec makes of codes [frames, codes of a frame]: float32 at codec_rate."""
+        np = numpy_for("Model.decode_codes")
+        given, stream = np.ascontiguousarray(codes, np.int32), ctypes.c_void_p()
+        samples, n = ctypes.POINTER(ctypes.c_float)(), ctypes.c_size_t()
+        with self._handle as model:
+            lib.tern_codec_open(ctypes.byref(stream), model)
+            try:
+                lib.tern_codec_decode(stream, pointer(given, ctypes.c_int32), len(given), ctypes.byref(samples), ctypes.byref(n))
+                return np.ctypeslib.as_array(samples, (n.value,)).copy() if n.value else np.zeros(0, np.float32)
+            finally:
+                lib.tern_codec_close(stream)
+
     # ---- Numbers ---------------------------------------------------------------------------------
 
     def compute(self, inputs: Mapping[str, Any], outputs: Optional[Sequence[str]] = None, *, graph: Optional[str] = None,

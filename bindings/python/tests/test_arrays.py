@@ -108,6 +108,25 @@ class Vectors(unittest.TestCase):
             with self.assertRaisesRegex(tern.TernError, "reads no pictures"):
                 model.chat([user(picture)])
 
+    def test_texts_are_said(self):
+        want = golden("kani")
+        with tern.Model(os.path.join(ORACLES, "kani")) as model, tern.Model(os.path.join(ORACLES, "nanocodec")) as codec:
+            self.assertEqual((model.voice_size, codec.voice_size, codec.codec_rate, model.codec_rate), (6, None, 22050, 0))
+            codes, pieces = [], []
+            sound = model.speak(want["text"], codec, speaker=want["voice"], temperature=-1, max_seconds=9 * 6 / 22050,
+                                on_codes=codes.append, on_samples=pieces.append)
+            self.assertEqual(codes, want["long_codes"].tolist())
+            np.testing.assert_allclose(sound, want["long_sound"], atol=1e-5)
+            np.testing.assert_array_equal(np.concatenate(pieces), sound)
+            np.testing.assert_array_equal(codec.decode_codes(want["long_codes"]), sound)
+            with self.assertRaises(tern.TernError) as caught:
+                model.speak(want["text"], codec, temperature=-1, on_samples=lambda _: False)
+            self.assertEqual(caught.exception.code, "aborted")
+            with self.assertRaisesRegex(tern.TernError, "takes 6"):
+                model.speak(want["text"], codec, speaker=[1, 2])
+            with self.assertRaisesRegex(tern.TernError, "code 1 is 12"):
+                codec.decode_codes([[0, 12, 0, 0]])
+
     def test_sounds_are_written_down(self):
         want = golden("moonshine")
         with tern.Model(os.path.join(ORACLES, "moonshine")) as model:

@@ -67,6 +67,7 @@ MEMBERS_LEFT_OUT = {
     "tern_imatrix_desc": {"user": "callbacks have their own"}, "tern_eval_desc": {"user": "callbacks have their own"},
     "tern_perplexity_desc": {"user": "callbacks have their own"},
     "tern_sound_desc": {}, "tern_transcribe_params": {"user": "callbacks have their own"},
+    "tern_speak_params": {"user": "callbacks have their own"},
     "tern_picture_desc": {}, "tern_classify_params": {"scores": "labels have theirs", "user": "callbacks have their own"},
     "tern_memory_desc": {}, "tern_memory_add_params": {"user": "callbacks have their own"},
     "tern_datagen_desc": {"user": "callbacks have their own"},

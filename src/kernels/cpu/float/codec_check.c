@@ -33,8 +33,6 @@ static void causal_plainly(const tern_causal_conv_args *a, float *y) {
         }
 }
 
-// Seen to fail with taps from the newest to the oldest, with the bias added last, with the last
-// tile one row too early, and with a second vector of outputs left out.
 TEST(float_causal_conv_is_its_chain_of_fmas) {
     variants v = all_variants();
     for (size_t i = 0; i < sizeof causal_cases / sizeof *causal_cases; i++) {
@@ -61,8 +59,7 @@ TEST(float_causal_conv_is_its_chain_of_fmas) {
     }
 }
 
-// Against torch's definition: x[t] adds w[i][o][k] to row t * rate + k. Seen to fail with the two
-// rows changed about and with the groups' outputs counted through.
+// Against torch's definition: x[t] adds w[i][o][k] to row t * rate + k.
 TEST(float_upsample_conv_is_the_transpose) {
     enum { IN = 6, OUT = 4, RATE = 3, TAPS = 2 * RATE };
     variants v = all_variants();
@@ -95,8 +92,6 @@ TEST(float_upsample_conv_is_the_transpose) {
     }
 }
 
-// Seen to fail with a period of 2 pi, with alpha left out of the quotient, with the halves of an
-// odd row changed about, and with a slope of 0.1.
 TEST(float_half_snake_is_near_libms) {
     variants v = all_variants();
     static const size_t widths[] = {1, 2, 27, 32, 54, 65};
