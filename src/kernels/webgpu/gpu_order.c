@@ -216,7 +216,7 @@ tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, te
                    .top_k = (uint32_t)b->top_k,
                    .n_chunks = (uint32_t)b->n_chunks};
     const int32_t n_wanted = *n_steps;
-    for (int32_t d = 0; d < TERN_DIMS_MAX; d++) run.counts[d] = (uint32_t)b->counts[d];
+    for (int32_t i = 0; i < TERN_DIMS_MAX; i++) run.counts[i] = (uint32_t)b->counts[i];
     size_t first = (size_t)(n_wanted - 1) * STEP, n;
     TERN_TRY(reserve(in, 0, first + HEADER, err));
     TERN_TRY(put_request(in, first + HEADER, ahead + n_wanted - 1, &n, &run, err));
