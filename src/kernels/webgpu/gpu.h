@@ -198,7 +198,7 @@ struct tern_device {
     uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
     uint32_t workgroup_size_max, workgroup_bytes_max;
     uint64_t alone_bytes; // GPU_ALONE_BYTES, except in tests
-    uint64_t screen_bytes_min; // of a head that gpu_screen.c is for; except in tests GPU_SCREEN_BYTES
+    uint64_t screen_bytes_min; // of a head for gpu_screen.c: GPU_SCREEN_BYTES, except in tests
     bool precise;    // products with codes in groups take float activations
     bool subgroups;  // of 32 threads
     bool packed_dot; // dot4I8Packed
@@ -574,8 +574,8 @@ tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 14 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
-// Whether logits of this head may be screened; then the dispatches for it, which follow the head's own.
-// each: vec4s of a row of x to 16 bytes of one of weights.
+// Whether logits of this head may be screened; then the dispatches for it, which follow the head's
+// own. each: vec4s of a row of x to 16 bytes of one of weights.
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);
 #define GPU_SCREEN_MAX 8 // dispatches
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
