@@ -386,9 +386,9 @@ static float relevance_of(tern_model *ranker, const char *query, const char *tex
     return score;
 }
 
-// A ranker's order of the best, which is not that of the words. Seen to fail: with the order turned,
-// with only as many candidates read as hits are wanted, without the headings, and with the budget
-// filled before the passages were put in order.
+// A ranker's order of the best, which is not that of the words. Seen to fail: with the order
+// turned, with only as many candidates read as hits are wanted, without the headings, and with the
+// budget filled before the passages were put in order.
 TEST(store_has_a_reranker_order_what_it_found) {
     static const char *const texts[] = {"f o x a n d h e n", "t h e f o x", "w h o a n d w h o",
                                         "# t h e\n\nf o x f o x", "o w e"};
@@ -427,7 +427,8 @@ TEST(store_has_a_reranker_order_what_it_found) {
         tern_memory_hits_free(hits);
     }
     // Of two that it reads, which come first by words, one is the best.
-    hits = recall(s, (tern_memory_query){.reranker = ranker, .n_most = 1, .n_candidates = 2}, query);
+    hits =
+        recall(s, (tern_memory_query){.reranker = ranker, .n_most = 1, .n_candidates = 2}, query);
     CHECK(hits && hits->n == 1 && strcmp(hits->list[0].text, texts[1]) == 0);
     tern_memory_hits_free(hits);
     hits = recall(s, (tern_memory_query){.n_most = 1}, query);

@@ -26,12 +26,9 @@ typedef struct memory_args {
             "may be repeated"                                                                      \
     }
 #define RERANK_OPTIONS(a)                                                                          \
-    {0,                                                                                            \
-     "rerank",                                                                                     \
-     OPTION_TEXT,                                                                                  \
-     &(a).reranker,                                                                                \
-     "MODEL",                                                                                      \
-     "a reranker reads the best passages with the question and orders them (none)"},               \
+    {0,           "rerank",                                                                        \
+     OPTION_TEXT, &(a).reranker,                                                                   \
+     "MODEL",     "a reranker reads the best passages with the question and orders them (none)"},  \
     {                                                                                              \
         0, "candidates", OPTION_COUNT, &(a).n_candidates, "N",                                     \
             "passages that it reads, 0: 32 (0)", 0, 1000                                           \

@@ -13,8 +13,8 @@
 // to find, is refused.
 #define EFFORT_MAX 10000000
 
-static tern_status compile_regex(tern_automaton *a, tern_str text, bool anywhere,
-                                 tern_expr *root, tern_error *err) {
+static tern_status compile_regex(tern_automaton *a, tern_str text, bool anywhere, tern_expr *root,
+                                 tern_error *err) {
     tern_term term;
     TERN_TRY(tern_pattern_term(&a->terms, text.ptr, text.len,
                                (tern_pattern_way){TERN_SPELL_UTF8, anywhere}, &term, err));

@@ -61,8 +61,8 @@ static bool add_after_first(tern_terms *t, tern_term via, unsigned byte, vias *k
     const unsigned low = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
     const unsigned high = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
     uint32_t i = 0, n = known->n < 8 ? known->n : 8;
-    while (i < n && (known->at[i].via != via || known->at[i].low != low ||
-                     known->at[i].high != high))
+    while (i < n &&
+           (known->at[i].via != via || known->at[i].low != low || known->at[i].high != high))
         i++;
     if (i == n) {
         i = known->n++ % 8;
@@ -70,9 +70,11 @@ static bool add_after_first(tern_terms *t, tern_term via, unsigned byte, vias *k
         known->at[i].low = low;
         known->at[i].high = high;
         known->at[i].to.n = 0;
-        known->at[i].holds =
-            add_after_bytes(t, via, byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3, low, high,
-                            &known->at[i].to);
+        known->at[i].holds = add_after_bytes(t, via,
+                                             byte < 0xE0   ? 1
+                                             : byte < 0xF0 ? 2
+                                                           : 3,
+                                             low, high, &known->at[i].to);
     }
     for (uint32_t k = 0; k < known->at[i].to.n; k++)
         if (!add_target(out, known->at[i].to.at[k])) return false;
@@ -181,7 +183,8 @@ static bool takes_any(tern_automaton *a, tern_term term, uint64_t classes) {
         if (at == NO_ENTRY) return false;
         a->reaches[at].round = round;
         if (recall(&a->reaches[at], classes, UINT32_MAX) == 1) continue;
-        if (a->reaches[at].bad & classes || !look(a, all[i], &a->reaches[at], classes)) return false;
+        if (a->reaches[at].bad & classes || !look(a, all[i], &a->reaches[at], classes))
+            return false;
         for (uint64_t w = classes; w; w &= w - 1)
             for (uint32_t k = 0; k < TERN_REACH_TERMS; k++) {
                 const tern_term to = a->reaches[at].to[__builtin_ctzll(w)][k];

@@ -177,8 +177,7 @@ static tern_status count_special(counting *c, tern_term home) {
         const uint32_t n_chars = level->terms + (level->state == home && !has_ended);
         TERN_TRY(count_node(c, at, has_ended, n_chars));
         if (has_ended || child[0].child == child[1].child) continue;
-        *++level = (tern_walk_level){
-            child[0].child, child[1].child, .state = to, .terms = n_chars};
+        *++level = (tern_walk_level){child[0].child, child[1].child, .state = to, .terms = n_chars};
     }
 }
 
@@ -194,8 +193,8 @@ static tern_status find_tokens(tern_automaton *a, tern_term one, tern_string_tok
                                tern_error *err) {
     tern_terms *t = &a->terms;
     const size_t bytes = a->vocab->n_words * sizeof *s->all;
-    const tern_term home = tern_term_cat(t, tern_term_repeat(t, one, 0, TERN_NO_LIMIT),
-                                         tern_term_byte(t, '"'));
+    const tern_term home =
+        tern_term_cat(t, tern_term_repeat(t, one, 0, TERN_NO_LIMIT), tern_term_byte(t, '"'));
     TERN_TRY(tern_terms_check(t, err));
     TERN_TRY(tern_open_walk(a, TERN_TREE_PLAIN, home, err));
     TERN_TRY(count_special(&(counting){.a = a, .s = s, .err = err}, home));
@@ -280,8 +279,7 @@ tern_term tern_string_like(tern_automaton *a, tern_term term) {
     }
     const tern_term like = tern_term_cat(t, rest, n.b);
     // Both would count on, and be told apart, where tokens are longer than the string may be.
-    if (!tern_string_is_counted(a, like, &s) || s.one != a->any_char ||
-        s.max < a->vocab->depth_max)
+    if (!tern_string_is_counted(a, like, &s) || s.one != a->any_char || s.max < a->vocab->depth_max)
         return TERN_TERM_NOTHING;
     return like;
 }

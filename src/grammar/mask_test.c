@@ -123,7 +123,8 @@ TEST(masks_of_schemas_are_what_trying_each_token_gives) {
 }
 
 // A vocabulary of all bytes, of all texts of three of some characters, and of what ends or goes on
-// with a string behind two, and of some long ones: so that much of it hangs together, as in real ones.
+// with a string behind two, and of some long ones: so that much of it hangs together, as in real
+// ones.
 enum { N_CHARS = 6, N_TAILS = 4, N_WORDS_MAX = 1024 };
 
 static tern_vocab_tree *open_words(char (*words)[48], size_t *n, tern_error *err) {
@@ -144,8 +145,7 @@ static tern_vocab_tree *open_words(char (*words)[48], size_t *n, tern_error *err
     }
     for (int i = 0; i < 3; i++, (*n)++) // long ones of one character each
         for (int k = 0; k < 20; k++) strcat(words[*n], chars[i]);
-    for (size_t i = 0; i < *n; i++)
-        table[i] = (tern_str){words[i], i == 0 ? 1 : strlen(words[i])};
+    for (size_t i = 0; i < *n; i++) table[i] = (tern_str){words[i], i == 0 ? 1 : strlen(words[i])};
     const tern_status status = tern_vocab_tree_open(&v, table, *n, NULL, 0, err);
     CHECK_MSG(status == TERN_OK, "%s", err->message);
     return v;

@@ -86,15 +86,13 @@ static void drop_exit(tern_automaton *a, uint32_t exit) {
 }
 
 tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term term, tern_term like,
-                                   tern_list *gone, tern_list *more, tern_error *err) {
+                                      tern_list *gone, tern_list *more, tern_error *err) {
     const tern_tree *tree = &a->vocab->trees[which];
     tern_terms *t = &a->terms;
     tern_walk_level *level = a->levels;
     size_t n_nodes = 0;
-    *level = (tern_walk_level){.child = tree->nodes[0].child,
-                               .end = tree->nodes[1].child,
-                               .state = term,
-                               .terms = like};
+    *level = (tern_walk_level){
+        .child = tree->nodes[0].child, .end = tree->nodes[1].child, .state = term, .terms = like};
     for (;;) {
         if (level->child == level->end) {
             if (level-- == a->levels) return tern_terms_check(t, err);

@@ -157,8 +157,8 @@ static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset 
     case TERN_KIND_NOT: return tern_term_not(t, derive(t, n.a, byte, same));
     case TERN_KIND_REPEAT: {
         uint32_t min = n.b ? n.b - 1 : 0, max = n.c == TERN_NO_LIMIT ? n.c : n.c - 1;
-        tern_term one = is_wide(t, n.a) ? derive_wide(t, n.a, byte, same)
-                                        : derive(t, n.a, byte, same);
+        tern_term one =
+            is_wide(t, n.a) ? derive_wide(t, n.a, byte, same) : derive(t, n.a, byte, same);
         return tern_term_cat(t, one, tern_term_repeat(t, n.a, min, max));
     }
     case TERN_KIND_MULTIPLE: return tern_term_multiple_derive(t, a, byte, same);
@@ -202,9 +202,8 @@ tern_term tern_term_step_slowly(tern_terms *t, tern_term a, unsigned byte) {
     }
     uint32_t *row = t->rows[t->nodes[a].row - 1];
     const uint32_t old = *step_at(t, a, row, byte);
-    const unsigned n = t->nodes[a].flags & TERN_TERM_NARROW
-                           ? tern_byteset_count(tern_term_first(t, a))
-                           : 256;
+    const unsigned n =
+        t->nodes[a].flags & TERN_TERM_NARROW ? tern_byteset_count(tern_term_first(t, a)) : 256;
     for (unsigned i = 0; i < n; i++)
         if (row[i] == old) row[i] = to;
     return to;

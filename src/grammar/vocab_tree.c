@@ -113,8 +113,8 @@ unsigned tern_char_class_of(unsigned byte) {
 }
 
 void tern_char_class_bytes(unsigned class, unsigned *first, unsigned *last) {
-    static const unsigned char letters[][2] = {{'0', '9'}, {'a', 'f'}, {'g', 'z'}, {'A', 'F'},
-                                               {'G', 'Z'}};
+    static const unsigned char letters[][2] = {
+        {'0', '9'}, {'a', 'f'}, {'g', 'z'}, {'A', 'F'}, {'G', 'Z'}};
     *first = *last = 0x7F;
     if (class < 5) {
         *first = letters[class][0];

@@ -60,9 +60,9 @@ struct tern_vocab_tree {
     size_t n_vocab, n_words; // words of a mask
     size_t depth_max;        // the length of the longest token
     tern_tree trees[TERN_TREES];
-    uint64_t *plain;    // [n_words] the mask of plain tokens
-    uint32_t *by_chars; // plain tokens, those with the most characters first
-    uint32_t *n_over;   // [depth_max + 1] how many of these have more than i characters
+    uint64_t *plain;           // [n_words] the mask of plain tokens
+    uint32_t *by_chars;        // plain tokens, those with the most characters first
+    uint32_t *n_over;          // [depth_max + 1] how many of these have more than i characters
     tern_string_tokens string; // of any characters
     int32_t *ends;
     size_t n_ends;

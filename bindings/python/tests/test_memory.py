@@ -9,6 +9,7 @@ import tern
 from common import ROOT, STORIES, has_memory, tern as command
 
 EMBEDDER = os.path.join(ROOT, "models/embed.gguf")
+RANKER = os.path.join(ROOT, "tests/oracles/bert_ranker")
 
 
 @unittest.skipUnless(has_memory(), "the library was built without SQLite")
@@ -80,6 +81,20 @@ class Stores(unittest.TestCase):
             store.recall("x")
         with self.assertRaises(tern.TernError):
             tern.MemoryStore(self.path + "3", must_exist=True)
+
+    def test_a_reranker_orders(self):
+        with tern.Model(RANKER, threads=1) as ranker, tern.MemoryStore(self.path) as store:
+            for text in ("f o x a n d h e n", "t h e f o x", "o w e"):
+                store.add(text)
+            self.assertIsNone(store.recall("f o x")[0].relevance)
+            hits = store.recall("f o x", reranker=ranker)
+            scores = [h.relevance for h in hits]
+            self.assertEqual((len(hits), scores), (3, sorted(scores, reverse=True)))
+            self.assertEqual(store.recall("f o x", 1, reranker=ranker)[0].text, hits[0].text)
+            self.assertNotEqual(store.recall("f o x", 1)[0].text, hits[0].text)
+            ranker.close()
+            with self.assertRaisesRegex(tern.TernError, "closed"):
+                store.recall("f o x", reranker=ranker)
 
     def test_vectors_of_a_model(self):
         with tern.Model(EMBEDDER, threads=1) as model, tern.Model(STORIES, threads=1, vocab_only=True) as counter:
