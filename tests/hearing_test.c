@@ -212,7 +212,7 @@ static void feed_tones(tern_model *m, int64_t piece, live *out) {
     free(x);
 }
 
-// Seen to fail: a segment that is told again with each look.
+// Seen to fail: a segment that is told again with each look; a look where a piece ends.
 TEST(hearing_while_it_is_said) {
     static const double want[3][2] = {{1, 3}, {5, 6}, {8, 10}};
     tern_error err = {0};
