@@ -201,7 +201,8 @@ static void feed_tones(tern_model *m, int64_t piece, live *out) {
         double at = (double)i / 16000;
         bool loud = (at >= 1 && at < 3) || (at >= 5 && at < 6) || at >= 8;
         noise = noise * 1664525u + 1013904223u;
-        x[i] = (float)((loud ? 0.3 : 0) * sin(at * 2500) + 0.001 * ((double)(noise >> 16) / 32768 - 1));
+        double hiss = 0.001 * ((double)(noise >> 16) / 32768 - 1);
+        x[i] = (float)((loud ? 0.3 : 0) * sin(at * 2500) + hiss);
     }
     REQUIRE_OK(tern_hear_open(&hear, m, &params, &err), err);
     for (int64_t i = 0; i < N; i += piece)
@@ -212,7 +213,7 @@ static void feed_tones(tern_model *m, int64_t piece, live *out) {
     free(x);
 }
 
-// Seen to fail: a segment that is told again with each look.
+// Seen to fail: a segment that is told again with each look; a look where a piece ends.
 TEST(hearing_while_it_is_said) {
     static const double want[3][2] = {{1, 3}, {5, 6}, {8, 10}};
     tern_error err = {0};

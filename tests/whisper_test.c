@@ -1,5 +1,5 @@
-// Whisper: its spectrogram, rows, scores, and what it writes down, against a reference in numpy that
-// follows transformers and OpenAI's rules (tests/reference/whisper_oracles.py).
+// Whisper: its spectrogram, rows, scores, and what it writes down, against a reference in numpy
+// that follows transformers and OpenAI's rules (tests/reference/whisper_oracles.py).
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +63,8 @@ static double difference(const float *a, const float *b, size_t n) {
 
 // ---- Spectrograms ------------------------------------------------------------------------------
 
-// Seen to fail: frames that begin at their row instead of having it in the middle; the beginning not
-// mirrored; triangles that are all as high; a mistake in the second row of a pair.
+// Seen to fail: frames that begin at their row instead of having it in the middle; the beginning
+// not mirrored; triangles that are all as high; a mistake in the second row of a pair.
 TEST(whisper_spectrograms_are_the_references) {
     tern_error err = {0};
     tern_mel *m;
@@ -133,8 +133,8 @@ static void check_graphs(tern_model *m, double bound) {
     tern_file_close(file);
 }
 
-// Seen to fail: windows of the convolutions a row late; the last norm without its bias; positions from
-// 1 on.
+// Seen to fail: windows of the convolutions a row late; the last norm without its bias; positions
+// from 1 on.
 TEST(whisper_has_the_references_rows_and_scores) {
     tern_error err = {0};
     tern_model *m;

@@ -106,7 +106,7 @@ TEST(gpu_windows_along_a_sound) {
 }
 
 // A product of many rows, whose number only the batch knows, and a norm over all of them, far from
-// zero. Seen to fail: squares of rows from their own means alone.
+// zero. Seen to fail: squares of rows from their own means alone; rows after the 64th.
 TEST(gpu_norms_of_whole_sounds) {
     static const frames_batch batches[] = {{150, 1, 0}, {3, 1, 0}, {65, 1, 0}};
     rig r;
@@ -124,7 +124,8 @@ TEST(gpu_norms_of_whole_sounds) {
 }
 
 // Rows are stored with a sequence's first tokens and read with all; a later sequence has fewer, and
-// one has none. Heads of odd halves, and queries that share keys.
+// one has none. Heads of odd halves, and queries that share keys. Seen to fail: as many rows as a
+// sequence before had.
 TEST(gpu_attention_to_a_source) {
     static const int32_t heads[][3] = {{4, 4, 36}, {6, 2, 10}, {2, 1, 64}};
     static const frames_batch batches[] = {{150, 1, 0}, {0, 3, 1}, {0, 12, 4}, {17, 2, 0},
