@@ -3,7 +3,7 @@
 // without that kind. That includes the waiting between dispatches, and needs no timestamps.
 //
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-q SEQUENCES] [-v VOCABULARY]
-//                [-b] [-w TYPE] [-s] [-k] [-0]
+//                [-b] [-w TYPE] [-s] [-k] [-0] [-m] [-o]
 //
 // -b: Bonsai 1.7B, Qwen3 with codes in groups (Q2_0), in the table and the head, too.
 // -w: Qwen3 0.6B in a type: q4_0, q8_0, q4_k, q6_k (table and head of q8_0 in the same, else in
@@ -15,6 +15,8 @@
 // the device drafts them, and when each token reads the ternary weights for itself.
 // -k: times by kernel from the GPU's own clock instead; each dispatch is then a separate pass,
 // which costs some microseconds.
+// -o: the step alone, without the shares.
+// -m: three small layers instead, of two million weights.
 // -0: on the library's null device, which computes nothing: what remains is the host's part.
 #include <dlfcn.h>
 #include <stdint.h>
@@ -38,6 +40,7 @@ typedef struct bench {
     int n_steps, position, n_tokens, n_layers;
     int n_sequences; // of n_tokens each
     bool by_clock; // -k
+    bool is_alone; // -o
     bool is_qwen3;  // -b, -w
     const char *wide; // the type of -w; NULL: none
     uint8_t *blocks[TERN_DTYPE_COUNT]; // any of a type, as many as its largest matrix has
@@ -267,6 +270,17 @@ static void place_crowd(const bench *b, crowd *c, int32_t position) {
     c->batch.n_chunks = b->n_sequences;
 }
 
+// Of the tokens and logits of the last series of steps: the same number, the same bits.
+static uint64_t text;
+static void add_to_text(const crowd *c, int n) {
+    for (int i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &c->logits[i], sizeof bits);
+        text = (text ^ (uint32_t)c->top[i]) * 0x100000001b3u;
+        text = (text ^ bits) * 0x100000001b3u;
+    }
+}
+
 // host: the part spent in submitting, if not NULL.
 static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, double *host) {
     tern_error err = {0};
@@ -275,6 +289,7 @@ static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, dou
     tern_instance *in = c.first.instance;
     if (profiled) need(tern_backend_webgpu.profile_start(in, &err), &err);
     double start = 0, submitting = 0;
+    text = 0xcbf29ce484222325u;
     for (int i = 0; i < b->n_steps + WARM; i++) {
         bool done = false;
         if (i == WARM) start = tern_seconds();
@@ -283,6 +298,7 @@ static double seconds_a_step(const bench *b, tern_plan *plan, bool profiled, dou
         need(tern_backend_webgpu.submit(in, &c.batch, &err), &err);
         if (i >= WARM) submitting += tern_seconds() - before;
         while (!done) need(tern_backend_webgpu.poll(in, &done, &err), &err);
+        add_to_text(&c, n_outputs_of(b));
         for (int k = 0; k < (b->n_tokens == 1 ? b->n_sequences : 1); k++) c.ids[k] = c.top[k];
     }
     double seconds = (tern_seconds() - start) / b->n_steps;
@@ -413,9 +429,10 @@ static void measure_several(bench *b, tern_plan *plan) {
 
 static void measure(const bench *b, tern_plan *plan) {
     double host, whole = seconds_warm(b, plan, &host);
-    printf("step %8.1f us at %d, %.0f tokens/s; the host submits for %.1f us\n", whole * 1e6,
-           b->position, b->n_tokens * b->n_sequences / whole, host * 1e6);
-    measure_parts(b, plan, whole);
+    printf("step %8.1f us at %d, %.0f tokens/s; the host submits for %.1f us; text %016llx\n",
+           whole * 1e6, b->position, b->n_tokens * b->n_sequences / whole, host * 1e6,
+           (unsigned long long)text);
+    if (!b->is_alone) measure_parts(b, plan, whole);
 }
 
 static void build(bench *b, const tern_config *c) {
@@ -483,7 +500,7 @@ int main(int argc, char **argv) {
                      .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
     bool several = false, null = false;
-    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:w:bsk0")) != -1;) {
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:w:bmosk0")) != -1;) {
         if (o == 'b') {
             const tern_config bonsai = {
                 .n_vocab = 151936, .n_layers = 28, .n_embd = 2048, .n_ff = 6144, .n_heads = 16,
@@ -492,6 +509,10 @@ int main(int argc, char **argv) {
                 .rope = {.n_rot = 128, .halves = true, .base = 1e6, .factor = 1}};
             c = bonsai;
             b.is_qwen3 = true;
+        }
+        if (o == 'm') {
+            c.n_layers = 3, c.n_embd = 256, c.n_ff = 680, c.n_heads = 4, c.n_kv_heads = 2;
+            c.head_dim = 64, c.rope.n_rot = 64, c.n_vocab = 1000;
         }
         if (o == 'w') {
             const tern_config qwen = {
@@ -509,6 +530,7 @@ int main(int argc, char **argv) {
         if (o == 't') b.n_tokens = atoi(optarg);
         if (o == 'q') b.n_sequences = atoi(optarg);
         if (o == 'v') c.n_vocab = atoi(optarg);
+        if (o == 'o') b.is_alone = true;
         if (o == 's') several = true;
         if (o == 'k') b.by_clock = true;
         if (o == '0') null = true;
