@@ -1,11 +1,11 @@
 // The greatest logits of many rows without most of the head (wgsl/head_bound.wgsl): an 8-bit copy
-// of it, made on the device when many rows come for the first time, proves of nearly all tokens that
-// they are not the greatest; the logits of the few others are computed as ever. The results have
-// the same bits.
+// of it, made on the device when many rows come for the first time, proves of nearly all tokens
+// that they are not the greatest; the logits of the few others are computed as ever. The results
+// have the same bits.
 //
-// The copy is made only then since it takes half the memory of an F16 head, and only sessions of many
-// sequences gain by it: up to eight rows are read once in full in less time. Without memory for it
-// everything goes on as before.
+// The copy is made only then since it takes half the memory of an F16 head, and only sessions of
+// many sequences gain by it: up to eight rows are read once in full in less time. Without memory
+// for it everything goes on as before.
 #include <string.h>
 #include "kernels/webgpu/gpu_build.h"
 #include "kernels/webgpu/gpu_session.h"

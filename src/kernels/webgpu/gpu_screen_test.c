@@ -17,15 +17,15 @@ static void fill_equal(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++) x[i] = (float)((i + row % 2) % 5 - 2) * (float)(row % 3);
 }
 
-// Rows that differ by less than an 8-bit step, so only their exact logits say which is the greatest.
+// Rows that differ by less than an 8-bit step: only exact logits say which is the greatest.
 static void fill_close(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)(i * 37 % 101 - 50) + (row % 2 ? rig_random(seed) * 1e-3f : 0);
 }
 
-// What rounding to 8 bits takes from row 33 is all along x, and so is what it gives to the others: by
-// the copies these are greater by 0.97 for each column, and in truth less by 0.01. Of the bound for
-// that, 0.98, nothing can be left out. Rows after N_RIVALS are zero.
+// What rounding to 8 bits takes from row 33 is all along x, and so is what it gives to the others:
+// by the copies these are greater by 0.97 for each column, and in truth less by 0.01. Of the bound
+// for that, 0.98, nothing can be left out. Rows after N_RIVALS are zero.
 static void fill_along(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)seed;
     for (int64_t i = 0; i < n; i++) {

@@ -314,7 +314,7 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
     }
 }
 
-// The head of many rows: screened, and where that leaves too much open the kernel of all rows again.
+// The head of many rows: screened, and where that leaves too much open the kernel of all rows.
 static tern_status add_screened(tern_plan *p, const product *f, tern_weight *w, tern_error *err) {
     // It has a number more in a workgroup's memory.
     const uint32_t most = p->device->workgroup_bytes_max;

@@ -1,5 +1,5 @@
-// How 32 threads multiply four rows of weights with one row of x: each takes 16 bytes of each of them,
-// then those 32 further on, and adds up a chain of fma. Comes before the kernels that do.
+// How 32 threads multiply four rows of weights with one row of x: each takes 16 bytes of each of
+// them, then those 32 further on, and adds up a chain of fma. Comes before the kernels that do.
 override EACH: u32 = 1u; // 2 of f16, 4 of int8
 override UNITS: u32 = COLS4 / EACH; // vec4<u32>s of a row of weights, without scales
 

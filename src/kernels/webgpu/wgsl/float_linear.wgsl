@@ -27,11 +27,11 @@ fn write(to: u32, value: f32) {
 
 // ---- Few rows of x -----------------------------------------------------------------------------
 //
-// 32 threads share four rows of weights (float_dot.wgsl), or eight if many rows of x are to be multiplied
-// with them, and go through them in steps of EACH vec4s of columns for each thread. It loads the next
-// step's before it uses this one's, so that memory is always busy. A step's columns of all rows of x are in workgroup memory,
-// and the next step's are stored there meanwhile: reading them straight from memory would take
-// cache bandwidth that a head needs for itself.
+// 32 threads share four rows of weights (float_dot.wgsl), or eight if many rows of x are to be
+// multiplied with them, in steps of EACH vec4s of columns for each thread. A thread loads the next
+// step's before it uses this one's, so that memory is always busy. A step's columns of all rows of x
+// are in workgroup memory, and the next step's are stored there meanwhile: reading them straight from
+// memory would take cache bandwidth that a head needs for itself.
 //
 // The sum of a row of x with a row of weights is the same chain of fma in the same thread, and the
 // same tree over the threads, whatever ROWS is: the bits are those of ROWS = 1.
@@ -142,8 +142,8 @@ fn gemv(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups:
     multiply(number / n_groups.y, number % n_groups.y * ROWS, lane);
 }
 
-// The same where, of one of the rows of x, more tokens may be the greatest than a list of head_pick.wgsl
-// has room for. Mostly there is none, so a workgroup looks once for many tiles.
+// The same where, of one of the rows of x, more tokens may be the greatest than a list of
+// head_pick.wgsl has room for. Mostly there is none, so a workgroup looks once for many tiles.
 override LIST: u32 = 0u;
 @group(0) @binding(4) var<storage, read> listed: array<u32>; // of each row
 var<workgroup> is_open: u32;

@@ -1,5 +1,5 @@
-// The 8-bit copy of a head's rows for head_screen_*.wgsl, and how far from it they are (head_bound.wgsl).
-// A workgroup makes a row. Grid: (32768, rows / 32768).
+// The 8-bit copy of a head's rows for head_screen_*.wgsl, and how far from it they are
+// (head_bound.wgsl). A workgroup makes a row. Grid: (32768, rows / 32768).
 override N_ROWS: u32;
 override Q_WORDS: u32; // of a row of the copy, zeros after its end
 

@@ -1,5 +1,6 @@
-// Which tokens of the vocabulary may be the greatest of a row (head_bound.wgsl): first what the greatest
-// is at least, in PARTS parts, then a list of all that may reach that. Grid: (parts, rows), twice.
+// Which tokens of the vocabulary may be the greatest of a row (head_bound.wgsl): first what the
+// greatest is at least, in PARTS parts, then a list of all that may reach that. Grid: (parts,
+// rows), twice.
 override COLS4: u32;
 override N_ROWS: u32;
 override PARTS: u32; // at most 256

@@ -1,5 +1,5 @@
-// What both kernels of the approximate logits bind; each is a tile of ROWS tokens of the vocabulary x
-// TOKENS rows of x. Grid: (tiles, rows of x / TOKENS).
+// What both kernels of the approximate logits bind; each is a tile of ROWS tokens of the
+// vocabulary x TOKENS rows of x. Grid: (tiles, rows of x / TOKENS).
 override COLS4: u32;
 override N_ROWS: u32;
 override VECS: u32;       // vec4s of 16 columns of a row of the copy, and of a part of a row of x

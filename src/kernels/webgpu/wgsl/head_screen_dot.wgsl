@@ -2,8 +2,8 @@
 // tokens; the data of the next 64 columns is loaded while these are multiplied.
 const ROWS = 64u;
 const TOKENS = 32u;
-// From 16 columns to the next 16, in vec4s: two more, so that threads that store the columns of one row
-// do so to other banks.
+// From 16 columns to the next 16, in vec4s: two more, so that threads that store the columns of
+// one row do so to other banks.
 const ROWS_NEXT = ROWS + 2u;
 const TOKENS_NEXT = TOKENS + 2u;
 

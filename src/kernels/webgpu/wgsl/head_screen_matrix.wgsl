@@ -1,13 +1,14 @@
-// Approximate logits by the matrix units: a subgroup of 32 threads computes 32 tokens of the vocabulary
-// x 16 rows of x, the upper and the lower parts of these, in pieces of 16 x 16, from 128 columns at a
-// time. The data of the next step is loaded while this one is computed. Workgroup memory: 36 KB.
+// Approximate logits by the matrix units: a subgroup of 32 threads computes 32 tokens of the
+// vocabulary x 16 rows of x, the upper and the lower parts of these, in pieces of 16 x 16, from
+// 128 columns at a time. The data of the next step is loaded while this one is computed. Workgroup
+// memory: 36 KB.
 const ROWS = 128u;
 override TOKENS: u32; // 16, 32 or 64
 override SCREEN_THREADS = 8u * TOKENS;
 override CODES_EACH = 8u * ROWS / SCREEN_THREADS; // vec4s of a step's rows that a thread loads
 const CODES_MAX = 8u;
-// Words of one row: 128 columns, and four more, so that the eight rows that a load of the matrix units
-// touches at once lie in other banks.
+// Words of one row: 128 columns, and four more, so that the eight rows that a load of the matrix
+// units touches at once lie in other banks.
 const NEXT = 36u;
 override CODES_AT = 2u * TOKENS * NEXT;
 
@@ -15,8 +16,8 @@ alias Left = subgroup_matrix_left<i8, 32, 16>;
 alias Right = subgroup_matrix_right<i8, 16, 32>;
 alias Sums = subgroup_matrix_result<i32, 16, 16>;
 
-// Of each 16 rows of x the upper parts, then the lower ones; after all of them the rows of the copy. At
-// the end sums of 16 rows of x x 32 tokens for each subgroup.
+// Of each 16 rows of x the upper parts, then the lower ones; after all of them the rows of the
+// copy. At the end sums of 16 rows of x x 32 tokens for each subgroup.
 const MEMORY = 9216u;
 var<workgroup> memory: array<i32, MEMORY>;
 

@@ -1,5 +1,6 @@
-// Rows of x for head_screen_*.wgsl: as 8-bit integers, one part with a unit for each 64 columns, or two
-// with one for the row (head_bound.wgsl). Also: no tokens are left open yet. Grid: (1, rows).
+// Rows of x for head_screen_*.wgsl: as 8-bit integers, one part with a unit for each 64 columns,
+// or two with one for the row (head_bound.wgsl). Also: no tokens are left open yet. Grid: (1,
+// rows).
 override COLS4: u32;
 override Q_WORDS: u32; // of a part of a row, zeros after its end
 override PARTS: u32;   // 1 or 2
