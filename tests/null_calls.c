@@ -243,6 +243,18 @@ static void call_with_nothing(void) {
     FAILS(tern_hear_feed, NULL, NULL, 0);
     FAILS(tern_hear_end, NULL);
     RUNS(tern_hear_close, NULL);
+    tern_codec_info codec_info;
+    tern_codec_stream *codec_stream = NULL;
+    FAILS(tern_speak, NULL, NULL, NULL, NULL, NULL);
+    FAILS(tern_speak, NULL, NULL, "text", NULL, NULL);
+    FAILS(tern_speak_ids, NULL, NULL, NULL, 0, NULL, NULL);
+    RUNS(tern_model_speaks, NULL, NULL);
+    RUNS(tern_model_get_codec_info, NULL, NULL);
+    RUNS(tern_model_get_codec_info, NULL, &codec_info);
+    FAILS(tern_codec_open, NULL, NULL);
+    FAILS(tern_codec_open, &codec_stream, NULL);
+    FAILS(tern_codec_decode, NULL, NULL, 0, NULL, NULL);
+    RUNS(tern_codec_close, NULL);
     FAILS(tern_embed_pictures, NULL, NULL, 0, NULL);
     tern_sight *sight = NULL;
     size_t n_sight_ids = 1;

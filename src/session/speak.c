@@ -9,9 +9,8 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 #include "kernels/single.h"
-#include "media/sound.h"
+#include "media/media.h"
 #include "session/session.h"
-#include "tern_media.h"
 
 // Tokens after those of text, and one of them.
 enum { SPEECH = 1, SPEECH_END, HUMAN, HUMAN_END, ANSWER, ANSWER_END, CODES = 10 };
@@ -33,13 +32,13 @@ typedef struct speaking {
     tern_codec_info sound;
     tern_sampler sampler;
     int32_t n_context, n_batch, n_frames_most;
-    int32_t *ids, *places; // of the prompt: [n_prompt], [n_prompt, 3]
+    int32_t *ids, *places;      // of the prompt: [n_prompt], [n_prompt, 3]
     int32_t n_prompt, n_before; // n_before: computed
-    float *rows;    // [n_prompt, n_embd], that of the voice in its place; NULL: none
-    float *logits;  // [n_vocab]
-    uint8_t *said;  // [n_codes * n_values]
+    float *rows;                // [n_prompt, n_embd], that of the voice in its place; NULL: none
+    float *logits;              // [n_vocab]
+    uint8_t *said;              // [n_codes * n_values]
     tern_candidate *candidates; // [n_values + 2]
-    int32_t *frames; // [FRAMES_MOST, n_codes], to be decoded
+    int32_t *frames;            // [FRAMES_MOST, n_codes], to be decoded
     int32_t n_pending, n_wanted;
     tern_speak_stats *stats;
     double began;
@@ -151,8 +150,7 @@ static tern_status say(speaking *s, tern_error *err) {
     bool over = false;
     s->n_wanted = FRAMES_FIRST;
     TERN_TRY(run_prompt(s, err));
-    for (int32_t i = 0; i < s->n_frames_most && !over; i++)
-        TERN_TRY(say_frame(s, i, &over, err));
+    for (int32_t i = 0; i < s->n_frames_most && !over; i++) TERN_TRY(say_frame(s, i, &over, err));
     s->stats->is_cut = !over;
     TERN_TRY(decode_pending(s, err));
     return give(s, NULL, 0, true, err);
@@ -169,8 +167,7 @@ static tern_status make_voice(speaking *s, float *row, tern_error *err) {
     tern_status status = tern_tensor_decode(t, w, err);
     for (size_t i = 0; status == TERN_OK && i < n_rows; i++) {
         double sum = 0;
-        for (size_t j = 0; j < n; j++)
-            sum += (double)w[i * n + j] * (double)s->params->speaker[j];
+        for (size_t j = 0; j < n; j++) sum += (double)w[i * n + j] * (double)s->params->speaker[j];
         row[i] = (float)sum;
     }
     tern_free(w);
@@ -207,10 +204,9 @@ static tern_status encode(const tern_model *m, const char *text, const char *voi
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", m->path);
     if (voice) tern_strbuf_printf(&all, "%s: ", voice);
     tern_strbuf_puts(&all, text);
-    tern_status status =
-        all.failed ? tern_fail_memory(err, strlen(text))
-                   : tern_tokenizer_encode(m->tokenizer, all.ptr ? all.ptr : "", all.len,
-                                           TERN_TOKENIZE_BOS, out, err);
+    tern_status status = all.failed ? tern_fail_memory(err, strlen(text))
+                                    : tern_tokenizer_encode(m->tokenizer, all.ptr ? all.ptr : "",
+                                                            all.len, TERN_TOKENIZE_BOS, out, err);
     tern_strbuf_free(&all);
     return status;
 }
@@ -248,9 +244,8 @@ static tern_status settle(speaking *s, tern_model *codec, tern_error *err) {
                          "%s: no codec of the model's codes, %d of %d values in a frame",
                          codec->path, (int)v->n_codes, (int)v->n_values);
     if (p->speaker && p->n_speaker != (size_t)v->n_speaker)
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "a voice of %zu numbers: the model takes %d", p->n_speaker,
-                         (int)v->n_speaker);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a voice of %zu numbers: the model takes %d",
+                         p->n_speaker, (int)v->n_speaker);
     if (p->speed != 0 && !(p->speed >= 0.25 && p->speed <= 4))
         return tern_fail(err, TERN_ERR_ARGUMENT, "speed is %g: expected 0.25 to 4", p->speed);
     if (!(most > 0))

@@ -426,18 +426,22 @@ class Model:
             else:
                 ids = np.ascontiguousarray(text, np.int32)
                 callbacks.run(lib.tern_speak_ids, model, other, pointer(ids, ctypes.c_int32), ids.size, ctypes.byref(params), None)
-        return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+        sound: "numpy.ndarray[Any, Any]" = np.concatenate([np.zeros(0, np.float32), *pieces])
+        return sound
 
     def decode_codes(self, codes: Any) -> "numpy.ndarray[Any, Any]":
         """What a codec makes of codes [frames, codes of a frame]: float32 at codec_rate."""
         np = numpy_for("Model.decode_codes")
-        given, stream = np.ascontiguousarray(codes, np.int32), ctypes.c_void_p()
+        given, stream = np.ascontiguousarray(codes, np.int32), ctypes.POINTER(c.tern_codec_stream)()
         samples, n = ctypes.POINTER(ctypes.c_float)(), ctypes.c_size_t()
         with self._handle as model:
             lib.tern_codec_open(ctypes.byref(stream), model)
             try:
                 lib.tern_codec_decode(stream, pointer(given, ctypes.c_int32), len(given), ctypes.byref(samples), ctypes.byref(n))
-                return np.ctypeslib.as_array(samples, (n.value,)).copy() if n.value else np.zeros(0, np.float32)
+                sound: "numpy.ndarray[Any, Any]" = np.zeros(n.value, np.float32)
+                if n.value:
+                    sound[:] = np.ctypeslib.as_array(samples, (n.value,))
+                return sound
             finally:
                 lib.tern_codec_close(stream)
 

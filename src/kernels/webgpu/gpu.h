@@ -580,6 +580,12 @@ bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);
 #define GPU_SCREEN_MAX 8 // dispatches
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
                            tern_error *err);
+// Memory of a screened head: its copy, in which what is known of rows follows their integers; and,
+// for a chunk of outputs, rows of x and lists of tokens. 0: nothing is screened.
+uint64_t gpu_screen_copy_bytes(const tern_weight *w);
+uint64_t gpu_screen_infos_at(const tern_weight *w);
+uint64_t gpu_screen_x_bytes(const tern_plan *p);
+uint64_t gpu_screen_list_bytes(const tern_plan *p);
 #define GPU_POOL_ALIGN 256 // of memory bound at an offset
 // Quantized values: int8 with a scale a row or a block of 64 columns. Bytes of the integers; the
 // scales and sums follow them.

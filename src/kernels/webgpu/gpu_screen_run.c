@@ -1,0 +1,67 @@
+// When the logits of many rows are screened, and the copy of the head that this takes
+// (gpu_screen.c has the dispatches).
+#include "kernels/webgpu/gpu_build.h"
+#include "kernels/webgpu/gpu_session.h"
+
+#define STORAGE   (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
+#define COPY_GRID 32768 // of head_copy.wgsl, x
+
+static bool is_for_many(const tern_instance *in) {
+    return in->plan->screened && in->batch.kind == GPU_MANY_STEPS &&
+           in->chunk_rows >= GPU_SCREEN_ROWS && gpu_results_of(in) == GPU_RESULTS_GREATEST;
+}
+
+bool gpu_screens(const tern_instance *in) {
+    return is_for_many(in) && in->plan->screened->copy;
+}
+
+static tern_status make_copy(const tern_instance *in, wgpu_buffer copy, tern_error *err) {
+    const tern_plan *p = in->plan;
+    tern_weight *w = p->screened;
+    tern_device *d = p->device;
+    uint64_t infos = gpu_screen_infos_at(w);
+    // The run is bound and not read.
+    wgpu_group_entry entries[] = {
+        {.binding = 0, .buffer = in->chunks, .bytes = UINT64_MAX},
+        {.binding = 1,
+         .buffer = w->parts[0].buffer,
+         .offset = w->parts[0].offset,
+         .bytes = w->parts[0].bytes},
+        {.binding = 2, .buffer = copy, .bytes = infos},
+        {.binding = 3, .buffer = copy, .offset = infos, .bytes = gpu_screen_copy_bytes(w) - infos}};
+    wgpu_group_desc desc = {.layout = d->layouts[GPU_HEAD_COPY],
+                            .n_entries = sizeof entries / sizeof *entries,
+                            .entries = entries};
+    wgpu_group group = d->api.DeviceCreateBindGroup(d->device, &desc);
+    uint32_t n = (uint32_t)w->n_rows;
+    gpu_encoding e = {0};
+    gpu_encode_dispatch(in, &e, p->screen_copy, group, n < COPY_GRID ? n : COPY_GRID,
+                        groups(n, COPY_GRID), 1);
+    if (e.encoder) gpu_encoding_submit(in, &e);
+    d->api.BindGroupRelease(group);
+    return gpu_check(d, "copying the head", err);
+}
+
+tern_status gpu_screen_prepare(tern_instance *in, tern_error *err) {
+    if (!is_for_many(in)) return TERN_OK;
+    tern_weight *w = in->plan->screened;
+    tern_device *d = in->plan->device;
+    if (!w->copy && !w->copy_tried && !in->profile) {
+        tern_error why;
+        wgpu_buffer copy;
+        w->copy_tried = true;
+        if (gpu_buffer_new(d, GPU_USE_WEIGHTS, gpu_screen_copy_bytes(w), STORAGE, "the head's copy",
+                           &copy, &why) != TERN_OK)
+            return d->lost ? gpu_check(d, "copying the head", err) : TERN_OK;
+        tern_status status = make_copy(in, copy, err);
+        if (status == TERN_OK)
+            w->copy = copy;
+        else
+            gpu_buffer_free(d, GPU_USE_WEIGHTS, copy);
+        TERN_TRY(status);
+    }
+    // Bind groups that were made before there was a copy lack those of its kernels.
+    if (in->has_copy != (w->copy != NULL)) gpu_instance_close_groups(in);
+    in->has_copy = w->copy != NULL;
+    return TERN_OK;
+}
