@@ -565,6 +565,11 @@ tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err
 // Whether logits of this head may be screened; then the dispatches for it, which follow the head's
 // own. each: vec4s of a row of x to 16 bytes of one of weights.
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);
+// Bytes of the copy, and where in it the numbers of rows begin; of rows of x and of lists.
+uint64_t gpu_screen_copy_bytes(const tern_weight *w);
+uint64_t gpu_screen_infos_at(const tern_weight *w);
+uint64_t gpu_screen_x_bytes(const tern_plan *p); // 0: nothing is screened
+uint64_t gpu_screen_list_bytes(const tern_plan *p);
 #define GPU_SCREEN_MAX 8 // dispatches
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
                            tern_error *err);

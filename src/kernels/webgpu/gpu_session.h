@@ -222,8 +222,6 @@ void gpu_send_row_angles(tern_instance *in, int32_t ahead, int32_t n_steps);
 
 // ---- Heads of many rows (gpu_screen.c) ---------------------------------------------------------
 
-uint64_t gpu_screen_x_bytes(const tern_plan *p); // 0: nothing is screened
-uint64_t gpu_screen_list_bytes(const tern_plan *p);
 // Before a request is encoded: makes the copy of the head if it is the first that can use it.
 tern_status gpu_screen_prepare(tern_instance *in, tern_error *err);
 // Whether the request's logits, in this pass over the head, are screened.
