@@ -222,7 +222,7 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
 // Of the rows of the instance's batch, `ahead` positions further on, and of the steps after it.
 void gpu_send_row_angles(tern_instance *in, int32_t ahead, int32_t n_steps);
 
-// ---- Heads of many rows (gpu_screen_run.c) -----------------------------------------------------
+// ---- Heads of many rows (gpu_screen.c) ---------------------------------------------------------
 
 // Before a request is encoded: makes the copy of the head if it is the first that can use it.
 tern_status gpu_screen_prepare(tern_instance *in, tern_error *err);

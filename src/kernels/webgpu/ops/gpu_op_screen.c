@@ -1,0 +1,147 @@
+// The dispatches of a head that is screened (../gpu_screen.c), and where its memory is.
+#include "kernels/webgpu/ops/gpu_op.h"
+
+#define UNIT_COLS 128       // that rows of the copy are filled up to
+#define COLS_MAX  (1 << 17) // of sums that fit 32 bits
+
+// ---- Memory ------------------------------------------------------------------------------------
+
+static uint64_t padded_cols(const tern_weight *w) {
+    return gpu_round((uint64_t)w->n_cols, UNIT_COLS);
+}
+
+// What lies where in the copy, and in the memory for rows of x.
+uint64_t gpu_screen_infos_at(const tern_weight *w) {
+    return gpu_round((uint64_t)w->n_rows * padded_cols(w), GPU_POOL_ALIGN);
+}
+uint64_t gpu_screen_copy_bytes(const tern_weight *w) {
+    return gpu_screen_infos_at(w) + (uint64_t)w->n_rows * 16;
+}
+static uint64_t x_infos_at(const tern_plan *p) {
+    return gpu_round((uint64_t)p->chunk_rows * 2 * padded_cols(p->screened), GPU_POOL_ALIGN);
+}
+static uint64_t units_at(const tern_plan *p) {
+    return x_infos_at(p) + gpu_round((uint64_t)p->chunk_rows * 16, GPU_POOL_ALIGN);
+}
+
+uint64_t gpu_screen_x_bytes(const tern_plan *p) {
+    if (!p->screened) return 0;
+    return units_at(p) + (uint64_t)p->chunk_rows * padded_cols(p->screened) / 16;
+}
+uint64_t gpu_screen_list_bytes(const tern_plan *p) {
+    return p->screened ? (uint64_t)p->chunk_rows * (GPU_SCREEN_LIST + 1) * 4 : 0;
+}
+
+// ---- Plan --------------------------------------------------------------------------------------
+
+bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap) {
+    const tern_device *d = p->device;
+    return w->n_parts == 1 && w->form != GPU_FORM_TILES && w->n_cols <= COLS_MAX &&
+           soft_cap == 0 && p->chunk_rows >= GPU_SCREEN_ROWS &&
+           w->parts[0].bytes >= d->screen_bytes_min &&
+           gpu_screen_copy_bytes(w) <= d->binding_bytes_max;
+}
+
+static void bind_copy(gpu_dispatch *d, uint64_t from, uint64_t to) {
+    bind(d, (gpu_binding){.place = GPU_SCREEN_COPY, .offset = from, .bytes = to - from});
+}
+static void bind_x(gpu_dispatch *d, uint64_t from, uint64_t to) {
+    bind(d, (gpu_binding){.place = GPU_SCREEN_X, .offset = from, .bytes = to - from});
+}
+
+static gpu_dispatch *add_screen(tern_plan *p, gpu_kernel kernel, uint32_t x) {
+    const tern_weight *w = p->screened;
+    gpu_dispatch *d = add(p, kernel, x, GPU_ROWS_CHUNK);
+    d->kinds = GPU_MANY_STEPS;
+    d->phase = GPU_PHASE_TOP;
+    d->screen = GPU_SCREENED;
+    set(d, "COLS4", (double)(w->n_cols / 4));
+    return d;
+}
+
+static void add_x(tern_plan *p, tern_vid x) {
+    gpu_dispatch *d = add_screen(p, GPU_HEAD_X, 1);
+    set(d, "Q_WORDS", (double)(padded_cols(p->screened) / 4));
+    set(d, "PARTS", p->device->matrix ? 2 : 1);
+    bind_value(p, d, x);
+    bind_x(d, 0, x_infos_at(p));
+    bind_x(d, x_infos_at(p), units_at(p));
+    bind_x(d, units_at(p), gpu_screen_x_bytes(p));
+    bind_place(d, GPU_SCREEN_LISTS, -1);
+}
+
+// Tiles of so many rows of x: few of them leave matrix units without work.
+static void add_approximate(tern_plan *p) {
+    static const uint32_t counts[] = {16, 32, 64};
+    const tern_weight *w = p->screened;
+    bool matrix = p->device->matrix;
+    for (int i = 0; i < (matrix ? 3 : 1); i++) {
+        uint32_t tile = matrix ? 128 : 64;
+        gpu_dispatch *d = add_screen(p, matrix ? GPU_HEAD_SCREEN_MATRIX : GPU_HEAD_SCREEN_DOT,
+                                     groups(w->n_rows, tile));
+        set(d, "N_ROWS", (double)w->n_rows);
+        set(d, "VECS", (double)(padded_cols(w) / 16));
+        set(d, "CHUNK_ROWS", p->chunk_rows);
+        if (matrix) set(d, "TOKENS", counts[i]);
+        d->rows_each = matrix ? counts[i] : 32;
+        if (matrix && i > 0) d->rows_min = counts[i - 1] + 1;
+        if (matrix && i < 2) d->rows_max = counts[i];
+        bind_copy(d, 0, gpu_screen_infos_at(w));
+        bind_copy(d, gpu_screen_infos_at(w), gpu_screen_copy_bytes(w));
+        bind_x(d, 0, x_infos_at(p));
+        bind_x(d, x_infos_at(p), units_at(p));
+        bind_place(d, GPU_LOGITS, -1);
+        if (!matrix) bind_x(d, units_at(p), gpu_screen_x_bytes(p));
+    }
+}
+
+static void add_pick(tern_plan *p, gpu_kernel kernel) {
+    const tern_weight *w = p->screened;
+    gpu_dispatch *d = add_screen(p, kernel, GPU_TOP_PARTS_N);
+    set(d, "N_ROWS", (double)w->n_rows);
+    set(d, "PARTS", GPU_TOP_PARTS_N);
+    set(d, "CHUNK_ROWS", p->chunk_rows);
+    set(d, "LIST", GPU_SCREEN_LIST);
+    bind_place(d, GPU_LOGITS, -1);
+    if (kernel == GPU_HEAD_LEAST) bind_copy(d, gpu_screen_infos_at(w), gpu_screen_copy_bytes(w));
+    if (kernel == GPU_HEAD_LEAST) bind_x(d, x_infos_at(p), units_at(p));
+    bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
+    if (kernel == GPU_HEAD_LIST) bind_place(d, GPU_SCREEN_LISTS, -1);
+}
+
+static void add_exact(tern_plan *p, tern_vid x, uint32_t each) {
+    const tern_weight *w = p->screened;
+    gpu_dispatch *d = add_screen(p, GPU_HEAD_EXACT, GPU_SCREEN_LIST / 32);
+    d->what.n_constants = 0; // set_form has all of them
+    set_form(w, d);
+    set(d, "EACH", each);
+    set(d, "N_ROWS", (double)w->n_rows);
+    set(d, "CHUNK_ROWS", p->chunk_rows);
+    set(d, "LIST", GPU_SCREEN_LIST);
+    bind_part(d, &w->parts[0]);
+    bind_value(p, d, x);
+    bind_place(d, GPU_LOGITS, -1);
+    bind_place(d, GPU_SCREEN_LISTS, -1);
+}
+
+// Made now, since a pipeline takes long.
+static tern_status open_copy(tern_plan *p, tern_error *err) {
+    const tern_weight *w = p->screened;
+    gpu_dispatch d = {.what.kernel = GPU_HEAD_COPY};
+    set_form(w, &d);
+    set(&d, "N_ROWS", (double)w->n_rows);
+    set(&d, "Q_WORDS", (double)(padded_cols(w) / 4));
+    return gpu_pipeline_get(p->device, &d.what, &p->screen_copy, err);
+}
+
+tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
+                           tern_error *err) {
+    p->screened = w;
+    TERN_TRY(open_copy(p, err));
+    add_x(p, x);
+    add_approximate(p);
+    add_pick(p, GPU_HEAD_LEAST);
+    add_pick(p, GPU_HEAD_LIST);
+    add_exact(p, x, each);
+    return TERN_OK;
+}
