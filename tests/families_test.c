@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "formats/formats.h"
 #include "blobs.h"
+#include "goldens.h"
 #include "harness.h"
 #include "models/models.h"
 #include "runtime/runtime.h"
@@ -443,15 +444,6 @@ static float *golden(const char *folder, const char *name, size_t *n) {
     return x;
 }
 
-static double distance(const float *a, const float *b, size_t n) {
-    double most = 0, largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        most = fmax(most, fabs((double)a[i] - (double)b[i]));
-        largest = fmax(largest, fabs((double)b[i]));
-    }
-    return most / largest;
-}
-
 static void check_embedding(const char *folder, const char *model_path) {
     size_t n_ids, n_hidden, n_pooled;
     tern_error err = {0};
@@ -470,10 +462,10 @@ static void check_embedding(const char *folder, const char *model_path) {
         .outputs = {"hidden", "embedding"}, .data = {rows, one}, .n_bindings = 2};
     tern_status status = tern_model_compute(model, &work, 1, &wanted, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
-    CHECK_MSG(distance(rows, hidden, n_hidden) < 1e-5, "%s: hidden rows are %g off", model_path,
-              distance(rows, hidden, n_hidden));
-    CHECK_MSG(!pooled || distance(one, pooled, n_pooled) < 1e-5, "%s: the embedding is %g off",
-              model_path, distance(one, pooled, n_pooled));
+    double off = golden_distance(rows, hidden, n_hidden);
+    CHECK_MSG(off < 1e-5, "%s: hidden rows are %g off", model_path, off);
+    off = pooled ? golden_distance(one, pooled, n_pooled) : 0;
+    CHECK_MSG(!pooled || off < 1e-5, "%s: the embedding is %g off", model_path, off);
     tern_lease_close(lease);
     tern_model_close(model);
     free(ids);

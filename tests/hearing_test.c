@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "blobs.h"
 #include "formats/formats.h"
+#include "goldens.h"
 #include "gpu_fixture.h"
 #include "harness.h"
 #include "media/sound.h"
@@ -12,34 +13,6 @@
 
 #define OWN    "tests/oracles/moonshine"
 #define ORACLE "oracle/moonshine"
-
-static const tern_tensor *golden(const tern_file *file, const char *name) {
-    const tern_tensor *t = tern_file_tensor(file, name);
-    CHECK_MSG(t, "the golden file has no %s", name);
-    return t;
-}
-
-static size_t n_of(const tern_tensor *t) {
-    return (size_t)(t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
-}
-
-// The greatest difference over the greatest number.
-static double difference(const float *a, const float *b, size_t n) {
-    double worst = 0, most = 0;
-    for (size_t i = 0; i < n; i++) {
-        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
-        most = fmax(most, fabs((double)b[i]));
-    }
-    return worst / most;
-}
-
-static void check_array(const tern_array *a, const tern_tensor *want, double bound) {
-    size_t n = (size_t)(a->dims[0] * a->dims[1]);
-    CHECK_MSG(n == n_of(want), "%s has %zu numbers, not %zu", a->name, n, n_of(want));
-    if (n != n_of(want)) return;
-    double d = difference(a->data, test_bytes(&want->data), n);
-    CHECK_MSG(d <= bound, "%s is %g off", a->name, d);
-}
 
 // ---- Graphs by themselves ----------------------------------------------------------------------
 
@@ -51,33 +24,12 @@ static void check_graphs(tern_model *m, const char *folder, const char *encoded,
     tern_file *file;
     snprintf(path, sizeof path, "%s/golden.safetensors", folder);
     REQUIRE_OK(tern_file_open(&file, path, &err), err);
-    const tern_tensor *pcm = golden(file, "pcm"), *rows = golden(file, encoded);
+    const tern_tensor *pcm = golden_tensor(file, "pcm");
     tern_array in = {.name = "pcm",
                      .n_dims = 2,
-                     .dims = {(int64_t)n_of(pcm) / 64, 64},
+                     .dims = {(int64_t)golden_count(pcm) / 64, 64},
                      .data = (void *)(uintptr_t)test_bytes(&pcm->data)};
-    tern_array out = {.name = "encoded"};
-    tern_compute_desc encoder = {
-        .graph = "encoder", .inputs = &in, .n_inputs = 1, .outputs = &out, .n_outputs = 1};
-    CHECK_MSG(tern_compute(m, &encoder, &err) == TERN_OK, "%s", err.message);
-    if (out.data) check_array(&out, rows, bound);
-    const tern_tensor *tokens = golden(file, ids);
-    tern_array given[] = {{.name = "ids",
-                           .type = TERN_ARRAY_I32,
-                           .n_dims = 1,
-                           .dims = {(int64_t)n_of(tokens)},
-                           .data = (void *)(uintptr_t)test_bytes(&tokens->data)},
-                          {.name = "encoded",
-                           .n_dims = 2,
-                           .dims = {(int64_t)rows->ne[1], (int64_t)rows->ne[0]},
-                           .data = (void *)(uintptr_t)test_bytes(&rows->data)}};
-    tern_array logits = {.name = "logits"};
-    tern_compute_desc decoder = {
-        .inputs = given, .n_inputs = 2, .outputs = &logits, .n_outputs = 1};
-    CHECK_MSG(tern_compute(m, &decoder, &err) == TERN_OK, "%s", err.message);
-    if (logits.data) check_array(&logits, golden(file, "logits"), bound);
-    tern_array_free(&out);
-    tern_array_free(&logits);
+    golden_check_heard(m, file, &in, encoded, ids, bound);
     tern_file_close(file);
 }
 
@@ -112,9 +64,9 @@ static void check_text_of(tern_model *m, const char *path) {
     tern_file *file;
     tern_transcript t;
     REQUIRE_OK(tern_file_open(&file, OWN "/golden.safetensors", &err), err);
-    const tern_tensor *pcm = golden(file, "pcm"), *greedy = golden(file, "greedy");
+    const tern_tensor *pcm = golden_tensor(file, "pcm"), *greedy = golden_tensor(file, "greedy");
     const tern_sound sound = {.rate = 16000,
-                              .n = (int64_t)n_of(pcm),
+                              .n = (int64_t)golden_count(pcm),
                               .samples = (float *)(uintptr_t)test_bytes(&pcm->data)};
     const tern_transcribe_params params = {.whole = true, .tokens_per_second = 40};
     CHECK_MSG(tern_transcribe(m, &sound, &params, &t, &err) == TERN_OK, "%s: %s", path,
@@ -123,9 +75,10 @@ static void check_text_of(tern_model *m, const char *path) {
     if (t.n == 1) {
         const tern_segment *s = &t.segments[0];
         CHECK(fabs(s->end - (double)sound.n / 16000) < 1e-9 && s->text[0] == 0);
-        CHECK_MSG(s->n_ids == (int32_t)n_of(greedy), "%d tokens", (int)s->n_ids);
-        if (s->n_ids == (int32_t)n_of(greedy))
-            CHECK(memcmp(s->ids, test_bytes(&greedy->data), n_of(greedy) * sizeof *s->ids) == 0);
+        CHECK_MSG(s->n_ids == (int32_t)golden_count(greedy), "%d tokens", (int)s->n_ids);
+        if (s->n_ids == (int32_t)golden_count(greedy))
+            CHECK(memcmp(s->ids, test_bytes(&greedy->data),
+                         golden_count(greedy) * sizeof *s->ids) == 0);
     }
     tern_transcript_free(&t);
     tern_file_close(file);

@@ -6,19 +6,10 @@
 #include "base/alloc.h"
 #include "blobs.h"
 #include "formats/formats.h"
+#include "goldens.h"
 #include "harness.h"
 #include "tern_media.h"
 #include "tern_tools.h"
-
-static const tern_tensor *golden(const tern_file *file, const char *name) {
-    const tern_tensor *t = tern_file_tensor(file, name);
-    CHECK_MSG(t, "the golden file has no %s", name);
-    return t;
-}
-
-static size_t n_of(const tern_tensor *t) {
-    return (size_t)(t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
-}
 
 // ---- The codec by itself -----------------------------------------------------------------------
 
@@ -26,7 +17,7 @@ static size_t n_of(const tern_tensor *t) {
 static int32_t *turn(const tern_tensor *t) {
     size_t frames = (size_t)t->ne[0], each = (size_t)t->ne[1];
     const int32_t *from = test_bytes(&t->data);
-    int32_t *to = malloc(n_of(t) * sizeof *to);
+    int32_t *to = malloc(golden_count(t) * sizeof *to);
     for (size_t i = 0; to && i < frames; i++)
         for (size_t k = 0; k < each; k++) to[i * each + k] = from[k * frames + i];
     return to;
@@ -40,9 +31,9 @@ static void check_codec(const char *model, const char *folder, double bound) {
     REQUIRE_OK(tern_model_open(&m, model, NULL, &err), err);
     snprintf(path, sizeof path, "%s/golden.safetensors", folder);
     REQUIRE_OK(tern_file_open(&file, path, &err), err);
-    const tern_tensor *codes = golden(file, "codes"), *want = golden(file, "audio");
+    const tern_tensor *codes = golden_tensor(file, "codes"), *want = golden_tensor(file, "audio");
     int32_t *rows = turn(codes);
-    float *sound = malloc((n_of(want) + 1) * sizeof *sound);
+    float *sound = malloc((golden_count(want) + 1) * sizeof *sound);
     REQUIRE(rows && sound);
     const float *reference = test_bytes(&want->data);
     for (int32_t piece = 1; piece <= 64; piece = piece * 3 + 1) {
@@ -56,13 +47,13 @@ static void check_codec(const char *model, const char *folder, double bound) {
             size_t n_samples;
             REQUIRE_OK(tern_codec_decode(s, rows + i * (size_t)codes->ne[1], n, &samples,
                                          &n_samples, &err), err);
-            REQUIRE(at + n_samples <= n_of(want));
+            REQUIRE(at + n_samples <= golden_count(want));
             if (piece > 1) CHECK(memcmp(sound + at, samples, n_samples * sizeof *samples) == 0);
             memcpy(sound + at, samples, n_samples * sizeof *samples);
             at += n_samples;
         }
         tern_codec_close(s);
-        CHECK(at == n_of(want));
+        CHECK(at == golden_count(want));
         for (size_t i = 0; i < at; i++)
             worst = fmax(worst, fabs((double)sound[i] - (double)reference[i]));
         CHECK_MSG(worst <= bound, "%s: the sound is %g off", folder, worst);
@@ -130,9 +121,10 @@ static void check_spoken(const char *model, const char *codec, const char *folde
     REQUIRE_OK(tern_model_open(&c, codec, NULL, &err), err);
     snprintf(path, sizeof path, "%s/golden.safetensors", folder);
     REQUIRE_OK(tern_file_open(&file, path, &err), err);
-    const tern_tensor *prompt = golden(file, "prompt_ids"), *voice = golden(file, "spk.emb");
-    const tern_tensor *codes = golden(file, speaker ? "spk.codes" : "codes");
-    const tern_tensor *audio = golden(file, speaker ? "spk.audio" : "audio");
+    const tern_tensor *prompt = golden_tensor(file, "prompt_ids");
+    const tern_tensor *voice = golden_tensor(file, "spk.emb");
+    const tern_tensor *codes = golden_tensor(file, speaker ? "spk.codes" : "codes");
+    const tern_tensor *audio = golden_tensor(file, speaker ? "spk.audio" : "audio");
     const int32_t *ids = test_bytes(&prompt->data);
     tern_speak_params params = {.temperature = -1,
                                 .seconds_max = 60.0 / 22050,
@@ -142,19 +134,20 @@ static void check_spoken(const char *model, const char *codec, const char *folde
     tern_speak_stats stats;
     if (speaker) {
         params.speaker = test_bytes(&voice->data);
-        params.n_speaker = n_of(voice);
+        params.n_speaker = golden_count(voice);
     }
     // The golden's prompt has the marks: one in front, two behind.
-    CHECK_MSG(tern_speak_ids(m, c, ids + 1, n_of(prompt) - 3, &params, &stats, &err) == TERN_OK,
+    CHECK_MSG(tern_speak_ids(m, c, ids + 1, golden_count(prompt) - 3, &params, &stats, &err) ==
+                  TERN_OK,
               "%s", err.message);
-    CHECK_MSG(h.n_codes == n_of(codes) && stats.n_frames == 10, "%zu codes", h.n_codes);
+    CHECK_MSG(h.n_codes == golden_count(codes) && stats.n_frames == 10, "%zu codes", h.n_codes);
     int32_t *want = turn(codes);
-    if (h.n_codes == n_of(codes))
+    if (h.n_codes == golden_count(codes))
         CHECK_MSG(memcmp(h.codes, want, h.n_codes * sizeof *want) == 0, "other codes");
     free(want);
-    CHECK(h.n_samples == n_of(audio) && h.n_calls > 1 && stats.is_cut);
+    CHECK(h.n_samples == golden_count(audio) && h.n_calls > 1 && stats.is_cut);
     const float *sound = test_bytes(&audio->data);
-    for (size_t i = 0; i < h.n_samples && i < n_of(audio); i++)
+    for (size_t i = 0; i < h.n_samples && i < golden_count(audio); i++)
         if (!(fabsf(h.samples[i] - sound[i]) <= 1e-4f)) {
             CHECK_MSG(false, "sample %zu is %g, not %g", i, (double)h.samples[i],
                       (double)sound[i]);
@@ -189,26 +182,27 @@ static void check_own(const char *model, const char *codec, bool voice) {
     REQUIRE_OK(tern_model_open(&m, model, NULL, &err), err);
     REQUIRE_OK(tern_model_open(&c, codec, NULL, &err), err);
     REQUIRE_OK(tern_file_open(&file, OWN_MODEL "/golden.safetensors", &err), err);
-    const tern_tensor *text = golden(file, "text"), *vector = golden(file, "voice");
-    const tern_tensor *codes = golden(file, voice ? "long_codes" : "short_codes");
-    const tern_tensor *sound = golden(file, voice ? "long_sound" : "short_sound");
+    const tern_tensor *text = golden_tensor(file, "text"), *vector = golden_tensor(file, "voice");
+    const tern_tensor *codes = golden_tensor(file, voice ? "long_codes" : "short_codes");
+    const tern_tensor *sound = golden_tensor(file, voice ? "long_sound" : "short_sound");
     tern_speak_params params = {.speaker = voice ? test_bytes(&vector->data) : NULL,
-                                .n_speaker = voice ? n_of(vector) : 0,
+                                .n_speaker = voice ? golden_count(vector) : 0,
                                 .temperature = -1,
                                 .seconds_max = 9 * 6 / 22050.0,
                                 .on_codes = on_codes,
                                 .on_samples = on_samples,
                                 .user = &h};
     tern_speak_stats stats;
-    CHECK_MSG(tern_speak_ids(m, c, test_bytes(&text->data), n_of(text), &params, &stats, &err) ==
+    CHECK_MSG(tern_speak_ids(m, c, test_bytes(&text->data), golden_count(text), &params, &stats,
+                             &err) ==
               TERN_OK, "%s", err.message);
-    CHECK_MSG(h.n_codes == n_of(codes), "%s: %zu codes", model, h.n_codes);
-    if (h.n_codes == n_of(codes))
+    CHECK_MSG(h.n_codes == golden_count(codes), "%s: %zu codes", model, h.n_codes);
+    if (h.n_codes == golden_count(codes))
         CHECK(memcmp(h.codes, test_bytes(&codes->data), h.n_codes * sizeof *h.codes) == 0);
-    CHECK(stats.is_cut == voice && stats.rate == 22050 && h.n_samples == n_of(sound));
+    CHECK(stats.is_cut == voice && stats.rate == 22050 && h.n_samples == golden_count(sound));
     const float *want = test_bytes(&sound->data);
     double worst = 0;
-    for (size_t i = 0; i < h.n_samples && i < n_of(sound); i++)
+    for (size_t i = 0; i < h.n_samples && i < golden_count(sound); i++)
         worst = fmax(worst, fabs((double)h.samples[i] - (double)want[i]));
     CHECK_MSG(worst <= 1e-5, "%s: the sound is %g off", codec, worst);
     tern_file_close(file);
