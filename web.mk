@@ -33,7 +33,7 @@ WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local
 $(foreach f,$(WEB_FLAVOURS),$(eval WEB_FLAGS_$(f)-senses = $$(WEB_FLAGS_$(f)) -UTERN_NO_SENSES))
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
 WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_FEW_HTML_NAMES -DTERN_NO_WRITERS -DTERN_NO_SENSES
-WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR
+WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SENSES
 # Of each module, compressed: what a page has to load before anything else. Those with senses are loaded by who
 # loads a model of tens of megabytes besides, and may have a fifth more.
 WEB_GZIP_MAX        = 512000
@@ -102,8 +102,9 @@ WEB_AFTER_simd-check  = $(WEB)/wasm_loops
 WEB_CHECK_SRC = $(sort $(wildcard src/kernels/cpu/*/*_scalar.c) src/kernels/cpu/float/float_wasm.c \
                 src/kernels/cpu/select.c $(wildcard apps/web/checks/*.c) $(filter src/kernels/%,$(KERNEL_TEST_SRC)))
 
-# What TERN_NO_SENSES changes, models/models.inc in config.c among it; and what the page calls.
-WEB_SENSES_SRC = $(filter $(shell grep -rl TERN_NO_SENSES src --include='*.c') src/models/config.c,$(WEB_SRC)) \
+# What TERN_NO_SENSES changes, models/models.inc in config.c and the float kernels among it; and what the page calls.
+WEB_SENSES_SRC = $(filter $(shell grep -rl TERN_NO_SENSES src --include='*.c') src/models/config.c \
+                 src/kernels/cpu/float/float_wasm.c,$(WEB_SRC)) \
                  $(sort $(wildcard apps/web/senses/*.c))
 
 # $(1): a flavour

@@ -35,10 +35,6 @@ static void causal_plainly(const tern_causal_conv_args *a, float *y) {
 
 TEST(float_causal_conv_is_its_chain_of_fmas) {
     variants v = all_variants();
-    if (!v.k[0]->causal_conv) { // TERN_NO_SENSES
-        test_skip("compiled without codecs");
-        return;
-    }
     for (size_t i = 0; i < sizeof causal_cases / sizeof *causal_cases; i++) {
         const causal_case *c = &causal_cases[i];
         size_t before = (c->n_taps - 1) * c->dilation, stride = c->n_out + 3;
@@ -67,10 +63,6 @@ TEST(float_causal_conv_is_its_chain_of_fmas) {
 TEST(float_upsample_conv_is_the_transpose) {
     enum { IN = 6, OUT = 4, RATE = 3, TAPS = 2 * RATE };
     variants v = all_variants();
-    if (!v.k[0]->upsample_conv) { // TERN_NO_SENSES
-        test_skip("compiled without codecs");
-        return;
-    }
     for (size_t groups = 1; groups <= 2; groups++) {
         size_t each = OUT / groups, in_each = IN / groups;
         float *x = numbers(2 * IN, KIND_PLAIN, 1), *w = numbers(IN * each * TAPS, KIND_PLAIN, 2);
@@ -102,10 +94,6 @@ TEST(float_upsample_conv_is_the_transpose) {
 
 TEST(float_half_snake_is_near_libms) {
     variants v = all_variants();
-    if (!v.k[0]->half_snake) { // TERN_NO_SENSES
-        test_skip("compiled without codecs");
-        return;
-    }
     static const size_t widths[] = {1, 2, 27, 32, 54, 65};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         size_t n = widths[i], half = n / 2;
