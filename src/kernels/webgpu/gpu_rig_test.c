@@ -303,7 +303,8 @@ tern_status rig_set_up(rig_machine *m, const rig *r, rig_device which, bool fuse
                        int32_t n_context, tern_kv_type kv_type, tern_error *err) {
     *m = (rig_machine){.b = backend_of(which), .d = device_of(which), .n_weights = r->g.n_values};
     if (!m->d) return tern_fail(err, TERN_ERR_DEVICE, "%s", opened[which].why_not);
-    m->d->screen_bytes_min = r->screens ? 0 : UINT64_MAX;
+    // The CPU's device is another struct, and screens no head.
+    if (which >= RIG_GPU) m->d->screen_bytes_min = r->screens ? 0 : UINT64_MAX;
     // Room for the values that the passes add, which are not weights.
     m->weights = calloc(r->g.n_values * 2 + 64, sizeof *m->weights);
     tern_weight_kind *kinds = calloc(r->g.n_values, sizeof *kinds);
