@@ -320,7 +320,9 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     if (status == TERN_OK) status = tern_hf_resolve_packed(file, folder, err);
     if (status == TERN_OK) status = tern_hf_resolve_ternary_floats(file, err);
     if (status == TERN_OK) status = tern_hf_join_experts(file, err);
+#ifndef TERN_NO_SENSES // codecs have such weights, and no others that run
     if (status == TERN_OK) status = tern_hf_fold_weight_norms(file, err);
+#endif
     if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
     return tern_fail_prefix(err, status, folder);
 }

@@ -62,6 +62,24 @@ tern_status gpu_check_graph(const tern_graph *g, tern_error *err) {
     return TERN_OK;
 }
 
+static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)p;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no %s",
+                     tern_op_name(n->op));
+}
+
+// Ops of codecs run on the CPU. Those of models that hear are left out with these.
+#define gpu_op_CODE_DIGITS   gpu_op_none
+#define gpu_op_CAUSAL_CONV   gpu_op_none
+#define gpu_op_UPSAMPLE_CONV gpu_op_none
+#define gpu_op_HALF_SNAKE    gpu_op_none
+#ifdef TERN_NO_SENSES
+#define gpu_op_WINDOWS          gpu_op_none
+#define gpu_op_WHOLE_NORM       gpu_op_none
+#define gpu_op_SOURCE_STORE     gpu_op_none
+#define gpu_op_SOURCE_ATTENTION gpu_op_none
+#endif
+
 static tern_status add_node(tern_plan *p, const tern_node *n, tern_error *err) {
 #define TERN_OP_MODEL(id, ...) [TERN_OP_##id] = gpu_op_##id,
 #define TERN_OP_FUSED          TERN_OP_MODEL

@@ -140,8 +140,8 @@ static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, 
 }
 
 // In groups each block of columns is scaled by itself, which matrix units do not. Where tiles of 32
-// rows leave a core less than two workgroups, four times as many small ones hide more of each other's
-// waiting (docs/notebook/webgpu.md).
+// rows leave a core less than two workgroups, four times as many small ones hide more of each
+// other's waiting (docs/notebook/webgpu.md).
 static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count, size_t variant) {
     tile t = {.kernel = GPU_GEMM,
               .tokens = tile_counts[variant].tokens,
