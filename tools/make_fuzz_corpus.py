@@ -6,6 +6,7 @@ usage: tools/make_fuzz_corpus.py [fuzz/corpus]
 The seeds are committed; run this again when a format gets a new feature.
 """
 import json
+import math
 import os
 import struct
 import sys
@@ -79,6 +80,60 @@ def gguf_seeds():
     yield "unknown_type", gguf([], [("t", 135, [256], bytes(64))])
     yield "unknown_type_cut", gguf([], [("t", 135, [256], b"")])
     yield "huge_counts", b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 61)
+    yield "whisper", whisper_bin()
+    yield "whisper_blocks", whisper_bin(kind=2008, tensors=[("decoder.blocks.0.mlp.0.weight", Q8_0, [32, 2], bytes(68))])
+    yield "whisper_english", whisper_bin(vocab=51864, tensors=[])
+    yield "whisper_cut", whisper_bin()[:-9]
+    yield "whisper_sizes", whisper_bin(vocab=(1 << 20), context=-1)
+
+
+def whisper_tensors(width, layers, vocab, context, source, mels):
+    """OpenAI's names; shapes with the longest dimension last."""
+    def norm(name):
+        yield name + ".weight", [width]
+        yield name + ".bias", [width]
+
+    def attention(name, ln):
+        yield from norm(ln)
+        for part in ("query", "key", "value", "out"):
+            yield "%s.%s.weight" % (name, part), [width, width]
+            if part != "key":
+                yield "%s.%s.bias" % (name, part), [width]
+
+    for i, n_in in ((1, mels), (2, width)):
+        yield "encoder.conv%d.weight" % i, [3, n_in, width]
+        yield "encoder.conv%d.bias" % i, [1, width]
+    yield "encoder.positional_embedding", [width, source]
+    yield "decoder.positional_embedding", [width, context]
+    yield "decoder.token_embedding.weight", [width, vocab]
+    for side, end in (("encoder", "ln_post"), ("decoder", "ln")):
+        yield from norm("%s.%s" % (side, end))
+        for i in range(layers):
+            block = "%s.blocks.%d." % (side, i)
+            yield from attention(block + "attn", block + "attn_ln")
+            if side == "decoder":
+                yield from attention(block + "cross_attn", block + "cross_attn_ln")
+            yield from norm(block + "mlp_ln")
+            for part in ("0", "2"):
+                yield block + "mlp.%s.weight" % part, [width, width]
+                yield block + "mlp.%s.bias" % part, [width]
+
+
+def whisper_bin(vocab=40, context=8, kind=0, tensors=None):
+    """A file of whisper.cpp: a window of 16 rows, one layer, 8 columns."""
+    out = struct.pack("<I11i", 0x67676d6c, vocab, 16, 8, 1, 1, context, 8, 1, 1, 4, kind)
+    out += struct.pack("<2i", 4, 201) + bytes(4 * 4 * 201) + struct.pack("<i", 12)
+    for i in range(12):
+        word = bytes([32 + 20 * i]) * (1 + i % 3)
+        out += struct.pack("<i", len(word)) + word
+    if tensors is None:
+        tensors = []
+        for name, ne in whisper_tensors(8, 1, vocab, 8, 16, 4):
+            n = math.prod(ne)
+            tensors.append((name, F32, ne, floats(n, F32)))
+    for name, kind, ne, data in tensors:
+        out += struct.pack("<3i%di" % len(ne), len(ne), len(name), kind, *ne) + name.encode() + data
+    return out
 
 
 def safetensors(tensors, extra=None, pad=0):
@@ -266,6 +321,7 @@ def model_seeds():
     yield "rotated", model("llama", 64, 2, Q2_0, Q2_0, sentencepiece_metas(),
                            [meta("prism.hadamard." + k, *v) for k, v in contract.items()])
     yield "no_tokenizer", model("llama", 16, 2, F32, F16, [])
+    yield "whisper", whisper_bin()
 
 
 def charsmap():

@@ -338,7 +338,10 @@ static tern_status open_part(tern_file *file, int shard, const char *path, tern_
                              tern_error *err) {
     tern_blob all;
     TERN_TRY(tern_file_add_part(file, path, &all, err));
-    tern_status status = tern_gguf_parse(file, shard, &all, split, err);
+    bool is_whisper = shard == 0 && tern_whisper_bin_is(&all);
+    *split = (tern_gguf_split){-1, -1, -1};
+    tern_status status = is_whisper ? tern_whisper_bin_parse(file, &all, err)
+                                    : tern_gguf_parse(file, shard, &all, split, err);
     if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
     return tern_fail_prefix(err, status, path);
 }
