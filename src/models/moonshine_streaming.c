@@ -182,6 +182,8 @@ static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
     double rate = 16000, frame = 5;
     tern_config_float(s, NULL, "encoder_config.sample_rate", &rate);
     tern_config_float(s, NULL, "encoder_config.frame_ms", &frame);
+    if (!tern_config_json(s, "rope_parameters")) // whose default is not that of other models
+        return tern_fail(err, TERN_ERR_FORMAT, "config.json: rope_parameters is missing");
     if (act.ptr && !tern_str_is(act, "gelu"))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "config.json: encoder_config.hidden_act \"%.*s\" is not supported (gelu "
