@@ -251,8 +251,11 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
     for (int64_t i = 0; i < c->n_encoder_layers; i++)
         tern_strbuf_printf(out, "%s[%d, %d]", i ? ", " : "", (int)e->back[i], (int)e->ahead[i]);
     tern_strbuf_printf(out,
-                       "]},\n  \"is_encoder_decoder\": true,\n"
+                       "]},\n  \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": "
+                       "%.9g, \"partial_rotary_factor\": %.17g},\n"
+                       "  \"is_encoder_decoder\": true,\n"
                        "  \"decoder_start_token_id\": %" PRId64 ",\n",
+                       (double)c->rope.base, tern_config_rotary_factor(&c->rope, c->head_dim),
                        c->bos_id);
 }
 
