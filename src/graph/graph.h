@@ -293,7 +293,8 @@ tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table);
 // w may have fewer columns than x, a divisor: then each group of them is normed by itself.
 tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps);
 tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x);
-tern_vid tern_g_layer_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps); // w, b: or -1
+// w, b: or -1.
+tern_vid tern_g_layer_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps);
 tern_vid tern_g_positions(tern_graph *g, tern_vid ids, tern_vid table, int32_t first);
 tern_vid tern_g_segments(tern_graph *g, tern_vid ids, tern_vid table, int32_t end);
 tern_vid tern_g_quantize(tern_graph *g, tern_vid x);

@@ -50,8 +50,8 @@ typedef struct tern_whisper {
     int32_t n_never, n_never_first;
 } tern_whisper;
 
-// Of Moonshine's streaming variants: the encoder has sizes of its own, and its layers see so many rows
-// back, the row itself included, and less than so many ahead; n_embd 0: it is none.
+// Of Moonshine's streaming variants: the encoder has sizes of its own, and its layers see so many
+// rows back, the row itself included, and less than so many ahead; n_embd 0: it is none.
 #define TERN_STREAMING_LAYERS_MAX 64
 typedef struct tern_streaming {
     int64_t n_embd, n_ff, n_heads, n_kv_heads, head_dim;

@@ -81,8 +81,8 @@ TEST(float_activations_and_norm_are_accurate) {
     }
 }
 
-// Over all sizes that it is made for, and past them. Seen to fail with one halving fewer, and with the
-// square's share of t left out.
+// Over all sizes that it is made for, and past them. Seen to fail with one halving fewer, and with
+// the square's share of t left out.
 TEST(float_asinh_is_accurate) {
     variants v = all_variants();
     double worst = 0;

@@ -88,8 +88,8 @@ static tern_vid any_weight(const tern_plan *p) {
     return 0;
 }
 
-// x, the bias, the weight. The bindings must exist: where there are none they are of another weight,
-// and not read.
+// x, the bias, the weight. The bindings must exist: where there are none they are of another
+// weight, and not read.
 static void bind_layer_norm(tern_plan *p, gpu_dispatch *d, const tern_node *n) {
     bool has_weight = n->n_in > 1, has_bias = n->n_in > 2;
     tern_vid weight = has_weight ? n->in[1] : any_weight(p);
