@@ -305,10 +305,11 @@ static bool rename_tensor(const char *name, char *out, size_t size) {
     if (!encoder && strncmp(name, "decoder.", 8) != 0) return false;
     const char *rest = name + 8, *side = encoder ? "enc." : "";
     char layer[24] = "";
-    int number, n_read = 0;
-    if (sscanf(rest, "blocks.%4d.%n", &number, &n_read) == 1 && n_read > 0 && number >= 0) {
-        snprintf(layer, sizeof layer, "blk.%d.", number);
-        rest += n_read;
+    if (strncmp(rest, "blocks.", 7) == 0) {
+        size_t n = strspn(rest + 7, "0123456789");
+        if (n < 1 || n > 4 || rest[7 + n] != '.') return false;
+        snprintf(layer, sizeof layer, "blk.%.*s.", (int)n, rest + 7);
+        rest += 7 + n + 1;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t n = strlen(names[i][0]);
