@@ -120,7 +120,7 @@ static tern_sound make_sound(void) {
     tern_sound s;
     if (tern_sound_new(&s, 16000, 60000, &err) != TERN_OK) abort();
     for (int32_t i = 0; i < 60000; i++)
-        s.samples[i] = (float)((i * i / 900 + i * 31) % 2048 - 1024) / 4096;
+        s.samples[i] = (float)(((int64_t)i * i / 900 + i * 31) % 2048 - 1024) / 4096;
     return s;
 }
 
