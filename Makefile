@@ -207,6 +207,7 @@ oracles: ## tests/oracles again, tiny models with what numpy computes for them (
 	$(PYTHON) tests/reference/encoder_oracles.py
 	$(PYTHON) tests/reference/vit_oracles.py
 	$(PYTHON) tests/reference/moonshine_oracles.py
+	$(PYTHON) tests/reference/moonshine_streaming_oracles.py
 	$(PYTHON) tests/reference/whisper_oracles.py
 	$(PYTHON) tests/reference/speech_oracles.py
 	$(PYTHON) tests/reference/sight_oracles.py

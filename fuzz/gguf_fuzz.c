@@ -1,4 +1,5 @@
-// Fuzzing of the GGUF reader: whatever it accepts must lie inside the given bytes, and it must find
+// Fuzzing of the GGUF reader, and of that of whisper.cpp's files, which takes those with its magic:
+// whatever it accepts must lie inside the given bytes, and it must find
 // the same in a file that it reads as in one that lies in memory.
 #include "base/hash.h"
 #include "formats/file_private.h"
@@ -44,7 +45,8 @@ static uint32_t parse(const tern_blob *all, int shard, tern_error *err) {
     tern_gguf_split split;
     uint32_t sum = 0;
     if (tern_file_new(&f, "fuzz", err) != TERN_OK) return 0;
-    if (tern_gguf_parse(f, shard, all, &split, err) == TERN_OK &&
+    if ((tern_whisper_bin_is(all) ? tern_whisper_bin_parse(f, all, err)
+                                  : tern_gguf_parse(f, shard, all, &split, err)) == TERN_OK &&
         tern_file_index_tensors(f, err) == TERN_OK) {
         look_at_tensors(f, (size_t)all->n, &sum);
         look_at_metas(f, &sum);

@@ -11,8 +11,10 @@
 #include "media/sound.h"
 #include "tern_tools.h"
 
-#define OWN    "tests/oracles/moonshine"
-#define ORACLE "oracle/moonshine"
+#define OWN              "tests/oracles/moonshine"
+#define ORACLE           "oracle/moonshine"
+#define OWN_STREAMING    "tests/oracles/moonshine_streaming"
+#define ORACLE_STREAMING "oracle/moonshine_streaming"
 
 // ---- Graphs by themselves ----------------------------------------------------------------------
 
@@ -57,18 +59,101 @@ TEST(webgpu_hearing_has_transformers_rows_and_scores) {
     tern_model_close(m);
 }
 
+// An array of rows out of one graph.
+static void compute(tern_model *m, const char *graph, const tern_array *in, size_t n_in,
+                    const char *out_name, tern_array *out) {
+    tern_error err = {0};
+    *out = (tern_array){.name = out_name};
+    tern_compute_desc desc = {
+        .graph = graph, .inputs = in, .n_inputs = n_in, .outputs = out, .n_outputs = 1};
+    CHECK_MSG(tern_compute(m, &desc, &err) == TERN_OK, "%s", err.message);
+}
+
+static void check_greatest(const tern_array *logits, const tern_tensor *want) {
+    const float *a = logits->data, *b = (const float *)test_bytes(&want->data);
+    for (int64_t t = 0; t < logits->dims[0]; t++) {
+        int64_t n = logits->dims[1], best[2] = {0, 0};
+        for (int64_t i = 1; i < n; i++) {
+            if (a[t * n + i] > a[t * n + best[0]]) best[0] = i;
+            if (b[t * n + i] > b[t * n + best[1]]) best[1] = i;
+        }
+        CHECK_MSG(best[0] == best[1], "token %d: %d, not %d", (int)t, (int)best[0], (int)best[1]);
+    }
+}
+
+// The encoder's rows with their places, which transformers adds in place, and what the decoder
+// makes of ours.
+static void check_streaming(tern_model *m, const char *folder, const char *rows,
+                            const char *ids_name, double bound) {
+    char path[512];
+    tern_error err = {0};
+    tern_file *file;
+    tern_array encoded, logits;
+    snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+    REQUIRE_OK(tern_file_open(&file, path, &err), err);
+    const tern_tensor *pcm = golden_tensor(file, "pcm"), *ids = golden_tensor(file, ids_name);
+    size_t n_frames = (golden_count(pcm) + 79) / 80, n_full = golden_count(pcm) / 80;
+    float *samples = calloc(n_frames * 80, sizeof *samples);
+    memcpy(samples, test_bytes(&pcm->data), n_full * 80 * sizeof *samples);
+    const tern_array in = {
+        .name = "pcm", .n_dims = 2, .dims = {(int64_t)n_frames, 80}, .data = samples};
+    compute(m, "encoder", &in, 1, "encoded", &encoded);
+    const tern_array given[] = {{.name = "ids",
+                                 .type = TERN_ARRAY_I32,
+                                 .n_dims = 1,
+                                 .dims = {(int64_t)golden_count(ids)},
+                                 .data = (void *)(uintptr_t)test_bytes(&ids->data)},
+                                encoded};
+    compute(m, NULL, given, 2, "logits", &logits);
+    if (encoded.data) golden_check(&encoded, golden_tensor(file, rows), bound);
+    if (logits.data) golden_check(&logits, golden_tensor(file, "logits"), bound);
+    if (logits.data) check_greatest(&logits, golden_tensor(file, "logits"));
+    tern_array_free(&encoded);
+    tern_array_free(&logits);
+    free(samples);
+    tern_file_close(file);
+}
+
+// transformers' own numbers. Seen to fail with windows as wide ahead as back, with a row more back,
+// with a frame's gain as it is stored, with another epsilon, and with convolutions that look ahead.
+TEST(hearing_streaming_has_transformers_rows_and_scores) {
+    const char *folder = test_data(ORACLE_STREAMING);
+    tern_error err = {0};
+    tern_model *m;
+    if (!folder) return;
+    REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
+    check_streaming(m, folder, "encoder", "decoder_input_ids", 1e-5);
+    tern_model_close(m);
+}
+
+TEST(webgpu_hearing_streaming_has_transformers_rows_and_scores) {
+    const char *folder = test_data(ORACLE_STREAMING);
+    if (!test_is_long()) {
+        test_skip(TEST_LONG_REASON);
+        return;
+    }
+    tern_model *m = folder ? gpu_open(folder, 16) : NULL;
+    if (!m) return;
+    check_streaming(m, folder, "encoder", "decoder_input_ids", 2e-3);
+    tern_model_close(m);
+}
+
 // ---- Greedily ----------------------------------------------------------------------------------
 
-static void check_text_of(tern_model *m, const char *path) {
+static void check_text_of(tern_model *m, const char *path, const char *own) {
+    char golden[512];
     tern_error err = {0};
     tern_file *file;
     tern_transcript t;
-    REQUIRE_OK(tern_file_open(&file, OWN "/golden.safetensors", &err), err);
+    snprintf(golden, sizeof golden, "%s/golden.safetensors", own);
+    REQUIRE_OK(tern_file_open(&file, golden, &err), err);
     const tern_tensor *pcm = golden_tensor(file, "pcm"), *greedy = golden_tensor(file, "greedy");
     const tern_sound sound = {.rate = 16000,
                               .n = (int64_t)golden_count(pcm),
                               .samples = (float *)(uintptr_t)test_bytes(&pcm->data)};
-    const tern_transcribe_params params = {.whole = true, .tokens_per_second = 40};
+    double seconds = (double)sound.n / 16000, n_tokens = (double)golden_count(greedy);
+    const tern_transcribe_params params = {.whole = true,
+                                           .tokens_per_second = (n_tokens - 0.5) / seconds};
     CHECK_MSG(tern_transcribe(m, &sound, &params, &t, &err) == TERN_OK, "%s: %s", path,
               err.message);
     CHECK(t.n == 1 && t.segments && t.segments[0].start == 0);
@@ -84,34 +169,70 @@ static void check_text_of(tern_model *m, const char *path) {
     tern_file_close(file);
 }
 
-static void check_text(const char *path) {
+static void check_text(const char *path, const char *own) {
     tern_error err = {0};
     tern_model *m;
     REQUIRE_OK(tern_model_open(&m, path, NULL, &err), err);
-    check_text_of(m, path);
+    check_text_of(m, path, own);
     tern_model_close(m);
 }
 
-// A folder, a GGUF of it, and a folder of that. The recording is a sample short of another row of
+// A folder, a GGUF of it, and a folder of that.
+static void check_all_ways(const char *own, const char *name) {
+    char gguf[512], back[512];
+    tern_error err = {0};
+    snprintf(gguf, sizeof gguf, "%s.gguf", test_tmp(name));
+    snprintf(back, sizeof back, "%s.folder", test_tmp(name));
+    check_text(own, own);
+    REQUIRE_OK(tern_convert(own, gguf, NULL, &err), err);
+    check_text(gguf, own);
+    REQUIRE_OK(tern_convert(gguf, back, NULL, &err), err);
+    check_text(back, own);
+}
+
+// The recording is a sample short of another row of
 // the first convolution. Seen to fail with windows of two numbers more than the taps and with the
 // pairs of RoPE as halves.
 TEST(hearing_writes_down_the_references_tokens) {
-    char gguf[512], back[512];
+    check_all_ways(OWN, "moonshine");
+}
+
+// The logarithm, which folders have as a number by itself.
+static void check_gain(void) {
+    char back[512];
     tern_error err = {0};
-    snprintf(gguf, sizeof gguf, "%s.gguf", test_tmp("moonshine"));
-    snprintf(back, sizeof back, "%s.folder", test_tmp("moonshine"));
-    check_text(OWN);
-    REQUIRE_OK(tern_convert(OWN, gguf, NULL, &err), err);
-    check_text(gguf);
-    REQUIRE_OK(tern_convert(gguf, back, NULL, &err), err);
-    check_text(back);
+    tern_file *file;
+    snprintf(back, sizeof back, "%s.folder", test_tmp("moonshine_streaming"));
+    REQUIRE_OK(tern_file_open(&file, back, &err), err);
+    CHECK(golden_tensor(file, "model.encoder.embedder.comp.log_k")->n_dims == 0);
+    tern_file_close(file);
+}
+
+// The recording ends within a frame, an encoder's head is of other dimensions than a decoder's, and
+// 7 of its 10 turn.
+TEST(hearing_streaming_writes_down_the_references_tokens) {
+    tern_error err = {0};
+    tern_model *m;
+    check_all_ways(OWN_STREAMING, "moonshine_streaming");
+    check_gain();
+    REQUIRE_OK(tern_model_open(&m, OWN_STREAMING, NULL, &err), err);
+    check_streaming(m, OWN_STREAMING, "encoded", "ids", 1e-5);
+    tern_model_close(m);
 }
 
 TEST(webgpu_hearing_writes_down_the_references_tokens) {
     tern_model *m = gpu_open(OWN, 16);
     if (!m) return;
     check_graphs(m, OWN, "encoded", "ids", 2e-3);
-    check_text_of(m, "webgpu");
+    check_text_of(m, "webgpu", OWN);
+    tern_model_close(m);
+}
+
+TEST(webgpu_hearing_streaming_writes_down_the_references_tokens) {
+    tern_model *m = gpu_open(OWN_STREAMING, 16);
+    if (!m) return;
+    check_streaming(m, OWN_STREAMING, "encoded", "ids", 2e-3);
+    check_text_of(m, "webgpu", OWN_STREAMING);
     tern_model_close(m);
 }
 
@@ -119,7 +240,7 @@ TEST(webgpu_hearing_writes_down_the_references_tokens) {
 
 typedef struct live {
     double times[16][2];
-    int32_t n_ids[16];
+    int32_t n_ids[16], ids[16][64];
     int n, n_partial;
 } live;
 
@@ -128,6 +249,7 @@ static bool keep_segment(void *user, const tern_segment *s) {
     if (l->n == 16) return false;
     l->times[l->n][0] = s->start;
     l->times[l->n][1] = s->end;
+    for (int32_t i = 0; i < s->n_ids && i < 64; i++) l->ids[l->n][i] = s->ids[i];
     l->n_ids[l->n++] = s->n_ids;
     return true;
 }
@@ -138,53 +260,90 @@ static bool count_partial(void *user, const tern_segment *s) {
     return true;
 }
 
-// A tone from 1 to 3 seconds, from 5 to 6, from 8 to the end, over a little noise, fed in pieces.
-static void feed_tones(tern_model *m, int64_t piece, live *out) {
-    enum { N = 10 * 16000 };
+#define LIVE_SECONDS 24 // more than is kept of what is written down
+enum { N_LIVE = LIVE_SECONDS * 16000 };
+
+// Tones, each of another pitch that rises, over a little noise: from 1 to 3 seconds, from 5 to 6,
+// from 18 to 20, from 22 to the end.
+static float *make_tones(void) {
+    float *x = calloc(N_LIVE, sizeof *x);
+    uint32_t noise = 1;
+    for (int i = 0; x && i < N_LIVE; i++) {
+        double at = (double)i / 16000;
+        bool loud = (at >= 1 && at < 3) || (at >= 5 && at < 6) || (at >= 18 && at < 20) || at >= 22;
+        noise = noise * 1664525u + 1013904223u;
+        double hiss = 0.001 * ((double)(noise >> 16) / 32768 - 1);
+        x[i] = (float)((loud ? 0.3 : 0) * sin(at * (900 + 60 * at)) + hiss);
+    }
+    return x;
+}
+
+// Fed in pieces.
+static void feed_tones(tern_model *m, float *x, int64_t piece, live *out) {
+    enum { N = N_LIVE };
     tern_error err = {0};
     tern_hear *hear;
-    float *x = calloc(N, sizeof *x);
-    uint32_t noise = 1;
     const tern_transcribe_params params = {.on_segment = keep_segment,
                                            .on_partial = count_partial,
                                            .tokens_per_second = 20,
                                            .user = out};
     *out = (live){0};
-    for (int i = 0; i < N; i++) {
-        double at = (double)i / 16000;
-        bool loud = (at >= 1 && at < 3) || (at >= 5 && at < 6) || at >= 8;
-        noise = noise * 1664525u + 1013904223u;
-        double hiss = 0.001 * ((double)(noise >> 16) / 32768 - 1);
-        x[i] = (float)((loud ? 0.3 : 0) * sin(at * 2500) + hiss);
-    }
     REQUIRE_OK(tern_hear_open(&hear, m, &params, &err), err);
     for (int64_t i = 0; i < N; i += piece)
         CHECK_MSG(tern_hear_feed(hear, x + i, N - i < piece ? N - i : piece, &err) == TERN_OK, "%s",
                   err.message);
     CHECK_MSG(tern_hear_end(hear, &err) == TERN_OK, "%s", err.message);
     tern_hear_close(hear);
-    free(x);
 }
 
-// Seen to fail: a segment that is told again with each look; a look where a piece ends.
-TEST(hearing_while_it_is_said) {
-    static const double want[3][2] = {{1, 3}, {5, 6}, {8, 10}};
+// What was written down of a segment is what these samples of the recording say by themselves.
+static void check_samples(tern_model *m, float *x, const live *l) {
+    tern_error err = {0};
+    const tern_transcribe_params params = {.whole = true, .tokens_per_second = 20};
+    for (int i = 0; i < l->n; i++) {
+        tern_transcript t;
+        int64_t first = (int64_t)(l->times[i][0] * 16000 + 0.5);
+        int64_t end = (int64_t)(l->times[i][1] * 16000 + 0.5);
+        const tern_sound part = {.rate = 16000, .n = end - first, .samples = x + first};
+        REQUIRE_OK(tern_transcribe(m, &part, &params, &t, &err), err);
+        bool same =
+            t.n == 1 && t.segments[0].n_ids == l->n_ids[i] && l->n_ids[i] <= 64 &&
+            memcmp(t.segments[0].ids, l->ids[i], (size_t)l->n_ids[i] * sizeof l->ids[i][0]) == 0;
+        CHECK_MSG(same, "segment %d is not what its samples say", i);
+        tern_transcript_free(&t);
+    }
+}
+
+static void check_live(const char *folder) {
+    static const double want[4][2] = {{1, 3}, {5, 6}, {18, 20}, {22, 24}};
     tern_error err = {0};
     tern_model *m;
     live whole, small;
-    REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
-    feed_tones(m, 10 * 16000, &whole);
-    feed_tones(m, 777, &small);
-    CHECK_MSG(whole.n == 3 && small.n == 3, "%d and %d segments", whole.n, small.n);
-    for (int i = 0; i < 3 && whole.n == 3; i++)
+    float *x = make_tones();
+    REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
+    feed_tones(m, x, N_LIVE, &whole);
+    feed_tones(m, x, 777, &small);
+    CHECK_MSG(whole.n == 4 && small.n == 4, "%d and %d segments", whole.n, small.n);
+    for (int i = 0; i < 4 && whole.n == 4; i++)
         CHECK_MSG(fabs(whole.times[i][0] - want[i][0]) < 0.6 &&
                       fabs(whole.times[i][1] - want[i][1]) < 0.6,
                   "segment %d from %g to %g", i, whole.times[i][0], whole.times[i][1]);
     CHECK(memcmp(whole.times, small.times, sizeof whole.times) == 0);
     CHECK(memcmp(whole.n_ids, small.n_ids, sizeof whole.n_ids) == 0);
-    CHECK_MSG(whole.n_partial == small.n_partial && whole.n_partial >= 6, "%d partial texts",
+    CHECK(memcmp(whole.ids, small.ids, sizeof whole.ids) == 0);
+    CHECK_MSG(whole.n_partial == small.n_partial && whole.n_partial >= 8, "%d partial texts",
               whole.n_partial);
+    check_samples(m, x, &whole);
     tern_model_close(m);
+    free(x);
+}
+
+// Seen to fail: a segment that is told again with each look; a look where a piece ends; samples
+// that are forgotten too early, not moved to the front, counted from another one, or left out where
+// a look is.
+TEST(hearing_while_it_is_said) {
+    check_live(OWN);
+    check_live(OWN_STREAMING);
 }
 
 static bool goes_round(const tern_segment *s) {

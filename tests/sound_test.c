@@ -104,6 +104,24 @@ TEST(sound_writes_what_it_reads) {
     CHECK(tern_sound_write(&s, path, &err) == TERN_ERR_ARGUMENT);
 }
 
+// By the bytes. Seen to fail: a length that is not the samples'; the high byte first.
+TEST(sound_has_the_pieces_of_a_wav) {
+    static const float samples[] = {0, 0.5f, -0.5f, 2, -2, NAN};
+    static const uint8_t pcm[] = {0, 0, 0, 64, 0, 192, 255, 127, 1, 128, 0, 0};
+    static const uint8_t head[TERN_WAV_HEAD] = {
+        'R', 'I', 'F', 'F', 48, 0, 0,   0,   'W', 'A',  'V', 'E', 'f', 'm', 't',
+        ' ', 16,  0,   0,   0,  1, 0,   1,   0,   0x80, 62,  0,   0,   0,   125,
+        0,   0,   2,   0,   16, 0, 'd', 'a', 't', 'a',  12,  0,   0,   0};
+    uint8_t bytes[TERN_WAV_HEAD];
+    tern_sound_pcm16(samples, 6, bytes);
+    CHECK(memcmp(bytes, pcm, sizeof pcm) == 0);
+    tern_sound_wav_head(16000, 6, bytes);
+    CHECK(memcmp(bytes, head, sizeof head) == 0);
+    tern_sound_wav_head(16000, -1, bytes);
+    CHECK(memcmp(bytes, "RIFF\xff\xff\xff\xff", 8) == 0);
+    CHECK(memcmp(bytes + 8, head + 8, 32) == 0 && memcmp(bytes + 40, "\xff\xff\xff\xff", 4) == 0);
+}
+
 TEST(sound_refuses_what_is_none_or_too_long) {
     tern_error err = {0};
     tern_sound s;

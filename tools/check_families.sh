@@ -8,8 +8,9 @@ names=$(sed -n '/^static const char \*const \(gguf_names\|hf_types\)\[\]/,/;/p' 
     grep -oE '"[^"]+"' | sort -u)
 [ -n "$names" ] || { echo "src/models: no names of architectures were found" >&2; exit 1; }
 # What is spelled the same and is something else: kinds and cutters of vocabularies, a quantizer of
-# transformers, recipes of training, chat templates that a model's own name tells.
-same='^src/input/([a-z]*/)?(tok_[a-z]*|learn|template_model)\.c:|^src/formats/hf\.c:.*quant_method|^src/formats/hf\.c:.*"bitnet"\)\)|recipes\[\]'
+# transformers, recipes of training, chat templates that a model's own name tells; and the reader of a
+# kind of file that one family alone has.
+same='^src/input/([a-z]*/)?(tok_[a-z]*|learn|template_model)\.c:|^src/formats/hf\.c:.*quant_method|^src/formats/hf\.c:.*"bitnet"\)\)|recipes\[\]|^src/formats/whisper_bin\.c:'
 found=$(grep -rnFe "$names" src apps --include='*.c' --include='*.h' --include='*.inl' |
     grep -vE '^src/models/|^[^:]*_test\.c:|^[^:]*fixture\.h:' | grep -vE "$same" |
     sed 's://.*::' | grep -Fe "$names" || true)

@@ -6,6 +6,7 @@ usage: tools/make_fuzz_corpus.py [fuzz/corpus]
 The seeds are committed; run this again when a format gets a new feature.
 """
 import json
+import math
 import os
 import struct
 import sys
@@ -79,6 +80,60 @@ def gguf_seeds():
     yield "unknown_type", gguf([], [("t", 135, [256], bytes(64))])
     yield "unknown_type_cut", gguf([], [("t", 135, [256], b"")])
     yield "huge_counts", b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 61)
+    yield "whisper", whisper_bin()
+    yield "whisper_blocks", whisper_bin(kind=2008, tensors=[("decoder.blocks.0.mlp.0.weight", Q8_0, [32, 2], bytes(68))])
+    yield "whisper_english", whisper_bin(vocab=51864, tensors=[])
+    yield "whisper_cut", whisper_bin()[:-9]
+    yield "whisper_sizes", whisper_bin(vocab=(1 << 20), context=-1)
+
+
+def whisper_tensors(width, layers, vocab, context, source, mels):
+    """OpenAI's names; shapes with the longest dimension last."""
+    def norm(name):
+        yield name + ".weight", [width]
+        yield name + ".bias", [width]
+
+    def attention(name, ln):
+        yield from norm(ln)
+        for part in ("query", "key", "value", "out"):
+            yield "%s.%s.weight" % (name, part), [width, width]
+            if part != "key":
+                yield "%s.%s.bias" % (name, part), [width]
+
+    for i, n_in in ((1, mels), (2, width)):
+        yield "encoder.conv%d.weight" % i, [3, n_in, width]
+        yield "encoder.conv%d.bias" % i, [1, width]
+    yield "encoder.positional_embedding", [width, source]
+    yield "decoder.positional_embedding", [width, context]
+    yield "decoder.token_embedding.weight", [width, vocab]
+    for side, end in (("encoder", "ln_post"), ("decoder", "ln")):
+        yield from norm("%s.%s" % (side, end))
+        for i in range(layers):
+            block = "%s.blocks.%d." % (side, i)
+            yield from attention(block + "attn", block + "attn_ln")
+            if side == "decoder":
+                yield from attention(block + "cross_attn", block + "cross_attn_ln")
+            yield from norm(block + "mlp_ln")
+            for part in ("0", "2"):
+                yield block + "mlp.%s.weight" % part, [width, width]
+                yield block + "mlp.%s.bias" % part, [width]
+
+
+def whisper_bin(vocab=40, context=8, kind=0, tensors=None):
+    """A file of whisper.cpp: a window of 16 rows, one layer, 8 columns."""
+    out = struct.pack("<I11i", 0x67676d6c, vocab, 16, 8, 1, 1, context, 8, 1, 1, 4, kind)
+    out += struct.pack("<2i", 4, 201) + bytes(4 * 4 * 201) + struct.pack("<i", 12)
+    for i in range(12):
+        word = bytes([32 + 20 * i]) * (1 + i % 3)
+        out += struct.pack("<i", len(word)) + word
+    if tensors is None:
+        tensors = []
+        for name, ne in whisper_tensors(8, 1, vocab, 8, 16, 4):
+            n = math.prod(ne)
+            tensors.append((name, F32, ne, floats(n, F32)))
+    for name, kind, ne, data in tensors:
+        out += struct.pack("<3i%di" % len(ne), len(ne), len(name), kind, *ne) + name.encode() + data
+    return out
 
 
 def safetensors(tensors, extra=None, pad=0):
@@ -266,6 +321,7 @@ def model_seeds():
     yield "rotated", model("llama", 64, 2, Q2_0, Q2_0, sentencepiece_metas(),
                            [meta("prism.hadamard." + k, *v) for k, v in contract.items()])
     yield "no_tokenizer", model("llama", 16, 2, F32, F16, [])
+    yield "whisper", whisper_bin()
 
 
 def charsmap():
@@ -453,6 +509,93 @@ def quantized_seeds(weights, tokenizer):
                                                     "config_groups": {"a": {"weights": {"num_bits": 4}}}})
     yield "fp8", folder({"weight": ("F8_E4M3", [16, 16], words * 2), "weight_scale": by_row},
                         quantization_config={"quant_method": "fp8"})
+
+
+# ---- Models that hear and speak ------------------------------------------------------------------
+
+HEARING = dict(vocab_size=24, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, is_encoder_decoder=True,
+               tie_word_embeddings=True, max_position_embeddings=64)
+
+
+def of_shapes(shapes):
+    return safetensors({name: ("F32", shape, floats(math.prod(shape), F32)) for name, shape in shapes})
+
+
+def moonshine_block(name, norms, width, wide, gamma="weight"):
+    for norm in norms:
+        yield "%s.%s.%s" % (name, norm, gamma), [width]
+    for part in ("self_attn", "encoder_attn")[:len(norms) - 1]:
+        for which in "qkvo":
+            yield "%s.%s.%s_proj.weight" % (name, part, which), [width, width]
+    yield from ((name + ".mlp.fc1.weight", [wide, width]), (name + ".mlp.fc1.bias", [wide]),
+                (name + ".mlp.fc2.weight", [width, width]), (name + ".mlp.fc2.bias", [width]))
+
+
+def moonshine_decoder(width):
+    yield "model.decoder.embed_tokens.weight", [24, width]
+    yield "model.decoder.norm.weight", [width]
+    yield from moonshine_block("model.decoder.layers.0", ("input_layernorm", "post_attention_layernorm", "final_layernorm"),
+                               width, 2 * width)
+
+
+def moonshine_shapes(width):
+    yield "model.encoder.conv1.weight", [width, 1, 127]
+    for name, n_out, n_in, taps in (("conv2", 2 * width, width, 7), ("conv3", width, 2 * width, 3)):
+        yield "model.encoder.%s.weight" % name, [n_out, n_in, taps]
+        yield "model.encoder.%s.bias" % name, [n_out]
+    for name in ("groupnorm.weight", "groupnorm.bias", "layer_norm.weight"):
+        yield "model.encoder." + name, [width]
+    yield from moonshine_block("model.encoder.layers.0", ("input_layernorm", "post_attention_layernorm"), width, width)
+    yield from moonshine_decoder(width)
+
+
+def streaming_shapes(inner, width):
+    front = "model.encoder.embedder."
+    yield front + "comp.log_k", []
+    yield front + "linear.weight", [inner, 80]
+    for name, n_out, n_in in (("conv1", 2 * inner, inner), ("conv2", inner, 2 * inner)):
+        yield front + name + ".weight", [n_out, n_in, 5]
+        yield front + name + ".bias", [n_out]
+    yield "model.encoder.final_norm.gamma", [inner]
+    yield "model.decoder.pos_emb.weight", [64, inner]
+    if inner != width:
+        yield "model.decoder.proj.weight", [width, inner]
+    yield from moonshine_block("model.encoder.layers.0", ("input_layernorm", "post_attention_layernorm"), inner, inner, "gamma")
+    yield from moonshine_decoder(width)
+
+
+def whisper_shapes(width):
+    names = (("positional_embedding", "embed_positions.weight"), ("token_embedding", "embed_tokens"), (".blocks.", ".layers."),
+             ("cross_attn_ln", "encoder_attn_layer_norm"), ("attn_ln", "self_attn_layer_norm"), (".cross_attn.", ".encoder_attn."),
+             (".attn.", ".self_attn."), (".query", ".q_proj"), (".key", ".k_proj"), (".value", ".v_proj"), (".out.", ".out_proj."),
+             ("mlp_ln", "final_layer_norm"), ("mlp.0", "fc1"), ("mlp.2", "fc2"), ("ln_post", "layer_norm"),
+             ("decoder.ln.", "decoder.layer_norm."))
+    for name, ne in whisper_tensors(width, 1, 40, 8, 16, 4):
+        for old, new in names:
+            name = name.replace(old, new)
+        shape = ne[::-1] if ne[0] != 1 else ne[1:]
+        yield "model." + name, shape
+
+
+def senses_seeds():
+    sizes = dict(HEARING, hidden_size=8, intermediate_size=8)
+    heads = {side + key: 1 if key == "_num_hidden_layers" else 2 for side in ("encoder", "decoder")
+             for key in ("_num_hidden_layers", "_num_attention_heads", "_num_key_value_heads")}
+    yield "moonshine", parts((0, json.dumps(dict(sizes, model_type="moonshine", **heads)).encode()),
+                             (2, of_shapes(moonshine_shapes(8))))
+    layers = dict(num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
+    for name, inner in (("streaming", 8), ("streaming_wide", 12)):
+        encoder = dict(layers, hidden_size=inner, intermediate_size=inner, sliding_windows=[[4, 2]])
+        c = dict(sizes, model_type="moonshine_streaming", encoder_config=encoder, **layers,
+                 rope_parameters={"rope_theta": 10000.0, "partial_rotary_factor": 0.8})
+        yield name, parts((0, json.dumps(c).encode()), (2, of_shapes(streaming_shapes(inner, 8))))
+    c = dict(model_type="whisper", d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=1,
+             decoder_attention_heads=1, encoder_ffn_dim=8, decoder_ffn_dim=8, num_mel_bins=4, max_source_positions=16,
+             max_target_positions=8, vocab_size=40, decoder_start_token_id=13, eos_token_id=12, tie_word_embeddings=True)
+    lists = {"suppress_tokens": [1], "begin_suppress_tokens": [2, 12], "is_multilingual": True}
+    yield "whisper", parts((0, json.dumps(c).encode()), (1, json.dumps(lists).encode()), (2, of_shapes(whisper_shapes(8))))
+    codec = [open("tests/oracles/nanocodec/" + name, "rb").read() for name in ("config.json", "model.safetensors")]
+    yield "nanocodec", parts((0, codec[0]), (2, codec[1]))
 
 
 def lora_seeds():
@@ -699,7 +842,7 @@ def main():
                           ("train_log", log_seeds()), ("eval_results", results_seeds()),
                           ("transcript", transcript_seeds()), ("manifest", manifest_seeds()),
                           ("documents", document_seeds()), ("checkpoint", checkpoint_seeds()),
-                          ("npy", npy_seeds()), ("imatrix", imatrix_seeds()),
+                          ("npy", npy_seeds()), ("senses", senses_seeds()), ("imatrix", imatrix_seeds()),
                           ("grammar", grammar_seeds()), ("request_body", request_seeds())):
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)

@@ -1,7 +1,6 @@
 // tern speak: text, or the codes of a sound, to sound.
 #include "cli.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tern_media.h"
@@ -30,11 +29,12 @@ static bool to_pipe(const speak_args *args) { return strcmp(args->out, "-") == 0
 
 // 16 bits, little-endian, one channel.
 static bool put_pcm(const float *samples, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        float x = samples[i] > 1 ? 1 : samples[i] < -1 ? -1 : samples[i];
-        int value = (int)lrintf(x * 32767);
-        putchar(value & 255);
-        putchar(value >> 8 & 255);
+    enum { PIECE = 1024 };
+    uint8_t bytes[2 * PIECE];
+    for (size_t i = 0; i < n; i += PIECE) {
+        size_t now = n - i < PIECE ? n - i : PIECE;
+        tern_sound_pcm16(samples + i, now, bytes);
+        fwrite(bytes, 2, now, stdout);
     }
     return fflush(stdout) == 0;
 }

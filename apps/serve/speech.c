@@ -1,12 +1,13 @@
 // OpenAI's POST /v1/audio/speech: a text becomes sound. An errand computes it; its samples are sent
 // as they come, as raw samples of 16 bits or as a WAV whose length its head leaves open.
-#include <math.h>
 #include <string.h>
 #include "apps/serve/fields.h"
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
 #include "base/os_thread.h"
 #include "tern_media.h"
+
+#define PIECE 1024 // samples
 
 typedef enum sound_form { FORM_WAV, FORM_PCM, FORMS } sound_form;
 static const struct {
@@ -32,11 +33,11 @@ typedef struct speaking {
 static bool on_samples(void *user, const float *samples, size_t n) {
     speaking *s = user;
     tern_mutex_lock(&s->lock);
-    for (size_t i = 0; i < n; i++) {
-        float x = samples[i] > 1 ? 1 : samples[i] < -1 ? -1 : samples[i];
-        int value = (int)lrintf(x * 32767);
-        tern_strbuf_putc(&s->ready, (char)(value & 255));
-        tern_strbuf_putc(&s->ready, (char)(value >> 8 & 255));
+    for (size_t i = 0; i < n; i += PIECE) {
+        uint8_t bytes[2 * PIECE];
+        size_t now = n - i < PIECE ? n - i : PIECE;
+        tern_sound_pcm16(samples + i, now, bytes);
+        tern_strbuf_append(&s->ready, bytes, 2 * now);
     }
     bool failed = s->ready.failed;
     tern_mutex_unlock(&s->lock);
@@ -54,34 +55,17 @@ static void run(errand *e) {
 
 // ---- The answer --------------------------------------------------------------------------------
 
-static void put_number(tern_strbuf *out, uint32_t value, int n_bytes) {
-    for (int i = 0; i < n_bytes; i++) tern_strbuf_putc(out, (char)(value >> (8 * i) & 255));
-}
-
-// The head of a WAV of unknown length.
-static void put_head(tern_strbuf *out, int32_t rate) {
-    tern_strbuf_puts(out, "RIFF");
-    put_number(out, UINT32_MAX, 4);
-    tern_strbuf_puts(out, "WAVEfmt ");
-    put_number(out, 16, 4);
-    put_number(out, 1, 2); // PCM
-    put_number(out, 1, 2); // channels
-    put_number(out, (uint32_t)rate, 4);
-    put_number(out, 2 * (uint32_t)rate, 4);
-    put_number(out, 2, 2);
-    put_number(out, 16, 2);
-    tern_strbuf_puts(out, "data");
-    put_number(out, UINT32_MAX, 4);
-}
-
 static void begin_stream(exchange *x, const speaking *s) {
     tern_codec_info info;
+    uint8_t head[TERN_WAV_HEAD];
     if (x->is_stream) return;
     reply_stream(x, forms[s->form].type);
     tern_model_get_codec_info(s->codec, &info);
     tern_strbuf_clear(&x->piece);
-    if (s->form == FORM_WAV) put_head(&x->piece, info.rate);
-    if (s->form == FORM_WAV) reply_piece(x, &x->piece);
+    if (s->form != FORM_WAV) return;
+    tern_sound_wav_head(info.rate, -1, head);
+    tern_strbuf_append(&x->piece, head, sizeof head);
+    reply_piece(x, &x->piece);
 }
 
 static void send_ready(exchange *x, speaking *s) {
@@ -135,7 +119,9 @@ static void done(errand *e) {
 
 // ---- The request -------------------------------------------------------------------------------
 
-static bool is_vector(const tern_json *voice) { return tern_json_is(voice, TERN_JSON_ARRAY); }
+static bool is_vector(const tern_json *voice) {
+    return tern_json_is(voice, TERN_JSON_ARRAY);
+}
 
 static void read_request(const exchange *x, const fields *f, speaking *s, api_error *e) {
     tern_str input = field_text(f, "input"), form = field_text(f, "response_format");
@@ -172,8 +158,10 @@ void openai_speech(exchange *x) {
     fields f = fields_of_body(x, &e);
     speaking *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (s) tern_mutex_init(&s->lock);
-    if (s) read_request(x, &f, s, &e);
-    else api_fail_memory(&e);
+    if (s)
+        read_request(x, &f, s, &e);
+    else
+        api_fail_memory(&e);
     if (!e.status) {
         s->errand.run = run;
         s->errand.news = on_news;

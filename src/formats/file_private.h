@@ -85,6 +85,9 @@ typedef struct tern_gguf_split {
 } tern_gguf_split;
 tern_status tern_gguf_parse(tern_file *file, int shard, const tern_blob *all,
                             tern_gguf_split *split, tern_error *err);
+// whisper.cpp's own files, as the GGUF that says the same. After tern_whisper_bin_is.
+bool tern_whisper_bin_is(const tern_blob *all);
+tern_status tern_whisper_bin_parse(tern_file *file, const tern_blob *all, tern_error *err);
 // Types and bytes of tensors where the room that they have in the file must tell (gguf_sizes.c).
 // offsets: in the n_data bytes of the file's data.
 tern_status tern_gguf_settle_sizes(tern_tensor *tensors, const uint64_t *offsets, size_t n,

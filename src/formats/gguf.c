@@ -334,11 +334,23 @@ tern_status tern_gguf_parse(tern_file *file, int shard, const tern_blob *all,
     return status;
 }
 
+// Its first part may be another program's file that says the same.
+static tern_status parse_part(tern_file *file, int shard, const tern_blob *all,
+                              tern_gguf_split *split, tern_error *err) {
+#ifndef TERN_NO_SENSES // pages load a module of its own for these (web.mk)
+    if (shard == 0 && tern_whisper_bin_is(all)) {
+        *split = (tern_gguf_split){-1, -1, -1};
+        return tern_whisper_bin_parse(file, all, err);
+    }
+#endif
+    return tern_gguf_parse(file, shard, all, split, err);
+}
+
 static tern_status open_part(tern_file *file, int shard, const char *path, tern_gguf_split *split,
                              tern_error *err) {
     tern_blob all;
     TERN_TRY(tern_file_add_part(file, path, &all, err));
-    tern_status status = tern_gguf_parse(file, shard, &all, split, err);
+    tern_status status = parse_part(file, shard, &all, split, err);
     if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
     return tern_fail_prefix(err, status, path);
 }

@@ -219,7 +219,7 @@ tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps) {
 }
 
 tern_vid tern_g_layer_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps) {
-    tern_vid y = op_node(g, TERN_OP_LAYER_NORM, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
+    tern_vid y = op_node(g, TERN_OP_LAYER_NORM, x, w, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     last_node(g)->eps = eps;
     if (b >= 0) tern_g_in(g, last_node(g), b);
@@ -297,6 +297,7 @@ tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid 
     n->head_dim = attrs->head_dim;
     n->scale = attrs->scale;
     n->window = attrs->window;
+    n->ahead = attrs->ahead;
     n->bidirectional = attrs->bidirectional;
     n->soft_cap = attrs->soft_cap;
     return y;

@@ -111,6 +111,7 @@ const tern_op_facts *tern_op_info(tern_op op);
     ROW(TERN_ACTIVATION_GELU_TANH, "gelu_pytorch_tanh") /* its approximation by tanh */            \
     ROW(TERN_ACTIVATION_SIGMOID, "sigmoid")             /* 1 / (1 + e^-x) */                       \
     ROW(TERN_ACTIVATION_TANH, "tanh")                                                              \
+    ROW(TERN_ACTIVATION_ASINH, "asinh")                 /* log(x + sqrt(x^2 + 1)) */               \
     ROW(TERN_ACTIVATION_NONE, "none")                   /* x */
 
 typedef enum tern_act_kind {
@@ -172,6 +173,7 @@ typedef struct tern_attention_attrs {
     float scale;
     int32_t window;     // position p sees q with 0 <= p - q < window; 0: all before it
     bool bidirectional; // all rows of the sequence, in a window |p - q| < window: encoders
+    int32_t ahead;      // bidirectional, in a window: of those after it q - p < ahead; 0: window
     float soft_cap;     // scores become cap * tanh(score / cap); 0: they stay
 } tern_attention_attrs;
 
@@ -233,7 +235,7 @@ typedef struct tern_node {
     tern_act_kind act;                     // act, glu, conv
     int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention, delta_net (keys' heads)
     float scale;                           // attention, scale
-    int32_t window;                        // attention
+    int32_t window, ahead;                 // attention
     bool bidirectional;
     float soft_cap;                        // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
@@ -291,6 +293,7 @@ tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table);
 // w may have fewer columns than x, a divisor: then each group of them is normed by itself.
 tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps);
 tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x);
+// w, b: or -1.
 tern_vid tern_g_layer_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps);
 tern_vid tern_g_positions(tern_graph *g, tern_vid ids, tern_vid table, int32_t first);
 tern_vid tern_g_segments(tern_graph *g, tern_vid ids, tern_vid table, int32_t end);

@@ -56,6 +56,7 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
         tern_strbuf_printf(out, " heads=%d/%d dim=%d scale=%g", (int)n->n_heads, (int)n->n_kv_heads,
                            (int)n->head_dim, (double)n->scale);
         if (n->window) tern_strbuf_printf(out, " window=%d", (int)n->window);
+        if (n->ahead) tern_strbuf_printf(out, " ahead=%d", (int)n->ahead);
         if (n->bidirectional) tern_strbuf_puts(out, " bidirectional");
         if (n->soft_cap != 0) tern_strbuf_printf(out, " cap=%g", (double)n->soft_cap);
         break;

@@ -82,30 +82,37 @@ static void put_little(uint8_t *to, uint32_t x, int n) {
     for (int i = 0; i < n; i++) to[i] = (uint8_t)(x >> 8 * i);
 }
 
-#define WAV_HEADER 44
-static void wav_header(uint8_t *h, int32_t rate, uint32_t n_bytes) {
-    memcpy(h, "RIFF....WAVEfmt ....................data....", WAV_HEADER);
-    put_little(h + 4, n_bytes + WAV_HEADER - 8, 4);
-    put_little(h + 16, 16, 4); // bytes of what follows
-    put_little(h + 20, 1, 2);  // PCM
-    put_little(h + 22, 1, 2);  // channels
-    put_little(h + 24, (uint32_t)rate, 4);
-    put_little(h + 28, 2 * (uint32_t)rate, 4);
-    put_little(h + 32, 2, 2);  // bytes of a sample
-    put_little(h + 34, 16, 2); // bits
-    put_little(h + 40, n_bytes, 4);
+void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t out[TERN_WAV_HEAD]) {
+    bool known = n_samples >= 0; // else as large as can be, as other programs write into pipes
+    uint32_t n_bytes = known ? 2 * (uint32_t)n_samples : UINT32_MAX;
+    if (!out) return;
+    memcpy(out, "RIFF....WAVEfmt ....................data....", TERN_WAV_HEAD);
+    put_little(out + 4, known ? n_bytes + TERN_WAV_HEAD - 8 : UINT32_MAX, 4);
+    put_little(out + 16, 16, 4); // bytes of what follows
+    put_little(out + 20, 1, 2);  // PCM
+    put_little(out + 22, 1, 2);  // channels
+    put_little(out + 24, (uint32_t)rate, 4);
+    put_little(out + 28, 2 * (uint32_t)rate, 4);
+    put_little(out + 32, 2, 2);  // bytes of a sample
+    put_little(out + 34, 16, 2); // bits
+    put_little(out + 40, n_bytes, 4);
+}
+
+void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out) {
+    if (!samples || !out) return;
+    for (size_t i = 0; i < n; i++) {
+        float x = samples[i];
+        x = x > 1 ? 1 : x >= -1 ? x : x < -1 ? -1 : 0; // what is no number is silence
+        put_little(out + 2 * i, (uint32_t)(int32_t)lrintf(x * 32767), 2);
+    }
 }
 
 static tern_status write_samples(tern_out_file *f, const tern_sound *s, tern_error *err) {
     uint8_t block[2048];
     for (int64_t first = 0; first < s->n; first += 1024) {
-        int64_t n = s->n - first < 1024 ? s->n - first : 1024;
-        for (int64_t i = 0; i < n; i++) {
-            float x = s->samples[first + i];
-            x = x > 1 ? 1 : x >= -1 ? x : x < -1 ? -1 : 0; // what is no number is silence
-            put_little(block + 2 * i, (uint32_t)(int32_t)lrintf(x * 32767), 2);
-        }
-        TERN_TRY(tern_out_write(f, block, 2 * (uint64_t)n, err));
+        size_t n = (size_t)(s->n - first < 1024 ? s->n - first : 1024);
+        tern_sound_pcm16(s->samples + first, n, block);
+        TERN_TRY(tern_out_write(f, block, 2 * n, err));
     }
     return TERN_OK;
 }
@@ -113,14 +120,14 @@ static tern_status write_samples(tern_out_file *f, const tern_sound *s, tern_err
 tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err) {
     tern_out_set set = {0};
     tern_out_file file = {0};
-    uint8_t header[WAV_HEADER];
+    uint8_t header[TERN_WAV_HEAD];
     TERN_NEED(sound);
     TERN_NEED(path);
     TERN_TRY(check_rate(sound->rate, err));
-    if (sound->n < 0 || sound->n > (INT32_MAX - WAV_HEADER) / 2)
+    if (sound->n < 0 || sound->n > (INT32_MAX - TERN_WAV_HEAD) / 2)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%lld samples: a WAV holds at most %d",
-                         (long long)sound->n, (INT32_MAX - WAV_HEADER) / 2);
-    wav_header(header, sound->rate, 2 * (uint32_t)sound->n);
+                         (long long)sound->n, (INT32_MAX - TERN_WAV_HEAD) / 2);
+    tern_sound_wav_head(sound->rate, sound->n, header);
     tern_status status = tern_out_open_file(&set, path, err);
     if (status == TERN_OK) status = tern_out_begin(&set, NULL, &file, err);
     if (status == TERN_OK) status = tern_out_write(&file, header, sizeof header, err);

@@ -177,6 +177,11 @@ tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
     find_group(&r, layer_type);
     a->base = (float)read_base(&r);
     int64_t n_rot = read_rotated(&r);
+    // Of an odd share, as 51 of 64, transformers turns a dimension more, at the frequencies of 51.
+    if (s->file->kind == TERN_FILE_HF && n_rot > 2 && n_rot % 2 != 0) {
+        a->base = powf(a->base, (float)(n_rot + 1) / (float)n_rot);
+        n_rot++;
+    }
     if (n_rot < 2 || n_rot % 2 != 0 || n_rot > c->head_dim || !(a->base > 0) || !isfinite(a->base))
         return tern_fail(err, TERN_ERR_FORMAT,
                          "RoPE over %" PRId64 " of %" PRId64

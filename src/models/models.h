@@ -50,6 +50,14 @@ typedef struct tern_whisper {
     int32_t n_never, n_never_first;
 } tern_whisper;
 
+// Of Moonshine's streaming variants: the encoder has sizes of its own, and its layers see so many
+// rows back, the row itself included, and less than so many ahead; n_embd 0: it is none.
+#define TERN_STREAMING_LAYERS_MAX 64
+typedef struct tern_streaming {
+    int64_t n_embd, n_ff, n_heads, n_kv_heads, head_dim;
+    int32_t back[TERN_STREAMING_LAYERS_MAX], ahead[TERN_STREAMING_LAYERS_MAX];
+} tern_streaming;
+
 // A codec's decoder (nanocodec.c); n_stages 0: the model is none.
 #define TERN_CODEC_STAGES   8
 #define TERN_CODEC_BRANCHES 4
@@ -116,6 +124,7 @@ typedef struct tern_config {
     // not hear
     int64_t n_encoder_layers, n_source, n_step, n_padding;
     tern_whisper whisper;
+    tern_streaming streaming;
     tern_vision vision;
     tern_codec codec;
     tern_speaking speech;
@@ -164,6 +173,7 @@ typedef enum tern_change {
     TERN_CHANGE_MINUS_EXP, // -e^w: decay rates that are stored as logarithms
     TERN_CHANGE_SQUEEZE,   // w, but [n, taps] instead of [n, 1, taps]
     TERN_CHANGE_LEADING,   // w, but [rows, n] instead of [1, rows, n], and [n] of [1, 1, n]
+    TERN_CHANGE_SCALAR,    // w, but [1] instead of []
     TERN_CHANGE_FLATTEN,   // w, but [n, colors * edge * edge] instead of [n, colors, edge, edge],
                            // or [n, columns * taps] instead of [n, columns, taps]
     TERN_CHANGE_PADDED,    // the same; graphs read rows with zeros up to a multiple of 4 columns

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "models/family.h"
+#include "models/moonshine.h"
 
 #define STEP      64 // samples from a window of the first convolution to the next, a row of pcm
 #define TAPS      127
@@ -128,7 +128,7 @@ static tern_vid decoder_layer(tern_graph *g, const tern_config *c, tern_vid x) {
     return tern_g_add(g, x, tern_block_biased(g, c, f, "blk.%d.ffn_down", c->n_embd, c->n_ff));
 }
 
-static tern_status build_decoder(tern_graph *g, const tern_config *c, tern_error *err) {
+tern_status tern_moonshine_decoder(tern_graph *g, const tern_config *c, tern_error *err) {
     const tern_stack stack = {
         .layer = decoder_layer, .begin = begin, .final_norm = "output_norm", .layer_norm = true};
     return tern_build_stack(g, c, &stack, err);
@@ -210,9 +210,6 @@ static const tern_config defaults = {.n_embd = 288,
 
 #define ENCODER(gguf_, hf_, role_)                                                                 \
     TERN_MATRIX("enc.blk.%d." gguf_, "model.encoder.layers.%d." hf_, role_)
-#define DECODER(gguf_, hf_, role_)                                                                 \
-    TERN_MATRIX("blk.%d." gguf_, "model.decoder.layers.%d." hf_, role_)
-#define BIAS(gguf_, hf_) TERN_ROW(gguf_ ".bias", hf_ ".bias")
 #define CONV(gguf_, hf_, change_, taps_)                                                           \
     TERN_ROW(gguf_ ".weight", hf_ ".weight", .role = TERN_ROLE_FLOATS, .change = (change_),        \
              .taps = (taps_))
@@ -220,11 +217,11 @@ static const tern_config defaults = {.n_embd = 288,
 static const tern_tensor_row tensors[] = {
     CONV("enc.conv1", "model.encoder.conv1", TERN_CHANGE_PADDED, TAPS),
     TERN_NORM("enc.conv_norm", "model.encoder.groupnorm", TERN_CHANGE_NONE),
-    BIAS("enc.conv_norm", "model.encoder.groupnorm"),
+    TERN_MOONSHINE_BIAS("enc.conv_norm", "model.encoder.groupnorm"),
     CONV("enc.conv2", "model.encoder.conv2", TERN_CHANGE_FLATTEN, TAPS_2),
-    BIAS("enc.conv2", "model.encoder.conv2"),
+    TERN_MOONSHINE_BIAS("enc.conv2", "model.encoder.conv2"),
     CONV("enc.conv3", "model.encoder.conv3", TERN_CHANGE_FLATTEN, TAPS_3),
-    BIAS("enc.conv3", "model.encoder.conv3"),
+    TERN_MOONSHINE_BIAS("enc.conv3", "model.encoder.conv3"),
     ENCODER("attn_norm", "input_layernorm", TERN_ROLE_VECTOR),
     ENCODER("attn_q", "self_attn.q_proj", TERN_ROLE_MATRIX),
     ENCODER("attn_k", "self_attn.k_proj", TERN_ROLE_MATRIX),
@@ -232,28 +229,11 @@ static const tern_tensor_row tensors[] = {
     ENCODER("attn_output", "self_attn.o_proj", TERN_ROLE_MATRIX),
     ENCODER("ffn_norm", "post_attention_layernorm", TERN_ROLE_VECTOR),
     ENCODER("ffn_up", "mlp.fc1", TERN_ROLE_MATRIX),
-    BIAS("enc.blk.%d.ffn_up", "model.encoder.layers.%d.mlp.fc1"),
+    TERN_MOONSHINE_BIAS("enc.blk.%d.ffn_up", "model.encoder.layers.%d.mlp.fc1"),
     ENCODER("ffn_down", "mlp.fc2", TERN_ROLE_MATRIX),
-    BIAS("enc.blk.%d.ffn_down", "model.encoder.layers.%d.mlp.fc2"),
+    TERN_MOONSHINE_BIAS("enc.blk.%d.ffn_down", "model.encoder.layers.%d.mlp.fc2"),
     TERN_NORM("enc.output_norm", "model.encoder.layer_norm", TERN_CHANGE_NONE),
-    TERN_MATRIX("token_embd", "model.decoder.embed_tokens", TERN_ROLE_TABLE),
-    TERN_MATRIX("output", "proj_out", TERN_ROLE_HEAD),
-    DECODER("attn_norm", "input_layernorm", TERN_ROLE_VECTOR),
-    DECODER("attn_q", "self_attn.q_proj", TERN_ROLE_Q),
-    DECODER("attn_k", "self_attn.k_proj", TERN_ROLE_K),
-    DECODER("attn_v", "self_attn.v_proj", TERN_ROLE_V),
-    DECODER("attn_output", "self_attn.o_proj", TERN_ROLE_O),
-    DECODER("cross_attn_norm", "post_attention_layernorm", TERN_ROLE_VECTOR),
-    DECODER("cross_attn_q", "encoder_attn.q_proj", TERN_ROLE_MATRIX),
-    DECODER("cross_attn_k", "encoder_attn.k_proj", TERN_ROLE_MATRIX),
-    DECODER("cross_attn_v", "encoder_attn.v_proj", TERN_ROLE_MATRIX),
-    DECODER("cross_attn_output", "encoder_attn.o_proj", TERN_ROLE_MATRIX),
-    DECODER("ffn_norm", "final_layernorm", TERN_ROLE_VECTOR),
-    DECODER("ffn_up", "mlp.fc1", TERN_ROLE_UP),
-    BIAS("blk.%d.ffn_up", "model.decoder.layers.%d.mlp.fc1"),
-    DECODER("ffn_down", "mlp.fc2", TERN_ROLE_DOWN),
-    BIAS("blk.%d.ffn_down", "model.decoder.layers.%d.mlp.fc2"),
-    TERN_NORM("output_norm", "model.decoder.norm", TERN_CHANGE_NONE),
+    TERN_ROWS_MOONSHINE_DECODER,
     TERN_ROWS_END,
 };
 
@@ -273,7 +253,7 @@ const tern_arch tern_arch_moonshine = {
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
-    .graphs = TERN_GRAPHS({.name = "decoder", .build = build_decoder, .n_rows = N_SOURCE},
+    .graphs = TERN_GRAPHS({.name = "decoder", .build = tern_moonshine_decoder, .n_rows = N_SOURCE},
                           {.name = "encoder", .build = build_encoder, .n_rows = N_WINDOWS}),
     .act = TERN_ACTIVATION_SILU,
 };

@@ -12,6 +12,7 @@
 #define SECONDS_MOST    15.0
 #define SECONDS_LEAST   0.1 // shorter ones are followed by silence
 #define TOKENS_A_SECOND 6.5
+#define SECONDS_A_FRAME 0.02 // of a streaming encoder
 
 // ---- One part ----------------------------------------------------------------------------------
 
@@ -50,14 +51,17 @@ tern_status tern_hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32
     return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound gives numbers that are none", h->m->path);
 }
 
-// Moonshine's encoder takes samples.
+// Moonshine's encoder takes samples; a streaming one whole frames of them, of which one that is not
+// full counts as silent.
 static tern_status encode_samples(hearing *h, const float *samples, int64_t n, int64_t *n_rows,
                                   tern_error *err) {
     const tern_config *c = &h->m->config;
     int64_t least = (int64_t)(SECONDS_LEAST * TERN_VOICE_RATE), all = n > least ? n : least;
     int64_t rows = (all + c->n_padding + c->n_step - 1) / c->n_step;
     memset(h->input, 0, (size_t)(rows * c->n_step) * sizeof *h->input);
-    memcpy(h->input, samples, (size_t)n * sizeof *h->input);
+    if (c->streaming.n_embd) n -= n % c->n_step;
+    if (n > 0) memcpy(h->input, samples, (size_t)n * sizeof *h->input);
+    if (c->streaming.n_embd) all = rows * c->n_step;
     return tern_hearing_encode(h, rows, all + c->n_padding, n_rows, err);
 }
 
@@ -179,7 +183,9 @@ static tern_status open_single(const hearing *h, int graph, int64_t n_context, t
 static tern_status settle(hearing *h, tern_error *err) {
     const tern_model *m = h->m;
     const tern_transcribe_params *p = &h->params;
-    h->seconds_max = p->seconds_max != 0 ? p->seconds_max : SECONDS_MOST;
+    double most = SECONDS_MOST, room = (double)m->config.n_source * SECONDS_A_FRAME;
+    if (m->config.streaming.n_embd && room < most) most = room;
+    h->seconds_max = p->seconds_max != 0 ? p->seconds_max : most;
     h->tokens_per_second = p->tokens_per_second != 0 ? p->tokens_per_second : TOKENS_A_SECOND;
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
@@ -188,9 +194,9 @@ static tern_status settle(hearing *h, tern_error *err) {
     if (m->config.bos_id < 0 || m->config.bos_id >= m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: it is not said which token begins a text",
                          m->path);
-    if (!(h->seconds_max >= 1 && h->seconds_max <= SECONDS_MOST))
+    if (!(h->seconds_max >= 1 && h->seconds_max <= most))
         return tern_fail(err, TERN_ERR_ARGUMENT, "seconds_max is %g: expected 1 to %g, or 0 for %g",
-                         p->seconds_max, SECONDS_MOST, SECONDS_MOST);
+                         p->seconds_max, most, most);
     if (!(h->tokens_per_second > 0 && h->tokens_per_second <= 1000))
         return tern_fail(err, TERN_ERR_ARGUMENT, "tokens_per_second is %g: expected at most 1000",
                          p->tokens_per_second);

@@ -27,6 +27,7 @@ static inline tern_cpu_act cpu_act_of(tern_act_kind kind) {
     case TERN_ACTIVATION_GELU_TANH: return TERN_ACT_GELU_TANH;
     case TERN_ACTIVATION_SIGMOID: return TERN_ACT_SIGMOID;
     case TERN_ACTIVATION_TANH: return TERN_ACT_TANH;
+    case TERN_ACTIVATION_ASINH: return TERN_ACT_ASINH;
     case TERN_ACTIVATION_NONE:
     case TERN_ACTIVATION_COUNT: break;
     }

@@ -26,7 +26,8 @@ typedef enum tern_cpu_act {
     TERN_ACT_GELU,      // x Phi(x), Phi of the normal distribution
     TERN_ACT_GELU_TANH, // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
     TERN_ACT_SIGMOID,   // 1 / (1 + e^-x)
-    TERN_ACT_TANH
+    TERN_ACT_TANH,
+    TERN_ACT_ASINH
 } tern_cpu_act;
 
 // What a query block sees of one layer's cache, for one key/value head.
@@ -50,9 +51,11 @@ typedef struct tern_attention_args {
     size_t k_offset, v_offset; // of the head's blocks in a page, multiples of 32
     tern_dtype kv_type; // F32, F16 or Q8_0
     // The token at position p sees q = 0 .. p if causal, else q = 0 .. n_positions - 1 (first_pos +
-    // n_tokens <= n_positions); of these, if there is a window, those with |p - q| < window.
+    // n_tokens <= n_positions); of these, if there is a window, those with |p - q| < window, or
+    // after it only those with q - p < ahead.
     bool causal;
     int32_t window;     // 0: none
+    int32_t ahead;      // 0: the window
     size_t n_positions; // of the sequence, when not causal
     float soft_cap;     // 0: none; else a score becomes soft_cap * tanh(score / soft_cap)
     float scale;        // usually 1 / sqrt(head_dim)

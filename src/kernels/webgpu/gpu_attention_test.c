@@ -57,6 +57,7 @@ typedef struct heads {
     int32_t window;
     float soft_cap;
     bool bidirectional;
+    int32_t ahead;
 } heads;
 
 static void check_attention(const heads *h, rig_batches how, double tolerance) {
@@ -80,6 +81,7 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
                                              .head_dim = h->head_dim,
                                              .scale = 1 / sqrtf((float)h->head_dim),
                                              .window = h->window,
+                                             .ahead = h->ahead,
                                              .soft_cap = h->soft_cap,
                                              .bidirectional = h->bidirectional}));
     rig_compare(&r, how, RIG_OF_ROW, tolerance);
@@ -89,12 +91,12 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
 // Errors are those of scores of some hundreds, whose last bits exp makes relative.
 TEST(gpu_attention_over_every_shape) {
     static const heads cases[] = {
-        {6, 2, 16, true, fill_sharp, fill_normal, 0, 0, false},
-        {3, 1, 20, false, fill_normal, fill_normal, 0, 0, false},
-        {2, 1, 256, true, fill_sharp, fill_normal, 0, 0, false},
-        {20, 5, 128, true, fill_normal, fill_normal, 0, 0, false},
-        {4, 2, 2, false, fill_normal, fill_normal, 0, 0, false},
-        {4, 2, 80, false, fill_sharp, fill_normal, 0, 0, false},
+        {6, 2, 16, true, fill_sharp, fill_normal, 0, 0, false, 0},
+        {3, 1, 20, false, fill_normal, fill_normal, 0, 0, false, 0},
+        {2, 1, 256, true, fill_sharp, fill_normal, 0, 0, false, 0},
+        {20, 5, 128, true, fill_normal, fill_normal, 0, 0, false, 0},
+        {4, 2, 2, false, fill_normal, fill_normal, 0, 0, false, 0},
+        {4, 2, 80, false, fill_sharp, fill_normal, 0, 0, false, 0},
     };
     rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_F32};
     if (test_is_long())
@@ -112,16 +114,17 @@ TEST(gpu_attention_sees_what_it_should) {
         heads h;
         int32_t n_tokens[6];
     } cases[] = {
-        {{4, 2, 64, true, fill_sharp, fill_normal, 21, 0, false}, {1, 40, 3, 70, 1}},
-        {{2, 1, 256, true, fill_normal, fill_normal, 32, 3, false}, {45, 1, 50, 2}},
-        {{2, 2, 32, true, fill_normal, fill_normal, 0, 0, true}, {70}},
-        {{2, 1, 512, false, fill_normal, fill_normal, 0, 0, false}, {1, 44, 2}},
-        {{3, 1, 48, true, fill_sharp, fill_normal, 10, 0, true}, {75}},
-        {{2, 1, 48, true, fill_normal, fill_normal, 3, 0, true}, {8}},
-        {{2, 1, 300, true, fill_normal, fill_normal, 65, 30, false}, {130, 1, 1}},
-        {{2, 2, 128, true, fill_sharp, fill_normal, 1, 0, false}, {9, 1, 130}},
+        {{4, 2, 64, true, fill_sharp, fill_normal, 21, 0, false, 0}, {1, 40, 3, 70, 1}},
+        {{2, 1, 256, true, fill_normal, fill_normal, 32, 3, false, 0}, {45, 1, 50, 2}},
+        {{2, 2, 32, true, fill_normal, fill_normal, 0, 0, true, 0}, {70}},
+        {{2, 1, 512, false, fill_normal, fill_normal, 0, 0, false, 0}, {1, 44, 2}},
+        {{3, 1, 48, true, fill_sharp, fill_normal, 10, 0, true, 0}, {75}},
+        {{2, 1, 48, true, fill_normal, fill_normal, 3, 0, true, 0}, {8}},
+        {{4, 4, 16, false, fill_sharp, fill_normal, 16, 0, true, 4}, {75}},
+        {{2, 1, 300, true, fill_normal, fill_normal, 65, 30, false, 0}, {130, 1, 1}},
+        {{2, 2, 128, true, fill_sharp, fill_normal, 1, 0, false, 0}, {9, 1, 130}},
     };
-    size_t n = rig_cases(sizeof cases / sizeof *cases, 6);
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 7);
     for (size_t i = 0; i < n; i++) {
         rig_batches how = {.kv_type = TERN_KV_F32};
         memcpy(how.n_tokens, cases[i].n_tokens, sizeof cases[i].n_tokens);
@@ -131,7 +134,7 @@ TEST(gpu_attention_sees_what_it_should) {
 
 // Longer than any tile of positions, in an f16 cache, token by token at the end.
 TEST(gpu_attention_over_long_contexts) {
-    static const heads h = {4, 2, 64, true, fill_sharp, fill_normal, 0, 0, false};
+    static const heads h = {4, 2, 64, true, fill_sharp, fill_normal, 0, 0, false, 0};
     rig_batches how = {.n_tokens = {270, 1, 1, 3}, .kv_type = TERN_KV_F16};
     if (test_is_long())
         how = (rig_batches){.n_tokens = {300, 300, 1, 1, 7, 420, 1}, .kv_type = TERN_KV_F16};
@@ -140,17 +143,17 @@ TEST(gpu_attention_over_long_contexts) {
 
 TEST(gpu_attention_over_a_q8_0_cache) {
     static const heads cases[] = {
-        {4, 2, 64, false, fill_q8_0, fill_q8_0, 0, 0, false},
-        {2, 1, 256, false, fill_q8_0, fill_q8_0, 0, 0, false},
-        {3, 3, 96, false, fill_q8_0, fill_q8_0, 0, 0, false},
-        {20, 5, 128, false, fill_q8_0, fill_q8_0, 0, 0, false},
-        {4, 1, 32, false, fill_q8_0, fill_q8_0, 0, 0, false},
+        {4, 2, 64, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
+        {2, 1, 256, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
+        {3, 3, 96, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
+        {20, 5, 128, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
+        {4, 1, 32, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
     };
     rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_Q8_0};
     size_t n = rig_cases(sizeof cases / sizeof *cases, 2);
     for (size_t i = 0; i < n; i++) check_attention(&cases[i], how, 2e-4);
     // Rotated keys are not Q8_0's own numbers.
-    static const heads rotated = {4, 2, 64, true, fill_normal, fill_q8_0, 0, 0, false};
+    static const heads rotated = {4, 2, 64, true, fill_normal, fill_q8_0, 0, 0, false, 0};
     check_attention(&rotated, how, 5e-3);
 }
 

@@ -21,9 +21,10 @@ static void fill_steep(float *x, int64_t n, int64_t row, uint32_t *seed) {
 TEST(gpu_activations) {
     static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2,
                                           TERN_ACTIVATION_GELU, TERN_ACTIVATION_GELU_TANH,
-                                          TERN_ACTIVATION_SIGMOID, TERN_ACTIVATION_NONE};
-    static const int64_t widths[] = {4, 132, 68, 68, 36, 8};
-    for (int i = 0; i < 6; i++) {
+                                          TERN_ACTIVATION_SIGMOID, TERN_ACTIVATION_ASINH,
+                                          TERN_ACTIVATION_NONE};
+    static const int64_t widths[] = {4, 132, 68, 68, 36, 80, 8};
+    for (int i = 0; i < 7; i++) {
         rig r;
         rig_open(&r, N_ROWS);
         rig_show(&r, tern_g_act(&r.g, rig_rows(&r, widths[i], fill_steep), kinds[i]));
@@ -110,8 +111,8 @@ TEST(gpu_scaled_pieces) {
     }
 }
 
-// Rows near zero and far from it, with a bias and without. Seen to fail: with the mean square for
-// the variance; with the weight for the bias.
+// Rows near zero and far from it, with a bias and without, and without a weight. Seen to fail: with
+// the mean square for the variance; with the weight for the bias.
 TEST(gpu_layer_norms) {
     static const int64_t widths[] = {4, 132, 2052};
     for (size_t i = 0; i < rig_cases(3, 2); i++) {
@@ -122,7 +123,8 @@ TEST(gpu_layer_norms) {
         tern_vid b = rig_vector(&r, widths[i], fill_normal);
         tern_vid far = tern_g_bias(&r.g, x, rig_vector(&r, widths[i], fill_plus));
         x = tern_g_add(&r.g, tern_g_layer_norm(&r.g, x, w, b, 1e-5f),
-                       tern_g_layer_norm(&r.g, far, w, -1, 1e-4f));
+                       tern_g_layer_norm(&r.g, tern_g_layer_norm(&r.g, far, -1, -1, 1e-6f), w, -1,
+                                         1e-4f));
         rig_show(&r, x);
         rig_compare(&r, rig_counts(), RIG_OF_ROW, 2e-5);
         rig_close(&r);

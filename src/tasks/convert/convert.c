@@ -66,6 +66,7 @@ static int output_shape(const item *it, uint64_t ne[4]) {
     }
     if (it->change == TERN_CHANGE_LEADING || it->change >= TERN_CHANGE_FLATTEN)
         return picture_shape(it, ne);
+    if (it->change == TERN_CHANGE_SCALAR) return it->to_gguf ? 1 : 0;
     if (it->change != TERN_CHANGE_SQUEEZE) return t->n_dims;
     uint64_t n = t->ne[1] * t->ne[2];
     ne[1] = it->to_gguf ? n : 1;

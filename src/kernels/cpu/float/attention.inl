@@ -40,7 +40,8 @@ static attention_range row_sees(const tern_attention_args *a, size_t row) {
     size_t pos = a->first_pos + row / a->n_heads, window = a->window > 0 ? (size_t)a->window : 0;
     attention_range sees = {0, a->causal ? pos + 1 : a->n_positions};
     if (window && pos >= window) sees.begin = pos - window + 1;
-    if (window && !a->causal && pos + window < sees.end) sees.end = pos + window;
+    size_t ahead = a->ahead > 0 ? (size_t)a->ahead : window;
+    if (window && !a->causal && pos + ahead < sees.end) sees.end = pos + ahead;
     return sees;
 }
 

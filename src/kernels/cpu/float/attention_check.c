@@ -10,7 +10,7 @@ enum { MAX_POS = 720, MAX_HD = 512, PAGE = TERN_PAGE_POSITIONS };
 
 typedef struct attention_case {
     size_t head_dim, n_heads, n_tokens, first_pos;
-    int32_t window;
+    int32_t window, ahead;
     bool both_ways; // not causal
     size_t n_after; // then: positions after the last token
     float soft_cap;
@@ -87,6 +87,11 @@ static const attention_case new_cases[] = {
      .n_after = 20},
     {.head_dim = 34, .n_heads = 5, .n_tokens = 8, .first_pos = 200, .window = 128,
      .both_ways = true, .n_after = 8},
+    // Not as far ahead as back.
+    {.head_dim = 16, .n_heads = 4, .n_tokens = 40, .window = 16, .ahead = 4, .both_ways = true,
+     .n_after = 9},
+    {.head_dim = 40, .n_heads = 2, .n_tokens = 23, .first_pos = 70, .window = 5, .ahead = 9,
+     .both_ways = true, .n_after = 30},
     // Caps, in the steep part of tanh and in the flat ones.
     {.head_dim = 256, .n_heads = 2, .n_tokens = 9, .first_pos = 120, .soft_cap = 50},
     {.head_dim = 64, .n_heads = 4, .n_tokens = 5, .first_pos = 31, .soft_cap = 2},
@@ -120,8 +125,8 @@ static size_t n_pages(const attention_case *c) { return (n_positions(c) + PAGE -
 
 static bool sees(const attention_case *c, size_t p, size_t q) {
     size_t apart = p > q ? p - q : q - p;
-    return q < n_positions(c) && (c->both_ways || q <= p) &&
-           (c->window == 0 || apart < (size_t)c->window);
+    size_t window = (size_t)(q > p && c->ahead ? c->ahead : c->window);
+    return q < n_positions(c) && (c->both_ways || q <= p) && (window == 0 || apart < window);
 }
 
 static bool sees_any(const attention_case *c, size_t first, size_t n_tokens, size_t q) {
@@ -145,6 +150,7 @@ static tern_attention_args attention_args(const attention_data *d) {
                                  .kv_type = d->type,
                                  .causal = !c->both_ways,
                                  .window = c->window,
+                                 .ahead = c->ahead,
                                  .n_positions = c->both_ways ? n_positions(c) : 0,
                                  .soft_cap = c->soft_cap,
                                  .scale = 1 / sqrtf((float)c->head_dim),

@@ -27,7 +27,7 @@ static void layer_norm(float *y, const float *x, const float *w, const float *b,
     v16 r = v16_set1(1 / sqrtf(v16_sum(squares) / (float)n + eps));
     for (size_t i = 0; i < n; i += 16) {
         v16 a = v16_mul(v16_sub(load_some(x + i, n - i), mean), r);
-        a = v16_mul(a, load_some(w + i, n - i));
+        if (w) a = v16_mul(a, load_some(w + i, n - i));
         store_some(y + i, b ? v16_add(a, load_some(b + i, n - i)) : a, n - i);
     }
 }
@@ -109,6 +109,7 @@ VEC_INLINE v16 activate(v16 x, tern_cpu_act act) {
     if (act == TERN_ACT_SILU) return gate_by_logistic(x, x);
     if (act == TERN_ACT_SIGMOID) return logistic(x);
     if (act == TERN_ACT_TANH) return vec_tanh(x);
+    if (act == TERN_ACT_ASINH) return vec_asinh(x);
     if (act == TERN_ACT_RELU2) {
         v16 r = v16_max(v16_set1(0), x);
         return v16_mul(r, r);
@@ -142,6 +143,7 @@ static void glu(float *y, const float *gate, const float *up, size_t n, tern_cpu
     case TERN_ACT_GELU_TANH: activate_row(y, gate, up, n, TERN_ACT_GELU_TANH); break;
     case TERN_ACT_SIGMOID: activate_row(y, gate, up, n, TERN_ACT_SIGMOID); break;
     case TERN_ACT_TANH: activate_row(y, gate, up, n, TERN_ACT_TANH); break;
+    case TERN_ACT_ASINH: activate_row(y, gate, up, n, TERN_ACT_ASINH); break;
     case TERN_ACT_NONE: activate_row(y, gate, up, n, TERN_ACT_NONE); break;
     }
 }

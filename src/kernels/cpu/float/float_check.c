@@ -66,6 +66,7 @@ TEST(float_rows_have_the_same_bits_everywhere) {
     } while (0)
                 SAME("rms_norm", rms_norm(y, x, w, n, 1e-5f));
                 SAME("layer_norm", layer_norm(y, x, w, NULL, n, 1e-5f));
+                SAME("layer_norm by itself", layer_norm(y, x, NULL, NULL, n, 1e-6f));
                 SAME("layer_norm with a bias", layer_norm(y, x, w, w, n, 1e-5f));
                 SAME("add", add(y, x, w, n));
                 SAME("mul", mul(y, x, w, n));
@@ -74,6 +75,7 @@ TEST(float_rows_have_the_same_bits_everywhere) {
                 SAME("silu", act(y, x, n, TERN_ACT_SILU));
                 SAME("gelu", act(y, x, n, TERN_ACT_GELU));
                 SAME("gelu by tanh", act(y, x, n, TERN_ACT_GELU_TANH));
+                SAME("asinh", act(y, x, n, TERN_ACT_ASINH));
                 SAME("sigmoid", act(y, x, n, TERN_ACT_SIGMOID));
                 SAME("softplus", softplus(y, x, n));
                 SAME("relu2", act(y, x, n, TERN_ACT_RELU2));

@@ -29,6 +29,10 @@ VEC_INLINE v16 activate_both(v16 x, tern_cpu_act act, v16 *slope) {
         *slope = v16_mul(v16_set1(4), v16_mul(s, v16_mul(s, e)));
         return vec_tanh(x);
     }
+    if (act == TERN_ACT_ASINH) {
+        *slope = v16_div(one, v16_sqrt(v16_fma(x, x, one)));
+        return vec_asinh(x);
+    }
     // x s(z), with z = x for SiLU and z = x (a + b x^2) for GELU by tanh: slope s + x s (1 - s) z'.
     v16 z = x, dz = one;
     if (act == TERN_ACT_GELU_TANH) {
@@ -69,6 +73,7 @@ static void act_grad(float *dx, const float *x, const float *dy, size_t n, tern_
     case TERN_ACT_GELU_TANH: act_grad_row(dx, x, dy, n, TERN_ACT_GELU_TANH); break;
     case TERN_ACT_SIGMOID: act_grad_row(dx, x, dy, n, TERN_ACT_SIGMOID); break;
     case TERN_ACT_TANH: act_grad_row(dx, x, dy, n, TERN_ACT_TANH); break;
+    case TERN_ACT_ASINH: act_grad_row(dx, x, dy, n, TERN_ACT_ASINH); break;
     case TERN_ACT_NONE: act_grad_row(dx, x, dy, n, TERN_ACT_NONE); break;
     }
 }
@@ -84,6 +89,7 @@ static void glu_grad(float *dgate, float *dup, const float *gate, const float *u
         break;
     case TERN_ACT_SIGMOID: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_SIGMOID); break;
     case TERN_ACT_TANH: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_TANH); break;
+    case TERN_ACT_ASINH: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_ASINH); break;
     case TERN_ACT_NONE: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_NONE); break;
     }
 }

@@ -1,5 +1,5 @@
 // What every float kernel needs on the 16-lane vector v16 (vec_*.h): ends of rows, rounding, exp,
-// tanh, log.
+// tanh, log, asinh.
 //
 // The kernels are written once, over v16, and compiled for each instruction set by a float_<isa>.c;
 // so all variants do the same operations in the same order, and their bits agree by construction.
@@ -91,4 +91,17 @@ VEC_FUNCTION v16 vec_log1p(v16 u) {
 VEC_INLINE v16 vec_softplus(v16 x) {
     v16 tail = vec_log1p(vec_exp(v16_mul(v16_abs(x), v16_set1(-1))));
     return v16_add(v16_max(v16_set1(0), x), tail);
+}
+
+// log(x + sqrt(x^2 + 1)) with a relative error below 6e-7; that of 1e18 beyond it, NaN for NaN.
+//
+// It is log(1 + t) of t = x + x^2 / (1 + sqrt(x^2 + 1)), which keeps the digits of a small x. The
+// root of 1 + t halves the logarithm: six times, and what is left is at most 1.
+VEC_FUNCTION v16 vec_asinh(v16 x) {
+    v16 one = v16_set1(1), a = v16_min(v16_set1(1e18f), v16_abs(x));
+    v16 t = v16_div(v16_mul(a, a), v16_add(one, v16_sqrt(v16_fma(a, a, one))));
+    t = v16_add(a, t);
+    for (int i = 0; i < 6; i++) t = v16_div(t, v16_add(one, v16_sqrt(v16_add(one, t))));
+    v16 y = v16_mul(v16_set1(64), vec_log1p(t));
+    return v16_if_less(x, v16_set1(0), v16_mul(y, v16_set1(-1)), y);
 }

@@ -122,6 +122,7 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
             .kv_type = kv_type,
             .causal = !n->bidirectional,
             .window = n->window,
+            .ahead = n->ahead,
             .n_positions = (size_t)(c->first_pos + c->n_tokens),
             .soft_cap = n->soft_cap,
             .scale = n->scale,

@@ -36,7 +36,8 @@ static void step_layer_norm(cpu_run *run, const cpu_step *step, const tern_team 
     (void)team;
     const tern_node *n = step->node;
     size_t d = (size_t)cols(run, n->in[0]);
-    const float *x = cpu_value(run, n->in[0]), *w = run->plan->weights[n->in[1]]->vector;
+    const float *x = cpu_value(run, n->in[0]);
+    const float *w = n->n_in > 1 ? run->plan->weights[n->in[1]]->vector : NULL;
     const float *b = n->n_in > 2 ? run->plan->weights[n->in[2]]->vector : NULL;
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)

@@ -79,13 +79,25 @@ static void bind_inputs(tern_plan *p, gpu_dispatch *d, const tern_node *n,
     }
 }
 
-// x, the bias, the weight. The binding must exist: without a bias it is the weight, and not read.
+// Stands where a kernel's binding is not read.
+static tern_vid any_weight(const tern_plan *p) {
+    for (size_t v = 0; v < p->g->n_values; v++)
+        if (p->g->values[v].kind == TERN_VALUE_WEIGHT && p->weights[v] &&
+            p->weights[v]->n_parts > 0)
+            return (tern_vid)v;
+    return 0;
+}
+
+// x, the bias, the weight. The bindings must exist: where there are none they are of another
+// weight, and not read.
 static void bind_layer_norm(tern_plan *p, gpu_dispatch *d, const tern_node *n) {
-    bool has_bias = n->n_in > 2;
+    bool has_weight = n->n_in > 1, has_bias = n->n_in > 2;
+    tern_vid weight = has_weight ? n->in[1] : any_weight(p);
+    set(d, "HAS_WEIGHT", has_weight);
     set(d, "HAS_BIAS", has_bias);
     bind_value(p, d, n->in[0]);
-    bind_part(d, &p->weights[n->in[has_bias ? 2 : 1]]->parts[0]);
-    bind_part(d, &p->weights[n->in[1]]->parts[0]);
+    bind_part(d, &p->weights[has_bias ? n->in[2] : weight]->parts[0]);
+    bind_part(d, &p->weights[weight]->parts[0]);
 }
 
 // Row-wise kernels have a workgroup for each row. A single row is a matter of latency; with many
@@ -186,14 +198,6 @@ tern_status gpu_op_LAYER_NORM(tern_plan *p, const tern_node *n, tern_error *err)
     (void)err;
     add_rows(p, n, GPU_LAYER_NORM);
     return TERN_OK;
-}
-
-static tern_vid any_weight(const tern_plan *p) {
-    for (size_t v = 0; v < p->g->n_values; v++)
-        if (p->g->values[v].kind == TERN_VALUE_WEIGHT && p->weights[v] &&
-            p->weights[v]->n_parts > 0)
-            return (tern_vid)v;
-    return 0;
 }
 
 tern_status gpu_op_HADAMARD(tern_plan *p, const tern_node *n, tern_error *err) {

@@ -78,7 +78,9 @@ fn seen(behind: i32) -> vec4<f32> {
     let away = vec4(behind) + vec4(0, 1, 2, 3);
     var m = vec4(1.0);
     if (CAUSAL) { m *= vec4<f32>(away >= vec4(0)); }
-    if (WINDOW > 0u) { m *= vec4<f32>(abs(away) < vec4(i32(WINDOW))); }
+    if (WINDOW > 0u) {
+        m *= vec4<f32>(away < vec4(i32(WINDOW))) * vec4<f32>(-away < vec4(i32(ahead())));
+    }
     return m;
 }
 

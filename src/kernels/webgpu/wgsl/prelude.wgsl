@@ -58,7 +58,8 @@ const GELU = 2u;
 const GELU_TANH = 3u;
 const SIGMOID = 4u;
 const TANH = 5u;
-const AS_IT_IS = 6u;
+const ASINH = 6u;
+const AS_IT_IS = 7u;
 
 // Phi(-|x|), the lower tail of the normal distribution, times e^(x^2 / 2): the polynomial of the
 // CPU's normal_tail (elementwise.inl).
@@ -87,10 +88,19 @@ fn bell(x: vec4<f32>) -> vec4<f32> {
     return safe_exp(-0.5 * c * c);
 }
 
+// The logarithm loses the digits of a small x, and the square of a great one is infinite.
+fn inverse_sinh(x: vec4<f32>) -> vec4<f32> {
+    let a = min(abs(x), vec4(1e18));
+    let small = a * (1.0 + a * a * (-1.0 / 6.0 + 0.075 * a * a));
+    let great = log(a + sqrt(a * a + 1.0));
+    return sign(x) * select(great, small, a < vec4(0.1));
+}
+
 fn activate(kind: u32, x: vec4<f32>) -> vec4<f32> {
     if (kind == SILU) { return x / (1.0 + safe_exp(-x)); }
     if (kind == SIGMOID) { return 1.0 / (1.0 + safe_exp(-x)); }
     if (kind == TANH) { return tanh(clamp(x, vec4(-20.0), vec4(20.0))); }
+    if (kind == ASINH) { return inverse_sinh(x); }
     if (kind == AS_IT_IS) { return x; }
     if (kind == RELU2) {
         let r = max(x, vec4(0.0));

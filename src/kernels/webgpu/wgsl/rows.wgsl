@@ -1,5 +1,6 @@
 // Norms and quantization of plain rows.
 override HAS_BIAS: bool = false;
+override HAS_WEIGHT: bool = true;
 @group(0) @binding(2) var<storage, read> bias: array<vec4<f32>>; // of layer_norm
 @group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
 
@@ -41,7 +42,8 @@ fn layer_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation
     workgroupBarrier();
     let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
     for (var i = lane; i < COLS4; i += THREADS) {
-        var v = (x[row + i] - mean) * r * weight[i];
+        var v = (x[row + i] - mean) * r;
+        if (HAS_WEIGHT) { v *= weight[i]; }
         if (HAS_BIAS) { v += bias[i]; }
         y[row + i] = v;
     }

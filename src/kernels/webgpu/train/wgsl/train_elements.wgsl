@@ -96,6 +96,10 @@ fn slope(kind: u32, x: vec4<f32>) -> vec4<f32> {
         let y = tanh(clamp(x, vec4(-20.0), vec4(20.0)));
         return 1.0 - y * y;
     }
+    if (kind == ASINH) {
+        let a = min(abs(x), vec4(1e18));
+        return inverseSqrt(a * a + 1.0);
+    }
     if (kind == AS_IT_IS) { return vec4(1.0); }
     let u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
     let t = 1.0 - 2.0 / (safe_exp(2.0 * u) + 1.0);

@@ -1,0 +1,69 @@
+// Fuzzing of models that hear and speak, as Hugging Face folders: a short sound is written down,
+// and a codec's codes become samples.
+#include <math.h>
+#include <string.h>
+#include "fuzz/support.h"
+#include "tern_media.h"
+
+#define SECONDS_N 9000 // samples: half a second and a bit, within a frame of any size
+
+static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors"};
+
+size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t n, size_t room, unsigned seed) {
+    return fuzz_mutate_parts(bytes, n, room, seed);
+}
+
+static void hear(tern_model *m) {
+    static float samples[SECONDS_N];
+    tern_error err = {0};
+    tern_transcript t;
+    for (int i = 0; i < SECONDS_N; i++) samples[i] = 0.4f * sinf((float)i * 0.11f);
+    const tern_sound sound = {.rate = 16000, .n = SECONDS_N, .samples = samples};
+    const tern_transcribe_params params = {.whole = true, .no_fallback = true};
+    tern_status status = tern_transcribe(m, &sound, &params, &t, &err);
+    fuzz_require(status == TERN_OK || err.message[0]);
+    for (size_t i = 0; i < t.n; i++) {
+        const tern_segment *s = &t.segments[i];
+        fuzz_require(s->text && s->n_ids > 0 && s->start >= 0 && s->end >= s->start);
+    }
+    tern_transcript_free(&t);
+}
+
+static void speak(tern_model *m) {
+    enum { FRAMES = 2 };
+    tern_codec_info info;
+    tern_codec_stream *stream;
+    tern_error err = {0};
+    int32_t codes[FRAMES * 64] = {0};
+    const float *samples = NULL;
+    size_t n_samples = 0;
+    tern_model_get_codec_info(m, &info);
+    if (info.n_codes < 1 || info.n_codes > 64) return;
+    for (int32_t i = 0; i < FRAMES * info.n_codes; i++) codes[i] = i % info.n_values;
+    if (tern_codec_open(&stream, m, &err) != TERN_OK) return;
+    if (tern_codec_decode(stream, codes, FRAMES, &samples, &n_samples, &err) == TERN_OK) {
+        fuzz_require(n_samples == FRAMES * (size_t)info.n_frame);
+        for (size_t i = 0; i < n_samples; i++) fuzz_require(!(fabsf(samples[i]) > 1));
+    }
+    tern_codec_close(stream);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
+    char folder[512];
+    tern_error err = {0};
+    tern_model *m;
+    fuzz_write_parts(bytes, n, names, sizeof names / sizeof *names);
+    const char *path = fuzz_path("config.json");
+    size_t n_folder = (size_t)(strrchr(path, '/') - path);
+    memcpy(folder, path, n_folder);
+    folder[n_folder] = 0;
+    const tern_model_desc desc = {.n_threads = 1, .n_batch = 4};
+    if (tern_model_open(&m, folder, &desc, &err) != TERN_OK) {
+        fuzz_require(err.message[0]);
+        return 0;
+    }
+    if (tern_model_hearing_rate(m)) hear(m);
+    speak(m);
+    tern_model_close(m);
+    return 0;
+}
