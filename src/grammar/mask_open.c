@@ -2,17 +2,16 @@
 //
 // Of a string of some characters and its quote it is known what it takes (mask_string.c). Where a
 // term is that and something else (a name that is none of the schema's), only what differs is
-// walked: as soon as both terms are the same again, so are the tokens. Others are walked, a part of
-// the tree at a time where that is of one piece (mask_reach.c).
+// walked: as soon as both terms are the same again, so are the tokens. Others are walked whole
+// (mask_walk.c).
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
 // More changes than this, and a set gets bits of its own.
 #define CHANGES_MAX 2048
-// Steps by class that the walks of one mask may look for; more are not worth their while.
-#define REACH_WORK   16384
-#define REACH_EFFORT 10000
+// A difference of more nodes is not looked for: a walk of one term goes over so many sooner.
+#define DIFFERENCE_MAX 16384
 
 // Moves what is in a->more to a->found, or, if it is a lot and there is no other base, lets it be
 // one.
@@ -88,10 +87,13 @@ static tern_status find_tokens(tern_automaton *a, tern_term term, const uint64_t
     tern_counted_string s;
     const tern_term like = tern_string_like(a, term);
     if (tern_string_is_counted(a, like ? like : term, &s)) {
+        size_t n_left = DIFFERENCE_MAX;
         TERN_TRY(tern_string_find(a, &s, base, gone, err));
-        for (int i = 0; i < TERN_TREES && like; i++)
-            TERN_TRY(tern_open_walk_difference(a, i, term, like, gone, &a->found, err));
-        return TERN_OK;
+        for (int i = 0; i < TERN_TREES && like && n_left != SIZE_MAX; i++)
+            TERN_TRY(tern_open_walk_difference(a, i, term, like, &n_left, gone, &a->found, err));
+        if (n_left != SIZE_MAX) return TERN_OK;
+        *base = NULL;
+        gone->n = a->found.n = a->exits.n = 0;
     }
     for (int i = 0; i < TERN_TREES; i++) TERN_TRY(tern_open_walk(a, i, term, err));
     return take_more(a, base, err);
@@ -120,8 +122,6 @@ tern_status tern_automaton_find_open(tern_automaton *a, tern_term term, uint32_t
     const uint64_t *base = NULL;
     a->found = (tern_list){0};
     a->exits.n = 0;
-    a->reach_work = REACH_WORK;
-    a->reach_effort_max = a->terms.effort + REACH_EFFORT;
     tern_status status = find_tokens(a, term, &base, &gone, err);
     if (status == TERN_OK) status = add_open(a, base, &gone, out, err);
     if (status == TERN_OK) status = remember(a, term, *out, err);

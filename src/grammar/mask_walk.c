@@ -1,4 +1,5 @@
 // Walks of one term through a tree of the vocabulary.
+#include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
@@ -10,41 +11,147 @@ tern_status tern_list_add(tern_list *l, uint32_t x, tern_error *err) {
     return TERN_OK;
 }
 
-// One level: children that are left, the term in front of them, and its row if it has one.
-typedef struct level_of_one {
-    uint32_t child, end;
+// ---- The plain tree, flat -----------------------------------------------------------------------
+//
+// One loop over the nodes in their order, with a term for each depth. Tokens of nodes that follow
+// each other do so, too: they are allowed together, where a node that is not taken ends them.
+
+typedef struct flat_level {
     tern_term term;
     const uint32_t *row;
-} level_of_one;
+} flat_level;
 
-static const tern_big_node *find_big(const tern_tree *tree, uint32_t node) {
-    size_t low = 0, high = tree->n_big;
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-        if (tree->big[middle].node <= node)
-            low = middle;
-        else
-            high = middle;
-    }
-    return &tree->big[low];
+// A home that the walk is below.
+typedef struct flat_home {
+    uint32_t end, outer_end; // of the nodes below it, and of those below the node that led to it
+    uint32_t home;           // in homes: these may move
+    flat_level level;
+} flat_home;
+
+typedef struct flat_walk {
+    tern_automaton *a;
+    flat_level *levels; // [depth]
+    flat_home *homes;
+    uint32_t n_homes;
+    uint32_t from;         // the first node whose tokens are allowed and were not noted
+    uint32_t unknown[256]; // the row of terms that have none
+} flat_walk;
+
+static flat_level level_of(const flat_walk *w, tern_term term) {
+    const uint32_t *row = tern_term_row(&w->a->terms, term);
+    return (flat_level){term, row ? row : w->unknown};
 }
 
-// Whether the term takes all tokens below a big node; then they are allowed.
-static bool takes_all(tern_automaton *a, const tern_tree *tree, uint32_t node, tern_term term) {
-    const tern_big_node *b = find_big(tree, node);
-    if (!tern_open_takes(a, term, b->classes, b->n_chars)) return false;
-    const uint32_t from = tree->nodes[node].ids;
-    tern_open_allow(a, tree->ids + from, b->ids_end - from);
+// The first node from `at` on whose byte does not stay.
+static uint32_t skip(const uint8_t *bytes, uint32_t at, uint32_t end, const uint8_t *stays) {
+    while (at + 4 <= end &&
+           (stays[bytes[at]] & stays[bytes[at + 1]] & stays[bytes[at + 2]] & stays[bytes[at + 3]]))
+        at += 4;
+    while (at < end && stays[bytes[at]]) at++;
+    return at;
+}
+
+// Notes the tokens of nodes up to `end`; the next ones begin at `next`.
+static void flush(flat_walk *w, uint32_t end, uint32_t next) {
+    const tern_vocab_tree *v = w->a->vocab;
+    const uint32_t ids = v->flat.nodes[w->from].ids;
+    tern_open_allow(w->a, v->trees[TERN_TREE_PLAIN].ids + ids, v->flat.nodes[end].ids - ids);
+    w->from = next;
+}
+
+// Where a large node led to a home, what is below is looked at from there.
+static bool go_home(flat_walk *w, uint32_t at, tern_term term, uint32_t *end) {
+    tern_automaton *a = w->a;
+    if (tern_term_is_nullable(&a->terms, term) || !tern_open_home(a, term)) return false;
+    w->homes[w->n_homes++] =
+        (flat_home){a->vocab->flat.nodes[at].end, *end, a->home_of[term] - 2, level_of(w, term)};
+    *end = at + 1;
     return true;
 }
 
-tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_error *err) {
-    const tern_tree *tree = &a->vocab->trees[which];
+// Goes on to the next node that leads away from a home, or behind its nodes.
+static uint32_t leave_home(flat_walk *w, uint32_t at, uint32_t *end) {
+    const tern_flat_tree *f = &w->a->vocab->flat;
+    const flat_home *h = &w->homes[w->n_homes - 1];
+    at = skip(f->bytes, at, h->end, w->a->homes[h->home].stays);
+    if (at == h->end) {
+        *end = h->outer_end;
+        w->n_homes--;
+    } else {
+        *end = f->nodes[at].end;
+        w->levels[f->depths[at] / 2] = h->level;
+    }
+    return at;
+}
+
+static tern_status walk_nodes(flat_walk *w, tern_error *err) {
+    const tern_flat_tree *f = &w->a->vocab->flat;
+    tern_terms *t = &w->a->terms;
+    uint32_t at = 1, end = (uint32_t)f->n;
+    go_home(w, 0, w->levels[1].term, &end);
+    for (;;) {
+        if (at == end) {
+            if (w->n_homes == 0) break;
+            at = leave_home(w, at, &end);
+            continue;
+        }
+        flat_level *level = &w->levels[f->depths[at] / 2];
+        uint32_t to = level->row[f->bytes[at]];
+        if (to & TERN_STEP_UNCHECKED) {
+            to = tern_term_step(t, level->term, f->bytes[at]);
+            level->row = level_of(w, level->term).row;
+        }
+        if (!to) {
+            flush(w, at, f->nodes[at].end);
+            at = w->from;
+            continue;
+        }
+        if (tern_term_is_nullable(t, to) && f->nodes[at].end > at + 1)
+            TERN_TRY(tern_list_add(&w->a->exits, f->node[at] << 1 | TERN_TREE_PLAIN, err));
+        if (!tern_term_goes_on(t, to)) {
+            flush(w, at + 1, f->nodes[at].end);
+            at = w->from;
+            continue;
+        }
+        level[1] = level_of(w, to);
+        if (f->depths[at] & 1) go_home(w, at, to, &end);
+        at++;
+    }
+    flush(w, at, at);
+    return tern_terms_check(t, err);
+}
+
+static tern_status walk_plain(tern_automaton *a, tern_term term, tern_error *err) {
+    const size_t n = a->vocab->depth_max + 2;
+    flat_walk w = {.a = a};
+    w.levels = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *w.levels);
+    w.homes = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *w.homes);
+    tern_status status = TERN_OK;
+    memset(w.unknown, 0xFF, sizeof w.unknown);
+    if (!w.levels || !w.homes) {
+        status = tern_fail_memory(err, n * sizeof *w.homes);
+    } else {
+        w.levels[1] = level_of(&w, term);
+        status = walk_nodes(&w, err);
+    }
+    tern_free(w.levels);
+    tern_free(w.homes);
+    return status;
+}
+
+// ---- The special tree ---------------------------------------------------------------------------
+
+// One level: children that are left, the term in front of them.
+typedef struct level_of_one {
+    uint32_t child, end;
+    tern_term term;
+} level_of_one;
+
+static tern_status walk_special(tern_automaton *a, tern_term term, tern_error *err) {
+    const tern_tree *tree = &a->vocab->trees[TERN_TREE_SPECIAL];
     tern_terms *t = &a->terms;
     level_of_one *level = (level_of_one *)a->levels;
-    *level =
-        (level_of_one){tree->nodes[0].child, tree->nodes[1].child, term, tern_term_row(t, term)};
-    if (tree->nodes[0].is_big && takes_all(a, tree, 0, term)) return TERN_OK;
+    *level = (level_of_one){tree->nodes[0].child, tree->nodes[1].child, term};
     for (;;) {
         if (level->child == level->end) {
             if (level-- == (level_of_one *)a->levels) return tern_terms_check(t, err);
@@ -52,33 +159,22 @@ tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_er
         }
         const uint32_t at = level->child++;
         const tern_tree_node *child = &tree->nodes[at];
-        uint32_t to = level->row ? level->row[child->byte] : TERN_STEP_UNKNOWN;
-        if (to & TERN_STEP_UNCHECKED) {
-            to = tern_term_step(t, level->term, child->byte);
-            level->row = tern_term_row(t, level->term);
-        }
+        const tern_term to = tern_term_step(t, level->term, child->byte);
         if (!to) continue;
         tern_open_allow(a, tree->ids + child->ids, child->n_own);
         if (child[0].child == child[1].child) continue;
         if (tern_term_is_nullable(t, to))
-            TERN_TRY(tern_list_add(&a->exits, at << 1 | (uint32_t)which, err));
-        else if (child->is_big && takes_all(a, tree, at, to))
-            continue;
+            TERN_TRY(tern_list_add(&a->exits, at << 1 | TERN_TREE_SPECIAL, err));
         if (!tern_term_goes_on(t, to)) continue;
-        *++level = (level_of_one){child[0].child, child[1].child, to, tern_term_row(t, to)};
+        *++level = (level_of_one){child[0].child, child[1].child, to};
     }
 }
 
-// Differences of fewer nodes are soon walked; most are.
-#define SHORT 2000
-
-// Whether two terms take all tokens below a big node: then they do not differ there.
-static bool take_both(tern_automaton *a, const tern_tree *tree, uint32_t node, tern_term x,
-                      tern_term y) {
-    const tern_big_node *b = find_big(tree, node);
-    return tern_open_takes(a, x, b->classes, b->n_chars) &&
-           tern_open_takes(a, y, b->classes, b->n_chars);
+tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_error *err) {
+    return which == TERN_TREE_PLAIN ? walk_plain(a, term, err) : walk_special(a, term, err);
 }
+
+// ---- Differences --------------------------------------------------------------------------------
 
 static void drop_exit(tern_automaton *a, uint32_t exit) {
     for (size_t i = 0; i < a->exits.n; i++)
@@ -86,11 +182,11 @@ static void drop_exit(tern_automaton *a, uint32_t exit) {
 }
 
 tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term term, tern_term like,
-                                      tern_list *gone, tern_list *more, tern_error *err) {
+                                      size_t *n_left, tern_list *gone, tern_list *more,
+                                      tern_error *err) {
     const tern_tree *tree = &a->vocab->trees[which];
     tern_terms *t = &a->terms;
     tern_walk_level *level = a->levels;
-    size_t n_nodes = 0;
     *level = (tern_walk_level){
         .child = tree->nodes[0].child, .end = tree->nodes[1].child, .state = term, .terms = like};
     for (;;) {
@@ -103,6 +199,7 @@ tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term te
         const tern_term to = level->state ? tern_term_step(t, level->state, child->byte) : 0;
         const tern_term to_like = level->terms ? tern_term_step(t, level->terms, child->byte) : 0;
         if (to == to_like) continue;
+        if ((*n_left)-- == 0) return TERN_OK;
         for (uint32_t i = 0; i < child->n_own && !to != !to_like; i++)
             TERN_TRY(tern_list_add(to ? more : gone, tree->ids[child->ids + i], err));
         if (child[0].child == child[1].child) continue;
@@ -113,9 +210,6 @@ tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term te
             else
                 drop_exit(a, at << 1 | (uint32_t)which);
         }
-        if (++n_nodes > SHORT && child->is_big && to && to_like && !is_exit &&
-            take_both(a, tree, at, to, to_like))
-            continue;
         level++;
         level->child = child[0].child;
         level->end = child[1].child;
