@@ -41,6 +41,19 @@ typedef struct tern_home {
     uint8_t stays[256];
 } tern_home;
 
+// Terms as states of walks over the plain tree (mask_flat.c), from 1 on.
+typedef struct tern_flat_row {
+    uint32_t to[256];
+} tern_flat_row;
+
+typedef struct tern_flat_states {
+    tern_flat_row *rows; // [n + 1]
+    tern_term *terms;    // [n + 1]
+    size_t n, rows_capacity, terms_capacity;
+    uint32_t *of; // [of_capacity] by term
+    size_t of_capacity;
+} tern_flat_states;
+
 // A string of certain characters, as automata of JSON have many.
 typedef struct tern_string_kind {
     tern_term one;
@@ -83,6 +96,7 @@ struct tern_automaton {
     uint32_t
         *home_of; // [home_of_capacity] by term: 0 was not looked for, 1 it is none, in homes + 2
     size_t home_of_capacity;
+    tern_flat_states flat;
     tern_string_kind *strings;
     size_t n_strings, strings_capacity;
     tern_lengths *lengths; // [lengths_capacity] by term

@@ -15,6 +15,10 @@ static inline void tern_open_allow(tern_automaton *a, const uint32_t *ids, size_
 
 // Allows the tokens of a tree that the term takes in a->more, and notes its exits.
 tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_error *err);
+// The same of the plain tree, over nodes that lie in the order of the walk (mask_flat.c). Not
+// *done: the term leads to too many others; what was allowed may be.
+tern_status tern_open_walk_flat(tern_automaton *a, tern_term term, bool *done, tern_error *err);
+void tern_open_free_flat(tern_automaton *a);
 // Notes the tokens of a tree that one of two terms takes and the other does not: those that `term`
 // lacks in `gone`, others in `more`. a->exits are those of `like`, and become those of `term`.
 // *n_left: nodes that may be met; SIZE_MAX then: there were more, and what was noted is not all.
