@@ -32,6 +32,13 @@ tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term te
 const uint8_t *tern_open_home(tern_automaton *a, tern_term term);
 void tern_open_free_homes(tern_automaton *a);
 
+// ---- Terms without limits (mask_relax.c) --------------------------------------------------------
+
+// A term that has the texts of this one and longer ones: those of up to `limit` bytes are the same,
+// and wherever a text stands, `left` bytes are missing at most. NOTHING: there is none.
+tern_term tern_open_relax(tern_automaton *a, tern_term term, uint32_t *limit, uint32_t *left);
+void tern_open_free_relaxed(tern_automaton *a);
+
 // ---- Strings (mask_string.c) --------------------------------------------------------------------
 
 // A term as a string: so many of some characters, then a quote.

@@ -84,6 +84,7 @@ static bool lay_nodes(tern_tree *t, const entry *e, uint32_t *ends) {
         while (at < end) {
             unsigned char byte = (unsigned char)e[at].bytes[depth];
             t->nodes[n].byte = byte;
+            t->nodes[n].depth = (uint8_t)(depth < 255 ? depth + 1 : 255);
             t->nodes[n].ids = (uint32_t)at;
             while (at < end && (unsigned char)e[at].bytes[depth] == byte) at++;
             ends[n++] = (uint32_t)at;
@@ -194,6 +195,31 @@ static tern_status sort_by_chars(tern_vocab_tree *v, const uint32_t *chars, size
     return TERN_OK;
 }
 
+static int by_length(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->n != y->n) return x->n > y->n ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static tern_status find_long(tern_vocab_tree *v, tern_error *err) {
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_vocab; i++) n += v->text[i + 1] - v->text[i] > TERN_LONG;
+    entry *e = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *e);
+    v->by_bytes = take(v, n + 1, sizeof *v->by_bytes);
+    if (!e || !v->by_bytes) {
+        tern_free(e);
+        return tern_fail_memory(err, n * sizeof *e);
+    }
+    for (uint32_t i = 0; i < v->n_vocab; i++) {
+        const uint32_t length = v->text[i + 1] - v->text[i];
+        if (length > TERN_LONG) e[v->n_long++] = (entry){.n = length, .id = i};
+    }
+    qsort(e, n, sizeof *e, by_length);
+    for (size_t i = 0; i < n; i++) v->by_bytes[i] = e[i].id;
+    tern_free(e);
+    return TERN_OK;
+}
+
 static tern_status build(tern_vocab_tree *v, tern_error *err) {
     entry *e = tern_alloc_array(TERN_MEM_MISC, v->n_vocab + 1, sizeof *e);
     uint32_t *chars = tern_alloc_array(TERN_MEM_MISC, v->n_vocab + 1, sizeof *chars);
@@ -210,6 +236,7 @@ static tern_status build(tern_vocab_tree *v, tern_error *err) {
         e[at] = (entry){head_of(s), s.ptr, (uint32_t)s.len, (uint32_t)i};
     }
     if (status == TERN_OK) status = sort_by_chars(v, chars, n_plain, err);
+    if (status == TERN_OK) status = find_long(v, err);
     if (status == TERN_OK) status = build_tree(v, &v->trees[TERN_TREE_PLAIN], e, n_plain, err);
     if (status == TERN_OK) status = flatten(v, &v->trees[TERN_TREE_PLAIN], &v->flat, err);
     if (status == TERN_OK)
@@ -256,6 +283,7 @@ void tern_vocab_tree_close(tern_vocab_tree *v) {
     tern_free(v->flat.node);
     tern_free(v->plain);
     tern_free(v->by_chars);
+    tern_free(v->by_bytes);
     tern_free(v->n_over);
     tern_string_tokens_free(&v->string);
     tern_free(v->ends);

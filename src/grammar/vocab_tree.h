@@ -11,6 +11,7 @@ typedef struct tern_tree_node {
     uint32_t ids;   // where those that end here begin
     uint16_t n_own; // how many these are
     uint8_t byte;
+    uint8_t depth; // 255: or more
 } tern_tree_node;
 
 typedef struct tern_tree {
@@ -61,10 +62,12 @@ struct tern_vocab_tree {
     size_t n_vocab, n_words; // words of a mask
     size_t depth_max;        // the length of the longest token
     tern_tree trees[TERN_TREES];
-    tern_flat_tree flat;       // of plain tokens
-    uint64_t *plain;           // [n_words] the mask of plain tokens
-    uint32_t *by_chars;        // plain tokens, those with the most characters first
-    uint32_t *n_over;          // [depth_max + 1] how many of these have more than i characters
+    tern_flat_tree flat; // of plain tokens
+    uint64_t *plain;     // [n_words] the mask of plain tokens
+    uint32_t *by_chars;  // plain tokens, those with the most characters first
+    uint32_t *n_over;    // [depth_max + 1] how many of these have more than i characters
+    uint32_t *by_bytes;  // [n_long] tokens of more than TERN_LONG bytes, the longest first
+    size_t n_long;
     tern_string_tokens string; // of any characters
     int32_t *ends;
     size_t n_ends;
@@ -72,6 +75,9 @@ struct tern_vocab_tree {
     uint32_t *text; // [n_vocab + 1] where they begin
     size_t bytes;
 };
+
+// Tokens of more bytes are few, and in a list.
+#define TERN_LONG 16
 
 // Fills in `string` from the trees (mask_string.c).
 tern_status tern_vocab_tree_find_string(tern_vocab_tree *v, tern_error *err);
