@@ -14,7 +14,7 @@
 #define LIMIT_MIN 40
 // Terms that are looked at to find how far their ends are, and derivatives.
 #define CLOSED_MAX 1500
-#define EFFORT_MAX 60000
+#define EFFORT_MAX 25000
 #define UNKNOWN    UINT32_MAX
 
 // ---- Without limits -----------------------------------------------------------------------------

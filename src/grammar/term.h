@@ -74,6 +74,7 @@ enum {
 
 typedef struct tern_term_node {
     uint8_t kind, flags;
+    uint8_t way; // of one that has a text: the byte towards it, if that is known; or 0
     uint32_t a, b, c;
     uint32_t first; // sets: no byte outside of it begins a text; it may have too many
     uint32_t row;   // in rows, + 1; 0: none. Of a term that begins with one byte: what follows it
@@ -83,6 +84,12 @@ typedef struct tern_term_node {
 // A step that was not taken yet, in a row; and the mark of one whose target may turn out dead.
 #define TERN_STEP_UNKNOWN   UINT32_MAX
 #define TERN_STEP_UNCHECKED ((uint32_t)1 << 31)
+
+// A text that a term had: the next one often has it, too, or an end of it.
+enum { TERN_HINTS = 4, TERN_HINT_MAX = 16 };
+typedef struct tern_hint {
+    uint8_t bytes[TERN_HINT_MAX], n;
+} tern_hint;
 
 typedef struct tern_terms {
     tern_term_node *nodes;
@@ -106,6 +113,8 @@ typedef struct tern_terms {
     // A store that ran out of memory or of its limit answers NOTHING from then on.
     bool failed;
     tern_status status;
+    tern_hint hints[TERN_HINTS]; // of the last searches for a text
+    size_t n_hints;
     bool is_undecided; // a search for a text was given up: the term counts as alive
 } tern_terms;
 

@@ -219,10 +219,11 @@ typedef struct edge {
 } edge;
 
 typedef struct search {
-    uint32_t *seen, *from; // [n] terms, and the index of the one before
+    uint32_t *seen, *from; // [n] terms, and the index of the one before, * 256, + the byte
     size_t n, capacity, from_capacity;
     edge *edges;
     size_t n_edges, edges_capacity;
+    unsigned way; // the byte that led to a term that has a text
 } search;
 
 #define NEAR 64 // states
@@ -234,13 +235,13 @@ static bool out_of_memory(tern_terms *t) {
 }
 
 // Adds a term that was not seen. Its mark is its index, + 1.
-static bool visit(tern_terms *t, search *s, tern_term a, size_t from) {
+static bool visit(tern_terms *t, search *s, tern_term a, uint32_t from) {
     if (tern_array_reserve(TERN_MEM_SESSION, &s->seen, &s->capacity, s->n, 1) != 0 ||
         tern_array_reserve(TERN_MEM_SESSION, &s->from, &s->from_capacity, s->n, 1) != 0)
         return out_of_memory(t);
     t->nodes[a].mark = (uint32_t)s->n + 1;
     s->seen[s->n] = a;
-    s->from[s->n++] = (uint32_t)from;
+    s->from[s->n++] = from;
     return true;
 }
 
@@ -250,24 +251,78 @@ static bool has_text(const tern_terms *t, tern_term a) {
     return a && (!(n->flags & TERN_TERM_HARD) || n->flags & (TERN_TERM_NULLABLE | TERN_TERM_ALIVE));
 }
 
-static void mark_way(tern_terms *t, const search *s, size_t i) {
-    for (; i != UINT32_MAX && !(t->nodes[s->seen[i]].flags & TERN_TERM_ALIVE); i = s->from[i])
-        t->nodes[s->seen[i]].flags |= TERN_TERM_ALIVE;
+static void mark_alive(tern_terms *t, tern_term a, unsigned way) {
+    t->nodes[a].flags |= TERN_TERM_ALIVE;
+    t->nodes[a].way = (uint8_t)way;
 }
 
-// Looks at what may follow state i; whether one of that has a text.
+static void mark_way(tern_terms *t, const search *s, size_t i) {
+    for (unsigned way = s->way; !(t->nodes[s->seen[i]].flags & TERN_TERM_ALIVE);) {
+        mark_alive(t, s->seen[i], way);
+        if (i == 0) break;
+        way = s->from[i] & 0xFF;
+        i = s->from[i] >> 8;
+    }
+}
+
+// ---- Hints ----
+
+// Whether the term has what is left of a hint from `at` on, as far as that has to be looked at.
+static bool follow_hint(tern_terms *t, tern_term a, const tern_hint *h, unsigned at) {
+    tern_term way[TERN_HINT_MAX];
+    tern_byteset same;
+    for (unsigned i = at; i < h->n; i++) {
+        way[i] = a;
+        a = tern_term_derive(t, a, h->bytes[i], &same);
+        if (!a || t->failed) return false;
+        if (!has_text(t, a)) continue;
+        for (unsigned k = at; k <= i; k++) mark_alive(t, way[k], h->bytes[k]);
+        return true;
+    }
+    return false;
+}
+
+static bool try_hints(tern_terms *t, tern_term a) {
+    for (size_t i = 0; i < TERN_HINTS && i < t->n_hints; i++) {
+        const tern_hint h = t->hints[i];
+        for (unsigned at = 0; at < h.n && at < 4 && !t->failed; at++)
+            if (follow_hint(t, a, &h, at)) return true;
+    }
+    return false;
+}
+
+// The text that was found becomes a hint.
+static void keep_hint(tern_terms *t, tern_term a) {
+    tern_hint h = {.n = 0};
+    tern_byteset same;
+    while (h.n < TERN_HINT_MAX && a && t->nodes[a].flags & TERN_TERM_HARD && t->nodes[a].way) {
+        h.bytes[h.n++] = t->nodes[a].way;
+        a = tern_term_derive(t, a, t->nodes[a].way, &same);
+    }
+    if (h.n && !t->failed) t->hints[t->n_hints++ % TERN_HINTS] = h;
+}
+
+// ---- The search ----
+
+// Looks at what may follow state i; whether one of that has a text. Near the beginning that is all
+// there is to know. Strings end with a quote: it comes first.
 static bool expand(tern_terms *t, search *s, size_t i) {
     const tern_term a = s->seen[i];
     tern_byteset left = *tern_term_first(t, a), same;
     bool found = t->nodes[a].flags & TERN_TERM_NULLABLE;
-    for (unsigned byte = 0; byte < 256 && !t->failed; byte++) {
+    s->way = 0;
+    for (unsigned k = 0; k < 256 && !t->failed && !(found && i < NEAR); k++) {
+        const unsigned byte = k ^ '"';
         if (!tern_byteset_has(&left, byte)) continue;
         tern_term to = tern_term_derive(t, a, byte, &same);
-        for (int k = 0; k < 4; k++) left.w[k] &= ~same.w[k];
+        keep(&left, &same, false);
         if (t->failed) break;
-        found = found || has_text(t, to);
+        if (!found && has_text(t, to)) {
+            found = true;
+            s->way = byte;
+        }
         if (!to || has_text(t, to) || t->nodes[to].flags & TERN_TERM_DEAD) continue;
-        if (!t->nodes[to].mark && !visit(t, s, to, i)) break;
+        if (!t->nodes[to].mark && !visit(t, s, to, (uint32_t)i << 8 | byte)) break;
         if (tern_array_reserve(TERN_MEM_SESSION, &s->edges, &s->edges_capacity, s->n_edges, 1) != 0)
             return out_of_memory(t);
         s->edges[s->n_edges++] = (edge){(uint32_t)i, t->nodes[to].mark - 1};
@@ -323,12 +378,14 @@ bool tern_term_is_alive(tern_terms *t, tern_term a) {
     if (!(t->nodes[a].flags & TERN_TERM_HARD)) return a != TERN_TERM_NOTHING;
     if (t->nodes[a].flags & (TERN_TERM_ALIVE | TERN_TERM_NULLABLE)) return true;
     if (t->nodes[a].flags & TERN_TERM_DEAD) return false;
+    if (try_hints(t, a)) return true;
     search s = {0};
-    if (visit(t, &s, a, UINT32_MAX)) decide(t, &s);
+    if (visit(t, &s, a, 0)) decide(t, &s);
     for (size_t i = 0; i < s.n; i++) t->nodes[s.seen[i]].mark = 0;
     tern_free(s.seen);
     tern_free(s.from);
     tern_free(s.edges);
+    if (t->nodes[a].way) keep_hint(t, a);
     return t->failed || t->nodes[a].flags & TERN_TERM_ALIVE;
 }
 
