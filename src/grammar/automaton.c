@@ -123,7 +123,9 @@ tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const t
 tern_status tern_automaton_finish(tern_automaton *a, tern_expr root, tern_error *err) {
     TERN_TRY(tern_rules_finish(&a->rules, root, err));
     a->terms.effort_max = a->terms.effort + EFFORT_MAX;
-    return tern_states_open(&a->states, &a->rules, a->bytes_max, err);
+    TERN_TRY(tern_states_open(&a->states, &a->rules, a->bytes_max, err));
+    a->terms.is_ready = true;
+    return TERN_OK;
 }
 
 tern_status tern_automaton_open(tern_automaton **out, const tern_grammar_source *source,

@@ -11,7 +11,7 @@
 // More changes than this, and a set gets bits of its own.
 #define CHANGES_MAX 2048
 // A difference of more nodes is not looked for: a walk of one term goes over so many sooner.
-#define DIFFERENCE_MAX 16384
+#define DIFFERENCE_MAX 4096
 
 // Moves what is in a->more to a->found, or, if it is a lot and there is no other base, lets it be
 // one.

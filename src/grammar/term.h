@@ -76,9 +76,10 @@ typedef struct tern_term_node {
     uint8_t kind, flags;
     uint8_t way; // of one that has a text: the byte towards it, if that is known; or 0
     uint32_t a, b, c;
-    uint32_t first; // sets: no byte outside of it begins a text; it may have too many
-    uint32_t row;   // in rows, + 1; 0: none. Of a term that begins with one byte: what follows it
-    uint32_t mark;  // of a search
+    uint32_t shortest; // no text of it has fewer bytes
+    uint32_t first;    // sets: no byte outside of it begins a text; it may have too many
+    uint32_t row;  // in rows, + 1; 0: none. Of a term that begins with one byte: what follows it
+    uint32_t mark; // of a search
 } tern_term_node;
 
 // A step that was not taken yet, in a row; and the mark of one whose target may turn out dead.
@@ -115,6 +116,7 @@ typedef struct tern_terms {
     tern_status status;
     tern_hint hints[TERN_HINTS]; // of the last searches for a text
     size_t n_hints;
+    bool is_ready; // the grammar is made: searches are short where they can be
     bool is_undecided; // a search for a text was given up: the term counts as alive
 } tern_terms;
 
@@ -177,7 +179,7 @@ static inline const uint32_t *tern_term_row(const tern_terms *t, tern_term a) {
     const bool is_whole = n->first >= 256 + 2 && !(n->flags & TERN_TERM_NARROW);
     return n->row && is_whole ? t->rows[n->row - 1] : NULL;
 }
-// Whether any text is in it. A search that takes too long is given up with `true`.
+// Whether any text is in it (term_alive.c). A search that takes too long is given up with `true`.
 bool tern_term_is_alive(tern_terms *t, tern_term a);
 bool tern_term_matches(tern_terms *t, tern_term a, const char *text, size_t n);
 
