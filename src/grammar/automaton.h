@@ -66,12 +66,6 @@ typedef struct tern_lengths {
     bool is_known;
 } tern_lengths;
 
-// A term without the limits that few tokens come to; see mask_relax.c.
-typedef struct tern_relaxed {
-    tern_term term; // 0: was not looked for
-    uint32_t limit; // the least of those that it does not have
-} tern_relaxed;
-
 // One level of a walk: children that are left, the state whose configurations the terms are of,
 // where these lie, whether they are that state's own, and what bytes they may take.
 typedef struct tern_walk_level {
@@ -107,8 +101,6 @@ struct tern_automaton {
     size_t n_strings, strings_capacity;
     tern_lengths *lengths; // [lengths_capacity] by term
     size_t lengths_capacity;
-    tern_relaxed *relaxed; // [relaxed_capacity] by term
-    size_t relaxed_capacity;
     uint32_t *left; // [left_capacity] by term: see mask_relax.c
     size_t left_capacity;
     // Scratch.

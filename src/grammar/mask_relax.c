@@ -1,97 +1,13 @@
-// Limits that few tokens come to.
-//
-// A term that counts is another one after each character, and a walk of it makes a term for each
-// place of the tree. Without its greatest counts (`.{1,63}` as `.+`) it has some more texts, but
-// none that is shorter than these counts: each turn of a repeat has a byte at least. So a token
-// after which it can come to an end within that length is allowed by both or by none; only the few
-// tokens that are longer have to be followed. Where a complement is in the way its inside stays as
-// it is: then the term without limits has all texts of the other.
+// Limits that few tokens come to: how far a term without them (term_relax.c) is from its ends, and
+// so how long tokens may be that are allowed by both or by none.
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
-// Lesser limits stay.
-#define LIMIT_MIN 40
 // Terms that are looked at to find how far their ends are, and derivatives.
 #define CLOSED_MAX 1500
 #define EFFORT_MAX 25000
 #define UNKNOWN    UINT32_MAX
-
-// ---- Without limits -----------------------------------------------------------------------------
-
-static tern_relaxed relax(tern_automaton *a, tern_term term, int depth);
-
-static void note_limit(tern_relaxed *r, uint32_t limit) {
-    if (limit < r->limit) r->limit = limit;
-}
-
-// The parts of a union or an intersection. That characters are characters is no news to a pattern.
-static void relax_list(tern_automaton *a, const tern_term_node *n, tern_relaxed *r, int depth) {
-    tern_terms *t = &a->terms;
-    tern_term *parts = tern_alloc_array(TERN_MEM_SESSION, n->b, sizeof *parts);
-    bool has_easy = false;
-    size_t n_parts = 0;
-    if (!parts) return;
-    for (uint32_t i = 0; i < n->b; i++) {
-        const tern_relaxed part = relax(a, t->lists[n->a + i], depth);
-        note_limit(r, part.limit);
-        parts[n_parts++] = part.term;
-    }
-    const tern_term any = a->any_char ? tern_term_repeat(t, a->any_char, 0, TERN_NO_LIMIT) : 0;
-    for (size_t i = 0; i < n_parts; i++)
-        has_easy = has_easy || (parts[i] != any && !(t->nodes[parts[i]].flags & TERN_TERM_HARD));
-    for (size_t i = 0; i < n_parts && n->kind == TERN_KIND_BOTH && has_easy; i++)
-        if (parts[i] == any) parts[i] = TERN_TERM_ALL;
-    r->term = (n->kind == TERN_KIND_BOTH ? tern_term_both : tern_term_either)(t, parts, n_parts);
-    tern_free(parts);
-}
-
-static tern_relaxed relax_node(tern_automaton *a, tern_term term, int depth) {
-    tern_terms *t = &a->terms;
-    const tern_term_node n = t->nodes[term];
-    tern_relaxed r = {term, UINT32_MAX}, x, y;
-    switch ((tern_term_kind)n.kind) {
-    case TERN_KIND_CAT:
-        x = relax(a, n.a, depth);
-        y = relax(a, n.b, depth);
-        note_limit(&r, x.limit);
-        note_limit(&r, y.limit);
-        if (r.limit < UINT32_MAX) r.term = tern_term_cat(t, x.term, y.term);
-        break;
-    case TERN_KIND_EITHER:
-    case TERN_KIND_BOTH:
-        relax_list(a, &n, &r, depth);
-        if (r.limit == UINT32_MAX) r.term = term;
-        break;
-    case TERN_KIND_REPEAT: {
-        const bool is_free = n.c >= LIMIT_MIN && n.c < TERN_NO_LIMIT;
-        x = relax(a, n.a, depth);
-        note_limit(&r, x.limit);
-        if (is_free) note_limit(&r, n.c);
-        if (r.limit < UINT32_MAX)
-            r.term = tern_term_repeat(t, x.term, n.b, is_free ? TERN_NO_LIMIT : n.c);
-        break;
-    }
-    case TERN_KIND_NOTHING:
-    case TERN_KIND_EMPTY:
-    case TERN_KIND_SET:
-    case TERN_KIND_TEXT:
-    case TERN_KIND_NOT:
-    case TERN_KIND_MULTIPLE: break;
-    }
-    return r;
-}
-
-static tern_relaxed relax(tern_automaton *a, tern_term term, int depth) {
-    const tern_relaxed same = {term, UINT32_MAX};
-    if (term < a->relaxed_capacity && a->relaxed[term].term) return a->relaxed[term];
-    if (depth == 0 || term <= TERN_TERM_ANY ||
-        tern_array_reserve(TERN_MEM_SESSION, &a->relaxed, &a->relaxed_capacity, term, 1) != 0)
-        return same;
-    const tern_relaxed r = relax_node(a, term, depth - 1);
-    a->relaxed[term] = r;
-    return r;
-}
 
 // ---- How far ends are ---------------------------------------------------------------------------
 
@@ -191,7 +107,7 @@ static uint32_t find_left(tern_automaton *a, tern_term term) {
 }
 
 tern_term tern_open_relax(tern_automaton *a, tern_term term, uint32_t *limit, uint32_t *left) {
-    const tern_relaxed r = relax(a, term, 64);
+    const tern_relaxed r = tern_term_relax(&a->terms, term);
     if (r.limit == UINT32_MAX || r.term == term || a->terms.failed) return TERN_TERM_NOTHING;
     *limit = r.limit;
     *left = find_left(a, r.term);
@@ -199,9 +115,7 @@ tern_term tern_open_relax(tern_automaton *a, tern_term term, uint32_t *limit, ui
 }
 
 void tern_open_free_relaxed(tern_automaton *a) {
-    tern_free(a->relaxed);
     tern_free(a->left);
-    a->relaxed = NULL;
     a->left = NULL;
-    a->relaxed_capacity = a->left_capacity = 0;
+    a->left_capacity = 0;
 }

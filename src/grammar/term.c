@@ -191,6 +191,7 @@ void tern_terms_close(tern_terms *t) {
     tern_free(t->lists);
     tern_free(t->pool);
     tern_free(t->work);
+    tern_free(t->relaxed);
     *t = (tern_terms){0};
 }
 

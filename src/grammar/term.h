@@ -92,6 +92,12 @@ typedef struct tern_hint {
     uint8_t bytes[TERN_HINT_MAX], n;
 } tern_hint;
 
+// A term without the limits that few texts come to.
+typedef struct tern_relaxed {
+    tern_term term; // 0: was not looked for
+    uint32_t limit; // the least of those that it does not have; UINT32_MAX: it has them all
+} tern_relaxed;
+
 typedef struct tern_terms {
     tern_term_node *nodes;
     size_t n_nodes, nodes_capacity;
@@ -116,6 +122,9 @@ typedef struct tern_terms {
     tern_status status;
     tern_hint hints[TERN_HINTS]; // of the last searches for a text
     size_t n_hints;
+    tern_term any_char;    // of a JSON string, where the grammar is of JSON; or NOTHING
+    tern_relaxed *relaxed; // [relaxed_capacity] by term
+    size_t relaxed_capacity;
     bool is_ready; // the grammar is made: searches are short where they can be
     bool is_undecided; // a search for a text was given up: the term counts as alive
 } tern_terms;
@@ -182,6 +191,11 @@ static inline const uint32_t *tern_term_row(const tern_terms *t, tern_term a) {
 // Whether any text is in it (term_alive.c). A search that takes too long is given up with `true`.
 bool tern_term_is_alive(tern_terms *t, tern_term a);
 bool tern_term_matches(tern_terms *t, tern_term a, const char *text, size_t n);
+
+// ---- Without limits (term_relax.c) --------------------------------------------------------------
+
+// A term that has all texts of this one; those of up to `limit` bytes are the same.
+tern_relaxed tern_term_relax(tern_terms *t, tern_term term);
 
 // ---- Numbers (term_number.c) --------------------------------------------------------------------
 

@@ -229,12 +229,23 @@ static void look_for_text(tern_terms *t, tern_term a, bool is_shortest_first) {
     tern_free(s.heap);
 }
 
+// Whether there is no text even without limits, as in front of what must not be in a text: that
+// takes a few terms where counting takes thousands.
+static bool is_dead_without_limits(tern_terms *t, tern_term a) {
+    const tern_relaxed r = tern_term_relax(t, a);
+    if (r.term == a || t->failed || tern_term_is_alive(t, r.term)) return false;
+    t->nodes[a].flags |= TERN_TERM_DEAD;
+    return true;
+}
+
 bool tern_term_is_alive(tern_terms *t, tern_term a) {
     if (!(t->nodes[a].flags & TERN_TERM_HARD)) return a != TERN_TERM_NOTHING;
     if (t->nodes[a].flags & (TERN_TERM_ALIVE | TERN_TERM_NULLABLE)) return true;
     if (t->nodes[a].flags & TERN_TERM_DEAD) return false;
     if (t->is_ready && try_hints(t, a)) return true;
     if (t->is_ready) look_for_text(t, a, true);
+    if (t->is_ready && !(t->nodes[a].flags & TERN_TERM_ALIVE) && is_dead_without_limits(t, a))
+        return false;
     if (!(t->nodes[a].flags & TERN_TERM_ALIVE) && !t->failed) look_for_text(t, a, false);
     if (t->nodes[a].way) keep_hint(t, a);
     return t->failed || t->nodes[a].flags & TERN_TERM_ALIVE;
