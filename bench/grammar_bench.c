@@ -2,8 +2,11 @@
 // the mask in front of each token of its valid instances. Time of the thread, so that programs
 // beside this one count little.
 //
-//     build/grammar_bench TOKENIZER.json FOLDER [STEP]      every STEP-th file
+//     build/grammar_bench TOKENIZER.json FOLDER [STEP [MS]]
+//
+// of every STEP-th file; every mask that takes MS milliseconds or more is listed.
 #include <dirent.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +98,7 @@ typedef struct bench {
     grammar_vocabulary v;
     uint64_t *bits;
     times compile, masks;
+    double listed; // seconds from which on a mask is listed
     size_t n_refused;
     const char *name; // of the file
 } bench;
@@ -109,7 +113,9 @@ static void run_instance(bench *b, tern_automaton *a, const tern_strbuf *text) {
     for (size_t i = 0; i < ids.n && place; i++) {
         const double start = now();
         if (tern_automaton_mask(a, place, b->bits, NULL, &err) != TERN_OK) break;
-        note(&b->masks, now() - start, b->name, i);
+        const double took = now() - start;
+        note(&b->masks, took, b->name, i);
+        if (took >= b->listed) printf("%.3f ms: %s, token %zu\n", 1e3 * took, b->name, i);
         if (tern_automaton_token(a, &place, ids.ids[i], &err) != TERN_OK) break;
     }
     tern_free(ids.ids);
@@ -152,10 +158,11 @@ int main(int argc, char **argv) {
     bench b = {.n_refused = 0};
     struct dirent **entries;
     if (argc < 3) {
-        fprintf(stderr, "usage: grammar_bench TOKENIZER.json FOLDER [STEP]\n");
+        fprintf(stderr, "usage: grammar_bench TOKENIZER.json FOLDER [STEP [MS]]\n");
         return 2;
     }
     const int step = argc > 3 && atoi(argv[3]) > 0 ? atoi(argv[3]) : 1;
+    b.listed = argc > 4 ? 1e-3 * atof(argv[4]) : HUGE_VAL;
     int n = scandir(argv[2], &entries, NULL, alphasort);
     if (n < 0 || !grammar_vocabulary_open(&b.v, argv[1])) return 1;
     b.bits = calloc((b.v.n + 63) / 64, sizeof *b.bits);

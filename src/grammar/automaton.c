@@ -38,7 +38,8 @@ static tern_status compile_choices(tern_automaton *a, const tern_grammar_source 
 static tern_status compile_schema(tern_automaton *a, tern_str schema, bool compact, tern_expr *root,
                                   tern_error *err) {
     const tern_json_way way = {.compact = compact};
-    a->any_char = tern_term_any_code(&a->terms, TERN_SPELL_JSON); // first: see tern_term_text
+    a->any_char = a->terms.any_char =
+        tern_term_any_code(&a->terms, TERN_SPELL_JSON); // first: see tern_term_text
     return tern_schema_expr(&a->rules, schema, &way, (tern_str){0}, root, err);
 }
 
@@ -53,7 +54,7 @@ static tern_status compile_expr(tern_automaton *a, const tern_grammar_source *so
     case TERN_GRAMMAR_LARK: return tern_ebnf_expr(&a->rules, text, TERN_NOTATION_LARK, root, err);
     case TERN_GRAMMAR_CHOICES: return compile_choices(a, source, root, err);
     case TERN_GRAMMAR_CALLS:
-        a->any_char = tern_term_any_code(&a->terms, TERN_SPELL_JSON);
+        a->any_char = a->terms.any_char = tern_term_any_code(&a->terms, TERN_SPELL_JSON);
         return tern_calls_expr(&a->rules, text, source->calls, root, err);
     }
     return tern_fail(err, TERN_ERR_ARGUMENT, "there is no grammar of kind %d", (int)source->kind);
@@ -123,7 +124,9 @@ tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const t
 tern_status tern_automaton_finish(tern_automaton *a, tern_expr root, tern_error *err) {
     TERN_TRY(tern_rules_finish(&a->rules, root, err));
     a->terms.effort_max = a->terms.effort + EFFORT_MAX;
-    return tern_states_open(&a->states, &a->rules, a->bytes_max, err);
+    TERN_TRY(tern_states_open(&a->states, &a->rules, a->bytes_max, err));
+    a->terms.is_ready = true;
+    return TERN_OK;
 }
 
 tern_status tern_automaton_open(tern_automaton **out, const tern_grammar_source *source,

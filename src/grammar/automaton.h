@@ -35,19 +35,24 @@ typedef struct tern_mask {
     tern_token_set set;
 } tern_mask;
 
-// What a term does with whole characters (mask_reach.c).
-enum { TERN_REACH_SEEN = 4, TERN_REACH_TERMS = 6 };
-typedef struct tern_reach {
-    uint64_t known; // classes that were looked at
-    uint64_t bad;   // of these: not all characters lead to a few terms that go on
-    tern_term to[TERN_CHAR_CLASSES][TERN_REACH_TERMS];
-    struct {
-        uint64_t classes;
-        uint32_t holds, fails; // up to, and from how many characters on
-    } seen[TERN_REACH_SEEN];
-    uint32_t n_seen, n_tries;
-    uint32_t round; // in which walk through them it was met
-} tern_reach;
+// A term that many characters lead back to: which first bytes these have, and all later bytes. See
+// mask_home.c.
+typedef struct tern_home {
+    uint8_t stays[256];
+} tern_home;
+
+// Terms as states of walks over the plain tree (mask_flat.c), from 1 on.
+typedef struct tern_flat_row {
+    uint32_t to[256];
+} tern_flat_row;
+
+typedef struct tern_flat_states {
+    tern_flat_row *rows; // [n + 1]
+    tern_term *terms;    // [n + 1]
+    size_t n, rows_capacity, terms_capacity;
+    uint32_t *of; // [of_capacity] by term
+    size_t of_capacity;
+} tern_flat_states;
 
 // A string of certain characters, as automata of JSON have many.
 typedef struct tern_string_kind {
@@ -86,17 +91,18 @@ struct tern_automaton {
     size_t n_opens, opens_capacity;
     uint32_t *open_of; // [open_of_capacity] by term, + 1
     size_t open_of_capacity;
-    tern_reach *reaches;
-    size_t n_reaches, reaches_capacity;
-    uint32_t *reach_of; // [reach_of_capacity] by term, + 1
-    size_t reach_of_capacity;
-    uint32_t reach_round;
-    uint64_t reach_effort_max;
-    uint32_t reach_work; // that is left of what a mask may look at
+    tern_home *homes;
+    size_t n_homes, homes_capacity;
+    uint32_t
+        *home_of; // [home_of_capacity] by term: 0 was not looked for, 1 it is none, in homes + 2
+    size_t home_of_capacity;
+    tern_flat_states flat;
     tern_string_kind *strings;
     size_t n_strings, strings_capacity;
     tern_lengths *lengths; // [lengths_capacity] by term
     size_t lengths_capacity;
+    uint32_t *left; // [left_capacity] by term: see mask_relax.c
+    size_t left_capacity;
     // Scratch.
     tern_walk_level *levels; // [depth_max + 2]
     tern_term *slots;

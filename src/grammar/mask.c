@@ -300,7 +300,9 @@ void tern_automaton_free_masks(tern_automaton *a) {
     tern_free(a->mask_of);
     tern_free(a->opens);
     tern_free(a->open_of);
-    tern_open_free_reaches(a);
+    tern_open_free_homes(a);
+    tern_open_free_relaxed(a);
+    tern_open_free_flat(a);
     tern_string_free_kinds(a);
     a->masks = NULL;
     a->mask_of = NULL;

@@ -15,17 +15,29 @@ static inline void tern_open_allow(tern_automaton *a, const uint32_t *ids, size_
 
 // Allows the tokens of a tree that the term takes in a->more, and notes its exits.
 tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_error *err);
+// The same of the plain tree, over nodes that lie in the order of the walk (mask_flat.c). Not
+// *done: the term leads to too many others; what was allowed may be.
+tern_status tern_open_walk_flat(tern_automaton *a, tern_term term, bool *done, tern_error *err);
+void tern_open_free_flat(tern_automaton *a);
 // Notes the tokens of a tree that one of two terms takes and the other does not: those that `term`
 // lacks in `gone`, others in `more`. a->exits are those of `like`, and become those of `term`.
+// *n_left: nodes that may be met; SIZE_MAX then: there were more, and what was noted is not all.
 tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term term, tern_term like,
-                                      tern_list *gone, tern_list *more, tern_error *err);
+                                      size_t *n_left, tern_list *gone, tern_list *more,
+                                      tern_error *err);
 
-// ---- Whole characters (mask_reach.c) ------------------------------------------------------------
+// ---- Homes (mask_home.c) ------------------------------------------------------------------------
 
-// Whether n_chars characters of these classes, or fewer, may follow in any order, and none of them
-// ends a text. `false` where that takes too long to find out.
-bool tern_open_takes(tern_automaton *a, tern_term term, uint64_t classes, uint32_t n_chars);
-void tern_open_free_reaches(tern_automaton *a);
+// The bytes after which a walk is where it was, [256], or NULL: there are none, or it is not known.
+const uint8_t *tern_open_home(tern_automaton *a, tern_term term);
+void tern_open_free_homes(tern_automaton *a);
+
+// ---- Terms without limits (mask_relax.c) --------------------------------------------------------
+
+// A term that has the texts of this one and longer ones: those of up to `limit` bytes are the same,
+// and wherever a text stands, `left` bytes are missing at most. NOTHING: there is none.
+tern_term tern_open_relax(tern_automaton *a, tern_term term, uint32_t *limit, uint32_t *left);
+void tern_open_free_relaxed(tern_automaton *a);
 
 // ---- Strings (mask_string.c) --------------------------------------------------------------------
 

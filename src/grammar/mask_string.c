@@ -241,8 +241,6 @@ tern_status tern_vocab_tree_find_string(tern_vocab_tree *v, tern_error *err) {
     tern_automaton *a = NULL;
     TERN_TRY(tern_automaton_begin(&a, 0, v, err));
     const tern_term one = tern_term_any_code(&a->terms, TERN_SPELL_JSON);
-    a->reach_work = UINT32_MAX;
-    a->reach_effort_max = UINT64_MAX;
     tern_status status = find_tokens(a, one, &v->string, err);
     v->bytes += a->bytes;
     tern_automaton_close(a);

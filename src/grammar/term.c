@@ -112,6 +112,32 @@ static bool same_node(const tern_terms *t, const tern_term_node *x, const tern_t
                             memcmp(t->lists + x->a, t->lists + y->a, x->b * sizeof *t->lists) == 0);
 }
 
+// Where it cannot be told from the parts it is 0 or 1, which is never too many.
+static uint32_t shortest_of(const tern_terms *t, const tern_term_node *n) {
+    const bool is_least = n->kind != TERN_KIND_BOTH;
+    uint64_t r = 0;
+    if (n->flags & TERN_TERM_NULLABLE) return 0;
+    switch ((tern_term_kind)n->kind) {
+    case TERN_KIND_TEXT: return n->b;
+    case TERN_KIND_CAT: r = (uint64_t)t->nodes[n->a].shortest + t->nodes[n->b].shortest; break;
+    case TERN_KIND_REPEAT: r = (uint64_t)t->nodes[n->a].shortest * n->b; break;
+    case TERN_KIND_EITHER:
+    case TERN_KIND_BOTH:
+        r = t->nodes[t->lists[n->a]].shortest;
+        for (uint32_t i = 1; i < n->b; i++) {
+            const uint32_t part = t->nodes[t->lists[n->a + i]].shortest;
+            if (is_least ? part < r : part > r) r = part;
+        }
+        break;
+    case TERN_KIND_NOTHING:
+    case TERN_KIND_EMPTY: return 0;
+    case TERN_KIND_SET:
+    case TERN_KIND_NOT:
+    case TERN_KIND_MULTIPLE: return 1;
+    }
+    return r < UINT32_MAX / 2 ? (uint32_t)r : UINT32_MAX / 2;
+}
+
 // The term of a node whose first set and flags are filled in. Its list, if it has one, is the last
 // of the lists, and is dropped if the term was there.
 tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_byteset *first) {
@@ -129,6 +155,7 @@ tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_by
     if (t->failed) return TERN_TERM_NOTHING;
     t->nodes[t->n_nodes] = *n;
     t->nodes[t->n_nodes].first = first_id;
+    t->nodes[t->n_nodes].shortest = shortest_of(t, n);
     t->slots[at] = (uint32_t)++t->n_nodes;
     return (tern_term)t->n_nodes - 1;
 }
@@ -164,6 +191,7 @@ void tern_terms_close(tern_terms *t) {
     tern_free(t->lists);
     tern_free(t->pool);
     tern_free(t->work);
+    tern_free(t->relaxed);
     *t = (tern_terms){0};
 }
 

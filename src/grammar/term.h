@@ -74,15 +74,29 @@ enum {
 
 typedef struct tern_term_node {
     uint8_t kind, flags;
+    uint8_t way; // of one that has a text: the byte towards it, if that is known; or 0
     uint32_t a, b, c;
-    uint32_t first; // sets: no byte outside of it begins a text; it may have too many
-    uint32_t row;   // in rows, + 1; 0: none. Of a term that begins with one byte: what follows it
-    uint32_t mark;  // of a search
+    uint32_t shortest; // no text of it has fewer bytes
+    uint32_t first;    // sets: no byte outside of it begins a text; it may have too many
+    uint32_t row;  // in rows, + 1; 0: none. Of a term that begins with one byte: what follows it
+    uint32_t mark; // of a search
 } tern_term_node;
 
 // A step that was not taken yet, in a row; and the mark of one whose target may turn out dead.
 #define TERN_STEP_UNKNOWN   UINT32_MAX
 #define TERN_STEP_UNCHECKED ((uint32_t)1 << 31)
+
+// A text that a term had: the next one often has it, too, or an end of it.
+enum { TERN_HINTS = 4, TERN_HINT_MAX = 16 };
+typedef struct tern_hint {
+    uint8_t bytes[TERN_HINT_MAX], n;
+} tern_hint;
+
+// A term without the limits that few texts come to.
+typedef struct tern_relaxed {
+    tern_term term; // 0: was not looked for
+    uint32_t limit; // the least of those that it does not have; UINT32_MAX: it has them all
+} tern_relaxed;
 
 typedef struct tern_terms {
     tern_term_node *nodes;
@@ -106,6 +120,12 @@ typedef struct tern_terms {
     // A store that ran out of memory or of its limit answers NOTHING from then on.
     bool failed;
     tern_status status;
+    tern_hint hints[TERN_HINTS]; // of the last searches for a text
+    size_t n_hints;
+    tern_term any_char;    // of a JSON string, where the grammar is of JSON; or NOTHING
+    tern_relaxed *relaxed; // [relaxed_capacity] by term
+    size_t relaxed_capacity;
+    bool is_ready; // the grammar is made: searches are short where they can be
     bool is_undecided; // a search for a text was given up: the term counts as alive
 } tern_terms;
 
@@ -168,9 +188,14 @@ static inline const uint32_t *tern_term_row(const tern_terms *t, tern_term a) {
     const bool is_whole = n->first >= 256 + 2 && !(n->flags & TERN_TERM_NARROW);
     return n->row && is_whole ? t->rows[n->row - 1] : NULL;
 }
-// Whether any text is in it. A search that takes too long is given up with `true`.
+// Whether any text is in it (term_alive.c). A search that takes too long is given up with `true`.
 bool tern_term_is_alive(tern_terms *t, tern_term a);
 bool tern_term_matches(tern_terms *t, tern_term a, const char *text, size_t n);
+
+// ---- Without limits (term_relax.c) --------------------------------------------------------------
+
+// A term that has all texts of this one; those of up to `limit` bytes are the same.
+tern_relaxed tern_term_relax(tern_terms *t, tern_term term);
 
 // ---- Numbers (term_number.c) --------------------------------------------------------------------
 

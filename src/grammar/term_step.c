@@ -1,10 +1,8 @@
-// Derivatives, the rows that remember them, and the search for a text.
+// Derivatives, and the rows that remember them.
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/term.h"
 
-// States that a search for a text may look at before it is given up.
-#define SEARCH_MAX 20000
 // A union of so many has a row where it is repeated.
 #define WIDE 4
 
@@ -207,129 +205,6 @@ tern_term tern_term_step_slowly(tern_terms *t, tern_term a, unsigned byte) {
     for (unsigned i = 0; i < n; i++)
         if (row[i] == old) row[i] = to;
     return to;
-}
-
-// ---- The search for a text ----------------------------------------------------------------------
-//
-// Breadth first. A text is near, as a rule, and then only those on the way to it are known to have
-// one. Where it is not near, all that can be reached is looked at, once, and is known for good.
-
-typedef struct edge {
-    uint32_t from, to; // indices
-} edge;
-
-typedef struct search {
-    uint32_t *seen, *from; // [n] terms, and the index of the one before
-    size_t n, capacity, from_capacity;
-    edge *edges;
-    size_t n_edges, edges_capacity;
-} search;
-
-#define NEAR 64 // states
-
-static bool out_of_memory(tern_terms *t) {
-    t->failed = true;
-    t->status = TERN_ERR_MEMORY;
-    return false;
-}
-
-// Adds a term that was not seen. Its mark is its index, + 1.
-static bool visit(tern_terms *t, search *s, tern_term a, size_t from) {
-    if (tern_array_reserve(TERN_MEM_SESSION, &s->seen, &s->capacity, s->n, 1) != 0 ||
-        tern_array_reserve(TERN_MEM_SESSION, &s->from, &s->from_capacity, s->n, 1) != 0)
-        return out_of_memory(t);
-    t->nodes[a].mark = (uint32_t)s->n + 1;
-    s->seen[s->n] = a;
-    s->from[s->n++] = (uint32_t)from;
-    return true;
-}
-
-// A term that certainly has a text.
-static bool has_text(const tern_terms *t, tern_term a) {
-    const tern_term_node *n = &t->nodes[a];
-    return a && (!(n->flags & TERN_TERM_HARD) || n->flags & (TERN_TERM_NULLABLE | TERN_TERM_ALIVE));
-}
-
-static void mark_way(tern_terms *t, const search *s, size_t i) {
-    for (; i != UINT32_MAX && !(t->nodes[s->seen[i]].flags & TERN_TERM_ALIVE); i = s->from[i])
-        t->nodes[s->seen[i]].flags |= TERN_TERM_ALIVE;
-}
-
-// Looks at what may follow state i; whether one of that has a text.
-static bool expand(tern_terms *t, search *s, size_t i) {
-    const tern_term a = s->seen[i];
-    tern_byteset left = *tern_term_first(t, a), same;
-    bool found = t->nodes[a].flags & TERN_TERM_NULLABLE;
-    for (unsigned byte = 0; byte < 256 && !t->failed; byte++) {
-        if (!tern_byteset_has(&left, byte)) continue;
-        tern_term to = tern_term_derive(t, a, byte, &same);
-        for (int k = 0; k < 4; k++) left.w[k] &= ~same.w[k];
-        if (t->failed) break;
-        found = found || has_text(t, to);
-        if (!to || has_text(t, to) || t->nodes[to].flags & TERN_TERM_DEAD) continue;
-        if (!t->nodes[to].mark && !visit(t, s, to, i)) break;
-        if (tern_array_reserve(TERN_MEM_SESSION, &s->edges, &s->edges_capacity, s->n_edges, 1) != 0)
-            return out_of_memory(t);
-        s->edges[s->n_edges++] = (edge){(uint32_t)i, t->nodes[to].mark - 1};
-    }
-    return found;
-}
-
-// What leads to a state that has a text has one. Edges are put in the order of where they lead, so
-// that each is looked at once.
-static bool mark_backwards(tern_terms *t, const search *s) {
-    uint32_t *begin = tern_alloc_array(TERN_MEM_SESSION, 2 * s->n + s->n_edges + 2, sizeof *begin);
-    if (!begin) return out_of_memory(t);
-    uint32_t *from = begin + s->n + 1, *todo = from + s->n_edges, n_todo = 0;
-    for (size_t i = 0; i < s->n_edges; i++) begin[s->edges[i].to + 1]++;
-    for (size_t i = 0; i < s->n; i++) begin[i + 1] += begin[i];
-    for (size_t i = 0; i < s->n_edges; i++) from[begin[s->edges[i].to]++] = s->edges[i].from;
-    // Now begin[i] is where those of i end.
-    for (uint32_t i = 0; i < s->n; i++)
-        if (t->nodes[s->seen[i]].flags & TERN_TERM_ALIVE) todo[n_todo++] = i;
-    while (n_todo) {
-        uint32_t i = todo[--n_todo];
-        for (uint32_t k = i ? begin[i - 1] : 0; k < begin[i]; k++) {
-            tern_term_node *n = &t->nodes[s->seen[from[k]]];
-            if (n->flags & TERN_TERM_ALIVE) continue;
-            n->flags |= TERN_TERM_ALIVE;
-            todo[n_todo++] = from[k];
-        }
-    }
-    tern_free(begin);
-    return true;
-}
-
-static void decide(tern_terms *t, search *s) {
-    size_t i = 0;
-    bool found = false;
-    for (; i < s->n && i < SEARCH_MAX && !t->failed; i++) {
-        if (!expand(t, s, i)) continue;
-        found = true;
-        mark_way(t, s, i);
-        if (i < NEAR) return; // the rest of what was seen is not known
-    }
-    if (t->failed) return;
-    bool is_whole = i == s->n;
-    if (found && !mark_backwards(t, s)) return;
-    t->is_undecided = t->is_undecided || !is_whole;
-    for (size_t k = 0; k < s->n; k++) {
-        tern_term_node *n = &t->nodes[s->seen[k]];
-        if (!(n->flags & TERN_TERM_ALIVE)) n->flags |= is_whole ? TERN_TERM_DEAD : TERN_TERM_ALIVE;
-    }
-}
-
-bool tern_term_is_alive(tern_terms *t, tern_term a) {
-    if (!(t->nodes[a].flags & TERN_TERM_HARD)) return a != TERN_TERM_NOTHING;
-    if (t->nodes[a].flags & (TERN_TERM_ALIVE | TERN_TERM_NULLABLE)) return true;
-    if (t->nodes[a].flags & TERN_TERM_DEAD) return false;
-    search s = {0};
-    if (visit(t, &s, a, UINT32_MAX)) decide(t, &s);
-    for (size_t i = 0; i < s.n; i++) t->nodes[s.seen[i]].mark = 0;
-    tern_free(s.seen);
-    tern_free(s.from);
-    tern_free(s.edges);
-    return t->failed || t->nodes[a].flags & TERN_TERM_ALIVE;
 }
 
 bool tern_term_matches(tern_terms *t, tern_term a, const char *text, size_t n) {

@@ -84,6 +84,7 @@ static bool lay_nodes(tern_tree *t, const entry *e, uint32_t *ends) {
         while (at < end) {
             unsigned char byte = (unsigned char)e[at].bytes[depth];
             t->nodes[n].byte = byte;
+            t->nodes[n].depth = (uint8_t)(depth < 255 ? depth + 1 : 255);
             t->nodes[n].ids = (uint32_t)at;
             while (at < end && (unsigned char)e[at].bytes[depth] == byte) at++;
             ends[n++] = (uint32_t)at;
@@ -93,90 +94,7 @@ static bool lay_nodes(tern_tree *t, const entry *e, uint32_t *ends) {
     return true;
 }
 
-// ---- Big nodes ----------------------------------------------------------------------------------
-
-#define BIG 16 // tokens
-
-static const char signs[] = "_-./:@ +%&=?#~,;!'()*$<>[]{}^|`"; // 31, each its own
-
-unsigned tern_char_class_of(unsigned byte) {
-    if (byte >= '0' && byte <= '9') return 0;
-    if (byte >= 'a' && byte <= 'z') return byte <= 'f' ? 1 : 2;
-    if (byte >= 'A' && byte <= 'Z') return byte <= 'F' ? 3 : 4;
-    if (byte < 0x80) {
-        const char *hit = byte ? strchr(signs, (int)byte) : NULL;
-        return hit ? 5 + (unsigned)(hit - signs) : 36;
-    }
-    if (byte < 0xE0) return 37 + (byte - 0xC0) / 4; // up to 44
-    if (byte < 0xF0) return 45 + (byte - 0xE0);     // up to 60
-    return 61;
-}
-
-void tern_char_class_bytes(unsigned class, unsigned *first, unsigned *last) {
-    static const unsigned char letters[][2] = {
-        {'0', '9'}, {'a', 'f'}, {'g', 'z'}, {'A', 'F'}, {'G', 'Z'}};
-    *first = *last = 0x7F;
-    if (class < 5) {
-        *first = letters[class][0];
-        *last = letters[class][1];
-    } else if (class < 36) {
-        *first = *last = (unsigned char)signs[class - 5];
-    } else if (class >= 61) {
-        *first = 0xF0;
-        *last = 0xF4;
-    } else if (class >= 45) {
-        *first = *last = 0xE0 + (class - 45);
-    } else if (class >= 37) {
-        *first = class == 37 ? 0xC2 : 0xC0 + (class - 37) * 4;
-        *last = 0xC3 + (class - 37) * 4;
-    }
-}
-
-// What lies below a node: bytes that the character in front of it still needs, and of the tokens
-// from here on their classes and the most characters.
-typedef struct below {
-    uint64_t classes;
-    uint32_t n_chars;
-    uint8_t left;
-} below;
-
-static void look_below(const tern_tree *t, below *b) {
-    for (size_t i = 0; i < t->n_nodes; i++)
-        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
-            const unsigned byte = t->nodes[c].byte;
-            if (b[i].left)
-                b[c].left = b[i].left - 1;
-            else
-                b[c].left = (uint8_t)((byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0));
-        }
-    for (size_t i = t->n_nodes; i-- > 0;)
-        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
-            const uint32_t n_chars = b[c].n_chars + !b[i].left;
-            if (n_chars > b[i].n_chars) b[i].n_chars = n_chars;
-            b[i].classes |= b[c].classes;
-            if (!b[i].left) b[i].classes |= (uint64_t)1 << tern_char_class_of(t->nodes[c].byte);
-        }
-}
-
-// The nodes with many tokens, where a character begins.
-static bool find_big(tern_vocab_tree *v, tern_tree *t, const uint32_t *ends) {
-    below *b = tern_alloc_array(TERN_MEM_MISC, t->n_nodes, sizeof *b);
-    size_t n = 0;
-    if (!b) return false;
-    look_below(t, b);
-    for (size_t i = 0; i < t->n_nodes; i++) {
-        t->nodes[i].is_big = !b[i].left && ends[i] - t->nodes[i].ids >= BIG;
-        n += t->nodes[i].is_big;
-    }
-    t->big = take(v, n, sizeof *t->big);
-    for (uint32_t i = 0; i < t->n_nodes && t->big; i++)
-        if (t->nodes[i].is_big)
-            t->big[t->n_big++] = (tern_big_node){i, ends[i], b[i].n_chars, b[i].classes};
-    tern_free(b);
-    return t->big;
-}
-
-static tern_status build_tree(tern_vocab_tree *v, tern_tree *t, entry *e, size_t n, bool plain,
+static tern_status build_tree(tern_vocab_tree *v, tern_tree *t, entry *e, size_t n,
                               tern_error *err) {
     if (n) qsort(e, n, sizeof *e, by_bytes);
     t->n_ids = n;
@@ -191,10 +109,51 @@ static tern_status build_tree(tern_vocab_tree *v, tern_tree *t, entry *e, size_t
     if (status == TERN_OK && !lay_nodes(t, e, ends))
         status = tern_fail(err, TERN_ERR_UNSUPPORTED, "more than %d tokens have the same text",
                            UINT16_MAX);
-    if (status == TERN_OK && plain && !find_big(v, t, ends))
-        status = tern_fail_memory(err, t->n_nodes * 9);
     tern_free(ends);
     return status;
+}
+
+// ---- Flat trees ---------------------------------------------------------------------------------
+
+// Children come after the node above them, so one pass from the end finds how many nodes lie below
+// each, and one from the beginning where each goes.
+static tern_status flatten(tern_vocab_tree *v, const tern_tree *t, tern_flat_tree *f,
+                           tern_error *err) {
+    const size_t n = t->n_nodes;
+    if (v->depth_max > TERN_FLAT_DEPTH_MAX)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "a token of %zu bytes is too long",
+                         v->depth_max);
+    uint32_t *size = tern_alloc_array(TERN_MEM_MISC, 2 * n, sizeof *size), *place = size + n;
+    f->nodes = take(v, n + 1, sizeof *f->nodes);
+    f->bytes = take(v, n, 1);
+    f->depths = take(v, n, sizeof *f->depths);
+    f->node = take(v, n, sizeof *f->node);
+    if (!size || !f->nodes || !f->bytes || !f->depths || !f->node) {
+        tern_free(size);
+        return tern_fail_memory(err, n * sizeof *f->nodes);
+    }
+    for (size_t i = n; i-- > 0;) {
+        size[i] = 1;
+        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) size[i] += size[c];
+    }
+    place[0] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = place[i] + 1;
+        for (uint32_t c = t->nodes[i].child; c < t->nodes[i + 1].child; c++) {
+            place[c] = at;
+            f->depths[at] = (uint16_t)(2 * (f->depths[place[i]] / 2 + 1));
+            at += size[c];
+        }
+        f->nodes[place[i]] = (tern_flat_node){at, t->nodes[i].ids};
+        f->bytes[place[i]] = t->nodes[i].byte;
+        f->n_of[t->nodes[i].byte]++;
+        f->depths[place[i]] |= size[i] > TERN_FLAT_LARGE;
+        f->node[place[i]] = i;
+    }
+    f->nodes[n] = (tern_flat_node){(uint32_t)n, (uint32_t)t->n_ids};
+    f->n = n;
+    tern_free(size);
+    return TERN_OK;
 }
 
 // ---- Plain tokens -------------------------------------------------------------------------------
@@ -236,6 +195,31 @@ static tern_status sort_by_chars(tern_vocab_tree *v, const uint32_t *chars, size
     return TERN_OK;
 }
 
+static int by_length(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->n != y->n) return x->n > y->n ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static tern_status find_long(tern_vocab_tree *v, tern_error *err) {
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_vocab; i++) n += v->text[i + 1] - v->text[i] > TERN_LONG;
+    entry *e = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *e);
+    v->by_bytes = take(v, n + 1, sizeof *v->by_bytes);
+    if (!e || !v->by_bytes) {
+        tern_free(e);
+        return tern_fail_memory(err, n * sizeof *e);
+    }
+    for (uint32_t i = 0; i < v->n_vocab; i++) {
+        const uint32_t length = v->text[i + 1] - v->text[i];
+        if (length > TERN_LONG) e[v->n_long++] = (entry){.n = length, .id = i};
+    }
+    qsort(e, n, sizeof *e, by_length);
+    for (size_t i = 0; i < n; i++) v->by_bytes[i] = e[i].id;
+    tern_free(e);
+    return TERN_OK;
+}
+
 static tern_status build(tern_vocab_tree *v, tern_error *err) {
     entry *e = tern_alloc_array(TERN_MEM_MISC, v->n_vocab + 1, sizeof *e);
     uint32_t *chars = tern_alloc_array(TERN_MEM_MISC, v->n_vocab + 1, sizeof *chars);
@@ -252,11 +236,12 @@ static tern_status build(tern_vocab_tree *v, tern_error *err) {
         e[at] = (entry){head_of(s), s.ptr, (uint32_t)s.len, (uint32_t)i};
     }
     if (status == TERN_OK) status = sort_by_chars(v, chars, n_plain, err);
+    if (status == TERN_OK) status = find_long(v, err);
+    if (status == TERN_OK) status = build_tree(v, &v->trees[TERN_TREE_PLAIN], e, n_plain, err);
+    if (status == TERN_OK) status = flatten(v, &v->trees[TERN_TREE_PLAIN], &v->flat, err);
     if (status == TERN_OK)
-        status = build_tree(v, &v->trees[TERN_TREE_PLAIN], e, n_plain, true, err);
-    if (status == TERN_OK)
-        status = build_tree(v, &v->trees[TERN_TREE_SPECIAL], e + v->n_vocab - n_special, n_special,
-                            false, err);
+        status =
+            build_tree(v, &v->trees[TERN_TREE_SPECIAL], e + v->n_vocab - n_special, n_special, err);
     tern_free(chars);
     tern_free(e);
     return status;
@@ -291,10 +276,14 @@ void tern_vocab_tree_close(tern_vocab_tree *v) {
     for (int i = 0; i < TERN_TREES; i++) {
         tern_free(v->trees[i].nodes);
         tern_free(v->trees[i].ids);
-        tern_free(v->trees[i].big);
     }
+    tern_free(v->flat.nodes);
+    tern_free(v->flat.bytes);
+    tern_free(v->flat.depths);
+    tern_free(v->flat.node);
     tern_free(v->plain);
     tern_free(v->by_chars);
+    tern_free(v->by_bytes);
     tern_free(v->n_over);
     tern_string_tokens_free(&v->string);
     tern_free(v->ends);

@@ -11,32 +11,34 @@ typedef struct tern_tree_node {
     uint32_t ids;   // where those that end here begin
     uint16_t n_own; // how many these are
     uint8_t byte;
-    bool is_big; // it is in `big`
+    uint8_t depth; // 255: or more
 } tern_tree_node;
-
-// A node that many tokens lie below, all of which go on with whole characters: of which classes.
-// What takes all of these, and then is what it was, takes the tokens without looking at them.
-typedef struct tern_big_node {
-    uint32_t node;
-    uint32_t ids_end;
-    uint32_t n_chars; // of the longest token, from here on
-    uint64_t classes;
-} tern_big_node;
 
 typedef struct tern_tree {
     tern_tree_node *nodes; // [n_nodes + 1], the root first
     size_t n_nodes;
     uint32_t *ids;
     size_t n_ids;
-    tern_big_node *big; // by rising nodes
-    size_t n_big;
 } tern_tree;
 
-// Classes of characters, by their first byte.
-#define TERN_CHAR_CLASSES 62
-unsigned tern_char_class_of(unsigned byte);
-// The bytes with which a class's plain characters begin.
-void tern_char_class_bytes(unsigned class, unsigned *first, unsigned *last);
+// A tree's nodes in the order in which a walk meets them, each right behind the one above it: for
+// walks that meet most of them.
+typedef struct tern_flat_node {
+    uint32_t end; // of the nodes below
+    uint32_t ids; // where the tokens that end here begin; those of the next node come after them
+} tern_flat_node;
+
+#define TERN_FLAT_LARGE     128 // nodes below
+#define TERN_FLAT_DEPTH_MAX (UINT16_MAX / 2)
+
+typedef struct tern_flat_tree {
+    tern_flat_node *nodes; // [n + 1]
+    uint8_t *bytes;        // [n]
+    uint16_t *depths;      // [n] of the node, * 2, + 1: it is large
+    uint32_t *node;        // [n] which of the tree's nodes it is
+    uint32_t n_of[256];    // how many have this byte
+    size_t n;
+} tern_flat_tree;
 
 // A token, or a node of a tree, and how many characters of a string there are up to it.
 typedef struct tern_counted {
@@ -60,9 +62,12 @@ struct tern_vocab_tree {
     size_t n_vocab, n_words; // words of a mask
     size_t depth_max;        // the length of the longest token
     tern_tree trees[TERN_TREES];
-    uint64_t *plain;           // [n_words] the mask of plain tokens
-    uint32_t *by_chars;        // plain tokens, those with the most characters first
-    uint32_t *n_over;          // [depth_max + 1] how many of these have more than i characters
+    tern_flat_tree flat; // of plain tokens
+    uint64_t *plain;     // [n_words] the mask of plain tokens
+    uint32_t *by_chars;  // plain tokens, those with the most characters first
+    uint32_t *n_over;    // [depth_max + 1] how many of these have more than i characters
+    uint32_t *by_bytes;  // [n_long] tokens of more than TERN_LONG bytes, the longest first
+    size_t n_long;
     tern_string_tokens string; // of any characters
     int32_t *ends;
     size_t n_ends;
@@ -70,6 +75,9 @@ struct tern_vocab_tree {
     uint32_t *text; // [n_vocab + 1] where they begin
     size_t bytes;
 };
+
+// Tokens of more bytes are few, and in a list.
+#define TERN_LONG 16
 
 // Fills in `string` from the trees (mask_string.c).
 tern_status tern_vocab_tree_find_string(tern_vocab_tree *v, tern_error *err);
