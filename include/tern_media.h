@@ -300,6 +300,25 @@ TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char
 TERN_API tern_status tern_speak_ids(tern_model *model, tern_model *codec, const int32_t *ids,
                                     size_t n_ids, const tern_speak_params *params,
                                     tern_speak_stats *stats, tern_error *err);
+
+// The same step by step, for who does something else in between.
+typedef struct tern_say tern_say;
+// params and stats as for tern_speak; of params.voice and speaker nothing is kept, stats (or NULL)
+// are brought up to date with each step, on_samples is not called. Both models outlive it.
+TERN_API tern_status tern_say_open(tern_say **out, tern_model *model, tern_model *codec,
+                                   const char *text, const tern_speak_params *params,
+                                   tern_speak_stats *stats, tern_error *err);
+TERN_API tern_status tern_say_open_ids(tern_say **out, tern_model *model, tern_model *codec,
+                                       const int32_t *ids, size_t n_ids,
+                                       const tern_speak_params *params, tern_speak_stats *stats,
+                                       tern_error *err);
+// Reads the text, or says one frame, or makes sound of frames that wait for it: of most steps there
+// is none (n_samples 0). Samples are valid until the next call. *over: nothing follows. One thread
+// at a time.
+TERN_API tern_status tern_say_next(tern_say *say, const float **samples, size_t *n_samples,
+                                   bool *over, tern_error *err);
+TERN_API void tern_say_close(tern_say *say); // NULL is allowed
+
 // Whether a model makes codes of text; *n_speaker (or NULL): the numbers of a vector that describes
 // a voice, 0: it takes none.
 TERN_API bool tern_model_speaks(const tern_model *model, int32_t *n_speaker);

@@ -250,6 +250,17 @@ static void call_with_nothing(void) {
     FAILS(tern_speak, NULL, NULL, NULL, NULL, NULL);
     FAILS(tern_speak, NULL, NULL, "text", NULL, NULL);
     FAILS(tern_speak_ids, NULL, NULL, NULL, 0, NULL, NULL);
+    tern_say *saying = NULL;
+    const float *samples = NULL;
+    size_t n_samples = 0;
+    bool over = false;
+    FAILS(tern_say_open, NULL, NULL, NULL, NULL, NULL, NULL);
+    FAILS(tern_say_open, &saying, NULL, NULL, "text", NULL, NULL);
+    FAILS(tern_say_open_ids, NULL, NULL, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_say_open_ids, &saying, NULL, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_say_next, NULL, NULL, NULL, NULL);
+    FAILS(tern_say_next, NULL, &samples, &n_samples, &over);
+    RUNS(tern_say_close, NULL);
     RUNS(tern_model_speaks, NULL, NULL);
     RUNS(tern_model_get_codec_info, NULL, NULL);
     RUNS(tern_model_get_codec_info, NULL, &codec_info);

@@ -42,7 +42,7 @@ typedef struct web_model {
     web_grammar *grammars;
     web_embedding *embeddings; // that were begun
     struct web_sight *sights;  // of a module with senses
-    void (*close_sights)(struct web_model *m); // NULL: there were none
+    void (*close_senses)(struct web_model *m); // NULL: it has none open
     struct web_model *next;
 } web_model;
 

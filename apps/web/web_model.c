@@ -189,7 +189,7 @@ int32_t web_model_close(int32_t id) {
     web_sessions_close(m);
     web_grammars_close(m);
     web_embeddings_close(m);
-    if (m->close_sights) m->close_sights(m);
+    if (m->close_senses) m->close_senses(m);
     tern_model_close(m->model);
     tern_free(m);
     return 0;

@@ -21,10 +21,16 @@ enum { TEXT_END = 2 };
 #define FRAMES_FIRST 2 // given to the codec at once, twice as many each time
 #define FRAMES_MOST  16
 
-typedef struct speaking {
+// What the next step does.
+typedef enum stage { READ, SAY, DECODE_REST, END, OVER } stage;
+
+struct tern_say {
     tern_model *m;
     const tern_speaking *speech;
-    const tern_speak_params *params;
+    tern_speak_params params; // voice and speaker are read at the beginning alone
+    stage stage;
+    const float *samples; // of this step: [n_samples]
+    size_t n_samples;
     tern_placement *at;
     tern_single single;
     tern_codec_stream *codec;
@@ -40,14 +46,15 @@ typedef struct speaking {
     tern_candidate *candidates; // [n_values + 2]
     int32_t *frames;            // [FRAMES_MOST, n_codes], to be decoded
     int32_t n_pending, n_wanted;
-    tern_speak_stats *stats;
+    int32_t n_frames; // that were said
+    tern_speak_stats *stats, own_stats;
     double began;
-} speaking;
+};
 
 // ---- The model ---------------------------------------------------------------------------------
 
 // A batch of tokens; the scores of what follows the last one, if they are wanted.
-static tern_status run(speaking *s, const int32_t *ids, int32_t *places, float *rows, int32_t n,
+static tern_status run(tern_say *s, const int32_t *ids, int32_t *places, float *rows, int32_t n,
                        bool scored, tern_error *err) {
     const tern_graph *g = &s->m->graphs[0].fused;
     tern_batch batch = {.ids = ids, .n_tokens = n, .n_outputs = scored};
@@ -63,7 +70,7 @@ static tern_status run(speaking *s, const int32_t *ids, int32_t *places, float *
     return status;
 }
 
-static tern_status run_prompt(speaking *s, tern_error *err) {
+static tern_status run_prompt(tern_say *s, tern_error *err) {
     size_t width = (size_t)s->m->config.n_embd;
     for (int32_t i = 0; i < s->n_prompt; i += s->n_batch) {
         int32_t n = s->n_prompt - i < s->n_batch ? s->n_prompt - i : s->n_batch;
@@ -74,11 +81,11 @@ static tern_status run_prompt(speaking *s, tern_error *err) {
 }
 
 // The next token: a code of this number, or in front of a frame the end (-1).
-static tern_status choose(speaking *s, int32_t code, int32_t *out, tern_error *err) {
+static tern_status choose(tern_say *s, int32_t code, int32_t *out, tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t first = (int32_t)(v->n_text + CODES + code * v->n_values), n = (int32_t)v->n_values;
     const uint8_t *said = s->said + (size_t)code * (size_t)n;
-    float penalty = s->params->repeat_penalty != 0 ? s->params->repeat_penalty : 1.1f;
+    float penalty = s->params.repeat_penalty != 0 ? s->params.repeat_penalty : 1.1f;
     for (int32_t i = 0; i < n; i++) {
         float logit = s->logits[first + i];
         if (!isfinite(logit))
@@ -105,14 +112,15 @@ static tern_status cancelled(tern_error *err) {
     return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
 }
 
-static tern_status give(speaking *s, const float *samples, size_t n, bool last, tern_error *err) {
-    const tern_speak_params *p = s->params;
+// What comes of samples, at the speed that is wanted, is this step's.
+static tern_status give(tern_say *s, const float *samples, size_t n, bool last, tern_error *err) {
     if (s->stretch) TERN_TRY(tern_stretch_push(s->stretch, samples, n, last, &samples, &n, err));
-    if (n == 0 || !p->on_samples) return TERN_OK;
-    return p->on_samples(p->user, samples, n) ? TERN_OK : cancelled(err);
+    s->samples = samples;
+    s->n_samples = n;
+    return TERN_OK;
 }
 
-static tern_status decode_pending(speaking *s, tern_error *err) {
+static tern_status decode_pending(tern_say *s, tern_error *err) {
     const float *samples;
     size_t n;
     double began = tern_seconds();
@@ -127,11 +135,11 @@ static tern_status decode_pending(speaking *s, tern_error *err) {
     return give(s, samples, n, false, err);
 }
 
-// Frame number `frame`, and the scores of what follows it; *over: it was none.
-static tern_status say_frame(speaking *s, int32_t frame, bool *over, tern_error *err) {
+// The next frame, and the scores of what follows it; *over: it was none.
+static tern_status say_frame(tern_say *s, bool *over, tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t n = (int32_t)v->n_codes, *codes = s->frames + s->n_pending * n;
-    int32_t at = s->n_prompt + frame, place[3] = {at, at, at};
+    int32_t at = s->n_prompt + s->n_frames, place[3] = {at, at, at};
     for (int32_t k = 0; k < n; k++) {
         TERN_TRY(choose(s, k, &codes[k], err));
         *over = codes[k] < 0;
@@ -141,33 +149,44 @@ static tern_status say_frame(speaking *s, int32_t frame, bool *over, tern_error 
         s->said[which] = 1;
         TERN_TRY(run(s, &id, place, NULL, 1, true, err));
     }
-    if (s->params->on_codes && !s->params->on_codes(s->params->user, codes, (size_t)n))
+    if (s->params.on_codes && !s->params.on_codes(s->params.user, codes, (size_t)n))
         return cancelled(err);
+    s->n_frames++;
     return ++s->n_pending < s->n_wanted ? TERN_OK : decode_pending(s, err);
 }
 
-static tern_status say(speaking *s, tern_error *err) {
-    bool over = false;
-    s->n_wanted = FRAMES_FIRST;
-    TERN_TRY(run_prompt(s, err));
-    for (int32_t i = 0; i < s->n_frames_most && !over; i++) TERN_TRY(say_frame(s, i, &over, err));
-    s->stats->is_cut = !over;
-    TERN_TRY(decode_pending(s, err));
-    return give(s, NULL, 0, true, err);
+static tern_status say_more(tern_say *s, tern_error *err) {
+    bool over = s->n_frames == s->n_frames_most;
+    s->stats->is_cut = over;
+    if (!over) TERN_TRY(say_frame(s, &over, err));
+    if (over) s->stage = DECODE_REST;
+    return TERN_OK;
+}
+
+static tern_status step(tern_say *s, tern_error *err) {
+    stage now = s->stage;
+    if (now == READ) {
+        s->stage = SAY;
+        return run_prompt(s, err);
+    }
+    if (now == SAY) return say_more(s, err);
+    if (now < OVER) s->stage++;
+    if (now == DECODE_REST) return decode_pending(s, err);
+    return now == END ? give(s, NULL, 0, true, err) : TERN_OK;
 }
 
 // ---- The prompt --------------------------------------------------------------------------------
 
 // What describes the voice, brought to the width of the model's rows.
-static tern_status make_voice(speaking *s, float *row, tern_error *err) {
+static tern_status make_voice(tern_say *s, float *row, tern_error *err) {
     const tern_tensor *t = tern_model_tensor(s->m->file, s->m->arch, "speaker.weight");
-    size_t n = s->params->n_speaker, n_rows = (size_t)s->m->config.n_embd;
+    size_t n = s->params.n_speaker, n_rows = (size_t)s->m->config.n_embd;
     float *w = t ? tern_alloc_array(TERN_MEM_SESSION, n * n_rows, sizeof *w) : NULL;
     if (!w) return tern_fail_memory(err, n * n_rows * sizeof *w);
     tern_status status = tern_tensor_decode(t, w, err);
     for (size_t i = 0; status == TERN_OK && i < n_rows; i++) {
         double sum = 0;
-        for (size_t j = 0; j < n; j++) sum += (double)w[i * n + j] * (double)s->params->speaker[j];
+        for (size_t j = 0; j < n; j++) sum += (double)w[i * n + j] * (double)s->params.speaker[j];
         row[i] = (float)sum;
     }
     tern_free(w);
@@ -175,10 +194,10 @@ static tern_status make_voice(speaking *s, float *row, tern_error *err) {
 }
 
 // The marks around the text, and after its first token the voice.
-static tern_status make_prompt(speaking *s, const int32_t *ids, size_t n_ids, tern_error *err) {
+static tern_status make_prompt(tern_say *s, const int32_t *ids, size_t n_ids, tern_error *err) {
     const int32_t text = (int32_t)s->speech->n_text;
     const int32_t ends[] = {TEXT_END, text + HUMAN_END, text + ANSWER, text + SPEECH};
-    size_t n_voice = s->params->speaker != NULL, n = n_ids + n_voice + 5;
+    size_t n_voice = s->params.speaker != NULL, n = n_ids + n_voice + 5;
     size_t width = (size_t)s->m->config.n_embd;
     if (n >= (size_t)s->n_context)
         return tern_fail(err, TERN_ERR_CONTEXT_FULL, "a text of %zu tokens: the model reads %d",
@@ -213,8 +232,8 @@ static tern_status encode(const tern_model *m, const char *text, const char *voi
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static tern_status settle_sampling(speaking *s, tern_error *err) {
-    const tern_speak_params *p = s->params;
+static tern_status settle_sampling(tern_say *s, tern_error *err) {
+    const tern_speak_params *p = &s->params;
     tern_model_info info;
     tern_sampling sampling = tern_sampling_default();
     float usual = s->speech->frames_are_places ? 1 : 0.6f;
@@ -231,8 +250,8 @@ static tern_status settle_sampling(speaking *s, tern_error *err) {
     return tern_sampler_prepare(&s->sampler, &sampling, &info, err);
 }
 
-static tern_status settle(speaking *s, tern_model *codec, tern_error *err) {
-    const tern_speak_params *p = s->params;
+static tern_status settle(tern_say *s, tern_model *codec, tern_error *err) {
+    const tern_speak_params *p = &s->params;
     const tern_speaking *v = s->speech;
     double usual = v->frames_are_places ? SECONDS : SECONDS_V1;
     double most = p->seconds_max != 0 ? p->seconds_max : usual;
@@ -259,7 +278,7 @@ static tern_status settle(speaking *s, tern_model *codec, tern_error *err) {
 }
 
 // Room for the prompt and as many frames as may follow.
-static tern_status open_speaking(speaking *s, tern_model *codec, tern_error *err) {
+static tern_status open_speaking(tern_say *s, tern_model *codec, tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t n_codes = (int32_t)v->n_codes, room = (s->n_context - s->n_prompt) / n_codes;
     if (s->n_frames_most > room) s->n_frames_most = room;
@@ -273,8 +292,8 @@ static tern_status open_speaking(speaking *s, tern_model *codec, tern_error *err
     if (!s->logits || !s->said || !s->candidates || !s->frames)
         return tern_fail_memory(err, (size_t)s->m->config.n_vocab * sizeof *s->logits);
     TERN_TRY(tern_codec_open(&s->codec, codec, err));
-    if (s->params->speed != 0 && s->params->speed != 1)
-        TERN_TRY(tern_stretch_open(&s->stretch, s->sound.rate, s->params->speed, err));
+    if (s->params.speed != 0 && s->params.speed != 1)
+        TERN_TRY(tern_stretch_open(&s->stretch, s->sound.rate, s->params.speed, err));
     TERN_TRY(tern_placement_hold(s->m, &s->at, err));
     tern_placement_begin_use(s->at);
     tern_status status = tern_single_open(&s->single, s->at->backend, s->at->graphs[0].plan,
@@ -283,7 +302,8 @@ static tern_status open_speaking(speaking *s, tern_model *codec, tern_error *err
     return status;
 }
 
-static void close_speaking(speaking *s) {
+void tern_say_close(tern_say *s) {
+    if (!s) return;
     if (s->at) {
         tern_placement_begin_use(s->at);
         if (s->single.backend) tern_single_close(&s->single);
@@ -299,47 +319,108 @@ static void close_speaking(speaking *s) {
     tern_free(s->said);
     tern_free(s->candidates);
     tern_free(s->frames);
+    tern_free(s);
 }
 
-tern_status tern_speak_ids(tern_model *m, tern_model *codec, const int32_t *ids, size_t n_ids,
-                           const tern_speak_params *params, tern_speak_stats *stats,
-                           tern_error *err) {
-    static const tern_speak_params defaults = {0};
-    tern_speak_stats own;
-    if (!stats) stats = &own;
-    *stats = (tern_speak_stats){0};
+static tern_status begin(tern_say *s, tern_model *codec, const int32_t *ids, size_t n_ids,
+                         tern_error *err) {
+    TERN_TRY(settle(s, codec, err));
+    for (size_t i = 0; i < n_ids; i++)
+        if (ids[i] < 0 || ids[i] >= s->m->config.n_vocab)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d", (int)ids[i],
+                             (int)s->m->config.n_vocab - 1);
+    s->stats->rate = s->sound.rate;
+    s->n_wanted = FRAMES_FIRST;
+    TERN_TRY(make_prompt(s, ids, n_ids, err));
+    return open_speaking(s, codec, err);
+}
+
+tern_status tern_say_open_ids(tern_say **out, tern_model *m, tern_model *codec, const int32_t *ids,
+                              size_t n_ids, const tern_speak_params *params,
+                              tern_speak_stats *stats, tern_error *err) {
+    if (stats) *stats = (tern_speak_stats){0};
+    TERN_NEED(out);
+    *out = NULL;
     TERN_NEED(m);
     TERN_NEED(codec);
     TERN_NEED_ARRAY(ids, n_ids);
-    speaking s = {.m = m,
-                  .speech = &m->config.speech,
-                  .params = params ? params : &defaults,
-                  .stats = stats,
-                  .began = tern_seconds()};
-    TERN_TRY(settle(&s, codec, err));
-    for (size_t i = 0; i < n_ids; i++)
-        if (ids[i] < 0 || ids[i] >= m->config.n_vocab)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d", (int)ids[i],
-                             (int)m->config.n_vocab - 1);
-    stats->rate = s.sound.rate;
-    tern_status status = make_prompt(&s, ids, n_ids, err);
-    if (status == TERN_OK) status = open_speaking(&s, codec, err);
-    if (status == TERN_OK) status = say(&s, err);
-    close_speaking(&s);
+    tern_say *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    if (!s) return tern_fail_memory(err, sizeof *s);
+    s->m = m;
+    s->speech = &m->config.speech;
+    if (params) s->params = *params;
+    s->stats = stats ? stats : &s->own_stats;
+    s->began = tern_seconds();
+    tern_status status = begin(s, codec, ids, n_ids, err);
+    if (status == TERN_OK)
+        *out = s;
+    else
+        tern_say_close(s);
     return status;
 }
 
-tern_status tern_speak(tern_model *m, tern_model *codec, const char *text,
-                       const tern_speak_params *params, tern_speak_stats *stats, tern_error *err) {
+tern_status tern_say_open(tern_say **out, tern_model *m, tern_model *codec, const char *text,
+                          const tern_speak_params *params, tern_speak_stats *stats,
+                          tern_error *err) {
     tern_ids ids = {0};
     if (stats) *stats = (tern_speak_stats){0};
+    TERN_NEED(out);
+    *out = NULL;
     TERN_NEED(m);
     TERN_NEED(text);
     if (!tern_model_speaks(m, NULL))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not speak", m->path);
     tern_status status = encode(m, text, params ? params->voice : NULL, &ids, err);
-    if (status == TERN_OK) status = tern_speak_ids(m, codec, ids.ids, ids.n, params, stats, err);
+    if (status == TERN_OK)
+        status = tern_say_open_ids(out, m, codec, ids.ids, ids.n, params, stats, err);
     tern_free(ids.ids);
+    return status;
+}
+
+tern_status tern_say_next(tern_say *s, const float **samples, size_t *n_samples, bool *over,
+                          tern_error *err) {
+    TERN_NEED(s);
+    TERN_NEED(samples);
+    TERN_NEED(n_samples);
+    TERN_NEED(over);
+    s->samples = NULL;
+    s->n_samples = 0;
+    tern_status status = step(s, err);
+    if (status != TERN_OK) s->stage = OVER;
+    *samples = s->samples;
+    *n_samples = status == TERN_OK ? s->n_samples : 0;
+    *over = s->stage == OVER;
+    return status;
+}
+
+// All of it; the samples go where the caller wants them.
+static tern_status say_all(tern_say *s, tern_error *err) {
+    const tern_speak_params *p = &s->params;
+    const float *samples;
+    size_t n;
+    for (bool over = false; !over;) {
+        TERN_TRY(tern_say_next(s, &samples, &n, &over, err));
+        if (n > 0 && p->on_samples && !p->on_samples(p->user, samples, n)) return cancelled(err);
+    }
+    return TERN_OK;
+}
+
+tern_status tern_speak_ids(tern_model *m, tern_model *codec, const int32_t *ids, size_t n_ids,
+                           const tern_speak_params *params, tern_speak_stats *stats,
+                           tern_error *err) {
+    tern_say *s;
+    TERN_TRY(tern_say_open_ids(&s, m, codec, ids, n_ids, params, stats, err));
+    tern_status status = say_all(s, err);
+    tern_say_close(s);
+    return status;
+}
+
+tern_status tern_speak(tern_model *m, tern_model *codec, const char *text,
+                       const tern_speak_params *params, tern_speak_stats *stats, tern_error *err) {
+    tern_say *s;
+    TERN_TRY(tern_say_open(&s, m, codec, text, params, stats, err));
+    tern_status status = say_all(s, err);
+    tern_say_close(s);
     return status;
 }
 

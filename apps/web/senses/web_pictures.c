@@ -1,5 +1,6 @@
 // Pictures, for models that see (docs/pictures.md): the page decodes them, and gives pixels.
 #include <string.h>
+#include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
 #include "apps/web/web_text.h"
 #include "base/alloc.h"
@@ -53,7 +54,7 @@ static void close_sight(struct web_sight *s) {
     tern_free(s);
 }
 
-static void close_sights(web_model *m) {
+void web_sights_close(web_model *m) {
     while (m->sights) {
         struct web_sight *s = m->sights;
         m->sights = s->next;
@@ -70,7 +71,7 @@ static int32_t add_sight(web_model *m, tern_sight *sight, tern_error *err) {
     }
     *s = (struct web_sight){.id = ++last_sight, .sight = sight, .next = m->sights};
     m->sights = s;
-    m->close_sights = close_sights;
+    m->close_senses = web_senses_close;
     return s->id;
 }
 

@@ -1,20 +1,34 @@
 // What a model's senses are.
+#include <stdio.h>
+#include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
 #include "tern_media.h"
 
 WEB_EXPORT(web_senses) int32_t web_senses(int32_t model);
 
-// {"vision": {...}, "hearing_rate"}, beside what web_model_info says.
+void web_senses_close(web_model *m) {
+    web_sights_close(m);
+    web_hearings_close(m);
+    web_speeches_close(m);
+}
+
+// {"vision": {...}, "hearing_rate", "voice_size", "codec_rate"}, beside what web_model_info says.
 int32_t web_senses(int32_t model) {
     tern_error err = {0};
     tern_vision_info i;
+    tern_codec_info codec;
+    int32_t n_speaker;
+    char voice[16] = "null"; // it does not speak
     const web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
     tern_model_get_vision_info(m->model, &i);
+    tern_model_get_codec_info(m->model, &codec);
+    if (tern_model_speaks(m->model, &n_speaker))
+        snprintf(voice, sizeof voice, "%d", (int)n_speaker);
     tern_strbuf_printf(web_result_begin(),
                        "{\"vision\":{\"in_texts\":%s,\"n_labels\":%d,\"n_dims\":%d},"
-                       "\"hearing_rate\":%d}",
+                       "\"hearing_rate\":%d,\"voice_size\":%s,\"codec_rate\":%d}",
                        i.picture_token >= 0 ? "true" : "false", (int)i.n_labels, (int)i.n_dims,
-                       (int)tern_model_hearing_rate(m->model));
+                       (int)tern_model_hearing_rate(m->model), voice, (int)codec.rate);
     return web_result_end();
 }

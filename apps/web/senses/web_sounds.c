@@ -1,20 +1,26 @@
 // Sounds, for models that hear (docs/sound.md): the page decodes them, and gives samples.
 #include <string.h>
+#include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
 #include "apps/web/web_args.h"
+#include "base/alloc.h"
 #include "tern_media.h"
 
 WEB_EXPORT(web_transcribe)
 int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, int32_t rate,
                        const char *json, uint32_t n);
+WEB_EXPORT(web_hear) int32_t web_hear(int32_t model, const char *json, uint32_t n);
+WEB_EXPORT(web_hear_feed)
+int32_t web_hear_feed(int32_t id, const float *samples, uint32_t n_samples);
+WEB_EXPORT(web_hear_end) int32_t web_hear_end(int32_t id);
+WEB_EXPORT(web_hear_close) int32_t web_hear_close(int32_t id);
 
 // A segment as soon as it is there. The call is suspended meanwhile, where the browser can do so,
 // and may be asked to end: 0.
 WEB_IMPORT(web, segment) int32_t js_segment(const char *json, uint32_t n);
 
-static bool on_segment(void *user, const tern_segment *s) {
+static bool tell(const tern_segment *s, bool partial) {
     tern_strbuf b = {0};
-    (void)user;
     tern_strbuf_puts(&b, "{\"start\":");
     tern_strbuf_json_number(&b, s->start);
     tern_strbuf_puts(&b, ",\"end\":");
@@ -24,35 +30,150 @@ static bool on_segment(void *user, const tern_segment *s) {
     tern_strbuf_puts(&b, ",\"ids\":[");
     for (int32_t i = 0; i < s->n_ids; i++)
         tern_strbuf_printf(&b, i ? ",%d" : "%d", (int)s->ids[i]);
-    tern_strbuf_puts(&b, "]}");
+    tern_strbuf_puts(&b, partial ? "],\"partial\":true}" : "]}");
     bool goes_on = !b.failed && js_segment(b.ptr, (uint32_t)b.len) != 0;
     tern_strbuf_free(&b);
     web_gpu_enter(true); // others may have called meanwhile
     return goes_on;
 }
 
-// What is said, told segment by segment. The GPU may be waited for.
+static bool on_segment(void *user, const tern_segment *s) {
+    (void)user;
+    return tell(s, false);
+}
+
+static bool on_partial(void *user, const tern_segment *s) {
+    (void)user;
+    return tell(s, true);
+}
+
+// Of what is heard whole or live. The texts live as long as args.
+static tern_status read_params(web_args *args, const char *what, const char *json, size_t n,
+                               tern_transcribe_params *params, tern_error *err) {
+    float seconds = 0, tokens = 0;
+    bool partial = false;
+    const web_field fields[] = {{"whole", WEB_BOOL, &params->whole, 0, 0, NULL},
+                                {"seconds_max", WEB_NUMBER, &seconds, 0, 1e6, NULL},
+                                {"tokens_per_second", WEB_NUMBER, &tokens, 0, 1e6, NULL},
+                                {"language", WEB_STRING, &params->language, 0, 0, NULL},
+                                {"translate", WEB_BOOL, &params->translate, 0, 0, NULL},
+                                {"no_fallback", WEB_BOOL, &params->no_fallback, 0, 0, NULL},
+                                {"partial", WEB_BOOL, &partial, 0, 0, NULL}};
+    TERN_TRY(web_args_read(args, what, json, n, fields, sizeof fields / sizeof *fields, err));
+    params->seconds_max = (double)seconds;
+    params->tokens_per_second = (double)tokens;
+    params->on_segment = on_segment;
+    if (partial) params->on_partial = on_partial;
+    return TERN_OK;
+}
+
+// What is said, told segment by segment: {"language"}. The GPU may be waited for.
 int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, int32_t rate,
                        const char *json, uint32_t n) {
     tern_error err = {0};
     web_args args = {0};
     tern_transcript out = {0};
-    tern_transcribe_params params = {.on_segment = on_segment};
-    float seconds = 0, tokens = 0;
+    tern_transcribe_params params = {0};
     // The samples stay the page's: they are read alone.
     const tern_sound sound = {
         .rate = rate, .n = n_samples, .samples = (float *)(uintptr_t)samples};
-    const web_field fields[] = {{"whole", WEB_BOOL, &params.whole, 0, 0, NULL},
-                                {"seconds_max", WEB_NUMBER, &seconds, 0, 1e6, NULL},
-                                {"tokens_per_second", WEB_NUMBER, &tokens, 0, 1e6, NULL}};
     const web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
     web_gpu_enter(true);
-    tern_status status = web_args_read(&args, "transcribe", json, n, fields, 3, &err);
-    params.seconds_max = (double)seconds;
-    params.tokens_per_second = (double)tokens;
+    tern_status status = read_params(&args, "transcribe", json, n, &params, &err);
     if (status == TERN_OK) status = tern_transcribe(m->model, &sound, &params, &out, &err);
-    tern_transcript_free(&out);
     web_args_free(&args);
-    return status == TERN_OK ? 0 : web_fail(&err);
+    char language[sizeof out.language];
+    memcpy(language, out.language, sizeof language);
+    tern_transcript_free(&out);
+    if (status != TERN_OK) return web_fail(&err);
+    tern_strbuf *b = web_result_begin();
+    tern_strbuf_puts(b, "{\"language\":");
+    tern_strbuf_json(b, language, strlen(language));
+    tern_strbuf_puts(b, "}");
+    return web_result_end();
+}
+
+// ---- While it is said ---------------------------------------------------------------------------
+
+typedef struct hearing {
+    int32_t id;
+    const web_model *model;
+    tern_hear *hear;
+    struct hearing *next;
+} hearing;
+static hearing *hearings;
+static int32_t last_hearing;
+
+static void close_at(hearing **at) {
+    hearing *h = *at;
+    *at = h->next;
+    tern_hear_close(h->hear);
+    tern_free(h);
+}
+
+void web_hearings_close(const web_model *m) {
+    for (hearing **at = &hearings; *at;)
+        if ((*at)->model == m)
+            close_at(at);
+        else
+            at = &(*at)->next;
+}
+
+static hearing **place_of(int32_t id, tern_error *err) {
+    for (hearing **at = &hearings; *at; at = &(*at)->next)
+        if ((*at)->id == id) return at;
+    tern_fail(err, TERN_ERR_ARGUMENT, "there is no hearing %d", id);
+    return NULL;
+}
+
+// The id of a sound that is to be fed.
+int32_t web_hear(int32_t model, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    tern_transcribe_params params = {0};
+    web_model *m = web_model_find(model, &err);
+    if (!m) return web_fail(&err);
+    web_gpu_enter(false);
+    hearing *h = tern_alloc(TERN_MEM_MISC, sizeof *h);
+    tern_status status = h ? read_params(&args, "hear", json, n, &params, &err)
+                           : tern_fail_memory(&err, sizeof *h);
+    if (status == TERN_OK) status = tern_hear_open(&h->hear, m->model, &params, &err);
+    web_args_free(&args);
+    if (status != TERN_OK) {
+        tern_free(h);
+        return web_fail(&err);
+    }
+    h->id = ++last_hearing;
+    h->model = m;
+    h->next = hearings;
+    hearings = h;
+    m->close_senses = web_senses_close;
+    return h->id;
+}
+
+// Samples more, or the end: what was said meanwhile is told. The GPU may be waited for.
+int32_t web_hear_feed(int32_t id, const float *samples, uint32_t n_samples) {
+    tern_error err = {0};
+    hearing **at = place_of(id, &err);
+    if (!at) return web_fail(&err);
+    web_gpu_enter(true);
+    return tern_hear_feed((*at)->hear, samples, n_samples, &err) == TERN_OK ? 0 : web_fail(&err);
+}
+
+int32_t web_hear_end(int32_t id) {
+    tern_error err = {0};
+    hearing **at = place_of(id, &err);
+    if (!at) return web_fail(&err);
+    web_gpu_enter(true);
+    return tern_hear_end((*at)->hear, &err) == TERN_OK ? 0 : web_fail(&err);
+}
+
+int32_t web_hear_close(int32_t id) {
+    tern_error err = {0};
+    hearing **at = place_of(id, &err);
+    if (!at) return web_fail(&err);
+    web_gpu_enter(false);
+    close_at(at);
+    return 0;
 }

@@ -1,7 +1,7 @@
 // The types of the package's front door. Times are seconds and sizes bytes, except in what follows
 // OpenAI's and llama-server's names (openai.ts).
 import type {
-  Build, Device, EmbedParams, Label, LadderItem, Message, ModelInfo, OpenOptions, Pixels, Segment, SpeculateOptions, TokenLogprobs,
+  Build, Device, EmbedParams, Label, LadderItem, Message, ModelInfo, OpenOptions, Pixels, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
   TranscribeParams,
 } from './engine/types.js';
 
@@ -61,6 +61,7 @@ export interface LoadOptions extends EngineChoice,
   cache?: boolean | CacheOptions;
   headers?: Record<string, string>; // sent with every request for the model's files
   hub?: HubOptions;
+  codec?: ModelSource; // of a model that speaks: what makes sound of its codes. Both then run on WebAssembly, unless device says else
   onProgress?: (progress: Progress) => void;
   signal?: AbortSignal;
 }
@@ -176,7 +177,25 @@ export interface TranscribeOptions extends TranscribeParams {
   onSegment?: (segment: Segment) => void; // as soon as it is written down
   signal?: AbortSignal;
 }
-export interface Transcript { text: string; segments: Segment[]; seconds: number }
+export interface SpeakOptions extends SpeakParams { signal?: AbortSignal }
+// What is said, in pieces as they come: samples of one channel, -1 to 1, that join without a seam.
+export interface Speech extends AsyncIterableIterator<Float32Array<ArrayBuffer>> {
+  readonly rate: number; // samples a second
+  readonly stats: Promise<SpeakStats>;
+}
+export interface Transcript { text: string; segments: Segment[]; seconds: number; language: string }
+export interface HearOptions extends TranscribeParams {
+  onSegment?: (segment: Segment) => void;
+  onPartial?: (segment: Segment) => void; // what the segment that is being said may become, each half second at most
+  signal?: AbortSignal;
+}
+// A sound that is still being made. What is fed is heard in its order; who waits for feed knows what was said.
+export interface Hearing {
+  readonly rate: number; // of samples, a second
+  feed(samples: Float32Array): Promise<void>;
+  end(): Promise<void>; // the last segment; a new sound may follow, whose seconds go on
+  close(): Promise<void>;
+}
 
 export interface Usage {
   prompt_tokens: number;
@@ -224,4 +243,4 @@ export interface DiagnoseOptions extends EngineChoice {
   signal?: AbortSignal;
 }
 
-export type { Build, Device, Label, LadderItem, Message, Pixels, Segment, TokenLogprobs };
+export type { Build, Device, Label, LadderItem, Message, Pixels, Segment, SpeakStats, TokenLogprobs };

@@ -1,6 +1,6 @@
 // Where the engine is: answers the front door's calls. One engine and one model.
 import type { PictureSource, Progress, TernInfo } from './api.js';
-import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
+import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Listening, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import { Grammars, type TakenGrammar } from './grammars.js';
 import { decodePicture } from './pictures.js';
@@ -23,7 +23,11 @@ export class Host implements Handler {
   #engine: Promise<Engine> | undefined;
   #state: { close(): void } | undefined;
   #loaded:
-    { model: Model; sessions: Sessions; grammars: Grammars; opened: Opened; info(): Omit<TernInfo, 'worker'> } | undefined;
+    {
+      model: Model; codec: Model | undefined; sessions: Sessions; grammars: Grammars; opened: readonly Opened[];
+      info(): Omit<TernInfo, 'worker'>;
+    } | undefined;
+  #listening: (Listening | undefined)[] = [];
   #closed = false;
 
   // context: what stands in for network and storage in tests. threads: how an engine's threads are started.
@@ -37,8 +41,19 @@ export class Host implements Handler {
       generate: (a, e, s) => this.#generate(a, e, s),
       classify: async ({ pictures, hits }, _, s) => this.#open().model.classify(await this.#decode(pictures, s), { hits }, s),
       embedPictures: async ({ pictures }, _, s) => this.#open().model.embedPictures(await this.#decode(pictures, s), s),
-      transcribe: async ({ samples, rate, params }, onSegment, s) =>
-        void await this.#open().model.transcribe(samples, rate, params, onSegment, s),
+      transcribe: async ({ samples, rate, params }, onSegment, s) => this.#open().model.transcribe(samples, rate, params, onSegment, s),
+      hear: async ({ params }) => this.#listening.push(this.#open().model.hear(params)) - 1,
+      hearFeed: async ({ id, samples }, onSegment, s) => void await this.#heard(id).feed(samples, onSegment, s),
+      hearClose: async ({ id }) => {
+        const listening = this.#heard(id);
+        this.#listening[id] = undefined;
+        await listening.close();
+        return undefined;
+      },
+      speak: async ({ text, params }, onSamples, s) => {
+        const { model, codec } = this.#open();
+        return model.speak(codec ?? fail('argument', 'no codec is loaded (the option codec)'), text, params, onSamples, s);
+      },
       embed: ({ texts, params }, _, s) => this.#open().model.embed(texts, params, s),
       tokenize: async ({ text, ...options }) => Array.from(this.#open().model.tokenize(text, options)),
       detokenize: async ({ ids, ...options }) => this.#open().model.detokenize(ids, options),
@@ -57,6 +72,11 @@ export class Host implements Handler {
 
   #open() {
     return this.#loaded ?? fail('closed', this.#closed ? 'the model is closed' : 'no model is loaded');
+  }
+
+  #heard(id: number): Listening {
+    this.#open();
+    return this.#listening[id] ?? fail('closed', 'it is heard no longer');
   }
 
   // What a failed start leaves is forgotten: the next call may try again.
@@ -91,26 +111,43 @@ export class Host implements Handler {
     const choice = pick(options, ['threads', 'build', 'gpu', 'wasmUrl']);
     const started = this.#start(choice, options.device, signal);
     started.catch(() => undefined); // reported below, after the source
-    const opened = await openSource(source, options, {
-      ...this.context, signal, onNote: note => void notes.push(note), tell: progress.tell,
-    });
+    const context: OpenContext = { ...this.context, signal, onNote: note => void notes.push(note), tell: progress.tell };
+    const opened = [await openSource(source, options, context)];
     try {
+      if (options.codec) opened.push(await openSource(options.codec, options, context));
       const plain = await started;
-      const engine = wantsSenses(opened.sources, opened.path) ? await this.#withSenses(plain, choice, options.device, signal) : plain;
-      const model = await engine.open(opened.sources, opened.path, {
-        ...pick(options, ['device', 'batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu']),
-        onProgress: (phase, fraction) => progress.tell(phase, 0, 0, undefined, fraction),
-        signal,
+      const engine = opened.some(each => wantsSenses(each.sources, each.path)) ? await this.#withSenses(plain, choice, options.device, signal) : plain;
+      const more = { signal, onProgress: (phase: string, fraction: number) => progress.tell(phase, 0, 0, undefined, fraction) };
+      const device = options.device ?? (opened[1] && 'wasm'); // a step a code: a GPU would be waited for
+      const model = await engine.open(opened[0]!.sources, opened[0]!.path, {
+        ...pick(options, ['batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu']),
+        ...more, ...(device ? { device } : {}),
       } as OpenOptions);
-      return await this.#take(engine, model, opened, options, notes);
+      const codec = opened[1] && await this.#openCodec(engine, model, opened[1], more);
+      return await this.#take(engine, model, codec, opened, options, notes);
     } catch (error) {
-      for (const each of opened.sources) each.close?.();
-      opened.release();
+      for (const { sources, release } of opened) {
+        for (const each of sources) each.close?.();
+        release();
+      }
       throw error;
     }
   }
 
-  async #take(engine: Engine, model: Model, opened: Opened, options: HostLoadOptions, notes: string[]):
+  async #openCodec(engine: Engine, model: Model, { sources, path }: Opened, options: OpenOptions): Promise<Model> {
+    let codec: Model | undefined;
+    try {
+      codec = await engine.open(sources, path, { ...options, device: 'wasm' });
+      if (!codec.info.codecRate) throw new TernError('unsupported', `${codec.info.name || 'the second model'} is no codec`);
+      return codec;
+    } catch (error) {
+      codec?.close();
+      model.close();
+      throw error;
+    }
+  }
+
+  async #take(engine: Engine, model: Model, codec: Model | undefined, opened: readonly Opened[], options: HostLoadOptions, notes: string[]):
     Promise<Omit<TernInfo, 'worker'>> {
     const sessions = new Sessions(model, pick(options, ['context', 'kv', 'speculate']), options.sessions ?? 4);
     let context = 0;
@@ -123,15 +160,19 @@ export class Host implements Handler {
     } catch (error) {
       sessions.close();
       model.close();
+      codec?.close();
       throw error;
     }
-    const { id, files, storage } = opened;
+    const { id, files, storage } = opened[0]!;
+    const codecRate = codec?.info.codecRate;
     const info = () => {
       const now = model.info;
       const more = [engine.note, now.deviceReason, now.templateGuess].filter(note => note !== null);
-      return { ...now, id, files, storage, build: engine.build, context, notes: [...notes, ...more] };
+      return {
+        ...now, ...(codecRate === undefined ? {} : { codecRate }), id, files, storage, build: engine.build, context, notes: [...notes, ...more],
+      };
     };
-    this.#loaded = { model, sessions, grammars: new Grammars(model), opened, info };
+    this.#loaded = { model, codec, sessions, grammars: new Grammars(model), opened, info };
     return info();
   }
 
@@ -216,7 +257,8 @@ export class Host implements Handler {
     this.#loaded = undefined;
     loaded?.sessions.close();
     loaded?.model.close();
-    loaded?.opened.release();
+    loaded?.codec?.close();
+    for (const { release } of loaded?.opened ?? []) release();
     const engine = this.#engine;
     this.#engine = undefined;
     await engine?.then(e => e.close(), () => undefined);
@@ -224,12 +266,12 @@ export class Host implements Handler {
   }
 }
 
-// What makes vectors or scores, or writes down what it hears, goes on with no text.
-function writes({ info: { embedding, vision, hearingRate } }: Model): boolean {
-  return embedding.nDims === 0 && embedding.nLabels === 0 && vision.nDims === 0 && hearingRate === 0;
+// What makes vectors or scores, writes down what it hears, or speaks, goes on with no text.
+function writes({ info: { embedding, vision, hearingRate, voiceSize, codecRate } }: Model): boolean {
+  return !(embedding.nDims || embedding.nLabels || vision.nDims || hearingRate || codecRate) && voiceSize === null;
 }
 
-function fail(code: 'closed', message: string): never {
+function fail(code: 'closed' | 'argument', message: string): never {
   throw new TernError(code, message);
 }
 

@@ -2,7 +2,7 @@
 import type { LoadOptions, ModelSource, PictureSource, Progress, TernInfo } from './api.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedPicturesResult, EmbedResult, EngineOptions, GenerateParams,
-  GenerateResult, GrammarOptions, Label, LadderItem, MemoryInfo, Message, Part, Segment, ThreadScript, TokenLogprobs, TranscribeParams,
+  GenerateResult, GrammarOptions, HeardSegment, Label, LadderItem, MemoryInfo, Message, Part, Segment, SpeakParams, SpeakStats, ThreadScript, TokenLogprobs, TranscribeParams, TranscribeResult,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
 
@@ -10,7 +10,7 @@ import type { PlainError } from './errors.js';
 export interface HostEngineOptions extends Pick<EngineOptions, 'threads' | 'build' | 'gpu'> { wasmUrl?: string }
 export type HostLoadOptions = HostEngineOptions & Pick<LoadOptions,
   'device' | 'batch' | 'head' | 'ternary' | 'thinking' | 'pooling' | 'chatTemplate' | 'vocabOnly' | 'webgpu' | 'context' | 'kv'
-  | 'speculate' | 'sessions' | 'cache' | 'headers' | 'hub'>;
+  | 'speculate' | 'sessions' | 'cache' | 'headers' | 'hub' | 'codec'>;
 
 // lenient: where its schemas are not known, any answer will do.
 export type GrammarWish = Omit<GrammarOptions, 'after'> & { lenient?: boolean };
@@ -40,7 +40,12 @@ export interface Calls {
   embed: { args: { texts: readonly string[]; params: EmbedParams }; event: never; result: EmbedResult };
   classify: { args: { pictures: readonly PictureSource[]; hits: number }; event: never; result: Label[][] };
   embedPictures: { args: { pictures: readonly PictureSource[] }; event: never; result: EmbedPicturesResult };
-  transcribe: { args: { samples: Float32Array; rate: number; params: TranscribeParams }; event: Segment; result: undefined };
+  transcribe: { args: { samples: Float32Array; rate: number; params: TranscribeParams }; event: Segment; result: TranscribeResult };
+  // A sound that is still being made, by the number that hear gives; samples null: nothing follows.
+  hear: { args: { params: TranscribeParams & { partial: boolean } }; event: never; result: number };
+  hearFeed: { args: { id: number; samples: Float32Array | null }; event: HeardSegment; result: undefined };
+  hearClose: { args: { id: number }; event: never; result: undefined };
+  speak: { args: { text: string | readonly number[]; params: SpeakParams }; event: Float32Array<ArrayBuffer>; result: SpeakStats };
   tokenize: { args: { text: string; special?: boolean; bos?: boolean }; event: never; result: number[] };
   detokenize: { args: { ids: ArrayLike<number>; special?: boolean }; event: never; result: string };
   chatTokens: { args: { messages: readonly Message[] }; event: never; result: number[] };

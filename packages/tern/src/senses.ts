@@ -1,17 +1,22 @@
-// Which models need the module that sees and hears: what their files say they are.
+// Which models need the module that sees, hears and speaks: what their files say they are.
 import type { Source } from './engine/types.js';
 
-const FAMILIES = /^(vit|moonshine|whisper)/; // as GGUF and config.json call them
+const FAMILIES = /^(vit|moonshine|whisper|nanocodec)/; // as GGUF and config.json call them
+const KANI_TOKENS = 80538; // of the first version, whose files say nothing else
 const GGUF_FRONT = 1 << 16; // bytes that the architecture's name is looked for in
 
 export function wantsSenses(sources: readonly Source[], path: string): boolean {
   const file = sources.find(({ name }) => name === path);
-  if (file) return FAMILIES.test(architectureOf(file));
+  if (file) {
+    const front = textOf(file, GGUF_FRONT, 'latin1');
+    return FAMILIES.test(architectureOf(front)) || front.includes('lfm2.speech.text_tokens');
+  }
   const config = sources.find(({ name }) => name === (path ? `${path}/config.json` : 'config.json'));
   try {
-    const { model_type, vision_config, pretrained_cfg } =
+    const { model_type, vision_config, pretrained_cfg, text_vocab_size, vocab_size } =
       JSON.parse(config ? textOf(config, config.size) : '{}') as Record<string, unknown>;
-    return !!vision_config || !!pretrained_cfg || FAMILIES.test(String(model_type));
+    const speaks = model_type === 'lfm2' && (!!text_vocab_size || vocab_size === KANI_TOKENS);
+    return !!vision_config || !!pretrained_cfg || speaks || FAMILIES.test(String(model_type));
   } catch {
     return false; // the engine says what is wrong with it
   }
@@ -23,8 +28,7 @@ function textOf(source: Source, n: number, coding?: string): string {
 }
 
 // After the key its type (4 bytes), a length (8) and so many bytes.
-function architectureOf(file: Source): string {
-  const key = 'general.architecture';
-  const text = textOf(file, GGUF_FRONT, 'latin1'), at = text.indexOf(key) + key.length;
+function architectureOf(text: string): string {
+  const key = 'general.architecture', at = text.indexOf(key) + key.length;
   return at < key.length ? '' : text.slice(at + 12, at + 12 + text.charCodeAt(at + 4));
 }

@@ -1,7 +1,7 @@
 // The front door: a model that is open.
 import type {
-  ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, Inferred, LoadOptions, ModelSource, ObjectOptions,
-  Label, ObjectOutput, ObjectStream, Partly, PictureSource, Schema, Segment, SoundSource, TernInfo, TokenLogprobs, TranscribeOptions, Transcript,
+  ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, Hearing, HearOptions, Inferred, LoadOptions, ModelSource, ObjectOptions,
+  Label, ObjectOutput, ObjectStream, Partly, PictureSource, Schema, Segment, SoundSource, SpeakOptions, Speech, TernInfo, TokenLogprobs, TranscribeOptions, Transcript,
 } from './api.js';
 import { connect, type Connection } from './client.js';
 import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './completions.js';
@@ -49,7 +49,8 @@ export class Tern {
     try {
       if (isRemote(source) && cache !== false && (typeof cache !== 'object' || cache.persist !== false))
         void persist().catch(() => undefined);
-      const plain = { ...hostOptions(options), ...engineOptions(options) };
+      const codec = options.codec && { codec: portable(options.codec) };
+      const plain = { ...hostOptions(options), ...codec, ...engineOptions(options) };
       const info = await connection.call('load', { source: portable(source), options: plain },
         { onEvent: onProgress, signal });
       return new Tern(connection, { ...info, worker: inWorker, notes: [...notes, ...info.notes] },
@@ -183,8 +184,7 @@ export class Tern {
 
   // What is said in a sound, by a model that hears.
   async transcribe(sound: SoundSource, { rate, onSegment, signal, ...params }: TranscribeOptions = {}): Promise<Transcript> {
-    const { hearingRate, name } = this.#info;
-    if (!hearingRate) throw new TernError('unsupported', `${name || 'the model'} hears no sounds`);
+    const hearingRate = this.#hearingRate();
     throwIfAborted(signal);
     const samples = await samplesOf(sound, rate, hearingRate);
     const segments: Segment[] = [];
@@ -192,8 +192,33 @@ export class Tern {
       segments.push(segment);
       onSegment?.(segment);
     };
-    await this.connection.call('transcribe', { samples, rate: hearingRate, params }, { signal, onEvent });
-    return { text: segments.map(({ text }) => text).join(' '), segments, seconds: samples.length / hearingRate };
+    const { language } = await this.connection.call('transcribe', { samples, rate: hearingRate, params }, { signal, onEvent });
+    return { text: segments.map(({ text }) => text).join(' '), segments, seconds: samples.length / hearingRate, language };
+  }
+  // The same of a sound that is still being made.
+  async hear({ onSegment, onPartial, signal, ...params }: HearOptions = {}): Promise<Hearing> {
+    const rate = this.#hearingRate();
+    const id = await this.connection.call('hear', { params: { ...params, partial: !!onPartial } }, { signal });
+    const feed = (samples: Float32Array | null): Promise<void> => this.connection.call('hearFeed', { id, samples }, {
+      signal, onEvent: ({ partial, ...segment }) => (partial ? onPartial : onSegment)?.(segment),
+    });
+    return { rate, feed, end: () => feed(null), close: () => this.connection.call('hearClose', { id }) };
+  }
+  #hearingRate(): number {
+    const { hearingRate, name } = this.#info;
+    if (!hearingRate) throw new TernError('unsupported', `${name || 'the model'} hears no sounds`);
+    return hearingRate;
+  }
+
+  // A text, or its tokens, as sound, by a model that speaks and its codec. Leaving the loop ends it. Fails when aborted.
+  speak(text: string | ArrayLike<number>, { signal, ...params }: SpeakOptions = {}): Speech {
+    const stop = new AbortController();
+    const queue = new Queue<Float32Array<ArrayBuffer>>(() => stop.abort());
+    const stats = this.connection.call('speak', { text: typeof text === 'string' ? text : Array.from(text), params }, {
+      signal: signal ? anyOf(signal, stop) : stop.signal, onEvent: samples => queue.push(samples),
+    });
+    stats.then(() => queue.finish(), error => queue.fail(error));
+    return Object.assign(queue, { stats, rate: this.#info.codecRate });
   }
 
   // The cosine of the angle between two vectors, -1 to 1; 0 if one of them is 0.

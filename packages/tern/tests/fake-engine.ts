@@ -2,7 +2,7 @@
 // "json" answers in JSON, "call" calls two tools, "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
 import type {
   ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, Message, Model, ModelInfo,
-  OpenOptions, Part, Pixels, Session, Sight, Source, TokenLogprobs, TranscribeParams,
+  OpenOptions, Part, Pixels, Session, Sight, Source, SpeakParams, SpeakStats, TokenLogprobs, TranscribeParams, TranscribeResult,
 } from '../src/engine/types.js';
 import { TernError, type ErrorCode } from '../src/errors.js';
 import { commonLength } from '../src/sessions.js';
@@ -27,10 +27,11 @@ export interface Seen {
   pictures: Pixels[]; // that were looked at
   sights: number; // open now
   transcribed: { n: number; rate: number; params: TranscribeParams }[];
+  spoken: { text: string | readonly number[]; params: SpeakParams; pieces: number }[]; // pieces: that were told
 }
 export const newSeen = (): Seen =>
   ({ sessions: 0, opened: 0, running: 0, most: 0, closed: false, params: [], requests: [], apart: [], grammars: new Map(), bound: [],
-    memory: Infinity, engines: [], pictures: [], sights: 0, transcribed: [] });
+    memory: Infinity, engines: [], pictures: [], sights: 0, transcribed: [], spoken: [] });
 
 const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
 const bytesOf = (text: string): Int32Array => Int32Array.from(new TextEncoder().encode(text));
@@ -49,7 +50,7 @@ const info: ModelInfo = {
   deviceMemory: { weights: 0, cache: 0, work: 0, results: 0, now: 0, most: 0 }, loadSeconds: 0, bosId: -1, eosId: 0,
   addsBos: false, templateGuess: null, temperature: null, topK: null, topP: null, minP: null, repeatPenalty: null,
   embedding: { nDims: 0, maxLength: 0, nLabels: 0, prompts: [], defaultPrompt: null },
-  vision: { inTexts: false, nLabels: 0, nDims: 0 }, hearingRate: 0,
+  vision: { inTexts: false, nLabels: 0, nDims: 0 }, hearingRate: 0, voiceSize: null, codecRate: 0,
 };
 
 const CALLS: [Part['kind'], number, string][] = [
@@ -146,7 +147,7 @@ export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Eng
         }));
         open.onProgress?.('load', 1);
         if (seen.files.get(path)?.startsWith('bad')) throw new TernError('format', `${path}: is no model`);
-        return fakeModel(seen, !options.senses ? undefined : hears(files) ? 'hears' : 'sees');
+        return fakeModel(seen, !options.senses ? undefined : senseOf(files));
       },
     };
   };
@@ -163,24 +164,44 @@ function see(seen: Seen, picture: Pixels): FakeSight {
 
 // Writes down three words; between them others are heard.
 async function transcribe(seen: Seen, samples: Float32Array, rate: number, params: TranscribeParams,
-  onSegment: Parameters<Model['transcribe']>[3], signal?: AbortSignal): Promise<void> {
+  onSegment: Parameters<Model['transcribe']>[3], signal?: AbortSignal): Promise<TranscribeResult> {
   seen.transcribed.push({ n: samples.length, rate, params });
   for (const [i, text] of ['one', 'two', 'three'].entries()) {
     if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller');
     onSegment({ start: i, end: i + 1, text, ids: [i] });
     await sleep(20);
   }
+  return { language: 'en' };
 }
 
-function hears([file]: readonly Source[]): boolean {
+// Four pieces, each longer than the one before; between them others are heard.
+async function speak(seen: Seen, codec: Model, text: string | readonly number[], params: SpeakParams,
+  onSamples: Parameters<Model['speak']>[3], signal?: AbortSignal): Promise<SpeakStats> {
+  const spoken = { text, params, pieces: 0 };
+  seen.spoken.push(spoken);
+  for (let n = 1; n <= 4; n++) {
+    if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller');
+    onSamples(new Float32Array(n).fill(n));
+    spoken.pieces = n;
+    await sleep(20);
+  }
+  return { rate: codec.info.codecRate, nFrames: 4, seconds: 1, modelSeconds: 0, codecSeconds: 0, firstSeconds: 0, isCut: false };
+}
+
+const SENSES = {
+  vit: { vision: { inTexts: true, nLabels: 2, nDims: 0 } }, moonshine: { hearingRate: 16000 }, nanocodec: { codecRate: 22050 },
+  speech: { voiceSize: 6 },
+};
+type Sense = keyof typeof SENSES;
+function senseOf([file]: readonly Source[]): Sense {
   const bytes = new Uint8Array(Math.min(200, file!.size));
   file!.read(0, bytes);
-  return new TextDecoder().decode(bytes).includes('moonshine');
+  const text = new TextDecoder().decode(bytes);
+  return (Object.keys(SENSES) as Sense[]).find(sense => text.includes(sense)) ?? 'vit';
 }
 
-export const fakeModel = (seen: Seen, sense?: 'sees' | 'hears'): Model => ({
-  info: sense === 'sees' ? { ...info, vision: { inTexts: true, nLabels: 2, nDims: 0 } }
-    : sense === 'hears' ? { ...info, hearingRate: 16000 } : info,
+export const fakeModel = (seen: Seen, sense?: Sense): Model => ({
+  info: { ...info, ...sense && SENSES[sense] },
   see: async picture => see(seen, picture),
   place: (ids, sights) => {
     let next = 0;
@@ -192,6 +213,16 @@ export const fakeModel = (seen: Seen, sense?: 'sees' | 'hears'): Model => ({
     Array.from({ length: hits || 2 }, (_, id) => ({ id, label: `${data[0]}`, score: 0, probability: 0.5 }))),
   embedPictures: async pictures => ({ vectors: Float32Array.from(pictures.flatMap(({ width, height }) => [width, height])), nDims: 2 }),
   transcribe: (samples, rate, params, onSegment, signal) => transcribe(seen, samples, rate, params, onSegment, signal),
+  // A word a piece, which was partial before.
+  hear: ({ partial }) => ({
+    feed: async (samples, onSegment) => {
+      const segment = { start: 0, end: 1, text: samples ? `${samples.length}` : 'end', ids: [] };
+      if (partial) onSegment({ ...segment, partial: true });
+      onSegment(segment);
+    },
+    close: async () => undefined,
+  }),
+  speak: (codec, text, params, onSamples, signal) => speak(seen, codec, text, params, onSamples, signal),
   tokenize: text => bytesOf(text),
   detokenize: ids => textOf(ids),
   chatTokens: messages => ({ ids: bytesOf(render(messages)), dropped: messages.length > 9 ? 2 : 0 }),

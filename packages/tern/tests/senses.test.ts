@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Connection } from '../src/client.js';
+import type { TernInfo } from '../src/api.js';
+import type { HeardSegment } from '../src/engine/types.js';
 import { chatInput } from '../src/content.js';
 import { Host, serve } from '../src/host.js';
 import { decodePicture, portablePicture } from '../src/pictures.js';
@@ -11,29 +13,33 @@ import { samplesOf } from '../src/sounds.js';
 import { BytesSource } from '../src/store/storage.js';
 import { fakeEngine, newSeen, type Seen } from './fake-engine.js';
 
-// The front of a GGUF file of one key.
-function gguf(architecture: string): Uint8Array {
+// The front of a GGUF file of one key, and of what follows.
+function gguf(architecture: string, more = ''): Uint8Array {
   const u64 = (n: number) => String.fromCharCode(n, 0, 0, 0, 0, 0, 0, 0);
   const key = 'general.architecture';
-  const text = `GGUF\u0003\0\0\0${u64(0)}${u64(1)}${u64(key.length)}${key}\u0008\0\0\0${u64(architecture.length)}${architecture}`;
+  const text = `GGUF\u0003\0\0\0${u64(0)}${u64(1)}${u64(key.length)}${key}\u0008\0\0\0${u64(architecture.length)}${architecture}${more}`;
   return Uint8Array.from(text, c => c.charCodeAt(0));
 }
 const file = (name: string, text: string) => new BytesSource(name, new TextEncoder().encode(text));
 
-async function open(source: Uint8Array): Promise<{ connection: Connection; seen: Seen }> {
+const SPEAKS = gguf('lfm2', 'lfm2.speech.text_tokens');
+async function open(source: Uint8Array, codec?: Uint8Array): Promise<{ connection: Connection; seen: Seen; info: Omit<TernInfo, 'worker'> }> {
   const { client, host } = localPorts(), connection = new Connection(client), seen = newSeen();
   serve(host, new Host(fakeEngine(seen)));
-  await connection.call('load', { source, options: { cache: false, device: 'wasm' } });
-  return { connection, seen };
+  const info = await connection.call('load', { source, options: { cache: false, ...(codec ? { codec } : { device: 'wasm' }) } });
+  return { connection, seen, info };
 }
 const picture = (width: number, height: number) => ({ width, height, data: new Uint8Array(3 * width * height).fill(width) });
 
 test('the module with senses is for models that need it', async () => {
   assert.equal(wantsSenses([new BytesSource('m.gguf', gguf('vit'))], 'm.gguf'), true);
-  assert.equal(wantsSenses([new BytesSource('m.gguf', gguf('llama'))], 'm.gguf'), false);
+  for (const other of ['llama', 'lfm2']) assert.equal(wantsSenses([new BytesSource('m.gguf', gguf(other))], 'm.gguf'), false);
+  for (const one of [SPEAKS, gguf('nanocodec')]) assert.equal(wantsSenses([new BytesSource('m.gguf', one)], 'm.gguf'), true);
   assert.equal(wantsSenses([new BytesSource('m.gguf', new Uint8Array(3))], 'm.gguf'), false);
   for (const [config, wanted] of [
     ['{"model_type":"moonshine"}', true], ['{"model_type":"qwen3_5","vision_config":{}}', true], ['{"pretrained_cfg":{}}', true],
+    ['{"model_type":"nanocodec"}', true], ['{"model_type":"lfm2","text_vocab_size":64400}', true],
+    ['{"model_type":"lfm2","vocab_size":80538}', true], ['{"model_type":"lfm2","vocab_size":65536}', false],
     ['{"model_type":"qwen3"}', false], ['{', false]] as const) {
     assert.equal(wantsSenses([file('a/config.json', config)], 'a'), wanted, config);
     assert.equal(wantsSenses([file('config.json', config)], ''), wanted, config);
@@ -115,6 +121,35 @@ test('segments come as they are written down, and can be stopped', async () => {
     },
   }), { code: 'aborted' });
   assert.deepEqual(heard, ['one']);
+});
+
+test('a sound that is still being made', async () => {
+  const { connection } = await open(gguf('moonshine')), heard: HeardSegment[] = [];
+  const onEvent = (segment: HeardSegment): void => void heard.push(segment);
+  const [one, two] = await Promise.all([true, false].map(partial => connection.call('hear', { params: { partial } })));
+  await connection.call('hearFeed', { id: one!, samples: new Float32Array(3) }, { onEvent });
+  await connection.call('hearFeed', { id: two!, samples: null }, { onEvent });
+  assert.deepEqual(heard.map(({ text, partial = false }) => [text, partial]), [['3', true], ['3', false], ['end', false]]);
+  await connection.call('hearClose', { id: one! });
+  await assert.rejects(connection.call('hearFeed', { id: one!, samples: null }), { code: 'closed' });
+  await connection.call('hearFeed', { id: two!, samples: null });
+});
+
+test('what is said comes in pieces, and can be stopped', async () => {
+  const { connection, seen, info } = await open(SPEAKS, gguf('nanocodec'));
+  assert.deepEqual([info.voiceSize, info.codecRate, info.context], [6, 22050, 0]);
+  assert.equal(seen.opened, 0, 'a session for a model that speaks');
+  assert.equal(seen.open!.device, 'wasm', 'a codec on a GPU');
+  const pieces: number[][] = [], params = { voice: 'andrew', speed: 2 };
+  const stats = await connection.call('speak', { text: 'a', params }, { onEvent: samples => pieces.push([...samples]) });
+  assert.deepEqual(pieces, [[1], [2, 2], [3, 3, 3], [4, 4, 4, 4]]);
+  assert.deepEqual([stats.rate, seen.spoken], [22050, [{ text: 'a', params, pieces: 4 }]]);
+  const stop = new AbortController();
+  await assert.rejects(connection.call('speak', { text: [1, 2], params: {} }, { signal: stop.signal, onEvent: () => stop.abort() }),
+    { code: 'aborted' });
+  assert.equal(seen.spoken[1]!.pieces, 1); // seen to fail when the signal is not passed on
+  await assert.rejects((await open(SPEAKS)).connection.call('speak', { text: 'a', params: {} }), { code: 'argument' });
+  await assert.rejects(open(SPEAKS, gguf('vit')), { code: 'unsupported', message: /no codec/ });
 });
 
 test('where there are no decoders that is said', async () => {

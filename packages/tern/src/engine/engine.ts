@@ -6,11 +6,11 @@ import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type Heard } from './module.js';
 import { fromModule, toModule } from './names.js';
-import { classify, embedPictures, NO_SENSES, place, see, senseInfo, transcribe, type Listener } from './senses.js';
+import { classify, embedPictures, hear, NO_SENSES, place, see, senseInfo, speak, transcribe, type Listener } from './senses.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, Engine, EngineOptions, EmbedParams, EmbedPicturesResult, EmbedResult, GenerateInput, GenerateParams, GenerateResult,
-  Grammar, GrammarOptions, Label, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session,
-  SessionOptions, Sight, Source, TokenLogprob, TokenLogprobs, TranscribeParams,
+  Grammar, GrammarOptions, Label, Listening, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session,
+  SessionOptions, Sight, Source, SpeakParams, SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, TranscribeResult,
 } from './types.js';
 import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';
@@ -320,9 +320,19 @@ class WasmModel implements Model {
     return { vectors: await embedPictures(this, pictures, nDims, signal), nDims };
   }
   async transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
-    signal?: AbortSignal): Promise<void> {
+    signal?: AbortSignal): Promise<TranscribeResult> {
     this.#open();
     return transcribe(this, samples, rate, params, onSegment, signal);
+  }
+  hear(params: TranscribeParams): Listening {
+    this.#open();
+    return hear(this, params);
+  }
+
+  async speak(codec: Model, text: string | readonly number[], params: SpeakParams, onSamples: (samples: Float32Array<ArrayBuffer>) => void,
+    signal?: AbortSignal): Promise<SpeakStats> {
+    this.#open();
+    return speak(this, codec as WasmModel, text, params, onSamples, signal);
   }
 
   grammar(options: GrammarOptions): Grammar {

@@ -43,13 +43,20 @@ export interface Exports {
   web_embed_poll(id: number): number;
   web_embed_vectors(id: number): number;
   web_embed_close(id: number): number;
-  // Of the modules with senses alone; the last four may be suspended:
+  // Of the modules with senses alone; what may give a promise may be suspended:
   web_senses?(model: number): number;
   web_sights_place?(model: number, json: number, n: number): number;
   web_sight_close?(id: number): number;
   web_see?(model: number, json: number, n: number): number | Promise<number>;
   web_classify?(model: number, json: number, n: number): number | Promise<number>;
   web_embed_pictures?(model: number, json: number, n: number): number | Promise<number>;
+  web_speak?(model: number, json: number, n: number): number;
+  web_speak_close?(id: number): number;
+  web_speak_next?(id: number): number | Promise<number>;
+  web_hear?(model: number, json: number, n: number): number;
+  web_hear_close?(id: number): number;
+  web_hear_feed?(id: number, samples: number, nSamples: number): number | Promise<number>;
+  web_hear_end?(id: number): number | Promise<number>;
   web_transcribe?(model: number, samples: number, nSamples: number, rate: number, json: number, n: number): number | Promise<number>;
   web_generate(session: number, json: number, n: number): number;
   web_step(model: number): number;

@@ -1,11 +1,13 @@
-// Pictures and sounds for a model that sees or hears, in the modules that have senses. Calls may be suspended in the
+// Pictures, sounds and speech for a model that sees, hears or speaks, in the modules that have senses. Calls may be suspended in the
 // middle: for the GPU, or between a recording's segments, so that who wants to stop is heard.
 import { TernError } from './error.js';
 import { suspendable } from './jspi.js';
 import type { Exports, Module } from './module.js';
 import { fromModule, toModule } from './names.js';
 import { nextTask } from './task.js';
-import type { Label, ModelInfo, Pixels, Segment, Sight, TranscribeParams } from './types.js';
+import type {
+  HeardSegment, Label, Listening, ModelInfo, Pixels, Segment, Sight, SpeakParams, SpeakStats, TranscribeParams, TranscribeResult,
+} from './types.js';
 
 // What the functions below need of an engine's model.
 export interface Caller {
@@ -24,13 +26,13 @@ export type Listener = (json: string) => boolean; // of a segment, or '': whethe
 const AT_ONCE = 8; // pictures of a call: messages are served in between
 
 // Of one of these functions, which only modules with senses have.
-const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_pictures' | 'web_transcribe') => {
-  if (!exports[name]) throw new TernError('unsupported', 'the module that is loaded neither sees nor hears (the option senses)');
+const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_pictures' | 'web_transcribe' | 'web_hear_feed' | 'web_hear_end' | 'web_speak_next') => {
+  if (!exports[name]) throw new TernError('unsupported', 'the module that is loaded neither sees nor hears nor speaks (the option senses)');
   return suspendable(exports[name]);
 };
 
-export type SenseInfo = Pick<ModelInfo, 'vision' | 'hearingRate'>;
-export const NO_SENSES: SenseInfo = { vision: { inTexts: false, nLabels: 0, nDims: 0 }, hearingRate: 0 };
+export type SenseInfo = Pick<ModelInfo, 'vision' | 'hearingRate' | 'voiceSize' | 'codecRate'>;
+export const NO_SENSES: SenseInfo = { vision: { inTexts: false, nLabels: 0, nDims: 0 }, hearingRate: 0, voiceSize: null, codecRate: 0 };
 export function senseInfo({ engine, id }: Caller): SenseInfo {
   engine.call(x => x.web_senses!(id));
   return fromModule(engine.module.result()) as SenseInfo;
@@ -113,25 +115,81 @@ export async function embedPictures(model: Caller, pictures: readonly Pixels[], 
   return all;
 }
 
-export async function transcribe(model: Caller, samples: Float32Array, rate: number, params: TranscribeParams,
-  onSegment: (segment: Segment) => void, signal: AbortSignal | undefined): Promise<void> {
-  const { engine } = model, { module } = engine;
+// A call that tells of segments; whoever wants to stop, or fails at one, ends it.
+async function listening(model: Caller, onSegment: (segment: HeardSegment) => void,
+  signal: AbortSignal | undefined, use: (exports: Exports) => number | Promise<number>): Promise<void> {
+  const { engine } = model;
   let failure: { error: unknown } | undefined;
   const listener: Listener = json => {
     try {
-      if (json) onSegment(fromModule(JSON.parse(json)) as Segment);
+      if (json) onSegment(fromModule(JSON.parse(json)) as HeardSegment);
     } catch (error) { // the caller's: it ends what it heard
       failure = { error };
     }
     return !failure && !signal?.aborted && model.isOpen;
   };
   try {
-    await withBlocks(module, [samples], ([pcm]) => engine.suspended(x => {
+    await engine.suspended(x => {
       if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause: signal.reason });
       engine.listener = listener;
-      return module.withJson(toModule(params), (at, n) => call(x, 'web_transcribe')(model.id, pcm!, samples.length, rate, at, n));
-    }));
+      return use(x);
+    });
   } catch (error) {
     throw failure ? failure.error : error;
+  }
+}
+
+export function transcribe(model: Caller, samples: Float32Array, rate: number, params: TranscribeParams,
+  onSegment: (segment: Segment) => void, signal: AbortSignal | undefined): Promise<TranscribeResult> {
+  const { module } = model.engine;
+  return withBlocks(module, [samples], async ([pcm]) => {
+    let result: TranscribeResult | undefined;
+    await listening(model, onSegment, signal, async x => {
+      const status = await module.withJson(toModule(params), (at, n) => call(x, 'web_transcribe')(model.id, pcm!, samples.length, rate, at, n));
+      if (status >= 0) result = module.result();
+      return status;
+    });
+    return result!;
+  });
+}
+
+export function hear(model: Caller, params: TranscribeParams): Listening {
+  const { engine } = model, { module } = engine;
+  const id = engine.callJson(toModule(params), (x, at, n) => x.web_hear?.(model.id, at, n) ?? call(x, 'web_hear_feed')(0) as number);
+  return {
+    feed: async (samples, onSegment, signal) => {
+      if (samples?.length === 0) return;
+      await withBlocks(module, samples ? [samples] : [], ([pcm]) => listening(model, onSegment, signal, x =>
+        samples ? call(x, 'web_hear_feed')(id, pcm!, samples.length) : call(x, 'web_hear_end')(id)));
+    },
+    close: async () => void await engine.suspended(x => model.isOpen ? x.web_hear_close!(id) : 0), // after what is being fed
+  };
+}
+
+interface Step { at: number; n: number; over: boolean; stats: object }
+
+export async function speak(model: Caller, codec: Caller, text: string | readonly number[], { speaker, ...params }: SpeakParams,
+  onSamples: (samples: Float32Array<ArrayBuffer>) => void, signal: AbortSignal | undefined): Promise<SpeakStats> {
+  const { engine } = model, { module } = engine;
+  const id = await withBlocks(module, speaker ? [Float32Array.from(speaker)] : [], async ([at]) => engine.callJson({
+    ...toModule(params), [typeof text === 'string' ? 'text' : 'ids']: text, codec: codec.id, speaker: at, n_speaker: speaker?.length,
+  }, (x, json, n) => x.web_speak?.(model.id, json, n) ?? call(x, 'web_speak_next')(0) as number));
+  const isOpen = (): boolean => model.isOpen && codec.isOpen; // who closes one ends what it says
+  try {
+    for (;;) {
+      let step: Step | undefined;
+      await engine.suspended(async x => {
+        if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause: signal.reason });
+        if (!isOpen()) throw new TernError('closed', 'the model was closed');
+        const status = await call(x, 'web_speak_next')(id);
+        step = status < 0 ? undefined : module.result<Step>();
+        if (step?.n) onSamples(module.floats(step.at, step.n));
+        return status;
+      });
+      if (step!.over) return fromModule(step!.stats) as SpeakStats;
+      await nextTask();
+    }
+  } finally {
+    if (isOpen()) engine.call(x => x.web_speak_close!(id));
   }
 }

@@ -120,6 +120,8 @@ export interface ModelInfo {
   embedding: EmbeddingInfo;
   vision: VisionInfo;
   hearingRate: number; // samples a second that it hears; 0: it hears nothing
+  voiceSize: number | null; // numbers of a vector that describes a voice, 0: it takes none; null: it does not speak
+  codecRate: number; // samples a second that a codec makes of codes; 0: it is none
 }
 // What it does with pictures: a module without senses does nothing.
 export interface VisionInfo {
@@ -177,7 +179,12 @@ export interface Model {
   // What is said, segment by segment. rate: the model's. Aborted, it fails after the segment that is being written,
   // where the browser can suspend WebAssembly (JSPI); elsewhere when all is done.
   transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
-    signal?: AbortSignal): Promise<void>;
+    signal?: AbortSignal): Promise<TranscribeResult>;
+  hear(params: TranscribeParams & { partial?: boolean }): Listening; // partial: what a segment may become is told
+  // A text, or its tokens, as sound, in pieces that join without a seam; codec makes it of this model's codes. Aborted,
+  // it fails after the step that is computed, a frame of speech at most.
+  speak(codec: Model, text: string | readonly number[], params: SpeakParams, onSamples: (samples: Float32Array<ArrayBuffer>) => void,
+    signal?: AbortSignal): Promise<SpeakStats>;
   // Compiles it; fails with a sentence that has the place of what is not known.
   grammar(options: GrammarOptions): Grammar;
   close(): void; // with its sessions and grammars; what they generate fails with 'closed'
@@ -194,10 +201,43 @@ export interface Label {
 }
 export interface EmbedPicturesResult { vectors: Float32Array<ArrayBuffer>; nDims: number } // [pictures, nDims], of length 1
 export interface Segment { start: number; end: number; text: string; ids: number[] } // seconds
+export interface TranscribeResult { language: string } // what was spoken, 'en' and so on; '': the model does not say
 export interface TranscribeParams {
   whole?: boolean; // leave nothing out: what is not speech is written down, too
   secondsMax?: number; // of a segment; 0: the model's
   tokensPerSecond?: number; // at most; 0: 6.5
+  // Of models of many languages (Whisper):
+  language?: string; // what is spoken, 'en' and so on; left out: the model says it by the first window
+  translate?: boolean; // into English
+  noFallback?: boolean; // what it is unsure of is not written down again with other tokens
+}
+export type HeardSegment = Segment & { partial?: true }; // partial: what the segment that is being said may become
+// A sound that is still being made.
+export interface Listening {
+  // Samples more, at the model's rate; null: nothing follows. Computes; fails as transcribe does.
+  feed(samples: Float32Array | null, onSegment: (segment: HeardSegment) => void, signal?: AbortSignal): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface SpeakParams {
+  // Written before the text: the voice of a model that knows some by name ("andrew"), or the language of one that knows
+  // several ("en_us").
+  voice?: string;
+  speaker?: ArrayLike<number>; // a vector that describes a voice; left out: whatever voice comes
+  temperature?: number; // 0: the makers'; below 0: greedy
+  topP?: number; // 0: 0.95
+  repeatPenalty?: number; // 0: 1.1
+  seed?: number; // a whole number below 2^53; 0 or left out: another one each time
+  speed?: number; // 0.25 to 4 times as fast, at the same pitch (1)
+  secondsMax?: number; // 0: 60, or the model's
+}
+export interface SpeakStats {
+  rate: number; // samples a second
+  nFrames: number;
+  seconds: number; // of sound
+  modelSeconds: number; codecSeconds: number; // that were computed for it
+  firstSeconds: number; // until the first samples
+  isCut: boolean; // it did not end by itself
 }
 
 // What an answer may be (docs/grammar.md).

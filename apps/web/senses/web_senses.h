@@ -1,0 +1,13 @@
+// What a page has open of a model that sees, hears or speaks, in the modules that have senses.
+#ifndef TERN_APPS_WEB_SENSES_H
+#define TERN_APPS_WEB_SENSES_H
+
+#include "apps/web/web.h"
+
+// A web_model's close_senses: all of it.
+void web_senses_close(web_model *m);
+void web_hearings_close(const web_model *m);
+void web_sights_close(web_model *m);
+void web_speeches_close(const web_model *m); // of the model, or of the codec
+
+#endif
