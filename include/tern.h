@@ -183,6 +183,9 @@ typedef struct tern_model_desc {
     size_t n_loras;
     tern_progress_fn on_progress;
     void *user;
+    // A GGUF's part that sees (llama.cpp's mmproj). NULL: beside the model, mmproj-NAME.gguf for
+    // NAME.gguf or the only mmproj*.gguf, if it fits the model; "": none.
+    const char *mmproj;
 } tern_model_desc;
 
 // path: a .gguf file (the first of a split set too), or a Hugging Face folder; with vocab_only also

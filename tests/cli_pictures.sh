@@ -35,6 +35,15 @@ for line in "/image|needs the name of a file" "/image $dir/none.png|$dir/none.pn
     echo "${line%%|*}" | "$tern" chat "$sees" >"$dir/out" 2>"$dir/err" && wrong "${line%%|*} has the status 0"
     says "${line#*|}"
 done
+# As two GGUFs: found by its name, named, left out. Seen to fail with `none` taken for a file's name.
+ends 0 "$tern" convert "$sees" "$dir/sees.gguf"
+says "the part that sees pictures is $dir/mmproj-sees.gguf"
+for more in "" "--mmproj $dir/mmproj-sees.gguf"; do
+    ends 0 "$tern" run "$dir/sees.gguf" $more --image "$picture" -p 'What is it?' -n 10 --temp 0 --json
+    has "$said"
+done
+fails 1 "reads no pictures in texts" "$tern" run "$dir/sees.gguf" --mmproj none --image "$picture" -p x
+fails 1 "open the model's own file" "$tern" run "$dir/mmproj-sees.gguf" -p x
 fails 1 "2 pictures for 1 places" "$tern" run "$sees" --image "$picture" --image "$picture" -p '<|image_pad|>' -n 1
 fails 1 "reads no pictures in texts" "$tern" run "$model" --image "$picture" -p x
 fails 1 "$dir/none.png: " "$tern" run "$sees" --image "$dir/none.png" -p x

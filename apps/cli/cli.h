@@ -122,7 +122,7 @@ typedef struct string_list {
 
 typedef struct model_args {
     string_list loras;
-    const char *path, *folder, *device, *template_file, *cpu_features;
+    const char *path, *folder, *device, *template_file, *cpu_features, *mmproj;
     int n_threads, n_batch, ternary, head, thinking, pooling;
     bool verbose, vocab_only, precise;
 } model_args;
@@ -155,6 +155,8 @@ typedef struct model_args {
     {0, "head", OPTION_CHOICE, &(m).head, "auto|file|exact|q8_0|q6_k|q4_0",                        \
      "the output head; the last three change the logits"},                                         \
     LORA_OPTION((m).loras),                                                                        \
+    {0, "mmproj", OPTION_TEXT, &(m).mmproj, "FILE|none",                                           \
+     "the part of a GGUF that sees (mmproj*.gguf beside it)"},                                     \
     FEATURES_OPTION((m).cpu_features),                                                             \
     {0, "verbose", OPTION_FLAG, &(m).verbose, NULL, "say more on standard error"}
 #define LORA_OPTION(list)                                                                          \

@@ -144,7 +144,8 @@ static int run_desc(const serve_args *a, const serve_model *models, serve_fn run
 }
 
 static bool is_for_one(const serve_args *a) {
-    return a->name || a->model.template_file || a->model.pooling || a->model.loras.n;
+    return a->name || a->model.template_file || a->model.pooling || a->model.loras.n ||
+           (a->model.mmproj && strcmp(a->model.mmproj, "none") != 0);
 }
 
 int serve_models(const command *self, serve_args *a, serve_fn run) {
@@ -154,8 +155,8 @@ int serve_models(const command *self, serve_args *a, serve_fn run) {
     bool ok = (!a->key_file || read_keys(a->key_file, &key_text, &a->keys)) &&
               find_models(a, models) && find_embedder(a, models, &known) && find_codec(a);
     if (ok && is_for_one(a) && (a->n_models != 1 || a->folder))
-        status = bad_usage("%s: --name, --chat-template, --pooling and --lora are for one model",
-                           self->name);
+        status = bad_usage("%s: --name, --chat-template, --pooling, --lora and --mmproj are for "
+                           "one model", self->name);
     else if (ok)
         status = run_desc(a, models, run);
     free(models);

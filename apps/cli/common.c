@@ -195,6 +195,7 @@ bool read_model_desc(const model_args *args, tern_model_desc *out) {
         .vocab_only = args->vocab_only,
         .cpu_features = args->cpu_features ? args->cpu_features : getenv("TERN_CPU_FEATURES"),
         .on_progress = show_progress,
+        .mmproj = args->mmproj && !strcmp(args->mmproj, "none") ? "" : args->mmproj,
     };
     return true;
 }

@@ -27,6 +27,7 @@ tern_status tern_file_new(tern_file **out, const char *path, tern_error *err) {
 
 void tern_file_close(tern_file *file) {
     if (!file) return;
+    tern_file_close(file->tower);
     tern_json_free(&file->config);
     tern_json_free(&file->tokenizer_config);
     tern_json_free(&file->generation_config);

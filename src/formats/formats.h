@@ -67,12 +67,17 @@ typedef struct tern_file {
     // MLX writes convolutions as [n, taps, 1], which are turned here; then norms that others store
     // around 0 have their 1 already.
     bool norms_are_ready;
+    // A GGUF's second file, llama.cpp's mmproj, whose tensors are among these; NULL: there is none.
+    struct tern_file *tower;
     uint64_t tensor_bytes;     // of all tensors
     struct tern_file_private *priv; // open files, name index
 } tern_file;
 
 tern_status tern_file_open(tern_file **out, const char *path, tern_error *err);
 void tern_file_close(tern_file *file);
+// Puts the tensors of a model's part that sees beside its others (gguf_tower.c), before anything is
+// kept of those. `tower` is closed with the file, also where this fails.
+tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *err);
 
 // NULL: there is none.
 const tern_tensor *tern_file_tensor(const tern_file *file, const char *name);

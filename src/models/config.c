@@ -158,6 +158,10 @@ static tern_status find_arch(const tern_file *file, tern_config_source *s, const
         *arch = s->arch = list[i];
         return TERN_OK;
     }
+    if (gguf && tern_str_is(name, "clip"))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "this is a model's part that sees (mmproj): open the model's own file, "
+                         "and this one with it");
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s is \"%s\": this architecture is not supported",
                      key, s->prefix);
 }

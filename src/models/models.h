@@ -33,6 +33,7 @@ typedef struct tern_vision {
     int64_t n_merge; // edge in patches of a block, which becomes a row
     int64_t n_side;  // edge of the grid of learnt places
     tern_act_kind act;
+    double eps; // of its norms
     // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
     // -1: not stated
     int64_t picture_id, video_id, start_id, end_id;
@@ -301,6 +302,8 @@ tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const
 // Why a tensor of the file may be left out; NULL: it may not.
 const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
                                const char *name);
+// Whether a GGUF's file of the part that sees is one that its model can see with.
+bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower);
 // The graphs that a model of this config has, the main one first. Returns how many.
 int tern_model_graphs(const tern_arch *arch, const tern_config *c,
                       const tern_graph_row *out[TERN_GRAPHS_MAX]);
@@ -415,6 +418,8 @@ tern_status tern_vision_rules_read(const tern_file *file, int64_t n_pixels_max,
 tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t width,
                              int32_t height, int32_t *to_width, int32_t *to_height,
                              tern_error *err);
+tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *from,
+                                         tern_error *err);
 // The names of labels 0 .. n - 1, texts of the file; {NULL}: it has none.
 void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n);
 tern_status tern_pictures_write_gguf(tern_gguf_writer *w, const tern_file *from,
@@ -433,6 +438,8 @@ bool tern_act_from_name(tern_str name, tern_act_kind *out);
 // Writes the config as GGUF keys under the prefix `arch_name`.
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
                                    const char *arch_name, const tern_config *c);
+// The keys of the part that sees, in a file of its own (qwen_vision.c).
+tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c);
 // RoPE's factors of shorter texts and of longer ones (TERN_ROPE_LONG).
 typedef struct tern_rope_factors {
     float of[2][TERN_ROPE_PAIRS_MAX];

@@ -12,6 +12,9 @@
 #define KEY       "tern.picture."
 #define SIDE_MAX  16384
 #define LABEL_KEY "tern.labels"
+#define CLIP      "clip.vision."
+
+#define VISION_PIXELS_MAX ((int64_t)1 << 28)
 
 // ---- Folders -----------------------------------------------------------------------------------
 
@@ -95,10 +98,16 @@ static tern_status read_timm(const tern_json_doc *doc, tern_picture_rules *r, te
 
 // ---- GGUF --------------------------------------------------------------------------------------
 
+static void read_three_keys(const tern_file *file, const char *key, float out[3]) {
+    const tern_meta *list = tern_file_meta(file, key);
+    double x;
+    for (uint64_t i = 0; list && list->type == TERN_META_ARRAY && i < list->n && i < 3; i++)
+        if (tern_meta_element(list, i, &x)) out[i] = (float)x;
+}
+
 static tern_status read_gguf(const tern_file *file, tern_picture_rules *r, tern_error *err) {
-    static const char *const threes[] = {KEY "mean", KEY "std"};
     int64_t shorter = 0, filter = 3;
-    double factor = (double)r->factor, x;
+    double factor = (double)r->factor;
     tern_file_meta_int(file, KEY "shortest_edge", &shorter);
     tern_file_meta_int(file, KEY "resample", &filter);
     tern_file_meta_float(file, KEY "rescale_factor", &factor);
@@ -107,11 +116,8 @@ static tern_status read_gguf(const tern_file *file, tern_picture_rules *r, tern_
     r->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
     r->shorter = shorter >= 0 && shorter <= SIDE_MAX ? (int32_t)shorter : 0;
     r->factor = (float)factor;
-    for (int k = 0; k < 2; k++) {
-        const tern_meta *list = tern_file_meta(file, threes[k]);
-        for (uint64_t i = 0; list && list->type == TERN_META_ARRAY && i < list->n && i < 3; i++)
-            if (tern_meta_element(list, i, &x)) (k ? r->deviation : r->mean)[i] = (float)x;
-    }
+    read_three_keys(file, KEY "mean", r->mean);
+    read_three_keys(file, KEY "std", r->deviation);
     return TERN_OK;
 }
 
@@ -274,6 +280,30 @@ static void read_pixels(const tern_json_doc *doc, tern_vision_rules *r) {
     }
 }
 
+static tern_status read_processor(const tern_json_doc *doc, tern_picture_rules *read,
+                                  tern_vision_rules *r, tern_error *err) {
+    int64_t filter = tern_json_int(tern_json_path(doc, "resample"), 3);
+    read_pixels(doc, r);
+    if (filter != 2 && filter != 3) return refuse_filter(err);
+    read->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
+    read->factor = (float)tern_json_number(tern_json_path(doc, "rescale_factor"),
+                                           (double)read->factor);
+    read_three(doc, tern_json_path(doc, "image_mean"), read->mean);
+    read_three(doc, tern_json_path(doc, "image_std"), read->deviation);
+    return TERN_OK;
+}
+
+// The same in a GGUF of the part that sees: llama.cpp's keys, and ours for what it takes for given.
+static tern_status read_tower(const tern_file *tower, tern_picture_rules *read,
+                              tern_vision_rules *r, tern_error *err) {
+    tern_file_meta_int(tower, CLIP "image_min_pixels", &r->least);
+    tern_file_meta_int(tower, CLIP "image_max_pixels", &r->most);
+    TERN_TRY(read_gguf(tower, read, err));
+    read_three_keys(tower, CLIP "image_mean", read->mean);
+    read_three_keys(tower, CLIP "image_std", read->deviation);
+    return TERN_OK;
+}
+
 tern_status tern_vision_rules_read(const tern_file *file, int64_t n_pixels_max,
                                    tern_vision_rules *r, tern_error *err) {
     const tern_json_doc *doc = &file->preprocessor;
@@ -282,28 +312,34 @@ tern_status tern_vision_rules_read(const tern_file *file, int64_t n_pixels_max,
                                .deviation = {0.5F, 0.5F, 0.5F},
                                .filter = TERN_PICTURE_BICUBIC};
     *r = (tern_vision_rules){.least = 65536, .most = 16777216};
-    if (tern_json_root(doc)) {
-        int64_t filter = tern_json_int(tern_json_path(doc, "resample"), 3);
-        read_pixels(doc, r);
-        if (filter != 2 && filter != 3) return refuse_filter(err);
-        read.filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
-        read.factor = (float)tern_json_number(tern_json_path(doc, "rescale_factor"),
-                                              (double)read.factor);
-        read_three(doc, tern_json_path(doc, "image_mean"), read.mean);
-        read_three(doc, tern_json_path(doc, "image_std"), read.deviation);
-    }
+    if (file->tower) TERN_TRY(read_tower(file->tower, &read, r, err));
+    else if (tern_json_root(doc)) TERN_TRY(read_processor(doc, &read, r, err));
     r->filter = read.filter;
     r->factor = read.factor;
     memcpy(r->mean, read.mean, sizeof r->mean);
     memcpy(r->deviation, read.deviation, sizeof r->deviation);
     TERN_TRY(check_colors(&read, err));
-    if (r->least < 1 || r->most < r->least || r->most > (int64_t)1 << 28)
+    if (r->least < 1 || r->most < r->least || r->most > VISION_PIXELS_MAX)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "preprocessor_config.json: pictures of %lld to %lld pixels make no sense",
+                         "%s: pictures of %lld to %lld pixels make no sense",
+                         file->tower ? file->tower->path : "preprocessor_config.json",
                          (long long)r->least, (long long)r->most);
     int64_t most = n_pixels_max ? n_pixels_max : TERN_VISION_PIXELS;
     if (r->most > most) r->most = most > r->least ? most : r->least;
     return TERN_OK;
+}
+
+tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *from,
+                                         tern_error *err) {
+    tern_vision_rules r;
+    TERN_TRY(tern_vision_rules_read(from, VISION_PIXELS_MAX, &r, err));
+    int filter = r.filter == TERN_PICTURE_BICUBIC ? 3 : 2;
+    TERN_TRY(tern_gguf_put_int(w, CLIP "image_min_pixels", TERN_META_U32, r.least));
+    TERN_TRY(tern_gguf_put_int(w, CLIP "image_max_pixels", TERN_META_U32, r.most));
+    TERN_TRY(tern_gguf_put_array(w, CLIP "image_mean", TERN_META_F32, r.mean, 3));
+    TERN_TRY(tern_gguf_put_array(w, CLIP "image_std", TERN_META_F32, r.deviation, 3));
+    TERN_TRY(tern_gguf_put_int(w, KEY "resample", TERN_META_U32, filter));
+    return tern_gguf_put_f32(w, KEY "rescale_factor", r.factor);
 }
 
 // Rounded to the even one where it is between two, as Python does.

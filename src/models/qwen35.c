@@ -137,10 +137,12 @@ static tern_status drop_predictors(const tern_config_source *s, tern_config *c, 
 // How the rotated pairs are shared among time, height and width: pictures need it, and so other
 // programs ask for it.
 static void sections(const tern_config *c, int32_t out[4]) {
+    const int32_t *said = c->rope.sections;
     int32_t n = c->rope.n_rot / 2;
-    out[0] = (n + 2) / 3;
-    out[1] = (n + 1) / 3;
-    out[2] = n / 3;
+    bool is_said = said[0] || said[1] || said[2];
+    out[0] = is_said ? said[0] : (n + 2) / 3;
+    out[1] = is_said ? said[1] : (n + 1) / 3;
+    out[2] = is_said ? said[2] : n / 3;
     out[3] = 0;
 }
 
@@ -148,12 +150,19 @@ static void read_sections(const tern_config_source *s, tern_config *c) {
     const tern_json_doc *doc = &s->file->config;
     const tern_json *list = tern_config_json(s, "rope_parameters.mrope_section");
     int32_t shares[4];
+    char key[96];
+    double share;
     int i = 0;
     if (!list) list = tern_config_json(s, "rope_scaling.mrope_section");
     sections(c, shares);
     for (const tern_json *e = tern_json_first(doc, list); e && i < 3;
          e = tern_json_next(doc, list, e))
         shares[i++] = (int32_t)tern_json_int(e, 0);
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", s->prefix);
+    const tern_meta *said = s->file->kind == TERN_FILE_GGUF ? tern_file_meta(s->file, key) : NULL;
+    for (i = 0; said && i < 3; i++)
+        if (tern_meta_element(said, (uint64_t)i, &share) && share >= 0 && share <= 65536)
+            shares[i] = (int32_t)share;
     for (i = 0; i < 3; i++) c->rope.sections[i] = shares[i];
 }
 

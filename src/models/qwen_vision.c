@@ -11,7 +11,9 @@
 // share one state. Patches come in blocks of 2 x 2, which become a row in the end.
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include "models/config_fields.h"
 #include "models/family.h"
 
@@ -62,7 +64,7 @@ tern_status tern_build_qwen_vision(tern_graph *g, const tern_config *config, ter
                            .n_ff = v->n_ff,
                            .n_heads = v->n_heads,
                            .head_dim = v->n_embd / v->n_heads,
-                           .rms_eps = 1e-6,
+                           .rms_eps = v->eps,
                            .act = v->act};
     tern_dim tokens = tern_g_dim(g, "tokens");
     int64_t n = tern_vision_patch_cols(v);
@@ -95,51 +97,200 @@ bool tern_config_sees(const tern_config *c) { return c->vision.n_layers > 0; }
 
 // ---- Config ------------------------------------------------------------------------------------
 
-static tern_status need(const tern_config_source *s, const char *name, int64_t most, int64_t *out,
-                        tern_error *err) {
-    return tern_config_need(s, NULL, name, 1, most, out, err);
+#define CLIP      "clip.vision."
+#define PROJECTOR "qwen3vl_merger"
+#define OWN       "tern.vision." // what llama.cpp's files do not say
+
+// Tokens of places: members of config.json, names in the vocabulary, where a picture's is needed.
+static const struct {
+    const char *hf, *text;
+    size_t offset;
+} tokens[] = {
+    {"image_token_id", "<|image_pad|>", offsetof(tern_vision, picture_id)},
+    {"video_token_id", "<|video_pad|>", offsetof(tern_vision, video_id)},
+    {"vision_start_token_id", "<|vision_start|>", offsetof(tern_vision, start_id)},
+    {"vision_end_token_id", "<|vision_end|>", offsetof(tern_vision, end_id)},
+};
+#define N_TOKENS (sizeof tokens / sizeof *tokens)
+
+static int64_t *token(tern_vision *v, size_t i) {
+    return (int64_t *)((char *)v + tokens[i].offset);
 }
 
-// Of a folder that has the tower; others are models of text, whatever their config says.
-tern_status tern_config_qwen_vision(const tern_config_source *s, tern_config *c, tern_error *err) {
-    tern_vision v = {0};
-    int64_t places, frames = TERN_VISION_FRAMES, colors = 3;
-    const tern_json *deep = tern_config_json(s, "vision_config.deepstack_visual_indexes");
-    bool there = tern_model_tensor(s->file, s->arch, "v.patch_embd.weight") != NULL;
-    if (s->file->kind == TERN_FILE_GGUF || !there) return TERN_OK;
-    if (tern_json_is(deep, TERN_JSON_ARRAY) && tern_json_first(&s->file->config, deep))
-        return TERN_OK; // rows of several layers are another model's
-    TERN_TRY(need(s, "vision_config.depth", 1000, &v.n_layers, err));
-    TERN_TRY(need(s, "vision_config.hidden_size", 65536, &v.n_embd, err));
-    TERN_TRY(need(s, "vision_config.intermediate_size", 1 << 20, &v.n_ff, err));
-    TERN_TRY(need(s, "vision_config.num_heads", 4096, &v.n_heads, err));
-    TERN_TRY(need(s, "vision_config.patch_size", 64, &v.n_patch, err));
-    TERN_TRY(need(s, "vision_config.spatial_merge_size", 8, &v.n_merge, err));
-    TERN_TRY(need(s, "vision_config.num_position_embeddings", 1 << 20, &places, err));
-    TERN_TRY(need(s, "vision_config.out_hidden_size", 1 << 20, &v.n_out, err));
-    TERN_TRY(tern_config_need(s, NULL, "image_token_id", 0, c->n_vocab - 1, &v.picture_id, err));
-    v.video_id = v.start_id = v.end_id = -1;
-    tern_config_int(s, NULL, "video_token_id", &v.video_id);
-    tern_config_int(s, NULL, "vision_start_token_id", &v.start_id);
-    tern_config_int(s, NULL, "vision_end_token_id", &v.end_id);
+// Sizes: keys after "clip.vision.", members of vision_config.
+static const struct {
+    const char *gguf, *hf;
+    int64_t most;
+    size_t offset;
+} sizes[] = {
+    {"block_count", "depth", 1000, offsetof(tern_vision, n_layers)},
+    {"embedding_length", "hidden_size", 65536, offsetof(tern_vision, n_embd)},
+    {"feed_forward_length", "intermediate_size", 1 << 20, offsetof(tern_vision, n_ff)},
+    {"attention.head_count", "num_heads", 4096, offsetof(tern_vision, n_heads)},
+    {"patch_size", "patch_size", 64, offsetof(tern_vision, n_patch)},
+    {"spatial_merge_size", "spatial_merge_size", 8, offsetof(tern_vision, n_merge)},
+    {"projection_dim", "out_hidden_size", 1 << 20, offsetof(tern_vision, n_out)},
+};
+#define N_SIZES (sizeof sizes / sizeof *sizes)
+
+static int64_t *size(tern_vision *v, size_t i) {
+    return (int64_t *)((char *)v + sizes[i].offset);
+}
+
+static tern_status refuse_act(const char *where, tern_str act, tern_error *err) {
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s is \"%.*s\", which is not known", where,
+                     (int)(act.len < 40 ? act.len : 40), act.ptr);
+}
+
+// *places: of the grid.
+static tern_status read_json(const tern_config_source *s, tern_vision *v, int64_t *places,
+                             tern_error *err) {
+    int64_t frames = TERN_VISION_FRAMES, colors = 3;
+    char name[64];
+    for (size_t i = 0; i < N_SIZES; i++) {
+        snprintf(name, sizeof name, "vision_config.%s", sizes[i].hf);
+        TERN_TRY(tern_config_need(s, NULL, name, 1, sizes[i].most, size(v, i), err));
+    }
+    TERN_TRY(tern_config_need(s, NULL, "vision_config.num_position_embeddings", 1, 1 << 20, places,
+                              err));
+    for (size_t i = 0; i < N_TOKENS; i++) tern_config_int(s, NULL, tokens[i].hf, token(v, i));
     tern_config_int(s, NULL, "vision_config.temporal_patch_size", &frames);
     tern_config_int(s, NULL, "vision_config.in_channels", &colors);
+    if (frames != TERN_VISION_FRAMES || colors != 3)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: vision_config: patches of %" PRId64 " frames and %" PRId64
+                         " colours are not supported", frames, colors);
     tern_str act = tern_config_str(s, NULL, "vision_config.hidden_act");
-    v.act = TERN_ACTIVATION_GELU_TANH;
-    if (act.ptr && !tern_act_from_name(act, &v.act))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: vision_config.hidden_act is "
-                         "\"%.*s\", which is not known", (int)(act.len < 40 ? act.len : 40),
-                         act.ptr);
-    while (v.n_side * v.n_side < places) v.n_side++;
-    if (v.n_side * v.n_side != places || v.n_embd % v.n_heads || v.n_embd / v.n_heads % 4 ||
-        v.n_embd / v.n_heads > TERN_HEAD_DIM_MAX || v.n_out != c->n_embd ||
-        frames != TERN_VISION_FRAMES || colors != 3)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "config.json: vision_config: a grid of %" PRId64 " places, %" PRId64
-                         " dimensions of %" PRId64 " heads, rows of %" PRId64
-                         ", patches of %" PRId64 " frames and %" PRId64
-                         " colours do not fit together",
-                         places, v.n_embd, v.n_heads, v.n_out, frames, colors);
-    c->vision = v;
+    if (act.ptr && !tern_act_from_name(act, &v->act))
+        return refuse_act("config.json: vision_config.hidden_act", act, err);
     return TERN_OK;
+}
+
+// A token by its name, as llama.cpp finds it; files without a vocabulary may say its number.
+static void find_token(const tern_file *file, size_t i, int64_t *out) {
+    const tern_meta *list = tern_file_meta(file, "tokenizer.ggml.tokens");
+    char key[64];
+    snprintf(key, sizeof key, OWN "%s", tokens[i].hf);
+    tern_file_meta_int(file->tower, key, out);
+    for (uint64_t t = 0; list && list->strings && t < list->n; t++)
+        if (tern_str_is(list->strings[t], tokens[i].text)) *out = (int64_t)t;
+}
+
+// use_gelu is the one with tanh.
+static tern_status read_gguf_act(const tern_file *tower, tern_vision *v, tern_error *err) {
+    bool gelu = false, silu = false;
+    tern_str act = {NULL, 0};
+    tern_file_meta_bool(tower, "clip.use_gelu", &gelu);
+    tern_file_meta_bool(tower, "clip.use_silu", &silu);
+    if (silu) v->act = TERN_ACTIVATION_SILU;
+    if (tern_file_meta_str(tower, OWN "hidden_act", &act)) {
+        if (!tern_act_from_name(act, &v->act)) return refuse_act(OWN "hidden_act", act, err);
+    } else if (!gelu && !silu) {
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "neither clip.use_gelu nor clip.use_silu: "
+                         "another activation is not supported");
+    }
+    return TERN_OK;
+}
+
+static tern_status read_clip(const tern_config_source *s, tern_vision *v, int64_t *places,
+                             tern_error *err) {
+    const tern_file *tower = s->file->tower;
+    const tern_tensor *grid = tern_file_tensor(tower, "v.position_embd.weight");
+    tern_str projector = {NULL, 0};
+    char key[64];
+    tern_file_meta_str(tower, "clip.projector_type", &projector);
+    tern_file_meta_str(tower, CLIP "projector_type", &projector);
+    if (!tern_str_is(projector, PROJECTOR))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "clip.projector_type is \"%.*s\": a %s sees with " PROJECTOR,
+                         (int)(projector.len < 40 ? projector.len : 40),
+                         projector.ptr ? projector.ptr : "", s->arch->name);
+    for (size_t i = 0; i < N_SIZES; i++) {
+        int64_t *value = size(v, i);
+        snprintf(key, sizeof key, CLIP "%s", sizes[i].gguf);
+        tern_file_meta_int(tower, key, value);
+        if (*value < 1 || *value > sizes[i].most)
+            return tern_fail(err, TERN_ERR_FORMAT, "%s is missing, or not 1 to %" PRId64, key,
+                             sizes[i].most);
+    }
+    for (size_t i = 0; i < N_TOKENS; i++) find_token(s->file, i, token(v, i));
+    tern_file_meta_float(tower, CLIP "attention.layer_norm_epsilon", &v->eps);
+    if (!(v->eps >= 0 && v->eps < 1))
+        return tern_fail(err, TERN_ERR_FORMAT, CLIP "attention.layer_norm_epsilon is %g", v->eps);
+    *places = grid ? (int64_t)grid->ne[1] : 0;
+    return read_gguf_act(tower, v, err);
+}
+
+static tern_status check(const tern_vision *v, const tern_config *c, int64_t places,
+                         tern_error *err) {
+    if (v->n_side * v->n_side != places || !places || v->n_embd % v->n_heads ||
+        v->n_embd / v->n_heads % 4 || v->n_embd / v->n_heads > TERN_HEAD_DIM_MAX ||
+        v->n_out != c->n_embd)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "a grid of %" PRId64 " places, %" PRId64 " dimensions of %" PRId64
+                         " heads and rows of %" PRId64 " for a text of %" PRId64
+                         " do not fit together",
+                         places, v->n_embd, v->n_heads, v->n_out, c->n_embd);
+    if (v->picture_id < 0 || v->picture_id >= c->n_vocab)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "image_token_id is %" PRId64 ", and no <|image_pad|> is in the vocabulary "
+                         "of %" PRId64 " tokens", v->picture_id, c->n_vocab);
+    return TERN_OK;
+}
+
+// Of files that have the tower; others are models of text, whatever their config says.
+tern_status tern_config_qwen_vision(const tern_config_source *s, tern_config *c, tern_error *err) {
+    const tern_json *deep = tern_config_json(s, "vision_config.deepstack_visual_indexes");
+    const tern_file *tower = s->file->tower;
+    bool gguf = s->file->kind == TERN_FILE_GGUF;
+    int64_t places = 0;
+    tern_vision v = {.act = TERN_ACTIVATION_GELU_TANH, .eps = 1e-6};
+    for (size_t i = 0; i < N_TOKENS; i++) *token(&v, i) = -1;
+    if (gguf ? !tower : !tern_model_tensor(s->file, s->arch, "v.patch_embd.weight")) return TERN_OK;
+    if (tern_json_is(deep, TERN_JSON_ARRAY) && tern_json_first(&s->file->config, deep))
+        return TERN_OK; // rows of several layers are another model's
+    tern_status status = gguf ? read_clip(s, &v, &places, err) : read_json(s, &v, &places, err);
+    while (v.n_side * v.n_side < places) v.n_side++;
+    if (status == TERN_OK) status = check(&v, c, places, err);
+    if (status == TERN_OK) c->vision = v;
+    if (status == TERN_OK || !gguf) return status;
+    return tern_fail_prefix(err, status, tower->path);
+}
+
+bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower) {
+    tern_str name = {NULL, 0}, projector = {NULL, 0};
+    int64_t n_out = 0;
+    bool sees = false;
+    for (const tern_graph_row *row = arch->graphs; row->name; row++)
+        sees |= strcmp(row->name, "vision") == 0;
+    tern_file_meta_str(tower, "general.architecture", &name);
+    tern_file_meta_str(tower, "clip.projector_type", &projector);
+    tern_file_meta_int(tower, CLIP "projection_dim", &n_out);
+    return sees && tern_str_is(name, "clip") && tern_str_is(projector, PROJECTOR) &&
+           n_out == c->n_embd;
+}
+
+// ---- Writing -----------------------------------------------------------------------------------
+
+tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c) {
+    tern_vision v = c->vision;
+    char key[64];
+    const char *act = tern_act_name(v.act);
+    TERN_TRY(tern_gguf_put_int(w, "clip.has_vision_encoder", TERN_META_BOOL, 1));
+    TERN_TRY(tern_gguf_put_str(w, "clip.projector_type", TERN_STR(PROJECTOR)));
+    TERN_TRY(tern_gguf_put_int(w, "clip.use_gelu", TERN_META_BOOL,
+                               v.act == TERN_ACTIVATION_GELU_TANH));
+    if (v.act != TERN_ACTIVATION_GELU_TANH)
+        TERN_TRY(tern_gguf_put_str(w, OWN "hidden_act", (tern_str){act, strlen(act)}));
+    TERN_TRY(tern_gguf_put_int(w, CLIP "image_size", TERN_META_U32, v.n_side * v.n_patch));
+    for (size_t i = 0; i < N_SIZES; i++) {
+        snprintf(key, sizeof key, CLIP "%s", sizes[i].gguf);
+        TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, *size(&v, i)));
+    }
+    for (size_t i = 0; i < N_TOKENS; i++) {
+        snprintf(key, sizeof key, OWN "%s", tokens[i].hf);
+        if (*token(&v, i) >= 0)
+            TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, *token(&v, i)));
+    }
+    return tern_gguf_put_f32(w, CLIP "attention.layer_norm_epsilon", (float)v.eps);
 }

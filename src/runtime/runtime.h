@@ -113,6 +113,9 @@ void tern_model_let_sight_go(tern_model *m, tern_sight *s);
 // Gives it its ids, and holds it for the caller.
 tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err);
 void tern_model_free_sights(tern_model *m);
+// Adds a GGUF's part that sees, and reads the config again (tower.c); mmproj as in
+// tern_model_desc.
+tern_status tern_model_add_tower(tern_model *m, const char *mmproj, tern_error *err);
 
 struct tern_model {
     char *path;

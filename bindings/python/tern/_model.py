@@ -52,6 +52,7 @@ class Model:
     vocab_only      tokenizer and template alone
     cpu_features    at most these: "scalar", "avx2", "avx512", "neon"
     loras           adapters: paths, (path, scale), Lora
+    mmproj          the part of a GGUF that sees; None: mmproj*.gguf beside it, "": the text alone
     webgpu          WebGpu
     speculate       guess ahead: the same text, often sooner. True, or Speculation
     sessions        conversations whose beginnings stay computed, so that the next turn begins at once
@@ -65,7 +66,7 @@ class Model:
         chat_template: Optional[str] = None, pooling: str = "none", vocab_only: bool = False,
         cpu_features: Optional[str] = None, loras: Sequence[LoraOption] = (), webgpu: Optional[WebGpu] = None,
         speculate: SpeculateOption = False, sessions: int = 4, parallel: int = 16,
-        on_progress: Optional[OnProgress] = None,
+        on_progress: Optional[OnProgress] = None, mmproj: Optional[Path] = None,
     ) -> None:
         callbacks = Callbacks()
         adapters = loras_array(loras)
@@ -74,7 +75,8 @@ class Model:
             ternary=choice("ternary", ternary, TERNARY), precise=precise, head=choice("head", head, HEAD),
             chat_template=optional(chat_template), thinking=choice("thinking", thinking, THINKING),
             pooling=choice("pooling", pooling, POOLING), vocab_only=vocab_only, cpu_features=optional(cpu_features),
-            loras=adapters, n_loras=len(adapters), on_progress=callbacks.progress(on_progress))
+            loras=adapters, n_loras=len(adapters), on_progress=callbacks.progress(on_progress),
+            mmproj=None if mmproj is None else encoded(mmproj))
         desc.webgpu = ctypes.pointer(webgpu_desc(webgpu))
         out = ctypes.POINTER(c.tern_model)()
         try:

@@ -107,6 +107,15 @@ class Vectors(unittest.TestCase):
         with tern.Model(STORIES) as model:
             with self.assertRaisesRegex(tern.TernError, "reads no pictures"):
                 model.chat([user(picture)])
+        with tempfile.TemporaryDirectory() as folder:
+            gguf, tower = os.path.join(folder, "m.gguf"), os.path.join(folder, "tower.gguf")
+            tern.convert(os.path.join(ORACLES, "qwen35_sees"), gguf)
+            os.rename(os.path.join(folder, "mmproj-m.gguf"), tower)
+            with tern.Model(gguf, mmproj=tower) as model:
+                self.assertEqual(model.chat([user(picture)], **greedy).text, said)
+            with tern.Model(gguf) as model:
+                with self.assertRaisesRegex(tern.TernError, "reads no pictures"):
+                    model.chat([user(picture)])
 
     def test_texts_are_said(self):
         want = golden("kani")

@@ -275,7 +275,7 @@ static tern_status list_items(conversion *c, tern_error *err) {
 
 // ---- Tensors -----------------------------------------------------------------------------------
 
-static tern_status write_items(conversion *c, tern_error *err) {
+tern_status tern_convert_write_items(conversion *c, tern_error *err) {
     for (size_t i = 0; i < c->n_items; i++) {
         const tern_tensor *t = c->items[i].from;
         if (!t) {
@@ -376,24 +376,40 @@ static tern_status put_importance(conversion *c) {
                              c->importances.n_chunks);
 }
 
-static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
+tern_status tern_convert_declare_items(conversion *c, tern_error *err) {
+    for (size_t i = 0; i < c->n_items; i++) {
+        const item *it = &c->items[i];
+        uint64_t ne[4] = {it->n_values};
+        int n_dims = it->from ? output_shape(it, ne) : 1;
+        tern_status status = tern_gguf_declare(c->gguf, it->name, it->type, n_dims, ne);
+        if (status != TERN_OK)
+            return tern_fail(err, status, "tensor %s could not be declared: %s", it->name,
+                             tern_status_name(status));
+    }
+    return TERN_OK;
+}
+
+static tern_status write_gguf(conversion *c, const char *out, tern_error *err) {
     tern_status status = tern_gguf_writer_open(&c->gguf, out, c->desc->split_bytes, err);
     if (status != TERN_OK) return status;
     status = c->file->kind == TERN_FILE_HF ? put_hf_meta(c, out, err) : copy_meta(c);
     if (status == TERN_OK && c->desc->imatrix) status = put_importance(c);
     if (status != TERN_OK && (!err || err->status == TERN_OK)) return tern_fail_memory(err, 0);
     if (status != TERN_OK) return status;
-    for (size_t i = 0; i < c->n_items; i++) {
-        const item *it = &c->items[i];
-        uint64_t ne[4] = {it->n_values};
-        int n_dims = it->from ? output_shape(it, ne) : 1;
-        status = tern_gguf_declare(c->gguf, it->name, it->type, n_dims, ne);
-        if (status != TERN_OK)
-            return tern_fail(err, status, "tensor %s could not be declared: %s", it->name,
-                             tern_status_name(status));
-    }
-    TERN_TRY(write_items(c, err));
-    return tern_gguf_writer_finish(c->gguf, err);
+    TERN_TRY(tern_convert_declare_items(c, err));
+    return tern_convert_write_items(c, err);
+}
+
+// Both files are whole before the first of them gets its name.
+static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
+    conversion tower = {0};
+    tern_status status = TERN_OK;
+    if (c->vision.n_layers) status = tern_convert_begin_tower(c, &c->vision, out, &tower, err);
+    if (status == TERN_OK) status = write_gguf(c, out, err);
+    if (status == TERN_OK && tower.gguf) status = tern_gguf_writer_finish(tower.gguf, err);
+    if (status == TERN_OK) status = tern_gguf_writer_finish(c->gguf, err);
+    tern_convert_close_tower(&tower);
+    return status;
 }
 
 // ---- Hugging Face folder -----------------------------------------------------------------------
@@ -456,7 +472,7 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
         if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_F16) dtype = "float16";
         if (it->mlx_bits) dtype = it->mlx_is_bf16 ? "bfloat16" : "float16";
     }
-    TERN_TRY(write_items(c, err));
+    TERN_TRY(tern_convert_write_items(c, err));
     tern_strbuf config = {0};
     tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &c->factors, &config);
     if (tern_type_is_mlx(c->desc->type)) tern_convert_put_mlx_config(c, &config);
@@ -497,8 +513,9 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY(tern_file_open(&c->file, in, err));
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
-    c->config.vision = (tern_vision){0}; // the text alone is written
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
+    if (c->to_gguf) c->vision = c->config.vision; // in a file of its own; a folder gets the text
+    c->config.vision = (tern_vision){0};
     if (tern_model_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
         TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,
                                 "the weights are in a rotated basis (prism.hadamard.*), %s",

@@ -1,6 +1,6 @@
 // What the parts of a conversion share: convert.c (containers, the main loop), convert_rows.c (what
 // is in the tensors), convert_types.c and convert_mixtures.c (which element type each tensor gets),
-// convert_tokenizer.c.
+// convert_tokenizer.c, convert_tower.c (the part that sees).
 #ifndef TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
 #define TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
 
@@ -51,7 +51,8 @@ typedef struct conversion {
     tern_file *file;
     const tern_arch *arch;
     const char *arch_name; // general.architecture of a GGUF output
-    tern_config config;
+    tern_config config; // without the part that sees, except in a conversion of that
+    tern_vision vision; // which it has, if it is to be written
     tern_adapters adapters;
     bool to_gguf;
     tern_dtype matrix_type, head_type;
@@ -84,6 +85,15 @@ void tern_convert_note(const conversion *c, const char *format, ...)
 // Bytes of the tensors, in the order in which they were declared.
 tern_status tern_convert_write(conversion *c, const void *bytes, uint64_t n, tern_error *err);
 tern_status tern_convert_write_item(conversion *c, const item *it, tern_error *err);
+// All items, in a GGUF.
+tern_status tern_convert_declare_items(conversion *c, tern_error *err);
+tern_status tern_convert_write_items(conversion *c, tern_error *err);
+
+// Writes mmproj-NAME.gguf beside the output NAME.gguf (convert_tower.c), all but its finish; *t is
+// closed whether this fails or not.
+tern_status tern_convert_begin_tower(const conversion *c, const tern_vision *v, const char *out,
+                                     conversion *t, tern_error *err);
+void tern_convert_close_tower(conversion *t); // a zeroed one is allowed
 
 // The GGUF name of an input tensor; uses `buffer` of n bytes if it has to be built.
 const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,

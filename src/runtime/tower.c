@@ -1,0 +1,75 @@
+// A GGUF's part that sees, which is a file of its own: llama.cpp's mmproj.
+#include <string.h>
+#include "base/alloc.h"
+#include "base/os_file.h"
+#include "runtime/runtime.h"
+
+#ifndef TERN_NO_SENSES
+// Of several files that could be it, the one that has the model's name.
+static tern_status choose(const tern_names *names, const char *folder, const char *model,
+                          char **path, tern_error *err) {
+    const char *name = names->n == 1 ? names->list[0] : NULL;
+    static const char begin[] = "mmproj-";
+    for (size_t i = 0; i < names->n; i++) {
+        bool named = strncmp(names->list[i], begin, sizeof begin - 1) == 0;
+        if (named && strcmp(names->list[i] + sizeof begin - 1, tern_path_name(model)) == 0)
+            name = names->list[i];
+    }
+    if (!name) return TERN_OK;
+    *path = tern_path_join(folder, name);
+    return *path ? TERN_OK : tern_fail_memory(err, strlen(folder) + strlen(name) + 2);
+}
+
+// *path stays NULL where there is none. A folder that cannot be listed has none.
+static tern_status find_beside(const char *model, char **path, tern_error *err) {
+    tern_names names = {0};
+    tern_error unused = {0};
+    char *folder = tern_path_folder(model);
+    if (!folder) return tern_fail_memory(err, strlen(model) + 1);
+    tern_status status = tern_folder_list(&names, folder, "mmproj", ".gguf", &unused);
+    if (status == TERN_OK)
+        status = choose(&names, folder, model, path, err);
+    else if (status == TERN_ERR_MEMORY)
+        *err = unused;
+    else
+        status = TERN_OK;
+    tern_names_free(&names);
+    tern_free(folder);
+    return status;
+}
+
+// asked: it was named, so it has to fit.
+static tern_status add(tern_model *m, const char *path, bool asked, tern_error *err) {
+    tern_file *tower;
+    TERN_TRY(tern_file_open(&tower, path, err));
+    if (!asked && !tern_model_fits_tower(m->arch, &m->config, tower)) {
+        tern_file_close(tower);
+        return TERN_OK;
+    }
+    TERN_TRY(tern_file_add_tower(m->file, tower, err));
+    TERN_TRY(tern_model_read(m->file, &m->arch, &m->config, err));
+    if (m->config.vision.n_layers) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a %s reads no pictures in texts", path,
+                     m->arch->name);
+}
+
+tern_status tern_model_add_tower(tern_model *m, const char *mmproj, tern_error *err) {
+    char *found = NULL;
+    if (mmproj && !*mmproj) return TERN_OK;
+    if (mmproj && m->file->kind != TERN_FILE_GGUF)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "a folder has its part that sees with it: an "
+                         "mmproj goes with a GGUF");
+    if (m->file->kind != TERN_FILE_GGUF) return TERN_OK;
+    if (mmproj) return add(m, mmproj, true, err);
+    TERN_TRY(find_beside(m->path, &found, err));
+    tern_status status = found ? add(m, found, false, err) : TERN_OK;
+    tern_free(found);
+    return status;
+}
+#else
+tern_status tern_model_add_tower(tern_model *m, const char *mmproj, tern_error *err) {
+    if (!mmproj || !*mmproj) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: this build reads no pictures", m->path);
+}
+#endif

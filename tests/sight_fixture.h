@@ -1,0 +1,13 @@
+// Oracles of language models that see: a folder with golden.safetensors, in which a reference has
+// input_ids with one token for each row of the pictures, image_grid_thw (or of videos), the patches
+// (pixel_values), what the tower makes of them (vis.merged), logits and greedy_ids.
+#ifndef TERN_TESTS_SIGHT_FIXTURE_H
+#define TERN_TESTS_SIGHT_FIXTURE_H
+
+#include <stdbool.h>
+
+// Whether the model at this path, which may be the folder, has these rows and logits as near as
+// `bound` (of their size), and says these ids.
+void sight_check(const char *folder, const char *model, bool gpu, bool video, double bound);
+
+#endif
