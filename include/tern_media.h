@@ -195,9 +195,9 @@ TERN_API tern_status tern_sound_write(const tern_sound *sound, const char *path,
 // What such a WAV is made of, for who streams it. n samples as 2 n bytes, 16 bits each,
 // little-endian; those beyond -1 and 1 as the loudest there are, and what is no number as silence.
 TERN_API void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out);
-// The first bytes of it. n_samples below 0: of a length that is not known yet.
+// The first TERN_WAV_HEAD bytes of it. n_samples below 0: of a length that is not known yet.
 #define TERN_WAV_HEAD 44
-TERN_API void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t out[TERN_WAV_HEAD]);
+TERN_API void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t *out);
 
 // ---- What is said -------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ static void put_little(uint8_t *to, uint32_t x, int n) {
     for (int i = 0; i < n; i++) to[i] = (uint8_t)(x >> 8 * i);
 }
 
-void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t out[TERN_WAV_HEAD]) {
+void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t *out) {
     bool known = n_samples >= 0; // else as large as can be, as other programs write into pipes
     uint32_t n_bytes = known ? 2 * (uint32_t)n_samples : UINT32_MAX;
     if (!out) return;
