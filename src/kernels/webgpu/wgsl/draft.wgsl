@@ -29,7 +29,7 @@ override BUCKETS: u32;
 override ROW_WORDS: u32;
 
 @group(0) @binding(1) var<storage, read_write> state: Drafting;
-@group(0) @binding(2) var<storage, read_write> log: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read_write> text_log: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read_write> ids: array<u32>;
 @group(0) @binding(4) var<storage, read> table: array<vec4<u32>>;
 
@@ -122,7 +122,7 @@ fn judge_and_draft() {
     let known = state.first_known; // the log has nothing before it
     var said: Said;
     for (var i = 0u; i < SAID_MAX; i++) {
-        said[i] = log[max(first + min(i, FRONT_MAX + n - 1u), known + FRONT_MAX) - FRONT_MAX].x;
+        said[i] = text_log[max(first + min(i, FRONT_MAX + n - 1u), known + FRONT_MAX) - FRONT_MAX].x;
         if (first + i < known + FRONT_MAX) { said[i] = NONE; }
     }
     var n_new = 0u;
