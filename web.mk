@@ -32,7 +32,7 @@ WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
 $(foreach f,$(WEB_FLAVOURS),$(eval WEB_FLAGS_$(f)-senses = $$(WEB_FLAGS_$(f)) -UTERN_NO_SENSES))
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
-WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_FEW_HTML_NAMES -DTERN_NO_WRITERS -DTERN_NO_SENSES
+WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_FEW_HTML_NAMES -DTERN_NO_WRITERS -DTERN_NO_SENSES -DTERN_NO_SCREENED_HEADS
 WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SENSES
 # Of each module, compressed: what a page has to load before anything else. Those with senses are loaded by who
 # loads a model of tens of megabytes besides, and may have a fifth more.

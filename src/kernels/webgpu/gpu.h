@@ -574,6 +574,12 @@ tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 14 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
+// Pages have few texts at a time, and are built without.
+#ifdef TERN_NO_SCREENED_HEADS
+#define GPU_SCREENS_HEADS 0
+#else
+#define GPU_SCREENS_HEADS 1
+#endif
 // Whether logits of this head may be screened; then the dispatches for it, which follow the head's
 // own. each: vec4s of a row of x to 16 bytes of one of weights.
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);

@@ -12,7 +12,7 @@
 #define COPY_GRID 32768 // of head_copy.wgsl, x
 
 static bool is_for_many(const tern_instance *in) {
-    return in->plan->screened && in->batch.kind == GPU_MANY_STEPS &&
+    return GPU_SCREENS_HEADS && in->plan->screened && in->batch.kind == GPU_MANY_STEPS &&
            in->chunk_rows >= GPU_SCREEN_ROWS && gpu_results_of(in) == GPU_RESULTS_GREATEST;
 }
 

@@ -292,7 +292,7 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
 
 // By the number of rows of x; fewer to a workgroup if its memory has no room for more.
 static gpu_screening screening_of(const tern_plan *p, const product *f) {
-    bool can = f->chunk && gpu_screen_can(p, f->w, f->soft_cap);
+    bool can = GPU_SCREENS_HEADS && f->chunk && gpu_screen_can(p, f->w, f->soft_cap);
     return can ? GPU_UNSCREENED : GPU_SCREEN_ANY;
 }
 
