@@ -115,7 +115,8 @@ static void check_streaming(tern_model *m, const char *folder, const char *rows,
 }
 
 // transformers' own numbers. Seen to fail with windows as wide ahead as back, with a row more back,
-// with a frame's gain of x + 1 for exp(x), with another epsilon, and with convolutions that look ahead.
+// with a frame's gain of x + 1 for exp(x), with another epsilon, and with convolutions that look
+// ahead.
 TEST(hearing_streaming_has_transformers_rows_and_scores) {
     const char *folder = test_data(ORACLE_STREAMING);
     tern_error err = {0};
