@@ -4,8 +4,10 @@
     bench/serve_gaps.py TERN MODEL [TOKENS [STREAMS [OPTIONS OF TERN SERVE...]]]
 
 STREAMS (4) answers run, each from a connection of its own. Their gaps are measured alone, then from the moment at
-which a prompt of TOKENS (8,000) random tokens arrives until its first token. Printed are quantiles of the gaps, in
-milliseconds and as multiples of the median step without the prompt. The machine should do nothing else.
+which a prompt of TOKENS (8,000) random tokens arrives until its first token, and alone again. Printed are quantiles
+of the gaps, in milliseconds and as multiples of a step without the prompt: of the median before it, and after it,
+since answers that have become longer need longer steps; in between on the straight line. The machine should do
+nothing else.
 """
 import random
 import statistics
@@ -36,16 +38,20 @@ class Stream(threading.Thread):
 
 
 def gaps(streams, begin, end):
-    """Between neighbours in time of which the later one lies in [begin, end]."""
-    return [b - a for s in streams for a, b in zip(s.times, s.times[1:]) if begin <= b <= end]
+    """(time, gap) between neighbours in time of which the later one lies in [begin, end]."""
+    return [(b, b - a) for s in streams for a, b in zip(s.times, s.times[1:]) if begin <= b <= end]
 
 
-def tell(name, found, step):
-    found = sorted(found)
-    quantile = lambda q: found[min(len(found) - 1, int(q * len(found)))]
+def median(found):
+    return statistics.median(gap for _, gap in found)
+
+
+def tell(name, found, step_at):
+    quantile = lambda some, q: sorted(some)[min(len(some) - 1, int(q * len(some)))]
+    seconds, steps = [gap for _, gap in found], [gap / step_at(at) for at, gap in found]
     print("%-22s %6d gaps" % (name, len(found)), end="")
     for label, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("most", 1)):
-        print("  %s %.1f ms (%.2f steps)" % (label, 1000 * quantile(q), quantile(q) / step), end="")
+        print("  %s %.1f ms (%.2f steps)" % (label, 1000 * quantile(seconds, q), quantile(steps, q)), end="")
     print()
 
 
@@ -73,15 +79,18 @@ def main():
     arrives = time.perf_counter()
     seconds = server.ask(some(n))[0]
     ends = time.perf_counter()
-    alone = gaps(streams, began, arrives)
-    beside = gaps(streams, arrives, ends)
-    if any(not s.is_alive() for s in streams) or not alone or not beside:
+    time.sleep(ALONE)
+    before, beside, after = (gaps(streams, began, arrives), gaps(streams, arrives, ends),
+                             gaps(streams, ends + 0.1, time.perf_counter()))
+    if any(not s.is_alive() for s in streams) or not before or not beside or not after:
         raise SystemExit("the answers ended before the prompt was read: more context (-c) is needed")
-    step = statistics.median(alone)
+    first, last = median(before), median(after)
+    step_at = lambda at: first + (last - first) * min(1, max(0, (at - arrives) / (ends - arrives)))
     print("%d answers, a prompt of %d tokens: read in %.2f s beside them, %.2f s alone" %
           (n_streams, n, seconds, cold))
-    tell("alone", alone, step)
-    tell("while it is read", beside, step)
+    tell("alone, before", before, step_at)
+    tell("while it is read", beside, step_at)
+    tell("alone, after", after, step_at)
     server.process.kill()
 
 

@@ -651,8 +651,9 @@ typedef struct tern_group tern_group;
 typedef struct tern_group_desc {
     int32_t n_piece;   // prompt tokens of a step at most while others wait for their next token;
                        // 0: as many as make it three quarters longer, or 20 ms long, as measured;
-                       // at first an eighth of the model's n_batch. Then prompts may also wait for
-                       // each other, a tenth of a second at most: tern_group_info.prompt_seconds
+                       // at first eight. A step now and then has none, for what it tells. Then
+                       // prompts may also wait for each other, a tenth of a second at most:
+                       // tern_group_info.prompt_seconds
     int32_t n_reserve; // tokens of an answer for which memory is taken when it is added, 0: 256.
                        // Until then a step allocates nothing; a longer answer takes it as it grows
 } tern_group_desc;

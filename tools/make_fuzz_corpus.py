@@ -84,7 +84,7 @@ def gguf_seeds():
     yield "whisper_blocks", whisper_bin(kind=2008, tensors=[("decoder.blocks.0.mlp.0.weight", Q8_0, [32, 2], bytes(68))])
     yield "whisper_english", whisper_bin(vocab=51864, tensors=[])
     yield "whisper_cut", whisper_bin()[:-9]
-    yield "whisper_sizes", whisper_bin(vocab=(1 << 20), context=-1)
+    yield "whisper_sizes", whisper_bin(vocab=(1 << 20), context=-1, tensors=[])
 
 
 def whisper_tensors(width, layers, vocab, context, source, mels):

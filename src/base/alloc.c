@@ -63,25 +63,32 @@ static header *take_mapped(tern_mem_tag tag, size_t bytes) {
     return h;
 }
 
-static header *take_heap(size_t bytes) {
+static header *take_heap(size_t bytes, bool clears) {
     size_t capacity = (bytes + 63) / 64 * 64;
     header *h = tern_heap_take(capacity + HEADER_BYTES);
     if (!h) return NULL;
-    memset(h, 0, capacity + HEADER_BYTES);
+    memset(h, 0, HEADER_BYTES + (clears ? capacity : 0));
+#ifdef __SANITIZE_ADDRESS__
+    if (!clears) memset((char *)h + HEADER_BYTES, 0xff, capacity); // NaN, whatever floats they are
+#endif
     h->capacity = capacity;
     return h;
 }
 
-void *tern_alloc(tern_mem_tag tag, size_t bytes) {
+static void *take(tern_mem_tag tag, size_t bytes, bool clears) {
     if (must_fail() || bytes > SIZE_MAX / 2) return NULL;
     header *h = bytes >= TERN_PAGES_BYTES ? take_mapped(tag, bytes) : NULL;
-    if (!h) h = take_heap(bytes);
+    if (!h) h = take_heap(bytes, clears);
     if (!h) return NULL;
     h->bytes = bytes;
     h->tag = (uint32_t)tag;
     count_in(h->tag, bytes);
     return (char *)h + HEADER_BYTES;
 }
+
+void *tern_alloc(tern_mem_tag tag, size_t bytes) { return take(tag, bytes, true); }
+
+void *tern_alloc_open(tern_mem_tag tag, size_t bytes) { return take(tag, bytes, false); }
 
 void *tern_alloc_array(tern_mem_tag tag, size_t n, size_t size) {
     size_t bytes;

@@ -1,6 +1,6 @@
 // The one door to the heap.
 //
-// Every block is zeroed, aligned to 64 bytes (a cache line, and the widest vector), tagged by what
+// Every block is zeroed, but for those that say otherwise, aligned to 64 bytes (a cache line, and the widest vector), tagged by what
 // it is for, and counted: peaks by tag are queryable, a test can assert that a stretch of code
 // allocates nothing, and tests can make the n-th allocation fail. Blocks of 2 MiB and more come
 // straight from the kernel in huge-page alignment, since a weight matrix walked through 4 KiB pages
@@ -30,6 +30,9 @@ typedef enum tern_mem_tag {
 
 // NULL when memory is out; zero bytes gives a valid unique pointer. Any thread.
 void *tern_alloc(tern_mem_tag tag, size_t bytes);
+// What is in it is open: for what is large and written before it is read. Zeroing the pages of a
+// cache takes a third of a millisecond each, and a long prompt takes hundreds of them at once.
+void *tern_alloc_open(tern_mem_tag tag, size_t bytes);
 // n * size with overflow check: NULL on overflow.
 void *tern_alloc_array(tern_mem_tag tag, size_t n, size_t size);
 // Keeps the content, zeroes the new part; on failure the old block stays valid. block may be NULL.

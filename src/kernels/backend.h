@@ -231,7 +231,7 @@ typedef struct tern_backend {
     uint64_t (*page_bytes)(const tern_store *s, int group);
     // Says that n pages will be taken soon. NULL: it makes no difference.
     tern_status (*pages_expect)(tern_store *s, int group, int32_t n, tern_error *err);
-    tern_status (*page_new)(tern_store *s, int group, tern_page *out, tern_error *err); // zeros
+    tern_status (*page_new)(tern_store *s, int group, tern_page *out, tern_error *err); // open
     void (*page_free)(tern_store *s, int group, tern_page page);
     tern_status (*page_copy)(tern_store *s, int group, tern_page from, tern_page to,
                              tern_error *err);

@@ -122,7 +122,7 @@ static tern_status take(tern_cache *c, int group, held_page **out, tern_error *e
     }
     tern_mutex_unlock(&c->lock);
     if (!p) TERN_TRY(make_page(c, group, &p, err));
-    else if (group == c->layout.fixed) {
+    if (group == c->layout.fixed) {
         tern_status status = c->backend->page_clear(c->store, group, p->page, err);
         if (status != TERN_OK) {
             tern_mutex_lock(&c->lock);

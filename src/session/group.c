@@ -12,6 +12,7 @@
 #include "session/session.h"
 
 #define LEAST_PIECE 16 // tokens of one session; prompts that come later wait for their turn
+#define FIRST_PIECE 8  // beside answers, before it is known what that costs them
 
 typedef struct planned {
     tern_generation *g; // NULL: it has ended meanwhile
@@ -56,9 +57,8 @@ tern_status tern_group_open(tern_group **out, tern_model *model, const tern_grou
     if (!group) return tern_fail_memory(err, sizeof *group);
     group->model = model;
     group->finds_piece = desc->n_piece == 0;
-    group->n_piece = desc->n_piece ? desc->n_piece : model->n_batch / 8;
+    group->n_piece = desc->n_piece ? desc->n_piece : FIRST_PIECE;
     if (group->n_piece > model->n_batch) group->n_piece = model->n_batch;
-    if (group->n_piece < 1) group->n_piece = 1;
     group->n_reserve = desc->n_reserve ? desc->n_reserve : 256;
     *out = group;
     return TERN_OK;
@@ -252,8 +252,10 @@ static void find_piece(tern_group *group) {
     if (group->finds_piece && rows > 0) group->n_piece = rows;
 }
 
-// Whether the prompts wait for others, to be read with them.
+// Whether the prompts wait: for others, to be read with them, or for a step that tells what one
+// takes without them.
 static bool prompts_wait(tern_group *group) {
+    if (group->finds_piece && group->n_planned > 0 && tern_pace_rests(&group->pace)) return true;
     int32_t n_prompts = 0, n_answers = (int32_t)group->n_planned;
     int64_t n_rows = 0;
     for (size_t i = 0; i < group->n_running; i++) {

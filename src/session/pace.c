@@ -4,7 +4,8 @@
 // then one that is slower stays below two; and 20 ms for both is no reader's wait.
 #define STEP_STRETCH 1.75
 #define STEP_SECONDS 0.020
-#define LEAST_ROWS   8 // of prompts in a step: they come to their end, however slow the machine is
+#define LEAST_ROWS   1  // of prompts in a step: they come to their end, however slow the machine is
+#define REST_EVERY   16 // steps with prompts
 
 #define FORGETS 0.9 // what a step counts after the next one
 
@@ -17,7 +18,9 @@
 
 void tern_pace_note(tern_pace *p, int32_t n_rows, double seconds) {
     double *mean = &p->step_seconds, rows = n_rows;
-    if (n_rows == 0) *mean = *mean > 0 ? 0.75 * *mean + 0.25 * seconds : seconds;
+    double newest = p->n_since ? 0.5 : 0.25; // the last one may be long ago
+    if (n_rows == 0) *mean = *mean > 0 ? (1 - newest) * *mean + newest * seconds : seconds;
+    p->n_since = n_rows == 0 ? 0 : p->n_since + 1;
     if (n_rows == 0 || *mean <= 0) return;
     // A step with prompts that was quicker than those without says only that the clock is coarse.
     double more = seconds - *mean, least = 0.01 * *mean;
@@ -47,14 +50,17 @@ double tern_pace_prompt_seconds(const tern_pace *p) {
     return rest > 0 ? rest / p->sums.n : 0;
 }
 
+bool tern_pace_rests(const tern_pace *p) {
+    return p->step_seconds <= 0 || p->n_since >= REST_EVERY;
+}
+
 int32_t tern_pace_rows(const tern_pace *p, int32_t most) {
     if (p->sums.n <= 0) return 0;
     double longest = STEP_STRETCH * p->step_seconds;
     if (longest < STEP_SECONDS) longest = STEP_SECONDS;
     double left = longest - p->step_seconds - tern_pace_prompt_seconds(p);
     double rows = left / tern_pace_row_seconds(p);
-    int32_t least = most < LEAST_ROWS ? most : LEAST_ROWS;
-    return rows >= most ? most : rows > least ? (int32_t)rows : least;
+    return rows >= most ? most : rows > LEAST_ROWS ? (int32_t)rows : LEAST_ROWS;
 }
 
 bool tern_pace_waits(tern_pace *p, int32_t n_prompts, int64_t n_rows, int32_t n_answers,

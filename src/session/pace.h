@@ -6,7 +6,10 @@
 // the device wait for the host. Both come from a line of least squares through the last steps'
 // (rows, seconds), in which each step counts a tenth less than the one after it.
 //
-// So where many answer, prompts that come one by one would cost that again and again. There they
+// While prompts are read no step tells what one takes without, and answers grow: a step now and then
+// goes without, so that a long prompt does not end up with the room that there was at its beginning.
+//
+// Where many answer, prompts that come one by one would cost that again and again. There they
 // wait until some can be read together; nobody notices who waits less than a tenth of a second.
 #ifndef TERN_SESSION_PACE_H
 #define TERN_SESSION_PACE_H
@@ -16,6 +19,7 @@
 
 typedef struct tern_pace {
     double step_seconds; // of a step without prompts; 0: not known
+    int32_t n_since;     // steps with prompts since the last one without
     struct {
         double n, rows, seconds, rows_rows, rows_seconds;
     } sums; // over steps with prompts, the later ones counting more; seconds: beyond step_seconds
@@ -27,6 +31,8 @@ void tern_pace_note(tern_pace *p, int32_t n_rows, double seconds);
 // What prompts add to a step: for each row, and besides. 0: not known.
 double tern_pace_row_seconds(const tern_pace *p);
 double tern_pace_prompt_seconds(const tern_pace *p);
+// Whether the next step should be one without prompts, for what it tells.
+bool tern_pace_rests(const tern_pace *p);
 // How many rows of prompts the next step may have, at most `most`; 0: not known.
 int32_t tern_pace_rows(const tern_pace *p, int32_t most);
 // Whether n_prompts with n_rows in all wait for more to come, with n_answers beside them.

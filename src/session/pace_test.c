@@ -49,7 +49,26 @@ TEST(pace_keeps_steps_short) {
     p = after_steps(5e-3, 4e-3, 1e-6);
     CHECK(tern_pace_rows(&p, MOST) == MOST);
     p = after_steps(1, 0, 10); // however slow
-    CHECK(tern_pace_rows(&p, MOST) == 8 && tern_pace_rows(&p, 4) == 4);
+    CHECK(tern_pace_rows(&p, MOST) == 1);
+}
+
+// Answers whose steps become longer while a prompt is read get to know it, and so does the prompt.
+TEST(pace_follows_answers_that_grow) {
+    tern_pace p = {0};
+    int n_rests = 0, n_rows = 8, n_before = 0;
+    CHECK(tern_pace_rests(&p)); // what a step takes is to be known first
+    tern_pace_note(&p, 0, 20e-3);
+    for (int i = 0; i < 400; i++) {
+        double step = 20e-3 * (1 + i / 200.0); // to three times as much
+        bool rests = tern_pace_rests(&p);
+        n_rests += rests;
+        tern_pace_note(&p, rests ? 0 : n_rows, step + (rests ? 0 : n_rows * 2.5e-3));
+        n_rows = tern_pace_rows(&p, MOST);
+        if (i == 8) n_before = n_rows;
+    }
+    CHECK_MSG(n_rests == 400 / 17, "%d steps without prompts", n_rests);
+    CHECK_MSG(n_before >= 5 && n_before <= 6 && n_rows >= 14 && n_rows <= 18, "%d, then %d rows",
+              n_before, n_rows);
 }
 
 TEST(pace_lets_prompts_wait_for_each_other) {

@@ -77,7 +77,7 @@ int32_t cpu_store_page_positions(const tern_store *s) {
 uint64_t cpu_page_bytes(const tern_store *s, int group) { return s->page_bytes[group]; }
 
 tern_status cpu_page_new(tern_store *s, int group, tern_page *out, tern_error *err) {
-    out->memory = tern_alloc(TERN_MEM_KV, (size_t)s->page_bytes[group]);
+    out->memory = tern_alloc_open(TERN_MEM_KV, (size_t)s->page_bytes[group]);
     return out->memory ? TERN_OK : tern_fail_memory(err, (size_t)s->page_bytes[group]);
 }
 
