@@ -213,6 +213,8 @@ typedef struct tern_transcript {
     size_t n;
     double seconds; // of the sound
     char language[8]; // what was spoken, "en" and so on; "": the model does not say
+    double encoder_s, decoder_s; // that were computed for it
+    int64_t n_read;              // tokens that the decoder read
 } tern_transcript;
 
 typedef struct tern_transcribe_params {
@@ -273,7 +275,9 @@ typedef struct tern_speak_params {
     float repeat_penalty; // 0: 1.1, of all codes so far
     uint64_t seed;        // 0: another one each time
     double speed;         // 0: 1; 0.25 to 4 times as fast at the same pitch
-    double seconds_max;   // 0: 60, of the first version 24; at most what the model's context holds
+    // Of all. 0: of each piece of a text 60, of the first version 24; at most what the model's
+    // context holds.
+    double seconds_max;
     // Samples as soon as they are there, valid during the call; false stops: TERN_ERR_CANCELLED.
     bool (*on_samples)(void *user, const float *samples, size_t n_samples);
     // NULL, or: the codes of a frame, before its samples.
@@ -291,7 +295,7 @@ typedef struct tern_speak_stats {
 } tern_speak_stats;
 
 // Says a text: `model` (Kani-TTS) makes codes of it, `codec` (NanoCodec) sound of these, in pieces
-// while more are made. Any number of threads may call with one pair. TERN_ERR_UNSUPPORTED: the one
+// while more are made. A text of more than 240 characters is cut after sentences. Any number of threads may call with one pair. TERN_ERR_UNSUPPORTED: the one
 // does not speak, or the other is no codec of its codes; stats may be NULL.
 TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char *text,
                                 const tern_speak_params *params, tern_speak_stats *stats,
