@@ -190,8 +190,15 @@ TERN_API tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t 
 // n samples that are to be written, silence. n may be 0.
 TERN_API tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err);
 TERN_API void tern_sound_free(tern_sound *sound); // NULL, and one of zeros, are allowed
-// Writes a WAV of 16 bits; samples beyond -1 and 1 become the loudest there are.
+// Writes a file of 16 bits; samples beyond -1 and 1 become the loudest there are. By the end of its
+// name FLAC (.flac), MP3 (.mp3), Ogg with Vorbis (.ogg) or with Opus (.opus), else WAV.
 TERN_API tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err);
+// The same as bytes of a "wav", "flac", "mp3", "ogg" or "opus", given at once; false stops:
+// TERN_ERR_CANCELLED. TERN_ERR_UNSUPPORTED: of another kind, or a build without libsndfile and
+// libsoxr (which has WAVs). Several threads may call.
+TERN_API tern_status tern_sound_encode(const tern_sound *sound, const char *kind,
+                                       bool (*on_bytes)(void *user, const void *bytes, size_t n),
+                                       void *user, tern_error *err);
 // What such a WAV is made of, for who streams it. n samples as 2 n bytes, 16 bits each,
 // little-endian; those beyond -1 and 1 as the loudest there are, and what is no number as silence.
 TERN_API void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out);
@@ -295,8 +302,9 @@ typedef struct tern_speak_stats {
 } tern_speak_stats;
 
 // Says a text: `model` (Kani-TTS) makes codes of it, `codec` (NanoCodec) sound of these, in pieces
-// while more are made. A text of more than 240 characters is cut after sentences. Any number of threads may call with one pair. TERN_ERR_UNSUPPORTED: the one
-// does not speak, or the other is no codec of its codes; stats may be NULL.
+// while more are made. A text of more than 240 characters is cut after sentences. Any number of
+// threads may call with one pair. TERN_ERR_UNSUPPORTED: the one does not speak, or the other is no
+// codec of its codes; stats may be NULL.
 TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char *text,
                                 const tern_speak_params *params, tern_speak_stats *stats,
                                 tern_error *err);
