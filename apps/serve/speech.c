@@ -1,6 +1,6 @@
 // OpenAI's POST /v1/audio/speech: a text becomes sound. An errand computes it; its samples are sent
-// as they come, as raw samples of 16 bits or as a WAV whose length its head leaves open; other kinds
-// of files are made when all samples are there.
+// as they come, as raw samples of 16 bits or as a WAV whose length its head leaves open; other
+// kinds of files are made when all samples are there.
 #include <string.h>
 #include "apps/serve/fields.h"
 #include "apps/serve/interfaces.h"
@@ -175,7 +175,8 @@ static void read_request(const exchange *x, const fields *f, speaking *s, api_er
     else if (!input.ptr || input.len == 0)
         api_fail(e, 400, NULL, "input", "'input' is missing: the text to say");
     else if (s->form == FORMS)
-        api_fail(e, 400, NULL, "response_format", "'response_format' must be wav, pcm, mp3, opus or flac");
+        api_fail(e, 400, NULL, "response_format",
+                 "'response_format' must be wav, pcm, mp3, opus or flac");
     else if (voice && (!name.ptr || is_vector(voice)))
         api_fail(e, 400, NULL, "voice", "'voice' must be a text");
     else if (x->server->stopping)
