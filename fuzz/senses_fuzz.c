@@ -1,5 +1,5 @@
-// Fuzzing of models that hear and speak, as Hugging Face folders: a short sound is written down,
-// and a codec's codes become samples.
+// Fuzzing of models that hear and speak, as Hugging Face folders: a short sound is written down, a
+// codec's codes become samples, and a text codes and sound of a codec that is whole.
 #include <math.h>
 #include <string.h>
 #include "fuzz/support.h"
@@ -48,6 +48,31 @@ static void speak(tern_model *m) {
     tern_codec_close(stream);
 }
 
+static tern_model *codec; // the repository's; NULL where it is not (in another folder)
+
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    tern_error err = {0};
+    (void)argc, (void)argv;
+    if (tern_model_open(&codec, "tests/oracles/nanocodec", NULL, &err) != TERN_OK) codec = NULL;
+    return 0;
+}
+
+static void say(tern_model *m, int32_t n_speaker) {
+    static const int32_t text[] = {1, 5, 3};
+    static float voice[256];
+    tern_error err = {0};
+    tern_speak_stats stats;
+    if (!codec || n_speaker > 256) return;
+    for (int with_voice = 0; with_voice <= (n_speaker > 0); with_voice++) {
+        tern_speak_params params = {.seed = 7, .seconds_max = 5 * 6 / 22050.0};
+        for (int i = 0; i < 256; i++) voice[i] = (float)(i % 7) - 3;
+        if (with_voice) params.speaker = voice;
+        params.n_speaker = with_voice ? (size_t)n_speaker : 0;
+        tern_status status = tern_speak_ids(m, codec, text, 3, &params, &stats, &err);
+        fuzz_require(status == TERN_OK ? stats.n_frames <= 5 : err.message[0]);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     char folder[512];
     tern_error err = {0};
@@ -64,6 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     }
     if (tern_model_hearing_rate(m)) hear(m);
     speak(m);
+    int32_t n_speaker;
+    if (tern_model_speaks(m, &n_speaker)) say(m, n_speaker);
     tern_model_close(m);
     return 0;
 }

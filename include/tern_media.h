@@ -190,8 +190,15 @@ TERN_API tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t 
 // n samples that are to be written, silence. n may be 0.
 TERN_API tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err);
 TERN_API void tern_sound_free(tern_sound *sound); // NULL, and one of zeros, are allowed
-// Writes a WAV of 16 bits; samples beyond -1 and 1 become the loudest there are.
+// Writes a file of 16 bits; samples beyond -1 and 1 become the loudest there are. By the end of its
+// name FLAC (.flac), MP3 (.mp3), Ogg with Vorbis (.ogg) or with Opus (.opus), else WAV.
 TERN_API tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err);
+// The same as bytes of a "wav", "flac", "mp3", "ogg" or "opus", given at once; false stops:
+// TERN_ERR_CANCELLED. TERN_ERR_UNSUPPORTED: of another kind, or a build without libsndfile and
+// libsoxr (which has WAVs). Several threads may call.
+TERN_API tern_status tern_sound_encode(const tern_sound *sound, const char *kind,
+                                       bool (*on_bytes)(void *user, const void *bytes, size_t n),
+                                       void *user, tern_error *err);
 // What such a WAV is made of, for who streams it. n samples as 2 n bytes, 16 bits each,
 // little-endian; those beyond -1 and 1 as the loudest there are, and what is no number as silence.
 TERN_API void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out);
@@ -213,6 +220,8 @@ typedef struct tern_transcript {
     size_t n;
     double seconds; // of the sound
     char language[8]; // what was spoken, "en" and so on; "": the model does not say
+    double encoder_s, decoder_s; // that were computed for it
+    int64_t n_read;              // tokens that the decoder read
 } tern_transcript;
 
 typedef struct tern_transcribe_params {
@@ -273,7 +282,9 @@ typedef struct tern_speak_params {
     float repeat_penalty; // 0: 1.1, of all codes so far
     uint64_t seed;        // 0: another one each time
     double speed;         // 0: 1; 0.25 to 4 times as fast at the same pitch
-    double seconds_max;   // 0: 60, of the first version 24; at most what the model's context holds
+    // Of all. 0: of each piece of a text 60, of the first version 24; at most what the model's
+    // context holds.
+    double seconds_max;
     // Samples as soon as they are there, valid during the call; false stops: TERN_ERR_CANCELLED.
     bool (*on_samples)(void *user, const float *samples, size_t n_samples);
     // NULL, or: the codes of a frame, before its samples.
@@ -291,8 +302,9 @@ typedef struct tern_speak_stats {
 } tern_speak_stats;
 
 // Says a text: `model` (Kani-TTS) makes codes of it, `codec` (NanoCodec) sound of these, in pieces
-// while more are made. Any number of threads may call with one pair. TERN_ERR_UNSUPPORTED: the one
-// does not speak, or the other is no codec of its codes; stats may be NULL.
+// while more are made. A text of more than 240 characters is cut after sentences. Any number of
+// threads may call with one pair. TERN_ERR_UNSUPPORTED: the one does not speak, or the other is no
+// codec of its codes; stats may be NULL.
 TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char *text,
                                 const tern_speak_params *params, tern_speak_stats *stats,
                                 tern_error *err);

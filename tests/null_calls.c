@@ -230,6 +230,9 @@ static void call_with_nothing(void) {
     FAILS(tern_sound_new, &sound, 0, 1);
     FAILS(tern_sound_write, NULL, NULL);
     FAILS(tern_sound_write, &sound, NULL);
+    FAILS(tern_sound_encode, NULL, "wav", NULL, NULL);
+    FAILS(tern_sound_encode, &sound, NULL, NULL, NULL);
+    FAILS(tern_sound_encode, &sound, "wav", NULL, NULL);
     RUNS(tern_sound_pcm16, NULL, 1, NULL);
     RUNS(tern_sound_wav_head, 16000, 1, NULL);
     RUNS(tern_sound_free, NULL);

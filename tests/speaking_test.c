@@ -7,6 +7,7 @@
 #include "blobs.h"
 #include "formats/formats.h"
 #include "goldens.h"
+#include "gpu_fixture.h"
 #include "harness.h"
 #include "tern_media.h"
 #include "tern_tools.h"
@@ -23,12 +24,10 @@ static int32_t *turn(const tern_tensor *t) {
     return to;
 }
 
-static void check_codec(const char *model, const char *folder, double bound) {
+static void check_codec(tern_model *m, const char *folder, double bound) {
     char path[512];
     tern_error err = {0};
     tern_file *file;
-    tern_model *m;
-    REQUIRE_OK(tern_model_open(&m, model, NULL, &err), err);
     snprintf(path, sizeof path, "%s/golden.safetensors", folder);
     REQUIRE_OK(tern_file_open(&file, path, &err), err);
     const tern_tensor *codes = golden_tensor(file, "codes"), *want = golden_tensor(file, "audio");
@@ -61,6 +60,13 @@ static void check_codec(const char *model, const char *folder, double bound) {
     free(rows);
     free(sound);
     tern_file_close(file);
+}
+
+static void check_codec_file(const char *folder, double bound) {
+    tern_error err = {0};
+    tern_model *m;
+    REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
+    check_codec(m, folder, bound);
     tern_model_close(m);
 }
 
@@ -71,7 +77,23 @@ TEST(speaking_codec_has_nemos_sound) {
     static const char *const names[] = {"oracle/nanocodec_tiny", "oracle/nanocodec_tiny_odd"};
     for (size_t i = 0; i < 2; i++) {
         const char *folder = test_data(names[i]);
-        if (folder) check_codec(folder, folder, 1e-5);
+        if (folder) check_codec_file(folder, 1e-5);
+    }
+}
+
+// Seen to fail: states that move on by tokens and not by their rows; the row itself for the one
+// before it where rows become more; a token's first row alone read back.
+TEST(webgpu_speaking_codec_has_nemos_sound) {
+    static const char *const names[] = {"oracle/nanocodec_tiny", "oracle/nanocodec_tiny_odd"};
+    if (!test_is_long()) {
+        test_skip(TEST_LONG_REASON);
+        return;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const char *folder = test_data(names[i]);
+        tern_model *m = folder ? gpu_open(folder, 16) : NULL;
+        if (m) check_codec(m, folder, 2e-3);
+        tern_model_close(m);
     }
 }
 
@@ -83,21 +105,21 @@ TEST(speaking_codec_has_nemos_sound_at_the_real_sizes) {
     snprintf(weights, sizeof weights, "%s/model.safetensors", folder ? folder : "");
     FILE *f = folder ? fopen(weights, "rb") : NULL;
     if (f) fclose(f);
-    if (f) check_codec(folder, folder, 1e-4);
+    if (f) check_codec_file(folder, 1e-4);
     else if (folder) test_skip("oracle/nanocodec_real has no model.safetensors (gen_hashed.c)");
 }
 
 // ---- A model that speaks, and the codec --------------------------------------------------------
 
 typedef struct heard {
-    int32_t codes[256];
+    int32_t codes[512];
     float samples[4096];
     size_t n_codes, n_samples, n_calls;
 } heard;
 
 static bool on_codes(void *user, const int32_t *codes, size_t n) {
     heard *h = user;
-    for (size_t i = 0; i < n && h->n_codes < 256; i++) h->codes[h->n_codes++] = codes[i];
+    for (size_t i = 0; i < n && h->n_codes < 512; i++) h->codes[h->n_codes++] = codes[i];
     return true;
 }
 
@@ -174,13 +196,10 @@ TEST(speaking_says_the_references_frames) {
 
 // What numpy makes of the text in float64: of no voice a text that ends by itself, of a voice one
 // that is cut.
-static void check_own(const char *model, const char *codec, bool voice) {
+static void check_own_models(tern_model *m, tern_model *c, bool voice, double bound) {
     tern_error err = {0};
     tern_file *file;
-    tern_model *m, *c;
     heard h = {.n_codes = 0};
-    REQUIRE_OK(tern_model_open(&m, model, NULL, &err), err);
-    REQUIRE_OK(tern_model_open(&c, codec, NULL, &err), err);
     REQUIRE_OK(tern_file_open(&file, OWN_MODEL "/golden.safetensors", &err), err);
     const tern_tensor *text = golden_tensor(file, "text"), *vector = golden_tensor(file, "voice");
     const tern_tensor *codes = golden_tensor(file, voice ? "long_codes" : "short_codes");
@@ -194,9 +213,9 @@ static void check_own(const char *model, const char *codec, bool voice) {
                                 .user = &h};
     tern_speak_stats stats;
     CHECK_MSG(tern_speak_ids(m, c, test_bytes(&text->data), golden_count(text), &params, &stats,
-                             &err) ==
-              TERN_OK, "%s", err.message);
-    CHECK_MSG(h.n_codes == golden_count(codes), "%s: %zu codes", model, h.n_codes);
+                             &err) == TERN_OK,
+              "%s", err.message);
+    CHECK_MSG(h.n_codes == golden_count(codes), "%zu codes", h.n_codes);
     if (h.n_codes == golden_count(codes))
         CHECK(memcmp(h.codes, test_bytes(&codes->data), h.n_codes * sizeof *h.codes) == 0);
     CHECK(stats.is_cut == voice && stats.rate == 22050 && h.n_samples == golden_count(sound));
@@ -204,8 +223,28 @@ static void check_own(const char *model, const char *codec, bool voice) {
     double worst = 0;
     for (size_t i = 0; i < h.n_samples && i < golden_count(sound); i++)
         worst = fmax(worst, fabs((double)h.samples[i] - (double)want[i]));
-    CHECK_MSG(worst <= 1e-5, "%s: the sound is %g off", codec, worst);
+    CHECK_MSG(worst <= bound, "the sound is %g off", worst);
     tern_file_close(file);
+}
+
+static void check_own(const char *model, const char *codec, bool voice) {
+    tern_error err = {0};
+    tern_model *m, *c;
+    REQUIRE_OK(tern_model_open(&m, model, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&c, codec, NULL, &err), err);
+    check_own_models(m, c, voice, 1e-5);
+    tern_model_close(m);
+    tern_model_close(c);
+}
+
+// Both models on one GPU.
+TEST(webgpu_speaking_says_the_repositorys_frames) {
+    if (!test_is_long()) {
+        test_skip(TEST_LONG_REASON);
+        return;
+    }
+    tern_model *m = gpu_open(OWN_MODEL, 16), *c = m ? gpu_open(OWN_CODEC, 16) : NULL;
+    for (int voice = 0; c && voice < 2; voice++) check_own_models(m, c, voice, 2e-3);
     tern_model_close(m);
     tern_model_close(c);
 }
@@ -299,6 +338,81 @@ TEST(speaking_step_by_step_is_the_same) {
     }
     tern_say *none = NULL;
     CHECK(tern_say_open(&none, m, c, "a", NULL, NULL, &err) == TERN_ERR_UNSUPPORTED && !none);
+    free(h);
+    tern_model_close(m);
+    tern_model_close(c);
+}
+
+// The repository's model with a tokenizer.
+static bool copy_file(const char *from, const char *to) {
+    char bytes[4096];
+    size_t n;
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    bool ok = in && out;
+    while (ok && (n = fread(bytes, 1, sizeof bytes, in)) > 0) ok = fwrite(bytes, 1, n, out) == n;
+    if (in) fclose(in);
+    return out && fclose(out) == 0 && ok;
+}
+
+static bool add_tokenizer(const char *folder) {
+    tern_error err = {0};
+    char to[600];
+    snprintf(to, sizeof to, "%s.gguf", folder);
+    if (tern_convert(OWN_MODEL, to, NULL, &err) != TERN_OK) return false;
+    char from[600];
+    memcpy(from, to, sizeof from);
+    if (tern_convert(from, folder, NULL, &err) != TERN_OK) return false;
+    snprintf(to, sizeof to, "%s/tokenizer.json", folder);
+    return copy_file("tests/oracles/small_tokenizer.json", to);
+}
+
+// A long text is said piece by piece, each as if it were alone, and the codec goes on: its sound is
+// that of all codes. Seen to fail: a piece at the place where the one before ended.
+TEST(speaking_a_long_text_in_pieces) {
+    static const char *const pieces[] = {
+        "12 34 56 78 12 34 56 78 12 34 12 34 56 78 12 34 12 34 56 78 12 34 12.",
+        "34 12 34 56 78 12 34 98 76 54 32 10 98 76 54 32 34 12 34 56 78 12 34.",
+        "56 34 56 34 56 34 56 34 56 34 78 78 78 78 56 34 56 34 56 34 56 34 56."};
+    char folder[512], text[512];
+    tern_error err = {0};
+    tern_model *m, *c;
+    tern_codec_stream *sound;
+    heard *h = calloc(2, sizeof *h);
+    snprintf(folder, sizeof folder, "%s", test_tmp("kani_tokenizer"));
+    REQUIRE(h && add_tokenizer(folder));
+    REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&c, OWN_CODEC, NULL, &err), err);
+    tern_speak_params params = {.temperature = -1,
+                                .on_codes = on_codes,
+                                .on_samples = on_samples,
+                                .user = &h[1]};
+    tern_speak_stats stats;
+    size_t n_most = 0; // all have the room that the longest leaves
+    for (int i = 0; i < 3; i++) {
+        int32_t ids[128];
+        size_t n_ids;
+        REQUIRE_OK(tern_tokenize(m, pieces[i], strlen(pieces[i]), TERN_TOKENIZE_BOS, ids, 128,
+                                 &n_ids, &err), err);
+        if (n_ids > n_most) n_most = n_ids;
+    }
+    params.seconds_max = (double)((128 - n_most - 5) / 4) * 6 / 22050.0;
+    for (int i = 0; i < 3; i++) REQUIRE_OK(tern_speak(m, c, pieces[i], &params, NULL, &err), err);
+    params.seconds_max = 0;
+    params.user = &h[0];
+    snprintf(text, sizeof text, "%s %s\n%s ", pieces[0], pieces[1], pieces[2]);
+    REQUIRE_OK(tern_speak(m, c, text, &params, &stats, &err), err);
+    CHECK_MSG(h[0].n_codes == h[1].n_codes, "%zu codes, not %zu", h[0].n_codes, h[1].n_codes);
+    CHECK(memcmp(h[0].codes, h[1].codes, sizeof h[0].codes) == 0);
+    const float *samples;
+    size_t n;
+    REQUIRE_OK(tern_codec_open(&sound, c, &err), err);
+    REQUIRE_OK(tern_codec_decode(sound, h[1].codes, h[1].n_codes / 4, &samples, &n, &err), err);
+    CHECK(n == h[0].n_samples && memcmp(samples, h[0].samples, n * sizeof *samples) == 0);
+    CHECK(stats.n_frames * 4 == (int64_t)h[1].n_codes);
+    tern_codec_close(sound);
+    params.seconds_max = 40 * 6 / 22050.0; // of all pieces
+    REQUIRE_OK(tern_speak(m, c, text, &params, &stats, &err), err);
+    CHECK(stats.n_frames == 40 && stats.is_cut);
     free(h);
     tern_model_close(m);
     tern_model_close(c);

@@ -577,6 +577,29 @@ def whisper_shapes(width):
         yield "model." + name, shape
 
 
+def kani_shapes(n, wide, c):
+    """One layer of a convolution and one of attention, which has a head of keys for each of two."""
+    yield "model.embed_tokens.weight", (c["vocab_size"], n)
+    yield "model.speaker_emb_projection.weight", (n, c["speaker_emb_dim"])
+    yield "model.embedding_norm.weight", (n,)
+    for i, kind in enumerate(c["layer_types"]):
+        p = "model.layers.%d." % i
+        for name in ("operator_norm", "ffn_norm"):
+            yield p + name + ".weight", (n,)
+        for name, shape in (("w1", (wide, n)), ("w3", (wide, n)), ("w2", (n, wide))):
+            yield p + "feed_forward." + name + ".weight", shape
+        if kind == "conv":
+            yield p + "conv.in_proj.weight", (3 * n, n)
+            yield p + "conv.conv.weight", (n, 1, 3)
+            yield p + "conv.out_proj.weight", (n, n)
+            continue
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            yield p + "self_attn." + name + ".weight", (n, n)
+        for name in ("q_layernorm", "k_layernorm"):
+            yield p + "self_attn." + name + ".weight", (n // 2,)
+        yield "model.learnable_rope_layers.%d.alpha_weight" % i, (1,)
+
+
 def senses_seeds():
     sizes = dict(HEARING, hidden_size=8, intermediate_size=8)
     heads = {side + key: 1 if key == "_num_hidden_layers" else 2 for side in ("encoder", "decoder")
@@ -596,6 +619,13 @@ def senses_seeds():
     yield "whisper", parts((0, json.dumps(c).encode()), (1, json.dumps(lists).encode()), (2, of_shapes(whisper_shapes(8))))
     codec = [open("tests/oracles/nanocodec/" + name, "rb").read() for name in ("config.json", "model.safetensors")]
     yield "nanocodec", parts((0, codec[0]), (2, codec[1]))
+    c = dict(model_type="lfm2", architectures=["KaniTTS2ForCausalLM"], hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=2, intermediate_size=8, block_auto_adjust_ff_dim=False, conv_L_cache=3, conv_bias=False,
+             norm_eps=1e-5, rope_theta=1e6, vocab_size=74, layer_types=["conv", "full_attention"], max_position_embeddings=64,
+             tie_word_embeddings=True, bos_token_id=1, eos_token_id=18, tokens_per_frame=4, audio_step=1.0,
+             use_learnable_rope=True, alpha_min=0.1, alpha_max=2.0, speaker_emb_dim=6, text_vocab_size=16, codebook_size=12,
+             num_codebooks=4, audio_tokens_start=26)
+    yield "kani", parts((0, json.dumps(c).encode()), (2, of_shapes(kani_shapes(8, 8, c))))
 
 
 def lora_seeds():

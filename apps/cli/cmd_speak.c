@@ -224,7 +224,7 @@ int cmd_speak(const command *self, int argc, char **argv) {
     const option options[] = {
         {0, "codec", OPTION_TEXT, &args.codec, "MODEL", "what makes sound of codes (NanoCodec)"},
         {'o', "output", OPTION_TEXT, &args.out, "FILE",
-         "a WAV; -: samples of 16 bits as soon as they are there"},
+         "a WAV, or .flac, .mp3, .ogg, .opus; -: samples of 16 bits as soon as they are there"},
         {0, "voice", OPTION_TEXT, &args.voice, "NAME",
          "of a model that knows voices by name, as \"andrew\""},
         {0, "lang", OPTION_TEXT, &args.language, "TAG",

@@ -104,6 +104,15 @@ static bool read_sound(tern_sound *out, const char *path, int32_t rate) {
     return false;
 }
 
+static void print_hearing_stats(const tern_transcript *t) {
+    double all = t->encoder_s + t->decoder_s;
+    fprintf(stderr,
+            "%.2f s of sound in %.2f s (encoder %.2f, decoder %.2f of %lld tokens): %.3f of real "
+            "time\n",
+            t->seconds, all, t->encoder_s, t->decoder_s, (long long)t->n_read,
+            t->seconds > 0 ? all / t->seconds : 0);
+}
+
 static bool transcribe(tern_model *model, const transcribe_args *args, const char *path, int form) {
     tern_sound sound;
     tern_transcript out = {0};
@@ -123,6 +132,7 @@ static bool transcribe(tern_model *model, const transcribe_args *args, const cha
         if (out.language[0]) printf(", \"language\": \"%s\"", out.language);
         printf("}\n");
     }
+    if (status == TERN_OK && args->model.verbose) print_hearing_stats(&out);
     tern_sound_free(&sound);
     tern_transcript_free(&out);
     if (status == TERN_OK || ferror(stdout)) return true;

@@ -1,5 +1,6 @@
 // OpenAI's POST /v1/audio/speech: a text becomes sound. An errand computes it; its samples are sent
-// as they come, as raw samples of 16 bits or as a WAV whose length its head leaves open.
+// as they come, as raw samples of 16 bits or as a WAV whose length its head leaves open; other
+// kinds of files are made when all samples are there.
 #include <string.h>
 #include "apps/serve/fields.h"
 #include "apps/serve/interfaces.h"
@@ -9,10 +10,15 @@
 
 #define PIECE 1024 // samples
 
-typedef enum sound_form { FORM_WAV, FORM_PCM, FORMS } sound_form;
+typedef enum sound_form { FORM_WAV, FORM_PCM, FORM_MP3, FORM_OPUS, FORM_FLAC, FORMS } sound_form;
 static const struct {
     const char *name, *type;
-} forms[FORMS] = {{"wav", "audio/wav"}, {"pcm", "audio/pcm"}};
+    bool is_whole; // sent when all of it is there
+} forms[FORMS] = {{"wav", "audio/wav", false},
+                  {"pcm", "audio/pcm", false},
+                  {"mp3", "audio/mpeg", true},
+                  {"opus", "audio/ogg", true},
+                  {"flac", "audio/flac", true}};
 
 typedef struct speaking {
     errand errand;
@@ -23,6 +29,8 @@ typedef struct speaking {
     sound_form form;
     tern_speak_params params;
     tern_error err;
+    tern_sound sound; // so far, of a form that is sent when all of it is there
+    size_t capacity;
     // Under the lock: what was not sent yet.
     tern_mutex lock;
     tern_strbuf ready;
@@ -30,8 +38,19 @@ typedef struct speaking {
 
 // ---- Computing, on the errand's thread ---------------------------------------------------------
 
+static bool keep_samples(speaking *s, const float *samples, size_t n) {
+    tern_sound *all = &s->sound;
+    if (tern_array_reserve(TERN_MEM_SESSION, &all->samples, &s->capacity, (size_t)all->n, n) != 0)
+        return false;
+    memcpy(all->samples + all->n, samples, n * sizeof *samples);
+    all->n += (int64_t)n;
+    return true;
+}
+
 static bool on_samples(void *user, const float *samples, size_t n) {
     speaking *s = user;
+    if (forms[s->form].is_whole)
+        return keep_samples(s, samples, n) && !atomic_load(&s->errand.cancelled);
     tern_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i += PIECE) {
         uint8_t bytes[2 * PIECE];
@@ -45,12 +64,27 @@ static bool on_samples(void *user, const float *samples, size_t n) {
     return !failed && !atomic_load(&s->errand.cancelled);
 }
 
+static bool on_file(void *user, const void *bytes, size_t n) {
+    speaking *s = user;
+    tern_mutex_lock(&s->lock);
+    tern_strbuf_append(&s->ready, bytes, n);
+    bool failed = s->ready.failed;
+    tern_mutex_unlock(&s->lock);
+    return !failed;
+}
+
 static void run(errand *e) {
     speaking *s = (speaking *)e;
     s->params.voice = s->voice;
     s->params.on_samples = on_samples;
     s->params.user = s;
-    tern_speak(s->model->model, s->codec, s->text, &s->params, NULL, &s->err);
+    tern_status status =
+        tern_speak(s->model->model, s->codec, s->text, &s->params, NULL, &s->err);
+    tern_codec_info info;
+    tern_model_get_codec_info(s->codec, &info);
+    s->sound.rate = info.rate;
+    if (status == TERN_OK && forms[s->form].is_whole)
+        tern_sound_encode(&s->sound, forms[s->form].name, on_file, s, &s->err);
 }
 
 // ---- The answer --------------------------------------------------------------------------------
@@ -90,6 +124,7 @@ static void on_news(errand *e) {
 static void free_speaking(speaking *s) {
     tern_mutex_free(&s->lock);
     tern_strbuf_free(&s->ready);
+    tern_free(s->sound.samples);
     tern_free(s->text);
     tern_free(s->voice);
     tern_free(s);
@@ -140,7 +175,8 @@ static void read_request(const exchange *x, const fields *f, speaking *s, api_er
     else if (!input.ptr || input.len == 0)
         api_fail(e, 400, NULL, "input", "'input' is missing: the text to say");
     else if (s->form == FORMS)
-        api_fail(e, 400, NULL, "response_format", "'response_format' must be wav or pcm");
+        api_fail(e, 400, NULL, "response_format",
+                 "'response_format' must be wav, pcm, mp3, opus or flac");
     else if (voice && (!name.ptr || is_vector(voice)))
         api_fail(e, 400, NULL, "voice", "'voice' must be a text");
     else if (x->server->stopping)

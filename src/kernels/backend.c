@@ -158,6 +158,10 @@ tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n
     if (scores >= 0 && b->top_k > g->values[scores].cols)
         return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
                          (long long)g->values[scores].cols);
+    if (b->n_scores > 0 && (scores < 0 || b->first_score < 0 ||
+                            b->n_scores > g->values[scores].cols - b->first_score))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d scores from %d on", (int)b->n_scores,
+                         (int)b->first_score);
     TERN_TRY(check_counts(b, g, n_batch, err));
     TERN_TRY(check_chunks(b, n_context, err));
     TERN_TRY(check_inputs(b, g, err));

@@ -135,6 +135,9 @@ typedef struct tern_batch {
     // of word i / 64; a NULL among them is all. Where fewer than top_k are left, the last ids are
     // INT32_MAX. Only for backends with takes_masks.
     const uint64_t *const *allowed;
+    // Of one wanted row: the scores that are wanted, of all if n_scores is 0. The others may be
+    // anything.
+    int32_t first_score, n_scores;
     bool few_ahead; // the caller may change course at any step: a backend that computes greedy
                     // steps before they are asked for takes one at a time
     tern_drafting *drafting; // not NULL: of one token, whose greatest logit is wanted

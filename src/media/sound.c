@@ -107,31 +107,75 @@ void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out) {
     }
 }
 
-static tern_status write_samples(tern_out_file *f, const tern_sound *s, tern_error *err) {
-    uint8_t block[2048];
-    for (int64_t first = 0; first < s->n; first += 1024) {
-        size_t n = (size_t)(s->n - first < 1024 ? s->n - first : 1024);
-        tern_sound_pcm16(s->samples + first, n, block);
-        TERN_TRY(tern_out_write(f, block, 2 * n, err));
-    }
+// What a file of this name is.
+static const char *kind_of(const char *path) {
+    static const char *const kinds[] = {"flac", "mp3", "ogg", "opus"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(dot + 1, kinds[i]) == 0) return kinds[i];
+    return "wav";
+}
+
+static tern_status check_writable(const tern_sound *sound, tern_error *err) {
+    TERN_TRY(check_rate(sound->rate, err));
+    if (sound->n < 0 || sound->n > (INT32_MAX - TERN_WAV_HEAD) / 2)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%lld samples: a file holds at most %d",
+                         (long long)sound->n, (INT32_MAX - TERN_WAV_HEAD) / 2);
     return TERN_OK;
+}
+
+static tern_status pack_wav(const tern_sound *sound, uint8_t **out, size_t *n, tern_error *err) {
+    *n = TERN_WAV_HEAD + 2 * (size_t)sound->n;
+    *out = tern_alloc(TERN_MEM_MISC, *n);
+    if (!*out) return tern_fail_memory(err, *n);
+    tern_sound_wav_head(sound->rate, sound->n, *out);
+    tern_sound_pcm16(sound->samples, (size_t)sound->n, *out + TERN_WAV_HEAD);
+    return TERN_OK;
+}
+
+tern_status tern_sound_encode(const tern_sound *sound, const char *kind,
+                              bool (*on_bytes)(void *user, const void *bytes, size_t n),
+                              void *user, tern_error *err) {
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    TERN_NEED(sound);
+    TERN_NEED(kind);
+    TERN_NEED(on_bytes);
+    TERN_TRY(check_writable(sound, err));
+    TERN_TRY(strcmp(kind, "wav") == 0 ? pack_wav(sound, &bytes, &n, err)
+                                      : tern_sound_pack(sound, kind, &bytes, &n, err));
+    bool goes_on = on_bytes(user, bytes, n);
+    tern_free(bytes);
+    return goes_on ? TERN_OK : tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+}
+
+typedef struct writing {
+    tern_out_file *file;
+    tern_status status;
+    tern_error *err;
+} writing;
+
+static bool write_bytes(void *user, const void *bytes, size_t n) {
+    writing *w = user;
+    w->status = tern_out_write(w->file, bytes, n, w->err);
+    return w->status == TERN_OK;
 }
 
 tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err) {
     tern_out_set set = {0};
     tern_out_file file = {0};
-    uint8_t header[TERN_WAV_HEAD];
+    writing w = {.file = &file, .err = err};
+    tern_error stopped;
     TERN_NEED(sound);
     TERN_NEED(path);
-    TERN_TRY(check_rate(sound->rate, err));
-    if (sound->n < 0 || sound->n > (INT32_MAX - TERN_WAV_HEAD) / 2)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%lld samples: a WAV holds at most %d",
-                         (long long)sound->n, (INT32_MAX - TERN_WAV_HEAD) / 2);
-    tern_sound_wav_head(sound->rate, sound->n, header);
+    TERN_TRY(check_writable(sound, err));
     tern_status status = tern_out_open_file(&set, path, err);
     if (status == TERN_OK) status = tern_out_begin(&set, NULL, &file, err);
-    if (status == TERN_OK) status = tern_out_write(&file, header, sizeof header, err);
-    if (status == TERN_OK) status = write_samples(&file, sound, err);
+    if (status == TERN_OK) {
+        status = tern_sound_encode(sound, kind_of(path), write_bytes, &w, &stopped);
+        if (status != TERN_OK && w.status == TERN_OK && err) *err = stopped;
+        if (w.status != TERN_OK) status = w.status;
+    }
     if (status == TERN_OK) status = tern_out_end(&file, err);
     if (status == TERN_OK) status = tern_out_commit(&set, NULL, err);
     tern_out_drop(&file);

@@ -12,6 +12,9 @@
 // Reads a file's bytes with the libraries (sound_file.c, or sound_none.c).
 tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes, int32_t rate,
                               double seconds_max, tern_error *err);
+// The other way, into a kind that is no WAV; the bytes are the caller's to free.
+tern_status tern_sound_pack(const tern_sound *sound, const char *kind, uint8_t **out, size_t *n,
+                            tern_error *err);
 // Appends samples; false: no memory.
 bool tern_sound_append(tern_sound *sound, size_t *capacity, const float *samples, size_t n);
 

@@ -140,3 +140,131 @@ tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes
     sf_close(r.file);
     return status;
 }
+
+// ---- Writing -----------------------------------------------------------------------------------
+
+// A file that grows in memory.
+typedef struct memory_file {
+    uint8_t *at;
+    size_t n, capacity, position;
+    bool failed;
+} memory_file;
+
+static sf_count_t memory_length(void *user) {
+    return (sf_count_t)((memory_file *)user)->n;
+}
+
+static sf_count_t memory_seek(sf_count_t offset, int whence, void *user) {
+    memory_file *f = user;
+    sf_count_t n = (sf_count_t)f->n;
+    sf_count_t base = whence == SEEK_CUR ? (sf_count_t)f->position : whence == SEEK_END ? n : 0;
+    if (offset > n - base || offset < -base) return -1;
+    f->position = (size_t)(base + offset);
+    return base + offset;
+}
+
+static sf_count_t memory_read(void *to, sf_count_t n, void *user) {
+    memory_file *f = user;
+    if (n > (sf_count_t)(f->n - f->position)) n = (sf_count_t)(f->n - f->position);
+    if (n <= 0) return 0;
+    memcpy(to, f->at + f->position, (size_t)n);
+    f->position += (size_t)n;
+    return n;
+}
+
+static sf_count_t memory_write(const void *from, sf_count_t n, void *user) {
+    memory_file *f = user;
+    if (n <= 0) return 0;
+    f->failed |=
+        tern_array_reserve(TERN_MEM_MISC, &f->at, &f->capacity, f->position, (size_t)n) != 0;
+    if (f->failed) return 0;
+    memcpy(f->at + f->position, from, (size_t)n);
+    f->position += (size_t)n;
+    if (f->position > f->n) f->n = f->position;
+    return n;
+}
+
+static sf_count_t memory_tell(void *user) {
+    return (sf_count_t)((memory_file *)user)->position;
+}
+
+static int format_of(const char *kind) {
+    static const struct {
+        const char *kind;
+        int format;
+    } kinds[] = {{"flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16},
+                 {"mp3", SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III},
+                 {"ogg", SF_FORMAT_OGG | SF_FORMAT_VORBIS},
+                 {"opus", SF_FORMAT_OGG | SF_FORMAT_OPUS}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].kind, kind) == 0) return kinds[i].format;
+    return 0;
+}
+
+#define OPUS_RATE 24000 // one of the few that Opus has, above those of speech
+
+// The sound at a rate that Opus has; *out is to be freed.
+static tern_status resample(const tern_sound *s, int32_t rate, tern_sound *out, tern_error *err) {
+    size_t made = 0, n = (size_t)s->n, room = (size_t)((double)n * rate / s->rate) + 16;
+    soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
+    *out = (tern_sound){.rate = rate};
+    out->samples = tern_alloc_array(TERN_MEM_MISC, room, sizeof *out->samples);
+    if (!out->samples) return tern_fail_memory(err, room * sizeof *out->samples);
+    soxr_error_t bad = n ? soxr_oneshot(s->rate, rate, 1, s->samples, n, NULL, out->samples, room,
+                                        &made, NULL, &quality, NULL)
+                         : NULL;
+    out->n = (int64_t)made;
+    return bad ? tern_fail(err, TERN_ERR_FORMAT, "resampling fails: %s", bad) : TERN_OK;
+}
+
+static tern_status write_blocks(SNDFILE *file, const tern_sound *s, const char *kind,
+                                tern_error *err) {
+    uint8_t bytes[2 * BLOCK];
+    short block[BLOCK];
+    for (int64_t first = 0; first < s->n; first += BLOCK) {
+        size_t n = (size_t)(s->n - first < BLOCK ? s->n - first : BLOCK);
+        tern_sound_pcm16(s->samples + first, n, bytes);
+        for (size_t i = 0; i < n; i++)
+            block[i] = (short)(int16_t)(uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8);
+        if (sf_write_short(file, block, (sf_count_t)n) != (sf_count_t)n)
+            return tern_fail(err, TERN_ERR_FORMAT, "%s: %s", kind, sf_strerror(file));
+    }
+    return TERN_OK;
+}
+
+static tern_status pack(const tern_sound *s, const char *kind, int format, memory_file *f,
+                        tern_error *err) {
+    SF_VIRTUAL_IO io = {memory_length, memory_seek, memory_read, memory_write, memory_tell};
+    SF_INFO info = {.samplerate = (int)s->rate, .channels = 1, .format = format};
+    SNDFILE *file = sf_open_virtual(&io, SFM_WRITE, &info, f);
+    if (!file)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s of %d samples a second: %s", kind,
+                         (int)s->rate, sf_strerror(NULL));
+    tern_status status = write_blocks(file, s, kind, err);
+    int bad = sf_close(file);
+    if (f->failed) return tern_fail_memory(err, f->n);
+    if (status == TERN_OK && bad)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: %s", kind, sf_error_number(bad));
+    return status;
+}
+
+tern_status tern_sound_pack(const tern_sound *sound, const char *kind, uint8_t **out, size_t *n,
+                            tern_error *err) {
+    int format = format_of(kind);
+    memory_file f = {0};
+    tern_sound other = {0};
+    if (!format)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: expected wav, flac, mp3, ogg or opus",
+                         kind);
+    bool is_opus = strcmp(kind, "opus") == 0;
+    tern_status status = is_opus ? resample(sound, OPUS_RATE, &other, err) : TERN_OK;
+    if (status == TERN_OK) status = pack(is_opus ? &other : sound, kind, format, &f, err);
+    tern_free(other.samples);
+    if (status == TERN_OK) {
+        *out = f.at;
+        *n = f.n;
+    } else {
+        tern_free(f.at);
+    }
+    return status;
+}

@@ -19,6 +19,8 @@ typedef struct hearing {
     float *encoded; // [n_source, n_embd]
     int32_t *ids;   // [n_context] what was written down
     int32_t n_ids;
+    double encoder_s, decoder_s; // computed so far
+    int64_t n_read;              // tokens, by the decoder
     whisper_state *whisper; // NULL: it is Moonshine
 } hearing;
 

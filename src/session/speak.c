@@ -4,6 +4,8 @@
 // What the model may say next is known: after the prompt the marks of an answer and of speech, then
 // the codes of a frame in their order, and in front of a frame the end. Only these are chosen from,
 // which keeps frames whole whatever the numbers say.
+//
+// A long text is said piece by piece: each is a prompt of its own, and the codec goes on.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -11,6 +13,7 @@
 #include "kernels/single.h"
 #include "media/media.h"
 #include "session/session.h"
+#include "session/speak_text.h"
 
 // Tokens after those of text, and one of them.
 enum { SPEECH = 1, SPEECH_END, HUMAN, HUMAN_END, ANSWER, ANSWER_END, CODES = 10 };
@@ -23,6 +26,12 @@ enum { TEXT_END = 2 };
 
 // What the next step does.
 typedef enum stage { READ, SAY, DECODE_REST, END, OVER } stage;
+
+// Ids of a text, piece after piece.
+typedef struct tern_pieces {
+    tern_ids ids;
+    size_t *ends, n, capacity;
+} tern_pieces;
 
 struct tern_say {
     tern_model *m;
@@ -37,8 +46,10 @@ struct tern_say {
     tern_stretch *stretch; // NULL: at the speed that it has
     tern_codec_info sound;
     tern_sampler sampler;
-    int32_t n_context, n_batch, n_frames_most;
-    int32_t *ids, *places;      // of the prompt: [n_prompt], [n_prompt, 3]
+    int32_t n_context, n_batch;
+    tern_pieces pieces;
+    size_t piece;               // that is said
+    int32_t *ids, *places;      // of its prompt: [n_prompt], [n_prompt, 3]
     int32_t n_prompt, n_before; // n_before: computed
     float *rows;                // [n_prompt, n_embd], that of the voice in its place; NULL: none
     float *logits;              // [n_vocab]
@@ -46,18 +57,25 @@ struct tern_say {
     tern_candidate *candidates; // [n_values + 2]
     int32_t *frames;            // [FRAMES_MOST, n_codes], to be decoded
     int32_t n_pending, n_wanted;
-    int32_t n_frames; // that were said
+    int32_t n_frames, n_frames_most; // of the piece: that were said, that may be
+    int64_t n_left;                  // frames that may be said of it and of all after it
     tern_speak_stats *stats, own_stats;
     double began;
 };
 
 // ---- The model ---------------------------------------------------------------------------------
 
-// A batch of tokens; the scores of what follows the last one, if they are wanted.
+// A batch of tokens; the scores of what may follow the last one, a frame's code of this number; -1:
+// they are not wanted.
 static tern_status run(tern_say *s, const int32_t *ids, int32_t *places, float *rows, int32_t n,
-                       bool scored, tern_error *err) {
+                       int32_t code, tern_error *err) {
     const tern_graph *g = &s->m->graphs[0].fused;
+    const tern_speaking *v = s->speech;
+    const bool scored = code >= 0;
+    const int64_t first = code > 0 ? CODES + code * v->n_values : SPEECH_END;
     tern_batch batch = {.ids = ids, .n_tokens = n, .n_outputs = scored};
+    if (scored) batch.first_score = (int32_t)(v->n_text + first);
+    if (scored) batch.n_scores = (int32_t)(CODES + (code + 1) * v->n_values - first);
     double began = tern_seconds();
     if (s->speech->frames_are_places) batch.places = places;
     tern_batch_bind(&batch, tern_graph_find(g, "rows"), rows);
@@ -75,7 +93,7 @@ static tern_status run_prompt(tern_say *s, tern_error *err) {
     for (int32_t i = 0; i < s->n_prompt; i += s->n_batch) {
         int32_t n = s->n_prompt - i < s->n_batch ? s->n_prompt - i : s->n_batch;
         TERN_TRY(run(s, s->ids + i, s->places + 3 * i, s->rows ? s->rows + i * width : NULL, n,
-                     i + n == s->n_prompt, err));
+                     i + n == s->n_prompt ? 0 : -1, err));
     }
     return TERN_OK;
 }
@@ -103,6 +121,101 @@ static tern_status choose(tern_say *s, int32_t code, int32_t *out, tern_error *e
     }
     int32_t id = tern_sampler_choose(&s->sampler, s->candidates, (size_t)n, NULL, 0);
     *out = id >= first ? id - first : -1;
+    return TERN_OK;
+}
+
+// ---- The prompt --------------------------------------------------------------------------------
+
+// What describes the voice, brought to the width of the model's rows.
+static tern_status make_voice(tern_say *s, float *row, tern_error *err) {
+    const tern_tensor *t = tern_model_tensor(s->m->file, s->m->arch, "speaker.weight");
+    size_t n = s->params.n_speaker, n_rows = (size_t)s->m->config.n_embd;
+    float *w = t ? tern_alloc_array(TERN_MEM_SESSION, n * n_rows, sizeof *w) : NULL;
+    if (!w) return tern_fail_memory(err, n * n_rows * sizeof *w);
+    tern_status status = tern_tensor_decode(t, w, err);
+    for (size_t i = 0; status == TERN_OK && i < n_rows; i++) {
+        double sum = 0;
+        for (size_t j = 0; j < n; j++) sum += (double)w[i * n + j] * (double)s->params.speaker[j];
+        row[i] = (float)sum;
+    }
+    tern_free(w);
+    return status;
+}
+
+enum { MARKS = 5 }; // around a text
+
+// The marks around the text, and after its first token the voice.
+static void make_prompt(tern_say *s, const int32_t *ids, size_t n_ids) {
+    const int32_t text = (int32_t)s->speech->n_text;
+    const int32_t ends[] = {TEXT_END, text + HUMAN_END, text + ANSWER, text + SPEECH};
+    size_t n_voice = s->rows != NULL, n = n_ids + n_voice + MARKS;
+    s->n_prompt = (int32_t)n;
+    s->ids[0] = text + HUMAN;
+    if (n_voice) s->ids[1] = -1;
+    if (n_ids) memcpy(s->ids + 1 + n_voice, ids, n_ids * sizeof *ids);
+    memcpy(s->ids + n - 4, ends, sizeof ends);
+}
+
+// Room for the prompt of every piece; *most: of the longest.
+static tern_status open_prompt(tern_say *s, size_t *most, tern_error *err) {
+    size_t n_voice = s->params.speaker != NULL, width = (size_t)s->m->config.n_embd, n_ids = 0;
+    for (size_t i = 0; i < s->pieces.n; i++) {
+        size_t n = s->pieces.ends[i] - (i ? s->pieces.ends[i - 1] : 0);
+        if (n > n_ids) n_ids = n;
+    }
+    size_t n = n_ids + n_voice + MARKS;
+    if (n >= (size_t)s->n_context)
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL, "a text of %zu tokens: the model reads %d",
+                         n_ids, (int)s->n_context - MARKS);
+    s->ids = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->ids);
+    s->places = tern_alloc_array(TERN_MEM_SESSION, 3 * n, sizeof *s->places);
+    if (n_voice) s->rows = tern_alloc_array(TERN_MEM_SESSION, n * width, sizeof *s->rows);
+    if (!s->ids || !s->places || (n_voice && !s->rows))
+        return tern_fail_memory(err, n * width * sizeof *s->rows);
+    for (size_t i = 0; i < 3 * n; i++) s->places[i] = (int32_t)(i / 3);
+    *most = n;
+    return n_voice ? make_voice(s, s->rows + width, err) : TERN_OK;
+}
+
+static tern_status encode(const tern_model *m, const char *text, size_t n, const char *voice,
+                          tern_ids *out, tern_error *err) {
+    tern_strbuf all = {0};
+    if (voice) tern_strbuf_printf(&all, "%s: ", voice);
+    tern_strbuf_append(&all, text, n);
+    tern_status status = all.failed ? tern_fail_memory(err, n)
+                                    : tern_tokenizer_encode(m->tokenizer, tern_strbuf_text(&all),
+                                                            all.len, TERN_TOKENIZE_BOS, out, err);
+    tern_strbuf_free(&all);
+    return status;
+}
+
+// The piece that begins the text, *n bytes of it: as much as is said well, and leaves room for what
+// is said.
+static tern_status encode_piece(const tern_model *m, const char *text, size_t *n,
+                                const char *voice, tern_ids *out, tern_error *err) {
+    size_t before = out->n, room = (size_t)m->config.n_context / 2, n_all = *n;
+    for (size_t most = TERN_SPEAK_CHARACTERS;; most /= 2) {
+        out->n = before;
+        size_t n_said = *n = tern_speak_cut(text, n_all, most);
+        while (n_said > 0 && strchr(" \t\r\n", text[n_said - 1])) n_said--;
+        TERN_TRY(encode(m, text, n_said, voice, out, err));
+        if (out->n - before + MARKS < room || most < 20) return TERN_OK;
+    }
+}
+
+static tern_status encode_pieces(const tern_model *m, const char *text, const char *voice,
+                                 tern_pieces *out, tern_error *err) {
+    size_t left = strlen(text), n;
+    if (!m->tokenizer)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", m->path);
+    do {
+        if (tern_array_reserve(TERN_MEM_SESSION, &out->ends, &out->capacity, out->n, 1) != 0)
+            return tern_fail_memory(err, (out->n + 1) * sizeof *out->ends);
+        n = left;
+        TERN_TRY(encode_piece(m, text, &n, voice, &out->ids, err));
+        out->ends[out->n++] = out->ids.n;
+        for (text += n, left -= n; left > 0 && strchr(" \t\r\n", *text); text++) left--;
+    } while (left > 0);
     return TERN_OK;
 }
 
@@ -147,87 +260,41 @@ static tern_status say_frame(tern_say *s, bool *over, tern_error *err) {
         size_t which = (size_t)k * (size_t)v->n_values + (size_t)codes[k];
         int32_t id = (int32_t)(v->n_text + CODES) + (int32_t)which;
         s->said[which] = 1;
-        TERN_TRY(run(s, &id, place, NULL, 1, true, err));
+        TERN_TRY(run(s, &id, place, NULL, 1, (k + 1) % n, err));
     }
     if (s->params.on_codes && !s->params.on_codes(s->params.user, codes, (size_t)n))
         return cancelled(err);
     s->n_frames++;
+    s->n_left--;
     return ++s->n_pending < s->n_wanted ? TERN_OK : decode_pending(s, err);
 }
 
 static tern_status say_more(tern_say *s, tern_error *err) {
-    bool over = s->n_frames == s->n_frames_most;
-    s->stats->is_cut = over;
+    bool over = s->n_frames == s->n_frames_most || s->n_left == 0;
+    s->stats->is_cut |= over;
     if (!over) TERN_TRY(say_frame(s, &over, err));
-    if (over) s->stage = DECODE_REST;
+    if (over) s->stage = ++s->piece < s->pieces.n && s->n_left > 0 ? READ : DECODE_REST;
     return TERN_OK;
+}
+
+static tern_status read_piece(tern_say *s, tern_error *err) {
+    size_t first = s->piece ? s->pieces.ends[s->piece - 1] : 0;
+    s->n_frames = s->n_before = 0;
+    memset(s->said, 0, (size_t)(s->speech->n_codes * s->speech->n_values));
+    make_prompt(s, s->pieces.ids.ids + first, s->pieces.ends[s->piece] - first);
+    return run_prompt(s, err);
 }
 
 static tern_status step(tern_say *s, tern_error *err) {
     stage now = s->stage;
     if (now == READ) {
         s->stage = SAY;
-        return run_prompt(s, err);
+        return read_piece(s, err);
     }
     if (now == SAY) return say_more(s, err);
     if (now < OVER) s->stage++;
     if (now == DECODE_REST) return decode_pending(s, err);
     return now == END ? give(s, NULL, 0, true, err) : TERN_OK;
-}
-
-// ---- The prompt --------------------------------------------------------------------------------
-
-// What describes the voice, brought to the width of the model's rows.
-static tern_status make_voice(tern_say *s, float *row, tern_error *err) {
-    const tern_tensor *t = tern_model_tensor(s->m->file, s->m->arch, "speaker.weight");
-    size_t n = s->params.n_speaker, n_rows = (size_t)s->m->config.n_embd;
-    float *w = t ? tern_alloc_array(TERN_MEM_SESSION, n * n_rows, sizeof *w) : NULL;
-    if (!w) return tern_fail_memory(err, n * n_rows * sizeof *w);
-    tern_status status = tern_tensor_decode(t, w, err);
-    for (size_t i = 0; status == TERN_OK && i < n_rows; i++) {
-        double sum = 0;
-        for (size_t j = 0; j < n; j++) sum += (double)w[i * n + j] * (double)s->params.speaker[j];
-        row[i] = (float)sum;
-    }
-    tern_free(w);
-    return status;
-}
-
-// The marks around the text, and after its first token the voice.
-static tern_status make_prompt(tern_say *s, const int32_t *ids, size_t n_ids, tern_error *err) {
-    const int32_t text = (int32_t)s->speech->n_text;
-    const int32_t ends[] = {TEXT_END, text + HUMAN_END, text + ANSWER, text + SPEECH};
-    size_t n_voice = s->params.speaker != NULL, n = n_ids + n_voice + 5;
-    size_t width = (size_t)s->m->config.n_embd;
-    if (n >= (size_t)s->n_context)
-        return tern_fail(err, TERN_ERR_CONTEXT_FULL, "a text of %zu tokens: the model reads %d",
-                         n_ids, (int)s->n_context - 5);
-    s->ids = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->ids);
-    s->places = tern_alloc_array(TERN_MEM_SESSION, 3 * n, sizeof *s->places);
-    if (n_voice) s->rows = tern_alloc_array(TERN_MEM_SESSION, n * width, sizeof *s->rows);
-    if (!s->ids || !s->places || (n_voice && !s->rows))
-        return tern_fail_memory(err, n * width * sizeof *s->rows);
-    s->n_prompt = (int32_t)n;
-    s->ids[0] = text + HUMAN;
-    if (n_voice) s->ids[1] = -1;
-    if (n_ids) memcpy(s->ids + 1 + n_voice, ids, n_ids * sizeof *ids);
-    memcpy(s->ids + n - 4, ends, sizeof ends);
-    for (size_t i = 0; i < 3 * n; i++) s->places[i] = (int32_t)(i / 3);
-    return n_voice ? make_voice(s, s->rows + width, err) : TERN_OK;
-}
-
-static tern_status encode(const tern_model *m, const char *text, const char *voice, tern_ids *out,
-                          tern_error *err) {
-    tern_strbuf all = {0};
-    if (!m->tokenizer)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", m->path);
-    if (voice) tern_strbuf_printf(&all, "%s: ", voice);
-    tern_strbuf_puts(&all, text);
-    tern_status status = all.failed ? tern_fail_memory(err, strlen(text))
-                                    : tern_tokenizer_encode(m->tokenizer, all.ptr ? all.ptr : "",
-                                                            all.len, TERN_TOKENIZE_BOS, out, err);
-    tern_strbuf_free(&all);
-    return status;
 }
 
 // ---- The whole ---------------------------------------------------------------------------------
@@ -273,16 +340,18 @@ static tern_status settle(tern_say *s, tern_model *codec, tern_error *err) {
     s->n_batch = s->m->n_batch;
     double frames = ceil(most * s->sound.rate / s->sound.n_frame);
     s->n_frames_most = frames < s->n_context ? (int32_t)frames : s->n_context;
+    s->n_left = p->seconds_max != 0 && frames < 1e12 ? (int64_t)frames : INT64_MAX;
     TERN_TRY(settle_sampling(s, err));
     return tern_model_refuse_damaged(s->m, err);
 }
 
-// Room for the prompt and as many frames as may follow.
-static tern_status open_speaking(tern_say *s, tern_model *codec, tern_error *err) {
+// Room for the longest prompt and as many frames as may follow.
+static tern_status open_speaking(tern_say *s, tern_model *codec, size_t n_prompt,
+                                 tern_error *err) {
     const tern_speaking *v = s->speech;
-    int32_t n_codes = (int32_t)v->n_codes, room = (s->n_context - s->n_prompt) / n_codes;
+    int32_t n_codes = (int32_t)v->n_codes, room = (s->n_context - (int32_t)n_prompt) / n_codes;
     if (s->n_frames_most > room) s->n_frames_most = room;
-    const tern_cache_desc desc = {.n_context = s->n_prompt + s->n_frames_most * n_codes};
+    const tern_cache_desc desc = {.n_context = (int32_t)n_prompt + s->n_frames_most * n_codes};
     s->logits = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->m->config.n_vocab, sizeof *s->logits);
     s->said = tern_alloc_array(TERN_MEM_SESSION, (size_t)(v->n_codes * v->n_values), 1);
     s->candidates =
@@ -302,8 +371,14 @@ static tern_status open_speaking(tern_say *s, tern_model *codec, tern_error *err
     return status;
 }
 
+static void free_pieces(tern_pieces *p) {
+    tern_free(p->ids.ids);
+    tern_free(p->ends);
+}
+
 void tern_say_close(tern_say *s) {
     if (!s) return;
+    free_pieces(&s->pieces);
     if (s->at) {
         tern_placement_begin_use(s->at);
         if (s->single.backend) tern_single_close(&s->single);
@@ -322,36 +397,36 @@ void tern_say_close(tern_say *s) {
     tern_free(s);
 }
 
-static tern_status begin(tern_say *s, tern_model *codec, const int32_t *ids, size_t n_ids,
-                         tern_error *err) {
+static tern_status begin(tern_say *s, tern_model *codec, tern_error *err) {
+    const tern_ids *ids = &s->pieces.ids;
+    size_t n_prompt = 0;
     TERN_TRY(settle(s, codec, err));
-    for (size_t i = 0; i < n_ids; i++)
-        if (ids[i] < 0 || ids[i] >= s->m->config.n_vocab)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d", (int)ids[i],
-                             (int)s->m->config.n_vocab - 1);
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->ids[i] < 0 || ids->ids[i] >= s->m->config.n_vocab)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d",
+                             (int)ids->ids[i], (int)s->m->config.n_vocab - 1);
     s->stats->rate = s->sound.rate;
     s->n_wanted = FRAMES_FIRST;
-    TERN_TRY(make_prompt(s, ids, n_ids, err));
-    return open_speaking(s, codec, err);
+    TERN_TRY(open_prompt(s, &n_prompt, err));
+    return open_speaking(s, codec, n_prompt, err);
 }
 
-tern_status tern_say_open_ids(tern_say **out, tern_model *m, tern_model *codec, const int32_t *ids,
-                              size_t n_ids, const tern_speak_params *params,
-                              tern_speak_stats *stats, tern_error *err) {
-    if (stats) *stats = (tern_speak_stats){0};
-    TERN_NEED(out);
-    *out = NULL;
-    TERN_NEED(m);
-    TERN_NEED(codec);
-    TERN_NEED_ARRAY(ids, n_ids);
+// pieces: becomes its own, also if it fails.
+static tern_status say_open(tern_say **out, tern_model *m, tern_model *codec, tern_pieces *pieces,
+                            const tern_speak_params *params, tern_speak_stats *stats,
+                            tern_error *err) {
     tern_say *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
-    if (!s) return tern_fail_memory(err, sizeof *s);
+    if (!s) {
+        free_pieces(pieces);
+        return tern_fail_memory(err, sizeof *s);
+    }
+    s->pieces = *pieces;
     s->m = m;
     s->speech = &m->config.speech;
     if (params) s->params = *params;
     s->stats = stats ? stats : &s->own_stats;
     s->began = tern_seconds();
-    tern_status status = begin(s, codec, ids, n_ids, err);
+    tern_status status = begin(s, codec, err);
     if (status == TERN_OK)
         *out = s;
     else
@@ -359,21 +434,42 @@ tern_status tern_say_open_ids(tern_say **out, tern_model *m, tern_model *codec, 
     return status;
 }
 
-tern_status tern_say_open(tern_say **out, tern_model *m, tern_model *codec, const char *text,
-                          const tern_speak_params *params, tern_speak_stats *stats,
-                          tern_error *err) {
-    tern_ids ids = {0};
+tern_status tern_say_open_ids(tern_say **out, tern_model *m, tern_model *codec, const int32_t *ids,
+                              size_t n_ids, const tern_speak_params *params,
+                              tern_speak_stats *stats, tern_error *err) {
+    tern_pieces one = {0};
     if (stats) *stats = (tern_speak_stats){0};
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
+    TERN_NEED(codec);
+    TERN_NEED_ARRAY(ids, n_ids);
+    if (tern_array_reserve(TERN_MEM_SESSION, &one.ends, &one.capacity, 0, 1) != 0 ||
+        tern_array_reserve(TERN_MEM_SESSION, &one.ids.ids, &one.ids.capacity, 0, n_ids + 1) != 0) {
+        free_pieces(&one);
+        return tern_fail_memory(err, (n_ids + 1) * sizeof *ids);
+    }
+    if (n_ids) memcpy(one.ids.ids, ids, n_ids * sizeof *ids);
+    one.ids.n = one.ends[0] = n_ids;
+    one.n = 1;
+    return say_open(out, m, codec, &one, params, stats, err);
+}
+
+tern_status tern_say_open(tern_say **out, tern_model *m, tern_model *codec, const char *text,
+                          const tern_speak_params *params, tern_speak_stats *stats,
+                          tern_error *err) {
+    tern_pieces pieces = {0};
+    if (stats) *stats = (tern_speak_stats){0};
+    TERN_NEED(out);
+    *out = NULL;
+    TERN_NEED(m);
+    TERN_NEED(codec);
     TERN_NEED(text);
     if (!tern_model_speaks(m, NULL))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not speak", m->path);
-    tern_status status = encode(m, text, params ? params->voice : NULL, &ids, err);
-    if (status == TERN_OK)
-        status = tern_say_open_ids(out, m, codec, ids.ids, ids.n, params, stats, err);
-    tern_free(ids.ids);
+    tern_status status = encode_pieces(m, text, params ? params->voice : NULL, &pieces, err);
+    if (status == TERN_OK) return say_open(out, m, codec, &pieces, params, stats, err);
+    free_pieces(&pieces);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/os_time.h"
 #include "session/hearing.h"
 
 #define SECONDS_MOST    15.0
@@ -32,7 +33,10 @@ tern_status tern_hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_
     batch.n_tokens = (int32_t)*n_rows;
     tern_batch_bind(&batch, in, h->input);
     tern_batch_bind(&batch, encoded, h->encoded);
-    return tern_single_run(&h->encoder, &batch, 0, err);
+    double began = tern_seconds();
+    tern_status status = tern_single_run(&h->encoder, &batch, 0, err);
+    h->encoder_s += tern_seconds() - began;
+    return status;
 }
 
 tern_status tern_hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32_t position,
@@ -45,7 +49,10 @@ tern_status tern_hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32
     if (position == 0) batch.counts[g->values[encoded].dim] = n_rows;
     if (position == 0) tern_batch_bind(&batch, encoded, h->encoded);
     if (logits) tern_batch_bind(&batch, tern_graph_scores(g), logits);
+    double began = tern_seconds();
     TERN_TRY(tern_single_run(&h->decoder, &batch, position, err));
+    h->decoder_s += tern_seconds() - began;
+    h->n_read += n;
     for (int64_t i = 0; logits && i < h->m->config.n_vocab; i++) greatest += logits[i] * 0;
     if (isfinite(greatest)) return TERN_OK;
     return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound gives numbers that are none", h->m->path);
@@ -269,6 +276,9 @@ tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
     if (status == TERN_OK)
         status = h.whisper ? tern_whisper_hear(&h, sound, &list, err) : hear(&h, sound, &list, err);
     if (h.whisper) snprintf(out->language, sizeof out->language, "%s", tern_whisper_language(&h));
+    out->encoder_s = h.encoder_s;
+    out->decoder_s = h.decoder_s;
+    out->n_read = h.n_read;
     tern_hearing_close(&h);
     if (status != TERN_OK) tern_transcript_free(out);
     return status;

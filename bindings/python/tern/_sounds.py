@@ -79,7 +79,10 @@ def read_sound(sound: Sound, *, rate: int = 0, max_seconds: float = 0) -> Any:
 
 
 def write_sound(path: Path, samples: Any, rate: int) -> None:
-    """Writes a WAV of 16 bits; samples: a one-dimensional array of float32."""
+    """Writes FLAC, MP3, Ogg or Opus by the end of the name (.flac, .mp3, .ogg, .opus), else a WAV of 16 bits.
+
+    samples: a one-dimensional array of float32.
+    """
     with Read(samples, rate) as read:
         lib.tern_sound_write(ctypes.byref(read.sound), encoded(path))
 

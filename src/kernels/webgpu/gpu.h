@@ -61,6 +61,11 @@
     ROW(GPU_WHOLE_NORM, "whole_norm", "whole_norm", "wrrww")                                       \
     ROW(GPU_SOURCE_STORE, "source_store", "source_store", "rwwwww")                                \
     ROW(GPU_SOURCE_ATTENTION, "source_attention", "source_attention", "wwwwrr")                    \
+    ROW(GPU_CODE_DIGITS, "codec", "code_digits", "----w-r")                                        \
+    ROW(GPU_CAUSAL_CONV, "codec", "causal_conv", "rwrwwr")                                         \
+    ROW(GPU_UPSAMPLE_CONV, "codec", "upsample_conv", "rwrwwr")                                     \
+    ROW(GPU_TAILS_KEEP, "codec", "tails_keep", "rw-w")                                             \
+    ROW(GPU_HALF_SNAKE, "codec", "half_snake", "-wr-w")                                            \
     ROW(GPU_HADAMARD, "hadamard", "hadamard", "wrw")                                               \
     ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
     ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
@@ -436,8 +441,8 @@ typedef enum gpu_place {
     GPU_STATE,  // value `v`
     GPU_ANGLES, // of rope `v`
     GPU_IDS,
-    GPU_SENT,   // rows of host table `v` for the request's tokens
-    GPU_GIVEN,  // rows of input `v`, of floats
+    GPU_SENT,  // rows of host table `v` for the request's tokens
+    GPU_GIVEN, // rows of input `v`
     GPU_LOGITS,
     GPU_TOP_PARTS_MEMORY,
     GPU_TOP_MEMORY,
@@ -494,12 +499,13 @@ typedef struct gpu_dispatch {
     int n_bindings;
     uint32_t x;                              // workgroups
     gpu_rows rows;
-    uint32_t rows_each;                      // rows that a workgroup in y takes
-    uint32_t kinds;                          // of the batches that it takes part in
-    uint32_t tokens_min, tokens_max;         // of these if they are GPU_FEW_STEPS
-    uint32_t rows_min, rows_max;             // of what `rows` counts
-    uint32_t window;                         // of attention, for GPU_ROWS_PARTS
-    bool by_token;                           // workgroups in z: one for each token
+    uint32_t rows_each;              // rows that a workgroup in y takes
+    uint32_t times;                  // rows to one that `rows` counts
+    uint32_t kinds;                  // of the batches that it takes part in
+    uint32_t tokens_min, tokens_max; // of these if they are GPU_FEW_STEPS
+    uint32_t rows_min, rows_max;     // of what `rows` counts
+    uint32_t window;                 // of attention, for GPU_ROWS_PARTS
+    bool by_token;                   // workgroups in z: one for each token
     gpu_phase phase;
     gpu_screening screen;
     bool uses_cache;
@@ -565,6 +571,11 @@ static inline bool gpu_is_logits(const tern_graph *g, tern_vid v) {
 }
 
 // Whether the kernels can do the columns of all values.
+// Rows of a value to one token: a codec's convolutions make several of one.
+static inline int64_t gpu_times(const tern_graph *g, tern_vid v) {
+    return tern_graph_is_by(g, v, "tokens") ? g->values[v].times : 1;
+}
+
 tern_status gpu_check_graph(const tern_graph *g, tern_error *err);
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);

@@ -11,7 +11,7 @@
 
 static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
     gpu_dispatch *d = &p->dispatches[p->n_dispatches++];
-    *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1};
+    *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1, .times = 1};
     d->kinds = GPU_ANY;
     d->tokens_min = 1;
     d->tokens_max = UINT32_MAX;

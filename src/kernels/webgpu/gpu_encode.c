@@ -109,6 +109,7 @@ static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32
                                : step->rows == GPU_ROWS_OUTPUTS ? b->n_outputs
                                : step->rows == GPU_ROWS_SEQUENCES ? b->n_chunks
                                                                 : in->chunk_rows);
+    rows *= step->times;
     if (rows < step->rows_min || rows > step->rows_max) return 0;
     return (rows + step->rows_each - 1) / step->rows_each;
 }

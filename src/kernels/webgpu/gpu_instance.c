@@ -68,15 +68,24 @@ static tern_status open_sent(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
-// For inputs of floats.
+static bool is_given(const tern_plan *p, tern_vid v) {
+    for (size_t i = 0; i < p->n_dispatches; i++)
+        for (int k = 0; k < p->dispatches[i].n_bindings; k++) {
+            const gpu_binding *b = &p->dispatches[i].bindings[k];
+            if (b->place == GPU_GIVEN && b->v == v) return true;
+        }
+    return false;
+}
+
+// For inputs of floats, and of integers that are no tokens.
 static tern_status open_given(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     for (size_t v = 0; v < p->g->n_values; v++) {
         const tern_value *value = &p->g->values[v];
-        if (value->kind != TERN_VALUE_INPUT || value->type != TERN_VALUE_F32) continue;
+        if (value->kind != TERN_VALUE_INPUT || !is_given(p, (tern_vid)v)) continue;
         if (in->n_given == GPU_INPUTS_MAX)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "input %s: the WebGPU backend takes %d inputs of floats at most",
+                             "input %s: the WebGPU backend takes %d inputs of numbers at most",
                              value->name, GPU_INPUTS_MAX);
         uint64_t bytes = (uint64_t)p->n_batch * (uint64_t)value->cols * sizeof(float);
         in->given[in->n_given].value = (tern_vid)v;

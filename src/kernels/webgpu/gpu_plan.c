@@ -15,7 +15,9 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
     uint64_t infos = rows * (in_groups ? (uint64_t)gpu_blocks(value->cols) : 1);
     if (gpu_is_i8(value))
         return gpu_i8_bytes(value->cols, p->n_batch) + gpu_round(infos * 8, GPU_POOL_ALIGN);
-    return gpu_round(rows * (uint64_t)value->cols * sizeof(float), GPU_POOL_ALIGN);
+    // Elementwise kernels take all numbers in fours.
+    uint64_t each = gpu_round((uint64_t)(value->cols * gpu_times(g, v)), 4);
+    return gpu_round(rows * each * sizeof(float), GPU_POOL_ALIGN);
 }
 
 // ---- Compiling ---------------------------------------------------------------------------------
@@ -23,8 +25,8 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 #define I8_COLS_MAX (1 << 17) // their sum is exact as a float
 #define COLS_MAX    (1 << 22) // 64 to a workgroup, of which a dispatch has 65535
 
-// Most kernels go by four columns. Those that do not: what products write, biases, the gates of a
-// delta net, columns that are picked, a state space and routes to experts.
+// Most kernels go by four columns. Those that do not: what products write, sums, biases, the gates
+// of a delta net, columns that are picked, a state space, routes to experts and codecs.
 static bool takes_any_columns(const tern_node *n, int i) {
     switch (n->op) {
     case TERN_OP_LINEAR:
@@ -36,6 +38,12 @@ static bool takes_any_columns(const tern_node *n, int i) {
     case TERN_OP_SSM:
     case TERN_OP_SCALE_PIECES:
     case TERN_OP_BIAS:
+    case TERN_OP_ADD:
+    case TERN_OP_SCALE:
+    case TERN_OP_CODE_DIGITS:
+    case TERN_OP_CAUSAL_CONV:
+    case TERN_OP_UPSAMPLE_CONV:
+    case TERN_OP_HALF_SNAKE:
     case TERN_OP_COLUMNS: return true;
     default: return false;
     }
@@ -48,7 +56,7 @@ static tern_status check_node(const tern_graph *g, const tern_node *n, tern_erro
         if (v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT) continue;
         if (gpu_is_logits(g, id)) continue;
         int64_t most = v->type == TERN_VALUE_I8ROWS ? I8_COLS_MAX : COLS_MAX;
-        if ((v->cols % 4 != 0 && !takes_any_columns(n, i)) || v->cols > most)
+        if ((v->cols % 4 != 0 && !takes_any_columns(n, i)) || v->cols * gpu_times(g, id) > most)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "%s: the GPU's kernels need rows of a multiple of 4 elements, at most "
                              "%lld, not %lld",
@@ -62,18 +70,17 @@ tern_status gpu_check_graph(const tern_graph *g, tern_error *err) {
     return TERN_OK;
 }
 
+#ifdef TERN_NO_SENSES
 static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)p;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no %s",
                      tern_op_name(n->op));
 }
 
-// Ops of codecs run on the CPU. Those of models that hear are left out with these.
-#define gpu_op_CODE_DIGITS   gpu_op_none
-#define gpu_op_CAUSAL_CONV   gpu_op_none
-#define gpu_op_UPSAMPLE_CONV gpu_op_none
-#define gpu_op_HALF_SNAKE    gpu_op_none
-#ifdef TERN_NO_SENSES
+#define gpu_op_CODE_DIGITS      gpu_op_none
+#define gpu_op_CAUSAL_CONV      gpu_op_none
+#define gpu_op_UPSAMPLE_CONV    gpu_op_none
+#define gpu_op_HALF_SNAKE       gpu_op_none
 #define gpu_op_WINDOWS          gpu_op_none
 #define gpu_op_WHOLE_NORM       gpu_op_none
 #define gpu_op_SOURCE_STORE     gpu_op_none

@@ -119,8 +119,8 @@ int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v) {
     const tern_graph *g = in->plan->g;
     return tern_graph_is_by(g, v, "outputs")     ? in->batch.n_outputs
            : tern_graph_is_by(g, v, "sequences") ? in->batch.n_chunks
-           : gpu_is_counted(g, v) ? (int32_t)tern_graph_rows(g, v, in->batch.counts)
-                                  : in->batch.n_tokens;
+           : gpu_is_counted(g, v)                ? (int32_t)tern_graph_rows(g, v, in->batch.counts)
+                                                 : in->batch.n_tokens * (int32_t)gpu_times(g, v);
 }
 
 static uint64_t output_bytes(const tern_plan *p, tern_vid v, int32_t n_rows) {
@@ -131,7 +131,8 @@ uint64_t gpu_outputs_bytes_max(const tern_plan *p) {
     uint64_t bytes = 0;
     for (size_t v = 0; v < p->g->n_values; v++)
         if (p->g->values[v].kind == TERN_VALUE_OUTPUT && !gpu_is_logits(p->g, (tern_vid)v))
-            bytes += output_bytes(p, (tern_vid)v, p->n_batch);
+            bytes +=
+                output_bytes(p, (tern_vid)v, p->n_batch * (int32_t)gpu_times(p->g, (tern_vid)v));
     return bytes;
 }
 
@@ -158,7 +159,7 @@ void gpu_outputs_encode(const tern_instance *in, gpu_encoding *e, wgpu_buffer to
 static void put_rows(const tern_instance *in, const tern_binding *to, const char *from) {
     const tern_graph *g = in->plan->g;
     const gpu_request *b = &in->batch;
-    size_t bytes = (size_t)output_bytes(in->plan, to->value, 1);
+    size_t bytes = (size_t)output_bytes(in->plan, to->value, (int32_t)gpu_times(g, to->value));
     char *data = to->data;
     if (tern_graph_is_by(g, to->value, "outputs")) {
         for (int32_t i = 0; i < b->n_outputs; i++, from += bytes)
@@ -166,7 +167,8 @@ static void put_rows(const tern_instance *in, const tern_binding *to, const char
         return;
     }
     if (gpu_is_counted(g, to->value)) {
-        memcpy(data, from, (size_t)gpu_rows_of_value(in, to->value) * bytes);
+        memcpy(data, from,
+               (size_t)output_bytes(in->plan, to->value, gpu_rows_of_value(in, to->value)));
         return;
     }
     bool by_sequence = tern_graph_is_by(g, to->value, "sequences");

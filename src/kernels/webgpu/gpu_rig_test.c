@@ -225,6 +225,12 @@ tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool t
     return v;
 }
 
+void rig_give(rig *r, const char *name, int32_t n_outputs, rig_fill fill) {
+    tern_vid v = tern_graph_find(&r->g, name);
+    const tern_value *w = &r->g.values[v];
+    add_source(r, v, TERN_DTYPE_F32, w->rows, w->cols, fill)->n_conv_outputs = n_outputs;
+}
+
 #define SHOWN_MAX 136
 static void fill_pick(float *x, int64_t n, int64_t row, uint32_t *seed) {
     memset(x, 0, (size_t)n * sizeof *x);

@@ -72,6 +72,8 @@ tern_vid rig_vector(rig *r, int64_t n, rig_fill fill);
 tern_vid rig_matrix(rig *r, int64_t n_out, int64_t n_in, tern_dtype type, bool ternary,
                     rig_fill fill);
 tern_vid rig_array(rig *r, int64_t n_rows, int64_t n_cols, rig_fill fill);
+// Numbers for a weight that the graph has already, perhaps one of a convolution of n_outputs.
+void rig_give(rig *r, const char *name, int32_t n_outputs, rig_fill fill);
 // The rows that are wanted.
 tern_vid rig_take_rows(rig *r, tern_vid x);
 // The graph's output: all columns of x, or 96 from both ends and some between. Times 1, plus zeros:

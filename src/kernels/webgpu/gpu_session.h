@@ -71,7 +71,7 @@ void gpu_expect_step(gpu_steps *s, int32_t n_rows);
 
 typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
 
-#define GPU_INPUTS_MAX 4 // of floats
+#define GPU_INPUTS_MAX 4    // besides tokens
 typedef struct gpu_origin { // of a chunk: where it is in the batch
     int32_t chunk, row;
 } gpu_origin;

@@ -34,6 +34,7 @@ const char *const *gpu_shader_base(const char *file) {
         {"attention", {"cache", "attention_base", "attention_row"}},
         {"attention_prompt", {"cache", "attention_base"}},
         {"attention_token", {"cache", "cache_store", "attention_base"}},
+        {"codec", {"chunks"}},
         {"conv", {"chunks"}},
         {"delta_net", {"chunks", "softplus"}},
         {"embed", {"codes", "table_row"}},

@@ -370,6 +370,20 @@ static tern_status bind_host(tern_weight *w, const tern_weight_source *s, tern_e
     return w->table_row && w->row ? TERN_OK : tern_fail_memory(err, (size_t)bytes);
 }
 
+// Weights of a convolution, [outputs][columns][taps], as [taps][columns][outputs].
+static tern_status turn_convolution(tern_weight *w, size_t n_out, tern_error *err) {
+    size_t taps = (size_t)w->n_cols, n_in = (size_t)w->n_rows / n_out;
+    float *to = tern_alloc_array(TERN_MEM_WEIGHTS, n_in * n_out, taps * sizeof *to);
+    if (!to) return tern_fail_memory(err, n_in * n_out * taps * sizeof *to);
+    for (size_t o = 0; o < n_out; o++)
+        for (size_t i = 0; i < n_in; i++)
+            for (size_t j = 0; j < taps; j++)
+                to[(j * n_in + i) * n_out + o] = w->vector[(o * n_in + i) * taps + j];
+    tern_free(w->vector);
+    w->vector = to;
+    return TERN_OK;
+}
+
 // A vector, or an array of few numbers.
 static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight_source *s,
                                tern_error *err) {
@@ -380,6 +394,7 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
     if (!w->vector) return tern_fail_memory(err, n * sizeof(float));
     tern_matrix m = tern_weight_matrix(s);
     TERN_TRY(tern_matrix_decode(&m, w->vector, err));
+    if (s->n_conv_outputs > 0) TERN_TRY(turn_convolution(w, (size_t)s->n_conv_outputs, err));
     w->owns_buffers = true;
     w->parts[0].bytes = gpu_round(n * sizeof(float), 16);
     w->parts[0].n_rows = 1;

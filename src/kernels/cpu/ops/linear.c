@@ -97,8 +97,30 @@ static void cap_rows(cpu_run *run, const cpu_step *step, const tern_team *team) 
         kernels(run)->f->soft_cap(y + t * d, y + t * d, n->soft_cap, d);
 }
 
+// Some of the scores of a single row.
+static void some_scores(cpu_run *run, const cpu_step *step, const tern_team *team,
+                        const tern_weight *w, float *out) {
+    const float *x = cpu_value(run, step->node->in[0]);
+    const size_t begin = (size_t)run->batch->first_score, n = (size_t)run->batch->n_scores;
+    size_t first, last;
+    while (claim_matrix_rows(team, counter(run, step, 0), n, w->row_bytes, &first, &last))
+        kernels(run)->f->matvec(out + begin + first, x, w->type,
+                                w->rows + (begin + first) * w->row_bytes, w->row_bytes,
+                                last - first, (size_t)w->source.n_cols, w->source.scale, false);
+}
+
+static bool wants_some(const cpu_run *run, const tern_node *n, const tern_weight *w) {
+    const tern_batch *b = run->batch;
+    return b->n_scores > 0 && b->n_outputs == 1 && n->out[0] == run->plan->scores &&
+           n->soft_cap == 0 && w->info.kind == TERN_WEIGHT_FLOAT;
+}
+
 static void step_linear(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
+    if (wants_some(run, n, run->plan->weights[n->in[1]])) {
+        some_scores(run, step, team, run->plan->weights[n->in[1]], cpu_value(run, n->out[0]));
+        return;
+    }
     for (int i = 0; i < n->n_out; i++)
         linear(run, step, team, i, n->in[0], n->in[1 + i], cpu_value(run, n->out[i]), false);
     if (n->soft_cap != 0) cap_rows(run, step, team);

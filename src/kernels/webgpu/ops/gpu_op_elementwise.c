@@ -1,10 +1,11 @@
 // Ops that make each element from those in its place.
 #include "kernels/webgpu/ops/gpu_op.h"
 
+// In the order of memory, a little beyond the end where the columns are not fours (gpu_plan.c).
 static void add_elementwise(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
-    int64_t n_cols = cols(p, n->out[0]);
-    gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
-    set(d, "COLS4", (double)(n_cols / 4));
+    int64_t n_fours = (cols(p, n->out[0]) * gpu_times(p->g, n->out[0]) + 3) / 4;
+    gpu_dispatch *d = add(p, kernel, groups(n_fours, 64), rows_of(p, n->out[0]));
+    set(d, "COLS4", (double)n_fours);
     set(d, "ACT", n->act);
     set(d, "SCALE", (double)n->scale);
     for (int i = 0; i < n->n_in; i++) bind_value(p, d, n->in[i]);
