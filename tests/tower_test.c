@@ -12,7 +12,8 @@
 #include "tern_media.h"
 #include "tern_tools.h"
 
-#define OWN "tests/oracles/qwen35_sees"
+#define OWN  "tests/oracles/qwen35_sees"
+#define DEEP "tests/oracles/qwen3vl_sees"
 
 // A folder of the test's, and a file in it.
 static void make_folder(const char *name, char folder[512]) {
@@ -56,6 +57,14 @@ TEST(two_ggufs_see_as_numpy_does) {
 
 TEST(webgpu_two_ggufs_see_as_numpy_does) {
     check_pair(OWN, true, false, 1e-4);
+}
+
+TEST(two_ggufs_of_qwen3vl_see_as_numpy_does) {
+    check_pair(DEEP, false, false, 1e-5);
+}
+
+TEST(webgpu_two_ggufs_of_qwen3vl_see_as_numpy_does) {
+    check_pair(DEEP, true, false, 1e-4);
 }
 
 TEST(two_ggufs_see_pictures_as_transformers_does) {
@@ -289,6 +298,26 @@ TEST(the_tower_beside_a_model_is_found_by_its_name) {
     CHECK(sees(m, NULL));
     rewrite(other, tower, &(change){.key = "clip.vision.projection_dim", .number = 64});
     CHECK(!sees(m, NULL)); // of a model of another width
+}
+
+// A tower of one family is none of the other's, however wide its rows are.
+TEST(towers_with_rows_of_layers_in_between_are_qwen3vls) {
+    char folder[512], deep[768], plain[768], changed[768];
+    make_folder("deep", folder);
+    if (!convert(OWN, in(folder, "p.gguf"), TERN_TYPE_AUTO)) return;
+    if (!convert(DEEP, in(folder, "d.gguf"), TERN_TYPE_AUTO)) return;
+    snprintf(plain, sizeof plain, "%s", in(folder, "mmproj-p.gguf"));
+    snprintf(deep, sizeof deep, "%s", in(folder, "mmproj-d.gguf"));
+    snprintf(changed, sizeof changed, "%s", in(folder, "changed.gguf"));
+    CHECK(sees(in(folder, "d.gguf"), NULL) && sees(in(folder, "p.gguf"), NULL));
+    check_refused(folder, "p.gguf", deep, "a qwen35 reads the tower's last rows alone, and not");
+    check_refused(folder, "d.gguf", plain, "n_deepstack_layers is 2, but its part that sees has 0");
+    rewrite(deep, changed, &(change){.without = "clip.vision.is_deepstack_layers"});
+    check_refused(folder, "d.gguf", changed, "is of no layer that clip.vision.is_deepstack_layers");
+    rewrite(deep, changed, &(change){.without = "v.deepstack.2.fc1.weight"});
+    check_refused(folder, "d.gguf", changed, "tensor v.deepstack.1.fc1.weight is missing");
+    REQUIRE(tern_path_rename(deep, plain)); // beside p.gguf, by its name
+    CHECK(!sees(in(folder, "p.gguf"), NULL));
 }
 
 TEST(towers_survive_failing_allocations) {
