@@ -298,6 +298,12 @@ TEST(the_tower_beside_a_model_is_found_by_its_name) {
     CHECK(sees(m, NULL));
     rewrite(other, tower, &(change){.key = "clip.vision.projection_dim", .number = 64});
     CHECK(!sees(m, NULL)); // of a model of another width
+    // One that is another model's does not stand in the way of the only other one.
+    REQUIRE(tern_path_rename(tower, in(folder, "mmproj-n.gguf")));
+    tern_file_remove(in(folder, "mmproj-BF16.gguf"));
+    CHECK(!sees(m, NULL));
+    REQUIRE(convert(OWN, in(folder, "n.gguf"), TERN_TYPE_AUTO));
+    CHECK(sees(m, NULL) && sees(in(folder, "n.gguf"), NULL));
 }
 
 // A tower of one family is none of the other's, however wide its rows are.
