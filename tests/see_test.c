@@ -24,9 +24,8 @@ static void check_data(const char *name, bool gpu, bool video, double bound) {
     sight_check(copy, copy, gpu, video, bound);
 }
 
-// Seen to fail: with rows and columns exchanged in the tower's RoPE or in the text's, the grid's
-// last place left out, the two activations exchanged, patches in the order of a page, and the text
-// going on after all rows of a picture.
+// Seen to fail: with rows and columns exchanged in the tower's RoPE or in the text's, the merger's
+// activation that of the layers, and the text going on after all rows of a picture.
 TEST(qwen35_sees_pictures_as_numpy_does) {
     sight_check(OWN, OWN, false, false, 1e-5);
 }
@@ -35,7 +34,8 @@ TEST(webgpu_qwen35_sees_pictures_as_numpy_does) {
     sight_check(OWN, OWN, true, false, 1e-4);
 }
 
-// Seen to fail: with rows of two layers exchanged in the text, and without adding them.
+// Seen to fail: with rows of two layers exchanged in the text, without adding them, and with RoPE's
+// last pairs turned by row and column like those before them.
 TEST(qwen3vl_sees_pictures_as_numpy_does) {
     sight_check(DEEP, DEEP, false, false, 1e-5);
 }
@@ -124,7 +124,8 @@ static void check_prompts(const char *folder) {
     tern_file_close(file);
 }
 
-// Seen to fail, of Qwen3-VL alone: with the layers' rows beside each other in another order.
+// Seen to fail: with the grid's last place left out, with patches in the order of a page, and, of
+// Qwen3-VL, with the layers' rows beside each other in another order.
 TEST(pictures_are_parts_of_prompts) {
     check_prompts(OWN);
     check_prompts(DEEP);

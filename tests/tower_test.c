@@ -141,6 +141,23 @@ TEST(conversion_writes_what_sees_beside_the_text) {
     check_same_rows(OWN, in(folder, "m.gguf"), in(folder, "mmproj-k.gguf"));
 }
 
+// Places in a text, where they are found by their names in the vocabulary. Seen to fail: with the
+// name of one for all of them.
+TEST(towers_have_the_folders_tokens) {
+    char folder[512];
+    tern_error err = {0};
+    tern_model *a, *b;
+    make_folder("tokens", folder);
+    if (!convert(OWN, in(folder, "m.gguf"), TERN_TYPE_AUTO)) return;
+    REQUIRE_OK(tern_model_open(&a, OWN, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&b, in(folder, "m.gguf"), NULL, &err), err);
+    const tern_vision *x = &a->config.vision, *y = &b->config.vision;
+    CHECK(x->picture_id == 261 && x->video_id == 262 && x->start_id == 259 && x->end_id == 260);
+    CHECK(y->picture_id == 261 && y->video_id == 262 && y->start_id == 259 && y->end_id == 260);
+    tern_model_close(a);
+    tern_model_close(b);
+}
+
 // ---- Other writers' files ----------------------------------------------------------------------
 
 typedef struct change {
