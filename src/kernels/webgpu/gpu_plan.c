@@ -68,12 +68,13 @@ static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err
                      tern_op_name(n->op));
 }
 
-// Ops of codecs run on the CPU. Those of models that hear are left out with these.
+// Ops of codecs run on the CPU. Those of models that hear, or of Qwen3-VL, are left out with these.
 #define gpu_op_CODE_DIGITS   gpu_op_none
 #define gpu_op_CAUSAL_CONV   gpu_op_none
 #define gpu_op_UPSAMPLE_CONV gpu_op_none
 #define gpu_op_HALF_SNAKE    gpu_op_none
 #ifdef TERN_NO_SENSES
+#define gpu_op_ADD_GIVEN        gpu_op_none
 #define gpu_op_WINDOWS          gpu_op_none
 #define gpu_op_WHOLE_NORM       gpu_op_none
 #define gpu_op_SOURCE_STORE     gpu_op_none
