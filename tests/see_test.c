@@ -201,6 +201,22 @@ TEST(sights_survive_failing_allocations) {
     tern_model_close(m);
 }
 
+// The least number of pixels in a file is no way around the most that a caller allows, which a
+// picture of many patches would take hours for. Found by fuzz/tower_fuzz.c; seen to fail with the
+// file's taken first.
+TEST(sights_are_no_larger_than_they_may_be) {
+    static const int64_t most[][2] = {{4096, 4096}, {70000, 65536}, {0, 65536}}; // asked, least
+    tern_error err = {0};
+    tern_file *file;
+    tern_vision_rules r;
+    REQUIRE_OK(tern_file_open(&file, "tests/oracles/qwen35", &err), err); // says nothing: 65536
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(tern_vision_rules_read(file, most[i][0], &r, &err), err);
+        CHECK(r.most == (most[i][0] ? most[i][0] : 1 << 20) && r.least == most[i][1]);
+    }
+    tern_file_close(file);
+}
+
 TEST(sights_are_of_models_that_see) {
     tern_error err = {0};
     tern_model *texts, *m;
