@@ -42,6 +42,20 @@ for more in "" "--mmproj $dir/mmproj-sees.gguf"; do
     ends 0 "$tern" run "$dir/sees.gguf" $more --image "$picture" -p 'What is it?' -n 10 --temp 0 --json
     has "$said"
 done
+# Qwen3-VL, whose text reads rows of several layers of the tower.
+deep=tests/oracles/qwen3vl_sees
+ends 0 "$tern" run "$deep" --image "$deep/picture.png" -p 'What is it?' -n 10 --temp 0 --json
+deep_said=$(grep -o '"ids":\[[0-9,]*\]' "$dir/out")
+same "$deep_said" '"ids":[220,220,220,37,135,135,135,135,135,135]' "what Qwen3-VL says"
+ends 0 "$tern" convert "$deep" "$dir/deep.gguf"
+ends 0 "$tern" convert "$dir/deep.gguf" "$dir/deep" # the text alone: a Qwen3
+for one in "$deep" "$dir/deep"; do
+    ends 0 "$tern" run "$one" -p 'What is it?' -n 10 --temp 0 --json
+    cp "$dir/out" "$dir/$(basename "$one").json"
+done
+same "$(grep -o '"ids":.*\]' "$dir/deep.json")" "$(grep -o '"ids":.*\]' "$dir/qwen3vl_sees.json")" "a text of Qwen3-VL as a Qwen3"
+ends 0 "$tern" run "$dir/deep.gguf" --image "$deep/picture.png" -p 'What is it?' -n 10 --temp 0 --json
+has "$(echo "$deep_said" | sed 's/[][]/\\&/g')"
 fails 1 "reads no pictures in texts" "$tern" run "$dir/sees.gguf" --mmproj none --image "$picture" -p x
 fails 1 "open the model's own file" "$tern" run "$dir/mmproj-sees.gguf" -p x
 fails 1 "2 pictures for 1 places" "$tern" run "$sees" --image "$picture" --image "$picture" -p '<|image_pad|>' -n 1

@@ -139,13 +139,13 @@ TEST(hub_digests) {
     }
 }
 
-static void plan(const char *typed, const char *json, const char *wanted) {
+static void plan_of(const char *typed, bool text_only, const char *json, const char *wanted) {
     hub_plan p;
     hub_name n;
     tern_error err = {0};
     tern_strbuf got = {0};
     CHECK(hub_name_read(&n, typed, strlen(typed), NULL));
-    if (hub_plan_read(&p, &n, json, strlen(json), &err) == TERN_OK) {
+    if (hub_plan_read(&p, &n, text_only, json, strlen(json), &err) == TERN_OK) {
         for (size_t i = 0; i < p.n; i++)
             tern_strbuf_printf(&got, "%s%s", i ? " " : "", p.files[i].name);
         hub_plan_free(&p);
@@ -155,6 +155,10 @@ static void plan(const char *typed, const char *json, const char *wanted) {
     CHECK_MSG(strstr(tern_strbuf_text(&got), wanted) == tern_strbuf_text(&got), "%s: %s", typed,
               tern_strbuf_text(&got));
     tern_strbuf_free(&got);
+}
+
+static void plan(const char *typed, const char *json, const char *wanted) {
+    plan_of(typed, false, json, wanted);
 }
 
 TEST(hub_plans) {
@@ -171,11 +175,13 @@ TEST(hub_plans) {
         "model-00001-of-00002.safetensors\"}]}";
     static const char unknown[] =
         "{\"siblings\":[{\"rfilename\":\"a.gguf\"},{\"rfilename\":\"b.gguf\"}]}";
-    plan("hf:o/n", several, "a-i2_s.gguf");
-    plan("hf:o/n:q8_0", several, "a-Q8_0.gguf");
+    plan("hf:o/n", several, "mmproj-F16.gguf a-i2_s.gguf");
+    plan_of("hf:o/n", true, several, "a-i2_s.gguf");
+    plan("hf:o/n:q8_0", several, "mmproj-F16.gguf a-Q8_0.gguf");
     plan("hf:o/n:f16", several, "big/a-F16-00002-of-00002.gguf big/a-F16-00001-of-00002.gguf");
     plan("hf:o/n/big", several, "big/a-F16-00002-of-00002.gguf big/a-F16-00001-of-00002.gguf");
-    plan("hf:o/n/a-Q8_0.gguf", several, "a-Q8_0.gguf");
+    plan("hf:o/n/a-Q8_0.gguf", several, "mmproj-F16.gguf a-Q8_0.gguf");
+    plan("hf:o/n/mmproj-F16.gguf", several, "mmproj-F16.gguf");
     plan("hf:o/n:Q5_K_M", several,
          "! the repository has no GGUF file of type Q5_K_M; name one of:");
     plan("hf:o/n", folder, "model.safetensors 1_Pooling/config.json config.json");

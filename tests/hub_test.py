@@ -72,9 +72,9 @@ def part(n, seed=1):
 def test_pull_names_and_run(p):
     # Seen to fail: without the file's type in its name; with the label not in capitals.
     p.hub.add("own/Tiny-GGUF", {"README.md": b"hello", "tiny-q4_k_m.gguf": STORIES, "tiny-F16.gguf": part(1000),
-                                "mmproj-F16.gguf": part(10)})
+                                "mmproj-F16.gguf": STORIES})  # no tower: it is there and not taken
     check(p.pull("hf:own/Tiny-GGUF") == "own/Tiny-GGUF:Q4_K_M", "the type that is preferred")
-    check(p.files() == ["own/Tiny-GGUF/tiny-q4_k_m.gguf"], p.files())
+    check(p.files() == ["own/Tiny-GGUF/mmproj-F16.gguf", "own/Tiny-GGUF/tiny-q4_k_m.gguf"], p.files())
     check(p.read("own/Tiny-GGUF/tiny-q4_k_m.gguf") == STORIES, "another content")
     for name in ("own/Tiny-GGUF:Q4_K_M", "tiny:q4_k_m", "Tiny-GGUF", "tiny", "tiny-q4_k_m", "tiny-q4_k_m.gguf",
                  "hf:own/Tiny-GGUF", "hf.co/own/Tiny-GGUF:q4_k_m", "hf:own/Tiny-GGUF/tiny-q4_k_m.gguf",
@@ -96,6 +96,46 @@ def test_pull_names_and_run(p):
     check("no GGUF file of type Q8_0" in refusal and "tiny-F16.gguf" in refusal, refusal)
     both = p.tern("show", "tiny").stderr
     check("may be any of 2 models" in both, "an ambiguous name", both)
+
+
+def test_what_sees_comes_along(p):
+    # Seen to fail: with the last one of several types; without the one of its name, in the hub and beside a model; with
+    # nothing removed but the model, and with all removed that lies in the models folder itself.
+    made = p.path("../made")
+    os.mkdir(made)
+    for type in ("bf16", "q8_0"):
+        done = p.tern("convert", "tests/oracles/qwen3vl_sees", f"{made}/vl-{type}.gguf", "--type", type)
+        check(done.returncode == 0, done.stderr)
+    files = {name: open(os.path.join(made, name), "rb").read() for name in os.listdir(made)}
+    shutil.rmtree(made)
+    files["mmproj-F16.gguf"] = files.pop("mmproj-vl-bf16.gguf")
+    files["mmproj-F32.gguf"], files["other/mmproj-F16.gguf"] = part(9), part(9)
+    p.hub.add("own/vl-GGUF", files)
+    check(p.pull("hf:own/vl-GGUF:bf16") == "own/vl-GGUF:BF16", "its name is the model's")
+    check(p.files() == ["own/vl-GGUF/mmproj-F16.gguf", "own/vl-GGUF/vl-bf16.gguf"], p.files())
+    came = [path for kind, path, *_ in p.hub.log if kind == "cdn"]
+    check(came[-1].endswith("vl-bf16.gguf"), "what is listed is whole: the model comes last", came)
+    picture = ("--image", "tests/oracles/qwen3vl_sees/picture.png", "-p", "What is it?", "-n", "10", "--temp", "0", "--json")
+    ran = p.tern("run", "-m", "vl:bf16", *picture)
+    said = '"ids":[220,220,220,37,135,135,135,135,135,135]'  # by numpy
+    check(said in ran.stdout, ran.stdout, ran.stderr)
+    p.pull("hf:own/vl-GGUF/vl-q8_0.gguf")
+    check("own/vl-GGUF/mmproj-vl-q8_0.gguf" in p.files() and "own/vl-GGUF/mmproj-F32.gguf" not in p.files(),
+          "the one of its name", p.files())
+    check(p.tern("run", "-m", "vl:q8_0", *picture).returncode == 0, "q8_0")
+    check(said in p.tern("run", "-m", "vl:bf16", *picture).stdout, "a second model's takes the first one's away")
+    check(len(json.loads(p.tern("list", "--json").stdout)) == 2, "what sees is no model of its own")
+    p.tern("rm", "vl:q8_0")
+    check(p.files() == ["own/vl-GGUF/mmproj-F16.gguf", "own/vl-GGUF/vl-bf16.gguf"], p.files())
+    p.tern("rm", "vl")
+    check(not os.listdir(p.folder), p.files())
+    p.pull("hf:own/vl-GGUF:bf16", "--text-only")
+    check(p.files() == ["own/vl-GGUF/vl-bf16.gguf"], p.files())
+    # In the models folder itself files of people lie beside each other.
+    for name, content in (("a.gguf", STORIES), ("mmproj-a.gguf", part(5)), ("mmproj-b.gguf", part(6))):
+        open(p.path(name), "wb").write(content)
+    p.tern("rm", "a")
+    check(os.path.exists(p.path("mmproj-b.gguf")) and not os.path.exists(p.path("mmproj-a.gguf")), p.files())
 
 
 def test_list_and_remove(p):

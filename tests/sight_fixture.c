@@ -69,6 +69,11 @@ static void close_oracle(oracle *o) {
 
 // ---- The tower ---------------------------------------------------------------------------------
 
+// Whose rows are read: the last one, and others.
+static size_t n_layers(const oracle *o) {
+    return 1 + (size_t)o->model->config.vision.n_deep;
+}
+
 // Where the patches of a picture are, in blocks of two by two; and in the grid of learnt places.
 static void place(int32_t rows, int32_t columns, int64_t side, int32_t *places, float *points) {
     for (int32_t i = 0; i < rows * columns; i++) {
@@ -82,9 +87,11 @@ static void place(int32_t rows, int32_t columns, int64_t side, int32_t *places, 
     }
 }
 
-// Rows that the tower makes of the reference's patches; the caller frees them.
+// Rows that the tower makes of the reference's patches, those of the last layer, then of others
+// that are read: [layers, patches / 4, n_embd]. The caller frees them.
 static float *look(const oracle *o, const float *patches, const int32_t grid[3]) {
-    size_t n = (size_t)(grid[1] * grid[2]), n_cols = 1536;
+    size_t n = (size_t)(grid[1] * grid[2]), n_cols = 1536, n_deep = n_layers(o) - 1;
+    size_t each = n / 4 * (size_t)o->model->config.n_embd;
     int32_t *places = calloc(n, 3 * sizeof *places);
     float *points = calloc(n, 2 * sizeof *points), *copy = calloc(n, n_cols * sizeof *copy);
     tern_error err = {0};
@@ -98,13 +105,16 @@ static float *look(const oracle *o, const float *patches, const int32_t grid[3])
          .n_dims = 2,
          .dims = {(int64_t)n, 3},
          .data = places}};
-    tern_array out = {.name = "rows"};
+    tern_array out[] = {
+        {.name = "rows"}, {.name = "deep.0"}, {.name = "deep.1"}, {.name = "deep.2"}};
     const tern_compute_desc desc = {
-        .graph = "vision", .inputs = in, .n_inputs = 3, .outputs = &out, .n_outputs = 1};
+        .graph = "vision", .inputs = in, .n_inputs = 3, .outputs = out, .n_outputs = 1 + n_deep};
     CHECK_MSG(tern_compute(o->model, &desc, &err) == TERN_OK, "%s: %s", o->folder, err.message);
-    float *rows = calloc(n / 4, (size_t)o->model->config.n_embd * sizeof *rows);
-    if (out.data) memcpy(rows, out.data, n / 4 * (size_t)o->model->config.n_embd * sizeof *rows);
-    tern_array_free(&out);
+    float *rows = calloc(1 + n_deep, each * sizeof *rows);
+    for (size_t i = 0; i <= n_deep; i++) {
+        if (out[i].data) memcpy(rows + i * each, out[i].data, each * sizeof *rows);
+        tern_array_free(&out[i]);
+    }
     free(places);
     free(points);
     free(copy);
@@ -112,18 +122,35 @@ static float *look(const oracle *o, const float *patches, const int32_t grid[3])
 }
 
 // As tern_sight_open keeps them.
-static tern_sight *keep(const oracle *o, const float *rows, const int32_t grid[3]) {
-    size_t n_embd = (size_t)o->model->config.n_embd;
+static tern_sight *keep(const oracle *o, const float *made, const int32_t grid[3]) {
+    size_t n_embd = (size_t)o->model->config.n_embd, n = n_layers(o);
     tern_error err = {0};
     tern_sight *s = tern_sight_new();
     s->model = o->model;
     s->width = grid[2] / 2;
     s->height = grid[1] / 2;
     s->n_rows = s->width * s->height;
-    s->rows = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->n_rows, n_embd * sizeof *s->rows);
-    memcpy(s->rows, rows, (size_t)s->n_rows * n_embd * sizeof *s->rows);
+    size_t n_rows = (size_t)s->n_rows;
+    s->rows = tern_alloc_array(TERN_MEM_SESSION, n * n_rows, n_embd * sizeof *s->rows);
+    for (size_t i = 0; i < n * n_rows; i++)
+        memcpy(s->rows + (i % n_rows * n + i / n_rows) * n_embd, made + i * n_embd,
+               n_embd * sizeof *s->rows);
     CHECK(tern_model_keep_sight(o->model, s, &err) == TERN_OK);
     return s;
+}
+
+// made: as of look; first: the picture's first row in the golden file.
+static void check_rows(const oracle *o, const float *made, size_t first, size_t n_rows,
+                       double bound) {
+    size_t n_embd = (size_t)o->model->config.n_embd;
+    for (size_t i = 0; i < n_layers(o); i++) {
+        char name[32] = "vis.merged";
+        if (i > 0) snprintf(name, sizeof name, "vis.deep.%zu", i - 1);
+        const float *want = golden(o, name);
+        if (!want) continue;
+        double d = distance(made + i * n_rows * n_embd, want + first * n_embd, n_rows * n_embd);
+        CHECK_MSG(d < bound, "%s: %s from row %zu is %g off", o->folder, name, first, d);
+    }
 }
 
 #define SIGHTS_MAX 8
@@ -133,19 +160,17 @@ static size_t look_at_all(const oracle *o, bool video, double bound, tern_sight 
     float *all = values ? calloc(values->ne[0] * values->ne[1], sizeof *all) : NULL;
     const float *patches = all;
     CHECK(!values || tern_tensor_decode(values, all, NULL) == TERN_OK);
-    const float *merged = golden(o, "vis.merged");
-    size_t n_embd = (size_t)o->model->config.n_embd, n = 0;
-    for (size_t i = 0; patches && merged && i < o->n_grids; i++)
+    size_t n = 0, n_seen = 0;
+    for (size_t i = 0; patches && i < o->n_grids; i++)
         for (int32_t f = 0; f < o->grids[3 * i] && n < SIGHTS_MAX; f++) {
             const int32_t *grid = o->grids + 3 * i;
             size_t n_patches = (size_t)(grid[1] * grid[2]), n_rows = n_patches / 4;
-            float *rows = look(o, patches, grid);
-            double d = distance(rows, merged, n_rows * n_embd);
-            CHECK_MSG(d < bound, "%s: rows of picture %zu are %g off", o->folder, n + 1, d);
-            sights[n++] = keep(o, rows, grid);
-            free(rows);
+            float *made = look(o, patches, grid);
+            check_rows(o, made, n_seen, n_rows, bound);
+            sights[n++] = keep(o, made, grid);
+            free(made);
             patches += n_patches * 1536;
-            merged += n_rows * n_embd;
+            n_seen += n_rows;
         }
     free(all);
     return n;

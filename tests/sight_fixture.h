@@ -1,6 +1,7 @@
 // Oracles of language models that see: a folder with golden.safetensors, in which a reference has
 // input_ids with one token for each row of the pictures, image_grid_thw (or of videos), the patches
-// (pixel_values), what the tower makes of them (vis.merged), logits and greedy_ids.
+// (pixel_values), what the tower makes of them (vis.merged, and of layers in between vis.deep.N),
+// logits and greedy_ids.
 #ifndef TERN_TESTS_SIGHT_FIXTURE_H
 #define TERN_TESTS_SIGHT_FIXTURE_H
 

@@ -12,7 +12,8 @@
 #include "tern_media.h"
 #include "tern_tools.h"
 
-#define OWN "tests/oracles/qwen35_sees"
+#define OWN  "tests/oracles/qwen35_sees"
+#define DEEP "tests/oracles/qwen3vl_sees"
 
 // A folder of the test's, and a file in it.
 static void make_folder(const char *name, char folder[512]) {
@@ -56,6 +57,14 @@ TEST(two_ggufs_see_as_numpy_does) {
 
 TEST(webgpu_two_ggufs_see_as_numpy_does) {
     check_pair(OWN, true, false, 1e-4);
+}
+
+TEST(two_ggufs_of_qwen3vl_see_as_numpy_does) {
+    check_pair(DEEP, false, false, 1e-5);
+}
+
+TEST(webgpu_two_ggufs_of_qwen3vl_see_as_numpy_does) {
+    check_pair(DEEP, true, false, 1e-4);
 }
 
 TEST(two_ggufs_see_pictures_as_transformers_does) {
@@ -130,6 +139,23 @@ TEST(conversion_writes_what_sees_beside_the_text) {
     CHECK(t && t->type == TERN_DTYPE_BF16); // as it was
     tern_file_close(file);
     check_same_rows(OWN, in(folder, "m.gguf"), in(folder, "mmproj-k.gguf"));
+}
+
+// Places in a text, where they are found by their names in the vocabulary. Seen to fail: with the
+// name of one for all of them.
+TEST(towers_have_the_folders_tokens) {
+    char folder[512];
+    tern_error err = {0};
+    tern_model *a, *b;
+    make_folder("tokens", folder);
+    if (!convert(OWN, in(folder, "m.gguf"), TERN_TYPE_AUTO)) return;
+    REQUIRE_OK(tern_model_open(&a, OWN, NULL, &err), err);
+    REQUIRE_OK(tern_model_open(&b, in(folder, "m.gguf"), NULL, &err), err);
+    const tern_vision *x = &a->config.vision, *y = &b->config.vision;
+    CHECK(x->picture_id == 261 && x->video_id == 262 && x->start_id == 259 && x->end_id == 260);
+    CHECK(y->picture_id == 261 && y->video_id == 262 && y->start_id == 259 && y->end_id == 260);
+    tern_model_close(a);
+    tern_model_close(b);
 }
 
 // ---- Other writers' files ----------------------------------------------------------------------
@@ -289,6 +315,32 @@ TEST(the_tower_beside_a_model_is_found_by_its_name) {
     CHECK(sees(m, NULL));
     rewrite(other, tower, &(change){.key = "clip.vision.projection_dim", .number = 64});
     CHECK(!sees(m, NULL)); // of a model of another width
+    // One that is another model's does not stand in the way of the only other one.
+    REQUIRE(tern_path_rename(tower, in(folder, "mmproj-n.gguf")));
+    tern_file_remove(in(folder, "mmproj-BF16.gguf"));
+    CHECK(!sees(m, NULL));
+    REQUIRE(convert(OWN, in(folder, "n.gguf"), TERN_TYPE_AUTO));
+    CHECK(sees(m, NULL) && sees(in(folder, "n.gguf"), NULL));
+}
+
+// A tower of one family is none of the other's, however wide its rows are.
+TEST(towers_with_rows_of_layers_in_between_are_qwen3vls) {
+    char folder[512], deep[768], plain[768], changed[768];
+    make_folder("deep", folder);
+    if (!convert(OWN, in(folder, "p.gguf"), TERN_TYPE_AUTO)) return;
+    if (!convert(DEEP, in(folder, "d.gguf"), TERN_TYPE_AUTO)) return;
+    snprintf(plain, sizeof plain, "%s", in(folder, "mmproj-p.gguf"));
+    snprintf(deep, sizeof deep, "%s", in(folder, "mmproj-d.gguf"));
+    snprintf(changed, sizeof changed, "%s", in(folder, "changed.gguf"));
+    CHECK(sees(in(folder, "d.gguf"), NULL) && sees(in(folder, "p.gguf"), NULL));
+    check_refused(folder, "p.gguf", deep, "a qwen35 reads the tower's last rows alone, and not");
+    check_refused(folder, "d.gguf", plain, "n_deepstack_layers is 2, but its part that sees has 0");
+    rewrite(deep, changed, &(change){.without = "clip.vision.is_deepstack_layers"});
+    check_refused(folder, "d.gguf", changed, "is of no layer that clip.vision.is_deepstack_layers");
+    rewrite(deep, changed, &(change){.without = "v.deepstack.2.fc1.weight"});
+    check_refused(folder, "d.gguf", changed, "tensor v.deepstack.1.fc1.weight is missing");
+    REQUIRE(tern_path_rename(deep, plain)); // beside p.gguf, by its name
+    CHECK(!sees(in(folder, "p.gguf"), NULL));
 }
 
 TEST(towers_survive_failing_allocations) {

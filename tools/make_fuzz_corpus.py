@@ -303,6 +303,59 @@ def model(arch, width, heads, kind, head_kind, tokenizer, extra=()):
     return gguf(config_metas(arch, width, heads) + tokenizer + list(extra), tensors)
 
 
+def tower(width, deep, depth=3, patch=2, edge=2, rows=32, apart=False):
+    """An mmproj for tests/oracles/qwen3vl_sees, whose rows have 32 numbers."""
+    tensors, four = [], 4 * width
+
+    def put(name, ne, kind=F16):
+        tensors.append((name, kind, ne, floats(math.prod(ne), kind)))
+
+    def linear(name, n_in, n_out):
+        put(name + ".weight", [n_in, n_out])
+        put(name + ".bias", [n_out], F32)
+
+    def norm(name, n):
+        put(name + ".weight", [n], F32)
+        put(name + ".bias", [n], F32)
+
+    put("v.patch_embd.weight", [patch, patch, 3, width])
+    put("v.patch_embd.weight.1", [patch, patch, 3, width])
+    put("v.patch_embd.bias", [width], F32)
+    put("v.position_embd.weight", [width, edge * edge])
+    for i in range(depth):
+        b = "v.blk.%d." % i
+        norm(b + "ln1", width)
+        norm(b + "ln2", width)
+        for part in ["q", "k", "v"] if apart else ["qkv"]:
+            linear(b + "attn_" + part, width, len(part) * width)
+        linear(b + "attn_out", width, width)
+        linear(b + "ffn_up", width, 12)
+        linear(b + "ffn_down", 12, width)
+        if i in deep:
+            norm("v.deepstack.%d.norm" % i, four)
+            linear("v.deepstack.%d.fc1" % i, four, four)
+            linear("v.deepstack.%d.fc2" % i, four, rows)
+    norm("v.post_ln", width)
+    linear("mm.0", four, four)
+    linear("mm.2", four, rows)
+    sizes = dict(block_count=depth, embedding_length=width, feed_forward_length=12, patch_size=patch,
+                 spatial_merge_size=2, projection_dim=rows, image_size=edge * patch,
+                 image_min_pixels=16, image_max_pixels=1024)
+    metas = [meta("general.architecture", "str", "clip"), meta("clip.projector_type", "str", "qwen3vl_merger"),
+             meta("clip.use_gelu", "bool", True), meta("clip.vision.attention.head_count", "u32", 2),
+             meta("clip.vision.attention.layer_norm_epsilon", "f32", 1e-6),
+             meta("clip.vision.is_deepstack_layers", "bool", [i in deep for i in range(depth)]),
+             meta("clip.vision.image_mean", "f32", [0.5] * 3), meta("clip.vision.image_std", "f32", [0.5] * 3)]
+    return gguf(metas + [meta("clip.vision." + k, "u32", v) for k, v in sizes.items()], tensors)
+
+
+def tower_seeds():
+    yield "deep", tower(8, [0, 2])
+    yield "apart", tower(8, [1, 2], apart=True)
+    yield "plain", tower(8, [])  # another family's
+    yield "wide", tower(8, [0, 2], rows=64)
+
+
 def model_seeds():
     sampling = [meta("general.sampling.temp", "f32", .5), meta("general.sampling.top_k", "i32", 4)]
     yield "llama", model("llama", 16, 2, F32, F32, sentencepiece_metas(), sampling)
@@ -865,7 +918,7 @@ def main():
     for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()),
                           ("shard", shard_seeds()), ("chains", chain_seeds()),
                           ("eval_item", item_seeds()), ("jinja", jinja_seeds()),
-                          ("model", model_seeds()),
+                          ("model", model_seeds()), ("tower", tower_seeds()),
                           ("tokenizer_model", model_seeds_of_sentencepiece()),
                           ("tokenizer_gguf", tokenizer_seeds()), ("config", config_seeds()),
                           ("model_folder", folder_seeds()), ("lora", lora_seeds()),

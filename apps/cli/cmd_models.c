@@ -92,6 +92,7 @@ static bool show_pull(void *user, const hub_pull_progress *p) {
 int cmd_pull(const command *self, int argc, char **argv) {
     const char *name = NULL, *folder = NULL, *token = NULL, *endpoint = NULL, *revision = NULL;
     int n_retries = 5;
+    bool text_only = false;
     const option options[] = {
         {0, "name", OPTION_TEXT, &name, "NAME",
          "hf:OWNER/NAME, with /FILE, :TYPE or @REVISION after it", .position = 1},
@@ -100,6 +101,8 @@ int cmd_pull(const command *self, int argc, char **argv) {
         {0, "endpoint", OPTION_TEXT, &endpoint, "URL",
          "a hub laid out like Hugging Face's (HF_ENDPOINT)"},
         {0, "revision", OPTION_TEXT, &revision, "NAME", "a branch, tag or commit (main)"},
+        {0, "text-only", OPTION_FLAG, &text_only, NULL,
+         "leave out what a GGUF sees with (mmproj*.gguf), which else comes beside it"},
         {0, "retries", OPTION_COUNT, &n_retries, "N",
          "tries after a cut without a byte between them (5)", 0, 1000},
         OPTIONS_END,
@@ -116,6 +119,7 @@ int cmd_pull(const command *self, int argc, char **argv) {
         .token = token && *token ? token : NULL,
         .revision = revision,
         .n_retries = n_retries,
+        .text_only = text_only,
         .on_progress = show_pull,
         .user = &view,
     };

@@ -6,6 +6,7 @@
 //     FOLDER/stories.gguf                        "stories"
 //     FOLDER/folder                              "folder": config.json and *.safetensors
 //     FOLDER/OWNER/NAME/file-Q4_K_M.gguf         "OWNER/NAME:Q4_K_M", as `tern pull` puts it there
+//     FOLDER/OWNER/NAME/mmproj-F16.gguf          what models in this folder see with
 //     FOLDER/OWNER/NAME                          "OWNER/NAME": config.json and *.safetensors
 //     FOLDER/OWNER/NAME@REVISION/...             of another revision than "main"
 //     FOLDER/OWNER/NAME/.tern-pull               what a pull that is not over has so far
@@ -48,8 +49,8 @@ const hub_model *hub_find(const hub_list *list, const char *name, const hub_mode
 // The caller frees it with free().
 tern_status hub_resolve(char **path, const char *folder, const char *name, tern_error *err);
 
-// Removes a model's files, and its folders if nothing else is in them. `name` as in hub_resolve,
-// but never a path. *bytes: how much was freed.
+// Removes a model's files, with the last model of a folder what it sees with, and its folders if
+// nothing else is in them. `name` as in hub_resolve, but never a path. *bytes: how much was freed.
 tern_status hub_remove(const char *folder, const char *name, uint64_t *bytes, tern_error *err);
 
 // ---- What a model is ---------------------------------------------------------------------------
@@ -81,6 +82,7 @@ typedef struct hub_pull_desc {
     const char *endpoint; // "https://huggingface.co"; NULL: that
     const char *token;    // sent to the endpoint only; NULL: none
     const char *revision; // a branch, tag or commit; NULL: the name's, else "main"
+    bool text_only; // leaves out what a GGUF sees with (mmproj*.gguf), which else comes beside it
     int n_retries;        // of a file, each later than the one before, as long as nothing comes
     // Returns false to cancel. Called at least once a second.
     bool (*on_progress)(void *user, const hub_pull_progress *p);

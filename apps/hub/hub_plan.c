@@ -22,6 +22,11 @@ bool hub_is_gguf_model(tern_str name) {
     return hub_ends(name, ".gguf") && !has_word(name, "mmproj") && !has_word(name, "imatrix");
 }
 
+bool hub_is_tower(const char *name) {
+    tern_str s = {name, strlen(name)};
+    return hub_begins(s, "mmproj") && hub_ends(s, ".gguf");
+}
+
 bool hub_is_folder_file(const char *name) {
     static const char *const names[] = {"config.json",
                                         "generation_config.json",
@@ -29,6 +34,7 @@ bool hub_is_folder_file(const char *name) {
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
                                         "chat_template.jinja",
+                                        "preprocessor_config.json",
                                         "modules.json",
                                         "config_sentence_transformers.json",
                                         "sentence_bert_config.json",
@@ -127,6 +133,7 @@ void hub_plan_free(hub_plan *plan) {
 typedef struct chooser {
     hub_plan *all, *out; // what is chosen moves from one to the other
     const hub_name *name;
+    bool text_only;
     tern_error *err;
 } chooser;
 
@@ -151,9 +158,41 @@ static hub_file *find_file(const chooser *c, const char *name) {
     return NULL;
 }
 
-// A GGUF file, with the other parts of its set.
+// The part that sees of a GGUF: in the same folder, since there it is found. Of several the one
+// with the model's name, else one of a type that loses nothing or little; NULL: there is none.
+static hub_file *find_tower(const chooser *c, const hub_file *model) {
+    static const char *const types[] = {"f16", "bf16", "q8_0", "f32", ""};
+    const size_t n_types = sizeof types / sizeof *types;
+    const char *name = tern_path_name(model->name);
+    size_t n_folder = (size_t)(name - model->name), best = n_types;
+    hub_file *found = NULL;
+    for (size_t i = 0; i < c->all->n; i++) {
+        hub_file *f = &c->all->files[i];
+        bool beside = f->name && strncmp(f->name, model->name, n_folder) == 0 &&
+                      !strchr(f->name + n_folder, '/') && hub_is_tower(f->name + n_folder);
+        if (!beside) continue;
+        if (strlen(f->name + n_folder) > 7 && !strcmp(f->name + n_folder + 7, name)) return f;
+        tern_str label = hub_quantization(name_of(f));
+        size_t rank = 0;
+        while (rank + 1 < n_types &&
+               !(label.ptr && hub_same(label, (tern_str){types[rank], strlen(types[rank])})))
+            rank++;
+        if (rank < best) found = f;
+        if (rank < best) best = rank;
+    }
+    return found;
+}
+
+static tern_status take_tower(const chooser *c, const hub_file *model) {
+    bool wanted = !c->text_only && !hub_is_tower(tern_path_name(model->name));
+    hub_file *tower = wanted ? find_tower(c, model) : NULL;
+    return tower ? take(c, tower) : TERN_OK;
+}
+
+// A GGUF file, with the other parts of its set, and before them what it sees with.
 static tern_status take_set(const chooser *c, hub_file *first) {
     unsigned part, n_parts;
+    TERN_TRY(take_tower(c, first));
     if (!hub_split(name_of(first), &part, &n_parts)) return take(c, first);
     for (unsigned i = n_parts; i >= 1; i--) {
         char *name = hub_part_path(first->name, i, n_parts);
@@ -285,12 +324,12 @@ static tern_status choose(const chooser *c) {
     return f ? take_set(c, f) : choose_folder(c);
 }
 
-tern_status hub_plan_read(hub_plan *out, const hub_name *n, const char *json, size_t n_json,
-                          tern_error *err) {
+tern_status hub_plan_read(hub_plan *out, const hub_name *n, bool text_only, const char *json,
+                          size_t n_json, tern_error *err) {
     hub_plan all = {0};
     *out = (hub_plan){0};
     tern_status status = read_listing(&all, json, n_json, err);
-    const chooser c = {&all, out, n, err};
+    const chooser c = {&all, out, n, text_only, err};
     if (status == TERN_OK) status = choose(&c);
     out->commit = all.commit;
     all.commit = NULL;

@@ -17,6 +17,7 @@ void hub_remove_empty(const char *root, const char *path);
 // ---- hub_plan.c --------------------------------------------------------------------------------
 
 bool hub_is_gguf_model(tern_str name);     // no projector, no importance matrix
+bool hub_is_tower(const char *name);       // a GGUF's part that sees, which lies beside it
 bool hub_is_folder_file(const char *name); // that the engine reads in a model's folder
 bool hub_is_module(const char *name);      // "1_Pooling": a part of an embedding model
 char *hub_folder_of(const char *root, const hub_name *n); // of a repository; tern_free it
@@ -36,9 +37,9 @@ typedef struct hub_plan { // zero-initialise
 } hub_plan;
 
 // json: the hub's answer to api/models/OWNER/NAME/revision/REVISION?blobs=true. Names that lead
-// out of the folder are refused.
-tern_status hub_plan_read(hub_plan *out, const hub_name *n, const char *json, size_t n_json,
-                          tern_error *err);
+// out of the folder are refused. text_only: of a GGUF's files, without the one that it sees with.
+tern_status hub_plan_read(hub_plan *out, const hub_name *n, bool text_only, const char *json,
+                          size_t n_json, tern_error *err);
 void hub_plan_free(hub_plan *plan);
 
 // ---- hub_digest.c ------------------------------------------------------------------------------

@@ -118,7 +118,8 @@ static tern_status get_listing(pull *p, tern_error *err) {
         if (status != TERN_OK && reply.status >= 400) status = fail_status(p, &reply, err);
     } while (status != TERN_OK && reply.was_reached && tries_again(p, &reply, &n_tries, err));
     if (status == TERN_OK) {
-        status = hub_plan_read(&p->plan, &p->name, tern_strbuf_text(&text), text.len, err);
+        status = hub_plan_read(&p->plan, &p->name, p->desc->text_only, tern_strbuf_text(&text),
+                               text.len, err);
         if (status != TERN_OK) tern_fail_prefix(err, status, tern_strbuf_text(&p->what));
     }
     tern_strbuf_free(&text);

@@ -291,6 +291,24 @@ static void remove_modules(const char *folder, uint64_t *bytes) {
     tern_names_free(&names);
 }
 
+// What a GGUF sees with: the file of its name, and with the last model of a folder below `root` all
+// that are there.
+static void remove_towers(const char *root, const char *folder, const char *model,
+                          uint64_t *bytes) {
+    tern_names names = {0};
+    tern_folder_list(&names, folder, "", "", NULL);
+    bool all = strlen(folder) > strlen(root);
+    for (size_t i = 0; i < names.n; i++) all &= !is_gguf_model(names.list[i]);
+    for (size_t i = 0; i < names.n; i++) {
+        const char *name = names.list[i];
+        bool is_named = strlen(name) > 7 && !strcmp(name + 7, tern_path_name(model));
+        char *path = hub_is_tower(name) && (all || is_named) ? tern_path_join(folder, name) : NULL;
+        if (path) remove_file(bytes, path);
+        tern_free(path);
+    }
+    tern_names_free(&names);
+}
+
 void hub_remove_empty(const char *root, const char *path) {
     size_t n_root = strlen(root);
     char *folder = tern_strdup(TERN_MEM_MISC, path);
@@ -326,6 +344,7 @@ static tern_status remove_model(const char *root, const hub_model *m, uint64_t *
         remove_files(folder, hub_is_folder_file, bytes);
         remove_modules(folder, bytes);
     }
+    if (ok && !m->is_folder) remove_towers(root, folder, m->path, bytes);
     hub_remove_empty(root, folder);
     tern_free(config);
     tern_free(folder);

@@ -78,6 +78,32 @@ static tern_status join_attention(tern_file *file, tern_tensor *t, const char *a
     return TERN_OK;
 }
 
+// ---- Rows of layers in between -----------------------------------------------------------------
+
+// What merges them has the layer's number here, and is counted in folders.
+static tern_status count_merger(tern_file *file, tern_tensor *t, tern_error *err) {
+    static const char begin[] = "v.deepstack.";
+    const tern_meta *flags = tern_file_meta(file->tower, "clip.vision.is_deepstack_layers");
+    const char *at = t->name + sizeof begin - 1;
+    uint64_t layer = 0, n = 0;
+    double flag = 0;
+    for (; *at >= '0' && *at <= '9' && layer < 100000; at++)
+        layer = 10 * layer + (uint64_t)(*at - '0');
+    for (uint64_t i = 0; flags && i <= layer && i < flags->n; i++)
+        if (tern_meta_element(flags, i, &flag) && flag != 0) n++;
+    if (*at != '.' || flag == 0 || !flags || layer >= flags->n)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "tensor %s is of no layer that "
+                         "clip.vision.is_deepstack_layers names",
+                         t->name);
+    size_t n_name = sizeof begin + 24 + strlen(at);
+    char *name = tern_arena_take(&file->priv->pool, n_name);
+    if (!name) return tern_fail_memory(err, n_name);
+    snprintf(name, n_name, "%s%llu%s", begin, (unsigned long long)n - 1, at);
+    t->name = name;
+    return TERN_OK;
+}
+
 // ---- The whole ---------------------------------------------------------------------------------
 
 static tern_status add_tensor(tern_file *file, const tern_tensor *from, tern_error *err) {
@@ -88,6 +114,7 @@ static tern_status add_tensor(tern_file *file, const tern_tensor *from, tern_err
     if (!t) return TERN_ERR_MEMORY;
     *t = *from;
     if (strcmp(t->name, PATCH) == 0) return join_frames(file, t, err);
+    if (strncmp(t->name, "v.deepstack.", 12) == 0) return count_merger(file, t, err);
     return at ? join_attention(file, t, at, err) : TERN_OK;
 }
 

@@ -240,7 +240,8 @@ typedef struct tern_node {
     float soft_cap;                        // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse;                 // rope: turns back, which is its gradient
-    int32_t group, first, width;  // columns, their gradient; windows: from one to the next, width
+    // columns, their gradient; windows: from one to the next, width; add_given: the first column
+    int32_t group, first, width;
     int32_t before, after;        // windows: zeros in front of and behind what they are of
     int32_t v_dim;                // delta_net; n_heads are the values' heads there
     tern_causal_attrs causal;     // causal_conv, upsample_conv
@@ -381,6 +382,8 @@ tern_vid tern_g_half_snake(tern_graph *g, tern_vid x, tern_vid alpha);
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
 // Rows where ids are negative; the input `rows` may lack.
 tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids);
+// The same rows' columns from `first` on, added; `rows` has these, and may lack.
+tern_vid tern_g_add_given(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids, int64_t first);
 // points: [row, column] in a grid, as floats; table: an array of side * side rows.
 tern_vid tern_g_add_point(tern_graph *g, tern_vid x, tern_vid points, tern_vid table);
 // So many neighbouring rows become one, an output.

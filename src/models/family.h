@@ -48,8 +48,11 @@ tern_status tern_config_write_qwen_gguf(tern_gguf_writer *w, const char *name,
                                         const tern_config *c);
 void tern_config_write_qwen_json(const tern_config *c, tern_strbuf *out);
 
-// Qwen3.5's tower (qwen_vision.c).
+// Qwen3-VL's and Qwen3.5's tower (qwen_vision.c), and RoPE's axes where there is one.
 tern_status tern_config_qwen_vision(const tern_config_source *s, tern_config *c, tern_error *err);
+// How the rotated pairs are shared among time, rows and columns: as a file says, else by thirds.
+void tern_config_rope_sections(const tern_config *c, int32_t out[4]);
+tern_status tern_config_write_sections(tern_gguf_writer *w, const char *name, const tern_config *c);
 
 // ---- Writing one (config_write.c) --------------------------------------------------------------
 
@@ -98,6 +101,10 @@ tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x
 tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
 // x and what a half of the layer adds to it, times c->residual_scale where there is one.
 tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, tern_vid added);
+// tern_stack.begin of models that see: rows of pictures stand where they are in the text. What the
+// first layers add to them, after the layer of g->layer.
+tern_vid tern_block_given(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x);
+tern_vid tern_block_deep(tern_graph *g, const tern_config *c, tern_vid x);
 // A whole layer with the norms after attention and feed-forward, and none before them.
 tern_vid tern_block_normed_after(tern_graph *g, const tern_config *c, tern_vid x,
                                  const tern_attention_block *block);
@@ -232,6 +239,29 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
         TERN_INPUT_NORM("attn_output", "self_attn.o_proj"),                                        \
         TERN_INPUT_NORM("ffn_gate", "mlp.gate_proj"), TERN_INPUT_NORM("ffn_up", "mlp.up_proj"),    \
         TERN_INPUT_NORM("ffn_down", "mlp.down_proj")
+
+// Those of Qwen's tower. What merges rows of layers in between is numbered in their order;
+// llama.cpp's files have there the layers' numbers (formats/gguf_tower.c).
+#define TERN_SEEN(gguf_, hf_, role_)                                                               \
+    TERN_MATRIX(gguf_, "model.visual." hf_, TERN_ROLE_##role_),                                    \
+        TERN_ROW(gguf_ ".bias", "model.visual." hf_ ".bias")
+#define TERN_ROWS_QWEN_VISION                                                                      \
+    TERN_ROW("v.patch_embd.weight", "model.visual.patch_embed.proj.weight",                        \
+             .role = TERN_ROLE_FLOATS, .change = TERN_CHANGE_FLATTEN),                             \
+        TERN_ROW("v.patch_embd.bias", "model.visual.patch_embed.proj.bias"),                       \
+        TERN_ROW("v.position_embd.weight", "model.visual.pos_embed.weight"),                       \
+        TERN_SEEN("v.blk.%d.ln1", "blocks.%d.norm1", VECTOR),                                      \
+        TERN_SEEN("v.blk.%d.attn_qkv", "blocks.%d.attn.qkv", MATRIX),                              \
+        TERN_SEEN("v.blk.%d.attn_out", "blocks.%d.attn.proj", MATRIX),                             \
+        TERN_SEEN("v.blk.%d.ln2", "blocks.%d.norm2", VECTOR),                                      \
+        TERN_SEEN("v.blk.%d.ffn_up", "blocks.%d.mlp.linear_fc1", MATRIX),                          \
+        TERN_SEEN("v.blk.%d.ffn_down", "blocks.%d.mlp.linear_fc2", MATRIX),                        \
+        TERN_SEEN("v.post_ln", "merger.norm", VECTOR),                                             \
+        TERN_SEEN("mm.0", "merger.linear_fc1", MATRIX),                                            \
+        TERN_SEEN("mm.2", "merger.linear_fc2", MATRIX),                                            \
+        TERN_SEEN("v.deepstack.%d.norm", "deepstack_merger_list.%d.norm", VECTOR),                 \
+        TERN_SEEN("v.deepstack.%d.fc1", "deepstack_merger_list.%d.linear_fc1", MATRIX),            \
+        TERN_SEEN("v.deepstack.%d.fc2", "deepstack_merger_list.%d.linear_fc2", MATRIX)
 
 // Tensors of whatever else is in a model's files, when only the text is computed.
 #define TERN_IGNORED_PICTURES                                                                      \

@@ -27,6 +27,7 @@ typedef struct tern_multipliers {
 
 // The tower of a language model that sees; all 0: it reads text alone.
 #define TERN_VISION_FRAMES 2 // of a patch: a picture is repeated
+#define TERN_VISION_DEEP   5 // layers whose rows are read besides the last one's, at most
 typedef struct tern_vision {
     int64_t n_layers, n_embd, n_ff, n_heads, n_out;
     int64_t n_patch; // edge of a patch in pixels
@@ -34,11 +35,16 @@ typedef struct tern_vision {
     int64_t n_side;  // edge of the grid of learnt places
     tern_act_kind act;
     double eps; // of its norms
+    // Layers whose rows are merged, too; the text adds them to its rows after its first layers. Of
+    // a text that is written alone the number stays.
+    int64_t n_deep;
+    int32_t deep[TERN_VISION_DEEP];
     // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
     // -1: not stated
     int64_t picture_id, video_id, start_id, end_id;
 } tern_vision;
 int64_t tern_vision_patch_cols(const tern_vision *v); // numbers of a patch
+#define TERN_VISION_DEEP_NAME "deep.%d" // the graph's output of deep[I]; that of the last is "rows"
 
 // Of Whisper: its spectrogram, and tokens that it does not write, or not as the first; all 0: it is
 // none.
@@ -150,6 +156,9 @@ typedef struct tern_config {
     bool experts_sigmoid, experts_normed, experts_bias; // how rows are routed: tern_route_attrs
     double experts_scale;
 } tern_config;
+
+// Numbers of a row that stands in a text for a part of a picture: the decoder's input "rows".
+int64_t tern_config_given_cols(const tern_config *c);
 
 // What a tensor is for.
 typedef enum tern_role {
@@ -274,6 +283,7 @@ typedef struct tern_arch {
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
+    bool reads_deep; // rows of several layers of a tower: tern_vision.deep
     bool own_config; // its own reader and writers have all of it: no vocabulary and no attention
     bool mixed_layers;      // config.json lists the kind of each layer
     bool windows_by_layer;  // its own reader reads them

@@ -325,7 +325,8 @@ tern_status tern_vision_rules_read(const tern_file *file, int64_t n_pixels_max,
                          file->tower ? file->tower->path : "preprocessor_config.json",
                          (long long)r->least, (long long)r->most);
     int64_t most = n_pixels_max ? n_pixels_max : TERN_VISION_PIXELS;
-    if (r->most > most) r->most = most > r->least ? most : r->least;
+    if (r->most > most) r->most = most;
+    if (r->least > r->most) r->least = r->most; // no file makes a picture larger than it may be
     return TERN_OK;
 }
 

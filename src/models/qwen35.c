@@ -52,19 +52,11 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     return tern_g_add(g, x, tern_block_feed_forward(g, c, f));
 }
 
-// Rows that the tower made of a picture stand where it is in the text.
-static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x) {
-    tern_dim tokens = tern_g_dim(g, "tokens");
-    tern_vid rows = tern_g_input(g, "rows", tokens, c->n_embd, TERN_VALUE_F32);
-    tern_vid places = tern_g_input(g, "places", tokens, 3, TERN_VALUE_I32); // RoPE's
-    if (places >= 0) g->values[places].is_optional = true;
-    return tern_g_replace(g, x, rows, ids);
-}
-
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_stack(g, c, &(tern_stack){.layer = layer,
-                                                .begin = tern_config_sees(c) ? begin : NULL,
-                                                .final_norm = "output_norm.weight"},
+    return tern_build_stack(g, c,
+                            &(tern_stack){.layer = layer,
+                                          .begin = tern_config_sees(c) ? tern_block_given : NULL,
+                                          .final_norm = "output_norm.weight"},
                             err);
 }
 
@@ -134,38 +126,6 @@ static tern_status drop_predictors(const tern_config_source *s, tern_config *c, 
     return TERN_OK;
 }
 
-// How the rotated pairs are shared among time, height and width: pictures need it, and so other
-// programs ask for it.
-static void sections(const tern_config *c, int32_t out[4]) {
-    const int32_t *said = c->rope.sections;
-    int32_t n = c->rope.n_rot / 2;
-    bool is_said = said[0] || said[1] || said[2];
-    out[0] = is_said ? said[0] : (n + 2) / 3;
-    out[1] = is_said ? said[1] : (n + 1) / 3;
-    out[2] = is_said ? said[2] : n / 3;
-    out[3] = 0;
-}
-
-static void read_sections(const tern_config_source *s, tern_config *c) {
-    const tern_json_doc *doc = &s->file->config;
-    const tern_json *list = tern_config_json(s, "rope_parameters.mrope_section");
-    int32_t shares[4];
-    char key[96];
-    double share;
-    int i = 0;
-    if (!list) list = tern_config_json(s, "rope_scaling.mrope_section");
-    sections(c, shares);
-    for (const tern_json *e = tern_json_first(doc, list); e && i < 3;
-         e = tern_json_next(doc, list, e))
-        shares[i++] = (int32_t)tern_json_int(e, 0);
-    snprintf(key, sizeof key, "%s.rope.dimension_sections", s->prefix);
-    const tern_meta *said = s->file->kind == TERN_FILE_GGUF ? tern_file_meta(s->file, key) : NULL;
-    for (i = 0; said && i < 3; i++)
-        if (tern_meta_element(said, (uint64_t)i, &share) && share >= 0 && share <= 65536)
-            shares[i] = (int32_t)share;
-    for (i = 0; i < 3; i++) c->rope.sections[i] = shares[i];
-}
-
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_json *gate = tern_config_json(s, "attn_output_gate");
     if (!tern_json_bool(gate, true))
@@ -177,10 +137,6 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
 #ifndef TERN_NO_SENSES
     TERN_TRY(tern_config_qwen_vision(s, c, err));
 #endif
-    if (tern_config_sees(c)) {
-        c->rope.axes = TERN_ROPE_MIXED;
-        read_sections(s, c);
-    }
     return read_delta(s, c, err);
 }
 
@@ -207,7 +163,6 @@ static tern_status put_layers(tern_gguf_writer *w, const char *name, const tern_
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     const tern_delta_attrs *d = &c->delta;
-    int32_t shares[4];
     char key[160];
     const struct {
         const char *key;
@@ -224,15 +179,13 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
         TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, keys[i].value));
     }
     TERN_TRY(put_layers(w, name, c));
-    sections(c, shares);
-    snprintf(key, sizeof key, "%s.rope.dimension_sections", name);
-    return tern_gguf_put_array(w, key, TERN_META_I32, shares, 4);
+    return tern_config_write_sections(w, name, c);
 }
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
     const tern_delta_attrs *d = &c->delta;
     int32_t shares[4];
-    sections(c, shares);
+    tern_config_rope_sections(c, shares);
     tern_strbuf_printf(out,
                        "  \"linear_conv_kernel_dim\": %d,\n  \"linear_num_key_heads\": %d,\n"
                        "  \"linear_num_value_heads\": %d,\n  \"linear_key_head_dim\": %d,\n"
@@ -262,11 +215,6 @@ static const tern_config sample = {
     .conv_taps = 4,
     .delta = {.n_k_heads = 2, .n_v_heads = 4, .head_dim = 24, .v_dim = 20, .eps = 1e-6f}};
 
-// The tower's.
-#define SEEN(gguf_, hf_, role_)                                                                    \
-    TERN_MATRIX(gguf_, "model.visual." hf_, TERN_ROLE_##role_),                                    \
-        TERN_ROW(gguf_ ".bias", "model.visual." hf_ ".bias")
-
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,
     TERN_NORM("output_norm", "model.norm", TERN_CHANGE_PLUS_ONE),
@@ -293,19 +241,7 @@ static const tern_tensor_row tensors[] = {
                    .columns = TERN_ORDER_V_HEADS),
     TERN_ROWS_FEED_FORWARD,
     TERN_ROWS_INPUT_NORMS,
-    TERN_ROW("v.patch_embd.weight", "model.visual.patch_embed.proj.weight",
-             .role = TERN_ROLE_FLOATS, .change = TERN_CHANGE_FLATTEN),
-    TERN_ROW("v.patch_embd.bias", "model.visual.patch_embed.proj.bias"),
-    TERN_ROW("v.position_embd.weight", "model.visual.pos_embed.weight"),
-    SEEN("v.blk.%d.ln1", "blocks.%d.norm1", VECTOR),
-    SEEN("v.blk.%d.attn_qkv", "blocks.%d.attn.qkv", MATRIX),
-    SEEN("v.blk.%d.attn_out", "blocks.%d.attn.proj", MATRIX),
-    SEEN("v.blk.%d.ln2", "blocks.%d.norm2", VECTOR),
-    SEEN("v.blk.%d.ffn_up", "blocks.%d.mlp.linear_fc1", MATRIX),
-    SEEN("v.blk.%d.ffn_down", "blocks.%d.mlp.linear_fc2", MATRIX),
-    SEEN("v.post_ln", "merger.norm", VECTOR),
-    SEEN("mm.0", "merger.linear_fc1", MATRIX),
-    SEEN("mm.2", "merger.linear_fc2", MATRIX),
+    TERN_ROWS_QWEN_VISION,
     TERN_ROWS_END,
 };
 

@@ -51,22 +51,23 @@ static tern_status reserve(const tern_work *w, int32_t end, int32_t ahead, tern_
 
 static tern_status make_places(const tern_computation *c, tern_placed_instance *r,
                                tern_error *err) {
-    size_t n = (size_t)c->model->n_batch, n_embd = (size_t)c->model->config.n_embd;
+    size_t n = (size_t)c->model->n_batch;
+    size_t n_cols = (size_t)tern_config_given_cols(&c->model->config);
     if (!r->places) r->places = tern_alloc_array(TERN_MEM_SESSION, n, 3 * sizeof *r->places);
-    if (!r->rows) r->rows = tern_alloc_array(TERN_MEM_SESSION, n, n_embd * sizeof *r->rows);
-    return r->places && r->rows ? TERN_OK : tern_fail_memory(err, n * n_embd * sizeof *r->rows);
+    if (!r->rows) r->rows = tern_alloc_array(TERN_MEM_SESSION, n, n_cols * sizeof *r->rows);
+    return r->places && r->rows ? TERN_OK : tern_fail_memory(err, n * n_cols * sizeof *r->rows);
 }
 
 // Puts the rows of the chunk's pictures where they are to be read, each with -1 for an id. *any:
 // there are some.
 static void take_rows(const tern_computation *c, tern_placed_instance *r, const tern_lease *l,
                       int32_t first, int32_t n, bool *any) {
-    size_t n_embd = (size_t)c->model->config.n_embd;
+    size_t n_cols = (size_t)tern_config_given_cols(&c->model->config);
     for (int32_t i = first; i < first + n; i++) {
         const tern_sight *s = r->ids[i] >= TERN_SIGHT_IDS ? tern_lease_sight(l, r->ids[i]) : NULL;
         if (!s) continue;
-        memcpy(r->rows + (size_t)i * n_embd, s->rows + (size_t)(r->ids[i] - s->first_id) * n_embd,
-               n_embd * sizeof *r->rows);
+        memcpy(r->rows + (size_t)i * n_cols, s->rows + (size_t)(r->ids[i] - s->first_id) * n_cols,
+               n_cols * sizeof *r->rows);
         r->ids[i] = -1;
         *any = true;
     }

@@ -27,7 +27,7 @@ typedef struct tern_placed_instance {
     int32_t *ids, *outputs; // [n_batch]
     tern_chunk *chunks;     // [n_batch]
     int32_t *places;        // [n_batch, 3]; NULL until there is a picture
-    float *rows;            // [n_batch, n_embd]; likewise
+    float *rows;            // [n_batch, tern_config_given_cols]; likewise
     struct tern_placed_instance *next;
 } tern_placed_instance;
 
@@ -99,7 +99,7 @@ struct tern_sight {
     int32_t width, height; // in rows
     int32_t n_rows, first_id;
     int32_t *ids;  // [n_rows]
-    float *rows;   // [n_rows, n_embd]
+    float *rows;   // [n_rows, tern_config_given_cols]
 };
 static inline bool tern_sight_has(const tern_sight *s, int32_t id) {
     return id >= s->first_id && id - s->first_id < s->n_rows;

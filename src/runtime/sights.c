@@ -13,7 +13,8 @@
 #define KEPT_BYTES ((uint64_t)256 << 20) // of rows and pixels that nobody holds
 
 static uint64_t bytes_of(const tern_model *m, const tern_sight *s) {
-    return s->n_pixels + (uint64_t)s->n_rows * (uint64_t)m->config.n_embd * sizeof *s->rows;
+    return s->n_pixels +
+           (uint64_t)s->n_rows * (uint64_t)tern_config_given_cols(&m->config) * sizeof *s->rows;
 }
 
 static void free_sight(tern_sight *s) {

@@ -5,16 +5,35 @@
 #include "runtime/runtime.h"
 
 #ifndef TERN_NO_SENSES
-// Of several files that could be it, the one that has the model's name.
+// The model that a file of this name says to be of; NULL: it says none.
+static const char *model_of(const char *name) {
+    static const char begin[] = "mmproj-";
+    return strncmp(name, begin, sizeof begin - 1) == 0 ? name + sizeof begin - 1 : NULL;
+}
+
+// Whether the model that it names lies there, too. Without memory to look: no.
+static bool is_of_another(const char *folder, const char *name) {
+    const char *model = model_of(name);
+    char *path = model ? tern_path_join(folder, model) : NULL;
+    bool is_there = path && tern_path_look(path) == TERN_PATH_FILE;
+    tern_free(path);
+    return is_there;
+}
+
+// The one that has the model's name, else the only one that is of no other model there.
 static tern_status choose(const tern_names *names, const char *folder, const char *model,
                           char **path, tern_error *err) {
-    const char *name = names->n == 1 ? names->list[0] : NULL;
-    static const char begin[] = "mmproj-";
+    const char *name = NULL, *named = NULL;
+    size_t n = 0;
     for (size_t i = 0; i < names->n; i++) {
-        bool named = strncmp(names->list[i], begin, sizeof begin - 1) == 0;
-        if (named && strcmp(names->list[i] + sizeof begin - 1, tern_path_name(model)) == 0)
+        const char *its = model_of(names->list[i]);
+        if (its && strcmp(its, tern_path_name(model)) == 0)
+            named = names->list[i];
+        else if (!is_of_another(folder, names->list[i]) && n++ == 0)
             name = names->list[i];
     }
+    if (n > 1) name = NULL;
+    if (named) name = named;
     if (!name) return TERN_OK;
     *path = tern_path_join(folder, name);
     return *path ? TERN_OK : tern_fail_memory(err, strlen(folder) + strlen(name) + 2);

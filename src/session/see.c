@@ -1,6 +1,7 @@
 // Pictures become rows: sized as the model's files say, cut into patches in the order that its
 // tower merges them, computed, and remembered (runtime/sights.c).
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -18,12 +19,14 @@ typedef struct looking {
     float *patches;        // [n, tern_vision_patch_cols]
     float *points;         // [n, 2] in the grid of learnt places
     int32_t *places;       // [n, 3]
+    float *made;           // rows of several layers, one layer after the other
 } looking;
 
 static void close_looking(looking *l) {
     tern_free(l->patches);
     tern_free(l->points);
     tern_free(l->places);
+    tern_free(l->made);
 }
 
 static tern_status make_room(looking *l, tern_error *err) {
@@ -105,7 +108,17 @@ static void close_tower(tower *t) {
     tern_free(t->weights);
 }
 
-static tern_status run_tower(const looking *l, float *rows, tern_error *err) {
+// Where the last layer's rows are made, then those of others that are read: n numbers of each.
+static void bind_rows(const looking *l, const tern_graph *g, tern_batch *b, float *made, size_t n) {
+    char name[32];
+    tern_batch_bind(b, tern_graph_find(g, "rows"), made);
+    for (int i = 0; i < (int)l->v->n_deep; i++) {
+        snprintf(name, sizeof name, TERN_VISION_DEEP_NAME, i);
+        tern_batch_bind(b, tern_graph_find(g, name), made + (size_t)(i + 1) * n);
+    }
+}
+
+static tern_status run_tower(const looking *l, float *made, size_t n, tern_error *err) {
     const tern_model_graph *g = &l->m->graphs[tern_model_graph_find(l->m, "vision", NULL)];
     tower t = {0};
     tern_batch b = {.n_tokens = (int32_t)l->n,
@@ -113,7 +126,7 @@ static tern_status run_tower(const looking *l, float *rows, tern_error *err) {
                     .places = l->places};
     tern_batch_bind(&b, tern_graph_find(&g->fused, "patches"), l->patches);
     tern_batch_bind(&b, tern_graph_find(&g->fused, "points"), l->points);
-    tern_batch_bind(&b, tern_graph_find(&g->fused, "rows"), rows);
+    bind_rows(l, &g->fused, &b, made, n);
     TERN_TRY(tern_placement_hold(l->m, &t.at, err));
     tern_placement_begin_use(t.at);
     tern_status status = open_tower(&t, l, g, err);
@@ -124,12 +137,25 @@ static tern_status run_tower(const looking *l, float *rows, tern_error *err) {
     return status;
 }
 
+// made: for each layer that is read [n_rows, n_embd]; rows: of each row all of them.
+static void put_beside(const float *made, size_t n_layers, size_t n_rows, size_t n_embd,
+                       float *rows) {
+    for (size_t k = 0; k < n_layers; k++)
+        for (size_t i = 0; i < n_rows; i++)
+            memcpy(rows + (i * n_layers + k) * n_embd, made + (k * n_rows + i) * n_embd,
+                   n_embd * sizeof *rows);
+}
+
 static tern_status make_rows(looking *l, tern_sight *s, tern_error *err) {
     size_t n_embd = (size_t)l->m->config.n_embd, n_rows = (size_t)s->n_rows;
-    s->rows = tern_alloc_array(TERN_MEM_SESSION, n_rows, n_embd * sizeof *s->rows);
-    if (!s->rows) return tern_fail_memory(err, n_rows * n_embd * sizeof *s->rows);
-    TERN_TRY(run_tower(l, s->rows, err));
-    for (size_t i = 0; i < n_rows * n_embd; i++)
+    size_t n_layers = 1 + (size_t)l->v->n_deep, n = n_rows * n_layers * n_embd;
+    s->rows = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->rows);
+    l->made = tern_alloc_array(TERN_MEM_SESSION, n_layers > 1 ? n : 1, sizeof *l->made);
+    if (!s->rows || !l->made) return tern_fail_memory(err, n * sizeof *s->rows);
+    float *made = n_layers > 1 ? l->made : s->rows;
+    TERN_TRY(run_tower(l, made, n_rows * n_embd, err));
+    if (n_layers > 1) put_beside(made, n_layers, n_rows, n_embd, s->rows);
+    for (size_t i = 0; i < n; i++)
         if (!isfinite(s->rows[i]))
             return tern_fail(err, TERN_ERR_DEVICE,
                              "%s: a picture gives numbers that are none (NaN or infinite)",

@@ -148,8 +148,16 @@ def learnt(table, at, n):
     return low, (x - low)[:, None]
 
 
-def tower(t, patches, rows, columns, frames=1):
-    p, d = places(rows, columns), V_H // V_HEADS
+def merge(t, name, h, normed_after):
+    """Four patches to a row; of layers in between the norm is that of all four together."""
+    h = h.reshape(-1, 4 * V_H) if normed_after else h
+    u = linear(t, name + "linear_fc1", layer_norm(t, name + "norm", h).reshape(-1, 4 * V_H))
+    return linear(t, name + "linear_fc2", u / 2 * (1 + np.vectorize(math.erf)(u / math.sqrt(2))))
+
+
+def tower(t, patches, rows, columns, deep=()):
+    """Rows of the last layer, and beside them those of the layers of `deep`."""
+    p, d, between = places(rows, columns), V_H // V_HEADS, []
     table = t["model.visual.pos_embed.weight"].astype(np.float64).reshape(SIDE, SIDE, V_H)
     (y, down), (x, right) = learnt(table, p[:, 0], rows), learnt(table, p[:, 1], columns)
     upper = table[y, x] * (1 - right) + table[y, x + 1] * right
@@ -164,10 +172,9 @@ def tower(t, patches, rows, columns, frames=1):
         u = linear(t, b + "mlp.linear_fc1", layer_norm(t, b + "norm2", h))
         u = u / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
         h = h + linear(t, b + "mlp.linear_fc2", u)
-    h = layer_norm(t, "model.visual.merger.norm", h).reshape(-1, 4 * V_H)
-    u = linear(t, "model.visual.merger.linear_fc1", h)
-    u = u / 2 * (1 + np.vectorize(math.erf)(u / math.sqrt(2)))
-    return linear(t, "model.visual.merger.linear_fc2", u)
+        if i in deep:
+            between.append(merge(t, "model.visual.deepstack_merger_list.%d." % len(between), h, True))
+    return np.concatenate([merge(t, "model.visual.merger.", h, False)] + between, 1)
 
 
 # ---- The text ----------------------------------------------------------------------------------
@@ -240,7 +247,7 @@ def logits(t, ids, grids, seen):
     return rms(x, t[p + "norm.weight"]) @ t[p + "embed_tokens.weight"].astype(np.float64).T
 
 
-def say(t, ids, grids, seen):
+def say(t, ids, grids, seen, logits=logits):
     """Greedy; None: two tokens are too near each other for float32 to choose."""
     ids = list(ids)
     for _ in range(N_MORE):

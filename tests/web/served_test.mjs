@@ -243,7 +243,7 @@ test('served: a text goes with the question', { seconds: 60 }, async (t) => {
   checkClean(t, page, /400/); // it is longer than this model's context
 });
 
-// Seen to fail with img-src 'self' alone in the policy, and with pictures read as texts.
+// Seen to fail with img-src 'self' alone in the policy.
 test('served: a picture goes with the question', { seconds: 60 }, async (t) => {
   const model = path.join(root, 'tests/oracles/qwen35_sees');
   const { person, page, raw } = await open(t, { model, settings: { maxTokens: 4 } });

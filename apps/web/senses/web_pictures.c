@@ -47,6 +47,30 @@ static tern_status read_pictures(web_args *args, const char *what, const tern_js
     return TERN_OK;
 }
 
+// A call about pictures, which the GPU may be waited for in.
+typedef struct asking {
+    web_model *model;
+    web_args args;
+    const tern_json *array;
+    tern_picture *pictures; // [array->n]
+} asking;
+
+// json: "pictures", and what `more` is. Close it in any case.
+static tern_status open_asking(asking *a, int32_t model, const char *what, const char *json,
+                               uint32_t n, const web_field *more, tern_error *err) {
+    const web_field fields[] = {{"pictures", WEB_ARRAY, &a->array, 0, 0, NULL}, *more};
+    *a = (asking){.model = web_model_find(model, err)};
+    if (!a->model) return err->status;
+    web_gpu_enter(true);
+    TERN_TRY(web_args_read(&a->args, what, json, n, fields, 2, err));
+    return read_pictures(&a->args, what, a->array, &a->pictures, err);
+}
+
+static void close_asking(asking *a) {
+    tern_free(a->pictures);
+    web_args_free(&a->args);
+}
+
 // ---- In texts -----------------------------------------------------------------------------------
 
 static void close_sight(struct web_sight *s) {
@@ -75,29 +99,19 @@ static int32_t add_sight(web_model *m, tern_sight *sight, tern_error *err) {
     return s->id;
 }
 
-// What the model makes of a picture, or of two frames of a video: the sight's id. The GPU may be
-// waited for.
+// What the model makes of a picture, or of two frames of a video: the sight's id.
 int32_t web_see(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
-    web_args args = {0};
-    const tern_json *array = NULL;
-    tern_picture *pictures = NULL;
-    tern_sight_params params = {0};
+    asking a;
     tern_sight *sight = NULL;
     uint64_t most = 0;
-    const web_field fields[] = {{"pictures", WEB_ARRAY, &array, 0, 0, NULL},
-                                {"n_pixels_max", WEB_COUNT, &most, 0, 0, NULL}};
-    web_model *m = web_model_find(model, &err);
-    if (!m) return web_fail(&err);
-    web_gpu_enter(true);
-    tern_status status = web_args_read(&args, "see", json, n, fields, 2, &err);
-    if (status == TERN_OK) status = read_pictures(&args, "see", array, &pictures, &err);
-    params.n_pixels_max = (int64_t)most;
+    const web_field more = {"n_pixels_max", WEB_COUNT, &most, 0, 0, NULL};
+    tern_status status = open_asking(&a, model, "see", json, n, &more, &err);
+    const tern_sight_params params = {.n_pixels_max = (int64_t)most};
     if (status == TERN_OK)
-        status = tern_sight_open(&sight, m->model, pictures, array->n, &params, &err);
-    tern_free(pictures);
-    web_args_free(&args);
-    return status == TERN_OK ? add_sight(m, sight, &err) : web_fail(&err);
+        status = tern_sight_open(&sight, a.model->model, a.pictures, a.array->n, &params, &err);
+    close_asking(&a);
+    return status == TERN_OK ? add_sight(a.model, sight, &err) : web_fail(&err);
 }
 
 static struct web_sight **place_of(int32_t id, tern_error *err) {
@@ -194,55 +208,44 @@ static int32_t put_hits(const tern_classify_hit *hits, size_t n_pictures, size_t
     return web_result_end();
 }
 
-// Of each picture the likeliest labels. The GPU may be waited for.
+static tern_status classify(const asking *a, tern_classify_params *params, tern_classify_hit **hits,
+                            tern_error *err) {
+    tern_vision_info info;
+    tern_model_get_vision_info(a->model->model, &info);
+    if (!params->n_hits || params->n_hits > info.n_labels)
+        params->n_hits = info.n_labels < 5 ? info.n_labels : 5;
+    size_t n = a->array->n * (size_t)params->n_hits;
+    *hits = tern_alloc_array(TERN_MEM_MISC, n, sizeof **hits);
+    if (!*hits) return tern_fail_memory(err, n * sizeof **hits);
+    return tern_classify(a->model->model, a->pictures, a->array->n, params, *hits, err);
+}
+
+// Of each picture the likeliest labels.
 int32_t web_classify(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
-    web_args args = {0};
-    const tern_json *array = NULL;
-    tern_picture *pictures = NULL;
+    asking a;
     tern_classify_params params = {0};
     tern_classify_hit *hits = NULL;
-    tern_vision_info info;
-    const web_field fields[] = {{"pictures", WEB_ARRAY, &array, 0, 0, NULL},
-                                {"n_hits", WEB_INT, &params.n_hits, 0, INT32_MAX, NULL}};
-    const web_model *m = web_model_find(model, &err);
-    if (!m) return web_fail(&err);
-    web_gpu_enter(true);
-    tern_model_get_vision_info(m->model, &info);
-    tern_status status = web_args_read(&args, "classify", json, n, fields, 2, &err);
-    if (status == TERN_OK) status = read_pictures(&args, "classify", array, &pictures, &err);
-    if (!params.n_hits || params.n_hits > info.n_labels)
-        params.n_hits = info.n_labels < 5 ? info.n_labels : 5;
-    size_t n_pictures = array ? array->n : 0, n_hits = (size_t)params.n_hits;
-    if (status == TERN_OK) {
-        hits = tern_alloc_array(TERN_MEM_MISC, n_pictures * n_hits, sizeof *hits);
-        status = hits ? tern_classify(m->model, pictures, n_pictures, &params, hits, &err)
-                      : tern_fail_memory(&err, n_pictures * n_hits * sizeof *hits);
-    }
-    int32_t answer = status == TERN_OK ? put_hits(hits, n_pictures, n_hits) : web_fail(&err);
+    const web_field more = {"n_hits", WEB_INT, &params.n_hits, 0, INT32_MAX, NULL};
+    tern_status status = open_asking(&a, model, "classify", json, n, &more, &err);
+    if (status == TERN_OK) status = classify(&a, &params, &hits, &err);
+    int32_t answer =
+        status == TERN_OK ? put_hits(hits, a.array->n, (size_t)params.n_hits) : web_fail(&err);
     tern_free(hits);
-    tern_free(pictures);
-    web_args_free(&args);
+    close_asking(&a);
     return answer;
 }
 
-// Vectors of pictures, to where `to` says: [pictures, n_dims]. The GPU may be waited for.
+// Vectors of pictures, to where `to` says: [pictures, n_dims].
 int32_t web_embed_pictures(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
-    web_args args = {0};
-    const tern_json *array = NULL;
-    tern_picture *pictures = NULL;
+    asking a;
     uint64_t to = 0;
-    const web_field fields[] = {{"pictures", WEB_ARRAY, &array, 0, 0, NULL},
-                                {"to", WEB_COUNT, &to, 0, 0, NULL}};
-    const web_model *m = web_model_find(model, &err);
-    if (!m) return web_fail(&err);
-    web_gpu_enter(true);
-    tern_status status = web_args_read(&args, "embed", json, n, fields, 2, &err);
-    if (status == TERN_OK) status = read_pictures(&args, "embed", array, &pictures, &err);
+    const web_field more = {"to", WEB_COUNT, &to, 0, 0, NULL};
+    tern_status status = open_asking(&a, model, "embed", json, n, &more, &err);
     if (status == TERN_OK)
-        status = tern_embed_pictures(m->model, pictures, array->n, (float *)(uintptr_t)to, &err);
-    tern_free(pictures);
-    web_args_free(&args);
+        status = tern_embed_pictures(a.model->model, a.pictures, a.array->n, (float *)(uintptr_t)to,
+                                     &err);
+    close_asking(&a);
     return status == TERN_OK ? 0 : web_fail(&err);
 }

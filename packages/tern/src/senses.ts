@@ -1,7 +1,7 @@
 // Which models need the module that sees, hears and speaks: what their files say they are.
 import type { Source } from './engine/types.js';
 
-const FAMILIES = /^(vit|moonshine|whisper|nanocodec)/; // as GGUF and config.json call them
+const FAMILIES = /^(vit|moonshine|whisper|nanocodec|qwen3vl)/; // as GGUF and config.json call them
 const KANI_TOKENS = 80538; // of the first version, whose files say nothing else
 const GGUF_FRONT = 1 << 16; // bytes that the architecture's name is looked for in
 

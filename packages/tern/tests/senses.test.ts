@@ -32,7 +32,7 @@ async function open(source: Uint8Array, codec?: Uint8Array): Promise<{ connectio
 const picture = (width: number, height: number) => ({ width, height, data: new Uint8Array(3 * width * height).fill(width) });
 
 test('the module with senses is for models that need it', async () => {
-  assert.equal(wantsSenses([new BytesSource('m.gguf', gguf('vit'))], 'm.gguf'), true);
+  for (const one of ['vit', 'qwen3vl']) assert.equal(wantsSenses([new BytesSource('m.gguf', gguf(one))], 'm.gguf'), true);
   for (const other of ['llama', 'lfm2']) assert.equal(wantsSenses([new BytesSource('m.gguf', gguf(other))], 'm.gguf'), false);
   for (const one of [SPEAKS, gguf('nanocodec')]) assert.equal(wantsSenses([new BytesSource('m.gguf', one)], 'm.gguf'), true);
   assert.equal(wantsSenses([new BytesSource('m.gguf', new Uint8Array(3))], 'm.gguf'), false);

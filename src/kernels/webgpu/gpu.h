@@ -55,6 +55,7 @@
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
     ROW(GPU_ODD_BIAS, "columns", "odd_bias", "wwr")                                                \
     ROW(GPU_REPLACE, "given", "replace", "wrrw")                                                   \
+    ROW(GPU_ADD_GIVEN, "given", "add_given", "wrrw")                                               \
     ROW(GPU_ADD_POINT, "given", "add_point", "wr-wr")                                              \
     ROW(GPU_WINDOWS, "windows", "windows", "ww")                                                   \
     ROW(GPU_ROW_MEANS, "whole_norm", "row_means", "w--w")                                          \
@@ -134,7 +135,7 @@
     ROW(GPU_UNPACK, "selftest", "unpack", "rw")                                                    \
     ROW(GPU_DOTS, "selftest", "dots", "rw")                                                        \
     ROW(GPU_FMAS, "selftest", "fmas", "rw")                                                        \
-    ROW(GPU_ACTIVATIONS, "selftest", "activations", "rw")                   \
+    ROW(GPU_ACTIVATIONS, "selftest", "activations", "rw")                                          \
     GPU_TRAIN_KERNELS(ROW)
 
 typedef enum gpu_kernel {

@@ -515,7 +515,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
     if (c->to_gguf) c->vision = c->config.vision; // in a file of its own; a folder gets the text
-    c->config.vision = (tern_vision){0};
+    c->config.vision = (tern_vision){.n_deep = c->config.vision.n_deep};
     if (tern_model_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
         TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,
                                 "the weights are in a rotated basis (prism.hadamard.*), %s",

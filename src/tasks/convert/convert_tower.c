@@ -37,6 +37,17 @@ static tern_status add_frames(conversion *t, const tern_tensor *from, tern_error
     return TERN_OK;
 }
 
+// What merges rows of layers in between is counted in folders, and has the layer's number here.
+static void name_merger(const tern_vision *v, item *it) {
+    static const char begin[] = "v.deepstack.";
+    char rest[sizeof it->name];
+    const char *at = it->name + sizeof begin - 1;
+    if (strncmp(it->name, begin, sizeof begin - 1) != 0 || *at < '0' || *at - '0' >= v->n_deep)
+        return;
+    snprintf(rest, sizeof rest, "%s", at + 1);
+    snprintf(it->name, sizeof it->name, "%s%d%.100s", begin, (int)v->deep[*at - '0'], rest);
+}
+
 static tern_status add_tensor(conversion *t, const tern_tensor *from, tern_error *err) {
     item it = {.from = from};
     bool known = tern_model_name_to_gguf(t->arch, from->name, it.name, sizeof it.name);
@@ -44,6 +55,7 @@ static tern_status add_tensor(conversion *t, const tern_tensor *from, tern_error
         return TERN_OK;
     if (strcmp(it.name, PATCH) == 0) return add_frames(t, from, err);
     TERN_TRY(tern_convert_choose_type(t, &it, err));
+    name_merger(&t->config.vision, &it);
     t->items[t->n_items++] = it;
     t->bytes_all += from->bytes;
     return TERN_OK;

@@ -282,15 +282,28 @@ tern_status gpu_op_COLUMNS(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status gpu_op_REPLACE(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)err;
+// Rows that are given, put in the place of others or added to them.
+static gpu_dispatch *add_given(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_cols = cols(p, n->out[0]);
-    gpu_dispatch *d = add(p, GPU_REPLACE, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
     set(d, "COLS4", (double)(n_cols / 4));
+    set(d, "WIDTH", (double)cols(p, n->in[1]));
     bind_value(p, d, n->in[0]);
     bind_value(p, d, n->in[1]);
     bind_place(d, GPU_IDS, -1);
     bind_value(p, d, n->out[0]);
+    return d;
+}
+
+tern_status gpu_op_REPLACE(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_given(p, n, GPU_REPLACE);
+    return TERN_OK;
+}
+
+tern_status gpu_op_ADD_GIVEN(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    set(add_given(p, n, GPU_ADD_GIVEN), "FIRST", n->first);
     return TERN_OK;
 }
 

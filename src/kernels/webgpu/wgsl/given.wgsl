@@ -1,6 +1,8 @@
 // What is given with a batch put among its rows. Grid: (columns / 4 / 64, rows).
 override COLS4: u32;
 override SIDE: u32; // of the grid of rows
+override WIDTH: u32; // columns of a row that is given
+override FIRST: u32; // the first of them that counts
 
 @group(0) @binding(1) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> given: array<f32>;
@@ -8,12 +10,27 @@ override SIDE: u32; // of the grid of rows
 @group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read> table: array<vec4<f32>>;
 
+fn four(at: u32) -> vec4<f32> {
+    return vec4(given[at], given[at + 1u], given[at + 2u], given[at + 3u]);
+}
+
 @compute @workgroup_size(64)
 fn replace(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x >= COLS4) { return; }
     let i = id.y * COLS4 + id.x;
     if (ids[id.y] < 0) {
-        y[i] = vec4(given[4u * i], given[4u * i + 1u], given[4u * i + 2u], given[4u * i + 3u]);
+        y[i] = four(id.y * WIDTH + 4u * id.x);
+    } else {
+        y[i] = x[i];
+    }
+}
+
+@compute @workgroup_size(64)
+fn add_given(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x >= COLS4) { return; }
+    let i = id.y * COLS4 + id.x;
+    if (ids[id.y] < 0) {
+        y[i] = x[i] + four(id.y * WIDTH + FIRST + 4u * id.x);
     } else {
         y[i] = x[i];
     }
