@@ -6,8 +6,8 @@
 // the device wait for the host. Both come from a line of least squares through the last steps'
 // (rows, seconds), in which each step counts a tenth less than the one after it.
 //
-// While prompts are read no step tells what one takes without, and answers grow: a step now and then
-// goes without, so that a long prompt does not end up with the room that there was at its beginning.
+// While prompts are read no step tells what one takes without, and answers grow: a step now and
+// then goes without, so that a long prompt is not left with the room that it had at its beginning.
 //
 // Where many answer, prompts that come one by one would cost that again and again. There they
 // wait until some can be read together; nobody notices who waits less than a tenth of a second.
