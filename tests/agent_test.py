@@ -274,6 +274,27 @@ def test_memory():
     check("[1] home.md:1\nThe key is under the flowerpot." == run.results()[0][0], run.results())
 
 
+def test_reranked_memory():
+    """A reranker orders what is found. Seen to fail without the reranker, and without the number of its candidates."""
+    store, ranker = at("ranked"), os.path.join(HERE, "oracles/bert_ranker")
+    texts = ["f o x a n d h e n", "t h e f o x", "w h o a n d w h o", "f o x f o x", "o w e", "o n e f o x", "t o w n", "h e n o r f o x", "f o x e n"]
+    words = [w for t in texts for w in ("--text", t)]
+    p = subprocess.run([TERN, "memory", "add", store, *words], capture_output=True, text=True)
+    if "without SQLite" in p.stderr:
+        return
+    m = model("ranked_model", call("search_memory", query="f o x"), "There.")
+    found = {}
+    for options in ((), ("--rerank", ranker), ("--rerank", ranker, "--candidates", "6")):
+        p = subprocess.run([TERN, "memory", "recall", store, "f o x", "-n", "6", "--json", *options], capture_output=True, text=True)
+        wanted = [json.loads(line)["text"] for line in p.stdout.splitlines()]
+        said = Run(m, "--memory", store, *options).results()[0][0]
+        found[len(options)] = [part.split("\n", 1)[1] for part in said.split("\n\n")]
+        check(len(wanted) == 6 and found[len(options)] == wanted, options, said, p)
+    check(found[0] != found[2] and found[2] != found[4], found)
+    Run(m, "--memory", store, "--rerank", at("none.gguf"), status=1)
+    Run(m, "--rerank", ranker, status=2)
+
+
 # ---- Permission ---------------------------------------------------------------------------------
 
 def test_permission():

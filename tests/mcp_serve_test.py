@@ -283,10 +283,35 @@ def test_memory():
     p.stop()
 
 
+def test_reranked_memory():
+    # Seen to fail: without the reranker; with the number of its candidates left out; with its scores left out.
+    store, ranker = os.path.join(folder.name, "ranked"), "tests/oracles/bert_ranker"
+    texts = ("f o x a n d h e n", "t h e f o x", "w h o a n d w h o", "f o x f o x", "o w e", "o n e f o x")
+    orders = []
+    for options in ([], ["--rerank", ranker], ["--rerank", ranker, "--embed-model", EMBEDDER], ["--rerank", ranker, "--candidates", "2"]):
+        shutil.rmtree(store, ignore_errors=True)
+        p = Pipes(MODEL, "--memory", store, *options)
+        for text in texts:
+            p.call(1, "remember", {"text": text})
+        for _ in range(2):
+            got = p.call(2, "recall", {"query": "f o x", "limit": 2})[0]["structuredContent"]["passages"]
+        line = subprocess.run([TERN, "memory", "recall", store, "f o x", "-n", "2", "--json", *options[:2], *options[2:] * ("--candidates" in options)],
+                              capture_output=True, text=True).stdout
+        wanted = [json.loads(h) for h in line.splitlines()]
+        check([h["text"] for h in got] == [h["text"] for h in wanted] and len(got) == 2, options, got, line)
+        scores = [(h.get("relevance"), w["relevance"]) for h, w in zip(got, wanted)]
+        check(all(a == b if b is None else a and abs(a - b) < 1e-6 for a, b in scores), options, scores)
+        orders.append([h["text"] for h in got])
+        p.stop()
+    check(orders[0] != orders[1] and orders[1] != orders[3], orders)
+
+
 def test_wrong_options():
     for options, says in ((["serve", MODEL, "--memory", "x"], "--mcp"), (["mcp", "none.gguf"], "none.gguf"),
                           (["mcp", MODEL, "--embed-model", "none.gguf"], "none.gguf"),
                           (["mcp", MODEL, "--embed-model", EMBEDDER, "--name", "x"], "--name"),
+                          (["mcp", MODEL, "--rerank", "x"], "--rerank is for a --memory"),
+                          (["mcp", MODEL, "--memory", folder.name + "/m", "--rerank", "none.gguf"], "none.gguf"),
                           (["mcp", MODEL, "--memory", "/dev/null/x"], "/dev/null/x")):
         out = subprocess.run([TERN, *options], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         check(out.returncode != 0 and says in out.stderr and out.stdout == "", options, out)
@@ -427,7 +452,7 @@ def test_http_memory():
 
 def main():
     n = serve_test.run_tests((test_pipes, test_pipes_take_anything, test_pipes_cancel, test_arguments, test_embed, test_memory,
-                              test_wrong_options))
+                              test_reranked_memory, test_wrong_options))
     if serve_test.can_serve():
         shared = Server("--mcp")
         n += serve_test.run_tests((test_http, test_http_refuses), shared)

@@ -1,11 +1,19 @@
 // search_memory: the passages of a memory (tern_memory.h) that have to do with a question.
 #include <string.h>
 #include "apps/agent/tools.h"
+#include "base/alloc.h"
 #include "base/json.h"
 
 #define HITS_MOST 6
 
+typedef struct memory_search {
+    tern_memory_store *store;
+    tern_model *reranker;
+    int32_t n_candidates;
+} memory_search;
+
 static bool run_search(void *user, const tern_agent_call *call, tern_text_fn put, void *put_user) {
+    const memory_search *m = user;
     tern_json_doc doc = {0};
     tern_memory_hits *hits = NULL;
     tern_error err = {0};
@@ -13,8 +21,12 @@ static bool run_search(void *user, const tern_agent_call *call, tern_text_fn put
     tern_str query = {0};
     if (tern_json_parse(&doc, call->arguments, strlen(call->arguments), NULL) == TERN_OK)
         query = tern_json_str(tern_json_get(&doc, tern_json_root(&doc), "query"));
-    const tern_memory_query q = {.text = query.ptr, .n_bytes = query.len, .n_most = HITS_MOST};
-    bool ok = query.len && tern_memory_recall(user, &q, &hits, &err) == TERN_OK;
+    const tern_memory_query q = {.text = query.ptr,
+                                 .n_bytes = query.len,
+                                 .n_most = HITS_MOST,
+                                 .reranker = m->reranker,
+                                 .n_candidates = m->n_candidates};
+    bool ok = query.len && tern_memory_recall(m->store, &q, &hits, &err) == TERN_OK;
     for (size_t i = 0; ok && i < hits->n; i++) {
         const tern_memory_hit *h = &hits->list[i];
         tern_strbuf_printf(&out, "%s[%zu] ", i ? "\n\n" : "", i + 1);
@@ -35,14 +47,27 @@ static bool run_search(void *user, const tern_agent_call *call, tern_text_fn put
     return ok;
 }
 
-tern_status agent_add_memory(agent_tools *t, tern_memory_store *store, tern_error *err) {
+static void free_search(void *user) {
+    tern_free(user);
+}
+
+tern_status agent_add_memory(agent_tools *t, tern_memory_store *store, tern_model *reranker,
+                             int32_t n_candidates, tern_error *err) {
     agent_tool *tool;
-    TERN_TRY(agent_tools_add(
+    memory_search *m = tern_alloc(TERN_MEM_MISC, sizeof *m);
+    if (!m) return tern_fail_memory(err, sizeof *m);
+    *m = (memory_search){store, reranker, n_candidates};
+    const tern_status status = agent_tools_add(
         t, "search_memory", "Finds passages in the user's notes and documents.",
         "{\"type\":\"object\",\"properties\":{\"query\":{\"type\":\"string\",\"description\":"
         "\"A question, or words\"}},\"required\":[\"query\"],\"additionalProperties\":false}",
-        &tool, err));
+        &tool, err);
+    if (status != TERN_OK) {
+        tern_free(m);
+        return status;
+    }
     tool->run = run_search;
-    tool->user = store;
+    tool->user = m;
+    tool->free = free_search;
     return TERN_OK;
 }

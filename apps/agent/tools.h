@@ -48,8 +48,10 @@ tern_status agent_add_program(agent_tools *t, const char *path, tern_error *err)
 tern_status agent_add_folder(agent_tools *t, const char *root, tern_error *err);
 // Sums: calculate.
 tern_status agent_add_calculator(agent_tools *t, tern_error *err);
-// What a memory knows: search_memory. The store must outlive the tools.
-tern_status agent_add_memory(agent_tools *t, tern_memory_store *store, tern_error *err);
+// What a memory knows: search_memory. The store must outlive the tools, and so must the reranker,
+// if there is one (NULL: none); it reads n_candidates (0: as many as recall has it).
+tern_status agent_add_memory(agent_tools *t, tern_memory_store *store, tern_model *reranker,
+                             int32_t n_candidates, tern_error *err);
 // Skills: the folders in these that have a SKILL.md, or these themselves: read_skill. put gets
 // lines for the system text, with a name and a description each.
 tern_status agent_add_skills(agent_tools *t, const char *const *folders, size_t n_folders,

@@ -65,9 +65,8 @@ typedef struct memory {
 bool open_memory(const command *self, memory_args *args, bool must_exist, bool with_model,
                  const tern_model *counter, memory *out, int *status);
 void close_memory(memory *m);
-// Opens the reranker, if one is given, for the query. False after printing why not.
-bool open_reranker(const command *self, const memory_args *args, memory *m,
-                   tern_memory_query *query, int *status);
+// Opens the reranker, if one is given. False after printing why not.
+bool open_reranker(const command *self, const memory_args *args, memory *m, int *status);
 
 // The path of the model that the store in `folder` knows, if it is still there; "": it knows none.
 // False after printing why there is no such store.

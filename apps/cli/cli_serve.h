@@ -15,8 +15,10 @@ typedef struct serve_args {
     const char *cache_folder, *slot_folder;
     uint64_t models_memory, cache_memory, cache_device, cache_disk, body;
     bool no_page, mcp;
-    const char *memory, *embedder, *codec;
-    size_t n_models, n_embedder; // with the embedder; its place among them from 1, 0: none
+    const char *memory, *embedder, *reranker, *codec;
+    int n_candidates; // that the reranker reads
+    // With the embedder and the reranker; their places among them from 1, 0: none.
+    size_t n_models, n_embedder, n_reranker;
 } serve_args;
 
 #define MEMORY_OPTIONS(a)                                                                          \

@@ -173,7 +173,8 @@ static bool add_tools(agent_run *r) {
     if (status == TERN_OK && a->root) status = agent_add_folder(&r->tools, a->root, &err);
     if (status == TERN_OK && a->calculates) status = agent_add_calculator(&r->tools, &err);
     if (status == TERN_OK && r->memory.store)
-        status = agent_add_memory(&r->tools, r->memory.store, &err);
+        status = agent_add_memory(&r->tools, r->memory.store, r->memory.reranker,
+                                  a->memory.n_candidates, &err);
     if (status == TERN_OK)
         status =
             agent_add_skills(&r->tools, a->skills.items, a->skills.n, text_collect, &skills, &err);
@@ -302,7 +303,8 @@ static int prepare(const command *self, agent_args *args, const char *task) {
         note_template(model);
         status = EXIT_FAILED;
         bool ok = !args->memory.folder ||
-                  open_memory(self, &args->memory, true, true, model, &r.memory, &status);
+                  (open_memory(self, &args->memory, true, true, model, &r.memory, &status) &&
+                   open_reranker(self, &args->memory, &r.memory, &status));
         if (ok && add_tools(&r)) session = open_session(model, &args->session);
         if (session) status = open_and_run(&r, model, session, task);
     }
@@ -337,6 +339,7 @@ int cmd_agent(const command *self, int argc, char **argv) {
         {0, "memory", OPTION_TEXT, &args.memory.folder, "DIR", "search the memory in DIR"},
         {0, "embedder", OPTION_TEXT, &args.memory.model.path, "MODEL",
          "the model of the memory's vectors; none: words alone (the one that made them)"},
+        RERANK_OPTIONS(args.memory),
         {0, "calculate", OPTION_FLAG, &args.calculates, NULL, "do sums exactly"},
         {0, "skills", OPTION_TEXTS, &args.skills, "DIR",
          "folders in DIR with a SKILL.md, which the model reads when they fit; may be repeated"},
@@ -358,6 +361,8 @@ int cmd_agent(const command *self, int argc, char **argv) {
     text task = {0};
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     if (!args.task) return bad_usage("agent: no task (usage: tern agent %s)", self->usage);
+    if (args.memory.reranker && !args.memory.folder)
+        return bad_usage("agent: --rerank is for a --memory");
     if (!text_given(&task, args.task, NULL)) return EXIT_FAILED;
     cancel_on_signals();
     signal(SIGPIPE, SIG_IGN); // a program that ends before it has read its input

@@ -163,7 +163,9 @@ static int ask(const command *self, ask_args *args, tern_model *model, tern_sess
     if (query.max_tokens < 64)
         return fail("the context of %d tokens has no room for passages (-c)",
                     (int)tern_session_n_context(session));
-    if (!open_reranker(self, &args->memory, m, &query, &status)) return status;
+    if (!open_reranker(self, &args->memory, m, &status)) return status;
+    query.reranker = m->reranker;
+    query.n_candidates = args->memory.n_candidates;
     status = EXIT_FAILED;
     if (tern_memory_recall(m->store, &query, &hits, &err) != TERN_OK)
         fail("%s", err.message);

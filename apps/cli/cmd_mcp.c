@@ -1,5 +1,6 @@
 // tern mcp: the engine as tools of a program that starts it, which speaks the Model Context
 // Protocol through its standard input and output. What it does is in apps/serve.
+#include "cli_memory.h"
 #include "cli_serve.h"
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@ int cmd_mcp(const command *self, int argc, char **argv) {
     const option options[] = {
         OPTIONS_GROUP("Memory"),
         MEMORY_OPTIONS(a),
+        RERANK_OPTIONS(a),
         OPTIONS_GROUP("How much"),
         {0, "parallel", OPTION_COUNT, &a.n_parallel, "N", "answers at once (4)", 1, 4096},
         {0, "cache-memory", OPTION_SIZE, &a.cache_memory, "BYTES",

@@ -67,15 +67,12 @@ bool open_memory(const command *self, memory_args *args, bool must_exist, bool w
     return true;
 }
 
-bool open_reranker(const command *self, const memory_args *args, memory *m,
-                   tern_memory_query *query, int *status) {
+bool open_reranker(const command *self, const memory_args *args, memory *m, int *status) {
     model_args model = args->model;
     if (!args->reranker) return true;
     model.path = args->reranker;
     model.pooling = 0; // as its files say
     m->reranker = open_model(self, &model, status);
-    query->reranker = m->reranker;
-    query->n_candidates = args->n_candidates;
     return m->reranker != NULL;
 }
 

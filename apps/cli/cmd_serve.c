@@ -39,7 +39,7 @@ static bool has_models(const char *folder) {
 // Without a word of models: those that `tern pull` has brought. A folder that is named may fill
 // later.
 static bool find_models(serve_args *a, serve_model *models) {
-    bool is_said = a->folder || a->models.n || a->embedder;
+    bool is_said = a->folder || a->models.n || a->embedder || a->reranker;
     if (!is_said) a->folder = "";
     if (a->folder && !*a->folder) a->folder = models_folder(a->model.folder);
     if (!is_said && !has_models(a->folder)) return false;
@@ -48,7 +48,16 @@ static bool find_models(serve_args *a, serve_model *models) {
         models[i].name = a->name;
         if (!models[i].path) return false;
     }
+    a->n_models = a->models.n;
     return true;
+}
+
+// The place of a model among those that are served, of which it becomes one, from 1.
+static size_t place_of(serve_args *a, serve_model *models, const char *path) {
+    for (size_t i = 0; i < a->n_models; i++)
+        if (!strcmp(models[i].path, path)) return i + 1;
+    models[a->n_models++] = (serve_model){.path = path};
+    return a->n_models;
 }
 
 // The embedding model of the memory is served like the others. It is named, or "none", or else the
@@ -62,14 +71,16 @@ static bool find_embedder(serve_args *a, serve_model *models, text *known) {
         if (!memory_model(a->memory, false, known)) return false;
         if (known->n) path = known->ptr;
     }
-    a->n_models = a->models.n;
-    for (size_t i = 0; path && i < a->n_models; i++)
-        if (!strcmp(models[i].path, path)) a->n_embedder = i + 1;
-    if (path && !a->n_embedder) {
-        models[a->n_models++] = (serve_model){.path = path};
-        a->n_embedder = a->n_models;
-    }
+    if (path) a->n_embedder = place_of(a, models, path);
     return true;
+}
+
+// So is the memory's reranker.
+static bool find_reranker(serve_args *a, serve_model *models) {
+    if (!a->reranker) return true;
+    const char *path = resolve_model(a->model.folder, a->reranker);
+    if (path) a->n_reranker = place_of(a, models, path);
+    return path != NULL;
 }
 
 static bool find_codec(serve_args *a) {
@@ -118,6 +129,8 @@ static int run_desc(const serve_args *a, const serve_model *models, serve_fn run
         .tools = a->mcp ? &serve_tools : NULL,
         .memory_folder = a->memory,
         .embedder = a->n_embedder,
+        .reranker = a->n_reranker,
+        .n_candidates = a->n_candidates,
         .codec = a->codec,
         .host = a->host,
         .port = a->port,
@@ -151,12 +164,15 @@ static bool is_for_one(const serve_args *a) {
 int serve_models(const command *self, serve_args *a, serve_fn run) {
     text key_text = {0}, known = {0};
     int status = EXIT_FAILED;
-    serve_model *models = must_alloc(NULL, a->models.n + 1, sizeof *models);
+    if (a->reranker && !a->memory) return bad_usage("%s: --rerank is for a --memory", self->name);
+    serve_model *models = must_alloc(NULL, a->models.n + 2, sizeof *models);
     bool ok = (!a->key_file || read_keys(a->key_file, &key_text, &a->keys)) &&
-              find_models(a, models) && find_embedder(a, models, &known) && find_codec(a);
+              find_models(a, models) && find_embedder(a, models, &known) &&
+              find_reranker(a, models) && find_codec(a);
     if (ok && is_for_one(a) && (a->n_models != 1 || a->folder))
         status = bad_usage("%s: --name, --chat-template, --pooling, --lora and --mmproj are for "
-                           "one model", self->name);
+                           "one model",
+                           self->name);
     else if (ok)
         status = run_desc(a, models, run);
     free(models);
@@ -221,6 +237,7 @@ int cmd_serve(const command *self, int argc, char **argv) {
         {0, "mcp", OPTION_FLAG, &a.mcp, NULL,
          "POST /mcp: the Model Context Protocol, with tools to generate, embed and remember"},
         MEMORY_OPTIONS(a),
+        RERANK_OPTIONS(a),
         SERVED_MODELS_OPTIONS(a),
         {0, "codec", OPTION_TEXT, &a.codec, "MODEL",
          "what makes sound of the codes of models that speak (NanoCodec)"},

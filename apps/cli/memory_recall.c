@@ -85,7 +85,9 @@ int memory_recall(const command *self, int argc, char **argv) {
         status = EXIT_USAGE;
     else if (open_memory(self, &args, true, search != TERN_MEMORY_WORDS || max_tokens, NULL, &m,
                          &status) &&
-             open_reranker(self, &args, &m, &query, &status)) {
+             open_reranker(self, &args, &m, &status)) {
+        query.reranker = m.reranker;
+        query.n_candidates = args.n_candidates;
         query.filters = filters;
         status = exit_status(tern_memory_recall(m.store, &query, &hits, &err), &err);
     }

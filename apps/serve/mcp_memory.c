@@ -1,5 +1,6 @@
 // The tools of a memory (tern_memory.h): what they do is done on the thread of errands, whose the
-// store is. Its embedding model is one of the server's, which stays open once the store is.
+// store is. Its embedding model is one of the server's, which stays open once the store is; so is
+// its reranker, which is opened when something is recalled.
 #include <math.h>
 #include <string.h>
 #include "apps/serve/mcp_desk.h"
@@ -11,7 +12,8 @@
 
 struct mcp_memory {
     served *embedder;         // NULL: words alone
-    bool holds;               // it is open, and stays so
+    served *reranker;         // NULL: none
+    bool holds;               // the embedder is open, and stays so
     tern_memory_store *store; // of the errands' thread; NULL: not opened yet
 };
 
@@ -22,6 +24,7 @@ struct memory_job {
     mcp_memory *memory;
     tern_strbuf text; // the arguments: whoever asked may have gone
     void (*run)(memory_job *j, const fields *f);
+    served *reranker; // open until the job is done; NULL: none is needed
     // What it came to: for a model, and for a program, JSON.
     tern_strbuf words, value;
     tern_error err;
@@ -162,6 +165,7 @@ static void put_hit(tern_json_writer *w, const tern_memory_hit *h) {
     tern_json_put_int(w, "created", h->created);
     tern_json_put_float(w, "score", h->score);
     if (!isnan(h->similarity)) tern_json_put_float(w, "similarity", h->similarity);
+    if (!isnan(h->relevance)) tern_json_put_float(w, "relevance", h->relevance);
     tern_json_close(w, '}');
 }
 
@@ -189,6 +193,8 @@ static void recall(memory_job *j, const fields *f) {
     tern_memory_query query = {.text = text.ptr, .n_bytes = text.len, .filters = where};
     query.n_most = (int32_t)field_int(f, "limit", 0, 1, HITS_MAX);
     query.max_tokens = (int32_t)field_int(f, "max_tokens", 0, 1, INT32_MAX);
+    query.reranker = j->reranker ? j->reranker->model : NULL;
+    query.n_candidates = j->desc->n_candidates;
     if (text.len == 0) field_fail(f, "query", "given");
     query.n_filters = read_where(f, where);
     if (!f->error->status &&
@@ -272,7 +278,14 @@ static void done(errand *e) {
         x->errand = NULL;
         reply(x, j);
     }
+    if (j->reranker) registry_release(j->reranker);
     free_job(j);
+}
+
+// The store needs its model for as long as it is open.
+static void hold_embedder(mcp_memory *m) {
+    if (m->embedder && !m->holds) registry_hold(m->embedder);
+    m->holds = m->embedder != NULL;
 }
 
 static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)) {
@@ -281,10 +294,7 @@ static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)
     api_error e = {0};
     fields f = fields_of_body(x, &e);
     memory_job *j = tern_alloc(TERN_MEM_SESSION, sizeof *j);
-    if (m->embedder && !m->holds) {
-        registry_hold(m->embedder);
-        m->holds = true;
-    }
+    hold_embedder(m);
     if (j) {
         tern_json_writer w = {.out = &j->text};
         j->errand = (errand){.run = run, .done = done, .user = x};
@@ -300,7 +310,11 @@ static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)
     if (!e.status) {
         mcp_begin_stream(x);
         x->errand = &j->errand;
-        if (errands_submit(s->errands, &j->errand)) return;
+        j->reranker = x->model == m->reranker ? m->reranker : NULL;
+        if (errands_submit(s->errands, &j->errand)) {
+            if (j->reranker) registry_hold(j->reranker); // also if who asked has gone
+            return;
+        }
         x->errand = NULL;
         api_fail_full(&e);
     }
@@ -318,20 +332,33 @@ static void forget_now(exchange *x) {
     submit(x, forget);
 }
 
-// When the model is open that the store needs.
-static void with_store(exchange *x, void (*handle)(exchange *x)) {
-    x->model = x->server->mcp->memory->embedder;
-    if (x->model)
+static void with_model(exchange *x, served *model, void (*handle)(exchange *x)) {
+    x->model = model;
+    if (model)
         exchange_with_model(x, handle);
     else
         handle(x);
+}
+
+// When the model is open that the store needs.
+static void with_store(exchange *x, void (*handle)(exchange *x)) {
+    with_model(x, x->server->mcp->memory->embedder, handle);
+}
+
+// An exchange holds one model: the store's is held for the store before the reranker is asked for.
+static void recall_ranked(exchange *x) {
+    mcp_memory *m = x->server->mcp->memory;
+    hold_embedder(m);
+    if (x->holds) registry_release(x->model);
+    x->holds = false;
+    with_model(x, m->reranker, recall_now);
 }
 
 void mcp_remember(exchange *x) {
     with_store(x, remember_now);
 }
 void mcp_recall(exchange *x) {
-    with_store(x, recall_now);
+    with_store(x, x->server->mcp->memory->reranker ? recall_ranked : recall_now);
 }
 void mcp_forget(exchange *x) {
     with_store(x, forget_now);
@@ -345,7 +372,9 @@ tern_status mcp_memory_open(server *s, tern_error *err) {
     if (!d->memory_folder) return TERN_OK;
     mcp_memory *m = s->mcp->memory = tern_alloc(TERN_MEM_SESSION, sizeof *m);
     if (!m) return tern_fail_memory(err, sizeof *m);
-    *m = (mcp_memory){.embedder = d->embedder ? s->registry->list[d->embedder - 1] : NULL};
+    served **models = s->registry->list; // those of the command line come first
+    *m = (mcp_memory){.embedder = d->embedder ? models[d->embedder - 1] : NULL,
+                      .reranker = d->reranker ? models[d->reranker - 1] : NULL};
     return TERN_OK;
 }
 

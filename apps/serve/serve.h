@@ -38,7 +38,7 @@ typedef struct serve_desc {
     tern_model_desc opening; // of each; on_progress: of the first
     double keep_seconds;     // a model nobody asks for stays open for so long; negative: for ever
     uint64_t models_bytes;   // weights of open models together; 0: no limit
-    const char *codec; // what makes sound of the codes of models that speak; NULL: none
+    const char *codec;       // what makes sound of the codes of models that speak; NULL: none
     // Of each open model.
     tern_session_desc session;
     size_t n_parallel, n_queue; // answers at once; more that may wait
@@ -51,6 +51,8 @@ typedef struct serve_desc {
     const struct serve_tools *tools; // NULL: it is not spoken
     const char *memory_folder; // of tern_memory.h, which these tools read and write; NULL: none
     size_t embedder;           // makes its vectors: a place in `models`, from 1; 0: none
+    size_t reranker;           // orders what it finds: the same
+    int n_candidates;          // that the reranker reads; 0: as many as recall has it
     // Where.
     const char *host;                      // an address or a name; not used with a socket
     int port;                              // 0: one that is free

@@ -89,7 +89,7 @@ struct tern_automaton {
     size_t mask_of_capacity;
     tern_open_mask *opens;
     size_t n_opens, opens_capacity;
-    uint32_t *open_of; // [open_of_capacity] by term, + 1
+    uint32_t *open_of; // [open_of_capacity] by term, + 1; or which ways lead to none
     size_t open_of_capacity;
     tern_home *homes;
     size_t n_homes, homes_capacity;
@@ -123,9 +123,18 @@ tern_status tern_automaton_check(const tern_automaton *a, tern_error *err);
 // Applies the changes of a set.
 void tern_token_set_write(const tern_token_set *s, uint64_t *bits);
 void tern_token_set_free(tern_token_set *s);
-// The index of an open term's mask (mask_open.c); valid until masks are freed.
-tern_status tern_automaton_find_open(tern_automaton *a, tern_term term, uint32_t *out,
-                                     tern_error *err);
+
+// How an open term's mask may be found.
+typedef enum tern_open_way {
+    TERN_OPEN_KNOWN, // it is known already, or follows from what is known of strings
+    TERN_OPEN_SHORT, // or by a walk that meets few new terms
+    TERN_OPEN_WALK,  // or by any walk
+} tern_open_way;
+// The index of an open term's mask (mask_open.c), valid until masks are freed; NONE: there is no
+// such way to it.
+#define TERN_OPEN_NONE UINT32_MAX
+tern_status tern_automaton_find_open(tern_automaton *a, tern_term term, tern_open_way way,
+                                     uint32_t *out, tern_error *err);
 // Finds the mask of a state (mask.c).
 tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const tern_mask **out,
                                      tern_error *err);

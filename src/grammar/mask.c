@@ -164,26 +164,41 @@ static void add_many(tern_automaton *a, const tern_token_set *s) {
     a->is_dense = true;
 }
 
-// Adds the tokens of an open term and of what follows it in the n configurations that have it. The
-// first one's are in a->bits only.
-static tern_status add_open(tern_automaton *a, const tern_config *c, size_t n, bool is_first,
-                            uint32_t *out, tern_error *err) {
-    const tern_vocab_tree *v = a->vocab;
-    TERN_TRY(tern_automaton_find_open(a, c->term, out, err));
-    const tern_open_mask m = a->opens[*out];
-    if (is_first) {
-        if (m.set.base) memcpy(a->bits, m.set.base, v->n_words * sizeof *a->bits);
-        tern_token_set_write(&m.set, a->bits);
-    } else if (m.set.base) {
-        add_many(a, &m.set);
-    } else {
-        TERN_TRY(allow(a, m.set.changes, m.set.n_added, err));
+// The mask of a state, while it is being found.
+typedef struct state_mask {
+    tern_automaton *a;
+    uint32_t open;      // the first open mask, + 1: its tokens are in a->bits only
+    tern_config *ended; // scratch: room for all configurations
+} state_mask;
+
+// Adds the tokens of an open mask.
+static tern_status add_tokens(state_mask *m, uint32_t open, tern_error *err) {
+    tern_automaton *a = m->a;
+    const tern_token_set *s = &a->opens[open].set;
+    if (m->open == 0) {
+        if (s->base) memcpy(a->bits, s->base, a->vocab->n_words * sizeof *a->bits);
+        tern_token_set_write(s, a->bits);
+        m->open = open + 1;
+        return TERN_OK;
     }
-    if (!m.n_exits) return TERN_OK;
-    tern_gstate after = tern_state_after(&a->states, c, n);
+    if (!s->base) return allow(a, s->changes, s->n_added, err);
+    add_many(a, s);
+    return TERN_OK;
+}
+
+// Adds the tokens of an open term and of what follows it in the n configurations that have it.
+static tern_status add_open(state_mask *m, const tern_config *c, size_t n, uint32_t open,
+                            tern_error *err) {
+    tern_automaton *a = m->a;
+    TERN_TRY(add_tokens(m, open, err));
+    const tern_open_mask found = a->opens[open];
+    if (!found.n_exits) return TERN_OK;
+    const tern_gstate after = tern_state_after(&a->states, c, n);
     TERN_TRY(tern_automaton_check(a, err));
-    for (size_t i = 0; i < m.n_exits; i++)
-        TERN_TRY(walk(a, &v->trees[m.exits[i] & 1], m.exits[i] >> 1, after, err));
+    for (size_t i = 0; i < found.n_exits; i++) {
+        const uint32_t exit = found.exits[i];
+        TERN_TRY(walk(a, &a->vocab->trees[exit & 1], exit >> 1, after, err));
+    }
     return TERN_OK;
 }
 
@@ -192,34 +207,120 @@ static int by_term(const void *a, const void *b) {
     return x->term < y->term ? -1 : x->term > y->term;
 }
 
+// How many of n configurations have the same term as the first.
+static uint32_t count_same(const tern_config *c, uint32_t n) {
+    uint32_t same = 1;
+    while (same < n && c[same].term == c[0].term) same++;
+    return same;
+}
+
+// Adds what follows those of n configurations whose terms end at the exits, which are of the same
+// terms.
+static tern_status add_after(state_mask *m, const tern_config *c, uint32_t n,
+                             const tern_term *terms, const tern_union_exit *exits, size_t n_exits,
+                             tern_error *err) {
+    tern_automaton *a = m->a;
+    uint32_t n_ended = 0;
+    for (uint32_t i = 0, k = 0; i < n; i++) {
+        while (terms[k] != c[i].term) k++;
+        if (exits->ends >> k & 1) m->ended[n_ended++] = c[i];
+    }
+    const tern_gstate after = tern_state_after(&a->states, m->ended, n_ended);
+    TERN_TRY(tern_automaton_check(a, err));
+    for (size_t i = 0; i < n_exits; i++) {
+        const uint32_t exit = exits[i].exit;
+        TERN_TRY(walk(a, &a->vocab->trees[exit & 1], exit >> 1, after, err));
+    }
+    return TERN_OK;
+}
+
+static tern_status add_union(state_mask *m, const tern_config *c, uint32_t n,
+                             const tern_term *terms, const tern_open_union *u, tern_error *err) {
+    TERN_TRY(add_tokens(m, u->open, err));
+    for (size_t i = 0, end; i < u->n_exits; i = end) {
+        for (end = i + 1; end < u->n_exits && u->exits[end].ends == u->exits[i].ends;) end++;
+        TERN_TRY(add_after(m, c, n, terms, u->exits + i, end - i, err));
+    }
+    return TERN_OK;
+}
+
+static tern_status add_one_by_one(state_mask *m, const tern_config *c, uint32_t n,
+                                  tern_error *err) {
+    for (uint32_t i = 0, same; i < n; i += same) {
+        uint32_t open;
+        same = count_same(c + i, n - i);
+        TERN_TRY(tern_automaton_find_open(m->a, c[i].term, TERN_OPEN_WALK, &open, err));
+        TERN_TRY(add_open(m, c + i, same, open, err));
+    }
+    return TERN_OK;
+}
+
+// Adds the tokens of configurations whose terms have to be walked, some terms at a time.
+static tern_status add_walked(state_mask *m, const tern_config *c, uint32_t n, tern_error *err) {
+    while (n) {
+        tern_term terms[TERN_UNION_MAX];
+        tern_open_union u;
+        uint32_t n_terms = 0, n_these = 0;
+        while (n_terms < TERN_UNION_MAX && n_these < n) {
+            terms[n_terms++] = c[n_these].term;
+            n_these += count_same(c + n_these, n - n_these);
+        }
+        tern_status status = tern_open_unite(m->a, terms, n_terms, &u, err);
+        if (status == TERN_OK)
+            status = u.open == TERN_OPEN_NONE ? add_one_by_one(m, c, n_these, err)
+                                              : add_union(m, c, n_these, terms, &u, err);
+        tern_free(u.exits);
+        TERN_TRY(status);
+        c += n_these;
+        n -= n_these;
+    }
+    return TERN_OK;
+}
+
+// Adds the tokens of n configurations, by term, some of them open. There is room for as many behind
+// them.
+static tern_status add_sorted(state_mask *m, tern_config *c, uint32_t n, tern_error *err) {
+    tern_automaton *a = m->a;
+    tern_config *walked = c + n;
+    uint32_t n_walked = 0, n_others = 0;
+    for (uint32_t i = 0, same; i < n; i += same) {
+        uint32_t open;
+        same = count_same(c + i, n - i);
+        if (!is_open(a, c[i].term)) {
+            memmove(c + n_others, c + i, same * sizeof *c);
+            n_others += same;
+            continue;
+        }
+        TERN_TRY(tern_automaton_find_open(a, c[i].term, TERN_OPEN_KNOWN, &open, err));
+        if (open != TERN_OPEN_NONE) {
+            TERN_TRY(add_open(m, c + i, same, open, err));
+            continue;
+        }
+        memcpy(walked + n_walked, c + i, same * sizeof *c);
+        n_walked += same;
+    }
+    TERN_TRY(add_walked(m, walked, n_walked, err));
+    if (!n_others) return TERN_OK;
+    const tern_gstate rest = tern_state_of(&a->states, c, n_others);
+    TERN_TRY(tern_automaton_check(a, err));
+    return walk_both(a, rest, err);
+}
+
 static tern_status add_configs(tern_automaton *a, tern_gstate state, uint32_t *open,
                                tern_error *err) {
-    tern_states *s = &a->states;
+    const tern_states *s = &a->states;
     const tern_span span = s->infos[state].configs;
-    uint32_t n_open = 0, n_others = 0;
-    for (uint32_t i = 0; i < span.n; i++) n_open += is_open(a, s->configs[span.at + i].term);
-    if (n_open == 0) return walk_both(a, state, err);
-    tern_config *all = tern_alloc_array(TERN_MEM_SESSION, span.n, sizeof *all);
+    bool has_open = false;
+    for (uint32_t i = 0; i < span.n && !has_open; i++)
+        has_open = is_open(a, s->configs[span.at + i].term);
+    if (!has_open) return walk_both(a, state, err);
+    tern_config *all = tern_alloc_array(TERN_MEM_SESSION, 3 * (size_t)span.n, sizeof *all);
     if (!all) return tern_fail_memory(err, span.n * sizeof *all);
     memcpy(all, s->configs + span.at, span.n * sizeof *all);
     qsort(all, span.n, sizeof *all, by_term);
-    tern_status status = TERN_OK;
-    for (uint32_t i = 0, end; i < span.n && status == TERN_OK; i = end) {
-        for (end = i + 1; end < span.n && all[end].term == all[i].term;) end++;
-        uint32_t index = 0;
-        if (!is_open(a, all[i].term)) {
-            memmove(all + n_others, all + i, (end - i) * sizeof *all);
-            n_others += end - i;
-            continue;
-        }
-        status = add_open(a, all + i, end - i, *open == 0, &index, err);
-        if (*open == 0) *open = index + 1;
-    }
-    if (status == TERN_OK && n_others) {
-        tern_gstate rest = tern_state_of(s, all, n_others);
-        status = tern_automaton_check(a, err);
-        if (status == TERN_OK) status = walk_both(a, rest, err);
-    }
+    state_mask m = {.a = a, .ended = all + 2 * (size_t)span.n};
+    const tern_status status = add_sorted(&m, all, span.n, err);
+    *open = m.open;
     tern_free(all);
     return status;
 }

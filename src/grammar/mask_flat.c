@@ -35,7 +35,8 @@ typedef struct flat_walk {
     home_below *homes;
     uint32_t n_homes;
     uint32_t from; // the first node whose tokens are allowed and were not noted
-    bool is_full;
+    uint64_t effort_max;
+    bool is_full; // or it takes too much effort
     tern_error *err;
 } flat_walk;
 
@@ -150,7 +151,7 @@ static tern_status walk(flat_walk *w) {
         uint32_t entry = w->a->flat.rows[*state].to[f->bytes[at]];
         if (entry == UNKNOWN) {
             entry = find_step(w, *state, f->bytes[at]);
-            w->is_full = entry == UNKNOWN;
+            w->is_full = entry == UNKNOWN || w->a->terms.effort > w->effort_max;
             if (w->is_full || w->a->terms.failed) return tern_terms_check(&w->a->terms, w->err);
         }
         if (entry & RARE) {
@@ -165,9 +166,10 @@ static tern_status walk(flat_walk *w) {
     return tern_terms_check(&w->a->terms, w->err);
 }
 
-tern_status tern_open_walk_flat(tern_automaton *a, tern_term term, bool *done, tern_error *err) {
+tern_status tern_open_walk_flat(tern_automaton *a, tern_term term, uint64_t effort_max, bool *done,
+                                tern_error *err) {
     const size_t n = a->vocab->depth_max + 2, n_exits = a->exits.n;
-    flat_walk w = {.a = a, .f = &a->vocab->flat, .err = err};
+    flat_walk w = {.a = a, .f = &a->vocab->flat, .effort_max = effort_max, .err = err};
     const uint32_t start = state_of(a, term);
     tern_status status = TERN_OK;
     *done = false;

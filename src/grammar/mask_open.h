@@ -13,11 +13,14 @@ static inline void tern_open_allow(tern_automaton *a, const uint32_t *ids, size_
 
 // ---- Walks (mask_walk.c) ------------------------------------------------------------------------
 
-// Allows the tokens of a tree that the term takes in a->more, and notes its exits.
-tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_error *err);
+// Allows the tokens of a tree that the term takes in a->more, and notes its exits. Not *done: that
+// would take more parts of derivatives than up to effort_max of all so far; some may be allowed.
+tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, uint64_t effort_max,
+                           bool *done, tern_error *err);
 // The same of the plain tree, over nodes that lie in the order of the walk (mask_flat.c). Not
-// *done: the term leads to too many others; what was allowed may be.
-tern_status tern_open_walk_flat(tern_automaton *a, tern_term term, bool *done, tern_error *err);
+// *done: the term may lead to too many others, too.
+tern_status tern_open_walk_flat(tern_automaton *a, tern_term term, uint64_t effort_max, bool *done,
+                                tern_error *err);
 void tern_open_free_flat(tern_automaton *a);
 // Notes the tokens of a tree that one of two terms takes and the other does not: those that `term`
 // lacks in `gone`, others in `more`. a->exits are those of `like`, and become those of `term`.
@@ -25,6 +28,28 @@ void tern_open_free_flat(tern_automaton *a);
 tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term term, tern_term like,
                                       size_t *n_left, tern_list *gone, tern_list *more,
                                       tern_error *err);
+
+// Whether a text of the term ends at a node: node * 2 + tree (mask_open.c).
+bool tern_open_ends_at(tern_automaton *a, tern_term term, uint32_t exit);
+
+// ---- Unions (mask_union.c) ----------------------------------------------------------------------
+
+// So many terms are walked together at most: states of a union multiply.
+enum { TERN_UNION_MAX = 8 };
+
+// Where texts end and tokens go on, and of which terms: bit i of the i-th.
+typedef struct tern_union_exit {
+    uint32_t exit, ends;
+} tern_union_exit;
+
+typedef struct tern_open_union {
+    uint32_t open;          // what it takes, in opens; NONE: its terms are better walked one by one
+    tern_union_exit *exits; // the caller's to free; those of the same terms side by side
+    size_t n_exits;
+} tern_open_union;
+
+tern_status tern_open_unite(tern_automaton *a, const tern_term *terms, size_t n,
+                            tern_open_union *out, tern_error *err);
 
 // ---- Homes (mask_home.c) ------------------------------------------------------------------------
 
@@ -34,9 +59,14 @@ void tern_open_free_homes(tern_automaton *a);
 
 // ---- Terms without limits (mask_relax.c) --------------------------------------------------------
 
-// A term that has the texts of this one and longer ones: those of up to `limit` bytes are the same,
-// and wherever a text stands, `left` bytes are missing at most. NOTHING: there is none.
-tern_term tern_open_relax(tern_automaton *a, tern_term term, uint32_t *limit, uint32_t *left);
+// A term that has the texts of another one and longer ones: those of up to `limit` bytes are the
+// same, and wherever a text stands, `left` bytes are missing at most.
+typedef struct tern_open_relaxed {
+    tern_term term;
+    uint32_t limit, left;
+} tern_open_relaxed;
+
+bool tern_open_relax(tern_automaton *a, tern_term term, tern_open_relaxed *out); // false: none
 void tern_open_free_relaxed(tern_automaton *a);
 
 // ---- Strings (mask_string.c) --------------------------------------------------------------------

@@ -106,12 +106,12 @@ static uint32_t find_left(tern_automaton *a, tern_term term) {
     return left;
 }
 
-tern_term tern_open_relax(tern_automaton *a, tern_term term, uint32_t *limit, uint32_t *left) {
+bool tern_open_relax(tern_automaton *a, tern_term term, tern_open_relaxed *out) {
     const tern_relaxed r = tern_term_relax(&a->terms, term);
-    if (r.limit == UINT32_MAX || r.term == term || a->terms.failed) return TERN_TERM_NOTHING;
-    *limit = r.limit;
-    *left = find_left(a, r.term);
-    return *left < *limit && *limit - *left >= TERN_LONG ? r.term : TERN_TERM_NOTHING;
+    if (r.limit == UINT32_MAX || r.term == term || a->terms.failed) return false;
+    const uint32_t left = find_left(a, r.term);
+    *out = (tern_open_relaxed){r.term, r.limit, left};
+    return left < r.limit && r.limit - left >= TERN_LONG;
 }
 
 void tern_open_free_relaxed(tern_automaton *a) {

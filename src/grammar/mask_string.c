@@ -196,7 +196,8 @@ static tern_status find_tokens(tern_automaton *a, tern_term one, tern_string_tok
     const tern_term home =
         tern_term_cat(t, tern_term_repeat(t, one, 0, TERN_NO_LIMIT), tern_term_byte(t, '"'));
     TERN_TRY(tern_terms_check(t, err));
-    TERN_TRY(tern_open_walk(a, TERN_TREE_PLAIN, home, err));
+    bool done; // it always is
+    TERN_TRY(tern_open_walk(a, TERN_TREE_PLAIN, home, UINT64_MAX, &done, err));
     TERN_TRY(count_special(&(counting){.a = a, .s = s, .err = err}, home));
     s->all = tern_alloc(TERN_MEM_SESSION, bytes);
     if (!s->all) return tern_fail_memory(err, bytes);

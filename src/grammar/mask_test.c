@@ -2,17 +2,19 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "grammar/automaton.h"
+#include "grammar/mask_open.h"
 #include "grammar/pattern.h"
 #include "tests/harness.h"
 
 // A vocabulary of all bytes, of pieces of what the tests write, and of tokens that are no text.
 static const char *const pieces[] = {
-    "",       "a",   "ab",  "abc",   "\"",    "\",",  "\":",    "\": \"", "{\"",      "}",
-    "\"}",    "},",  "12",  "123",   "0",     "-",    "-1",     "1.",     ".5",       "e+",
-    "\n",     "\n ", "  ",  "true",  "false", "null", "\xC3",   "\xA9",   "\xC3\xA9", "\xE2\x82",
-    "\xAC\"", "\\",  "\\u", "\\u00", "00e9",  "\\\"", "x\"y",   "bcab",   "(((",      "))",
-    "a+a",    "+a)", ")+(", "(a",    "ab",    "zzzz", "z\"}\n", ",",      "\"a\":",   "[1,",
+    "",      "a",        "ab",       "abc",    "\"",  "\",",  "\":",   "\": \"", "{\"",
+    "}",     "\"}",      "},",       "12",     "123", "0",    "-",     "-1",     "1.",
+    ".5",    "e+",       "\n",       "\n ",    "  ",  "true", "false", "null",   "\xC3",
+    "\xA9",  "\xC3\xA9", "\xE2\x82", "\xAC\"", "\\",  "\\u",  "\\u00", "00e9",   "\\\"",
+    "x\"y",  "bcab",     "(((",      "))",     "a+a", "+a)",  ")+(",   "(a",     "ab",
+    "zzzz",  "z\"}\n",   ",",        "\"a\":", "[1,", "\":1", "a\":1", "a\":t",  "b\":1",
+    "b\":t", "b\":n",    "x\":t",    "ab\":n",
 };
 enum { N_PIECES = sizeof pieces / sizeof *pieces, N_VOCAB = 256 + N_PIECES + 2 };
 
@@ -120,6 +122,126 @@ TEST(masks_of_schemas_are_what_trying_each_token_gives) {
     }
     tern_automaton_close(a);
     tern_vocab_tree_close(v);
+}
+
+// Names that patterns tell apart are in terms of their own, which are walked together; a name ends
+// for some of them. Seen to fail with each end taken for one of all terms, or of the first alone,
+// and with the union's tokens left out.
+TEST(masks_of_names_with_patterns_are_what_trying_each_token_gives) {
+    static const char schema[] =
+        "{\"patternProperties\": {\"a\": {\"type\": [\"integer\", \"null\"]}, "
+        "\"b\": {\"type\": [\"boolean\", \"null\"]}}, "
+        "\"additionalProperties\": {\"type\": \"string\"}}";
+    tern_error err = {0};
+    tern_vocab_tree *v = open_vocab(&err);
+    REQUIRE(v != NULL);
+    uint64_t random = 7;
+    tern_automaton *a;
+    const tern_grammar_source source = {.kind = TERN_GRAMMAR_JSON_SCHEMA, .text = TERN_STR(schema)};
+    REQUIRE_OK(tern_automaton_open(&a, &source, v, &err), err);
+    for (int round = 0; round < 100; round++) {
+        tern_gplace place = tern_automaton_start(a);
+        for (int i = 0; i < 12 && place; i++) {
+            CHECK(compare(a, place) > 0);
+            place = random_step(a, place, &random);
+        }
+    }
+    tern_automaton_close(a);
+    tern_vocab_tree_close(v);
+}
+
+// More open terms in a state than are walked together, that end in the middle of plain tokens, each
+// before a text of its own. Seen to fail with the terms behind the first eight left out.
+TEST(masks_of_many_open_terms_are_what_trying_each_token_gives) {
+    enum { N_TERMS = TERN_UNION_MAX + 3 };
+    static const char *const ends[N_TERMS] = {",", "a)", ".",    "b", "+a", "\"y",
+                                              "+", "\"", "\xA9", "z", "-"};
+    tern_error err = {0};
+    tern_vocab_tree *v = open_vocab(&err);
+    tern_automaton *a;
+    REQUIRE(v != NULL);
+    REQUIRE_OK(tern_automaton_begin(&a, 0, v, &err), err);
+    tern_expr ways[N_TERMS];
+    for (size_t i = 0; i < N_TERMS; i++) {
+        // Bytes of which most are no other term's, from one up or from none.
+        const tern_term one =
+            tern_term_set(&a->terms, tern_byteset_range(22 * (unsigned)i, 22 * (unsigned)i + 30));
+        const tern_term some = tern_term_repeat(&a->terms, one, i % 2, 2 + (uint32_t)i);
+        const tern_term end = tern_term_text(&a->terms, ends[i], strlen(ends[i]));
+        ways[i] = tern_expr_cat(&a->rules, tern_expr_open(&a->rules, some),
+                                tern_expr_term(&a->rules, end));
+    }
+    REQUIRE_OK(tern_automaton_finish(a, tern_expr_either(&a->rules, ways, N_TERMS), &err), err);
+    uint64_t random = 9;
+    for (int round = 0; round < 60; round++) {
+        tern_gplace place = tern_automaton_start(a);
+        for (int i = 0; i < 6 && place && !tern_automaton_is_done(a, place); i++) {
+            CHECK(compare(a, place) > 0);
+            place = random_step(a, place, &random);
+        }
+    }
+    tern_automaton_close(a);
+    tern_vocab_tree_close(v);
+}
+
+// A vocabulary of all texts of one and two of 16 letters, and of n texts of three.
+enum { N_LETTERS = 16, N_SHORT = N_LETTERS + N_LETTERS * N_LETTERS, N_NODES_MAX = 4200 };
+
+static tern_vocab_tree *open_letters(size_t n, tern_error *err) {
+    static char texts[N_NODES_MAX][4];
+    static tern_str table[N_NODES_MAX];
+    tern_vocab_tree *v = NULL;
+    size_t k = 0;
+    for (size_t i = 0; i < N_SHORT + n; i++, k++) {
+        size_t length = 1 + (i >= N_LETTERS) + (i >= N_SHORT), number = i;
+        if (i >= N_LETTERS) number -= length == 2 ? N_LETTERS : N_SHORT;
+        for (size_t at = length; at-- > 0; number /= N_LETTERS)
+            texts[k][at] = (char)('a' + number % N_LETTERS);
+        table[k] = (tern_str){texts[k], length};
+    }
+    table[k++] = TERN_STR("\"");
+    const tern_status status = tern_vocab_tree_open(&v, table, k, NULL, 0, err);
+    CHECK_MSG(status == TERN_OK, "%s", err->message);
+    return v;
+}
+
+// What a string must not have changes all that comes after it: each node is a difference. So many
+// are looked for one by one and no more; and what was noted until then does not stay.
+// Seen to fail with a limit of one node less, and of one more; and with what was noted kept.
+TEST(differences_are_looked_for_up_to_a_limit) {
+    enum { LIMIT = 4096, N_AT_LIMIT = LIMIT - N_SHORT };
+    static const char schema[] = "{\"type\": \"string\", \"not\": {\"pattern\": \"[abc]b\"}}";
+    const tern_grammar_source source = {.kind = TERN_GRAMMAR_JSON_SCHEMA, .text = TERN_STR(schema)};
+    for (int way = 0; way < 4; way++) {
+        const size_t over = way % 2;
+        const bool may_walk = way >= 2;
+        static uint64_t bits[N_NODES_MAX / 64 + 1];
+        tern_error err = {0};
+        tern_automaton *a;
+        uint32_t open;
+        size_t n_allowed = 0, n = 0;
+        tern_vocab_tree *v = open_letters(N_AT_LIMIT + over, &err);
+        REQUIRE(v != NULL);
+        REQUIRE_OK(tern_automaton_open(&a, &source, v, &err), err);
+        tern_gplace place = tern_automaton_start(a);
+        REQUIRE_OK(tern_automaton_add(a, &place, "\"", 1, &err), err);
+        const tern_span configs = a->states.infos[place].configs;
+        REQUIRE(configs.n == 1);
+        const tern_term term = a->states.configs[configs.at].term;
+        const tern_open_way how = may_walk ? TERN_OPEN_WALK : TERN_OPEN_KNOWN;
+        REQUIRE_OK(tern_automaton_find_open(a, term, how, &open, &err), err);
+        CHECK((open == TERN_OPEN_NONE) == (over > 0 && !may_walk));
+        REQUIRE_OK(tern_automaton_mask(a, place, bits, &n_allowed, &err), err);
+        for (size_t i = 0; i < v->n_vocab; i++) {
+            tern_gplace to = place;
+            REQUIRE_OK(tern_automaton_token(a, &to, (int32_t)i, &err), err);
+            CHECK_MSG((bits[i >> 6] >> (i & 63) & 1) == (to != TERN_PLACE_NONE), "token %zu", i);
+            n += to != TERN_PLACE_NONE;
+        }
+        CHECK(n == n_allowed && n > 3000 && n < LIMIT);
+        tern_automaton_close(a);
+        tern_vocab_tree_close(v);
+    }
 }
 
 // A vocabulary of all bytes, of all texts of three of some characters, and of what ends or goes on
@@ -426,27 +548,39 @@ TEST(rules_without_texts_are_left_out) {
     close_rules(&f);
 }
 
+// Opens a grammar and asks for masks while the n-th allocation fails; true: there were fewer.
+static bool survives(const tern_grammar_source *source, tern_str text, const tern_vocab_tree *v,
+                     uint64_t n) {
+    tern_automaton *a = NULL;
+    tern_error err = {0};
+    uint64_t bits[(N_VOCAB + 63) / 64];
+    tern_mem_fail_at(n);
+    tern_status status = tern_automaton_open(&a, source, v, &err);
+    tern_gplace place = a ? tern_automaton_start(a) : TERN_PLACE_NONE;
+    if (status == TERN_OK) status = tern_automaton_mask(a, place, bits, NULL, &err);
+    if (status == TERN_OK) status = tern_automaton_add(a, &place, text.ptr, text.len, &err);
+    if (status == TERN_OK) status = tern_automaton_mask(a, place, bits, NULL, &err);
+    tern_mem_fail_at(0);
+    CHECK(status == TERN_OK || status == TERN_ERR_MEMORY);
+    tern_automaton_close(a);
+    return status == TERN_OK;
+}
+
 TEST(automata_survive_every_allocation_that_fails) {
+    static const char pattern[] = "(\"[^\"]{0,9}\"|(?!12)\\d+),?a*",
+                      schema[] = "{\"patternProperties\": {\"a\": {\"type\": \"null\"}, "
+                                 "\"b\": {\"const\": 1}}, \"additionalProperties\": false}";
+    const tern_grammar_source sources[] = {
+        {.kind = TERN_GRAMMAR_REGEX, .text = TERN_STR(pattern)},
+        {.kind = TERN_GRAMMAR_JSON_SCHEMA, .text = TERN_STR(schema)}};
     tern_error err = {0};
     tern_vocab_tree *v = open_vocab(&err);
     REQUIRE(v != NULL);
-    static const char pattern[] = "(\"[^\"]{0,9}\"|(?!12)\\d+),?a*";
-    const tern_grammar_source source = {.kind = TERN_GRAMMAR_REGEX, .text = TERN_STR(pattern)};
-    bool finished = false;
-    for (uint64_t n = 1; n < 2000 && !finished; n++) {
-        tern_automaton *a = NULL;
-        uint64_t bits[(N_VOCAB + 63) / 64];
-        tern_mem_fail_at(n);
-        tern_status status = tern_automaton_open(&a, &source, v, &err);
-        tern_gplace place = a ? tern_automaton_start(a) : TERN_PLACE_NONE;
-        if (status == TERN_OK) status = tern_automaton_mask(a, place, bits, NULL, &err);
-        if (status == TERN_OK) status = tern_automaton_add(a, &place, "\"a", 2, &err);
-        if (status == TERN_OK) status = tern_automaton_mask(a, place, bits, NULL, &err);
-        tern_mem_fail_at(0);
-        finished = status == TERN_OK;
-        CHECK(finished || status == TERN_ERR_MEMORY);
-        tern_automaton_close(a);
+    for (size_t i = 0; i < 2; i++) {
+        bool finished = false;
+        for (uint64_t n = 1; n < 5000 && !finished; n++)
+            finished = survives(&sources[i], i ? TERN_STR("{\"") : TERN_STR("\"a"), v, n);
+        CHECK(finished);
     }
-    CHECK(finished);
     tern_vocab_tree_close(v);
 }

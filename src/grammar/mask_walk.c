@@ -18,7 +18,8 @@ typedef struct level_of_one {
     tern_term term;
 } level_of_one;
 
-static tern_status walk_nodes(tern_automaton *a, int which, tern_term term, tern_error *err) {
+static tern_status walk_nodes(tern_automaton *a, int which, tern_term term, uint64_t effort_max,
+                              bool *done, tern_error *err) {
     const tern_tree *tree = &a->vocab->trees[which];
     tern_terms *t = &a->terms;
     level_of_one *level = (level_of_one *)a->levels;
@@ -32,6 +33,8 @@ static tern_status walk_nodes(tern_automaton *a, int which, tern_term term, tern
         const tern_tree_node *child = &tree->nodes[at];
         const tern_term to = tern_term_step(t, level->term, child->byte);
         if (!to) continue;
+        *done = t->effort <= effort_max;
+        if (!*done) return tern_terms_check(t, err);
         tern_open_allow(a, tree->ids + child->ids, child->n_own);
         if (child[0].child == child[1].child) continue;
         if (tern_term_is_nullable(t, to))
@@ -41,10 +44,13 @@ static tern_status walk_nodes(tern_automaton *a, int which, tern_term term, tern
     }
 }
 
-tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, tern_error *err) {
-    bool done = false;
-    if (which == TERN_TREE_PLAIN) TERN_TRY(tern_open_walk_flat(a, term, &done, err));
-    return done ? TERN_OK : walk_nodes(a, which, term, err);
+tern_status tern_open_walk(tern_automaton *a, int which, tern_term term, uint64_t effort_max,
+                           bool *done, tern_error *err) {
+    *done = false;
+    if (which == TERN_TREE_PLAIN) TERN_TRY(tern_open_walk_flat(a, term, effort_max, done, err));
+    if (*done || a->terms.effort > effort_max) return TERN_OK;
+    *done = true;
+    return walk_nodes(a, which, term, effort_max, done, err);
 }
 
 // ---- Differences --------------------------------------------------------------------------------
