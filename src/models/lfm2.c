@@ -44,6 +44,7 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     return tern_g_add(g, x, tern_block_experts(g, c, f));
 }
 
+#ifndef TERN_NO_SENSES
 // Of a model that speaks: where its tokens stand is given with them, and the row of a voice.
 static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x) {
     tern_dim tokens = tern_g_dim(g, "tokens");
@@ -52,14 +53,17 @@ static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vi
     if (c->speech.n_speaker == 0) return x;
     return tern_g_replace(g, x, tern_g_input(g, "rows", tokens, c->n_embd, TERN_VALUE_F32), ids);
 }
+#define BEGIN(c) ((c)->speech.frames_are_places ? begin : NULL)
+#else
+#define BEGIN(c) NULL
+#endif
 
 // The last norm is called the embedding's in both worlds.
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_stack(g, c,
-                            &(tern_stack){.layer = layer,
-                                          .begin = c->speech.frames_are_places ? begin : NULL,
-                                          .final_norm = "token_embd_norm.weight"},
-                            err);
+    return tern_build_stack(
+        g, c,
+        &(tern_stack){.layer = layer, .begin = BEGIN(c), .final_norm = "token_embd_norm.weight"},
+        err);
 }
 
 // ---- Config ------------------------------------------------------------------------------------
@@ -113,6 +117,7 @@ static tern_status read_folder_layers(const tern_config_source *s, tern_config *
 #define TEXT_TOKENS 64400 // of the first version, whose files do not say so
 #define CODE_VALUES 4032
 
+#ifndef TERN_NO_SENSES
 // How fast layers learnt to turn: between two bounds, by the sigmoid of a number.
 static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_speaking *v = &c->speech;
@@ -133,8 +138,10 @@ static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_
         if (!t) continue;
         if (t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3] != 1 || !tern_dtype_is_float(t->type) ||
             c->rope.scaling != TERN_ROPE_NONE)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: not one number for a RoPE that "
-                             "is not scaled", t->name);
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s: not one number for a RoPE that "
+                             "is not scaled",
+                             t->name);
         TERN_TRY(tern_tensor_decode(t, &w, err));
         double rate = v->rate_least + (v->rate_most - v->rate_least) / (1 + exp(-(double)w));
         c->rope_rates[i] = isfinite(rate) ? (float)rate : 0;
@@ -142,19 +149,15 @@ static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_
     return TERN_OK;
 }
 
-static tern_status read_speech(const tern_config_source *s, tern_config *c, tern_error *err) {
+static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_speaking *v = &c->speech;
     int64_t step = 1, places = 0;
     double audio_step = 1;
-    *v = (tern_speaking){.n_codes = 4, .n_values = CODE_VALUES};
-    tern_config_int(s, "speech.text_tokens", "text_vocab_size", &v->n_text);
+    v->n_codes = 4;
+    v->n_values = CODE_VALUES;
     tern_config_int(s, "speech.codes", "tokens_per_frame", &v->n_codes);
     tern_config_int(s, "speech.values", "codebook_size", &v->n_values);
     tern_config_float(s, NULL, "audio_step", &audio_step);
-    if (v->n_text == 0 && c->n_vocab >= TEXT_TOKENS + MARKS + 4 * CODE_VALUES &&
-        c->n_vocab < TEXT_TOKENS + MARKS + 4 * CODE_VALUES + 64)
-        v->n_text = TEXT_TOKENS;
-    if (v->n_text == 0) return TERN_OK;
     if (v->n_text < 0 || v->n_codes < 1 || v->n_codes > 64 || v->n_values < 1 ||
         v->n_values > 1 << 24 || v->n_text + MARKS + v->n_codes * v->n_values > c->n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT,
@@ -162,8 +165,10 @@ static tern_status read_speech(const tern_config_source *s, tern_config *c, tern
                          " values do not fit a vocabulary of %" PRId64,
                          v->n_text, v->n_codes, v->n_values, c->n_vocab);
     if (audio_step != (double)step)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: audio_step %g is not supported "
-                         "(1 is)", audio_step);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: audio_step %g is not supported "
+                         "(1 is)",
+                         audio_step);
     tern_config_int(s, "speech.frames_are_places", NULL, &places);
     v->frames_are_places = s->file->kind == TERN_FILE_GGUF
                                ? places != 0
@@ -173,6 +178,23 @@ static tern_status read_speech(const tern_config_source *s, tern_config *c, tern
         speaker->ne[0] <= 1 << 16)
         v->n_speaker = (int64_t)speaker->ne[0];
     return read_rates(s, c, err);
+}
+#else
+static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_error *err) {
+    (void)s;
+    (void)c;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "config: the model speaks, and this build has none that do");
+}
+#endif
+
+static tern_status read_speech(const tern_config_source *s, tern_config *c, tern_error *err) {
+    tern_speaking *v = &c->speech;
+    tern_config_int(s, "speech.text_tokens", "text_vocab_size", &v->n_text);
+    if (v->n_text == 0 && c->n_vocab >= TEXT_TOKENS + MARKS + 4 * CODE_VALUES &&
+        c->n_vocab < TEXT_TOKENS + MARKS + 4 * CODE_VALUES + 64)
+        v->n_text = TEXT_TOKENS;
+    return v->n_text == 0 ? TERN_OK : read_codes(s, c, err);
 }
 
 static tern_status write_speech(tern_gguf_writer *w, const char *name, const tern_config *c) {
@@ -272,8 +294,7 @@ static tern_status write_moe_gguf(tern_gguf_writer *w, const char *name, const t
 static void write_moe_json(const tern_config *c, tern_strbuf *out) {
     write_json(c, out);
     tern_config_write_experts_json(c, out);
-    tern_strbuf_printf(out,
-                       "  \"num_dense_layers\": %" PRId64 ",\n  \"use_expert_bias\": %s,\n",
+    tern_strbuf_printf(out, "  \"num_dense_layers\": %" PRId64 ",\n  \"use_expert_bias\": %s,\n",
                        c->n_dense_layers, c->experts_bias ? "true" : "false");
 }
 
@@ -287,11 +308,9 @@ static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 1e6f}};
 static const tern_generation_defaults generation = {
     .temperature = 0.3f, .top_k = -1, .top_p = -1, .min_p = 0.15f, .repeat_penalty = 1.05f};
 
-static const tern_config sample = {TERN_SAMPLE,
-                                   .rope = TERN_SAMPLE_ROPE(32),
+static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
                                    .act = TERN_ACTIVATION_SILU,
-                                   .layers = {TERN_LAYER_CONV, TERN_LAYER_FULL},
-                                   .conv_taps = 3};
+                                   .layers = {TERN_LAYER_CONV, TERN_LAYER_FULL}, .conv_taps = 3};
 
 static const char *const moe_gguf_names[] = {"lfm2moe", NULL};
 static const char *const moe_hf_types[] = {"lfm2_moe", NULL};
@@ -311,22 +330,23 @@ static const tern_config moe_sample = {TERN_SAMPLE,
 
 #define ROWS                                                                                       \
     TERN_ROWS_TABLE_AND_HEAD,                                                                      \
-    TERN_ROW("token_embd_norm.weight", "model.embedding_norm.weight",                              \
-             .gguf_also = "output_norm.weight"),                                                   \
-    TERN_LAYER_NORM("attn_norm", "operator_norm", TERN_CHANGE_NONE),                               \
-    TERN_LAYER_MATRIX("attn_q", "self_attn.q_proj", TERN_ROLE_Q),                                  \
-    TERN_LAYER_MATRIX("attn_k", "self_attn.k_proj", TERN_ROLE_K),                                  \
-    TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                                  \
-    TERN_LAYER_MATRIX("attn_output", "self_attn.out_proj", TERN_ROLE_O),                           \
-    TERN_LAYER_NORM("attn_q_norm", "self_attn.q_layernorm", TERN_CHANGE_NONE),                     \
-    TERN_LAYER_NORM("attn_k_norm", "self_attn.k_layernorm", TERN_CHANGE_NONE),                     \
-    TERN_LAYER_MATRIX("shortconv.in_proj", "conv.in_proj", TERN_ROLE_MATRIX),                      \
-    TERN_LAYER_ROW("shortconv.conv.weight", "conv.conv.weight", .change = TERN_CHANGE_SQUEEZE),    \
-    TERN_LAYER_MATRIX("shortconv.out_proj", "conv.out_proj", TERN_ROLE_MATRIX),                    \
-    TERN_LAYER_NORM("ffn_norm", "ffn_norm", TERN_CHANGE_NONE),                                     \
-    TERN_LAYER_MATRIX("ffn_gate", "feed_forward.w1", TERN_ROLE_GATE),                              \
-    TERN_LAYER_MATRIX("ffn_down", "feed_forward.w2", TERN_ROLE_DOWN),                              \
-    TERN_LAYER_MATRIX("ffn_up", "feed_forward.w3", TERN_ROLE_UP)
+        TERN_ROW("token_embd_norm.weight", "model.embedding_norm.weight",                          \
+                 .gguf_also = "output_norm.weight"),                                               \
+        TERN_LAYER_NORM("attn_norm", "operator_norm", TERN_CHANGE_NONE),                           \
+        TERN_LAYER_MATRIX("attn_q", "self_attn.q_proj", TERN_ROLE_Q),                              \
+        TERN_LAYER_MATRIX("attn_k", "self_attn.k_proj", TERN_ROLE_K),                              \
+        TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
+        TERN_LAYER_MATRIX("attn_output", "self_attn.out_proj", TERN_ROLE_O),                       \
+        TERN_LAYER_NORM("attn_q_norm", "self_attn.q_layernorm", TERN_CHANGE_NONE),                 \
+        TERN_LAYER_NORM("attn_k_norm", "self_attn.k_layernorm", TERN_CHANGE_NONE),                 \
+        TERN_LAYER_MATRIX("shortconv.in_proj", "conv.in_proj", TERN_ROLE_MATRIX),                  \
+        TERN_LAYER_ROW("shortconv.conv.weight", "conv.conv.weight",                                \
+                       .change = TERN_CHANGE_SQUEEZE),                                             \
+        TERN_LAYER_MATRIX("shortconv.out_proj", "conv.out_proj", TERN_ROLE_MATRIX),                \
+        TERN_LAYER_NORM("ffn_norm", "ffn_norm", TERN_CHANGE_NONE),                                 \
+        TERN_LAYER_MATRIX("ffn_gate", "feed_forward.w1", TERN_ROLE_GATE),                          \
+        TERN_LAYER_MATRIX("ffn_down", "feed_forward.w2", TERN_ROLE_DOWN),                          \
+        TERN_LAYER_MATRIX("ffn_up", "feed_forward.w3", TERN_ROLE_UP)
 
 static const tern_tensor_row tensors[] = {
     ROWS,
