@@ -174,16 +174,20 @@ typedef struct tern_sound {
 } tern_sound;
 
 typedef struct tern_sound_desc {
-    int32_t rate; // what it is to have; 0: its own
+    int32_t rate;       // what it is to have; 0: its own
     double seconds_max; // a longer one is refused before it is all in memory; 0: six hours
 } tern_sound_desc;
+
+// Bytes of a file, one piece after the other; false: no more of them, TERN_ERR_CANCELLED comes
+// back.
+typedef bool (*tern_bytes_fn)(void *user, const void *bytes, size_t n_bytes);
 
 // Reads a WAV, FLAC, MP3, Ogg (Vorbis, Opus) or AIFF, whatever the file is called: all channels
 // become one, their mean, and another rate is resampled to. desc NULL: the defaults. Several
 // threads may call. TERN_ERR_UNSUPPORTED: a build without libsndfile and libsoxr; TERN_ERR_FORMAT:
 // another kind of file, or it is damaged or too long.
-TERN_API tern_status tern_sound_open(tern_sound *out, const char *path,
-                                     const tern_sound_desc *desc, tern_error *err);
+TERN_API tern_status tern_sound_open(tern_sound *out, const char *path, const tern_sound_desc *desc,
+                                     tern_error *err);
 // The same of a file's bytes.
 TERN_API tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
                                      const tern_sound_desc *desc, tern_error *err);
@@ -197,8 +201,7 @@ TERN_API tern_status tern_sound_write(const tern_sound *sound, const char *path,
 // TERN_ERR_CANCELLED. TERN_ERR_UNSUPPORTED: of another kind, or a build without libsndfile and
 // libsoxr (which has WAVs). Several threads may call.
 TERN_API tern_status tern_sound_encode(const tern_sound *sound, const char *kind,
-                                       bool (*on_bytes)(void *user, const void *bytes, size_t n),
-                                       void *user, tern_error *err);
+                                       tern_bytes_fn on_bytes, void *user, tern_error *err);
 // What such a WAV is made of, for who streams it. n samples as 2 n bytes, 16 bits each,
 // little-endian; those beyond -1 and 1 as the loudest there are, and what is no number as silence.
 TERN_API void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out);
@@ -209,8 +212,8 @@ TERN_API void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t *out)
 // ---- What is said -------------------------------------------------------------------------------
 
 typedef struct tern_segment {
-    double start, end; // seconds
-    const char *text;  // "" of a model without a tokenizer
+    double start, end;  // seconds
+    const char *text;   // "" of a model without a tokenizer
     const int32_t *ids; // [n_ids] the tokens, without those that begin and end a text
     int32_t n_ids;
 } tern_segment;
@@ -218,8 +221,8 @@ typedef struct tern_segment {
 typedef struct tern_transcript {
     tern_segment *segments; // [n], in their order
     size_t n;
-    double seconds; // of the sound
-    char language[8]; // what was spoken, "en" and so on; "": the model does not say
+    double seconds;              // of the sound
+    char language[8];            // what was spoken, "en" and so on; "": the model does not say
     double encoder_s, decoder_s; // that were computed for it
     int64_t n_read;              // tokens that the decoder read
 } tern_transcript;
@@ -277,7 +280,7 @@ typedef struct tern_speak_params {
     // A vector that describes a voice; NULL: whatever voice comes.
     const float *speaker;
     size_t n_speaker;
-    float temperature; // 0: the makers' (1, of the first version 0.6); below 0: greedy
+    float temperature;    // 0: the makers' (1, of the first version 0.6); below 0: greedy
     float top_p;          // 0: 0.95
     float repeat_penalty; // 0: 1.1, of all codes so far
     uint64_t seed;        // 0: another one each time
@@ -293,12 +296,12 @@ typedef struct tern_speak_params {
 } tern_speak_params;
 
 typedef struct tern_speak_stats {
-    int32_t rate;              // samples a second
+    int32_t rate; // samples a second
     int64_t n_frames;
-    double seconds;            // of sound
-    double model_s, codec_s;   // that were computed for it
-    double first_s;            // until the first samples
-    bool is_cut; // it did not end by itself
+    double seconds;          // of sound
+    double model_s, codec_s; // that were computed for it
+    double first_s;          // until the first samples
+    bool is_cut;             // it did not end by itself
 } tern_speak_stats;
 
 // Says a text: `model` (Kani-TTS) makes codes of it, `codec` (NanoCodec) sound of these, in pieces

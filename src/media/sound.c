@@ -133,8 +133,7 @@ static tern_status pack_wav(const tern_sound *sound, uint8_t **out, size_t *n, t
     return TERN_OK;
 }
 
-tern_status tern_sound_encode(const tern_sound *sound, const char *kind,
-                              bool (*on_bytes)(void *user, const void *bytes, size_t n),
+tern_status tern_sound_encode(const tern_sound *sound, const char *kind, tern_bytes_fn on_bytes,
                               void *user, tern_error *err) {
     uint8_t *bytes = NULL;
     size_t n = 0;
