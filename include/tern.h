@@ -650,7 +650,7 @@ typedef struct tern_group tern_group;
 
 typedef struct tern_group_desc {
     int32_t n_piece;   // prompt tokens of a step at most while others wait for their next token;
-                       // 0: as many as make it three quarters longer, or 20 ms long, as measured;
+                       // 0: as many as make it seven tenths longer, or 20 ms long, as measured;
                        // at first eight. A step now and then has none, for what it tells. Then
                        // prompts may also wait for each other, a tenth of a second at most:
                        // tern_group_info.prompt_seconds

@@ -1,8 +1,8 @@
 #include "session/pace.h"
 
-// How much longer a step may be for the prompts in it than without: three quarters, so that now and
+// How much longer a step may be for the prompts in it than without: seven tenths, so that now and
 // then one that is slower stays below two; and 20 ms for both is no reader's wait.
-#define STEP_STRETCH 1.75
+#define STEP_STRETCH 1.7
 #define STEP_SECONDS 0.020
 #define LEAST_ROWS   1  // of prompts in a step: they come to their end, however slow the machine is
 #define REST_EVERY   16 // steps with prompts

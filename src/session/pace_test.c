@@ -42,7 +42,7 @@ TEST(pace_keeps_steps_short) {
     CHECK(tern_pace_rows(&p, MOST) == 0);
     tern_pace_note(&p, 64, 1); // beside what is not known yet
     CHECK(tern_pace_rows(&p, MOST) == 0);
-    p = after_steps(36e-3, 0, 2.5e-3); // 0.75 * 36 ms
+    p = after_steps(36e-3, 0, 2.5e-3); // 0.7 * 36 ms
     CHECK_MSG(tern_pace_rows(&p, MOST) == 10, "%d rows", tern_pace_rows(&p, MOST));
     p = after_steps(5e-3, 4e-3, 1e-4); // 20 ms in all
     CHECK_MSG(abs(tern_pace_rows(&p, MOST) - 110) <= 1, "%d rows", tern_pace_rows(&p, MOST));
