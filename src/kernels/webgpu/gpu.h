@@ -571,12 +571,12 @@ static inline bool gpu_is_logits(const tern_graph *g, tern_vid v) {
            op == TERN_OP_LINEAR_TOP_K;
 }
 
-// Whether the kernels can do the columns of all values.
 // Rows of a value to one token: a codec's convolutions make several of one.
 static inline int64_t gpu_times(const tern_graph *g, tern_vid v) {
     return tern_graph_is_by(g, v, "tokens") ? g->values[v].times : 1;
 }
 
+// Whether the kernels can do the columns of all values.
 tern_status gpu_check_graph(const tern_graph *g, tern_error *err);
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);

@@ -9,37 +9,25 @@ const cpu_op cpu_op_REPLACE = {0}, cpu_op_ADD_GIVEN = {0}, cpu_op_ADD_POINT = {0
              cpu_op_MERGE = {0}, cpu_op_WINDOWS = {0}, cpu_op_WHOLE_NORM = {0};
 #else
 
-static void step_replace(cpu_run *run, const cpu_step *step, const tern_team *team) {
+// Rows that are given take the place of some of x's, or are added to them.
+static void step_given(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
     const bool any = tern_batch_data(run->batch, n->in[1]) != NULL;
-    size_t d = (size_t)cols(run, n->in[0]), width = (size_t)cols(run, n->in[1]);
-    const float *x = cpu_value(run, n->in[0]), *rows = any ? cpu_value(run, n->in[1]) : NULL;
-    const int32_t *ids = cpu_value(run, n->in[2]);
-    float *y = cpu_value(run, n->out[0]);
-    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
-        for (; t < last; t++)
-            memcpy(y + t * d, any && ids[t] < 0 ? rows + t * width : x + t * d, d * sizeof *y);
-}
-const cpu_op cpu_op_REPLACE = {.step = step_replace};
-
-static void step_add_given(cpu_run *run, const cpu_step *step, const tern_team *team) {
-    (void)team;
-    const tern_node *n = step->node;
-    const bool any = tern_batch_data(run->batch, n->in[1]) != NULL;
+    const bool adds = n->op == TERN_OP_ADD_GIVEN;
     size_t d = (size_t)cols(run, n->in[0]), width = (size_t)cols(run, n->in[1]);
     const float *x = cpu_value(run, n->in[0]), *rows = any ? cpu_value(run, n->in[1]) : NULL;
     const int32_t *ids = cpu_value(run, n->in[2]);
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++) {
-            bool adds = any && ids[t] < 0;
-            const float *more = adds ? rows + t * width + n->first : NULL;
-            if (!adds) memcpy(y + t * d, x + t * d, d * sizeof *y);
-            for (size_t i = 0; adds && i < d; i++) y[t * d + i] = x[t * d + i] + more[i];
+            const float *row = any && ids[t] < 0 ? rows + t * width + n->first : NULL;
+            memcpy(y + t * d, row && !adds ? row : x + t * d, d * sizeof *y);
+            for (size_t i = 0; row && adds && i < d; i++) y[t * d + i] += row[i];
         }
 }
-const cpu_op cpu_op_ADD_GIVEN = {.step = step_add_given};
+const cpu_op cpu_op_REPLACE = {.step = step_given};
+const cpu_op cpu_op_ADD_GIVEN = {.step = step_given};
 
 // The row of the table that is the lower neighbour of a coordinate, and how far from it that is.
 static size_t lower(float at, size_t side, float *share) {
