@@ -63,6 +63,17 @@ static tern_gplace random_step(tern_automaton *a, tern_gplace place, uint64_t *r
     return to;
 }
 
+// Places of a hundred answers of up to twelve random steps.
+static void compare_on_ways(tern_automaton *a, uint64_t random) {
+    for (int round = 0; round < 100; round++) {
+        tern_gplace place = tern_automaton_start(a);
+        for (int i = 0; i < 12 && place; i++) {
+            CHECK(compare(a, place) > 0);
+            place = random_step(a, place, &random);
+        }
+    }
+}
+
 TEST(masks_are_what_trying_each_token_gives) {
     static const char *const patterns[] = {
         "(a|ab|abc)*",
@@ -106,20 +117,13 @@ TEST(masks_of_schemas_are_what_trying_each_token_gives) {
     tern_error err = {0};
     tern_vocab_tree *v = open_vocab(&err);
     REQUIRE(v != NULL);
-    uint64_t random = 3;
     tern_automaton *a;
     const tern_grammar_source source = {.kind = TERN_GRAMMAR_JSON_SCHEMA, .text = TERN_STR(schema)};
     REQUIRE_OK(tern_automaton_open(&a, &source, v, &err), err);
     tern_gplace name = tern_automaton_start(a);
     REQUIRE_OK(tern_automaton_add(a, &name, "{\"ab", 4, &err), err);
     compare(a, name);
-    for (int round = 0; round < 100; round++) {
-        tern_gplace place = tern_automaton_start(a);
-        for (int i = 0; i < 12 && place; i++) {
-            CHECK(compare(a, place) > 0);
-            place = random_step(a, place, &random);
-        }
-    }
+    compare_on_ways(a, 3);
     tern_automaton_close(a);
     tern_vocab_tree_close(v);
 }
@@ -135,17 +139,10 @@ TEST(masks_of_names_with_patterns_are_what_trying_each_token_gives) {
     tern_error err = {0};
     tern_vocab_tree *v = open_vocab(&err);
     REQUIRE(v != NULL);
-    uint64_t random = 7;
     tern_automaton *a;
     const tern_grammar_source source = {.kind = TERN_GRAMMAR_JSON_SCHEMA, .text = TERN_STR(schema)};
     REQUIRE_OK(tern_automaton_open(&a, &source, v, &err), err);
-    for (int round = 0; round < 100; round++) {
-        tern_gplace place = tern_automaton_start(a);
-        for (int i = 0; i < 12 && place; i++) {
-            CHECK(compare(a, place) > 0);
-            place = random_step(a, place, &random);
-        }
-    }
+    compare_on_ways(a, 7);
     tern_automaton_close(a);
     tern_vocab_tree_close(v);
 }
