@@ -1,9 +1,9 @@
-// Agents: a model that calls tools until it has done what it was asked to do, or a budget is spent.
-// docs/agent.md tells of `tern agent`, the program around this loop.
+// Agents: a model that calls tools until its task is done or a budget is spent. docs/agent.md
+// describes `tern agent`, the program around this loop.
 //
-// The loop is here: what the model reads, the calls that it writes (each bound by its tool's schema
-// while it is generated), the results, the budget, and what is done when the context is full. The
-// tools are the caller's functions; whether a call may be made is theirs to decide, too.
+// The loop is here: what the model reads, the calls it writes (each constrained by its tool's
+// schema while it is generated), the results, the budget, and what happens when the context is
+// full. The tools are the caller's functions; whether a call may be made is theirs to decide, too.
 //
 //     tern_agent *agent;
 //     tern_session *session = NULL;
@@ -35,12 +35,12 @@ typedef struct tern_agent tern_agent;
 typedef struct tern_agent_call {
     const char *name, *id;
     const char *arguments; // a JSON object
-    size_t tool;           // which of the desc's
-    double seconds_left;   // of the budget; 0: there is none
+    size_t tool;           // index in the desc's tools
+    double seconds_left;   // of the budget; 0: no limit
 } tern_agent_call;
 
-// Runs a call. The result goes to put(put_user, ...) in any number of pieces; false from put:
-// enough has come. Returns whether the call worked; if not, the result says why, and the model
+// Runs a call. The result goes to put(put_user, ...) in any number of pieces; if put returns false,
+// no more is wanted. Returns whether the call worked; if not, the result says why, and the model
 // reads that, too.
 typedef bool (*tern_agent_tool_fn)(void *user, const tern_agent_call *call, tern_text_fn put,
                                    void *put_user);
@@ -48,32 +48,32 @@ typedef bool (*tern_agent_tool_fn)(void *user, const tern_agent_call *call, tern
 typedef struct tern_agent_tool {
     const char *name;        // letters, digits, '_' and '-', at most 64
     const char *description; // for the model; NULL: none
-    const char *parameters;  // a JSON Schema of an object; NULL: the tool takes nothing
+    const char *parameters;  // a JSON Schema of an object; NULL: the tool has no parameters
     tern_agent_tool_fn run;
     void *user;
 } tern_agent_tool;
 
 typedef enum tern_agent_event_kind {
-    TERN_AGENT_WORKING = 0, // nothing new: a chance to stop, also while a prompt is computed
-    TERN_AGENT_NOTE,        // text: one line that people should know
+    TERN_AGENT_WORKING = 0, // nothing new: a chance to stop, even while a prompt is computed
+    TERN_AGENT_NOTE,        // text: one line for people
     TERN_AGENT_STEP,        // an answer begins
     TERN_AGENT_TEXT,        // text: a piece of it
     TERN_AGENT_REASONING,
     TERN_AGENT_MESSAGE,   // text: the whole answer as a message, JSON; stats
-    TERN_AGENT_CALL,      // it is about to be run
-    TERN_AGENT_RESULT,    // text: what the model reads of it
-    TERN_AGENT_SHORTENED, // call: an earlier one, whose result was too long for the context;
-                          // text: what is left of it
+    TERN_AGENT_CALL,      // the call is about to be run
+    TERN_AGENT_RESULT,    // text: the result as the model reads it
+    TERN_AGENT_SHORTENED, // call: an earlier one, whose result no longer fits the context; text:
+                          // what is left of it
 } tern_agent_event_kind;
 
-// What it points to lives during the call.
+// What it points to is valid during the callback.
 typedef struct tern_agent_event {
     const char *text; // terminated
     size_t n_bytes;
     tern_agent_event_kind kind;
     const tern_agent_call *call;      // of CALL, RESULT and SHORTENED; else NULL
     const tern_generate_stats *stats; // of MESSAGE; else NULL
-    size_t n_before;                  // of RESULT and SHORTENED: bytes before it was cut
+    size_t n_before;                  // of RESULT and SHORTENED: its bytes before it was cut
     bool failed;                      // of RESULT
     double seconds;                   // of MESSAGE and RESULT: how long it took
 } tern_agent_event;
@@ -83,24 +83,23 @@ typedef bool (*tern_agent_event_fn)(void *user, const tern_agent_event *event);
 typedef struct tern_agent_desc {
     const tern_agent_tool *tools; // copied, but not what `user` points to
     size_t n_tools;
-    const char *system;            // what the model is told before all else; NULL: nothing
+    const char *system;            // the system message; NULL: none
     const tern_sampling *sampling; // NULL: tern_sampling_default()
-    int32_t max_steps;             // answers of the model, 0: 20
-    int32_t max_tokens;            // that it generates in all steps together; 0: any number
-    double max_seconds;            // 0: any number
-    int32_t answer_tokens; // of the context that are kept free for an answer, 0: a quarter, at most
-                           // 1024
-    size_t result_bytes;   // of a result that the model reads at most, 0: 16384
-    bool one_call;         // at most one in each answer
-    bool must_call;        // the first answer of a run is calls and nothing else
-    tern_agent_event_fn on_event; // NULL: nobody listens
+    int32_t max_steps;             // answers from the model, 0: 20
+    int32_t max_tokens;            // generated in all steps together; 0: no limit
+    double max_seconds;            // 0: no limit
+    int32_t answer_tokens; // of the context, kept free for an answer; 0: a quarter, at most 1024
+    size_t result_bytes;   // of a result that the model reads, at most; 0: 16384
+    bool one_call;         // at most one call in each answer
+    bool must_call;        // the first answer of a run must be calls and nothing else
+    tern_agent_event_fn on_event; // NULL: no events
     void *user;
 } tern_agent_desc;
 
-// The session must outlive the agent and is the agent's alone as long as it runs. Fails where the
-// model's chat template takes no tools. A schema that grammars do not know (docs/grammar.md) is
-// shown to the model as it is, and binds no more than that the arguments are an object: a note says
-// so when the agent runs.
+// The session must outlive the agent, and nobody else may use it while the agent runs. Fails if the
+// model's chat template does not support tools. A schema that grammars do not support
+// (docs/grammar.md) is shown to the model as it is, and constrains the arguments only to be an
+// object: a note says so when the agent runs.
 TERN_API tern_status tern_agent_open(tern_agent **out, tern_session *session,
                                      const tern_agent_desc *desc, tern_error *err);
 TERN_API void tern_agent_close(tern_agent *agent); // NULL is allowed
@@ -110,8 +109,8 @@ typedef enum tern_agent_end {
     TERN_AGENT_STEPS,        // a budget is spent
     TERN_AGENT_TOKENS,
     TERN_AGENT_TIME,
-    TERN_AGENT_CONTEXT, // it is full, and no result is left to be shortened
-    TERN_AGENT_STOPPED, // by the listener
+    TERN_AGENT_CONTEXT, // it is full, and no result is left to shorten
+    TERN_AGENT_STOPPED, // by on_event
 } tern_agent_end;
 TERN_API const char *tern_agent_end_name(tern_agent_end end); // "finished", "steps" ...
 
@@ -119,17 +118,17 @@ typedef struct tern_agent_result {
     const char *answer; // the text of the last answer; lives until the agent runs again
     size_t n_bytes;
     tern_agent_end end;
-    int32_t n_steps, n_calls, n_failed; // failed: of the calls
+    int32_t n_steps, n_calls, n_failed; // n_failed: of the calls
     int32_t n_shortened;                // results
-    uint64_t n_prompt, n_generated;     // tokens; of the prompts those that were computed
+    uint64_t n_prompt, n_generated;     // tokens; of prompts, those that were computed
     double seconds;
 } tern_agent_result;
 
-// Does a task. Where the agent has run before, the task goes on from there; the budget is new. What
-// went wrong in a tool is no failure: the model reads it.
+// Does a task. If the agent has run before, the task continues that conversation, with a new
+// budget. An error in a tool is not a failure: the model reads it.
 TERN_API tern_status tern_agent_run(tern_agent *agent, const char *task, tern_agent_result *result,
                                     tern_error *err);
-// The conversation so far as the model reads it: a JSON array of messages, passed to on_text.
+// The conversation so far, as the model reads it: a JSON array of messages, passed to on_text.
 TERN_API tern_status tern_agent_messages(const tern_agent *agent, tern_text_fn on_text, void *user,
                                          tern_error *err);
 
