@@ -1,5 +1,5 @@
 // tern: training. Text becomes a vocabulary and shards of tokens; these become a model, or an
-// adapter for one. docs/data.md and docs/training.md tell the same as commands.
+// adapter for one. docs/data.md and docs/training.md describe the same as commands.
 //
 //     tern_error err = {0};
 //     const char *texts[] = {"texts/"};
@@ -30,25 +30,26 @@ extern "C" {
 // ---- Text to train on --------------------------------------------------------------------------
 
 typedef struct tern_data_source {
-    // Files and folders (of these .txt and .jsonl, in the order of their names); also with .gz.
-    // .jsonl: an object a line, with the text as `field` or a chat as "messages": [{"role": ...,
+    // Files and folders (their .txt and .jsonl files, in the order of their names); also with .gz.
+    // .jsonl: one object per line, with the text as `field` or a chat as "messages": [{"role": ...,
     // "content": ...}, ...]. Everything else is text with `separator` between documents.
     const char *const *paths;
     size_t n_paths;
     const char *separator; // NULL: "<|endoftext|>"; "": a file is one document
     const char *field;     // NULL: "text"
-    // More of the same, read last: these are held out by tern_data_build, whatever `valid` is.
+    // The same, read last: held out by tern_data_build, whatever `valid` is.
     const char *const *held_out;
     size_t n_held_out;
 } tern_data_source;
 
 typedef struct tern_data_tokenizer_desc {
     tern_data_source source;
-    int32_t n_vocab;             // with special tokens and the 256 bytes, 0: 4096
-    const char *split;           // "llama-bpe" (NULL), "qwen2", "gpt-2" ...: how words are cut
+    int32_t n_vocab;             // including special tokens and the 256 bytes, 0: 4096
+    const char *split;           // "llama-bpe" (NULL), "qwen2", "gpt-2" ...: how words are split
+                                 // off
     const char *const *specials; // additional ones, after <|endoftext|>, <|im_start|>, <|im_end|>
     size_t n_specials;
-    bool no_bos;                 // <|endoftext|> is not put before a text
+    bool no_bos;                 // do not put <|endoftext|> before a text
     uint64_t memory;             // bytes for counting words, 0: 512 MiB
     tern_progress_fn on_progress;
     void *user;
@@ -56,12 +57,12 @@ typedef struct tern_data_tokenizer_desc {
 
 typedef struct tern_data_tokenizer_stats {
     uint64_t n_documents, n_bytes, n_words, n_different_words, n_forgotten_words;
-    int32_t n_vocab; // fewer than asked for if the text has too few repetitions
+    int32_t n_vocab; // fewer than requested if the text has too few repetitions
     double count_seconds, learn_seconds;
 } tern_data_tokenizer_stats;
 
-// Learns a byte-level BPE vocabulary. out: the name of a tokenizer.json, or a folder, which then
-// gets a tokenizer_config.json too. The same text gives the same file.
+// Learns a byte-level BPE vocabulary. out: the name of a tokenizer.json, or a folder, which also
+// gets a tokenizer_config.json. The same text gives the same file.
 TERN_API tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc *desc,
                                          tern_data_tokenizer_stats *stats, tern_error *err);
 
@@ -69,17 +70,17 @@ typedef struct tern_data_build_desc {
     tern_data_source source;
     const char *tokenizer;  // a tokenizer.json, a folder with one, or a .gguf
     const char *end;        // token after a document; NULL: <|endoftext|>, else the tokenizer's
-    double valid;           // part of the documents that is held out, 0 to 1
+    double valid;           // share of the documents to hold out, 0 to 1
     uint64_t seed;          // of the choice
-    bool keep_exact;        // do not drop documents with the same words as an earlier one
-    bool drop_near;         // drop near duplicates, too
-    double threshold;       // their least likeness (Jaccard, five-word shingles), 0: 0.8
+    bool keep_exact;        // keep documents with the same words as an earlier one
+    bool drop_near;         // also drop near duplicates
+    double threshold;       // their minimum similarity (Jaccard, five-word shingles), 0: 0.8
     uint64_t memory;        // bytes for remembering documents, 0: 1 GiB
-    uint64_t shard_tokens;  // begin a new shard after this many, 0: 2^26
+    uint64_t shard_tokens;  // start a new shard after this many, 0: 2^26
     const char *licence;    // a line for the manifest, may be NULL
-    int n_threads;          // 0: one for each core
+    int n_threads;          // 0: one per core
     tern_progress_fn on_progress;
-    // What was done as requested but may not be what was meant, a sentence each.
+    // Things done as requested that may not be what was meant, one sentence per call.
     void (*on_notice)(void *user, const char *sentence);
     void *user;
 } tern_data_build_desc;
@@ -91,34 +92,34 @@ typedef struct tern_data_split {
 
 typedef struct tern_data_build_stats {
     tern_data_split train, valid;
-    uint64_t n_read, n_same, n_near; // documents: all, and those that were dropped
+    uint64_t n_read, n_same, n_near; // documents: all; dropped as exact and as near duplicates
     double seconds;
 } tern_data_build_stats;
 
-// Writes train-00000.tern ..., valid-00000.tern ..., manifest.json and a copy of the tokenizer into
-// a folder (docs/formats.md). The output does not depend on n_threads.
+// Writes train-00000.tern ..., valid-00000.tern ..., manifest.json and a copy of the tokenizer to a
+// folder (docs/formats.md). The output does not depend on n_threads.
 TERN_API tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc,
                                      tern_data_build_stats *stats, tern_error *err);
 
 typedef struct tern_data_inspect_desc {
     const char *tokenizer; // for the sample; NULL: tokenizer.json next to the shard, if any
     tern_format format;    // text or JSON
-    int32_t n_sample;      // tokens of the first document that are shown, 0: 64
+    int32_t n_sample;      // tokens of the first document to show, 0: 64
 } tern_data_inspect_desc;
-// Checks all of a shard and reports what is in it.
+// Checks a whole shard and reports what is in it.
 TERN_API tern_status tern_data_inspect(const char *path, const tern_data_inspect_desc *desc,
                                        tern_text_fn on_text, void *user, tern_error *err);
 
 // ---- Training ----------------------------------------------------------------------------------
 
-// A group of processes that train one model. The library knows nothing of networks: whoever starts
-// the processes supplies the two functions (the command line's are MPI's).
+// A group of processes that train one model. The library knows nothing about networks: whoever
+// starts the processes supplies the two functions (the command line uses MPI's).
 typedef struct tern_comm {
     int rank, size; // rank 0 writes checkpoints and the log
     void *self;
-    // Makes data[i] on every rank the sum over all ranks, the same bits everywhere. All ranks begin
-    // the same sums in the same order; begin may return before the sum is done, finish waits for
-    // all.
+    // All-reduce: data[i] becomes the sum over all ranks, with the same bits on every rank. All
+    // ranks begin the same sums in the same order; begin may return before the sum is done, finish
+    // waits for all of them.
     bool (*sum_begin)(void *self, float *data, size_t n);
     bool (*sum_finish)(void *self);
 } tern_comm;
@@ -130,100 +131,101 @@ typedef enum tern_recipe {
 } tern_recipe;
 
 typedef enum tern_schedule {
-    TERN_SCHEDULE_AUTO = 0,  // two stages for ternary models, cosine for float ones
-    TERN_SCHEDULE_TWO_STAGE, // rate and weight decay change at half of the steps
+    TERN_SCHEDULE_AUTO = 0,  // two stages for ternary models, cosine for float models
+    TERN_SCHEDULE_TWO_STAGE, // learning rate and weight decay change halfway
     TERN_SCHEDULE_COSINE,    // to a tenth of the peak
     TERN_SCHEDULE_CONSTANT,
 } tern_schedule;
 
-// A line of the log; numbers that the line does not have are NAN.
+// A line of the log; numbers that it does not have are NAN.
 typedef struct tern_train_event {
     int64_t step, n_steps, n_tokens;
-    double loss, valid_loss; // nats a token
+    double loss, valid_loss; // nats per token
     double rate, grad_norm, tokens_per_second, seconds_left;
     double pairs_per_second;    // of contrastive training, instead of tokens
-    double recall_1, recall_10; // share of held-out queries whose positive is first, or of 10
+    double recall_1, recall_10; // share of held-out queries with their positive first, in the top
+                                // 10
     const char *checkpoint;  // just written, or NULL
 } tern_train_event;
 
-// What a run will be, reported before its first step.
+// What a run will do, reported before its first step.
 typedef struct tern_train_info {
-    const char *device;             // and its multiplying kernels; valid during the call
+    const char *device;             // and its matrix kernels; valid during the callback
     int64_t n_params, n_ternary;    // trained; those rounded to -1, 0 and +1
     int32_t n_layers, n_embd, seq_len, batch_tokens;
-    uint64_t n_tokens, n_valid_tokens; // of the data: to learn, held out
+    uint64_t n_tokens, n_valid_tokens; // of the data: for training, held out
     uint64_t n_pairs, n_valid_pairs; // of contrastive training; else 0
     int32_t batch_pairs;
     uint64_t n_cut_texts;           // of the pairs: longer than seq_len
     int64_t step, n_steps;          // step > 0: resumed from that step
-    double n_epochs;                // how often the whole run reads the data
+    double n_epochs;                // passes over the data in the whole run
     int64_t n_damaged;              // newer checkpoints that were skipped
-    int64_t n_dropped_lines;        // log lines of later steps: they will be written again
+    int64_t n_dropped_lines;        // log lines of later steps, which will be written again
 } tern_train_info;
 
 typedef struct tern_train_desc {
     const char *data; // folder of `tern data build`: train-*, valid-*, tokenizer.json
-    // Folder of checkpoints and log.jsonl, created if need be. One that holds a run is refused
-    // unless `resume` says to go on with it; nobody else may train in it meanwhile.
+    // Folder of checkpoints and log.jsonl, created if needed. A folder that already holds a run is
+    // refused without `resume`; nobody else may train in it meanwhile.
     const char *out;
-    const char *init; // model that supplies the first weights; its shape must be the same
+    const char *init; // model that supplies the initial weights; its shape must be the same
     // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a
-    // folder): objects with "query", its "positive" and, if any, "negatives", a list. Each query
+    // folder): objects with "query", its "positive" and optionally "negatives", a list. Each query
     // must find its positive among all texts of a step, and the other way round (InfoNCE,
-    // arXiv:1807.03748). With `init` shape and tokenizer are the model's; without it `data` is a
-    // folder with a tokenizer. seq_len is the most tokens of a text.
+    // arXiv:1807.03748). With `init`, shape and tokenizer are the model's; without it, `data` is a
+    // folder with a tokenizer. seq_len is the maximum length of a text in tokens.
     const char *pairs;
-    const char *held_out_pairs; // likewise, to measure with: loss and recall; NULL: none
-    int32_t batch_pairs;        // of a step, 0: 256
-    int32_t valid_pairs;        // of those held out, at most; 0: 1000
-    tern_pooling pooling;       // of rows to a vector; NONE: that of `init`, else the mean
-    float temperature;          // that cosines are divided by, 0: 0.05
-    // The loss is the mean over vectors cut to these sizes, so that a vector may be cut
-    // (Matryoshka, arXiv:2205.13147). At most 7; the whole vector is always one more.
+    const char *held_out_pairs; // likewise, for validation: loss and recall; NULL: none
+    int32_t batch_pairs;        // per step, 0: 256
+    int32_t valid_pairs;        // held-out pairs used, at most; 0: 1000
+    tern_pooling pooling;       // NONE: that of `init`, else the mean
+    float temperature;          // divides the cosines, 0: 0.05
+    // The loss is the mean over vectors truncated to these sizes, so that vectors can be truncated
+    // later (Matryoshka, arXiv:2205.13147). At most 7; the whole vector is always one more.
     const int32_t *sizes;
     size_t n_sizes;
     // > 0: trains an adapter (LoRA) of this rank for the frozen weights of `init`, which may be any
-    // model that runs. Checkpoints are adapters; recipe and shape are the model's.
+    // model that runs. Checkpoints are adapters; recipe and shape are the base model's.
     int32_t lora_rank;
     float lora_alpha;         // B A is scaled by alpha / rank, 0: twice the rank
     const char *lora_targets; // "q,k,v,o,gate,up,down", NULL: all of these
-    bool assistant_only;      // learn only what assistants say in chats; the rest is context
+    bool assistant_only;      // learn only the assistant's tokens in chats; the rest is context
     // Resume from the newest checkpoint in `out`, if there is one. It must be of the same run: only
-    // steps, reporting and keeping, and where it is computed (device, threads, micro_tokens, bf16,
-    // comm) may differ. With another n_steps the rest follows the schedule of a run of that length.
+    // n_steps, reporting, keeping, and where it is computed (device, threads, micro_tokens, bf16,
+    // comm) may differ. With another n_steps the rest follows that run's schedule.
     bool resume;
     const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
     tern_recipe recipe;
     int32_t n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context; // 0: the preset's
     const char *act;    // "silu", "relu2", "gelu", "gelu_pytorch_tanh", NULL: the recipe's
     bool separate_head; // a separate output head instead of the embedding table
-    int32_t seq_len, batch_tokens; // tokens of a sequence, of a step (of all processes)
+    int32_t seq_len, batch_tokens; // tokens per sequence; per step (of all processes)
     int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768
-    int64_t n_steps;               // 0: 1000, a resumed run keeps its number
+    int64_t n_steps;               // 0: 1000; a resumed run keeps its number
     tern_schedule schedule;
     float rate, rate_2; // peak learning rates of the first and second stage, 0: the preset's
-    int64_t n_warmup;   // steps in which the rate rises, 0: a twentieth, at most 375
+    int64_t n_warmup;   // warm-up steps, 0: a twentieth, at most 375
     float weight_decay, clip; // 0: 0.1 and 1; negative: none
     uint64_t seed;
-    bool in_order; // the text in the order of the shards, not shuffled
+    bool in_order; // read the shards in order, not shuffled
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
     const char *device, *cpu_features; // "cpu" (default) or "webgpu"
     const tern_webgpu_desc *webgpu;    // see tern_model_desc
     int n_threads;
-    bool bf16; // products of floats may round their factors to bf16, where that is fast
+    bool bf16; // float products may round their factors to bf16 where that is fast
     const tern_comm *comm; // NULL: one process
     void (*on_begin)(void *user, const tern_train_info *info);
     // False: write a checkpoint and stop, with TERN_ERR_CANCELLED.
     bool (*on_event)(void *user, const tern_train_event *event);
-    // The same after every step, without a loss, and without the speed if the device lags behind.
+    // The same after every step, without a loss, and without the speed if the device is behind.
     bool (*on_step)(void *user, const tern_train_event *event);
     void *user;
 } tern_train_desc;
-// Trains on shards made by `tern data build`. A checkpoint is a model that runs; with the same desc
-// a run that was stopped at any moment resumes to the same numbers, bit by bit.
+// Trains on shards made by `tern data build`. A checkpoint is a model that runs; with the same
+// desc, a run that was stopped at any moment resumes to the same numbers, bit for bit.
 TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
-// Draws the losses of one or more logs.
+// Plots the losses of one or more logs.
 TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
                                      tern_error *err);
 
