@@ -6,7 +6,7 @@
         for piece in model.chat("Write a bedtime story about a fox."):
             print(piece, end="", flush=True)
 
-Whatever fails raises TernError, whose text is one line. docs/python.md tells more.
+Errors raise TernError, whose text is one line. docs/python.md tells more.
 """
 from . import eval
 from ._answer import Answer

@@ -1,4 +1,4 @@
-"""An answer on its way."""
+"""An answer that is being generated."""
 from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Optional
@@ -8,24 +8,24 @@ from ._results import GenerateStats, TokenLogprob
 
 
 class Answer(Iterator[str]):
-    """What a model says, in pieces of whole characters as they come, or all of it: `text`.
+    """A model's answer: pieces of whole characters as they are generated, or all of it: `text`.
 
-    It is computed whether somebody reads or not, together with all other answers of the model. Reading
-    can be interrupted by Ctrl-C, which cancels it; so does leaving a `with` block, dropping the last
-    reference, and cancel() from any thread. One thread at a time reads.
+    It is computed whether or not it is read, together with all other answers of the model. Ctrl-C while reading
+    cancels it; so does leaving a `with` block, dropping the last reference, and cancel() from any thread. Only
+    one thread at a time may read it.
 
     >>> for piece in model.generate("Once upon a time"):
     ...     print(piece, end="", flush=True)
 
-    The properties wait for the end, except `logprobs`, which has the tokens of what was read.
+    The properties wait for the end, except `logprobs`, which has the tokens read so far.
     """
 
     def __init__(self, engine: Engine, job: Job, owner: object, dropped: int = 0) -> None:
-        self._engine, self._job, self._owner = engine, job, owner  # the owner stays open meanwhile
+        self._engine, self._job, self._owner = engine, job, owner  # keeps the owner open meanwhile
         self._pieces: List[str] = []
         self._ending: Optional[Ending] = None
         self.logprobs: List[TokenLogprob] = []  # with the option logprobs
-        self.dropped = dropped  # oldest messages that did not fit the context
+        self.dropped = dropped  # number of oldest messages that did not fit the context
 
     def __iter__(self) -> "Answer":
         return self
@@ -34,7 +34,7 @@ class Answer(Iterator[str]):
         while self._ending is None:
             try:
                 said = self._job.out.get()
-            except BaseException:  # Ctrl-C, while it waits
+            except BaseException:  # Ctrl-C while waiting
                 self.cancel()
                 raise
             if isinstance(said, Ending):
@@ -49,7 +49,7 @@ class Answer(Iterator[str]):
         raise StopIteration
 
     def cancel(self) -> None:
-        """Ends it within a step: what was said stays, and the reason is "caller". From any thread."""
+        """Ends it within one step: the text so far stays, and the reason is "caller". From any thread."""
         if self._ending is None:
             self._engine.cancel(self._job)
 
@@ -61,13 +61,13 @@ class Answer(Iterator[str]):
 
     @property
     def text(self) -> str:
-        """All that it says."""
+        """The whole text."""
         self._end()
         return "".join(self._pieces)
 
     @property
     def ids(self) -> List[int]:
-        """The tokens that were generated, an end token among them."""
+        """The generated tokens, including an end token."""
         return self._end().ids
 
     @property
@@ -77,7 +77,7 @@ class Answer(Iterator[str]):
 
     @property
     def finish_reason(self) -> str:
-        """OpenAI's word for it: "stop" or "length"."""
+        """OpenAI's name for the reason: "stop" or "length"."""
         return "length" if self.reason in ("length", "context") else "stop"
 
     @property
@@ -87,13 +87,13 @@ class Answer(Iterator[str]):
 
     @property
     def seed(self) -> int:
-        """That was used: the same one gives the same text. 0: it was cancelled before it began."""
+        """The seed that was used: the same seed gives the same text. 0: it was cancelled before it began."""
         stats = self.stats
         return stats.seed if stats else 0
 
     @property
     def usage(self) -> Dict[str, Any]:
-        """Tokens, as OpenAI's interface counts them."""
+        """Token counts, as in OpenAI's API."""
         stats = self.stats
         prompt, generated, reused = (stats.n_prompt, stats.n_generated, stats.n_reused) if stats else (0, 0, 0)
         return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated,
@@ -101,7 +101,7 @@ class Answer(Iterator[str]):
 
     @property
     def notice(self) -> Optional[str]:
-        """One line if a device was lost meanwhile, and what it goes on with."""
+        """One line if a device was lost meanwhile, saying what the answer continued on."""
         return self._end().notice
 
     def __enter__(self) -> "Answer":

@@ -1,4 +1,4 @@
-"""NumPy, which only what returns arrays needs."""
+"""NumPy, needed only by functions that return arrays."""
 from __future__ import annotations
 
 import ctypes
@@ -21,12 +21,12 @@ def numpy_for(what: str) -> Any:
 
 
 def pointer(array: Any, kind: Any) -> Any:
-    """To the numbers of a contiguous array, which must outlive it."""
+    """A pointer to the data of a contiguous array, which must outlive it."""
     return array.ctypes.data_as(ctypes.POINTER(kind))
 
 
 def similarity(a: "numpy.typing.ArrayLike", b: "numpy.typing.ArrayLike") -> float:
-    """The cosine of the angle between two vectors, -1 to 1; 0 if one of them is 0."""
+    """The cosine similarity of two vectors, -1 to 1; 0 if one of them is 0."""
     np = numpy_for("tern.similarity")
     x, y = (np.ascontiguousarray(v, dtype=np.float32) for v in (a, b))
     if x.ndim != 1 or x.shape != y.shape:
@@ -35,7 +35,7 @@ def similarity(a: "numpy.typing.ArrayLike", b: "numpy.typing.ArrayLike") -> floa
 
 
 def inputs_array(inputs: Mapping[str, Any]) -> Tuple[Any, List[Any]]:
-    """tern_array[n] of a graph's inputs, by name, and the arrays that it points into."""
+    """tern_array[n] for a graph's inputs, by name, and the arrays that it points into."""
     np = numpy_for("Model.compute")
     out = (c.tern_array * len(inputs))()
     kept = []

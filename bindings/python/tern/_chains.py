@@ -13,7 +13,7 @@ class Chain(NamedTuple):
 
     tokens: Tuple[int, ...]
     confidence: float  # mean probability of the tokens after the first
-    chances: Optional[Tuple[int, ...]] = None  # of each token after those before it, in 255ths
+    chances: Optional[Tuple[int, ...]] = None  # of each token given those before it, in 255ths
 
 
 class Chains:
@@ -45,7 +45,7 @@ class Chains:
             return int(lib.tern_chains_version(chains))
 
     def entries(self) -> List[Chain]:
-        """All buckets, the empty ones too."""
+        """All buckets, including empty ones."""
         n = ctypes.c_size_t()
         with self._handle as chains:
             rows = lib.tern_chains_entries(chains, ctypes.byref(n))
@@ -58,7 +58,7 @@ class Chains:
             lib.tern_chains_save(chains, encoded(path))
 
     def close(self) -> None:
-        """Frees it when the last session that drafts from it is closed."""
+        """Frees it once the last session that drafts from it is closed."""
         self._handle.close()
 
     def __enter__(self) -> "Chains":
@@ -69,7 +69,7 @@ class Chains:
 
 
 def _entries_array(entries: Sequence[Chain]) -> Any:
-    """tern_chain[n]. Arrays that are given to members stay as long as it does."""
+    """tern_chain[n]. Arrays assigned to members live as long as it does."""
     array = (c.tern_chain * len(entries))()
     for i, (tokens, confidence, chances) in enumerate(entries):
         if chances is not None and len(chances) != len(tokens):

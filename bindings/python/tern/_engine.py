@@ -1,8 +1,8 @@
 """The thread that computes a model's answers.
 
 Each model that generates has one. It steps a group of sessions, so that answers which run at the same time
-share each reading of the weights, and it alone touches that group. Others send it jobs and take what they
-say from queues; queues that may be used by the garbage collector, in the midst of anything (SimpleQueue).
+share each reading of the weights, and it alone touches that group. Other threads send it jobs and take their
+output from queues, which must be safe to use inside the garbage collector, at any point (SimpleQueue).
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ._results import GenerateStats, TokenLogprob
 
 REASONS = {c.TERN_STOP_END: "end", c.TERN_STOP_LENGTH: "length", c.TERN_STOP_STRING: "string",
            c.TERN_STOP_CONTEXT: "context", c.TERN_STOP_CALLER: "caller"}
-IDLE_BYTES = 256 << 20  # of keys and values, in sessions that wait for the next turn
+IDLE_BYTES = 256 << 20  # of keys and values, in sessions kept for the next turn
 
 
 class Piece(NamedTuple):
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The last that a job says."""
+    """The last item of a job's queue."""
 
     reason: str
     ids: List[int]
@@ -39,7 +39,7 @@ class Ending(NamedTuple):
 
 
 class Job:
-    """A text that is to be continued."""
+    """A text to continue."""
 
     def __init__(self, ids: Sequence[int], params: c.tern_generate_params, session: Optional[Handle] = None) -> None:
         self.ids, self.params, self.session = ids, params, session
@@ -61,12 +61,12 @@ class Job:
 
 
 class Pool:
-    """Sessions that answered keep what they computed: a text goes to the one that has the longest
-    beginning in common with it, so that a conversation goes on where it was, and several take turns."""
+    """Sessions that answered keep what they computed: a text goes to the one with the longest common prefix, so
+    that a conversation continues where it was, and several can take turns."""
 
     def __init__(self, open_session: Callable[[], Handle], kv_bytes: int, keep: int) -> None:
         self._open, self._kv_bytes, self._keep = open_session, kv_bytes, keep
-        self._idle: List[Tuple[Handle, Sequence[int]]] = []  # the last used last
+        self._idle: List[Tuple[Handle, Sequence[int]]] = []  # least recently used first
 
     def take(self, ids: Sequence[int]) -> Handle:
         best, most = None, 0
@@ -97,7 +97,7 @@ class Pool:
         return self._kv_bytes * sum(len(ids) for _, ids in self._idle)
 
     def forget(self) -> bool:
-        """Gives up what is kept for later; whether there was anything."""
+        """Frees what is kept for later; returns whether there was anything."""
         any_idle = bool(self._idle)
         while self._idle:
             self._idle.pop()[0].close()
@@ -110,16 +110,16 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 class Engine:
-    """The thread, its group, and the jobs in it. The thread begins with the first job."""
+    """The thread, its group, and the jobs in it. The thread starts with the first job."""
 
     def __init__(self, model: Handle, open_session: Callable[[], Handle], kv_bytes: int, parallel: int, keep: int) -> None:
         self._model, self._parallel = model, parallel
         self._pool = Pool(open_session, kv_bytes, keep)
-        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()  # jobs; None: look who is cancelled; STOP
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()  # jobs; None: look for cancelled ones; STOP
         self._lock = threading.RLock()
         self._thread: Optional[threading.Thread] = None
         self._stopped = False
-        # Of the thread alone:
+        # Used by the thread alone:
         self._waiting: Deque[Job] = deque()
         self._running: Dict[int, Job] = {}
         self._number = 0
@@ -169,7 +169,7 @@ class Engine:
                     self._begin(out, self._waiting.popleft())
                 if self._running:
                     self._step(out)
-        except BaseException as failure:  # none may be left waiting for its answer
+        except BaseException as failure:  # no job may be left waiting for its answer
             error = failure
         with self._lock:
             self._stopped = True
@@ -187,7 +187,7 @@ class Engine:
         self._on_text = self._on_end = None  # which hold this engine, and so the model
 
     def _receive(self) -> bool:
-        """Takes what was sent, and waits for it while there is nothing to do. False: the end."""
+        """Takes what was sent, waiting for it while there is nothing to do. False: stop."""
         block, look = not self._running and not self._waiting, False
         while True:
             try:
@@ -199,7 +199,7 @@ class Engine:
                 return False
             if isinstance(message, Job):
                 self._waiting.append(message)
-            look = True  # a job may have been cancelled before it was here
+            look = True  # a job may have been cancelled before it arrived
         if look:
             for job in [job for job in self._waiting if job.cancelled]:
                 self._waiting.remove(job)
@@ -235,7 +235,7 @@ class Engine:
         try:
             lib.tern_group_step(group, None)
         except TernError as error:
-            # Nothing is lost: it may be tried again. What idle sessions hold may be the memory it lacks.
+            # Nothing is lost: the step may be tried again. Idle sessions may hold the memory that it lacks.
             if error.code == "memory" and self._pool.forget():
                 return
             for job in list(self._running.values()):
@@ -289,7 +289,7 @@ class Engine:
         job.end(Ending(REASONS[stats[0].reason], ids, told, notice, job.error))
 
     def _new_logprobs(self, job: Job) -> List[TokenLogprob]:
-        """Of the tokens since the last call."""
+        """For the tokens since the last call."""
         assert job.session is not None
         n_tokens, n_each = ctypes.c_size_t(), ctypes.c_size_t()
         rows = lib.tern_session_token_logprobs(job.session._pointer, ctypes.byref(n_tokens), ctypes.byref(n_each))
@@ -304,7 +304,7 @@ class Engine:
 
 
 def token_piece(model: Handle, token: int) -> bytes:
-    """What a token adds to a text that goes on."""
+    """What a token adds in the middle of a text."""
     with model as pointer:
         return text_of(lib.tern_token_piece, pointer, token)
 
@@ -320,6 +320,6 @@ ENGINES: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """Before the interpreter goes: a thread in the library must not come back to it afterwards."""
+    """Runs before the interpreter exits: a thread in the library must not return to it afterwards."""
     for engine in list(ENGINES):
         engine.stop(wait=True)

@@ -1,4 +1,4 @@
-"""What an answer may be."""
+"""Constrained answers."""
 from __future__ import annotations
 
 import ctypes
@@ -17,7 +17,7 @@ KINDS = {"schema": c.TERN_GRAMMAR_JSON_SCHEMA, "regex": c.TERN_GRAMMAR_REGEX, "g
 
 
 def grammar_desc(*, compact: bool = False, **given: Any) -> c.tern_grammar_desc:
-    """Of what alone is given, as Grammar names it."""
+    """For the one argument that is given, under Grammar's names."""
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1 or named[0] not in KINDS:
         refuse("a grammar needs one of schema, regex, gbnf, lark, choices, tools and json=True")
@@ -31,13 +31,13 @@ def grammar_desc(*, compact: bool = False, **given: Any) -> c.tern_grammar_desc:
 
 
 class Grammar:
-    """Texts that an answer may be, for a model: generate(..., grammar=...). Any number of answers may use one.
+    """Constrains answers of a model: generate(..., grammar=...). Any number of answers may use one.
 
-    One of: schema (a JSON Schema, as a dict or its JSON; its order of properties is that of the answers), regex,
-    gbnf, lark (rules), choices (texts), json=True (any JSON). compact: JSON without blanks. prompt: the end of a
-    conversation's text that the answer follows: the model's reasoning may come before.
-    tools: calls of them as the model writes them: of `tool` alone, one at most, or only where the answer begins one.
-    What is not known is refused by name: docs/grammar.md.
+    One of: schema (a JSON Schema, as a dict or JSON text; answers have its order of properties), regex, gbnf,
+    lark (rules), choices (texts), json=True (any JSON), tools (calls of them in the model's format: only of
+    `tool`, at most one, or optional). compact: JSON without whitespace. prompt: the end of the conversation's
+    text before the answer: the model may then reason first. What is not supported is refused by name:
+    docs/grammar.md.
 
     >>> grammar = tern.Grammar(model, schema={"type": "object", "properties": {"age": {"type": "integer"}}})
     >>> json.loads(model.generate("Bo: ", grammar=grammar).text)
@@ -62,14 +62,15 @@ class Grammar:
         self._handle = Handle(out, lib.tern_grammar_close, model._handle)
 
     def check(self, text: str) -> Tuple[int, bool]:
-        """How many bytes of the text (in UTF-8) some accepted text begins with, and whether all of it is accepted."""
+        """How many bytes of the text (in UTF-8) are a prefix of some accepted text, and whether all of it is
+        accepted."""
         raw, possible, accepted = utf8(text), ctypes.c_size_t(), ctypes.c_bool()
         with self._handle as grammar:
             lib.tern_grammar_check(grammar, raw, len(raw), ctypes.byref(possible), ctypes.byref(accepted))
         return possible.value, accepted.value
 
     def allowed(self, text: str = "") -> List[int]:
-        """The tokens that may follow a text: end tokens where it may end."""
+        """The tokens that may follow a text; end tokens are among them where it may end."""
         raw, n = utf8(text), (self._n_vocab + 63) // 64
         bits = (ctypes.c_uint64 * n)()
         with self._handle as grammar:
@@ -77,7 +78,7 @@ class Grammar:
         return [64 * i + k for i, word in enumerate(bits) if word for k in range(64) if word >> k & 1]
 
     def close(self) -> None:
-        """Frees it when the last answer that uses it is over."""
+        """Frees it once the last answer that uses it is over."""
         self._handle.close()
 
     def __enter__(self) -> "Grammar":

@@ -1,6 +1,6 @@
-"""The shared library: where it is, how it is called, what it says when it fails.
+"""The shared library: where it is found, how it is called, how its errors are raised.
 
-Everything here serves the other modules. `lib` has each public function by its name. Those that return a
+Everything here serves the other modules. `lib` has each public function under its name. Functions that return a
 tern_status are called without their last argument, the tern_error, and raise TernError.
 """
 from __future__ import annotations
@@ -25,7 +25,7 @@ CODES = {
 
 
 class TernError(Exception):
-    """What went wrong, in one line that names the file, the place and the reason.
+    """An error: one line that names the file, the place and the reason.
 
     `code` is a word for programs: "memory", "io", "format" (a file is not what it claims to be),
     "unsupported", "argument", "context" (a prompt is too long), "aborted" (by a callback that returned
@@ -117,13 +117,13 @@ def choice(what: str, name: str, choices: Sequence[Tuple[str, int]]) -> int:
 
 
 def encoded(path: Path) -> bytes:
-    """A path for the library. One with a zero in it would be cut short there."""
+    """A path for the library. A zero byte in it would cut it short."""
     raw = os.fsencode(path)
     return raw if b"\0" not in raw else refuse("a path with a zero in it: %r" % os.fspath(path))
 
 
 def utf8(text: str) -> bytes:
-    """Text that ends at its first zero, for the library."""
+    """Zero-terminated text for the library."""
     raw = text.encode("utf-8", "surrogatepass")
     return raw if b"\0" not in raw else refuse("a zero in a text that may have none: %r" % text[:40])
 
@@ -146,7 +146,7 @@ def ids_array(ids: Iterable[int]) -> Any:
 
 
 def from_struct(kind: Type[T], struct: Any) -> T:
-    """A dataclass of the members of the same names."""
+    """A dataclass filled from the struct members of the same names."""
     values = {}
     for name in kind.__dataclass_fields__:  # type: ignore[attr-defined]
         value = getattr(struct, name)
@@ -158,11 +158,11 @@ def from_struct(kind: Type[T], struct: Any) -> T:
 
 
 class Callbacks:
-    """Python functions that the library calls, and a call in which it does.
+    """Python functions that the library calls, and a library call during which it does so.
 
-    An exception in one of them stops the call, which then raises it. In the main thread the call is made
-    from another one, so that Ctrl-C is noticed at once, stops the call at its next callback, and is
-    raised when the call has ended. So callbacks run in that other thread.
+    An exception in one of them stops the call, which then raises it. From the main thread, the call is made in
+    another thread, so that Ctrl-C is noticed at once, stops the call at its next callback, and is raised when
+    the call has ended. So callbacks run in that other thread.
     """
 
     def __init__(self) -> None:
@@ -170,17 +170,17 @@ class Callbacks:
         self.stopped = False
 
     def guarded(self, function: Callable[..., Any]) -> Callable[..., bool]:
-        """A function that the library may call: nothing is raised through it."""
+        """A function that the library may call: no exception passes through it."""
         def call(*args: Any) -> bool:
             try:
                 return not self.stopped and function(*args) is not False
-            except BaseException as error:  # nothing may pass through the library
+            except BaseException as error:  # no exception may pass through the library
                 self.error = self.error or error
                 return False
         return call
 
     def progress(self, function: Optional[Callable[[str, float], Optional[bool]]]) -> Any:
-        """tern_progress_fn. It is there without a function too, for Ctrl-C."""
+        """tern_progress_fn. It exists even without a function, for Ctrl-C."""
         return c.tern_progress_fn(self.guarded(
             lambda _user, phase, fraction: function is None or function(decoded(phase), fraction)))
 
@@ -189,7 +189,7 @@ class Callbacks:
         return c.tern_text_fn(self.guarded(lambda _user, text, n: function(ctypes.string_at(text, n))))
 
     def note(self, function: Callable[[str], Any]) -> Any:
-        """A function of a sentence, which cannot stop the call."""
+        """A function that gets a sentence and cannot stop the call."""
         guarded = self.guarded(lambda _user, text: function(decoded(text)))
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)(lambda *args: guarded(*args) and None)
 
@@ -230,14 +230,14 @@ class Callbacks:
 
 
 def text_of(function: Callable[..., None], *args: Any) -> bytes:
-    """What a short function says to its tern_text_fn, which comes last but for the user's pointer."""
+    """The text that a short function passes to its tern_text_fn, its last parameter before the user pointer."""
     pieces: List[bytes] = []
     callbacks = Callbacks()
     on_text = callbacks.text(pieces.append)
     try:
         function(*args, on_text, None)
     except TernError as error:
-        # A signal's exception at the very entry of the callback is lost, and looks as a wish to stop.
+        # A signal's exception at the very entry of the callback is lost, and looks like a request to stop.
         if error.code == "aborted" and callbacks.error is None:
             raise KeyboardInterrupt from None
         raise callbacks.error or error
@@ -248,15 +248,15 @@ def text_of(function: Callable[..., None], *args: Any) -> bytes:
 
 
 class Handle:
-    """A pointer of the library's, freed once: by close(), or when nothing refers to it any more.
+    """A library pointer that is freed once: by close(), or when nothing refers to it any more.
 
-    It is freed when the last call that uses it has returned, so that closing it in one thread does not
-    pull it away from another. What it was made of stays as long: a session holds its model.
+    It is freed once the last call that uses it has returned, so that closing it in one thread does not pull it
+    away from another. What it was made from lives as long: a session holds its model.
     """
 
     def __init__(self, pointer: Any, close: Callable[[Any], None], *needs: "Handle") -> None:
         self._pointer, self._close, self._needs = pointer, close, needs
-        self._lock = threading.RLock()  # of one's own thread: the garbage collector may come at any time
+        self._lock = threading.RLock()  # in the same thread: the garbage collector may run at any time
         self._users, self._closed, self._process = 0, False, os.getpid()
         for i, need in enumerate(needs):
             try:

@@ -1,4 +1,4 @@
-"""A memory: texts in a file that find themselves by what they say."""
+"""Memory: a store of texts that are found by what they say."""
 from __future__ import annotations
 
 import contextlib
@@ -39,10 +39,11 @@ def _record(struct: Any) -> MemoryRecord:
 
 
 class MemoryStore:
-    """Texts in a folder, found by what they say (docs/memory.md). Processes share a folder; so do threads an object.
+    """Texts in a folder, found by what they say (docs/memory.md). Processes can share a folder, threads an
+    object.
 
-    model: an embedding model, which makes the vectors; None: recall goes by words. counter: the model whose
-    tokens count. must_exist: do not make a new store. wait: seconds for other processes' writing.
+    model: an embedding model, which computes the vectors; None: recall goes by words. counter: the model that
+    counts tokens. must_exist: do not create a new store. wait: seconds to wait for other processes' writes.
 
     >>> with tern.MemoryStore("notes.memory") as store:
     ...     store.add("The spare key is under the third flowerpot.", source="garden.md")
@@ -54,7 +55,7 @@ class MemoryStore:
         out, needs = ctypes.POINTER(c.tern_memory_store)(), [m._handle for m in (model, counter) if m is not None]
         desc = c.tern_memory_desc(must_exist=bool(must_exist), n_threads=whole("threads", threads),
                                   wait_seconds=real("wait", wait, 0))
-        for handle in needs:  # they are not closed before the store is
+        for handle in needs:  # not closed before the store is
             handle.__enter__()
         try:
             if model is not None:
@@ -76,8 +77,8 @@ class MemoryStore:
             replace: bool = False, keep_secrets: bool = False, patterns: Sequence[str] = (),
             redact: Optional[Callable[[str], Optional[str]]] = None,
             on_progress: Optional[OnProgress] = None) -> MemoryAdded:
-        """Adds a record: when this returns, all of it is on the disk. replace: it takes the place of those of the
-        same source. patterns: further secrets (PCRE2). redact: gives the text to store, None refuses it."""
+        """Adds a record: when this returns, all of it is on disk. replace: it replaces those of the same
+        source. patterns: further secrets (PCRE2). redact: returns the text to store, or None to refuse it."""
         raw, callbacks, added = text.encode("utf-8", "surrogatepass"), Callbacks(), c.tern_memory_added()
         item = c.tern_memory_item(text=raw, n_bytes=len(raw), source=optional(source), created=created,
                                   metadata=None if metadata is None else utf8(json.dumps(metadata)),
@@ -91,7 +92,7 @@ class MemoryStore:
     def load(self, lines: str, *, chunk_tokens: int = 0, overlap_tokens: int = 0, whole_text: bool = False,
              replace: bool = False, keep_secrets: bool = False, patterns: Sequence[str] = (),
              redact: Optional[Callable[[str], Optional[str]]] = None, on_progress: Optional[OnProgress] = None) -> int:
-        """Adds the records of JSON lines, as dump() has them. Returns how many."""
+        """Adds records from JSON lines in dump()'s format. Returns how many."""
         raw, callbacks, n = lines.encode("utf-8", "surrogatepass"), Callbacks(), ctypes.c_int64()
         params = self._params(callbacks, chunk_tokens, overlap_tokens, whole_text, replace, keep_secrets, patterns, redact,
                               on_progress)
@@ -122,7 +123,7 @@ class MemoryStore:
 
     @staticmethod
     def rules() -> List[Tuple[str, str]]:
-        """What is blacked out before anything is stored: names, which may come again, and expressions."""
+        """What is redacted before anything is stored: names, which may repeat, and expressions."""
         found: List[Tuple[str, str]] = []
         pattern = ctypes.c_char_p()
         while True:
@@ -136,11 +137,12 @@ class MemoryStore:
     def recall(self, question: str, hits: int = 0, *, max_tokens: int = 0, search: str = "hybrid",
                where: Optional[Where] = None, least_similarity: float = 0, exact: bool = False,
                reranker: Optional[Model] = None, candidates: int = 0) -> MemoryHits:
-        """The passages that answer a question, the best first; `context` has their texts for a prompt.
+        """The passages that answer a question, best first; `context` has their texts for a prompt.
 
-        hits: at most, 0: 8. max_tokens: of the context. search: "hybrid", "vectors", "words". where: members of
-        the metadata, "source" or "created": {"author": "Bo", "year": (">=", 2000)}. reranker: a model that reads
-        the question with the best `candidates` (0: 32) and orders them; no other thread may use it meanwhile.
+        hits: at most, 0: 8. max_tokens: of the context. search: "hybrid", "vectors", "words". where: filters on
+        the metadata, "source" or "created": {"author": "Bo", "year": (">=", 2000)}. reranker: a model that
+        reads the question with the best `candidates` (0: 32) and reorders them; no other thread may use it
+        meanwhile.
         """
         raw, out = question.encode("utf-8", "surrogatepass"), ctypes.POINTER(c.tern_memory_hits)()
         query = c.tern_memory_query(text=raw, n_bytes=len(raw), n_most=whole("hits", hits),
@@ -171,7 +173,7 @@ class MemoryStore:
 
     @property
     def stats(self) -> MemoryStats:
-        """How much there is, and which model made the vectors."""
+        """The size of the store, and which model computed the vectors."""
         info = c.tern_memory_info()
         with self._lock, self._handle as store:
             lib.tern_memory_get_info(store, ctypes.byref(info))
@@ -179,7 +181,7 @@ class MemoryStore:
                                decoded(info.model_name), decoded(info.model_path))
 
     def records(self, where: Optional[Where] = None) -> List[MemoryRecord]:
-        """All records that fit, without their texts."""
+        """All records that match, without their texts."""
         found: List[MemoryRecord] = []
         callbacks = Callbacks()
         on_record = c.tern_memory_record_fn(callbacks.guarded(lambda _user, r: found.append(_record(r.contents))))
@@ -200,7 +202,7 @@ class MemoryStore:
         return found[0]
 
     def forget(self, record: Optional[int] = None, *, where: Optional[Where] = None) -> int:
-        """Deletes one record, or those that fit. Returns how many."""
+        """Deletes one record, or those that match. Returns how many."""
         if (record is None) == (not where):
             refuse("forget needs a record or where={...}")
         n = ctypes.c_int64(1)
@@ -212,7 +214,7 @@ class MemoryStore:
         return n.value
 
     def compact(self) -> None:
-        """Gives room back, and leaves nothing of what was deleted in the index, the file and its log."""
+        """Frees space, and leaves nothing of what was deleted in the index, the file and its log."""
         with self._lock, self._handle as store:
             lib.tern_memory_compact(store)
 
@@ -222,7 +224,7 @@ class MemoryStore:
             return text_of(lib.tern_memory_export, store, *_filters(where)).decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Closes the store; its models may then close."""
+        """Closes the store; its models may then be closed."""
         self._handle.close()
 
     def __enter__(self) -> "MemoryStore":

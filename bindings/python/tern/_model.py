@@ -1,4 +1,4 @@
-"""A model that is open."""
+"""An open model."""
 from __future__ import annotations
 
 import contextlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy
     from typing_extensions import Unpack
 
-OnProgress = Callable[[str, float], Optional[bool]]  # a phase and 0..1; False stops it
+OnProgress = Callable[[str, float], Optional[bool]]  # a phase and 0..1; returning False stops it
 Tokens = Union[str, Sequence[int]]
 Messages = Union[str, Sequence[Mapping[str, Any]]]
 
@@ -36,28 +36,28 @@ Messages = Union[str, Sequence[Mapping[str, Any]]]
 class Model:
     """A model: a .gguf file (the first of a split set), or a Hugging Face folder.
 
-    Any number of threads may use it at a time. Its answers are computed by one thread of its own, in
-    common steps. Close it with close() or `with`; what runs then ends with a TernError "closed".
+    Any number of threads may use it at a time. One thread of its own computes its answers, in shared steps.
+    Close it with close() or `with`; running answers then end with a TernError "closed".
 
     device          "cpu", "webgpu", "auto"
-    context         tokens of a conversation; None: what the model was trained for, at most 8192
-    threads         0: one for each core
-    kv              how keys and values are kept: "auto", "f32", "f16", "q8_0"
-    batch           prompt tokens computed at once, 0: 512
-    ternary, head   how weights are kept: "auto", "2bit", "1.6bit"; "auto", "file", "exact", "q8_0", ...
-    precise         activations stay float where weights have a scale for each group
-    thinking        "auto", "on", "off", for models that can think before they answer
-    chat_template   Jinja text that replaces the file's
-    pooling         "mean", "last", "cls": makes an embedding model of one whose files do not say so
-    vocab_only      tokenizer and template alone
+    context         tokens of a conversation; None: the model's training context, at most 8192
+    threads         0: one per core
+    kv              type of the key/value cache: "auto", "f32", "f16", "q8_0"
+    batch           prompt tokens per batch, 0: 512
+    ternary, head   how weights are stored: "auto", "2bit", "1.6bit"; "auto", "file", "exact", "q8_0", ...
+    precise         keep activations in float where weights are quantized in groups
+    thinking        "auto", "on", "off", for models that can think before answering
+    chat_template   a Jinja template that replaces the file's
+    pooling         "mean", "last", "cls": makes an embedding model of a decoder whose files name no pooling
+    vocab_only      only tokenizer and template
     cpu_features    at most these: "scalar", "avx2", "avx512", "neon"
     loras           adapters: paths, (path, scale), Lora
-    mmproj          the part of a GGUF that sees; None: mmproj*.gguf beside it, "": the text alone
+    mmproj          the vision part of a GGUF; None: mmproj*.gguf beside it, "": text only
     webgpu          WebGpu
-    speculate       guess ahead: the same text, often sooner. True, or Speculation
-    sessions        conversations whose beginnings stay computed, so that the next turn begins at once
-    parallel        answers that are computed at the same time; more wait
-    on_progress     is told a phase and 0..1; False stops the opening
+    speculate       speculation: the same text, often sooner. True, or Speculation
+    sessions        conversations that stay in the cache, so that their next turn starts at once
+    parallel        answers computed at the same time; more wait
+    on_progress     gets a phase and 0..1; returning False stops the opening
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Model:
         try:
             callbacks.run(lib.tern_model_open, ctypes.byref(out), encoded(path), ctypes.byref(desc))
         except BaseException:
-            lib.tern_model_close(out)  # Ctrl-C may come when it is open already
+            lib.tern_model_close(out)  # Ctrl-C may come when it is already open
             raise
         self._handle = Handle(out, lib.tern_model_close)
         self._timelines: "weakref.WeakSet[Session]" = weakref.WeakSet()
@@ -100,7 +100,7 @@ class Model:
 
     @property
     def info(self) -> ModelInfo:
-        """As it is now: the device and its memory change."""
+        """The current state: the device and its memory change."""
         info = c.tern_model_info()
         with self._handle as model:
             lib.tern_model_get_info(model, ctypes.byref(info))
@@ -134,28 +134,28 @@ class Model:
     # ---- Text and tokens -------------------------------------------------------------------------
 
     def tokenize(self, text: str, *, special: bool = False, bos: bool = True) -> List[int]:
-        """Token ids. special: names of special tokens become these. bos: begin as the tokenizer does."""
+        """Token ids. special: names of special tokens become those tokens. bos: begin as the tokenizer does."""
         flags = (c.TERN_TOKENIZE_SPECIAL if special else 0) | (c.TERN_TOKENIZE_BOS if bos else 0)
         raw = text.encode("utf-8", "surrogatepass")
         with self._handle as model:
             return _with_room(len(raw) + 16, lambda ids, room, n: lib.tern_tokenize(model, raw, len(raw), flags, ids, room, n))
 
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
-        """The text of ids. special: also the names of control tokens."""
+        """The text of ids. special: include the names of control tokens."""
         array = ids_array(ids)
         with self._handle as model:
             return text_of(lib.tern_detokenize, model, array, len(array), special).decode("utf-8", "replace")
 
     def count_tokens(self, text: Messages) -> int:
-        """Of a text, or of messages with all that the chat template adds."""
+        """Number of tokens of a text, or of messages with all that the chat template adds."""
         return len(self.tokenize(text) if isinstance(text, str) else self._chat_ids(text, 0, 0)[0])
 
     def token_piece(self, token: int) -> bytes:
-        """What a token adds to a text that goes on: perhaps a part of a character."""
+        """The bytes that a token adds in the middle of a text: perhaps part of a character."""
         return token_piece(self._handle, token)
 
     def token_text(self, token: int) -> Optional[bytes]:
-        """The vocabulary's entry, as stored; None: no such id."""
+        """The vocabulary entry, as stored; None: no such id."""
         n = ctypes.c_size_t()
         with self._handle as model:
             text = lib.tern_token_text(model, token, ctypes.byref(n))
@@ -168,9 +168,9 @@ class Model:
 
     def format(self, messages: Messages, *, generate: bool = True, tools: Optional[Sequence[Mapping[str, Any]]] = None,
                **switches: Any) -> str:
-        """The text that the chat template makes of messages. generate: end with the words that make the
-        model answer. tools: functions as OpenAI's clients describe them; messages may then have "tool_calls" and
-        "tool_call_id". switches: what the template knows of besides, as enable_thinking."""
+        """Renders messages with the chat template. generate: end with the text that starts the model's answer.
+        tools: functions in OpenAI's format; messages may then have "tool_calls" and "tool_call_id". switches:
+        other variables of the template, such as enable_thinking."""
         if isinstance(messages, str) or not (tools or switches or any(set(m) - {"role", "content"} for m in messages)):
             array = messages_array(messages)
             with self._handle as model:
@@ -182,8 +182,8 @@ class Model:
 
     def take_apart(self, pieces: Iterable[str], *, prompt: Optional[str] = None,
                    tools: Optional[Sequence[Mapping[str, Any]]] = None) -> Iterator[Part]:
-        """An answer's text, reasoning and calls of tools while it comes. prompt: what it follows, as format() made
-        it. tools: those of the request; without them calls are text.
+        """An answer's text, reasoning and tool calls as they arrive. prompt: the text before it, from format().
+        tools: those of the request; without them calls are text.
 
         >>> prompt = model.format(messages, tools=tools)
         >>> answer = model.generate(model.tokenize(prompt, special=True, bos=False), with_special=True)
@@ -197,7 +197,7 @@ class Model:
         return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(prompt)
 
     def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int, Shown]:
-        """The ids of a conversation, how many messages did not fit, and what it shows: to be kept until the ids
+        """The ids of a conversation, how many messages did not fit, and its pictures, to be kept until the ids
         are in a session."""
         array, dropped, shown = messages_array(messages), ctypes.c_size_t(), Shown(self._handle, messages)
         with self._handle as model:
@@ -208,18 +208,18 @@ class Model:
     # ---- Answers ---------------------------------------------------------------------------------
 
     def generate(self, prompt: Tokens, **options: "Unpack[GenerateOptions]") -> Answer:
-        """What follows a text, in which names of special tokens are known, or tokens, used as they are.
+        """Continues a text, in which names of special tokens are recognised, or tokens, used as they are.
 
-        Returns at once: the Answer is computed meanwhile, together with others. GenerateOptions has the
+        Returns at once: the Answer is computed in the background, together with others. GenerateOptions has the
         options.
         """
         return self._answer(self._ids(prompt), options, 0)
 
     def chat(self, messages: Messages, **options: "Unpack[GenerateOptions]") -> Answer:
-        """The answer to the last of the messages ({"role": ..., "content": ...}, or a text that the user
-        says), by the model's template. A message may show pictures to a model that sees, before its text:
+        """Answers the last of the messages ({"role": ..., "content": ...}, or just the user's text), using the
+        model's template. For a model that sees, a message may have pictures, which come before its text:
         {"images": [...]}, each a file, its bytes, or an array of uint8 [height, width, 3]. The oldest turns
-        that do not fit beside the answer are left out: Answer.dropped. Else as generate()."""
+        that leave no room for the answer are left out: Answer.dropped. Otherwise like generate()."""
         max_tokens = options.get("max_tokens") or 0
         ids, dropped, shown = self._chat_ids(messages, self.context, whole("max_tokens", max_tokens))
         return self._answer(ids, options, dropped, shown)
@@ -231,10 +231,10 @@ class Model:
 
     def session(self, *, context: Optional[int] = None, kv: Optional[str] = None, shift: bool = False, keep: int = 0,
                 speculate: Optional[SpeculateOption] = None, profile: bool = False) -> Session:
-        """A timeline of one's own. What is left out is the model's.
+        """A timeline that you control yourself. Options left out are the model's.
 
-        shift: when the context is full, drop the oldest half after the first `keep` (4) tokens. profile:
-        time each kernel; such a session only takes tokens (sync, logits, logprobs)."""
+        shift: when the context is full, drop the oldest half after the first `keep` (4) tokens. profile: time
+        each kernel; such a session accepts only tokens (sync, logits, logprobs)."""
         how = dict(self._how, shift=shift, keep=keep, profile=profile)
         given = {"context": context, "kv": kv, "speculate": speculate}
         how.update({name: value for name, value in given.items() if value is not None})
@@ -249,7 +249,7 @@ class Model:
 
     @property
     def embedding(self) -> EmbeddingInfo:
-        """What vectors it makes; n_dims is 0 if it makes none."""
+        """About its vectors; n_dims is 0 if it does not embed."""
         info = c.tern_embedding_info()
         with self._handle as model:
             lib.tern_embedding_get_info(model, ctypes.byref(info))
@@ -261,12 +261,12 @@ class Model:
     def embed(self, texts: Union[str, Sequence[Tokens]], *, prompt: Optional[str] = None, prefix: Optional[str] = None,
               max_length: int = 0, dimensions: int = 0, step: int = 0, kv: str = "auto",
               on_progress: Optional[OnProgress] = None) -> "numpy.ndarray[Any, Any]":
-        """float32 [n, dimensions] of texts (or of their tokens), [dimensions] of one text.
+        """float32 [n, dimensions] for texts (or their tokens), [dimensions] for one text.
 
-        prompt: the name of one of the model's, None: its default, "": none. prefix: a text in place of it.
-        max_length: tokens of a text, 0: the model's; what is longer is cut. dimensions: the first numbers
-        of each vector, of length 1 again, 0: all. step: tokens computed at once, 0: 2048. A vector has the
-        same bits whatever is computed beside it.
+        prompt: name of one of the model's prompts, None: its default, "": none. prefix: a text in place of it.
+        max_length: of a text in tokens, 0: the model's; the rest is cut off. dimensions: leading dimensions to
+        keep, normalized again, 0: all. step: tokens per step, 0: 2048. A vector has the same bits whatever is
+        computed beside it.
         """
         np = numpy_for("Model.embed")
         alone = isinstance(texts, str)
@@ -298,24 +298,24 @@ class Model:
 
     @property
     def vision(self) -> VisionInfo:
-        """What pictures it reads; width is 0 if it reads none."""
+        """About the pictures it reads; width is 0 if it reads none."""
         info = c.tern_vision_info()
         with self._handle as model:
             lib.tern_model_get_vision_info(model, ctypes.byref(info))
         return from_struct(VisionInfo, info)
 
     def labels(self) -> List[str]:
-        """The names of what it finds in pictures."""
+        """The names of what it recognises in pictures."""
         n = self.vision.n_labels
         with self._handle as model:
             return [decoded(lib.tern_model_label(model, i)) for i in range(n)]
 
     def classify(self, pictures: Union[Picture, Sequence[Picture]], *, top: int = 5, as_stored: bool = False,
                  on_progress: Optional[OnProgress] = None) -> Any:
-        """What a picture shows, the likeliest first: a list of Label; of a list of pictures a list of lists.
+        """What a picture shows, most likely first: a list of Label; for a list of pictures, a list of lists.
 
-        A picture is a file, its bytes, or an array of uint8 [height, width, 3]. as_stored: it is not turned
-        as its camera was held.
+        A picture is a file, its bytes, or an array of uint8 [height, width, 3]. as_stored: ignore the camera's
+        orientation.
         """
         (given, alone), callbacks = listed(pictures), Callbacks()
         with Pictures(given, as_stored) as read:
@@ -331,7 +331,7 @@ class Model:
 
     def embed_pictures(self, pictures: Union[Picture, Sequence[Picture]], *,
                        as_stored: bool = False) -> "numpy.ndarray[Any, Any]":
-        """float32 [n, dimensions] of pictures, [dimensions] of one, of length 1."""
+        """float32 [n, dimensions] for pictures, [dimensions] for one, normalized to length 1."""
         np = numpy_for("Model.embed_pictures")
         given, alone = listed(pictures)
         with Pictures(given, as_stored) as read, self._handle as model:
@@ -343,19 +343,19 @@ class Model:
 
     @property
     def hearing_rate(self) -> int:
-        """Samples a second of what the model hears; 0: it hears nothing."""
+        """Samples per second of the sound that the model hears; 0: it hears nothing."""
         with self._handle as model:
             return int(lib.tern_model_hearing_rate(model))
 
     def transcribe(self, sound: Sound, *, vad: Optional[Path] = None, whole: bool = False, max_seconds: float = 0,
                    tokens_per_second: float = 0, language: Optional[str] = None, translate: bool = False,
                    fallback: bool = True, on_segment: OnSegment = None) -> Transcript:
-        """What is said in a sound: a file, its bytes, or a one-dimensional array of float32 at hearing_rate.
+        """Transcribes a sound: a file, its bytes, or a one-dimensional array of float32 at hearing_rate.
 
-        vad: Silero VAD (ONNX), which says what is speech; without it loudness does. whole: nothing is left
-        out. max_seconds: of a segment (15). Whisper: language is what is spoken, "en" and so on, which it
-        else finds out; translate: into English; fallback: what it is unsure of is written down anew.
-        on_segment gets each as soon as it is there; False stops.
+        vad: Silero VAD (ONNX), which finds the speech; without it, loudness does. whole: leave nothing out.
+        max_seconds: of a segment (15). Whisper: language is the spoken one, "en" and so on, by default
+        detected; translate: into English; fallback: uncertain passages are transcribed again. on_segment gets
+        each segment as soon as it is there; returning False stops.
         """
         callbacks, out = Callbacks(), c.tern_transcript()
         params = params_of(callbacks, on_segment, vad=vad, whole=whole, seconds_max=max_seconds,
@@ -371,8 +371,8 @@ class Model:
     def listen(self, *, vad: Optional[Path] = None, max_seconds: float = 0, tokens_per_second: float = 0,
                language: Optional[str] = None, translate: bool = False, on_segment: OnSegment = None,
                on_partial: OnSegment = None) -> Listener:
-        """The same of a sound that is still being made: segments when they have ended, and, on_partial, what
-        the one that is being said may become, each half second at most."""
+        """The same for a sound that is still being recorded: segments when they have ended and, to on_partial,
+        what the current one may become, every half second at most."""
         return Listener(self._handle, on_segment, on_partial, vad=vad, seconds_max=max_seconds,
                         tokens_per_second=tokens_per_second, language=language, translate=translate)
 
@@ -380,15 +380,15 @@ class Model:
 
     @property
     def voice_size(self) -> Optional[int]:
-        """Numbers of a vector that describes a voice to a model that speaks; 0: it takes none; None: it
-        does not speak."""
+        """Size of the vector that describes a voice to a model that speaks; 0: it takes none; None: it does not
+        speak."""
         n = ctypes.c_int32()
         with self._handle as model:
             return int(n.value) if lib.tern_model_speaks(model, ctypes.byref(n)) else None
 
     @property
     def codec_rate(self) -> int:
-        """Samples a second of what a codec makes of codes; 0: the model is none."""
+        """Samples per second that a codec produces; 0: the model is not a codec."""
         info = c.tern_codec_info()
         with self._handle as model:
             lib.tern_model_get_codec_info(model, ctypes.byref(info))
@@ -399,11 +399,11 @@ class Model:
               repeat_penalty: float = 0, seed: int = 0, speed: float = 1, max_seconds: float = 0,
               on_samples: "Optional[Callable[[numpy.ndarray[Any, Any]], Any]]" = None,
               on_codes: "Optional[Callable[[List[int]], Any]]" = None) -> "numpy.ndarray[Any, Any]":
-        """A text, or its tokens, as sound: float32 at codec.codec_rate. codec makes it of this model's codes.
+        """Speaks a text, or its tokens: float32 at codec.codec_rate. codec decodes this model's codes to sound.
 
-        voice: written before the text, for models that know voices or languages by name. speaker: a vector
-        of voice_size numbers. temperature: 0 the makers', below 0 greedy. on_samples gets pieces as soon as
-        they are there, on_codes each frame's codes; False stops.
+        voice: written before the text, for models that know voices or languages by name. speaker: a vector of
+        voice_size numbers. temperature: 0: the makers' value, below 0: greedy. on_samples gets pieces as soon
+        as they are there, on_codes each frame's codes; returning False stops.
         """
         np = numpy_for("Model.speak")
         callbacks, pieces = Callbacks(), []
@@ -432,7 +432,7 @@ class Model:
         return sound
 
     def decode_codes(self, codes: Any) -> "numpy.ndarray[Any, Any]":
-        """What a codec makes of codes [frames, codes of a frame]: float32 at codec_rate."""
+        """Decodes a codec's codes [frames, codes per frame] to sound: float32 at codec_rate."""
         np = numpy_for("Model.decode_codes")
         given, stream = np.ascontiguousarray(codes, np.int32), ctypes.POINTER(c.tern_codec_stream)()
         samples, n = ctypes.POINTER(ctypes.c_float)(), ctypes.c_size_t()
@@ -451,9 +451,8 @@ class Model:
 
     def compute(self, inputs: Mapping[str, Any], outputs: Optional[Sequence[str]] = None, *, graph: Optional[str] = None,
                 kv: str = "auto") -> "Dict[str, numpy.ndarray[Any, Any]]":
-        """Runs one of the model's graphs (None: the main one) once, from the beginning, on arrays by the
-        names of its inputs. outputs: names of any of its values; None: the graph's own outputs. See
-        graphs()."""
+        """Runs one of the model's graphs (None: the main one) once, on a new sequence, on arrays by the names
+        of its inputs. outputs: names of any of its values; None: the graph's own outputs. See graphs()."""
         if outputs is None:
             graphs = self.graphs()
             mine = next((g for g in graphs if graph in (None, g["graph"])), None)
@@ -476,7 +475,7 @@ class Model:
     # ---- The end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends what runs, and frees everything: at once, or when calls that use it have returned."""
+        """Ends what is running, and frees everything: at once, or when calls that use it have returned."""
         self._engine.stop(wait=True)
         for session in list(self._timelines):
             session.close()
@@ -500,7 +499,7 @@ def open_session(model: Handle, **how: Any) -> Handle:
 
 
 def _with_room(room: int, call: Callable[[Any, int, Any], object]) -> List[int]:
-    """What writes ids into room for so many, and tells how many there are."""
+    """The ids from a function that writes them into a buffer and returns how many there are."""
     n = ctypes.c_size_t()
     while True:
         ids = (ctypes.c_int32 * room)()

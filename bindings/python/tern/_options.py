@@ -1,4 +1,4 @@
-"""What can be asked for: options of models, sessions and answers, and the structs that they become."""
+"""Options of models, sessions and answers, and the structs that they become."""
 from __future__ import annotations
 
 import ctypes
@@ -25,14 +25,14 @@ POOLING = (("none", c.TERN_POOLING_NONE), ("mean", c.TERN_POOLING_MEAN), ("last"
 
 
 class Message(TypedDict):
-    """A part of a conversation."""
+    """One message of a conversation."""
 
     role: str  # "system", "user", "assistant", "tool"
     content: str
 
 
 class GenerateOptions(TypedDict, total=False):
-    """Keywords of generate() and chat(). None is as good as left out."""
+    """Keywords of generate() and chat(). None is the same as leaving one out."""
 
     max_tokens: Optional[int]  # left out: until the model ends or the context is full
     # Left out: the model's own default or, if it has none, 0.8, 40, 0.95, 0.05, 1.
@@ -44,19 +44,19 @@ class GenerateOptions(TypedDict, total=False):
     frequency_penalty: Optional[float]
     presence_penalty: Optional[float]
     penalty_window: Optional[int]  # last tokens that the penalties look at (64)
-    seed: Optional[int]  # from 1 to 2^64 - 1; left out: another one each time
-    stop: Union[str, Sequence[str], None]  # texts that end the answer and are not part of it
+    seed: Optional[int]  # from 1 to 2^64 - 1; left out: a new one each time
+    stop: Union[str, Sequence[str], None]  # strings that end the answer and are not part of it
     ignore_end: Optional[bool]  # go on after end tokens
-    logprobs: Optional[bool]  # how likely each token was: Answer.logprobs
-    top_logprobs: Optional[int]  # 0 to 20, with logprobs: so many of the likeliest beside each
-    with_special: Optional[bool]  # the text has the names of control tokens, too: for Model.take_apart()
-    grammar: Optional["Grammar"]  # what the answer may be
-    logit_bias: Optional[Mapping[int, float]]  # added to tokens' scores; -math.inf keeps one out
+    logprobs: Optional[bool]  # log-probability of each token: Answer.logprobs
+    top_logprobs: Optional[int]  # 0 to 20, with logprobs: how many of the most likely tokens to add
+    with_special: Optional[bool]  # include the names of control tokens in the text: for Model.take_apart()
+    grammar: Optional["Grammar"]  # constrains the answer
+    logit_bias: Optional[Mapping[int, float]]  # added to tokens' logits; -math.inf excludes one
 
 
 @dataclass(frozen=True)
 class Lora:
-    """A LoRA adapter: a GGUF file, or a folder of PEFT's. A scale of 0 leaves it out."""
+    """A LoRA adapter: a GGUF file, or a PEFT folder. A scale of 0 leaves it out."""
 
     path: Path
     scale: float = 1.0
@@ -64,17 +64,17 @@ class Lora:
 
 @dataclass(frozen=True)
 class Speculation:
-    """How to guess ahead. The text stays the same to the bit, whatever is guessed."""
+    """How to speculate. The text stays the same to the bit, whatever is drafted."""
 
-    # These two are to stay open as long as sessions are opened with them.
+    # Keep chains and draft_model open as long as sessions are opened with them.
     chains: Optional["Chains"] = None  # a mined table
-    lookup: bool = False  # what followed the last tokens where they occurred before
-    online: bool = False  # what was learnt from all that passed through the session
+    lookup: bool = False  # what followed earlier occurrences of the last tokens
+    online: bool = False  # what was learnt from the session's own text
     draft_model: Optional["Model"] = None  # a smaller model with the same vocabulary
-    max_length: int = 0  # tokens of a draft, 0: 8, at most 16
-    threshold: float = 0.0  # greedy: least probability of a drafted token
-    token_cost: float = 0.0  # of one more token in a run, as a share of a run of one; 0: measured
-    always: bool = False  # draft even if it has not paid so far
+    max_length: int = 0  # of a draft in tokens, 0: 8, at most 16
+    threshold: float = 0.0  # greedy: minimum probability of a drafted token
+    token_cost: float = 0.0  # of one more token in a run, relative to a run of one; 0: measured
+    always: bool = False  # draft even if it has not paid off so far
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class WebGpu:
 
     library: Optional[Path] = None  # the WebGPU library; None: $TERN_WEBGPU_LIB, else the system's
     state_folder: Optional[Path] = None  # keeps what was found out about the driver
-    group: int = 0  # dispatches of a submission, without trying; negative: any number
-    checks: bool = False  # keep WebGPU's own checks
+    group: int = 0  # dispatches per submission, without trying; negative: no limit
+    checks: bool = False  # keep WebGPU's own validation
     matrix: bool = True  # use matrix units
 
 
@@ -95,7 +95,7 @@ INT_MAX = 2**31 - 1
 
 
 def whole(name: str, value: Any, least: int = 0, most: int = INT_MAX) -> int:
-    """A whole number in its bounds. ctypes would take the lowest bits of a larger one."""
+    """An integer within bounds. ctypes would silently keep the low bits of a larger one."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         refuse("%s must be a whole number, not %r" % (name, value))
     number = int(value.__index__())
@@ -120,7 +120,7 @@ NAMES = frozenset(GenerateOptions.__annotations__)
 
 
 def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
-    """A tern_generate_params, with what it points to."""
+    """A tern_generate_params and what it points to."""
     unknown = sorted(set(options) - NAMES)
     if unknown:
         raise TypeError("there is no option %s; there are %s" % (", ".join(unknown), ", ".join(sorted(NAMES))))
@@ -157,7 +157,7 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
 
 
 def messages_array(messages: Union[str, Sequence[Mapping[str, Any]]]) -> Any:
-    """tern_message[n]. A text alone is what the user says."""
+    """tern_message[n]. A plain string is one message of the user."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     array = (c.tern_message * len(messages))()
@@ -192,7 +192,7 @@ def webgpu_desc(webgpu: Optional[WebGpu]) -> c.tern_webgpu_desc:
 
 def session_desc(context: Optional[int], kv: str, shift: bool, keep: int, speculate: SpeculateOption,
                  profile: bool = False) -> Tuple[c.tern_session_desc, List[Handle]]:
-    """A tern_session_desc, and what a session with it needs as long as it lives."""
+    """A tern_session_desc, and what its session needs as long as it lives."""
     desc = c.tern_session_desc(n_context=whole("context", context or 0), kv_type=choice("kv", kv, KV),
                                shift_context=shift, n_keep=whole("keep", keep), profile=profile)
     how = speculate if isinstance(speculate, Speculation) else Speculation(lookup=bool(speculate), online=bool(speculate))
@@ -211,7 +211,7 @@ def session_desc(context: Optional[int], kv: str, shift: bool, keep: int, specul
 
 
 def embed_texts(texts: Sequence[Union[str, Sequence[int]]]) -> Any:
-    """tern_embed_text[n], of texts and of ids."""
+    """tern_embed_text[n], from texts and from ids."""
     array = (c.tern_embed_text * len(texts))()
     for i, text in enumerate(texts):
         if isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Answers taken apart: text, reasoning, calls of tools."""
+"""Answers taken apart: text, reasoning, tool calls."""
 from __future__ import annotations
 
 import ctypes
@@ -16,9 +16,9 @@ KINDS = {c.TERN_PART_TEXT: "text", c.TERN_PART_REASONING: "reasoning", c.TERN_PA
 class Part:
     """A part of an answer.
 
-    kind  "text", "reasoning"; "call": a tool is called, text is its name; "arguments": a piece of its
-          arguments, which together are a JSON object; "call_end". A call that was cut has no end.
-    call  of calls: which one, from 0
+    kind  "text", "reasoning"; "call": a tool call, text is the tool's name; "arguments": a piece of its
+          arguments, which together are a JSON object; "call_end". A call that was cut off has no end.
+    call  index of the call, from 0
     """
 
     kind: str

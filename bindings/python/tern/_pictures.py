@@ -15,7 +15,7 @@ Picture = Union[Path, bytes, Any]
 
 @dataclass(frozen=True)
 class Label:
-    """What a picture shows: score is the model's own, probability its share among all labels."""
+    """A label of a picture: score is the model's own, probability its share among all labels."""
 
     id: int
     label: str
@@ -24,13 +24,13 @@ class Label:
 
 
 def listed(pictures: Any) -> Tuple[List[Picture], bool]:
-    """The pictures, and whether it is one that stands alone."""
+    """A list of the pictures, and whether a single one was given."""
     alone = not isinstance(pictures, (list, tuple))
     return ([pictures] if alone else list(pictures)), alone
 
 
 class Pictures:
-    """tern_picture[n] of pictures; freed at the end of a `with`."""
+    """tern_picture[n] from pictures; freed at the end of a `with`."""
 
     def __init__(self, pictures: Sequence[Picture], as_stored: bool = False, max_pixels: int = 0) -> None:
         self.n = len(pictures)
@@ -71,7 +71,7 @@ class Pictures:
 
 
 class Shown:
-    """tern_shown[n]: what messages show ("images" of each), and what keeps it seen."""
+    """tern_shown[n]: the pictures of messages ("images" of each), and what keeps their encodings."""
 
     def __init__(self, model: Handle, messages: Union[str, Sequence[Mapping[str, Any]]]) -> None:
         self.sights: List[Handle] = []
@@ -88,7 +88,7 @@ class Shown:
 
 
 def see(model: Handle, picture: Picture) -> Handle:
-    """What a model sees of a picture."""
+    """A picture as encoded by a model."""
     sight = ctypes.POINTER(c.tern_sight)()
     with Pictures([picture]) as read, model as m:
         lib.tern_sight_open(ctypes.byref(sight), m, read.array, 1, None)
@@ -96,7 +96,7 @@ def see(model: Handle, picture: Picture) -> Handle:
 
 
 def with_places(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message as templates know it, with a part for each of its pictures."""
+    """A message in the form of chat templates, with one part per picture."""
     pictures = message.get("images") or ()
     rest = {key: value for key, value in message.items() if key != "images"}
     if not pictures:
@@ -108,7 +108,7 @@ def read_picture(picture: Picture, *, size: Any = None, filter: str = "bicubic",
                  max_pixels: int = 0) -> Any:
     """The pixels of a JPEG, PNG, WebP or GIF: uint8 [height, width, 3], the right way up.
 
-    size: (width, height) to resize it to, with the bits of Pillow's resize; filter "bicubic" or "bilinear".
+    size: (width, height) to resize to, bit-identical to Pillow's resize; filter "bicubic" or "bilinear".
     """
     from ._arrays import numpy_for
     np = numpy_for("tern.read_picture")

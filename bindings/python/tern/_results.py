@@ -1,4 +1,4 @@
-"""What is told about models, answers and measurements. Names are tern.h's; times are seconds, sizes bytes."""
+"""Results: facts about models, answers and measurements. Names are tern.h's; times in seconds, sizes in bytes."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """Bytes of a GPU's memory that a model and its sessions take; zeros on the CPU."""
+    """Bytes of GPU memory that a model and its sessions use; zeros on the CPU."""
 
     weights: int
     cache: int
@@ -33,12 +33,12 @@ class ModelInfo:
     n_batch: int
     n_params: int
     file_bytes: int
-    bytes_per_token: int  # weights that one greedy step reads
+    bytes_per_token: int  # of weights that one greedy step reads
     bytes_per_token_logits: int
     kv_bytes_per_token: int
     sequence_bytes: int
     held_bytes: int  # what all sessions hold of these: on the device
-    swapped_bytes: int  # moved to the host's memory
+    swapped_bytes: int  # swapped out to the host's memory
     device_memory: DeviceMemory
     load_seconds: float
     bos_id: int  # -1: none
@@ -55,7 +55,7 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class DatagenStats:
-    n_records: int  # in all, those that were in the file too
+    n_records: int  # in all, including those already in the file
     n_accepted: int  # in this call
     n_items: int  # prompts tried
     n_candidates: Dict[str, int]  # by what became of them: "accepted", "cut" ...
@@ -65,13 +65,13 @@ class DatagenStats:
 
 @dataclass(frozen=True)
 class EmbeddingInfo:
-    n_dims: int  # numbers of a vector; 0: the model does not embed
-    max_length: int  # tokens of a text that it takes
+    n_dims: int  # of a vector; 0: the model does not embed
+    max_length: int  # of a text in tokens
     pooling: str  # "none", "mean", "last", "cls"
-    any_length: bool  # vectors do not have the length 1
+    any_length: bool  # vectors are not normalized to length 1
     n_labels: int  # of a classifier of pairs, else 0
-    prompts: Dict[str, str]  # name: text in front
-    default_prompt: Optional[str]  # the name of the one that is used if none is asked for
+    prompts: Dict[str, str]  # name: text put in front
+    default_prompt: Optional[str]  # name of the one used if none is requested
 
 
 @dataclass(frozen=True)
@@ -79,22 +79,22 @@ class VisionInfo:
     width: int  # of the pictures that the model reads; 0: it reads none
     height: int
     patch: int  # the edge of the squares that become rows
-    n_labels: int  # 0: it makes vectors and no labels
+    n_labels: int  # 0: it gives vectors and no labels
     n_dims: int  # of a vector
     picture_token: int  # that stands for a picture in a text; -1: the model reads text alone
-    begin_token: int  # before it, and after it; -1: not said
+    begin_token: int  # before and after it; -1: none given
     end_token: int
 
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token in the place of an answer, and ln p of it by the model itself."""
+    """A token at a position of an answer, and its ln p by the model itself."""
 
     id: int
-    text: str  # as far as it is UTF-8 by itself
+    text: str  # as far as its bytes are valid UTF-8
     bytes: bytes
     logprob: float
-    top: List["TokenLogprob"] = field(default_factory=list)  # the likeliest in its place, in order
+    top: List["TokenLogprob"] = field(default_factory=list)  # the most likely tokens at this position, in order
 
 
 @dataclass(frozen=True)
@@ -104,19 +104,19 @@ class GenerateStats:
     n_generated: int
     prompt_seconds: float
     generate_seconds: float
-    seed: int  # that was used: the same one gives the same text
+    seed: int  # the one that was used: the same seed gives the same text
     n_steps: int  # runs of the model
-    n_drafted: int  # tokens guessed by speculation
+    n_drafted: int  # tokens drafted by speculation
     n_accepted: int
     speedup: float  # by speculation, as timed in this session; 0: unknown
 
 
 @dataclass(frozen=True)
 class ProfileRow:
-    name: str  # of a kernel, or an op
+    name: str  # of a kernel or op
     n_calls: int
     seconds: float
-    bytes: int  # moved at least
+    bytes: int  # moved, a lower bound
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Perplexity:
 @dataclass(frozen=True)
 class ChoiceResult:
     n_items: int  # scored
-    n_resumed: int  # of these, read from the results file
+    n_resumed: int  # of these, how many were read from the results file
     n_cut: int  # too long for the context: their beginning was left out
     metrics: Dict[str, Tuple[float, float]]  # "acc": (value, standard error)
 
@@ -156,7 +156,7 @@ class ImatrixStats:
 @dataclass(frozen=True)
 class MineStats:
     n_tokens: int  # of the corpus
-    n_scored: int  # read by the model
+    n_scored: int  # scored by the model
     n_candidates: int  # frequent runs of tokens
     n_chains: int  # filled buckets
     seconds: float
@@ -173,7 +173,7 @@ class MachineLimits:
 
 @dataclass(frozen=True)
 class Memory:
-    heap_now: int  # what the library allocated itself, without mapped files
+    heap_now: int  # allocated by the library itself, without mapped files
     heap_max: int
     process_max: int  # peak resident size of the process, 0 if unknown
     n_allocs: int  # since the program began
@@ -186,8 +186,8 @@ class Memory:
 class MemoryAdded:
     id: int  # of the record
     n_chunks: int
-    n_redacted: int  # secrets blacked out
-    was_there: bool  # with replace: the same text was there, and nothing was changed
+    n_redacted: int  # redacted secrets
+    was_there: bool  # with replace: the same text was already there; nothing was changed
 
 
 @dataclass(frozen=True)
@@ -196,22 +196,22 @@ class MemoryHit:
     record: int
     text: str
     source: str  # "" if there is none
-    heading: str  # "Guide > Install", the headings that it is under, or ""
+    heading: str  # "Guide > Install", the headings above it, or ""
     metadata: Dict[str, Any]
     created: int  # seconds since 1970
     n_tokens: int
     first_line: int  # in the record's text, from 1
     score: float
-    similarity: Optional[float]  # cosine; None: not known
+    similarity: Optional[float]  # cosine; None: unknown
     vector_rank: Optional[int]  # from 1; None: not in that list
     word_rank: Optional[int]
-    relevance: Optional[float]  # the reranker's score; None: none read it
+    relevance: Optional[float]  # the reranker's score; None: not reranked
 
 
 @dataclass(frozen=True)
 class MemoryHits(Sequence[MemoryHit]):
     hits: List[MemoryHit]  # the best first
-    context: str  # their texts with an empty line between them, for a prompt
+    context: str  # their texts separated by empty lines, for a prompt
     n_tokens: int  # of the context
 
     def __len__(self) -> int:
@@ -237,9 +237,9 @@ class MemoryRecord:
 class MemoryStats:
     n_records: int
     n_chunks: int
-    n_tokens: int  # of all chunks, overlaps twice
+    n_tokens: int  # of all chunks, overlaps counted twice
     n_vectors: int  # chunks that have one
-    n_dims: int  # of a vector; 0: the store has had none
+    n_dims: int  # of a vector; 0: the store never had any
     n_bytes: int  # of the file and its log
-    model_name: str  # that made the vectors; "" if none did
+    model_name: str  # of the model of the vectors; "" if none
     model_path: str

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 class Session:
     """A timeline of tokens with its keys and values, as Model.session() opens it.
 
-    Model.generate() and Model.chat() choose a session by themselves; this is for those who want to say
-    what stays computed, look at scores, or go on from one front in several ways. A call with a longer or
-    changed text computes only what differs from what is there.
+    Model.generate() and Model.chat() choose a session by themselves; use this to decide what stays computed, to
+    look at logits, or to continue one prefix in several ways. A call with a longer or changed text computes
+    only what differs from the timeline.
 
-    Calls from several threads wait for one another. While an answer runs the timeline is its own: other
-    calls are refused until it has ended or been cancelled.
+    Calls from several threads wait for one another. While an answer runs it owns the timeline: other calls are
+    refused until it has ended or been cancelled.
     """
 
     def __init__(self, model: "Model", handle: Handle) -> None:
@@ -38,7 +38,7 @@ class Session:
         self._job: Optional[Job] = None
 
     def _free(self) -> Handle:
-        """The handle, if no answer runs; one that was cancelled is waited for. Under the lock."""
+        """The handle, if no answer is running; waits for one that was cancelled. Called with the lock held."""
         job = self._job
         if job is not None and not job.ended.is_set():
             if not job.cancelled:
@@ -50,11 +50,11 @@ class Session:
     # ---- Text ------------------------------------------------------------------------------------
 
     def generate(self, prompt: Union[str, Sequence[int]], **options: "Unpack[GenerateOptions]") -> Answer:
-        """What follows a text or tokens; see Model.generate."""
+        """Continues a text or tokens; see Model.generate."""
         return self._answer(self.model._ids(prompt), options, 0)
 
     def chat(self, messages: Union[str, Sequence[Mapping[str, Any]]], **options: "Unpack[GenerateOptions]") -> Answer:
-        """The answer to the last message; see Model.chat."""
+        """Answers the last message; see Model.chat."""
         ids, dropped, shown = self.model._chat_ids(messages, self.context, options.get("max_tokens") or 0)
         return self._answer(ids, options, dropped, shown)
 
@@ -70,8 +70,8 @@ class Session:
     # ---- Tokens and scores -----------------------------------------------------------------------
 
     def sync(self, ids: Sequence[int]) -> int:
-        """Makes the timeline equal to ids: keeps the common beginning and computes the rest. Returns how
-        many tokens were not computed again."""
+        """Makes the timeline equal to ids: keeps the common prefix and computes the rest. Returns the length of
+        the reused prefix."""
         reused = ctypes.c_size_t()
         array = ids_array(ids)
         with self._lock, self._free() as session:
@@ -79,7 +79,7 @@ class Session:
         return reused.value
 
     def logits(self, ids: Sequence[int]) -> "numpy.ndarray[Any, Any]":
-        """Appends ids to the timeline. float32 [len(ids), n_vocab]: the scores of the token after each."""
+        """Appends ids to the timeline. float32 [len(ids), n_vocab]: the logits of the token after each."""
         np = numpy_for("Session.logits")
         array = ids_array(ids)
         out: "numpy.ndarray[Any, Any]" = np.empty((len(array), self.model.info.n_vocab), np.float32)
@@ -89,9 +89,8 @@ class Session:
 
     def logprobs(self, ids: Sequence[int], targets: Sequence[int]) -> \
             "Tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]":
-        """Appends ids to the timeline, and says how likely the model held what follows: float64 [n] of
-        ln p(targets[i]) after ids[i], and int32 [n] of the likeliest tokens there. A target below 0 is
-        not computed: 0 and -1."""
+        """Appends ids to the timeline and scores what follows: float64 [n] of ln p(targets[i]) after ids[i],
+        and int32 [n] of the most likely tokens there. A target below 0 is not computed: 0 and -1."""
         np = numpy_for("Session.logprobs")
         array, wanted = ids_array(ids), ids_array(targets)
         if len(array) != len(wanted):
@@ -105,17 +104,17 @@ class Session:
     # ---- The timeline ----------------------------------------------------------------------------
 
     def fork(self, n_tokens: Optional[int] = None) -> "Session":
-        """A new session that begins with the first n_tokens (all) of this one. What they have in common
-        is computed and kept once."""
+        """A new session whose timeline is the first n_tokens (all) of this one. The common prefix is computed
+        and stored once."""
         out = ctypes.POINTER(c.tern_session)()
         with self._lock, self._free() as session:
             n = lib.tern_session_n_tokens(session) if n_tokens is None else whole("n_tokens", n_tokens)
             lib.tern_session_fork(ctypes.byref(out), session, n)
-        # What this one needs (a table of chains, a draft model) the other needs too.
+        # What this one needs (a table of chains, a draft model), the other needs, too.
         return self.model._adopt(Handle(out, lib.tern_session_close, *self._handle._needs))
 
     def reset(self) -> None:
-        """Forgets the timeline."""
+        """Clears the timeline."""
         with self._lock, self._free() as session:
             lib.tern_session_reset(session)
 
@@ -130,14 +129,14 @@ class Session:
             lib.tern_session_save(session, os.fsencode(path))
 
     def load(self, path: "Union[str, os.PathLike[str]]") -> int:
-        """The timeline becomes the one in the file, without computing it. Returns how many tokens it has.
-        Files of another model, and damaged ones, are refused; the session is then as before."""
+        """Replaces the timeline by the one in the file, without computing it. Returns how many tokens it has.
+        Files of another model, and damaged ones, are refused; the session is then unchanged."""
         with self._lock, self._free() as session:
             lib.tern_session_load(session, os.fsencode(path))
             return int(lib.tern_session_n_tokens(session))
 
     def peek(self, path: "Union[str, os.PathLike[str]]") -> List[int]:
-        """The tokens of the timeline in a file that load() would take. The states are not read."""
+        """The tokens of the timeline in a file that load() would accept. The states are not read."""
         n = ctypes.c_size_t()
         with self._lock, self._free() as session:
             ids = (ctypes.c_int32 * self.context)()
@@ -146,7 +145,7 @@ class Session:
 
     @property
     def digest(self) -> int:
-        """A number for what a file must be of for the session to load it: for names of files."""
+        """A number that identifies which saved files the session can load: for names of files."""
         out = ctypes.c_uint64()
         with self._lock, self._free() as session:
             lib.tern_session_digest(session, ctypes.byref(out))
@@ -154,51 +153,51 @@ class Session:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens in the timeline."""
+        """The number of tokens in the timeline."""
         with self._lock, self._free() as session:
             return int(lib.tern_session_n_tokens(session))
 
     @property
     def tokens(self) -> List[int]:
-        """The timeline."""
+        """The tokens of the timeline."""
         with self._lock, self._free() as session:
             return list(lib.tern_session_tokens(session)[:lib.tern_session_n_tokens(session)])
 
     @property
     def bytes(self) -> int:
-        """Of keys, values and other states on the device, shared ones divided by their holders."""
+        """Bytes of keys, values and other states on the device, shared ones divided among their holders."""
         with self._lock, self._free() as session:
             return int(lib.tern_session_bytes(session))
 
     @property
     def context(self) -> int:
-        """Tokens that it has room for."""
+        """Its capacity in tokens."""
         with self._handle as session:
             return int(lib.tern_session_n_context(session))
 
     @property
     def kv(self) -> str:
-        """How keys and values are kept: "f32", "f16", "q8_0"."""
+        """The type of its keys and values: "f32", "f16", "q8_0"."""
         with self._handle as session:
             kind = lib.tern_session_kv_type(session)
         return next(name for name, number in KV if number == kind)
 
     @property
     def notice(self) -> Optional[str]:
-        """One line if the device was lost since the last look, and what the session goes on with."""
+        """One line if the device was lost since the last call, saying what the session continues on."""
         with self._lock, self._free() as session:
             said = lib.tern_session_notice(session)
         return said.decode("utf-8", "replace") if said else None
 
     def profile(self) -> List[ProfileRow]:
-        """Where the time went in a session with profile=True, the longest first."""
+        """Where the time went in a session with profile=True, longest first."""
         rows, n = ctypes.POINTER(c.tern_profile_row)(), ctypes.c_size_t()
         with self._lock, self._free() as session:
             lib.tern_session_profile(session, ctypes.byref(rows), ctypes.byref(n))
             return [ProfileRow(row.name.decode(), row.n_calls, row.seconds, row.bytes) for row in rows[:n.value]]
 
     def close(self) -> None:
-        """Cancels what it says, and frees it: at once, or when a call that uses it has returned."""
+        """Cancels its answer, and frees it: at once, or when a call that uses it has returned."""
         job = self._job
         if job is not None and not job.ended.is_set():
             self.model._engine.cancel(job)

@@ -25,15 +25,15 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What is said in a sound of so many seconds."""
+    """What is said in a sound of this many seconds."""
 
     segments: List[Segment]
     seconds: float
-    language: str = ""  # what was spoken, "en" and so on; "": the model does not say
+    language: str = ""  # the language spoken, "en" and so on; "": the model does not tell
 
     @property
     def text(self) -> str:
-        """All segments' texts, with a space between."""
+        """The texts of all segments, joined by spaces."""
         return " ".join(s.text for s in self.segments)
 
 
@@ -42,7 +42,7 @@ def segment_of(s: Any) -> Segment:
 
 
 class Read:
-    """tern_sound of a sound, at this rate (0: its own); freed at the end of a `with`."""
+    """A tern_sound, at this rate (0: its own); freed at the end of a `with`."""
 
     def __init__(self, sound: Sound, rate: int = 0, max_seconds: float = 0) -> None:
         self.sound = c.tern_sound()
@@ -67,9 +67,9 @@ class Read:
 
 
 def read_sound(sound: Sound, *, rate: int = 0, max_seconds: float = 0) -> Any:
-    """The samples of a WAV, FLAC, MP3, Ogg or AIFF as float32, one channel, and their rate.
+    """The samples of a WAV, FLAC, MP3, Ogg or AIFF file as float32, one channel, and their rate.
 
-    rate: what they are resampled to; 0: the file's own.
+    rate: to resample to; 0: the file's own.
     """
     from ._arrays import numpy_for
     np = numpy_for("tern.read_sound")
@@ -79,7 +79,7 @@ def read_sound(sound: Sound, *, rate: int = 0, max_seconds: float = 0) -> Any:
 
 
 def write_sound(path: Path, samples: Any, rate: int) -> None:
-    """Writes FLAC, MP3, Ogg or Opus by the end of the name (.flac, .mp3, .ogg, .opus), else a WAV of 16 bits.
+    """Writes FLAC, MP3, Ogg or Opus by the name's extension (.flac, .mp3, .ogg, .opus), else a 16-bit WAV.
 
     samples: a one-dimensional array of float32.
     """
@@ -100,7 +100,7 @@ def params_of(callbacks: Callbacks, on_segment: OnSegment, **members: Any) -> An
 
 
 class Listener:
-    """A sound that is still being made (Model.listen): feed() it, and end()."""
+    """A sound that is still being recorded (Model.listen): feed() it, and end()."""
 
     def __init__(self, model: Handle, on_segment: OnSegment, on_partial: OnSegment, **members: Any) -> None:
         self._callbacks = Callbacks()
@@ -115,12 +115,12 @@ class Listener:
         self._handle = Handle(out, lib.tern_hear_close, model)
 
     def feed(self, samples: Any) -> None:
-        """More of it: a one-dimensional array of float32, -1 to 1, at the model's hearing_rate."""
+        """Adds samples: a one-dimensional array of float32, -1 to 1, at the model's hearing_rate."""
         with Read(samples) as read, self._handle as hear:
             self._callbacks.run(lib.tern_hear_feed, hear, read.sound.samples, read.sound.n)
 
     def end(self) -> None:
-        """Nothing follows: the last segment. Another sound may be fed then."""
+        """Ends the sound: gives the last segment. Another sound may be fed then."""
         with self._handle as hear:
             self._callbacks.run(lib.tern_hear_end, hear)
 

@@ -1,4 +1,4 @@
-"""What is done to models and found out about them, without a model that is open."""
+"""Conversion, inspection and measurements, without an open model."""
 from __future__ import annotations
 
 import ctypes
@@ -17,11 +17,11 @@ def convert(source: Path, out: Path, *, type: str = "auto", head_type: str = "au
             force_ternary: bool = False, imatrix: Optional[Path] = None, split_bytes: int = 0, arch: Optional[str] = None,
             group_size: int = 0, threads: int = 0, on_note: Optional[Callable[[str], None]] = None,
             on_progress: Optional[OnProgress] = None) -> None:
-    """Makes a GGUF file, or a folder of safetensors, of either.
+    """Converts a GGUF file, or a folder of safetensors, to either.
 
-    type: of the weight matrices: "f16", "q8_0", "q4_k_m" ...; "auto": unchanged. head_type: of embedding
-    and output head. loras: adapters that are merged. imatrix: a file of imatrix(). on_note is told how
-    the output differs from what one may expect. An existing `out` stays until all is complete.
+    type: of the weight matrices: "f16", "q8_0", "q4_k_m" ...; "auto": unchanged. head_type: of the embedding
+    table and output head. loras: adapters to merge. imatrix: a file from imatrix(). on_note gets sentences on
+    how the output may differ from what is expected. An existing `out` stays until everything is complete.
     """
     callbacks, adapters = Callbacks(), loras_array(loras)
     desc = c.tern_convert_desc(
@@ -42,22 +42,22 @@ def _type(name: str) -> int:
 
 
 def types() -> List[str]:
-    """The element types that convert() knows."""
+    """The element types that convert() supports."""
     return [decoded(lib.tern_type_name(number)) for number in c.ENUMS["tern_type"].values()]
 
 
 def inspect(path: Path, *, tensors: bool = False, histogram: bool = False) -> Dict[str, Any]:
-    """What is in a model's file or folder, without computing anything. tensors: each tensor, too.
-    histogram: counts of -1, 0 and +1 in the ternary ones."""
+    """What is in a model's file or folder, without computing anything. tensors: list every tensor. histogram:
+    count -1, 0 and +1 in ternary tensors."""
     desc = c.tern_inspect_desc(tensors=tensors, histogram=histogram, format=c.TERN_FORMAT_JSON)
     return dict(json.loads(text_of(lib.tern_inspect, encoded(path), ctypes.byref(desc))))
 
 
 def imatrix(model: Model, text: str, out: Path, *, ids: Optional[Sequence[int]] = None, window: int = 0, limit: int = 0,
             dataset: Optional[str] = None, on_progress: Optional[OnProgress] = None) -> ImatrixStats:
-    """Which columns of weights matter for a text (or ids in its place): a file for convert().
+    """Measures which weight columns matter for a text (or ids in its place): a file for convert().
 
-    window: tokens read together, 0: 512. limit: windows at most, 0: all. dataset: the text's name.
+    window: in tokens, 0: 512. limit: windows at most, 0: all. dataset: the text's name.
     """
     callbacks, stats, raw = Callbacks(), c.tern_imatrix_stats(), text.encode("utf-8", "surrogatepass")
     desc = c.tern_imatrix_desc(window=whole("window", window), n_windows=whole("limit", limit), dataset=optional(dataset),
@@ -72,8 +72,8 @@ def imatrix(model: Model, text: str, out: Path, *, ids: Optional[Sequence[int]] 
 def mine(model: Model, shards: Sequence[Path] = (), *, generate_tokens: int = 0, buckets: int = 0, max_length: int = 0,
          min_probability: float = 0, score_tokens: int = 0, memory: int = 0,
          on_progress: Optional[OnProgress] = None) -> Tuple[Chains, MineStats]:
-    """The most profitable chains of a corpus (shards of `tern data build`), or of generate_tokens that
-    the model itself writes. docs/speculation.md."""
+    """The most profitable chains of a corpus (shards from `tern data build`), or of generate_tokens that the
+    model itself generates. docs/speculation.md."""
     callbacks, stats = Callbacks(), c.tern_mine_stats()
     paths = [encoded(path) for path in shards]
     most = 2**64 - 1
@@ -88,17 +88,17 @@ def mine(model: Model, shards: Sequence[Path] = (), *, generate_tokens: int = 0,
         try:
             callbacks.run(lib.tern_mine, ctypes.byref(out), pointer, ctypes.byref(desc), ctypes.byref(stats))
         except BaseException:
-            lib.tern_chains_close(out)  # Ctrl-C may come when they are there
+            lib.tern_chains_close(out)  # Ctrl-C may come when they already exist
             raise
     return Chains._of(out), from_struct(MineStats, stats)
 
 
 def diagnose(model: Optional[Path] = None, *, device: str = "cpu", cpu_features: Optional[str] = None, threads: int = 0,
              webgpu: Optional[WebGpu] = None, quick: bool = True) -> Tuple[int, List[Dict[str, Any]]]:
-    """What a device is, and whether it computes correctly; with a model, its weights and values too.
+    """What a device is, and whether it computes correctly; with a model, also its weights and values.
 
-    How many checks failed, and rows: {"fact", "value"} or {"check", "ok", "seconds", "detail"}. quick:
-    the machine's limits are not measured.
+    Returns how many checks failed, and rows: {"fact", "value"} or {"check", "ok", "seconds", "detail"}. quick:
+    do not measure the machine's limits.
     """
     desc = c.tern_diagnose_desc(
         model=None if model is None else encoded(model), format=c.TERN_FORMAT_JSON, device=utf8(device),
@@ -111,7 +111,7 @@ def diagnose(model: Optional[Path] = None, *, device: str = "cpu", cpu_features:
 
 
 def machine(threads: int = 0) -> MachineLimits:
-    """Measures what the machine can do at most; takes a few seconds."""
+    """Measures the machine's limits; takes a few seconds."""
     out = c.tern_machine_limits()
     callbacks = Callbacks()
     callbacks.run(lib.tern_machine_measure, whole("threads", threads), ctypes.byref(out))
@@ -119,7 +119,7 @@ def machine(threads: int = 0) -> MachineLimits:
 
 
 def memory() -> Memory:
-    """What the library and the process use."""
+    """Memory use of the library and the process."""
     return from_struct(Memory, lib.tern_memory_get())
 
 
@@ -136,7 +136,7 @@ def load_chat(path: Path) -> List[Message]:
 
 
 def save_chat(path: Path, messages: Sequence[Mapping[str, str]]) -> None:
-    """Writes a transcript: Markdown if the path ends in .md, else JSON. Either reads back the same."""
+    """Writes a transcript: Markdown if the path ends in .md, else JSON. Both read back the same."""
     with _transcript() as chat:
         for message in messages:
             lib.tern_chat_add(chat, utf8(message["role"]), utf8(message["content"]))

@@ -1,6 +1,6 @@
 """How good a model is: perplexity, multiple choice, and the checklist of arXiv:2402.17764.
 
-docs/evaluation.md says exactly what is computed.
+docs/evaluation.md defines exactly what is computed.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def perplexity(model: Model, text: str, *, convention: str = "llama.cpp", window
                on_progress: Optional[OnProgress] = None) -> Perplexity:
     """How well a model predicts a text.
 
-    convention: "llama.cpp" or "transformers". window: tokens, 0: 512, or the context. stride: of
+    convention: "llama.cpp" or "transformers". window: in tokens, 0: 512, or the context. stride: for
     transformers, 0: half the window. limit: windows at most, 0: the whole text.
     """
     callbacks, out = Callbacks(), c.tern_perplexity()
@@ -44,9 +44,9 @@ def choice(model: Model, task: str, path: Path, *, shots: int = 0, shots_path: O
            on_progress: Optional[OnProgress] = None) -> ChoiceResult:
     """Scores a task by the likelihood of its answers, as lm-evaluation-harness does.
 
-    path: the task's JSON lines. shots: answered examples before each question, the first ones of
-    shots_path. limit: items at most, 0: all. results: each item's scores are appended to this file, and
-    items already in it are not computed again.
+    path: the task's JSON lines. shots: answered examples before each question, from the start of shots_path.
+    limit: items at most, 0: all. results: each item's scores are appended to this file, and items already in it
+    are not computed again.
     """
     name = ctypes.c_char_p(utf8(task))
     if not lib.tern_eval_task_known(ctypes.byref(name)):
@@ -63,13 +63,13 @@ def choice(model: Model, task: str, path: Path, *, shots: int = 0, shots_path: O
 
 
 def paper(path: Path) -> Dict[str, Any]:
-    """Which of the properties that the paper describes a model's file has. Nothing is run."""
+    """Which of the properties described in the paper a model file has. Nothing is run."""
     found = json.loads(text_of(lib.tern_eval_paper, encoded(path), c.TERN_FORMAT_JSON))
     return dict(found)
 
 
 def tasks() -> List[str]:
-    """The tasks that choice() knows, in the order of tables."""
+    """The tasks that choice() supports, in the order of the usual tables."""
     names: List[str] = []
     while True:
         name = lib.tern_eval_task_name(len(names))
