@@ -1,10 +1,10 @@
-// The one door to the heap.
+// The only access to the heap.
 //
-// Every block is zeroed (but those of tern_alloc_open), aligned to 64 bytes (a cache line, and the
-// widest vector), tagged by what it is for, and counted: peaks by tag are queryable, a test can
+// Every block is zeroed (except those of tern_alloc_open), aligned to 64 bytes (a cache line, and
+// the widest vector), tagged by purpose, and counted: peaks by tag can be queried, a test can
 // assert that a stretch of code allocates nothing, and tests can make the n-th allocation fail.
-// Blocks of 2 MiB and more come straight from the kernel in huge-page alignment, since a weight
-// matrix walked through 4 KiB pages spends its time in the TLB.
+// Blocks of 2 MiB and more come straight from the kernel, aligned for huge pages, since walking a
+// weight matrix through 4 KiB pages is bound by TLB misses.
 #ifndef TERN_BASE_ALLOC_H
 #define TERN_BASE_ALLOC_H
 

@@ -1,9 +1,9 @@
-// Bytes of a file, or of memory, that are there only while somebody holds them.
+// Bytes of a file, or of memory, that are accessible only while somebody holds them.
 //
-// Where the system maps files, holding costs nothing and gives the mapping. Where it cannot, as in
-// WebAssembly, a file stays on its disk: holding a part of it allocates, reads and, when it is
-// released, frees again. So nobody gets at a model's tensors but through these functions, and a
-// file of any size is never in memory whole unless somebody holds all of it.
+// On systems that map files, holding costs nothing and gives the mapping. On others, such as
+// WebAssembly, a file stays on disk: holding a part of it allocates and reads, and releasing it
+// frees the memory again. So tensors are accessed only through these functions, and a file of any
+// size is never completely in memory unless somebody holds all of it.
 //
 // Any number of threads may hold and read.
 #ifndef TERN_BASE_BLOB_H

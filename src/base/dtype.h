@@ -1,7 +1,7 @@
 // Element types of tensors and their block layouts.
 //
 // A quantized type stores blocks of n elements along the innermost dimension. dtype.inc has one row
-// a type; the layouts themselves are written down where they are decoded (dtype_decode.c) and in
+// per type; the layouts themselves are described where they are decoded (dtype_decode.c) and in
 // docs/formats.md.
 #ifndef TERN_BASE_DTYPE_H
 #define TERN_BASE_DTYPE_H

@@ -1,7 +1,7 @@
 // fmaf, with one rounding on every system.
 //
-// WASI's C library has one that asks for a rounding mode which WebAssembly lacks, and so rounds
-// twice now and then. The same in 16 lanes, and why it is exact: kernels/cpu/vec_wasm.h.
+// The one in WASI's C library relies on a rounding mode that WebAssembly lacks, and so sometimes
+// rounds twice. The same in 16 lanes, and why it is exact: kernels/cpu/vec_wasm.h.
 #ifndef TERN_BASE_FMA_H
 #define TERN_BASE_FMA_H
 

@@ -1,9 +1,9 @@
 // JSON, read into a flat array of nodes.
 //
-// Own code rather than a library because the same reader must run in WebAssembly, must cap depth
-// and size on hostile input, and must parse a tokenizer.json of 10 MB with half a million nodes in
-// a few tens of milliseconds: nodes are 24 bytes in one array and strings without escapes stay in
-// the text. Accepts RFC 8259 and nothing else, except for a leading UTF-8 byte-order mark.
+// Our own code rather than a library because the same reader must run in WebAssembly, must cap
+// depth and size on hostile input, and must parse a 10 MB tokenizer.json with half a million nodes
+// in a few tens of milliseconds: nodes are 24 bytes in one array, and strings without escapes stay
+// in the text. Accepts RFC 8259 and nothing else, except for a leading UTF-8 byte-order mark.
 #ifndef TERN_BASE_JSON_H
 #define TERN_BASE_JSON_H
 

@@ -1,4 +1,4 @@
-// JSON, written member by member: a program says what is in it, commas come by themselves.
+// JSON, written member by member; commas are added automatically.
 //
 //     tern_json_writer w = {.out = &text};
 //     tern_json_open(&w, NULL, '{');
@@ -8,8 +8,9 @@
 //     tern_json_close(&w, ']');
 //     tern_json_close(&w, '}');
 //
-// key is the member's name in an object, and NULL in an array and at the top. Whether memory was
-// enough is the text's `failed`. Lines are not broken, so that a value may be a line of a stream.
+// key is the member's name in an object, and NULL in an array and at the top. If memory runs out,
+// the text's `failed` is set. The output has no line breaks, so that a value may be a line of a
+// stream.
 #ifndef TERN_BASE_JSON_WRITE_H
 #define TERN_BASE_JSON_WRITE_H
 

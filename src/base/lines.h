@@ -1,4 +1,4 @@
-// Reading a text file line by line, with a number for messages.
+// Reading a text file line by line, with line numbers for messages.
 #ifndef TERN_BASE_LINES_H
 #define TERN_BASE_LINES_H
 

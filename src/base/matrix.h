@@ -1,5 +1,5 @@
-// The rows of a matrix whose bytes may have to be read: all of them in memory at once, or one piece
-// of them after the other.
+// The rows of a matrix whose bytes may have to be read from a file: all in memory at once, or piece
+// by piece.
 #ifndef TERN_BASE_MATRIX_H
 #define TERN_BASE_MATRIX_H
 

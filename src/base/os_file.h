@@ -1,6 +1,6 @@
-// The file system. What systems share is in os_file.c, what differs in os_*_file.c. Names are UTF-8
-// of any length; the system's own limit shows as ENAMETOOLONG. Functions that return a bool, a
-// descriptor or a kind say in errno why they failed.
+// The file system. What all systems share is in os_file.c, what differs in os_*_file.c. Names are
+// UTF-8 of any length; the system's own limit appears as ENAMETOOLONG. Functions that return a
+// bool, a descriptor or a kind set errno when they fail.
 #ifndef TERN_BASE_OS_FILE_H
 #define TERN_BASE_OS_FILE_H
 

@@ -1,4 +1,4 @@
-// Code that is loaded while the program runs.
+// Shared libraries loaded at run time.
 #ifndef TERN_BASE_OS_LIBRARY_H
 #define TERN_BASE_OS_LIBRARY_H
 

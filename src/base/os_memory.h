@@ -1,4 +1,4 @@
-// Memory and mapped files as the system gives them. alloc.h is what everybody else uses.
+// Memory and mapped files from the system. All other code uses alloc.h.
 #ifndef TERN_BASE_OS_MEMORY_H
 #define TERN_BASE_OS_MEMORY_H
 

@@ -1,5 +1,5 @@
-// Threads, locks and waiting. A system without threads, such as WebAssembly without shared memory,
-// starts none: tern_thread_start says so, and a lock has nobody to exclude.
+// Threads, locks and waiting. On a system without threads, such as WebAssembly without shared
+// memory, tern_thread_start fails, and locks have nobody to exclude.
 #ifndef TERN_BASE_OS_THREAD_H
 #define TERN_BASE_OS_THREAD_H
 

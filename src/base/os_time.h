@@ -1,4 +1,4 @@
-// Clocks, sleeping, and what differs from run to run.
+// Clocks, sleeping, and random seeds.
 #ifndef TERN_BASE_OS_TIME_H
 #define TERN_BASE_OS_TIME_H
 

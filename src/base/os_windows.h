@@ -1,5 +1,5 @@
-// For Windows only, and included by the compiler's flags before every file (make check-windows):
-// functions of <string.h> that POSIX systems have and Windows lacks.
+// For Windows only, included before every file by compiler flags (make check-windows): functions of
+// <string.h> that POSIX systems have and Windows lacks.
 #ifndef TERN_BASE_OS_WINDOWS_H
 #define TERN_BASE_OS_WINDOWS_H
 

@@ -1,17 +1,17 @@
-// The one way to write files.
+// The only way to write files.
 //
 // Files that belong together are a *set*. They are written into a private folder next to their
-// destination, FOLDER/.tern-partial-…, synced, and get their names when all of them are whole.
-// Until then the old files stay unchanged, whatever fails or is killed.
+// destination, FOLDER/.tern-partial-…, synced, and renamed when all of them are complete. Until
+// then the old files stay unchanged, whatever fails or is killed.
 //
-// A single file gets its name by one rename. Several do so in a *commit*: the private folder
+// A single file is renamed in one step. Several are renamed in a *commit*: the private folder
 // becomes FOLDER/.tern-commit, which only one writer can have; the file that readers open first
-// (`last`) is removed, the others get their names, and it is put back last. While it is in
-// .tern-commit, readers refuse the folder (tern_out_check) and do not see old and new files mixed;
-// a commit whose writer was killed is finished by the next writer in that folder.
+// (`last`) is removed, the others are renamed, and `last` is put in place at the end. While it is
+// in .tern-commit, readers refuse the folder (tern_out_check), so they never see a mix of old and
+// new files; a commit whose writer was killed is finished by the next writer in that folder.
 //
-// The private folder is locked as long as its writer lives. One without a lock is a left-over, and
-// the next writer in that folder removes it.
+// The private folder is locked as long as its writer lives. One without a lock is left over from a
+// dead writer, and the next writer in that folder removes it.
 #ifndef TERN_BASE_OUT_SET_H
 #define TERN_BASE_OUT_SET_H
 

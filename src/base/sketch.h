@@ -1,4 +1,4 @@
-// How much two texts share: sketches of them (sketch.c says how).
+// How similar two texts are, estimated from sketches (explained in sketch.c).
 #ifndef TERN_BASE_SKETCH_H
 #define TERN_BASE_SKETCH_H
 

@@ -1,4 +1,4 @@
-// Error plumbing used by every folder.
+// Error handling, used by every folder.
 //
 // A function that can fail returns tern_status and takes a tern_error * last (may be NULL).
 // The first place that detects the fault writes the whole sentence: what is wrong, where, and

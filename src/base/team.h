@@ -1,7 +1,7 @@
-// A team of threads that walks through the same list of steps together.
+// A team of threads that work through the same list of steps together.
 //
 // tern_team_run calls fn once on every thread (the caller is thread 0) and returns when all are
-// back. Inside, tern_team_barrier separates the steps. Waiting threads spin for a short while,
+// done. Inside, tern_team_barrier separates the steps. Waiting threads spin for a short while,
 // since a barrier in the decode loop comes every few microseconds, and then sleep, since a laptop's
 // battery matters. One run at a time: callers queue on a mutex.
 #ifndef TERN_BASE_TEAM_H

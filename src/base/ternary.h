@@ -1,6 +1,6 @@
-// A matrix of ternary weights, read a row of codes at a time from any of the forms in files: I2_S,
-// TQ1_0, TQ2_0, Hugging Face's packing, floats that are 0 and +-s, or float master weights still to
-// be rounded. Loading and conversion both read through this.
+// A matrix of ternary weights, read one row of codes at a time from any of the formats in files:
+// I2_S, TQ1_0, TQ2_0, Hugging Face's packing, floats that are 0 and +-s, or float master weights
+// still to be rounded. Loading and conversion both read through this.
 #ifndef TERN_BASE_TERNARY_H
 #define TERN_BASE_TERNARY_H
 

@@ -16,8 +16,8 @@
 //                   f32   confidence: the mean probability of the tokens after the first
 //     end    u32    CRC-32 of all bytes before it; here the file ends
 //
-// Version 2 is for more buckets than could be judged by trying them: the number of an entry is a
-// u16 that takes the reserved byte, too, there are 1 to 65535 entries, the longest chain may be
+// Version 2 is for more buckets than can be evaluated by trying them all: the number of an entry is
+// a u16 that takes the reserved byte, too, there are 1 to 65535 entries, the longest chain may be
 // anything from 2 to 16 tokens, and after the confidence stand
 //
 //                   u8    n chances: the probability of each token after those in front of it, in

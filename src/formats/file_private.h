@@ -1,11 +1,11 @@
-// What the readers of src/formats share: a file under construction and its helpers.
+// Shared by the readers of src/formats: a file under construction and its helpers.
 //
-// The parsers take blobs and not paths, so that fuzzing and tests need no files. Of a blob that has
-// to be read they keep what is no tensor's data. They append to a tern_file whose private part owns
-// everything they found:
-// - open files (or nothing, when the bytes are the caller's), and those that are in memory whole,
+// The parsers take blobs instead of paths, so that fuzzing and tests need no files. From a blob
+// that has to be read they keep everything except tensor data. They append to a tern_file whose
+// private part owns everything they found:
+// - open files (or nothing, if the bytes are the caller's), and those that are wholly in memory,
 // - an arena for names, string lists and copies, freed in one go,
-// - two name indices, built when the lists that they index are complete.
+// - two name indices, built once the lists that they index are complete.
 // Whatever fails, tern_file_close() of the half-built file releases all of it.
 #ifndef TERN_FORMATS_FILE_PRIVATE_H
 #define TERN_FORMATS_FILE_PRIVATE_H

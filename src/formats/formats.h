@@ -1,11 +1,10 @@
-// Model files, opened: tensors and metadata, whatever the container.
+// Opened model files: tensors and metadata, whatever the container.
 //
-// A GGUF file (v2, v3, split sets) or a Hugging Face folder (safetensors, also sharded by an index,
-// config.json and the tokenizer's files). Tensor data is mapped and never copied, or, where files
-// cannot be mapped, read while somebody holds it (base/blob.h). Nothing in a file
-// is trusted: sizes, offsets, counts and lengths are checked with overflow-safe arithmetic before
-// use, tensors may not overlap or leave the file, and messages name the file, the field and the
-// reason.
+// A GGUF file (v2, v3, split sets) or a Hugging Face folder (safetensors, also sharded with an
+// index, config.json and the tokenizer's files). Tensor data is mapped and never copied or, where
+// files cannot be mapped, read while somebody holds it (base/blob.h). Nothing in a file is trusted:
+// sizes, offsets, counts and lengths are checked with overflow-safe arithmetic before use, tensors
+// may not overlap or leave the file, and messages name the file, the field and the reason.
 #ifndef TERN_FORMATS_FORMATS_H
 #define TERN_FORMATS_FORMATS_H
 

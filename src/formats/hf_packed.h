@@ -1,5 +1,5 @@
-// One matrix of a folder whose numbers are packed by another program, and its rows as one of the
-// types that kernels read. hf_packed.c is the specification of the layouts, hf_quant.c finds them.
+// A matrix of a folder whose values were packed by another program, with its rows as one of the
+// types that kernels read. hf_packed.c specifies the layouts, hf_quant.c detects them.
 #ifndef TERN_FORMATS_HF_PACKED_H
 #define TERN_FORMATS_HF_PACKED_H
 

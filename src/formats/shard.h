@@ -1,4 +1,4 @@
-// Shards: files of token ids to train on, and sets of them read as one long text.
+// Shards: files of token ids for training, and sets of them read as one long text.
 //
 // A shard holds whole documents, one after the other, each with its end-of-document token if the
 // tokenizer has one. All numbers are little-endian:
@@ -20,9 +20,9 @@
 //             u64   for each document the index of its first token, rising, the first is 0
 //             u32   for each block of the body its CRC-32; here the file ends
 //
-// Each block can be checked alone, so a file of any size is opened at once and a block is checked
-// when it is first touched, its tokens' range included. A failure names file and block. The header
-// has sizes only; every offset follows from them, so there is none that could be wrong.
+// Each block can be checked alone, so a file of any size opens immediately and a block is checked
+// when it is first accessed, including the range of its tokens. Errors name the file and the block.
+// The header contains only sizes; every offset follows from them, so none can be wrong.
 #ifndef TERN_FORMATS_SHARD_H
 #define TERN_FORMATS_SHARD_H
 

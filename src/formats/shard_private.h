@@ -1,4 +1,4 @@
-// What the reader and the writer of shards must agree on.
+// Shared by the reader and the writer of shards.
 #ifndef TERN_FORMATS_SHARD_PRIVATE_H
 #define TERN_FORMATS_SHARD_PRIVATE_H
 

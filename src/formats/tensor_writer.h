@@ -1,9 +1,9 @@
-// What the two writers share: files that appear only when complete, and a list of declared tensors
-// whose data streams through in order.
+// Shared by the two writers: files that appear only when complete, and a list of declared tensors
+// whose data is streamed in order.
 //
-// Life of a writer: declare tensors, write their data in pieces, finish. The first data fixes the
-// plan: which tensor goes into which part (file), since a header precedes the data and must already
-// know all of it. The container defines a part's header.
+// Life cycle of a writer: declare tensors, write their data in pieces, finish. The first write
+// fixes the plan of which tensor goes into which part (file), since a header precedes the data and
+// must describe all of it. The container defines a part's header.
 #ifndef TERN_FORMATS_TENSOR_WRITER_H
 #define TERN_FORMATS_TENSOR_WRITER_H
 

@@ -1,4 +1,4 @@
-// Private to the grammar folder: a grammar made ready.
+// Private to the grammar folder: a compiled grammar.
 #ifndef TERN_GRAMMAR_AUTOMATON_H
 #define TERN_GRAMMAR_AUTOMATON_H
 

@@ -1,5 +1,5 @@
-// Private to the grammar folder: calls of tools, as a model's family writes them, with arguments
-// that each tool's schema allows.
+// Private to the grammar folder: tool calls in the format of a model's family, with arguments that
+// each tool's schema allows.
 #ifndef TERN_GRAMMAR_CALLS_H
 #define TERN_GRAMMAR_CALLS_H
 

@@ -1,7 +1,7 @@
-// Private to the grammar folder: grammars as texts, in llama.cpp's GBNF and in Lark's notation.
+// Private to the grammar folder: grammars written in llama.cpp's GBNF or in Lark's notation.
 //
-// Both are read into the same tree. Rules that are regular become terms; the others call each
-// other, in any way: rules may begin with themselves, and be ambiguous.
+// Both are parsed into the same tree. Regular rules become terms; the others call each other in any
+// way: rules may be left-recursive and ambiguous.
 #ifndef TERN_GRAMMAR_EBNF_H
 #define TERN_GRAMMAR_EBNF_H
 

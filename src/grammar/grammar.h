@@ -3,12 +3,11 @@
 //     a regular expression, a JSON schema ... ── compiled ──▶ terms and rules ── texts ──▶ states
 //     a vocabulary's bytes ── sorted ──▶ a trie ── walked with a state ──▶ a mask of tokens
 //
-// Everything is about bytes. Tokens that do not show in texts, such as those that mark calls, are
-// a sign and their names: no other token has that byte.
+// Grammars work on bytes. Tokens that are not text, such as those that mark calls, are represented
+// by a special byte and their names: no other token has that byte.
 //
-// A grammar is compiled once; its automaton is built lazily, as far as
-// texts lead, and kept. A token is allowed exactly if its bytes can be followed by some text that
-// the grammar accepts.
+// A grammar is compiled once; its automaton is built lazily, as far as texts lead, and kept. A
+// token is allowed if and only if its bytes can be continued to a text that the grammar accepts.
 #ifndef TERN_GRAMMAR_GRAMMAR_H
 #define TERN_GRAMMAR_GRAMMAR_H
 

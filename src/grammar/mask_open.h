@@ -1,4 +1,4 @@
-// Private to the grammar folder: what the parts of mask_open.c share.
+// Private to the grammar folder: shared by the parts of mask_open.c.
 #ifndef TERN_GRAMMAR_MASK_OPEN_H
 #define TERN_GRAMMAR_MASK_OPEN_H
 

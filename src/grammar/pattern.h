@@ -1,10 +1,10 @@
-// Private to the grammar folder: regular expressions of ECMA-262, as JSON Schema's `pattern` has
-// them, made into terms.
+// Private to the grammar folder: ECMA-262 regular expressions, as in JSON Schema's `pattern`,
+// compiled to terms.
 //
-// Known: . classes, \d \w \s, \p{general category} and their opposites, escapes, groups (named and
-// not capturing ones, too), alternatives, * + ? {m,n} and their lazy forms, ^ $, and looking ahead
-// outside of repeats. Not known, and refused by name and place: references back, looking behind,
-// \b, \B, other properties, flags.
+// Supported: . classes, \d \w \s, \p{general category} and their complements, escapes, groups (also
+// named and non-capturing), alternatives, * + ? {m,n} and their lazy forms, ^ $, and lookahead
+// outside of repeats. Not supported, and refused by name and place: backreferences, lookbehind, \b,
+// \B, other properties, flags.
 #ifndef TERN_GRAMMAR_PATTERN_H
 #define TERN_GRAMMAR_PATTERN_H
 

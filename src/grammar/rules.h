@@ -1,8 +1,8 @@
 // Private to the grammar folder: rules that call each other, over terms.
 //
-// What is built is a network (a recursive transition network): nodes that take a text of a term,
-// call a rule, choose, or return. Front ends build expressions; tern_rules_define lays them out.
-// Neighbouring terms become one term, so that most of a grammar is automaton and not network.
+// They form a recursive transition network: nodes that read a text of a term, call a rule, choose,
+// or return. Front ends build expressions; tern_rules_define lays them out. Adjacent terms are
+// merged, so that most of a grammar is automaton rather than network.
 #ifndef TERN_GRAMMAR_RULES_H
 #define TERN_GRAMMAR_RULES_H
 

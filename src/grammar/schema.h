@@ -1,14 +1,14 @@
-// Private to the grammar folder: JSON Schema, drafts 4 to 2020-12, made into rules.
+// Private to the grammar folder: JSON Schema, drafts 4 to 2020-12, compiled to rules.
 //
 //     what a place must satisfy: a set of schemas, some of them negated (a demand)
 //       ── allOf, anyOf, oneOf, not, if, $ref worked out ──▶ cases: only keywords are left
 //       ── by type ──▶ a term for strings, one for numbers, rules for arrays and objects
 //
-// Places with the same demand are the same rule, so recursion needs no care: there are only so many
-// sets of the schema's parts. Everything is exact; what cannot be said exactly is refused with a
-// JSON pointer.
+// Places with the same demand share a rule, so recursion needs no special care: the number of sets
+// of the schema's parts is finite. Everything is exact; what cannot be expressed exactly is refused
+// with a JSON pointer.
 //
-// Properties come in the schema's order, those that it does not name after them.
+// Properties come in the schema's order, followed by those that it does not name.
 #ifndef TERN_GRAMMAR_SCHEMA_H
 #define TERN_GRAMMAR_SCHEMA_H
 

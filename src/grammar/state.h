@@ -1,10 +1,10 @@
-// Private to the grammar folder: where a text stands in a grammar.
+// Private to the grammar folder: the state of a text in a grammar.
 //
-// A configuration is a term whose text is being taken, the node of the network after it, and what
-// follows when that rule returns. A state is the set of all configurations that the text so far
-// leaves; the same set always has the same number. What follows a rule is a set, too: of all places
-// that called it at the same byte (Tomita's graph-structured stack, Earley's item sets). So an
-// ambiguous grammar costs no more than its rules times the places where they began.
+// A configuration is a term whose text is being read, the network node after it, and what follows
+// when that rule returns. A state is the set of all configurations possible after the text so far;
+// equal sets always have the same number. What follows a rule is a set, too: of all places that
+// called it at the same byte (Tomita's graph-structured stack, Earley's item sets). So an ambiguous
+// grammar costs no more than its rules times the places where they began.
 #ifndef TERN_GRAMMAR_STATE_H
 #define TERN_GRAMMAR_STATE_H
 

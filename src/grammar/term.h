@@ -1,14 +1,13 @@
 // Private to the grammar folder: regular languages of bytes, as terms.
 //
-// A term is a number. It stands for an expression that is built of smaller terms, and the same
-// expression always has the same number (hash-consing), so that "the language of what may follow"
-// is a number, too: Brzozowski's derivative of a term by a byte is the term of what may come after
-// it, and is looked up in a row of 256 once it is known. That makes every term a state of a
-// deterministic automaton, of which only the part is built that texts lead to. Intersection and
-// complement are terms like the others; what JSON Schema says with allOf, not, and counts needs
-// them.
+// A term is a number. It stands for an expression built from smaller terms, and the same expression
+// always has the same number (hash-consing), so that "the language of what may follow" is a number,
+// too: Brzozowski's derivative of a term by a byte is the term of what may come after it, and once
+// computed it is looked up in a row of 256. That makes every term a state of a deterministic
+// automaton, which is built only as far as texts lead. Intersection and complement are terms like
+// any others; JSON Schema's allOf, not, and counts need them.
 //
-// A store is used by one thread at a time.
+// A store may be used by one thread at a time.
 #ifndef TERN_GRAMMAR_TERM_H
 #define TERN_GRAMMAR_TERM_H
 

@@ -1,5 +1,5 @@
-// Private to the graph's files: the primitives that builders are made of. All remember a failure in
-// the graph and return -1 or NULL after one, so that a single check at the end is enough.
+// Private to the graph's files: the primitives that builders use. All record a failure in the graph
+// and return -1 or NULL afterwards, so that a single check at the end is enough.
 #ifndef TERN_GRAPH_BUILD_H
 #define TERN_GRAPH_BUILD_H
 

@@ -1,13 +1,13 @@
 // The graph: what a model computes, as data.
 //
-// A value is a named array; a node computes values from values. Nodes are listed in an order in
-// which they can be run. A graph holds no numbers and no pointers to memory: weights are values
-// with a name that the runtime binds to a file, states (the key/value cache) are values that
-// outlive a run. So the same graph can be printed, rewritten (passes.c), planned (liveness.c),
-// differentiated, and compiled by any backend.
+// A value is a named array; a node computes values from values. Nodes are listed in an executable
+// order. A graph holds no numbers and no pointers to memory: weights are values with a name that
+// the runtime binds to a file, states (the key/value cache) are values that outlive a run. So the
+// same graph can be printed, rewritten (passes.c), planned (liveness.c), differentiated, and
+// compiled by any backend.
 //
-// Shapes are [rows, columns], row-major. Rows are counted in dimensions that the graph declares by
-// name (tokens, outputs, sequences ...), since how many there are is known only when it runs.
+// Shapes are [rows, columns], row-major. Row counts are dimensions that the graph declares by name
+// (tokens, outputs, sequences ...), since their sizes are known only when it runs.
 #ifndef TERN_GRAPH_GRAPH_H
 #define TERN_GRAPH_GRAPH_H
 

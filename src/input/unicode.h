@@ -1,5 +1,5 @@
-// What tokenizers and templates need of Unicode: classes of characters, normalization forms, case,
-// repair of bad UTF-8. The tables are utf8proc's.
+// What tokenizers and templates need from Unicode: character classes, normalization forms, case,
+// repair of invalid UTF-8. The tables are utf8proc's.
 #ifndef TERN_INPUT_UNICODE_H
 #define TERN_INPUT_UNICODE_H
 

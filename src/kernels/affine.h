@@ -1,10 +1,10 @@
-// The groups of codes that folders of other programs have (G4, G8: a float scale and a float offset
-// each) in a form that kernels of wide codes take, where one holds them to the bit. Scales must be
-// numbers of 16 bits of one kind, and the offset of each group
+// The groups of codes in folders of other programs (G4, G8: a float scale and a float offset each),
+// in a type that kernels of wide codes read, if one represents them to the bit. Scales must be
+// 16-bit numbers of one kind, and the offset of each group
 //   - that of the middle code: no minima, as for symmetric codes;
-//   - the negative of a minimum of 16 bits, as MLX has them;
-//   - or minus a whole number of scales, a zero of the group's own, as GPTQ and AWQ have them:
-//     codes of 4 bits less the zero take 5 bits.
+//   - the negative of a 16-bit minimum, as in MLX;
+//   - or minus a whole number of scales, a zero point per group, as in GPTQ and AWQ: 4-bit codes
+//     less the zero take 5 bits.
 #ifndef TERN_KERNELS_AFFINE_H
 #define TERN_KERNELS_AFFINE_H
 

@@ -1,17 +1,17 @@
-// What a device must do for the runtime: some twenty functions. It knows of graphs and tensors,
-// never of models, tokenizers or files.
+// What a device must do for the runtime: about twenty functions. A backend knows graphs and
+// tensors, never models, tokenizers or files.
 //
 //   open ── bind (each weight) ── compile (graph + weights → plan) ─┬─ store (pages of states)
 //                                                                   └─ instance (scratch of runs)
 //                                                      submit ─ poll ─ read, per batch
 //
-// A batch is rows of any number of sequences (sequence.h). A row's bits depend neither on the other
-// rows of its batch, nor on how its sequence was cut into batches (but see n_same_bits), nor on
-// where its pages lie.
+// A batch has rows of any number of sequences (sequence.h). A row's bits depend neither on the
+// other rows of its batch, nor on how its sequence was split into batches (but see n_same_bits),
+// nor on where its pages are.
 //
-// Nothing that takes long waits: a browser cannot block, and a GPU should not. What begins (open,
-// bind, submit) is polled until it is done, by whoever has time; the CPU's polls are always true.
-// What has to wait says so.
+// Long operations do not block: a browser cannot, and a GPU should not. Operations that begin
+// (open, bind, submit) are polled until they are done, by whoever has time; the CPU's polls are
+// always true. Functions that have to wait say so.
 #ifndef TERN_KERNELS_BACKEND_H
 #define TERN_KERNELS_BACKEND_H
 

@@ -1,11 +1,11 @@
-// Runs of tokens to draft from, as a device searches them: which of them go on after the last
+// Runs of tokens to draft from, in a form that a device can search for those that continue the last
 // tokens of a text. The session fills it, a kernel reads it (webgpu/draft.wgsl).
 //
 //     buckets  4 pairs each: the hash of a front, 1 + the number of its run; 0, 0: empty
 //     runs     row_words tokens each, after the last one TERN_DRAFT_NONE
 //
-// A front that finds its bucket full is left out, and two fronts may have the same hash: a draft
-// may be missing or wrong, and whoever drafts judges it anyway.
+// A prefix whose bucket is full is left out, and two prefixes may have the same hash: a draft may
+// be missing or wrong, but every draft is verified anyway.
 #ifndef TERN_KERNELS_DRAFT_TABLE_H
 #define TERN_KERNELS_DRAFT_TABLE_H
 

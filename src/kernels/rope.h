@@ -1,4 +1,4 @@
-// Rotary embedding: the frequencies that every backend uses.
+// Rotary embeddings: the frequencies that every backend uses.
 #ifndef TERN_KERNELS_ROPE_H
 #define TERN_KERNELS_ROPE_H
 

@@ -1,16 +1,16 @@
-// Sequences: what timelines of tokens are on a device, the same for all backends.
+// Sequences: how timelines of tokens are kept on a device, the same for all backends.
 //
-// The states that a graph describes lie in pages. A page of a positional group holds a fixed number
-// of consecutive positions of all states with one window; a page of the fixed group holds all fixed
-// states of one sequence. Pages are counted references: sequences with a common front share its
-// pages, and one that is about to write into a shared page gets a copy of its own. A backend only
-// makes, copies, moves and frees pages; who holds which one is decided here.
+// The states that a graph describes are stored in pages. A page of a positional group holds a fixed
+// number of consecutive positions of all states with one window; a page of the fixed group holds
+// all fixed-size states of one sequence. Pages are reference-counted: sequences with a common
+// prefix share its pages, and one that is about to write into a shared page gets a copy of its own.
+// A backend only makes, copies, moves and frees pages; who holds which one is decided here.
 //
 // Going back: positional states are cut, which costs nothing, as far as windows have kept their
-// pages. Further back, and with fixed states, only positions can be gone back to of which there is
-// a snapshot: it holds the fixed states, and the pages that windows reach from there. A sequence
-// keeps a few; the positions after one are computed again by the caller. So tern_sequence_cut says
-// how many positions are left.
+// pages. Further back, and with fixed-size states, a sequence can go back only to positions with a
+// snapshot, which holds the fixed-size states and the pages that windows reach from there. A
+// sequence keeps a few snapshots; the caller computes the positions after one again. So
+// tern_sequence_cut returns how many positions are left.
 //
 // A cache may be used by several threads; a sequence by one at a time.
 #ifndef TERN_KERNELS_SEQUENCE_H

@@ -1,4 +1,4 @@
-// One sequence on one instance: what checks of a backend need, without a runtime.
+// One sequence on one instance, without a runtime: for checks of a backend.
 #ifndef TERN_KERNELS_SINGLE_H
 #define TERN_KERNELS_SINGLE_H
 

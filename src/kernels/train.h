@@ -1,17 +1,17 @@
-// What a device must do for training: keep arrays of numbers, and run graphs over them.
+// What a device must do for training: keep arrays, and run graphs over them.
 //
 //   open ── array (each weight, gradient, moment, sum) ── compile (graph → program) ── run ── read
 //
 // The arrays outlive the programs: the weights that one program reads (forward and backward) are
-// the ones that another writes (the optimizer). A graph's weights and states are bound to arrays by
-// value; temporaries belong to the program. Everything is float32.
+// those that another writes (the optimizer). A graph's weights and states are bound to arrays,
+// value by value; temporaries belong to the program. Everything is float32.
 //
-// run never waits: programs and writes take effect in the order of the calls; a read waits for all
-// that came before it. So a host that reads the loss every tenth step keeps a GPU busy.
+// run never waits: programs and writes take effect in the order of the calls; a read waits for
+// everything before it. So a host that reads the loss only every tenth step keeps a GPU busy.
 //
-// Results are the same bits in every run on one device: sums have a fixed order. On the CPU they
+// Results have the same bits in every run on one device: sums have a fixed order. On the CPU they
 // depend neither on the number of threads nor on the instruction set (except float products in
-// bf16, which only one instruction set has). One thread may use a device at a time.
+// bf16, which only one instruction set has). One thread at a time may use a device.
 #ifndef TERN_KERNELS_TRAIN_H
 #define TERN_KERNELS_TRAIN_H
 

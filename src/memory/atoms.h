@@ -1,4 +1,5 @@
-// A text as pieces that are not cut: the first half of chunking (chunk.c has the second).
+// A text split into pieces that chunks never cut: the first half of chunking (chunk.c has the
+// second).
 #ifndef TERN_MEMORY_ATOMS_H
 #define TERN_MEMORY_ATOMS_H
 

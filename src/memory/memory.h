@@ -1,7 +1,6 @@
-// What a memory does with texts and vectors, without a store to keep them in: it blacks out
-// secrets, cuts texts into chunks, finds the vectors nearest to another one, and fuses lists of
-// results. Everything is plain computation, so that it runs where SQLite does not. The store:
-// store/store.h.
+// What a memory does with texts and vectors, apart from storing them: redacting secrets, cutting
+// texts into chunks, finding the nearest vectors, and fusing lists of results. Everything is plain
+// computation, so it also runs where SQLite does not. The store: store/store.h.
 #ifndef TERN_MEMORY_MEMORY_H
 #define TERN_MEMORY_MEMORY_H
 

@@ -1,4 +1,4 @@
-// Private to lease.c and lease_compute.c: what a lease is.
+// Private to lease.c and lease_compute.c: the definition of a lease.
 #ifndef TERN_RUNTIME_LEASE_H
 #define TERN_RUNTIME_LEASE_H
 

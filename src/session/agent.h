@@ -1,5 +1,5 @@
 // Private to the agent's files: agent.c is the loop, agent_text.c the conversation as the model
-// reads it, agent_tools.c what is told of tools and what binds their calls.
+// reads it, agent_tools.c the description of tools and the grammar of their calls.
 #ifndef TERN_SESSION_AGENT_H
 #define TERN_SESSION_AGENT_H
 

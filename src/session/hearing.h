@@ -1,5 +1,6 @@
-// Models that hear, made ready for one caller: an encoder and a decoder with a sequence each. For
-// transcribe.c (Moonshine, and files), hear_whisper.c, and hear.c: a sound that comes bit by bit.
+// Speech recognition models prepared for one caller: an encoder and a decoder with one sequence
+// each. For transcribe.c (Moonshine, and files), hear_whisper.c, and hear.c (sound that arrives bit
+// by bit).
 #ifndef TERN_SESSION_HEARING_H
 #define TERN_SESSION_HEARING_H
 

@@ -1,16 +1,18 @@
-// The pace of a group's steps: how many rows of prompts go into a step beside answers, and when.
+// The pace of a group's steps: how many prompt rows go into a step beside answers, and when.
 //
-// What a step takes is learnt from the last ones. Without prompts: a mean. With them it takes
-// longer, by something for each row, and on a GPU by something more however few they are: prompts
-// take other kernels than answers, so the weights are read again, and who joins the answers makes
-// the device wait for the host. Both come from a line of least squares through the last steps'
-// (rows, seconds), in which each step counts a tenth less than the one after it.
+// The time of a step is estimated from the last ones. Without prompts: a mean. With prompts a step
+// takes longer, by some time for each row, and on a GPU by a further time however few the rows are:
+// prompts take other kernels than answers, so the weights are read again, and a session that joins
+// the answers makes the device wait for the host. Both come from a least-squares line through the
+// last steps' (rows, seconds), in which each step counts a tenth less than the one after it.
 //
-// While prompts are read no step tells what one takes without, and answers grow: a step now and
-// then goes without, so that a long prompt is not left with the room that it had at its beginning.
+// While prompts are read, no step shows the time without them, and answers grow longer: so an
+// occasional step goes without prompts, and a long prompt does not keep the share it had at its
+// beginning.
 //
-// Where many answer, prompts that come one by one would cost that again and again. There they
-// wait until some can be read together; nobody notices who waits less than a tenth of a second.
+// If many sessions are answering, prompts that arrive one by one would pay the fixed cost again and
+// again. So they wait until several can be read together; a wait of less than a tenth of a second
+// goes unnoticed.
 #ifndef TERN_SESSION_PACE_H
 #define TERN_SESSION_PACE_H
 

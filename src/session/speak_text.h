@@ -1,4 +1,4 @@
-// Private to src/session: where a long text is cut to be said.
+// Private to src/session: where a long text is split for speaking.
 #ifndef TERN_SESSION_SPEAK_TEXT_H
 #define TERN_SESSION_SPEAK_TEXT_H
 

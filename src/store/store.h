@@ -1,10 +1,10 @@
 // The store of tern_memory.h: texts, vectors and a full-text index in one SQLite file. All of its
-// functions are in include/tern_memory.h; this header is what its files share. Without SQLite all
-// of them are replaced by store_none.c (Makefile).
+// functions are in include/tern_memory.h; this header is shared by its files. Without SQLite,
+// store_none.c replaces all of them (Makefile).
 //
 // Tables (store_open.c): record, what was added; chunk, its pieces with their texts; code and
-// vector, a chunk's vector in 8 bits and as floats, apart so that reading all codes reads nothing
-// else; words, the index over chunk; meta, what the store knows of its model.
+// vector, a chunk's vector in 8 bits and as floats, separate so that reading all codes reads
+// nothing else; words, the index over chunk; meta, facts about the store's model.
 #ifndef TERN_STORE_STORE_H
 #define TERN_STORE_STORE_H
 

@@ -1,6 +1,5 @@
-// One recall, as its files share it: store_recall.c (the order of things), store_near.c (vectors),
-// store_words.c (the index), store_hits.c (what is read of the best), store_rank.c (a reranker's
-// order).
+// One recall, shared by its files: store_recall.c (the overall order), store_near.c (vectors),
+// store_words.c (the index), store_hits.c (loading the best hits), store_rank.c (reranking).
 #ifndef TERN_STORE_STORE_RECALL_H
 #define TERN_STORE_STORE_RECALL_H
 

@@ -1,4 +1,4 @@
-// Jobs over whole models: conversion, inspection, measuring the machine. Their public functions are
+// Jobs on whole models: conversion, inspection, measuring the machine. Their public functions are
 // in tern_tools.h; this is what they share.
 #ifndef TERN_TASKS_TASKS_H
 #define TERN_TASKS_TASKS_H

@@ -1,4 +1,4 @@
-// Private to training: what its files share.
+// Private to training: shared by its files.
 //
 //   presets.c      sizes, recipes and schedules as the papers have them
 //   trainer.c      graphs, arrays on the device, first weights
