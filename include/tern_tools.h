@@ -149,7 +149,7 @@ typedef struct tern_convert_desc {
     // A file of tern_imatrix or of llama.cpp: quantization errors are weighted by it. NULL: by the
     // weights alone.
     const char *imatrix;
-    int group_size; // for MLX_Q4 and MLX_Q8: 32, 64 or 128 columns share a scale; 0: 64
+    int group_size; // of MLX_Q4 and MLX_Q8: 32, 64 or 128 columns share a scale; 0: 64
 } tern_convert_desc;
 // in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors). Streams
 // one tensor at a time. An existing `out` stays unchanged until everything is complete; then a

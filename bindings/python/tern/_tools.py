@@ -19,9 +19,9 @@ def convert(source: Path, out: Path, *, type: str = "auto", head_type: str = "au
             on_progress: Optional[OnProgress] = None) -> None:
     """Converts a GGUF file, or a folder of safetensors, to either.
 
-    type: of the weight matrices: "f16", "q8_0", "q4_k_m" ...; "auto": unchanged. head_type: of the embedding
-    table and output head. loras: adapters to merge. imatrix: a file from imatrix(). on_note gets sentences on
-    how the output may differ from what is expected. An existing `out` stays until everything is complete.
+    type: of the weight matrices: "f16", "q8_0", "q4_k_m" ...; "auto": unchanged. head_type: of embedding
+    and output head. loras: adapters that are merged. imatrix: a file of imatrix(). on_note is told how
+    the output differs from what one may expect. An existing `out` stays until all is complete.
     """
     callbacks, adapters = Callbacks(), loras_array(loras)
     desc = c.tern_convert_desc(
