@@ -22,18 +22,18 @@ extern "C" {
 
 // ---- Pictures -----------------------------------------------------------------------------------
 
-// Pixels as a screen shows them: rows from the top, three bytes a pixel, red, green, blue.
+// Pixels as a screen shows them: rows from the top, three bytes per pixel: red, green, blue.
 typedef struct tern_picture {
     int32_t width, height;
     uint8_t *rgb; // [height, width, 3]
 } tern_picture;
 
 typedef struct tern_picture_desc {
-    // More are refused before any is decoded, as a small file can be a huge picture; 0: 89,478,485,
+    // More are refused before decoding, since a small file can be a huge picture; 0: 89,478,485,
     // a quarter of a gigabyte.
     int64_t n_pixels_max;
-    // Cameras store a picture as their sensor lies, and in its EXIF data how it is to be turned:
-    // true leaves it as it is stored.
+    // Cameras store a picture in the sensor's orientation, and in its EXIF data how to turn it:
+    // true keeps the stored orientation.
     bool as_stored;
 } tern_picture_desc;
 
@@ -44,21 +44,21 @@ typedef struct tern_picture_desc {
 // libraries of these formats; TERN_ERR_FORMAT: it is damaged, or too large.
 TERN_API tern_status tern_picture_open(tern_picture *out, const char *path,
                                        const tern_picture_desc *desc, tern_error *err);
-// The same of a file's bytes.
+// The same from a file's bytes.
 TERN_API tern_status tern_picture_read(tern_picture *out, const void *bytes, size_t n_bytes,
                                        const tern_picture_desc *desc, tern_error *err);
-// A picture of n pixels that are to be written, black.
+// A black picture, to be filled in.
 TERN_API tern_status tern_picture_new(tern_picture *out, int32_t width, int32_t height,
                                       tern_error *err);
-TERN_API void tern_picture_free(tern_picture *picture); // NULL, and one of zeros, are allowed
+TERN_API void tern_picture_free(tern_picture *picture); // NULL or a zeroed struct is allowed
 
 typedef enum tern_picture_filter {
-    TERN_PICTURE_BICUBIC, // of the parameter -0.5
+    TERN_PICTURE_BICUBIC, // with the parameter -0.5
     TERN_PICTURE_BILINEAR,
 } tern_picture_filter;
 
-// Another size, the bits that Pillow's resize gives: where it shrinks the filter is as wide as the
-// pixels that become one (antialias), across and then down, rounded to 8 bits after each.
+// Resizes, bit-identical to Pillow's resize: when shrinking, the filter is as wide as the pixels
+// that become one (antialiasing), first across, then down, rounded to 8 bits after each.
 TERN_API tern_status tern_picture_resize(tern_picture *out, const tern_picture *picture,
                                          int32_t width, int32_t height, tern_picture_filter filter,
                                          tern_error *err);
@@ -96,9 +96,9 @@ TERN_API tern_status tern_sights_place(const tern_model *model, const int32_t *i
                                        tern_sight *const *sights, size_t n_sights, int32_t *out,
                                        size_t capacity, size_t *n_out, tern_error *err);
 
-// A conversation's message shows a picture, before its text.
+// A message of a conversation shows a picture, before its text.
 typedef struct tern_shown {
-    size_t message; // its place among the messages
+    size_t message; // its index among the messages
     tern_sight *sight;
 } tern_shown;
 
@@ -131,7 +131,7 @@ typedef struct tern_classify_hit {
 } tern_classify_hit;
 
 typedef struct tern_classify_params {
-    int32_t n_hits; // of each picture, at most the model's labels; 0: 5
+    int32_t n_hits; // per picture, at most the model's labels; 0: 5
     float *scores;  // NULL, or [n_pictures, labels]
     // Returns false to stop: TERN_ERR_CANCELLED.
     bool (*on_progress)(void *user, const char *what, double fraction);
@@ -149,10 +149,10 @@ TERN_API tern_status tern_classify(tern_model *model, const tern_picture *pictur
 typedef struct tern_vision_info {
     int32_t width, height; // of the pictures that it reads; 0: it reads none
     int32_t patch;         // edge of the squares that become rows
-    int32_t n_labels;      // 0: it makes vectors and no labels
+    int32_t n_labels;      // 0: it gives vectors and no labels
     int32_t n_dims;        // of a vector
     // Of a language model that sees: the token that stands for a picture in a text, and those
-    // before and after it; -1: it reads text alone, or does not say.
+    // before and after it; -1: it reads only text, or does not say.
     int32_t picture_token, begin_token, end_token;
 } tern_vision_info;
 TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);
@@ -168,18 +168,18 @@ TERN_API tern_status tern_embed_pictures(tern_model *model, const tern_picture *
 
 // One channel of samples, -1 to 1.
 typedef struct tern_sound {
-    int32_t rate; // samples a second
+    int32_t rate; // samples per second
     int64_t n;
     float *samples; // [n]
 } tern_sound;
 
 typedef struct tern_sound_desc {
-    int32_t rate;       // what it is to have; 0: its own
-    double seconds_max; // a longer one is refused before it is all in memory; 0: six hours
+    int32_t rate;       // the rate to resample to; 0: its own
+    double seconds_max; // longer ones are refused before they fill memory; 0: six hours
 } tern_sound_desc;
 
-// Bytes of a file, one piece after the other; false: no more of them, TERN_ERR_CANCELLED comes
-// back.
+// Receives a file's bytes, piece by piece. Return false to stop: the call then fails with
+// TERN_ERR_CANCELLED.
 typedef bool (*tern_bytes_fn)(void *user, const void *bytes, size_t n_bytes);
 
 // Reads a WAV, FLAC, MP3, Ogg (Vorbis, Opus) or AIFF, whatever the file is called: all channels
@@ -188,12 +188,12 @@ typedef bool (*tern_bytes_fn)(void *user, const void *bytes, size_t n_bytes);
 // another kind of file, or it is damaged or too long.
 TERN_API tern_status tern_sound_open(tern_sound *out, const char *path, const tern_sound_desc *desc,
                                      tern_error *err);
-// The same of a file's bytes.
+// The same from a file's bytes.
 TERN_API tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
                                      const tern_sound_desc *desc, tern_error *err);
-// n samples that are to be written, silence. n may be 0.
+// n samples of silence, to be filled in. n may be 0.
 TERN_API tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err);
-TERN_API void tern_sound_free(tern_sound *sound); // NULL, and one of zeros, are allowed
+TERN_API void tern_sound_free(tern_sound *sound); // NULL or a zeroed struct is allowed
 // Writes a file of 16 bits; samples beyond -1 and 1 become the loudest there are. By the end of its
 // name FLAC (.flac), MP3 (.mp3), Ogg with Vorbis (.ogg) or with Opus (.opus), else WAV.
 TERN_API tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err);
@@ -219,27 +219,27 @@ typedef struct tern_segment {
 } tern_segment;
 
 typedef struct tern_transcript {
-    tern_segment *segments; // [n], in their order
+    tern_segment *segments; // [n], in order
     size_t n;
     double seconds;              // of the sound
-    char language[8];            // what was spoken, "en" and so on; "": the model does not say
-    double encoder_s, decoder_s; // that were computed for it
+    char language[8];            // the language, "en" and so on; "": the model does not tell
+    double encoder_s, decoder_s; // spent computing it
     int64_t n_read;              // tokens that the decoder read
 } tern_transcript;
 
 typedef struct tern_transcribe_params {
-    const char *vad;    // Silero VAD, an ONNX file, says what is speech; NULL: loudness says it
-    bool whole;         // no parts are left out: the sound is cut only where it is too long
+    const char *vad;    // Silero VAD, an ONNX file, which finds the speech; NULL: by loudness
+    bool whole;         // leave nothing out: the sound is cut only where it is too long
     double seconds_max; // of a segment; 0: 15, which is also the most
     double tokens_per_second; // at most, as silence can make a model repeat itself; 0: 6.5
-    // Of models of many languages (Whisper). What is spoken, "en" and so on; NULL: the model says
-    // it by the first window. translate: into English. no_fallback: what it is unsure of is not
-    // written down again with other tokens.
+    // For multilingual models (Whisper). The language, "en" and so on; NULL: the model detects
+    // it in the first window. translate: into English. no_fallback: do not transcribe again,
+    // with other tokens, what the model is unsure of.
     const char *language;
     bool translate, no_fallback;
-    // Each segment as soon as it is there; false stops: TERN_ERR_CANCELLED.
+    // Gets each segment as soon as it is there; false stops: TERN_ERR_CANCELLED.
     bool (*on_segment)(void *user, const tern_segment *segment);
-    // Of tern_hear alone: what the segment that is being said may become. NULL: nobody asks.
+    // Only for tern_hear: gets what the current segment may become. NULL: none.
     bool (*on_partial)(void *user, const tern_segment *segment);
     void *user;
 } tern_transcribe_params;
@@ -254,20 +254,20 @@ TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
                                      const tern_transcribe_params *params, tern_transcript *out,
                                      tern_error *err);
 TERN_API void tern_transcript_free(tern_transcript *transcript); // NULL is allowed
-// Samples a second of what the model hears; 0: it hears nothing.
+// Samples per second of the sound that the model hears; 0: it hears nothing.
 TERN_API int32_t tern_model_hearing_rate(const tern_model *model);
 
-// The same of a sound that is still being made. Feeding computes: a partial text each half second
+// The same for a sound still being recorded. Feeding computes: a partial text each half second
 // of new sound at most, and a segment when nobody has spoken for half a second, or for too long
 // without a pause. A segment is what tern_transcribe makes of its samples. One thread at a time.
 typedef struct tern_hear tern_hear;
 // params as for tern_transcribe: they are copied, strings with them. TERN_ERR_ARGUMENT: as there.
 TERN_API tern_status tern_hear_open(tern_hear **out, tern_model *model,
                                     const tern_transcribe_params *params, tern_error *err);
-// n samples more, at the model's rate.
+// Adds n samples, at the model's rate.
 TERN_API tern_status tern_hear_feed(tern_hear *hear, const float *samples, int64_t n,
                                     tern_error *err);
-// Nothing follows: the last segment. A new sound may be fed then, whose seconds go on.
+// The sound has ended: gives the last segment. Then a new sound may be fed; its seconds go on.
 TERN_API tern_status tern_hear_end(tern_hear *hear, tern_error *err);
 TERN_API void tern_hear_close(tern_hear *hear); // before the model; NULL is allowed
 
@@ -277,18 +277,18 @@ typedef struct tern_speak_params {
     // Written before the text with ": ": the voice of a model that knows some by name ("andrew"),
     // or the language of one that knows several ("en_us"). NULL: nothing.
     const char *voice;
-    // A vector that describes a voice; NULL: whatever voice comes.
+    // A vector that describes a voice; NULL: any voice.
     const float *speaker;
     size_t n_speaker;
     float temperature;    // 0: the makers' (1, of the first version 0.6); below 0: greedy
     float top_p;          // 0: 0.95
     float repeat_penalty; // 0: 1.1, of all codes so far
-    uint64_t seed;        // 0: another one each time
+    uint64_t seed;        // 0: a new one each time
     double speed;         // 0: 1; 0.25 to 4 times as fast at the same pitch
     // Of all. 0: of each piece of a text 60, of the first version 24; at most what the model's
     // context holds.
     double seconds_max;
-    // Samples as soon as they are there, valid during the call; false stops: TERN_ERR_CANCELLED.
+    // Gets samples as soon as they are there, valid during the call; false: TERN_ERR_CANCELLED.
     bool (*on_samples)(void *user, const float *samples, size_t n_samples);
     // NULL, or: the codes of a frame, before its samples.
     bool (*on_codes)(void *user, const int32_t *codes, size_t n_codes);
@@ -296,10 +296,10 @@ typedef struct tern_speak_params {
 } tern_speak_params;
 
 typedef struct tern_speak_stats {
-    int32_t rate; // samples a second
+    int32_t rate; // samples per second
     int64_t n_frames;
     double seconds;          // of sound
-    double model_s, codec_s; // that were computed for it
+    double model_s, codec_s; // spent computing it
     double first_s;          // until the first samples
     bool is_cut;             // it did not end by itself
 } tern_speak_stats;
@@ -311,12 +311,12 @@ typedef struct tern_speak_stats {
 TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char *text,
                                 const tern_speak_params *params, tern_speak_stats *stats,
                                 tern_error *err);
-// The same of ids, without the marks around a text.
+// The same from ids, without the marks around a text.
 TERN_API tern_status tern_speak_ids(tern_model *model, tern_model *codec, const int32_t *ids,
                                     size_t n_ids, const tern_speak_params *params,
                                     tern_speak_stats *stats, tern_error *err);
 
-// The same step by step, for who does something else in between.
+// The same step by step, for callers with other work in between.
 typedef struct tern_say tern_say;
 // params and stats as for tern_speak; of params.voice and speaker nothing is kept, stats (or NULL)
 // are brought up to date with each step, on_samples is not called. Both models outlive it.
@@ -342,19 +342,19 @@ TERN_API bool tern_model_speaks(const tern_model *model, int32_t *n_speaker);
 
 // A codec's decoder (NanoCodec): frames of a few codes each become samples.
 typedef struct tern_codec_info {
-    int32_t rate;     // samples a second; 0: the model is no codec
+    int32_t rate;     // samples per second; 0: the model is not a codec
     int32_t n_frame;  // samples of a frame
     int32_t n_codes;  // of a frame
-    int32_t n_values; // a code is less
+    int32_t n_values; // codes are below this
 } tern_codec_info;
 TERN_API void tern_model_get_codec_info(const tern_model *model, tern_codec_info *info);
 
-// A sound that comes piece by piece. One thread at a time uses a stream; the model outlives it.
+// A sound decoded piece by piece. One thread at a time; the model must outlive the stream.
 typedef struct tern_codec_stream tern_codec_stream;
 TERN_API tern_status tern_codec_open(tern_codec_stream **out, tern_model *codec, tern_error *err);
 TERN_API void tern_codec_close(tern_codec_stream *stream); // NULL is allowed
 // The samples of the next frames, codes [n_frames, n_codes], between -1 and 1; valid until the next
-// call. However frames are cut into calls, the samples are the same to the bit.
+// call. However frames are split into calls, the samples are the same to the bit.
 TERN_API tern_status tern_codec_decode(tern_codec_stream *stream, const int32_t *codes,
                                        size_t n_frames, const float **samples, size_t *n_samples,
                                        tern_error *err);
