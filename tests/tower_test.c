@@ -14,6 +14,7 @@
 
 #define OWN  "tests/oracles/qwen35_sees"
 #define DEEP "tests/oracles/qwen3vl_sees"
+#define LFM2 "tests/oracles/lfm2vl_sees"
 
 // A folder of the test's, and a file in it.
 static void make_folder(const char *name, char folder[512]) {
@@ -65,6 +66,15 @@ TEST(two_ggufs_of_qwen3vl_see_as_numpy_does) {
 
 TEST(webgpu_two_ggufs_of_qwen3vl_see_as_numpy_does) {
     check_pair(DEEP, true, false, 1e-4);
+}
+
+// Seen to fail: with a patch's numbers pixel by pixel in the GGUF, too.
+TEST(two_ggufs_of_lfm2vl_see_as_numpy_does) {
+    check_pair(LFM2, false, false, 1e-5);
+}
+
+TEST(webgpu_two_ggufs_of_lfm2vl_see_as_numpy_does) {
+    check_pair(LFM2, true, false, 1e-4);
 }
 
 TEST(two_ggufs_see_pictures_as_transformers_does) {

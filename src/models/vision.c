@@ -269,9 +269,14 @@ tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern
     const tern_tensor *grid = tern_model_tensor(s->file, s->arch, "v.position_embd.weight");
     int64_t places = grid && grid->ne[1] <= 1 << 20 ? (int64_t)grid->ne[1] : 0;
     if (!s->arch->tower) return TERN_OK;
-    tern_vision v = {.tower = s->arch->tower, .act = TERN_ACTIVATION_GELU_TANH, .eps = 1e-6};
+    tern_vision v = {.tower = s->arch->tower,
+                     .act = TERN_ACTIVATION_GELU_TANH,
+                     .eps = 1e-6,
+                     .picture_id = -1,
+                     .video_id = -1,
+                     .start_id = -1,
+                     .end_id = -1};
     if (gguf ? !tower : !tern_model_tensor(s->file, s->arch, "v.patch_embd.weight")) return TERN_OK;
-    for (const tern_tower_token *k = v.tower->tokens; k->text; k++) *number(&v, k->offset) = -1;
     tern_status status = gguf ? read_clip(s, &v, err) : read_json(s, &v, err);
     while (v.n_side * v.n_side < places) v.n_side++;
     if (status == TERN_OK) status = v.tower->read(s, c, &v, err);

@@ -4,12 +4,14 @@ oracles`). Needs numpy. Written from the papers and from what transformers docum
 
 golden.safetensors: input_ids with one token for each row of what the tower sees, image_grid_thw of each, pixel_values,
 vis.merged, logits and greedy_ids; picture and said_ids as in sight_oracles.py. large_ids: the prompt of a picture that is
-cut into squares (large), large_levels: their pixels, one square after the other, then the whole's, and large_said.
+cut into squares (large), large_levels: their pixels, one square after the other, then the whole's, large_rows and large_said.
 
     lfm2vl_oracles.py --transformers [FOLDER]
 
 asks transformers (5 or later, with torch and torchvision) for the same numbers of the folder, and prints how far they
 are from its golden file; and whether sizes and squares of many shapes are its processor's.
+sizes: for each picture its width and height, those of the whole that the model is shown, and how many squares across and
+down (0 and 0: none), by the limits of LFM2-VL's own files.
 """
 import json, math, os, sys
 import numpy as np
@@ -202,6 +204,19 @@ def shown(pixels, c=o.PICTURES):
     return [cut[y * n : (y + 1) * n, x * n : (x + 1) * n] for y in range(down) for x in range(across)] + [whole], (across, down)
 
 
+def sizes():
+    """Of pictures of many shapes."""
+    random = np.random.default_rng(5)
+    given = [(w, h) for w, h in np.exp(random.uniform(0, 8.5, (600, 2))).astype(int).tolist() if max(w, h) < 190 * min(w, h)]
+    given += [(w, h) for w in range(16, 2100, 64) for h in (512, 720, 736, 1024, 1536)]
+    out = []
+    for w, h in given:
+        rounded = [max(16, round(n / 32) * 32) for n in (w, h)]
+        large = rounded[0] * rounded[1] > 256 * 1024 * 2.0
+        out.append((w, h, *whole_size(w, h, 32, 64 * 1024, 256 * 1024), *(squares(w, h, 512, 2, 10) if large else (0, 0))))
+    return np.array(out, np.int32)
+
+
 def patches_of(pixels):
     x = pixels.astype(np.float64) / 127.5 - 1
     rows, columns = x.shape[0] // PATCH, x.shape[1] // PATCH
@@ -247,6 +262,7 @@ def make(random):
                   greedy_ids=np.array([greedy], np.int32), picture=pixels, said_ids=np.array(said[0][len(prompts[0]) :], np.int32),
                   large_ids=np.array(prompts[1], np.int32), large_said=np.array(said[1][len(prompts[1]) :], np.int32),
                   large_levels=np.concatenate([x.reshape(-1) for x in many[0]]))
+    golden["sizes"], golden["large_rows"] = sizes(), see(t, many[0]).astype(np.float32)
     golden["vis.merged"] = seen.astype(np.float32)
     golden["logits"] = logits(t, ids, grids, seen).astype(np.float32)
     return t, golden

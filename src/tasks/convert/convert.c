@@ -24,8 +24,10 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
     tern_strbuf_free(&text);
 }
 
-// Of tables of positions and of squares of pixels, which folders have with more dimensions.
+// Of tables of positions and of squares of pixels, which folders have with more dimensions; or with
+// less, where their numbers are pixel by pixel and not colour by colour.
 static int picture_shape(const item *it, uint64_t ne[4]) {
+    bool to_rows = it->to_gguf != (it->moves.columns.a != 0);
     if (it->change == TERN_CHANGE_LEADING) return it->to_gguf ? ne[1] > 1 ? 2 : 1 : 3;
     if (it->from->n_dims == 1) return 1; // their bias
     if (it->taps && it->to_gguf) {
@@ -40,7 +42,7 @@ static int picture_shape(const item *it, uint64_t ne[4]) {
         ne[0] = (uint64_t)it->taps;
         return 3;
     }
-    if (it->to_gguf) {
+    if (to_rows) {
         ne[0] *= ne[1] * ne[2];
         ne[1] = ne[3];
         ne[2] = ne[3] = 1;
