@@ -323,8 +323,8 @@ TEST(sights_are_no_larger_than_they_may_be) {
     tern_file_close(file);
 }
 
-// Seen to fail: with a shape's first grid where a larger one has the same shape, and without an edge
-// of one block before sizes are compared.
+// Seen to fail: with a shape's first grid where a larger one has the same shape, and without an
+// edge of one block before sizes are compared.
 TEST(pictures_have_the_sizes_and_squares_of_lfm2vls_processor) {
     tern_error err = {0};
     tern_file *file;
