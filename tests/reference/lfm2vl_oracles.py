@@ -12,6 +12,11 @@ asks transformers (5 or later, with torch and torchvision) for the same numbers 
 are from its golden file; and whether sizes and squares of many shapes are its processor's.
 sizes: for each picture its width and height, those of the whole that the model is shown, and how many squares across and
 down (0 and 0: none), by the limits of LFM2-VL's own files.
+
+    lfm2vl_oracles.py --shape FOLDER
+
+writes a model whose tower has the shape of LFM2-VL-450M's, with random weights and a text model of next to nothing, and
+picture.png of 1,536 x 1,024 pixels, which is cut into six squares, and whole.png of 512 x 512: for measuring.
 """
 import json, math, os, sys
 import numpy as np
@@ -347,7 +352,24 @@ def check(folder):
     print(wrong[:5])
 
 
+def write_shape(folder):
+    globals().update(H=1024, HEADS=16, DIM=64, FF=64, V_DEPTH=12, V_H=768, V_HEADS=12, V_FF=3072, SIDE=16, BETWEEN=2560)
+    TEXT.update(hidden_size=H, num_attention_heads=HEADS, intermediate_size=FF, max_position_embeddings=4096)
+    VISION.update(num_hidden_layers=V_DEPTH, hidden_size=V_H, num_attention_heads=V_HEADS, intermediate_size=V_FF, num_patches=SIDE * SIDE)
+    o.CONFIG.update(projector_hidden_size=BETWEEN)
+    o.PICTURES.update(min_image_tokens=64, max_image_tokens=256, tile_size=512, max_tiles=10)
+    random = np.random.default_rng(3)
+    across, down = np.meshgrid(np.arange(1536), np.arange(1024))
+    levels = np.stack([across // 6, down // 4, (across + down) // 10], -1) + random.integers(0, 9, (1024, 1536, 3))
+    levels = np.clip(levels, 0, 255).astype(np.uint8)
+    o.write(folder, make_weights(random), dict(picture=levels))
+    with open(os.path.join(folder, "whole.png"), "wb") as f:
+        f.write(o.png(np.ascontiguousarray(levels[:512, :512])))
+
+
 def main():
+    if sys.argv[1:2] == ["--shape"]:
+        return write_shape(sys.argv[2])
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracles", "lfm2vl_sees")
     if sys.argv[1:2] == ["--transformers"]:
         return check(sys.argv[2] if len(sys.argv) > 2 else folder)
