@@ -261,6 +261,24 @@ static void check_refused(const char *folder, const char *name, const char *mmpr
     tern_model_close(m);
 }
 
+// And back to a folder, which has both parts then.
+static void check_back(const char *oracle) {
+    char folder[512], name[64];
+    snprintf(name, sizeof name, "back_%s", tern_path_name(oracle));
+    make_folder(name, folder);
+    if (convert(oracle, in(folder, "m.gguf"), TERN_TYPE_AUTO) &&
+        convert(in(folder, "m.gguf"), in(folder, "both"), TERN_TYPE_AUTO))
+        sight_check(oracle, in(folder, "both"), false, false, 1e-5);
+}
+
+// Seen to fail: with the two frames of a patch one after the other, and with a patch's numbers
+// colour by colour in LFM2-VL's folder.
+TEST(folders_get_what_sees_back) {
+    check_back(OWN);
+    check_back(DEEP);
+    check_back(LFM2);
+}
+
 // Of a picture that is cut into squares the rows are the folder's, but for the order in which a
 // patch's numbers are added; what llama.cpp's files do not say is LFM2-VL's own: then this picture
 // is too small to be cut and made larger, or its squares are of 512 pixels. The norm before the two
@@ -490,4 +508,14 @@ TEST(towers_survive_failing_allocations) {
     }
     CHECK(done && model->config.vision.n_layers > 0);
     if (done) tern_model_close(model);
+    done = false;
+    for (uint64_t n = 1; !done && n < 5000; n += n < 300 ? 1 : 7) {
+        tern_mem_fail_at(n);
+        tern_status status =
+            tern_convert(m, in(folder, "both"), &(tern_convert_desc){.n_threads = 1}, &err);
+        tern_mem_fail_at(0);
+        done = status == TERN_OK;
+        CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);
+    }
+    CHECK(done);
 }

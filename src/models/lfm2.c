@@ -404,6 +404,8 @@ const tern_arch tern_arch_lfm2 = {
 #else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_lfm2_vision)),
     .tower = &tern_tower_lfm2,
+    .hf_sees = &(const tern_seeing_names){"lfm2_vl", "Lfm2VlForConditionalGeneration", "lfm2",
+                                          "siglip2_vision_model", "Lfm2VlImageProcessorFast"},
 #endif
     .mixed_layers = true,
     .kv_heads_by_layer = true,

@@ -334,9 +334,9 @@ def check(folder):
     usual = {k: v for k, v in o.PICTURES.items() if k not in ("min_image_tokens", "max_image_tokens", "tile_size", "max_tiles")}
     usual.update(min_image_tokens=64, max_image_tokens=256, tile_size=512, max_tiles=10)
     image, random, wrong, worst, n = Processor(**usual), np.random.default_rng(1), [], 0, 0
-    sizes = [(int(a), int(b)) for a, b in np.exp(random.uniform(2.5, 7.8, (150, 2)))]
-    sizes += [(720, 720), (736, 736), (704, 704), (1024, 512), (512, 1024), (1536, 1024), (300, 3000), (10, 3000), (2000, 1500), (16, 16)]
-    for w, h in sizes:
+    given = [(int(a), int(b)) for a, b in np.exp(random.uniform(2.5, 6.8, (20, 2)))]
+    given += [(720, 720), (736, 736), (704, 704), (1024, 512), (512, 1024), (10, 1000), (16, 16)]
+    for w, h in given:
         pixels = random.integers(0, 256, (h // 16 + 1, w // 16 + 1, 3)).repeat(16, 0).repeat(16, 1)[:h, :w].astype(np.uint8)
         x = image(images=[torch.tensor(pixels).permute(2, 0, 1)], return_row_col_info=True, return_tensors="pt")
         parts, grid = shown(pixels, usual)
@@ -348,7 +348,7 @@ def check(folder):
         mask = x["pixel_attention_mask"].bool().numpy()
         d = np.abs(x["pixel_values"].numpy()[mask] - np.concatenate([patches_of(p)[0] for p in parts])) * 127.5
         worst, n = max(worst, d.max()), n + (d > 0.5).sum() / d.size
-    print("sizes: %d of %d are the same; levels are at most %.3f off, %.4f%% of them are" % (len(sizes) - len(wrong), len(sizes), worst, 100 * n / len(sizes)))
+    print("sizes: %d of %d are the same; levels are at most %.3f off, %.4f%% of them are" % (len(given) - len(wrong), len(given), worst, 100 * n / len(given)))
     print(wrong[:5])
 
 
