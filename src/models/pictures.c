@@ -352,9 +352,12 @@ static tern_status check_rules(const tern_file *file, const tern_vision *v,
                          "%s: pictures of %lld to %lld pixels make no sense", path,
                          (long long)r->least, (long long)r->most);
     if (r->tiles_most == 0) return TERN_OK;
-    if (r->tile < 1 || r->tile > 256 * v->n_patch || r->tile % (v->n_patch * v->n_merge) != 0 ||
-        r->tiles_least < 1 || r->tiles_most < r->tiles_least || r->tiles_most > TILES_MAX ||
-        !(r->tolerance > 0 && r->tolerance < 1e6))
+    int64_t most = VISION_PIXELS_MAX / TILES_MAX; // pixels of a square
+    bool sound = r->tile >= 1 && r->tile <= 256 * v->n_patch && r->tile * r->tile <= most &&
+                 r->tile % (v->n_patch * v->n_merge) == 0 && r->tiles_least >= 1 &&
+                 r->tiles_most >= r->tiles_least && r->tiles_most <= TILES_MAX &&
+                 r->tolerance > 0 && r->tolerance < 1e6;
+    if (!sound)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "%s: %lld to %lld squares of %lld pixels, of pictures that are %g times "
                          "too large, make no sense",
