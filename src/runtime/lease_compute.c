@@ -73,11 +73,13 @@ static void take_rows(const tern_computation *c, tern_placed_instance *r, const 
     }
 }
 
-// Texts with pictures have other places than positions; all rows of a batch say theirs, or none.
+// Texts with pictures may have other places than positions (the rope's axes): all rows of a batch
+// say theirs then, or none.
 static tern_status place_pictures(const tern_computation *c, tern_batch *b, const tern_work *work,
                                   int32_t n_work, tern_error *err) {
     tern_placed_instance *r = c->run;
     bool any = false, any_rows = false;
+    bool in_planes = c->model->config.rope.axes == TERN_ROPE_MIXED;
     for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_sights > 0;
     if (!any) return TERN_OK;
     TERN_TRY(make_places(c, r, err));
@@ -85,12 +87,13 @@ static tern_status place_pictures(const tern_computation *c, tern_batch *b, cons
         const tern_lease *l = work[i].lease;
         tern_chunk *k = &r->chunks[i];
         int32_t *to = r->places + 3 * (size_t)row;
-        k->shift = tern_lease_places(l, k->first_pos, r->ids + row, k->n_tokens, to);
-        for (int32_t t = 0; l->n_sights == 0 && t < k->n_tokens; t++)
+        if (in_planes)
+            k->shift = tern_lease_places(l, k->first_pos, r->ids + row, k->n_tokens, to);
+        for (int32_t t = 0; in_planes && l->n_sights == 0 && t < k->n_tokens; t++)
             to[3 * t] = to[3 * t + 1] = to[3 * t + 2] = k->first_pos + t;
         take_rows(c, r, l, row, k->n_tokens, &any_rows);
     }
-    b->places = r->places;
+    if (in_planes) b->places = r->places;
     if (any_rows)
         tern_batch_bind(b, tern_graph_find(&c->model->graphs[0].fused, "rows"), r->rows);
     return TERN_OK;

@@ -96,9 +96,11 @@ struct tern_sight {
     uint64_t hash;
     uint8_t *pixels; // as the tower was given them, of all frames
     size_t n_pixels; // bytes
-    int32_t width, height; // in rows
+    int32_t width, height; // of the whole, in rows
+    int32_t across, down;  // squares that it is cut into as well
     int32_t n_rows, first_id;
-    int32_t *ids;  // [n_rows]
+    int32_t *ids;  // [n_ids] what stands for it in a text: rows, and tokens around them
+    size_t n_ids;
     float *rows;   // [n_rows, tern_config_given_cols]
 };
 static inline bool tern_sight_has(const tern_sight *s, int32_t id) {
@@ -110,12 +112,14 @@ void tern_sight_drop(tern_sight *s); // one that is not kept; NULL is allowed
 tern_sight *tern_model_find_sight(tern_model *m, const tern_sight *wanted);
 tern_sight *tern_model_hold_sight(tern_model *m, int32_t id);
 void tern_model_let_sight_go(tern_model *m, tern_sight *s);
-// Gives it its ids, and holds it for the caller.
+// Gives its rows their ids, and holds it for the caller. Those of its ids that are -1 become the
+// rows', in their order; if it has none, they are the rows'.
 tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err);
 void tern_model_free_sights(tern_model *m);
-// Adds a GGUF's part that sees, and reads the config again (tower.c); mmproj as in
-// tern_model_desc.
-tern_status tern_model_add_tower(tern_model *m, const char *mmproj, tern_error *err);
+// Adds the part that sees to a GGUF, the file `path`, and reads the config again (tower.c); mmproj
+// as in tern_model_desc.
+tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **arch,
+                           tern_config *c, const char *mmproj, tern_error *err);
 
 struct tern_model {
     char *path;

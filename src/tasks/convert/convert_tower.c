@@ -53,8 +53,10 @@ static tern_status add_tensor(conversion *t, const tern_tensor *from, tern_error
     bool known = tern_model_name_to_gguf(t->arch, from->name, it.name, sizeof it.name);
     if (!known || (strncmp(it.name, "v.", 2) != 0 && strncmp(it.name, "mm.", 3) != 0))
         return TERN_OK;
-    if (strcmp(it.name, PATCH) == 0) return add_frames(t, from, err);
+    bool is_patch = strcmp(it.name, PATCH) == 0;
+    if (is_patch && t->config.vision.tower->n_frames > 1) return add_frames(t, from, err);
     TERN_TRY(tern_convert_choose_type(t, &it, err));
+    if (is_patch) it.type = TERN_DTYPE_F32; // a kernel of squares there
     name_merger(&t->config.vision, &it);
     t->items[t->n_items++] = it;
     t->bytes_all += from->bytes;
@@ -82,7 +84,7 @@ static tern_status put_meta(conversion *t, const char *path, tern_error *err) {
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, tern_convert_file_type(t)));
     TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
     TERN_TRY(tern_config_write_vision(w, &t->config));
-    return tern_vision_rules_write_gguf(w, t->file, err);
+    return tern_vision_rules_write_gguf(w, t->file, &t->config.vision, err);
 }
 
 static tern_status write(conversion *t, const char *path, tern_error *err) {
