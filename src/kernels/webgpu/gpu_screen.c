@@ -11,14 +11,16 @@
 #define STORAGE   (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 #define COPY_GRID 32768 // of head_copy.wgsl, x
 
-static bool is_for_many(const tern_instance *in) {
-    return GPU_SCREENS_HEADS && in->plan->screened && in->batch.kind == GPU_MANY_STEPS &&
-           in->chunk_rows >= GPU_SCREEN_ROWS && gpu_results_of(in) == GPU_RESULTS_GREATEST;
+// Whether the kernels can do it: of many rows, or of one.
+static bool can_screen(const tern_instance *in) {
+    if (!GPU_SCREENS_HEADS || !in->plan->screened) return false;
+    if (gpu_results_of(in) != GPU_RESULTS_GREATEST) return false;
+    return in->batch.kind == GPU_MANY_STEPS ? in->chunk_rows >= GPU_SCREEN_ROWS
+                                            : in->batch.kind == GPU_FEW_STEPS &&
+                                                  in->plan->screens_one && in->chunk_rows == 1;
 }
 
-bool gpu_screens(const tern_instance *in) {
-    return is_for_many(in) && in->plan->screened->copy;
-}
+bool gpu_screens(const tern_instance *in) { return can_screen(in) && in->has_copy; }
 
 static tern_status make_copy(const tern_instance *in, wgpu_buffer copy, tern_error *err) {
     const tern_plan *p = in->plan;
@@ -46,7 +48,7 @@ static tern_status make_copy(const tern_instance *in, wgpu_buffer copy, tern_err
 }
 
 tern_status gpu_screen_prepare(tern_instance *in, tern_error *err) {
-    if (!is_for_many(in)) return TERN_OK;
+    if (!can_screen(in)) return TERN_OK;
     tern_weight *w = in->plan->screened;
     tern_device *d = in->plan->device;
     if (!w->copy && !w->copy_tried && !in->profile) {

@@ -52,3 +52,16 @@ fn high_of(a: f32, w: vec4<f32>, x: vec4<f32>) -> f32 {
     if (is_open(w, x)) { return BIG; }
     return a + bound_of(w, x);
 }
+
+// Whole numbers above 0 that are ordered like floats: of these the greatest can be found by atomics.
+// 0: no float yet.
+fn place_of(v: f32) -> u32 {
+    let bits = bitcast<u32>(v);
+    if ((bits >> 31u) != 0u) { return ~bits; }
+    return bits | 0x80000000u;
+}
+fn float_at(place: u32) -> f32 {
+    if (place == 0u) { return -BIG; }
+    if ((place >> 31u) != 0u) { return bitcast<f32>(place & 0x7fffffffu); }
+    return bitcast<f32>(~place);
+}
