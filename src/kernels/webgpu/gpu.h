@@ -553,7 +553,7 @@ struct tern_plan {
     gpu_dispatch later; // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none
     bool makes_lists;   // of the greatest of them
     tern_weight *screened; // the head, if gpu_screen.c has dispatches for it
-    bool screens_one; // also where there is one row
+    uint32_t screened_few; // up to so many rows of few steps are screened
     wgpu_pipeline screen_copy;
 };
 

@@ -11,13 +11,12 @@
 #define STORAGE   (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 #define COPY_GRID 32768 // of head_copy.wgsl, x
 
-// Whether the kernels can do it: of many rows, or of one.
 static bool can_screen(const tern_instance *in) {
-    if (!GPU_SCREENS_HEADS || !in->plan->screened) return false;
+    const tern_plan *p = in->plan;
+    if (!GPU_SCREENS_HEADS || !p->screened) return false;
     if (gpu_results_of(in) != GPU_RESULTS_GREATEST) return false;
-    return in->batch.kind == GPU_MANY_STEPS ? in->chunk_rows >= GPU_SCREEN_ROWS
-                                            : in->batch.kind == GPU_FEW_STEPS &&
-                                                  in->plan->screens_one && in->chunk_rows == 1;
+    if (in->batch.kind == GPU_MANY_STEPS) return in->chunk_rows >= GPU_SCREEN_ROWS;
+    return in->batch.kind == GPU_FEW_STEPS && in->chunk_rows <= (int32_t)p->screened_few;
 }
 
 bool gpu_screens(const tern_instance *in) { return can_screen(in) && in->has_copy; }

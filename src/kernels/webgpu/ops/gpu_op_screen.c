@@ -61,6 +61,7 @@ static gpu_dispatch *add_screen(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu
 
 static void add_x(tern_plan *p, tern_vid x, gpu_kind kind) {
     gpu_dispatch *d = add_screen(p, GPU_HEAD_X, 1, kind);
+    set(d, "THREADS", threads_for(p, (int64_t)padded_cols(p->screened) / 4));
     set(d, "Q_WORDS", (double)(padded_cols(p->screened) / 4));
     set(d, "PARTS", p->device->matrix || kind == GPU_FEW_STEPS ? 2 : 1);
     bind_value(p, d, x);
@@ -131,21 +132,26 @@ static void add_listed(tern_plan *p, tern_vid x, uint32_t each) {
     set(d, "LIST", GPU_SCREEN_LIST);
 }
 
-// ---- One row -----------------------------------------------------------------------------------
+// ---- Few rows ----------------------------------------------------------------------------------
 
-// Rows that a workgroup's threads share out at a time, and how many workgroups there are about: so
-// that a large device is full, and each has the same number of rows.
-#define FEW_ROWS   32
-#define FEW_GROUPS (8 * GPU_WORKGROUPS)
+// Rows of the copy that a workgroup's threads share at a time, and about how many workgroups there
+// are: so that a large device is full, and each has the same number of rows.
+#define FEW_ROWS     32
+#define FEW_GROUPS   (8 * GPU_WORKGROUPS)
+#define FEW_COLS_MAX (1 << 15) // of the sums of a thread that fit 32 bits
+#define FEW_BESIDES  6144      // of a workgroup's memory: what sums of 32 threads need
 
-static void add_approximate_one(tern_plan *p) {
+static void add_approximate_few(tern_plan *p, uint32_t rows) {
     const tern_weight *w = p->screened;
     uint32_t n = groups(w->n_rows, FEW_ROWS);
     gpu_dispatch *d = add_screen(p, GPU_HEAD_SCREEN_FEW, groups(n, groups(n, FEW_GROUPS)),
                                  GPU_FEW_STEPS);
+    d->rows_each = d->rows_max = rows;
+    d->rows_min = rows / 2 + 1;
     set(d, "N_ROWS", (double)w->n_rows);
     set(d, "VECS", (double)(padded_cols(w) / 16));
-    set(d, "CHUNK_ROWS", 1);
+    set(d, "CHUNK_ROWS", p->chunk_rows);
+    set(d, "ROWS", rows);
     bind_copy(d, 0, gpu_screen_infos_at(w));
     bind_copy(d, gpu_screen_infos_at(w), gpu_screen_copy_bytes(w));
     bind_x(d, 0, x_infos_at(p));
@@ -154,20 +160,21 @@ static void add_approximate_one(tern_plan *p) {
     bind_place(d, GPU_SCREEN_LISTS, -1);
 }
 
-static void add_one(tern_plan *p, tern_vid x, uint32_t each) {
+static void add_few(tern_plan *p, tern_vid x, uint32_t each) {
     add_x(p, x, GPU_FEW_STEPS);
-    add_approximate_one(p);
+    for (uint32_t rows = 1; rows <= p->screened_few; rows *= 2) add_approximate_few(p, rows);
     gpu_dispatch *d = add_exact(p, GPU_HEAD_OPEN, GPU_TOP_PARTS_N, x, each, GPU_FEW_STEPS);
     set(d, "PARTS", GPU_TOP_PARTS_N);
     bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
 }
 
-// Integers of 8 bits are no shorter than Q8_0's. x is in a workgroup's memory, beside what its
-// reductions take.
-static bool can_screen_one(const tern_plan *p) {
+// As many rows of x as a workgroup has memory for. Integers of 8 bits are no shorter than Q8_0's.
+static uint32_t rows_of_few(const tern_plan *p) {
     const tern_weight *w = p->screened;
-    return w->form != GPU_FORM_Q8 &&
-           2 * padded_cols(w) + 8192 <= p->device->workgroup_bytes_max;
+    uint32_t rows = w->form == GPU_FORM_Q8 || w->n_cols > FEW_COLS_MAX ? 0 : GPU_FEW;
+    while (rows > 0 && 2 * rows * padded_cols(w) + FEW_BESIDES > p->device->workgroup_bytes_max)
+        rows /= 2;
+    return rows;
 }
 
 // Made now, since a pipeline takes long.
@@ -189,7 +196,7 @@ tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t ea
     add_pick(p, GPU_HEAD_LEAST);
     add_pick(p, GPU_HEAD_LIST);
     add_listed(p, x, each);
-    p->screens_one = can_screen_one(p);
-    if (p->screens_one) add_one(p, x, each);
+    p->screened_few = rows_of_few(p);
+    if (p->screened_few > 0) add_few(p, x, each);
     return TERN_OK;
 }

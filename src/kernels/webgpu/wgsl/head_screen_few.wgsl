@@ -1,12 +1,15 @@
-// Approximate logits of one row of x, and what its greatest logit is at least. 32 threads share four
-// rows of the copy as those of float_linear.wgsl do, 16 bytes of each at a time, and ask for the
-// next ones before they use these. x is in workgroup memory, in two parts: sums are exact integers
-// up to a thread's. Grid: any number of workgroups, which share the rows out.
+// Approximate logits of few rows of x, and what the greatest of each is at least. 32 threads share
+// four rows of the copy as those of float_linear.wgsl do, 16 bytes of each at a time, and ask for
+// the next ones before they use these. All of x is in workgroup memory, in two parts: a thread's sums
+// are exact integers. Grid: any number of workgroups, which share the rows out.
+override ROWS: u32; // of x at most: 1, 2, 4 or 8
+
 @group(0) @binding(6) var<storage, read_write> least: array<atomic<u32>>; // place_of a float
 
 override STEPS: u32 = (VECS + 31u) / 32u;
-override X_VECS: u32 = 2u * VECS;
-var<workgroup> x_now: array<vec4<u32>, X_VECS>; // [part][16 columns]
+override X_VECS: u32 = 2u * VECS * ROWS;
+var<workgroup> x_now: array<vec4<u32>, X_VECS>; // [row][part][16 columns]
+var<workgroup> least_here: array<atomic<u32>, 8>;
 
 struct Codes { a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32> }
 fn ask(four: u32, unit: u32) -> Codes {
@@ -27,15 +30,21 @@ fn screen(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_group
           @builtin(local_invocation_index) lane: u32) {
     let part = lane % 32u;
     let team = lane / 32u;
-    let info = infos[0];
+    let mine = part * ROWS / 8u; // of the sums of four rows of weights with those of x
+    let token = mine / 4u;
+    let is_mine = part % (8u / ROWS) == 0u && token < count_of_rows();
+    let info = infos[min(token, count_of_rows() - 1u)];
     var next = ask(8u * id.x + team, part);
-    for (var i = lane; i < X_VECS; i += 256u) { x_now[i] = q[i]; }
+    for (var i = lane; i < X_VECS; i += 256u) {
+        x_now[i] = q[min(i / (2u * VECS), count_of_rows() - 1u) * 2u * VECS + i % (2u * VECS)];
+    }
+    if (lane < 8u) { atomicStore(&least_here[lane], 0u); }
     workgroupBarrier();
     var most = -BIG;
     for (var fours = 8u * id.x; 4u * fours < N_ROWS; fours += 8u * n_groups.x) {
-        var high = vec4(0);
-        var low = vec4(0);
-        let row = 4u * (fours + team) + part / 8u;
+        var sums: array<vec4<i32>, 8>;
+        for (var t = 0u; t < ROWS; t++) { sums[t] = vec4(0); }
+        let row = 4u * (fours + team) + mine % 4u;
         let known = rows[min(row, N_ROWS - 1u)];
         for (var step = 0u; step < STEPS; step++) {
             let now = next;
@@ -48,18 +57,21 @@ fn screen(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_group
             next = ask(four, unit);
             let i = step * 32u + part;
             if (i < VECS) {
-                high += dots(now, x_now[i]);
-                low += dots(now, x_now[VECS + i]);
+                for (var t = 0u; t < ROWS; t++) {
+                    sums[t] += 128 * dots(now, x_now[2u * t * VECS + i]) +
+                               dots(now, x_now[(2u * t + 1u) * VECS + i]);
+                }
             }
         }
-        var sums: array<vec4<f32>, 8>;
-        sums[0] = vec4<f32>(high) * 128.0 + vec4<f32>(low);
-        let a = sums_of_32(lane, 1u, &sums) * (known.x * info.z);
-        if (part % 8u == 0u && row < N_ROWS) {
-            y[row] = high_of(a, known, info);
+        var all: array<vec4<f32>, 8>;
+        for (var t = 0u; t < ROWS; t++) { all[t] = vec4<f32>(sums[t]); }
+        let a = sums_of_32(lane, ROWS, &all) * (known.x * info.z);
+        if (is_mine && row < N_ROWS) {
+            y[token * N_ROWS + row] = high_of(a, known, info);
             if (!is_open(known, info)) { most = max(most, a - bound_of(known, info)); }
         }
     }
-    let all = workgroup_sum_max(lane, 0.0, most).y;
-    if (lane == 0u) { atomicMax(&least[0], place_of(all)); }
+    if (is_mine) { atomicMax(&least_here[token], place_of(most)); }
+    workgroupBarrier();
+    if (lane < count_of_rows()) { atomicMax(&least[lane], atomicLoad(&least_here[lane])); }
 }
