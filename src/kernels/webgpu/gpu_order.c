@@ -159,7 +159,6 @@ static tern_status put_request(tern_instance *in, size_t begin, int32_t ahead, s
     const gpu_request *b = &in->batch;
     size_t rows = 4 * (size_t)b->n_tokens, outputs = (size_t)b->n_outputs;
     size_t fixed = rows + outputs + 2 * (size_t)b->n_tiles;
-    if (b->n_tokens == 1) fixed = GPU_NEAR_AT;
     int32_t row = 0;
     *n = begin + fixed;
     TERN_TRY(reserve(in, begin, fixed, err));
@@ -180,10 +179,8 @@ static tern_status put_request(tern_instance *in, size_t begin, int32_t ahead, s
 }
 
 // Greedy steps after the first have its rows and outputs one position later, and share its pages,
-// which lie so many words further from a step that is earlier in the buffer. One row has the first
-// n_near words of these itself, where the first step has them.
-static void put_step(uint32_t *to, const uint32_t *first, uint32_t step, size_t words_each,
-                     size_t n_near) {
+// which lie so many words further from a step that is earlier in the buffer.
+static void put_step(uint32_t *to, const uint32_t *first, uint32_t step, size_t words_each) {
     gpu_run run;
     memcpy(&run, first, sizeof run);
     run.first_pos += step;
@@ -192,9 +189,6 @@ static void put_step(uint32_t *to, const uint32_t *first, uint32_t step, size_t 
     uint32_t *rows = to + sizeof run / sizeof *to;
     memcpy(rows, first + sizeof run / sizeof *to, 5 * (size_t)run.n_tokens * sizeof *to);
     for (uint32_t i = 0; i < run.n_tokens; i++) rows[4 * i + 1] += step * (uint32_t)words_each;
-    if (run.n_tokens == 1)
-        memcpy(rows + GPU_NEAR_AT, first + sizeof run / sizeof *to + GPU_NEAR_AT,
-               n_near * sizeof *to);
 }
 
 // Binding may replace what all steps are bound to, so it comes first.
@@ -229,11 +223,8 @@ tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, te
     memcpy(in->tables + first, &run, sizeof run);
     TERN_TRY(bind_steps(in, n - first, n_steps, err));
     size_t begin = (size_t)(n_wanted - *n_steps) * STEP; // the last step is the first here
-    size_t near = b->n_tokens == 1 ? n - first - HEADER - GPU_NEAR_AT : 0;
-    if (near > GPU_NEAR_WORDS) near = GPU_NEAR_WORDS;
     for (int32_t i = 1; i < *n_steps; i++)
-        put_step(in->tables + first - (size_t)i * STEP, in->tables + first, (uint32_t)i, STEP,
-                 near);
+        put_step(in->tables + first - (size_t)i * STEP, in->tables + first, (uint32_t)i, STEP);
     d->api.QueueWriteBuffer(d->queue, in->runs, gpu_run_at(*n_steps - 1), in->tables + begin,
                             (n - begin) * sizeof *in->tables);
     return TERN_OK;

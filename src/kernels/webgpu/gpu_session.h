@@ -34,12 +34,6 @@ typedef struct gpu_row { // of the tables, one for each token
 _Static_assert(sizeof(gpu_run) + GPU_STEPS_ROWS * (sizeof(gpu_row) + sizeof(uint32_t)) <=
                        GPU_RUN_BYTES && GPU_RUN_BYTES % 256 == 0,
                "a step has no room for its rows");
-// Where the tables of one row have its pages, behind its row, output and tile: kernels that know this
-// look a page up before they know where the row is. Each step has so many words of them itself.
-#define GPU_NEAR_AT    8
-#define GPU_NEAR_WORDS 64
-_Static_assert(sizeof(gpu_run) + (GPU_NEAR_AT + GPU_NEAR_WORDS) * sizeof(uint32_t) <= GPU_RUN_BYTES,
-               "a step has no room for its pages");
 // The number in the tables of what is at an offset in a run.
 #define GPU_TABLE_AT(bytes) ((uint32_t)(((bytes) - sizeof(gpu_run)) / sizeof(uint32_t)))
 

@@ -37,8 +37,7 @@ uint64_t gpu_screen_list_bytes(const tern_plan *p) {
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap) {
     const tern_device *d = p->device;
     return w->n_parts == 1 && w->form != GPU_FORM_TILES && w->n_cols <= COLS_MAX &&
-           soft_cap == 0 && p->chunk_rows >= GPU_SCREEN_ROWS &&
-           w->parts[0].bytes >= d->screen_bytes_min &&
+           soft_cap == 0 && w->parts[0].bytes >= d->screen_bytes_min &&
            gpu_screen_copy_bytes(w) <= d->binding_bytes_max;
 }
 
@@ -132,6 +131,14 @@ static void add_listed(tern_plan *p, tern_vid x, uint32_t each) {
     set(d, "LIST", GPU_SCREEN_LIST);
 }
 
+static void add_many(tern_plan *p, tern_vid x, uint32_t each) {
+    add_x(p, x, GPU_MANY_STEPS);
+    add_approximate(p);
+    add_pick(p, GPU_HEAD_LEAST);
+    add_pick(p, GPU_HEAD_LIST);
+    add_listed(p, x, each);
+}
+
 // ---- Few rows ----------------------------------------------------------------------------------
 
 // Rows of the copy that a workgroup's threads share at a time, and about how many workgroups there
@@ -191,11 +198,7 @@ tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t ea
                            tern_error *err) {
     p->screened = w;
     TERN_TRY(open_copy(p, err));
-    add_x(p, x, GPU_MANY_STEPS);
-    add_approximate(p);
-    add_pick(p, GPU_HEAD_LEAST);
-    add_pick(p, GPU_HEAD_LIST);
-    add_listed(p, x, each);
+    if (p->chunk_rows >= GPU_SCREEN_ROWS) add_many(p, x, each);
     p->screened_few = rows_of_few(p);
     if (p->screened_few > 0) add_few(p, x, each);
     return TERN_OK;

@@ -13,9 +13,7 @@
 // what later batches read: no workgroup waits for what another one stores. Each row's are stored by
 // one workgroup of each key/value head. The layout of the cache is in cache.wgsl. Places of the
 // first tile are looked up before the query is made, those of the next while this one's are used:
-// so the page table costs no wait of its own. Of one row alone the first pages are at NEAR_AT in the
-// tables, so they are looked up before it is known where the row is: places that it does not see
-// are anything, and not used.
+// so the page table costs no wait of its own.
 override HEAD_DIM: u32; // a multiple of 4
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -43,13 +41,6 @@ override KEY_STEPS: u32 = (HALF + KEY_SLICES - 1u) / KEY_SLICES;      // <= KEPT
 override VALUE_STEPS: u32 = (PART + VALUE_SLICES - 1u) / VALUE_SLICES; // <= KEPT
 // Whether a slice's positions always are.
 override IN_A_PAGE: bool = PAGE % VALUE_STEPS == 0u && PART % VALUE_STEPS == 0u;
-
-const NEAR_AT = 8u;     // GPU_NEAR_AT of gpu_session.h
-const NEAR_WORDS = 64u; // GPU_NEAR_WORDS
-override NEAR_POSITIONS: u32 = NEAR_WORDS / PAGE_GROUPS * PAGE;
-fn near_place(position: u32) -> u32 {
-    return place_of(NEAR_AT, min(position, NEAR_POSITIONS - 1u));
-}
 
 // Words of keys and values that a thread loads before it needs them, and keeps in registers.
 const KEPT = 16u;
@@ -167,16 +158,9 @@ fn attention_token(@builtin(workgroup_id) group: vec3<u32>,
     var key_kept: array<vec2<u32>, KEPT>;
     var value_kept: array<vec2<u32>, KEPT>;
     let tile_first = (tile0 + group.y) * PART;
+    var key_place = place_of(pages, clamp(tile_first + position, begin, last));
     let value_tile_first = tile_first + value_slice * VALUE_STEPS;
-    var key_place = 0u;
-    var value_page = 0u;
-    if (TOKENS == 1u && WINDOW == 0u && (group.y + 1u) * PART <= NEAR_POSITIONS) {
-        key_place = near_place(tile_first + position);
-        value_page = near_place(value_tile_first) / PAGE;
-    } else {
-        key_place = place_of(pages, clamp(tile_first + position, begin, last));
-        value_page = place_of(pages, clamp(value_tile_first, begin, last)) / PAGE;
-    }
+    var value_page = place_of(pages, clamp(value_tile_first, begin, last)) / PAGE;
     rotate(lane, row, token, head);
     var acc = vec2(0.0);
     var sum = 0.0;
