@@ -18,7 +18,7 @@ static gpu_dispatch *add_top_step(tern_plan *p, gpu_kernel kernel, gpu_phase pha
 static void add_parts(tern_plan *p, int64_t n_vocab) {
     gpu_dispatch *d = add_top_step(p, GPU_TOP_PARTS, GPU_PHASE_PARTS, n_vocab, GPU_LOGITS,
                                    GPU_TOP_PARTS_MEMORY);
-    if (p->screened_few == 0) return;
+    if (!GPU_SCREENS_HEADS || p->screened_few == 0) return;
     gpu_dispatch few = *d;
     d->kinds &= ~(uint32_t)GPU_FEW_STEPS;
     few.kinds = GPU_FEW_STEPS;
