@@ -598,7 +598,7 @@ tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err
 // Whether logits of this head may be screened; then the dispatches for it, which follow the head's
 // own. each: vec4s of a row of x to 16 bytes of one of weights.
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);
-#define GPU_SCREEN_MAX 12 // dispatches
+#define GPU_SCREEN_MAX 14 // dispatches
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
                            tern_error *err);
 // Memory of a screened head: its copy, in which what is known of rows follows their integers; and,
