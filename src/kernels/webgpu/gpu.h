@@ -99,9 +99,11 @@
     ROW(GPU_HEAD_X, "head_x", "head_x", "wwwww")                                                   \
     ROW(GPU_HEAD_SCREEN_DOT, "head_screen_dot", "screen", "rrrrwr")                                \
     ROW(GPU_HEAD_SCREEN_MATRIX, "head_screen_matrix", "screen", "rrrrw")                           \
+    ROW(GPU_HEAD_SCREEN_FEW, "head_screen_few", "screen", "rrrrww")                                \
     ROW(GPU_HEAD_LEAST, "head_pick", "head_least", "wrrw")                                         \
     ROW(GPU_HEAD_LIST, "head_pick", "head_list", "w--ww")                                          \
     ROW(GPU_HEAD_EXACT, "head_exact", "head_exact", "rwwr")                                        \
+    ROW(GPU_HEAD_OPEN, "head_exact", "head_open", "rwwrw")                                         \
     ROW(GPU_WIDE_FLOAT, "wide_float", "linear", "rww")                                             \
     ROW(GPU_NORM_LINEAR3, "ternary_token", "norm_linear3", "rrwwww")                               \
     ROW(GPU_NORM_GLU, "ternary_token", "norm_glu", "rrww")                                         \
@@ -551,6 +553,7 @@ struct tern_plan {
     gpu_dispatch later; // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none
     bool makes_lists;   // of the greatest of them
     tern_weight *screened; // the head, if gpu_screen.c has dispatches for it
+    uint32_t screened_few; // up to so many rows of few steps are screened
     wgpu_pipeline screen_copy;
 };
 
@@ -595,7 +598,7 @@ tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err
 // Whether logits of this head may be screened; then the dispatches for it, which follow the head's
 // own. each: vec4s of a row of x to 16 bytes of one of weights.
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);
-#define GPU_SCREEN_MAX 8 // dispatches
+#define GPU_SCREEN_MAX 14 // dispatches
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
                            tern_error *err);
 // Memory of a screened head: its copy, in which what is known of rows follows their integers; and,

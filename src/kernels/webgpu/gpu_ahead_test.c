@@ -320,7 +320,7 @@ static tern_status set_up(crowd *c, rig_device device, int n, int32_t length, in
     c->n = n;
     c->length = length;
     c->room = room;
-    c->r.screens = n == 9; // the others' heads are computed in full
+    c->r.screens = n == 2 || n == 9; // the others' heads are computed in full
     return rig_set_up(&c->m, &c->r, device, true, MOST + N_PROMPT, LENGTH + 17, TERN_KV_F16, err);
 }
 

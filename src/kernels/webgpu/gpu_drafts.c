@@ -307,6 +307,14 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     uint64_t version = tern_sequence_version(b->chunks->sequence);
     most = tern_sequence_room(b->chunks->sequence, most);
     TERN_TRY(make_positions(in, most, err));
+    // What the dispatches are chosen by: a run.
+    in->batch = (gpu_request){.kind = GPU_FEW_STEPS,
+                             .n_tokens = n_each,
+                             .n_outputs = n_each,
+                             .top_k = 1,
+                             .first_pos = b->first_pos};
+    gpu_set_chunk(in, 0);
+    TERN_TRY(gpu_screen_prepare(in, err));
     TERN_TRY(gpu_instance_bind(in, 0, err));
     TERN_TRY(gpu_instance_add_step(in, GPU_STEP_DRAFTS, err));
     bool goes_on = d->pos == b->first_pos && d->id == b->ids[0] && d->n_each == n_each &&
@@ -317,14 +325,7 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     d->n_each = n_each;
     TERN_TRY(send_pages(in, err));
     d->busy = in->busy = true;
-    // What the dispatches are chosen by: a run.
-    in->batch = (gpu_request){.kind = GPU_FEW_STEPS,
-                             .n_tokens = d->n_each,
-                             .n_outputs = d->n_each,
-                             .top_k = 1,
-                             .first_pos = b->first_pos};
     gpu_expect_step(&in->steps, 0);
-    gpu_set_chunk(in, 0);
     if (goes_on && d->ahead.n_runs > 0) {
         in->now = 1 - in->now;
         d->now = d->ahead;

@@ -109,7 +109,7 @@ static size_t n_head_parts(const tern_weight *w) {
 
 static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     // gemv and gemm of each product, top, fused dispatches, a head's screen
-    size_t most = (1 + GPU_TILE_COUNTS) * TERN_NODE_OUTPUTS + 2 + 4;
+    size_t most = (1 + GPU_TILE_COUNTS) * TERN_NODE_OUTPUTS + 2 + 5;
     most += GPU_FUSED_MAX + GPU_SCREEN_MAX;
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)

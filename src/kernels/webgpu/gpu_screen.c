@@ -1,24 +1,25 @@
-// The greatest logits of many rows without most of the head (wgsl/head_bound.wgsl): an 8-bit copy
-// of it, made on the device when many rows come for the first time, proves of nearly all tokens
-// that they are not the greatest; the logits of the few others are computed as ever. The results
-// have the same bits.
+// The greatest logits without most of the head (wgsl/head_bound.wgsl): an 8-bit copy of it, made
+// on the device when they are wanted for the first time, proves of nearly all tokens that they are
+// not the greatest; the logits of the few others are computed as ever. The results have the same
+// bits.
 //
-// The copy is made only then since it takes half the memory of an F16 head, and only sessions of
-// many sequences gain by it: up to eight rows are read once in full in less time. Without memory
-// for it everything goes on as before.
+// Up to eight rows take as long as reading the head does, and the copy is half as long; of many
+// rows it saves arithmetic, too. It is made only then since it takes half the memory of an F16
+// head, and who samples gains nothing by it. Without memory for it everything goes on as before.
 #include "kernels/webgpu/gpu_session.h"
 
 #define STORAGE   (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 #define COPY_GRID 32768 // of head_copy.wgsl, x
 
-static bool is_for_many(const tern_instance *in) {
-    return GPU_SCREENS_HEADS && in->plan->screened && in->batch.kind == GPU_MANY_STEPS &&
-           in->chunk_rows >= GPU_SCREEN_ROWS && gpu_results_of(in) == GPU_RESULTS_GREATEST;
+static bool can_screen(const tern_instance *in) {
+    const tern_plan *p = in->plan;
+    if (!GPU_SCREENS_HEADS || !p->screened) return false;
+    if (gpu_results_of(in) != GPU_RESULTS_GREATEST) return false;
+    if (in->batch.kind == GPU_MANY_STEPS) return in->chunk_rows >= GPU_SCREEN_ROWS;
+    return in->batch.kind == GPU_FEW_STEPS && in->chunk_rows <= (int32_t)p->screened_few;
 }
 
-bool gpu_screens(const tern_instance *in) {
-    return is_for_many(in) && in->plan->screened->copy;
-}
+bool gpu_screens(const tern_instance *in) { return can_screen(in) && in->has_copy; }
 
 static tern_status make_copy(const tern_instance *in, wgpu_buffer copy, tern_error *err) {
     const tern_plan *p = in->plan;
@@ -46,7 +47,7 @@ static tern_status make_copy(const tern_instance *in, wgpu_buffer copy, tern_err
 }
 
 tern_status gpu_screen_prepare(tern_instance *in, tern_error *err) {
-    if (!is_for_many(in)) return TERN_OK;
+    if (!can_screen(in)) return TERN_OK;
     tern_weight *w = in->plan->screened;
     tern_device *d = in->plan->device;
     if (!w->copy && !w->copy_tried && !in->profile) {

@@ -177,6 +177,7 @@ TEST(gpu_greedy_steps_ahead) {
     for (int device = RIG_GPU; device < n_devices; device++) {
         rig r;
         rig_open(&r, 200);
+        r.screens = true;
         tern_vid x = attention_block(&r, &layers[0], rig_rows(&r, 192, fill_normal));
         rig_head(&r, x, 200, TERN_DTYPE_F16, fill_normal);
         for (int i = 0; i < n_ways; i++) {

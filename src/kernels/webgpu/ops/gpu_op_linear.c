@@ -315,7 +315,7 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
     }
 }
 
-// The head of many rows: screened, and where that leaves too much open the kernel of all rows.
+// The screened head; of many rows, where that leaves too much open, the kernel of all rows.
 static tern_status add_screened(tern_plan *p, const product *f, tern_weight *w, tern_error *err) {
     // It has a number more in a workgroup's memory.
     const uint32_t most = p->device->workgroup_bytes_max;
@@ -323,6 +323,7 @@ static tern_status add_screened(tern_plan *p, const product *f, tern_weight *w, 
     while (own->rows_each > 1 && room_of(p, w, own->rows_each) + 16 > most) own--;
     gpu_dispatch open = *own;
     TERN_TRY(gpu_screen_add(p, f->x, w, x_each(w), err));
+    if (p->chunk_rows < GPU_SCREEN_ROWS) return TERN_OK;
     open.what.kernel = GPU_FLOAT_GEMV_OPEN;
     set(&open, "LIST", GPU_SCREEN_LIST);
     bind_place(&open, GPU_SCREEN_LISTS, -1);

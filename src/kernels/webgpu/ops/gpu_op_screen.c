@@ -37,8 +37,7 @@ uint64_t gpu_screen_list_bytes(const tern_plan *p) {
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap) {
     const tern_device *d = p->device;
     return w->n_parts == 1 && w->form != GPU_FORM_TILES && w->n_cols <= COLS_MAX &&
-           soft_cap == 0 && p->chunk_rows >= GPU_SCREEN_ROWS &&
-           w->parts[0].bytes >= d->screen_bytes_min &&
+           soft_cap == 0 && w->parts[0].bytes >= d->screen_bytes_min &&
            gpu_screen_copy_bytes(w) <= d->binding_bytes_max;
 }
 
@@ -49,20 +48,21 @@ static void bind_x(gpu_dispatch *d, uint64_t from, uint64_t to) {
     bind(d, (gpu_binding){.place = GPU_SCREEN_X, .offset = from, .bytes = to - from});
 }
 
-static gpu_dispatch *add_screen(tern_plan *p, gpu_kernel kernel, uint32_t x) {
+static gpu_dispatch *add_screen(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_kind kind) {
     const tern_weight *w = p->screened;
     gpu_dispatch *d = add(p, kernel, x, GPU_ROWS_CHUNK);
-    d->kinds = GPU_MANY_STEPS;
+    d->kinds = kind;
     d->phase = GPU_PHASE_TOP;
     d->screen = GPU_SCREENED;
     set(d, "COLS4", (double)(w->n_cols / 4));
     return d;
 }
 
-static void add_x(tern_plan *p, tern_vid x) {
-    gpu_dispatch *d = add_screen(p, GPU_HEAD_X, 1);
+static void add_x(tern_plan *p, tern_vid x, gpu_kind kind) {
+    gpu_dispatch *d = add_screen(p, GPU_HEAD_X, 1, kind);
+    set(d, "THREADS", threads_for(p, (int64_t)padded_cols(p->screened) / 4));
     set(d, "Q_WORDS", (double)(padded_cols(p->screened) / 4));
-    set(d, "PARTS", p->device->matrix ? 2 : 1);
+    set(d, "PARTS", p->device->matrix || kind == GPU_FEW_STEPS ? 2 : 1);
     bind_value(p, d, x);
     bind_x(d, 0, x_infos_at(p));
     bind_x(d, x_infos_at(p), units_at(p));
@@ -78,7 +78,7 @@ static void add_approximate(tern_plan *p) {
     for (int i = 0; i < (matrix ? 3 : 1); i++) {
         uint32_t tile = matrix ? 128 : 64;
         gpu_dispatch *d = add_screen(p, matrix ? GPU_HEAD_SCREEN_MATRIX : GPU_HEAD_SCREEN_DOT,
-                                     groups(w->n_rows, tile));
+                                     groups(w->n_rows, tile), GPU_MANY_STEPS);
         set(d, "N_ROWS", (double)w->n_rows);
         set(d, "VECS", (double)(padded_cols(w) / 16));
         set(d, "CHUNK_ROWS", p->chunk_rows);
@@ -97,7 +97,7 @@ static void add_approximate(tern_plan *p) {
 
 static void add_pick(tern_plan *p, gpu_kernel kernel) {
     const tern_weight *w = p->screened;
-    gpu_dispatch *d = add_screen(p, kernel, GPU_TOP_PARTS_N);
+    gpu_dispatch *d = add_screen(p, kernel, GPU_TOP_PARTS_N, GPU_MANY_STEPS);
     set(d, "N_ROWS", (double)w->n_rows);
     set(d, "PARTS", GPU_TOP_PARTS_N);
     set(d, "CHUNK_ROWS", p->chunk_rows);
@@ -109,19 +109,79 @@ static void add_pick(tern_plan *p, gpu_kernel kernel) {
     if (kernel == GPU_HEAD_LIST) bind_place(d, GPU_SCREEN_LISTS, -1);
 }
 
-static void add_exact(tern_plan *p, tern_vid x, uint32_t each) {
+static gpu_dispatch *add_exact(tern_plan *p, gpu_kernel kernel, uint32_t n_groups, tern_vid x,
+                               uint32_t each, gpu_kind kind) {
     const tern_weight *w = p->screened;
-    gpu_dispatch *d = add_screen(p, GPU_HEAD_EXACT, GPU_SCREEN_LIST / 32);
+    gpu_dispatch *d = add_screen(p, kernel, n_groups, kind);
     d->what.n_constants = 0; // set_form has all of them
     set_form(w, d);
     set(d, "EACH", each);
     set(d, "N_ROWS", (double)w->n_rows);
-    set(d, "CHUNK_ROWS", p->chunk_rows);
-    set(d, "LIST", GPU_SCREEN_LIST);
     bind_part(d, &w->parts[0]);
     bind_value(p, d, x);
     bind_place(d, GPU_LOGITS, -1);
     bind_place(d, GPU_SCREEN_LISTS, -1);
+    return d;
+}
+
+static void add_listed(tern_plan *p, tern_vid x, uint32_t each) {
+    gpu_dispatch *d =
+        add_exact(p, GPU_HEAD_EXACT, GPU_SCREEN_LIST / 32, x, each, GPU_MANY_STEPS);
+    set(d, "CHUNK_ROWS", p->chunk_rows);
+    set(d, "LIST", GPU_SCREEN_LIST);
+}
+
+static void add_many(tern_plan *p, tern_vid x, uint32_t each) {
+    add_x(p, x, GPU_MANY_STEPS);
+    add_approximate(p);
+    add_pick(p, GPU_HEAD_LEAST);
+    add_pick(p, GPU_HEAD_LIST);
+    add_listed(p, x, each);
+}
+
+// ---- Few rows ----------------------------------------------------------------------------------
+
+// Rows of the copy that a workgroup's threads share at a time, and about how many workgroups there
+// are: so that a large device is full, and each has the same number of rows.
+#define FEW_ROWS     32
+#define FEW_GROUPS   (8 * GPU_WORKGROUPS)
+#define FEW_COLS_MAX (1 << 15) // of the sums of a thread that fit 32 bits
+#define FEW_BESIDES  6144      // of a workgroup's memory: what sums of 32 threads need
+
+static void add_approximate_few(tern_plan *p, uint32_t rows) {
+    const tern_weight *w = p->screened;
+    uint32_t n = groups(w->n_rows, FEW_ROWS);
+    gpu_dispatch *d = add_screen(p, GPU_HEAD_SCREEN_FEW, groups(n, groups(n, FEW_GROUPS)),
+                                 GPU_FEW_STEPS);
+    d->rows_each = d->rows_max = rows;
+    d->rows_min = rows / 2 + 1;
+    set(d, "N_ROWS", (double)w->n_rows);
+    set(d, "VECS", (double)(padded_cols(w) / 16));
+    set(d, "CHUNK_ROWS", p->chunk_rows);
+    set(d, "ROWS", rows);
+    bind_copy(d, 0, gpu_screen_infos_at(w));
+    bind_copy(d, gpu_screen_infos_at(w), gpu_screen_copy_bytes(w));
+    bind_x(d, 0, x_infos_at(p));
+    bind_x(d, x_infos_at(p), units_at(p));
+    bind_place(d, GPU_LOGITS, -1);
+    bind_place(d, GPU_SCREEN_LISTS, -1);
+}
+
+static void add_few(tern_plan *p, tern_vid x, uint32_t each) {
+    add_x(p, x, GPU_FEW_STEPS);
+    for (uint32_t rows = 1; rows <= p->screened_few; rows *= 2) add_approximate_few(p, rows);
+    gpu_dispatch *d = add_exact(p, GPU_HEAD_OPEN, GPU_TOP_PARTS_N, x, each, GPU_FEW_STEPS);
+    set(d, "PARTS", GPU_TOP_PARTS_N);
+    bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
+}
+
+// As many rows of x as a workgroup has memory for. Integers of 8 bits are no shorter than Q8_0's.
+static uint32_t rows_of_few(const tern_plan *p) {
+    const tern_weight *w = p->screened;
+    uint32_t rows = w->form == GPU_FORM_Q8 || w->n_cols > FEW_COLS_MAX ? 0 : GPU_FEW;
+    while (rows > 0 && 2 * rows * padded_cols(w) + FEW_BESIDES > p->device->workgroup_bytes_max)
+        rows /= 2;
+    return rows;
 }
 
 // Made now, since a pipeline takes long.
@@ -138,10 +198,8 @@ tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t ea
                            tern_error *err) {
     p->screened = w;
     TERN_TRY(open_copy(p, err));
-    add_x(p, x);
-    add_approximate(p);
-    add_pick(p, GPU_HEAD_LEAST);
-    add_pick(p, GPU_HEAD_LIST);
-    add_exact(p, x, each);
+    if (p->chunk_rows >= GPU_SCREEN_ROWS) add_many(p, x, each);
+    p->screened_few = rows_of_few(p);
+    if (p->screened_few > 0) add_few(p, x, each);
     return TERN_OK;
 }

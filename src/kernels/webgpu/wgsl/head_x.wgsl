@@ -48,40 +48,38 @@ fn unit_of_row(most: f32) -> f32 {
     return 0.0;
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn head_x(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let begin = (run.first_output + id.y) * COLS4;
-    var far = 0.0;
+    var squares = 0.0; // anything, if a number is too great
     var most = 0.0;
-    for (var i = lane; i < COLS4; i += 256u) {
+    for (var i = lane; i < COLS4; i += THREADS) {
         let v = x[begin + i];
-        if (is_far(v)) { far = 1.0; } else { most = max(most, greatest(v)); }
+        if (is_far(v)) { most = BIG; } else { most = max(most, greatest(v)); }
+        squares += dot(v, v);
     }
-    let all = workgroup_sum_max(lane, far, most);
-    var squares = 0.0;
+    let all = workgroup_sum_max(lane, squares, most);
+    let far = all.y == BIG;
     var rests = 0.0;
-    for (var first = 0u; first < Q_WORDS; first += 256u) {
+    for (var first = 0u; first < Q_WORDS; first += THREADS) {
         let i = first + lane;
         var v = vec4(0.0);
-        if (i < COLS4) { v = x[begin + i]; }
-        if (all.x != 0.0) { v = vec4(0.0); }
+        if (i < COLS4 && !far) { v = x[begin + i]; }
         var top = all.y;
         if (PARTS == 1u) { top = max_over_16(lane, greatest(v)); }
+        if (far) { top = 0.0; }
         if (i < Q_WORDS) {
             let r = put(id.y, i, v, top);
-            squares += dot(v, v);
             rests += dot(r, r);
         }
     }
     workgroupBarrier();
-    let length = workgroup_sum_max(lane, squares, 0.0).x;
-    workgroupBarrier();
     let rest = workgroup_sum_max(lane, rests, 0.0).x;
     if (lane != 0u) { return; }
-    let l = length_up(length);
+    let l = length_up(all.x);
     let e = length_up(rest) + l * 4.7683716e-7;
     let rounding = ROUNDING * (l + e);
     infos[id.y] = vec4(l + e + rounding, e + rounding, unit_of_row(all.y), 0.0);
-    if (all.x != 0.0) { infos[id.y] = vec4(0.0, 0.0, 0.0, FAR); }
+    if (far) { infos[id.y] = vec4(0.0, 0.0, 0.0, FAR); }
     lists[id.y] = 0u;
 }
