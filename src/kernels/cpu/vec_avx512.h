@@ -97,8 +97,8 @@ static inline float v16_sum(v16 a) {
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
-// The sums of VEC_MATMUL_ROWS vectors, each in v16_sum's order, in the first lanes. Halves, quarters
-// and pairs of two vectors share a register, so that six sums take few more steps than one.
+// The sums of VEC_MATMUL_ROWS vectors, each in v16_sum's order, in the first lanes. Halves,
+// quarters and pairs of several vectors share a register: six sums take few more steps than one.
 #define VEC_HAS_SUMS 1
 static inline v16 v16_sums(const v16 a[VEC_MATMUL_ROWS]) {
     v16 half[3], quarter[2];
