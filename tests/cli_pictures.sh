@@ -20,6 +20,7 @@ for prompt in 'What is it?' '<|vision_start|><|image_pad|><|vision_end|>What is 
     ends 0 "$tern" run "$sees" --image "$picture" -p "$prompt" -n 10 --temp 0 --json
     has "$said"
     has '"prompt_tokens":15,'
+    has '"see_seconds":[0-9]'
 done
 ends 0 "$tern" run "$sees" --chat --image "$picture" --image "$picture" -p 'What "is" it?' -n 1 --temp 0 --json
 has '"prompt_tokens":40,'

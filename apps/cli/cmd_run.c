@@ -82,7 +82,7 @@ static bool drafts(const tern_speculation *s) {
 
 // Parts with nothing to report are left out.
 static void put_result(const run_args *args, const tern_model *model, tern_session *session,
-                       const output *out, const tern_generate_stats *s) {
+                       const output *out, const tern_generate_stats *s, double see_seconds) {
     const tern_profile_row *rows;
     size_t n_rows;
     tern_model_info info;
@@ -109,6 +109,7 @@ static void put_result(const run_args *args, const tern_model *model, tern_sessi
     }
     printf(",\"threads\":%d,\"context\":%d,\"load_seconds\":%.3f", (int)info.n_threads,
            (int)tern_session_n_context(session), info.load_seconds);
+    if (args->images.n) printf(",\"see_seconds\":%.3f", see_seconds);
     put_logprobs(model, session);
     if (drafts(&args->session.speculation)) {
         printf(",\"speculation\":");
@@ -148,7 +149,9 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     ids start = {0};
     int status = EXIT_FAILED, n_images = (int)args->images.n;
     tern_sight **sights = NULL;
+    double seen = seconds_now();
     if (session && n_images) sights = see_pictures(model, args->images.items, n_images);
+    seen = seconds_now() - seen;
     if (n_images && !sights) goto end;
     if (!open_grammar(&args->grammar, model, &params.grammar)) goto end;
     if (!session || !make_prompt(args, model, prompt, &start) ||
@@ -160,7 +163,7 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
         fail("%s", err.message);
         goto end;
     }
-    if (args->json) put_result(args, model, session, &out, &stats);
+    if (args->json) put_result(args, model, session, &out, &stats, seen);
     else putchar('\n');
     fflush(stdout);
     print_notice(session);
@@ -169,6 +172,7 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     if (!args->json && tern_session_profile(session, &rows, &n_rows, NULL) == TERN_OK)
         print_profile(stderr, "kernel", rows, n_rows);
     bool is_talkative = args->model.verbose || (isatty(STDERR_FILENO) && !args->json);
+    if (is_talkative && n_images) fprintf(stderr, "pictures: %d, %.2f s\n", n_images, seen);
     if (is_talkative) print_stats(&stats);
     if (args->model.verbose) {
         tern_model_info info;

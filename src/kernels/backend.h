@@ -136,7 +136,8 @@ typedef struct tern_batch {
     // INT32_MAX. Only for backends with takes_masks.
     const uint64_t *const *allowed;
     // Of one wanted row: the scores that are wanted, of all if n_scores is 0. The others may be
-    // anything.
+    // anything: the CPU leaves them out, to which their weights would be most of what a step
+    // reads; a GPU computes all.
     int32_t first_score, n_scores;
     bool few_ahead; // the caller may change course at any step: a backend that computes greedy
                     // steps before they are asked for takes one at a time

@@ -8,8 +8,8 @@ prompt that `tern run --image` makes of it.
 
     sight_oracles.py --shape FOLDER
 
-writes a model whose tower has the shape of Qwen3.5-0.8B's, with random weights and a text model of next to nothing, and
-picture.png of 768 x 768 pixels: for measuring.
+writes a model of the shape of Qwen3.5-0.8B, tower and text (1.7 GB in BF16), with random weights, and picture.png of
+768 x 768 pixels: for measuring.
 """
 import json, math, os, struct, sys, zlib
 import numpy as np
@@ -64,6 +64,8 @@ def make_weights(random):
     p = "model.language_model."
     put(p + "embed_tokens.weight", random.normal(0, 0.7, (N_VOCAB, H)))
     norm(p + "norm", H, plus=1)
+    n_kv, n_pairs, d = (TEXT[k] for k in ("num_key_value_heads", "linear_num_key_heads", "linear_key_head_dim"))
+    mixed = n_pairs * d  # as many heads of keys as of values, of one size
     for i, kind in enumerate(TEXT["layer_types"]):
         q = p + "layers.%d." % i
         norm(q + "input_layernorm", H, plus=1)
@@ -71,22 +73,22 @@ def make_weights(random):
         if kind == "full_attention":
             a = q + "self_attn."
             matrix(a + "q_proj", 2 * HEADS * DIM, H)
-            matrix(a + "k_proj", DIM, H)
-            matrix(a + "v_proj", DIM, H)
+            matrix(a + "k_proj", n_kv * DIM, H)
+            matrix(a + "v_proj", n_kv * DIM, H)
             matrix(a + "o_proj", H, HEADS * DIM, gain=2)
             norm(a + "q_norm", DIM, plus=0)
             norm(a + "k_norm", DIM, plus=0)
         else:
             a = q + "linear_attn."
-            matrix(a + "in_proj_qkv", 48, H)
-            matrix(a + "in_proj_z", 16, H)
-            matrix(a + "in_proj_a", 2, H)
-            matrix(a + "in_proj_b", 2, H)
-            put(a + "conv1d.weight", random.normal(0, 0.7, (48, 1, 4)))
-            put(a + "A_log", np.log(random.uniform(0.02, 1.5, 2)))
-            put(a + "dt_bias", random.uniform(-2, 1, 2))
-            norm(a + "norm", 8)
-            matrix(a + "out_proj", H, 16)
+            matrix(a + "in_proj_qkv", 3 * mixed, H)
+            matrix(a + "in_proj_z", mixed, H)
+            matrix(a + "in_proj_a", n_pairs, H)
+            matrix(a + "in_proj_b", n_pairs, H)
+            put(a + "conv1d.weight", random.normal(0, 0.7, (3 * mixed, 1, 4)))
+            put(a + "A_log", np.log(random.uniform(0.02, 1.5, n_pairs)))
+            put(a + "dt_bias", random.uniform(-2, 1, n_pairs))
+            norm(a + "norm", d)
+            matrix(a + "out_proj", H, mixed)
         for name, rows, cols in (("gate_proj", FF, H), ("up_proj", FF, H), ("down_proj", H, FF)):
             matrix(q + "mlp." + name, rows, cols)
     v = "model.visual."
@@ -279,9 +281,11 @@ def png(pixels):
 
 
 def tokenizer():
+    """Bytes and marks; of a larger vocabulary the rest are names that no text has."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = iter(range(256, 512))
     vocab = {chr(b if b in printable else next(other)): b for b in range(256)}
+    vocab.update(("<%d>" % i, i) for i in range(256 + 8, N_VOCAB))
     added = [dict(id=256 + i, content=s, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
              for i, s in enumerate(SPECIAL)]
     return dict(version="1.0", added_tokens=added, normalizer=None,
@@ -329,8 +333,12 @@ def write(folder, t, golden):
 
 
 def write_shape(folder):
-    globals().update(H=1024, V_DEPTH=12, V_H=768, V_HEADS=12, V_FF=3072, SIDE=48)
-    TEXT.update(hidden_size=H, max_position_embeddings=4096)
+    globals().update(N_VOCAB=248320, H=1024, HEADS=8, DIM=256, FF=3584, V_DEPTH=12, V_H=768, V_HEADS=12, V_FF=3072, SIDE=48)
+    TEXT.update(vocab_size=N_VOCAB, hidden_size=H, intermediate_size=FF, num_hidden_layers=24, num_attention_heads=HEADS,
+                num_key_value_heads=2, head_dim=DIM, linear_num_key_heads=16, linear_num_value_heads=16, linear_key_head_dim=128,
+                linear_value_head_dim=128, max_position_embeddings=262144, layer_types=(["linear_attention"] * 3 + ["full_attention"]) * 6,
+                rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.25, mrope_interleaved=True,
+                                     mrope_section=[11, 11, 10]))
     VISION.update(depth=V_DEPTH, hidden_size=V_H, num_heads=V_HEADS, intermediate_size=V_FF, num_position_embeddings=SIDE * SIDE, out_hidden_size=H)
     PICTURES.update(size=dict(shortest_edge=65536, longest_edge=16777216))
     random = np.random.default_rng(3)

@@ -6,7 +6,7 @@ import { deflateSync } from 'node:zlib';
 import { cspHeader } from '../../web/csp.mjs';
 import { webRoots } from './engine.mjs';
 import { test } from './harness.mjs';
-import { root, tern } from './native.mjs';
+import { root, tensors, tern } from './native.mjs';
 
 const oracle = (name) => path.join(root, 'tests/oracles', name);
 const [sees, vit, hears] = ['qwen35_sees', 'vit', 'moonshine'];
@@ -141,6 +141,22 @@ test('senses: the microphone in chromium', { seconds: 60 }, async (t) => {
   t.equal(got.lengths, [512], 'samples of a frame');
   t.check(Math.abs(got.hertz - 500) < 60, `${got.hertz} Hz`); // gaps of a busy machine count. Without the other rate: 167
   t.check(got.loudest > 0.2 && got.loudest < 0.9, `as loud as ${got.loudest}`);
+});
+
+// numpy's samples of the tiny model and codec, on WebAssembly and with both on SwiftShader's WebGPU, which `auto` leaves
+// alone. Seen to fail with a codec that always runs on WebAssembly.
+test('senses: speech on WebGPU in chromium', { seconds: 120 }, async (t) => {
+  const { call } = await open(t, 'chromium', { webgpu: true });
+  const golden = await tensors(oracle('kani/golden.safetensors'), 'text', 'voice', 'long_sound');
+  const [text, voice, want] = Object.values(golden).map((one) => Array.from(one));
+  const params = { speaker: voice, temperature: -1, secondsMax: (9 * 6) / 22050 };
+  for (const [options, on, bound] of [[{}, /^cpu/, 1e-5], [{ device: 'webgpu' }, /^webgpu/, 2e-3]]) {
+    const got = await call('speak', '/oracles/kani/', '/oracles/nanocodec/', text, options, params);
+    t.check(on.test(got.device) && on.test(got.codecDevice), `runs on ${got.device}, the codec on ${got.codecDevice}`);
+    t.equal([got.samples.length, got.nFrames, got.pieces > 1], [want.length, 9, true], 'samples, frames, in pieces');
+    const off = Math.max(...want.map((x, i) => Math.abs(x - got.samples[i])));
+    t.check(off <= bound, `the sound is ${off} off`);
+  }
 });
 
 // ---- Pages ---------------------------------------------------------------------------------------

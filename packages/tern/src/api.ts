@@ -61,7 +61,9 @@ export interface LoadOptions extends EngineChoice,
   cache?: boolean | CacheOptions;
   headers?: Record<string, string>; // sent with every request for the model's files
   hub?: HubOptions;
-  codec?: ModelSource; // of a model that speaks: what makes sound of its codes. Both then run on WebAssembly, unless device says else
+  // Of a model that speaks: what makes sound of its codes. Without a device it runs on WebGPU where that can be waited for (JSPI),
+  // and the model on WebAssembly.
+  codec?: ModelSource;
   onProgress?: (progress: Progress) => void;
   signal?: AbortSignal;
 }
@@ -71,6 +73,7 @@ export interface TernInfo extends ModelInfo {
   files: { name: string; size: number }[];
   storage: 'opfs' | 'folder' | 'memory' | 'file'; // where the files are; 'file': where the user has them
   build: Build;
+  codecDevice?: string; // where the codec runs, as device says of the model
   context: number;
   worker: boolean; // whether it runs in a worker
   notes: string[]; // sentences: what is not as one would expect (no WebGPU, no OPFS, ...)

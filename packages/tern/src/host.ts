@@ -118,12 +118,12 @@ export class Host implements Handler {
       const plain = await started;
       const engine = opened.some(each => wantsSenses(each.sources, each.path)) ? await this.#withSenses(plain, choice, options.device, signal) : plain;
       const more = { signal, onProgress: (phase: string, fraction: number) => progress.tell(phase, 0, 0, undefined, fraction) };
-      const device = options.device ?? (opened[1] && 'wasm'); // a step a code: a GPU would be waited for
+      const device = options.device ?? (opened[1] && 'wasm'); // 50 steps a second of speech: a GPU would be waited for in each
       const model = await engine.open(opened[0]!.sources, opened[0]!.path, {
         ...pick(options, ['batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu']),
         ...more, ...(device ? { device } : {}),
       } as OpenOptions);
-      const codec = opened[1] && await this.#openCodec(engine, model, opened[1], more);
+      const codec = opened[1] && await this.#openCodec(engine, model, opened[1], { ...more, device: codecDevice(options.device) });
       return await this.#take(engine, model, codec, opened, options, notes);
     } catch (error) {
       for (const { sources, release } of opened) {
@@ -137,7 +137,7 @@ export class Host implements Handler {
   async #openCodec(engine: Engine, model: Model, { sources, path }: Opened, options: OpenOptions): Promise<Model> {
     let codec: Model | undefined;
     try {
-      codec = await engine.open(sources, path, { ...options, device: 'wasm' });
+      codec = await engine.open(sources, path, options);
       if (!codec.info.codecRate) throw new TernError('unsupported', `${codec.info.name || 'the second model'} is no codec`);
       return codec;
     } catch (error) {
@@ -164,12 +164,12 @@ export class Host implements Handler {
       throw error;
     }
     const { id, files, storage } = opened[0]!;
-    const codecRate = codec?.info.codecRate;
+    const sound = codec && { codecRate: codec.info.codecRate, codecDevice: codec.info.device };
     const info = () => {
       const now = model.info;
       const more = [engine.note, now.deviceReason, now.templateGuess].filter(note => note !== null);
       return {
-        ...now, ...(codecRate === undefined ? {} : { codecRate }), id, files, storage, build: engine.build, context, notes: [...notes, ...more],
+        ...now, ...sound, id, files, storage, build: engine.build, context, notes: [...notes, ...more],
       };
     };
     this.#loaded = { model, codec, sessions, grammars: new Grammars(model), opened, info };
@@ -267,6 +267,11 @@ export class Host implements Handler {
 }
 
 // What makes vectors or scores, writes down what it hears, or speaks, goes on with no text.
+// Many frames a step: a GPU is worth waiting for, where the module can be suspended (JSPI).
+function codecDevice(wanted: Device | undefined): Device {
+  return 'Suspending' in WebAssembly ? wanted ?? 'auto' : 'wasm';
+}
+
 function writes({ info: { embedding, vision, hearingRate, voiceSize, codecRate } }: Model): boolean {
   return !(embedding.nDims || embedding.nLabels || vision.nDims || hearingRate || codecRate) && voiceSize === null;
 }

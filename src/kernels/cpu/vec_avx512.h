@@ -97,6 +97,25 @@ static inline float v16_sum(v16 a) {
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
+// The sums of VEC_MATMUL_ROWS vectors, each in v16_sum's order, in the first lanes. Halves,
+// quarters and pairs of several vectors share a register: six sums take few more steps than one.
+#define VEC_HAS_SUMS 1
+static inline v16 v16_sums(const v16 a[VEC_MATMUL_ROWS]) {
+    v16 half[3], quarter[2];
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; i++)
+        half[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x44),
+                                _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xee));
+    quarter[0] = _mm512_add_ps(_mm512_shuffle_f32x4(half[0], half[1], 0x88),
+                               _mm512_shuffle_f32x4(half[0], half[1], 0xdd));
+    quarter[1] = _mm512_add_ps(_mm512_shuffle_f32x4(half[2], half[2], 0x88),
+                               _mm512_shuffle_f32x4(half[2], half[2], 0xdd));
+    v16 pairs = _mm512_add_ps(_mm512_shuffle_ps(quarter[0], quarter[1], 0x44),
+                              _mm512_shuffle_ps(quarter[0], quarter[1], 0xee));
+    v16 sums = _mm512_add_ps(pairs, _mm512_movehdup_ps(pairs));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return _mm512_permutexvar_ps(order, sums);
+}
 static inline float v16_top(v16 a) {
     __m256 t8 = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     __m128 t4 = _mm_max_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));

@@ -295,9 +295,7 @@ tern_status gpu_page_new(tern_store *s, int group, tern_page *out, tern_error *e
     arena *a = &s->arenas[group];
     bool fixed = group == s->layout.fixed;
     if (a->n_freed > 0) {
-        out->index = a->freed[a->n_freed - 1];
-        if (fixed) TERN_TRY(gpu_page_clear(s, group, *out, err));
-        a->n_freed--;
+        out->index = a->freed[--a->n_freed];
         return TERN_OK;
     }
     // Room to remember that it is free again.

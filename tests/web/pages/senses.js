@@ -87,3 +87,14 @@ export async function listen(nFrames, options = {}) {
     loudest: Math.max(...samples),
   };
 }
+
+// What a text's tokens sound like.
+export async function speak(model, codec, ids, options, params) {
+  const tern = await Tern.load(model, { codec, ...options });
+  const pieces = [];
+  const speech = tern.speak(ids, params);
+  for await (const piece of speech) pieces.push(Array.from(piece));
+  const { device, codecDevice } = tern.info, { nFrames } = await speech.stats;
+  await tern.close();
+  return { samples: pieces.flat(), pieces: pieces.length, nFrames, device, codecDevice };
+}

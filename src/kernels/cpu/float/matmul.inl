@@ -20,6 +20,20 @@ typedef struct matmul_args {
     bool accumulate;
 } matmul_args;
 
+// A row of a tile. n is a constant in each use.
+VEC_INLINE void put_sums(float *y, const v16 *dots, int n, bool accumulate) {
+#ifdef VEC_HAS_SUMS
+    if (n == VEC_MATMUL_ROWS) {
+        v16 sums = v16_sums(dots);
+        if (accumulate) sums = v16_add(v16_load_n(y, (size_t)n), sums);
+        v16_store_n(y, sums, (size_t)n);
+        return;
+    }
+#endif
+#pragma GCC unroll 8
+    for (int j = 0; j < n; j++) put(y + j, v16_sum(dots[j]), accumulate);
+}
+
 // n_tokens x n_rows dots beginning at token t and row r; both counts are constants in each use.
 VEC_INLINE void matmul_tile(const matmul_args *m, size_t t, size_t r, int n_tokens, int n_rows) {
     const float *x[VEC_MATMUL_TOKENS], *w[VEC_MATMUL_ROWS];
@@ -49,14 +63,11 @@ VEC_INLINE void matmul_tile(const matmul_args *m, size_t t, size_t r, int n_toke
 #pragma GCC unroll 8
     for (int i = 0; i < n_tokens; i++) {
 #pragma GCC unroll 8
-        for (int j = 0; j < n_rows; j++) {
-            if (left) {
-                v16 a = v16_load_n(x[i] + k, left), b = v16_load_n(w[j] + k, left);
-                acc[i][j] = v16_fma(a, b, acc[i][j]);
-            }
-            float *y = m->y + (t + (size_t)i) * m->y_stride + r + (size_t)j;
-            put(y, v16_sum(acc[i][j]), m->accumulate);
+        for (int j = 0; left && j < n_rows; j++) {
+            v16 a = v16_load_n(x[i] + k, left), b = v16_load_n(w[j] + k, left);
+            acc[i][j] = v16_fma(a, b, acc[i][j]);
         }
+        put_sums(m->y + (t + (size_t)i) * m->y_stride + r, acc[i], n_rows, m->accumulate);
     }
 }
 

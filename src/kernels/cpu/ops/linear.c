@@ -44,10 +44,15 @@ void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *tea
                                   accumulate);
 }
 
-#define FLOAT_BLOCK_FLOATS 65536 // decoded weights that stay in the second-level cache: 256 KB
+// Rows that are decoded and then multiplied with all tokens: whole tiles of every kernel, however
+// long they are, and as many as the second-level cache holds (256 KB) if they are short. All tokens
+// are read once a block, so with few long rows memory would be the limit.
+enum { FLOAT_BLOCK_FLOATS = 65536, FLOAT_BLOCK_ROWS = 48 };
 static size_t float_block_rows(size_t n_in) {
-    size_t rows = FLOAT_BLOCK_FLOATS / n_in / 16 * 16;
-    return rows < 16 ? 16 : rows > 256 ? 256 : rows;
+    size_t rows = FLOAT_BLOCK_FLOATS / n_in / FLOAT_BLOCK_ROWS * FLOAT_BLOCK_ROWS;
+    return rows < FLOAT_BLOCK_ROWS       ? FLOAT_BLOCK_ROWS
+           : rows > 5 * FLOAT_BLOCK_ROWS ? 5 * FLOAT_BLOCK_ROWS
+                                         : rows;
 }
 
 void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
