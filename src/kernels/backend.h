@@ -122,8 +122,8 @@ typedef struct tern_batch {
     int32_t n_chunks;
     // The input "places": where RoPE puts each row, [n_tokens, 3]; NULL: as its chunk says.
     const int32_t *places;
-    // For attention of texts with pictures (tern_attention_attrs.pictures): of each row the position
-    // at which its picture begins and the one after its end, [n_tokens, 2]; both 0: it is of none;
+    // For attention to whole pictures (tern_attention_attrs.pictures): of each row the position at
+    // which its picture begins and the one after its end, [n_tokens, 2]; both 0: it is of none;
     // NULL: so are all. A picture's rows are all in one chunk, which says so.
     const int32_t *spans;
     const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last

@@ -39,6 +39,8 @@ typedef struct tern_vision {
     // a text that is written alone the number stays.
     int64_t n_deep;
     int32_t deep[TERN_VISION_DEEP];
+    // Rows of a picture see all of it in the text, those after them, too: they are computed at once.
+    bool both_ways;
     // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
     // -1: not stated
     int64_t picture_id, video_id, start_id, end_id;

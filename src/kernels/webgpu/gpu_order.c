@@ -2,9 +2,9 @@
 // position each row has.
 //
 // Rows of chunks of up to GPU_FEW tokens ("steps") and of longer ones or of pictures ("prompts")
-// take different kernels, which add up in different orders: what suits a row of weights that is read for one token
-// does not suit a tile of many. A row's bits may not depend on what else is in its batch, so the
-// chunks of each kind are a request of their own, computed one after the other.
+// take different kernels, which add up in different orders: what suits a row of weights that is
+// read for one token does not suit a tile of many. A row's bits may not depend on what else is in
+// its batch, so the chunks of each kind are a request of their own, computed one after the other.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_session.h"
