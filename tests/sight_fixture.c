@@ -74,32 +74,66 @@ static size_t n_layers(const oracle *o) {
     return 1 + (size_t)o->model->config.vision.n_deep;
 }
 
+// Patch i of n along the grid: the ends of both are the same, or the middles of what they are.
+static float point(const tern_vision *v, int32_t i, int32_t n) {
+    float side = (float)v->n_side;
+    if (tern_vision_point_cols(v) == 2) return (float)i * (side - 1) / (float)(n - 1);
+    return ((float)i + 0.5f) * side / (float)n - 0.5f;
+}
+
+static float width(const tern_vision *v, int32_t n) {
+    return v->n_side > n ? (float)v->n_side / (float)n : 1;
+}
+
 // Where the patches of a picture are, in blocks of two by two; and in the grid of learnt places.
-static void place(int32_t rows, int32_t columns, int64_t side, int32_t *places, float *points) {
+static void place(const tern_vision *v, int32_t rows, int32_t columns, int32_t *places,
+                  float *points) {
+    int64_t n_point = tern_vision_point_cols(v);
     for (int32_t i = 0; i < rows * columns; i++) {
         int32_t block = i / 4, row = block / (columns / 2) * 2 + i % 4 / 2;
         int32_t column = block % (columns / 2) * 2 + i % 2;
+        float *to = points + n_point * i;
         places[3 * i] = 0;
         places[3 * i + 1] = row;
         places[3 * i + 2] = column;
-        points[2 * i] = (float)row * (float)(side - 1) / (float)(rows - 1);
-        points[2 * i + 1] = (float)column * (float)(side - 1) / (float)(columns - 1);
+        to[0] = point(v, row, rows);
+        to[1] = point(v, column, columns);
+        if (n_point == 4) to[2] = width(v, rows), to[3] = width(v, columns);
+    }
+}
+
+// The reference's patches, which are in that order, or from left to right and down, with a pixel's
+// colours beside each other; a GGUF's are taken colour by colour.
+static void copy_patches(const oracle *o, const float *from, const int32_t *places, size_t n,
+                         int32_t columns, float *to) {
+    const tern_vision *v = &o->model->config.vision;
+    size_t n_cols = (size_t)tern_vision_patch_cols(v), n_pixels = n_cols / 3;
+    bool ordered = v->tower->n_frames == 2;
+    for (size_t i = 0; i < n; i++) {
+        size_t page = (size_t)(places[3 * i + 1] * columns + places[3 * i + 2]);
+        const float *patch = from + (ordered ? i : page) * n_cols;
+        for (size_t k = 0; k < n_cols; k++)
+            to[i * n_cols + k] =
+                patch[ordered || v->colors_last ? k : k % n_pixels * 3 + k / n_pixels];
     }
 }
 
 // Rows that the tower makes of the reference's patches, those of the last layer, then of others
 // that are read: [layers, patches / 4, n_embd]. The caller frees them.
 static float *look(const oracle *o, const float *patches, const int32_t grid[3]) {
-    size_t n = (size_t)(grid[1] * grid[2]), n_cols = 1536, n_deep = n_layers(o) - 1;
+    const tern_vision *v = &o->model->config.vision;
+    size_t n = (size_t)(grid[1] * grid[2]), n_cols = (size_t)tern_vision_patch_cols(v);
+    size_t n_deep = n_layers(o) - 1;
+    int64_t n_point = tern_vision_point_cols(v);
     size_t each = n / 4 * (size_t)o->model->config.n_embd;
     int32_t *places = calloc(n, 3 * sizeof *places);
-    float *points = calloc(n, 2 * sizeof *points), *copy = calloc(n, n_cols * sizeof *copy);
+    float *points = calloc(n, 4 * sizeof *points), *copy = calloc(n, n_cols * sizeof *copy);
     tern_error err = {0};
-    memcpy(copy, patches, n * n_cols * sizeof *copy);
-    place(grid[1], grid[2], o->model->config.vision.n_side, places, points);
+    place(v, grid[1], grid[2], places, points);
+    copy_patches(o, patches, places, n, grid[2], copy);
     tern_array in[] = {
         {.name = "patches", .n_dims = 2, .dims = {(int64_t)n, (int64_t)n_cols}, .data = copy},
-        {.name = "points", .n_dims = 2, .dims = {(int64_t)n, 2}, .data = points},
+        {.name = "points", .n_dims = 2, .dims = {(int64_t)n, n_point}, .data = points},
         {.name = "places",
          .type = TERN_ARRAY_I32,
          .n_dims = 2,
@@ -108,7 +142,11 @@ static float *look(const oracle *o, const float *patches, const int32_t grid[3])
     tern_array out[] = {
         {.name = "rows"}, {.name = "deep.0"}, {.name = "deep.1"}, {.name = "deep.2"}};
     const tern_compute_desc desc = {
-        .graph = "vision", .inputs = in, .n_inputs = 3, .outputs = out, .n_outputs = 1 + n_deep};
+        .graph = "vision",
+        .inputs = in,
+        .n_inputs = v->tower->turns ? 3 : 2,
+        .outputs = out,
+        .n_outputs = 1 + n_deep};
     CHECK_MSG(tern_compute(o->model, &desc, &err) == TERN_OK, "%s: %s", o->folder, err.message);
     float *rows = calloc(1 + n_deep, each * sizeof *rows);
     for (size_t i = 0; i <= n_deep; i++) {
@@ -169,7 +207,7 @@ static size_t look_at_all(const oracle *o, bool video, double bound, tern_sight 
             check_rows(o, made, n_seen, n_rows, bound);
             sights[n++] = keep(o, made, grid);
             free(made);
-            patches += n_patches * 1536;
+            patches += n_patches * (size_t)tern_vision_patch_cols(&o->model->config.vision);
             n_seen += n_rows;
         }
     free(all);

@@ -1,6 +1,7 @@
 // The part of a GGUF model that sees is a second file, of the architecture "clip": llama.cpp's
-// mmproj. Here its tensors become some of the model's, as one file would have them: a patch's two
-// frames in one matrix, and queries, keys and values in one, which some writers have apart.
+// mmproj. Here its tensors become some of the model's, as one file would have them. Of Qwen's
+// towers a patch's two frames are in one matrix then, and queries, keys and values in one, which
+// some writers have apart.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -106,14 +107,23 @@ static tern_status count_merger(tern_file *file, tern_tensor *t, tern_error *err
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static tern_status add_tensor(tern_file *file, const tern_tensor *from, tern_error *err) {
-    int which;
-    const char *at = part_of(from->name, &which);
+static bool is_qwens(const tern_file *tower) {
+    tern_str name = {NULL, 0};
+    tern_file_meta_str(tower, "clip.projector_type", &name);
+    tern_file_meta_str(tower, "clip.vision.projector_type", &name);
+    return tern_str_is(name, "qwen3vl_merger");
+}
+
+// joins: what Qwen's files have apart.
+static tern_status add_tensor(tern_file *file, const tern_tensor *from, bool joins,
+                              tern_error *err) {
+    int which = 0;
+    const char *at = joins ? part_of(from->name, &which) : NULL;
     if (strcmp(from->name, PATCH ".1") == 0 || (at && which > 0)) return TERN_OK; // with the first
     tern_tensor *t = tern_file_add_tensor(file, err);
     if (!t) return TERN_ERR_MEMORY;
     *t = *from;
-    if (strcmp(t->name, PATCH) == 0) return join_frames(file, t, err);
+    if (joins && strcmp(t->name, PATCH) == 0) return join_frames(file, t, err);
     if (strncmp(t->name, "v.deepstack.", 12) == 0) return count_merger(file, t, err);
     return at ? join_attention(file, t, at, err) : TERN_OK;
 }
@@ -127,8 +137,9 @@ tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *e
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "this is no mmproj, which a GGUF's part that "
                            "sees is: its architecture is not clip");
+    bool joins = is_qwens(tower);
     for (size_t i = 0; status == TERN_OK && i < tower->n_tensors; i++)
-        status = add_tensor(file, &tower->tensors[i], err);
+        status = add_tensor(file, &tower->tensors[i], joins, err);
     if (status == TERN_OK) {
         tern_name_index_free(&file->priv->tensor_index);
         status = tern_file_index_tensors(file, err);

@@ -747,7 +747,8 @@ static tern_status check_third(const tern_graph *g, const tern_node *n, tern_err
     bool points = n->op == TERN_OP_ADD_POINT;
     int64_t side = 1, first = n->op == TERN_OP_ADD_GIVEN ? n->first : 0;
     while (points && side * side < z->rows) side++;
-    bool fits = points ? y->cols == 2 && z->cols == x->cols && side * side == z->rows
+    bool is_point = y->cols == 2 || y->cols == 4;
+    bool fits = points ? is_point && z->cols == x->cols && side * side == z->rows
                        : first >= 0 && y->cols >= first + x->cols && z->type == TERN_VALUE_I32;
     if (fits && y->dim == x->dim) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s do not fit %s", y->name, z->name,

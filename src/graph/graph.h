@@ -386,7 +386,9 @@ tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
 tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids);
 // The same rows' columns from `first` on, added; `rows` has these, and may lack.
 tern_vid tern_g_add_given(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids, int64_t first);
-// points: [row, column] in a grid, as floats; table: an array of side * side rows.
+// points: [row, column] in a grid, as floats; table: an array of side * side rows, of which those
+// nearest to a point are mixed. [row, column, height, width]: those under a triangle that is so
+// high and wide on each side of the point, which may lie beside the grid: antialiasing.
 tern_vid tern_g_add_point(tern_graph *g, tern_vid x, tern_vid points, tern_vid table);
 // So many neighbouring rows become one, an output.
 tern_vid tern_g_merge(tern_graph *g, tern_vid x, int32_t group);

@@ -279,4 +279,5 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
 void tern_config_order_as_gguf(const tern_arch *arch, tern_config *c) {
     c->rope.halves = c->window_rope.halves = !arch->gguf_rope_neighbours;
     c->delta.tiled = true;
+    c->vision.colors_last = false;
 }

@@ -48,7 +48,11 @@ tern_status tern_config_write_qwen_gguf(tern_gguf_writer *w, const char *name,
                                         const tern_config *c);
 void tern_config_write_qwen_json(const tern_config *c, tern_strbuf *out);
 
-// Qwen3-VL's and Qwen3.5's tower (qwen_vision.c), and RoPE's axes where there is one.
+// The tower of the architecture's kind, where a file has one (vision.c). Qwen3-VL's and Qwen3.5's,
+// and RoPE's axes (qwen_vision.c).
+#define TERN_CLIP      "clip.vision."
+#define TERN_TOWER_OWN "tern.vision." // what llama.cpp's files do not say
+tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern_error *err);
 tern_status tern_config_qwen_vision(const tern_config_source *s, tern_config *c, tern_error *err);
 // How the rotated pairs are shared among time, rows and columns: as a file says, else by thirds.
 void tern_config_rope_sections(const tern_config *c, int32_t out[4]);
@@ -105,6 +109,13 @@ tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, te
 // first layers add to them, after the layer of g->layer.
 tern_vid tern_block_given(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x);
 tern_vid tern_block_deep(tern_graph *g, const tern_config *c, tern_vid x);
+// A tower's config, rows of its patches, and these after all layers; deep: after those of v->deep.
+tern_config tern_vision_config(const tern_vision *v);
+tern_vid tern_block_patches(tern_graph *g, const tern_config *c, const tern_vision *v);
+tern_vid tern_block_seen(tern_graph *g, const tern_config *c, const tern_vision *v, tern_vid x,
+                         tern_vid deep[TERN_VISION_DEEP]);
+// SigLIP's rows of all patches, after its last norm (siglip.c).
+tern_vid tern_block_siglip(tern_graph *g, const tern_config *c, const tern_vision *v);
 // A whole layer with the norms after attention and feed-forward, and none before them.
 tern_vid tern_block_normed_after(tern_graph *g, const tern_config *c, tern_vid x,
                                  const tern_attention_block *block);
@@ -160,6 +171,9 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
 #define TERN_VISION(build_) {.name = "vision", .is_there = tern_config_sees, .build = build_}
 #define TERN_ENCODER(build_) {.name = "encoder", .is_there = tern_config_pools, .build = build_}
 tern_status tern_build_qwen_vision(tern_graph *g, const tern_config *config, tern_error *err);
+tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, tern_error *err);
+extern const tern_tower tern_tower_qwen; // qwen_vision.c
+extern const tern_tower tern_tower_lfm2; // siglip.c
 bool tern_config_sees(const tern_config *c); // pictures in its text
 bool tern_config_scores(const tern_config *c); // next tokens
 bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
@@ -262,6 +276,42 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
         TERN_SEEN("v.deepstack.%d.norm", "deepstack_merger_list.%d.norm", VECTOR),                 \
         TERN_SEEN("v.deepstack.%d.fc1", "deepstack_merger_list.%d.linear_fc1", MATRIX),            \
         TERN_SEEN("v.deepstack.%d.fc2", "deepstack_merger_list.%d.linear_fc2", MATRIX)
+
+// Those of a SigLIP tower, under the names of transformers that have "vision_model." in them and of
+// those that have not; and its sizes (tern_tower_size).
+#define TERN_SIGLIP_ROW(gguf_, end_, hf_, ...)                                                     \
+    TERN_ROW(gguf_ end_, "model.vision_tower.vision_model." hf_ end_,                              \
+             .hf_also = "model.vision_tower." hf_ end_, __VA_ARGS__)
+#define TERN_SIGLIP(gguf_, hf_, role_)                                                             \
+    TERN_SIGLIP_ROW(gguf_, ".weight", hf_, .role = TERN_ROLE_##role_),                             \
+        TERN_SIGLIP_ROW(gguf_, ".bias", hf_, .role = TERN_ROLE_VECTOR)
+#define TERN_SIGLIP_LAYER(gguf_, hf_, role_)                                                       \
+    TERN_SIGLIP("v.blk.%d." gguf_, "encoder.layers.%d." hf_, role_)
+#define TERN_ROWS_SIGLIP(patch_columns_)                                                           \
+    TERN_SIGLIP_ROW("v.patch_embd", ".weight", "embeddings.patch_embedding",                       \
+                    .role = TERN_ROLE_FLOATS, .change = TERN_CHANGE_FLATTEN,                       \
+                    .columns = (patch_columns_)),                                                  \
+        TERN_SIGLIP_ROW("v.patch_embd", ".bias", "embeddings.patch_embedding",                     \
+                        .role = TERN_ROLE_VECTOR),                                                 \
+        TERN_SIGLIP_ROW("v.position_embd", ".weight", "embeddings.position_embedding",             \
+                        .role = TERN_ROLE_VECTOR),                                                 \
+        TERN_SIGLIP_LAYER("ln1", "layer_norm1", VECTOR),                                           \
+        TERN_SIGLIP_LAYER("attn_q", "self_attn.q_proj", MATRIX),                                   \
+        TERN_SIGLIP_LAYER("attn_k", "self_attn.k_proj", MATRIX),                                   \
+        TERN_SIGLIP_LAYER("attn_v", "self_attn.v_proj", MATRIX),                                   \
+        TERN_SIGLIP_LAYER("attn_out", "self_attn.out_proj", MATRIX),                               \
+        TERN_SIGLIP_LAYER("ln2", "layer_norm2", VECTOR),                                           \
+        TERN_SIGLIP_LAYER("ffn_up", "mlp.fc1", MATRIX),                                            \
+        TERN_SIGLIP_LAYER("ffn_down", "mlp.fc2", MATRIX),                                          \
+        TERN_SIGLIP("v.post_ln", "post_layernorm", VECTOR)
+#define TERN_SIGLIP_SIZE(gguf_, hf_, most_, usual_, field_)                                        \
+    { gguf_, "vision_config." hf_, most_, usual_, offsetof(tern_vision, field_) }
+#define TERN_SIGLIP_SIZES                                                                          \
+    TERN_SIGLIP_SIZE("block_count", "num_hidden_layers", 1000, 12, n_layers),                      \
+        TERN_SIGLIP_SIZE("embedding_length", "hidden_size", 65536, 768, n_embd),                   \
+        TERN_SIGLIP_SIZE("feed_forward_length", "intermediate_size", 1 << 20, 3072, n_ff),         \
+        TERN_SIGLIP_SIZE("attention.head_count", "num_attention_heads", 4096, 12, n_heads),        \
+        TERN_SIGLIP_SIZE("patch_size", "patch_size", 64, 16, n_patch)
 
 // Tensors of whatever else is in a model's files, when only the text is computed.
 #define TERN_IGNORED_PICTURES                                                                      \

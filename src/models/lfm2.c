@@ -7,6 +7,8 @@
 // Kani-TTS is an LFM2 that speaks: after the tokens of text come marks and the codes of a codec.
 // Its second version gives the four tokens of a frame one place of RoPE, has layers which learnt
 // how fast they turn, and takes a row that describes a voice.
+//
+// LFM2-VL is one that sees: rows which its tower made (siglip.c) stand in the text like tokens'.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +55,8 @@ static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vi
     if (c->speech.n_speaker == 0) return x;
     return tern_g_replace(g, x, tern_g_input(g, "rows", tokens, c->n_embd, TERN_VALUE_F32), ids);
 }
-#define BEGIN(c) ((c)->speech.frames_are_places ? begin : NULL)
+#define BEGIN(c)                                                                                   \
+    ((c)->speech.frames_are_places ? begin : tern_config_sees(c) ? tern_block_given : NULL)
 #else
 #define BEGIN(c) NULL
 #endif
@@ -243,6 +246,9 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     const tern_tensor *gate = tern_model_tensor(s->file, s->arch, "blk.0.ffn_gate.weight");
     if (!gguf && gate) c->n_ff = (int64_t)gate->ne[1];
     TERN_TRY(read_speech(s, c, err));
+#ifndef TERN_NO_SENSES
+    TERN_TRY(tern_config_vision(s, c, err));
+#endif
     return gguf ? read_gguf_layers(s, c, err) : read_folder_layers(s, c, err);
 }
 
@@ -301,7 +307,8 @@ static void write_moe_json(const tern_config *c, tern_strbuf *out) {
 // ---- Tables ------------------------------------------------------------------------------------
 
 static const char *const gguf_names[] = {"lfm2", NULL};
-static const char *const hf_types[] = {"lfm2", NULL};
+// Without its tower LFM2-VL is an LFM2, and a folder of it is written as one.
+static const char *const hf_types[] = {"lfm2", "lfm2_vl", "lfm2-vl", NULL};
 // The first models' config.json states what the width was made of.
 static const char *const renamed[][2] = {{"intermediate_size", "block_ff_dim"}, {NULL}};
 static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 1e6f}};
@@ -354,8 +361,19 @@ static const tern_tensor_row tensors[] = {
              .is_computed = true),
     TERN_ROW("speaker.weight", "model.speaker_emb_projection.weight", .role = TERN_ROLE_FLOATS,
              .is_computed = true),
+#ifndef TERN_NO_SENSES
+    TERN_ROWS_SIGLIP(TERN_ORDER_COLORS),
+    TERN_NORM("mm.input_norm", "model.multi_modal_projector.layer_norm", TERN_CHANGE_NONE),
+    TERN_ROW("mm.input_norm.bias", "model.multi_modal_projector.layer_norm.bias"),
+    TERN_MATRIX("mm.1", "model.multi_modal_projector.linear_1", TERN_ROLE_MATRIX),
+    TERN_ROW("mm.1.bias", "model.multi_modal_projector.linear_1.bias"),
+    TERN_MATRIX("mm.2", "model.multi_modal_projector.linear_2", TERN_ROLE_MATRIX),
+    TERN_ROW("mm.2.bias", "model.multi_modal_projector.linear_2.bias"),
+#endif
     TERN_ROWS_END,
 };
+static const tern_ignored ignored[] = {
+    TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
 static const tern_tensor_row moe_tensors[] = {
     ROWS, TERN_ROWS_EXPERTS("feed_forward", "w1", "w3", "w2"),
     TERN_LAYER_ROW("exp_probs_b.bias", "feed_forward.expert_bias"), TERN_ROWS_END};
@@ -368,12 +386,17 @@ const tern_arch tern_arch_lfm2 = {
     .hf_eps = "norm_eps",
     .hf_renamed = renamed,
     .tensors = tensors,
-    .ignored = tern_decoder_ignored,
+    .ignored = ignored,
     .defaults = &defaults,
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
+#ifdef TERN_NO_SENSES
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+#else
+    .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_lfm2_vision)),
+    .tower = &tern_tower_lfm2,
+#endif
     .mixed_layers = true,
     .kv_heads_by_layer = true,
     .generation = &generation,

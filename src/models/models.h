@@ -26,9 +26,10 @@ typedef struct tern_multipliers {
 } tern_multipliers;
 
 // The tower of a language model that sees; all 0: it reads text alone.
-#define TERN_VISION_FRAMES 2 // of a patch: a picture is repeated
+#define TERN_VISION_FRAMES 2 // of a patch at most: a picture is repeated
 #define TERN_VISION_DEEP   5 // layers whose rows are read besides the last one's, at most
 typedef struct tern_vision {
+    const struct tern_tower *tower; // its kind
     int64_t n_layers, n_embd, n_ff, n_heads, n_out;
     int64_t n_patch; // edge of a patch in pixels
     int64_t n_merge; // edge in patches of a block, which becomes a row
@@ -39,13 +40,17 @@ typedef struct tern_vision {
     // a text that is written alone the number stays.
     int64_t n_deep;
     int32_t deep[TERN_VISION_DEEP];
-    // Rows of a picture see all of it in the text, those after them, too: they are computed at once.
-    bool both_ways;
     // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
     // -1: not stated
     int64_t picture_id, video_id, start_id, end_id;
+    // Where rows are made of merged patches by two products: how many numbers lie between these,
+    // whether a norm stands before them, and whether they have biases.
+    int64_t n_between;
+    bool merge_norm, merge_biases;
+    bool colors_last; // a patch's numbers pixel by pixel, as this file's matrix takes them
 } tern_vision;
 int64_t tern_vision_patch_cols(const tern_vision *v); // numbers of a patch
+int64_t tern_vision_point_cols(const tern_vision *v); // of its place in the grid: tern_g_add_point
 #define TERN_VISION_DEEP_NAME "deep.%d" // the graph's output of deep[I]; that of the last is "rows"
 
 // Of Whisper: its spectrogram, and tokens that it does not write, or not as the first; all 0: it is
@@ -159,6 +164,8 @@ typedef struct tern_config {
     double experts_scale;
 } tern_config;
 
+// Whether a picture's rows see each other in the text, so that they are computed at once.
+bool tern_config_both_ways(const tern_config *c);
 // Numbers of a row that stands in a text for a part of a picture: the decoder's input "rows".
 int64_t tern_config_given_cols(const tern_config *c);
 
@@ -198,6 +205,7 @@ typedef enum tern_order_kind {
     TERN_ORDER_V_HEADS, // a delta net's value heads, by key head and not by group
     TERN_ORDER_V_EACH,  // one number a value head
     TERN_ORDER_QKV,     // queries and keys, then value heads
+    TERN_ORDER_COLORS,  // of a patch: colour by colour, and not pixel by pixel
 } tern_order_kind;
 
 // One tensor in the two worlds; %d is the layer.
@@ -233,6 +241,34 @@ typedef struct tern_config_source {
     const struct tern_arch *arch;
     char prefix[64]; // GGUF: general.architecture
 } tern_config_source;
+
+// A kind of tower, and how files call what it is made of (vision.c). Numbers are int64_t of
+// tern_vision.
+typedef struct tern_tower_size { // the last one has no names
+    const char *gguf, *hf; // a key after "clip.vision."; a member of config.json, NULL: it has none
+    int64_t most, usual;   // usual: where a file says nothing; 0: it must
+    size_t offset;
+} tern_tower_size;
+typedef struct tern_tower_token { // the first is a picture's, the last one has no text
+    const char *hf, *hf_also, *text; // members of config.json, the name in the vocabulary
+    size_t offset;
+} tern_tower_token;
+typedef struct tern_tower {
+    const char *projector; // llama.cpp's name of it
+    const tern_tower_size *sizes;
+    const tern_tower_token *tokens;
+    int64_t n_frames; // of a patch
+    bool turns;       // RoPE by row and column
+    bool apart;       // queries, keys and values have matrices of their own
+    bool tiles;       // large pictures are cut into squares, and what stands around these in a text
+                      // comes with them
+    bool widens;      // where pictures have fewer patches than the grid has places, a patch's
+                      // vector is of all places that it covers
+    bool both_ways;   // in the text a picture's rows see all of it, those after them, too
+    tern_status (*read)(const tern_config_source *s, const tern_config *c, tern_vision *v,
+                        tern_error *err); // the rest of it
+    tern_status (*write)(tern_gguf_writer *w, const tern_vision *v); // likewise; NULL: nothing
+} tern_tower;
 
 // What training from nothing makes of this architecture.
 typedef enum tern_fresh { TERN_FRESH_NONE, TERN_FRESH_FLOATS, TERN_FRESH_TERNARY } tern_fresh;
@@ -285,7 +321,8 @@ typedef struct tern_arch {
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
-    bool reads_deep; // rows of several layers of a tower: tern_vision.deep
+    const tern_tower *tower; // that it sees with; NULL: it does not
+    bool reads_deep;         // rows of several layers of a tower: tern_vision.deep
     bool own_config; // its own reader and writers have all of it: no vocabulary and no attention
     bool mixed_layers;      // config.json lists the kind of each layer
     bool windows_by_layer;  // its own reader reads them
@@ -419,19 +456,28 @@ tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern
 // a block's. n_pixels_max: fewer than the file allows; 0: what it says, at most
 // TERN_VISION_PIXELS.
 #define TERN_VISION_PIXELS ((int64_t)1 << 20)
+// Towers with `tiles` see the whole of a picture that has more than `tolerance` times these pixels,
+// and before that squares of `tile` pixels that it is cut into.
 typedef struct tern_vision_rules {
     int64_t least, most; // pixels
+    bool one_at_least;   // before they are compared, an edge is a block's at least
+    int64_t tile, tiles_least, tiles_most; // most 0: no squares
+    double tolerance;
+    bool whole_too; // of a picture that is cut
     tern_picture_filter filter;
     float factor, mean[3], deviation[3];
 } tern_vision_rules;
-tern_status tern_vision_rules_read(const tern_file *file, int64_t n_pixels_max,
-                                   tern_vision_rules *out, tern_error *err);
+tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
+                                   int64_t n_pixels_max, tern_vision_rules *out, tern_error *err);
 // The size that a picture is given: multiples of `edge`.
 tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t width,
                              int32_t height, int32_t *to_width, int32_t *to_height,
                              tern_error *err);
+// How many squares it is cut into; 0 and 0: none.
+void tern_vision_tiles(const tern_vision_rules *r, const tern_vision *v, int32_t width,
+                       int32_t height, int32_t *across, int32_t *down);
 tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *from,
-                                         tern_error *err);
+                                         const tern_vision *v, tern_error *err);
 // The names of labels 0 .. n - 1, texts of the file; {NULL}: it has none.
 void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n);
 tern_status tern_pictures_write_gguf(tern_gguf_writer *w, const tern_file *from,
@@ -450,7 +496,7 @@ bool tern_act_from_name(tern_str name, tern_act_kind *out);
 // Writes the config as GGUF keys under the prefix `arch_name`.
 tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
                                    const char *arch_name, const tern_config *c);
-// The keys of the part that sees, in a file of its own (qwen_vision.c).
+// The keys of the part that sees, in a file of its own (vision.c).
 tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c);
 // RoPE's factors of shorter texts and of longer ones (TERN_ROPE_LONG).
 typedef struct tern_rope_factors {

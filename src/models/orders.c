@@ -17,6 +17,8 @@ static tern_order order_of(tern_order_kind kind, const tern_config *c) {
     case TERN_ORDER_V_HEADS: return (tern_order){0, groups, repeats, d->v_dim};
     case TERN_ORDER_V_EACH: return (tern_order){0, groups, repeats, 1};
     case TERN_ORDER_QKV: return (tern_order){2 * groups * d->head_dim, groups, repeats, d->v_dim};
+    case TERN_ORDER_COLORS:
+        return (tern_order){0, c->vision.n_patch * c->vision.n_patch, 3, 1};
     case TERN_ORDER_SAME: break;
     }
     return (tern_order){0};

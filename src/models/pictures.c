@@ -15,6 +15,7 @@
 #define CLIP      "clip.vision."
 
 #define VISION_PIXELS_MAX ((int64_t)1 << 28)
+#define TILES_MAX         64
 
 // ---- Folders -----------------------------------------------------------------------------------
 
@@ -280,10 +281,28 @@ static void read_pixels(const tern_json_doc *doc, tern_vision_rules *r) {
     }
 }
 
-static tern_status read_processor(const tern_json_doc *doc, tern_picture_rules *read,
-                                  tern_vision_rules *r, tern_error *err) {
-    int64_t filter = tern_json_int(tern_json_path(doc, "resample"), 3);
-    read_pixels(doc, r);
+// Of towers that see squares: numbers of rows, and what is cut.
+static void read_tiles(const tern_json_doc *doc, const tern_vision *v, tern_vision_rules *r) {
+    int64_t block = v->n_patch * v->n_merge, each = block * block;
+    int64_t least = tern_json_int(tern_json_path(doc, "min_image_tokens"), r->least / each);
+    int64_t most = tern_json_int(tern_json_path(doc, "max_image_tokens"), r->most / each);
+    r->least = least > 0 && least < VISION_PIXELS_MAX / each ? least * each : 0;
+    r->most = most > 0 && most < VISION_PIXELS_MAX / each ? most * each : 0;
+    r->tile = tern_json_int(tern_json_path(doc, "tile_size"), r->tile);
+    r->tiles_least = tern_json_int(tern_json_path(doc, "min_tiles"), r->tiles_least);
+    r->tiles_most = tern_json_int(tern_json_path(doc, "max_tiles"), r->tiles_most);
+    r->tolerance = tern_json_number(tern_json_path(doc, "max_pixels_tolerance"), r->tolerance);
+    r->whole_too = tern_json_bool(tern_json_path(doc, "use_thumbnail"), r->whole_too);
+    if (!tern_json_bool(tern_json_path(doc, "do_image_splitting"), true)) r->tiles_most = 0;
+}
+
+static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v,
+                                  tern_picture_rules *read, tern_vision_rules *r,
+                                  tern_error *err) {
+    int usual = read->filter == TERN_PICTURE_BICUBIC ? 3 : 2;
+    int64_t filter = tern_json_int(tern_json_path(doc, "resample"), usual);
+    if (r->tile) read_tiles(doc, v, r);
+    else read_pixels(doc, r);
     if (filter != 2 && filter != 3) return refuse_filter(err);
     read->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
     read->factor = (float)tern_json_number(tern_json_path(doc, "rescale_factor"),
@@ -298,47 +317,101 @@ static tern_status read_tower(const tern_file *tower, tern_picture_rules *read,
                               tern_vision_rules *r, tern_error *err) {
     tern_file_meta_int(tower, CLIP "image_min_pixels", &r->least);
     tern_file_meta_int(tower, CLIP "image_max_pixels", &r->most);
+    if (r->tile) {
+        tern_file_meta_int(tower, KEY "tile_size", &r->tile);
+        tern_file_meta_int(tower, KEY "min_tiles", &r->tiles_least);
+        tern_file_meta_int(tower, KEY "max_tiles", &r->tiles_most);
+        tern_file_meta_float(tower, KEY "max_pixels_tolerance", &r->tolerance);
+        tern_file_meta_bool(tower, KEY "use_thumbnail", &r->whole_too);
+    }
     TERN_TRY(read_gguf(tower, read, err));
     read_three_keys(tower, CLIP "image_mean", read->mean);
     read_three_keys(tower, CLIP "image_std", read->deviation);
     return TERN_OK;
 }
 
-tern_status tern_vision_rules_read(const tern_file *file, int64_t n_pixels_max,
-                                   tern_vision_rules *r, tern_error *err) {
+// What a family's files need not say.
+static tern_vision_rules usual_rules(const tern_vision *v) {
+    int64_t block = v->n_patch * v->n_merge, each = block * block;
+    if (!v->tower || !v->tower->tiles) return (tern_vision_rules){.least = 65536, .most = 16777216};
+    return (tern_vision_rules){.least = 64 * each,
+                               .most = 256 * each,
+                               .one_at_least = true,
+                               .tile = 512,
+                               .tiles_least = 2,
+                               .tiles_most = 10,
+                               .tolerance = 2,
+                               .whole_too = true};
+}
+
+static tern_status check_rules(const tern_file *file, const tern_vision *v,
+                               const tern_vision_rules *r, tern_error *err) {
+    const char *path = file->tower ? file->tower->path : "preprocessor_config.json";
+    if (r->least < 1 || r->most < r->least || r->most > VISION_PIXELS_MAX)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s: pictures of %lld to %lld pixels make no sense", path,
+                         (long long)r->least, (long long)r->most);
+    if (r->tiles_most == 0) return TERN_OK;
+    if (r->tile < 1 || r->tile > 256 * v->n_patch || r->tile % (v->n_patch * v->n_merge) != 0 ||
+        r->tiles_least < 1 || r->tiles_most < r->tiles_least || r->tiles_most > TILES_MAX ||
+        !(r->tolerance > 0 && r->tolerance < 1e6))
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s: %lld to %lld squares of %lld pixels, of pictures that are %g times "
+                         "too large, make no sense",
+                         path, (long long)r->tiles_least, (long long)r->tiles_most,
+                         (long long)r->tile, r->tolerance);
+    return TERN_OK;
+}
+
+// No more pixels than that, with those of squares.
+static void limit(tern_vision_rules *r, int64_t n_pixels_max) {
+    int64_t most = n_pixels_max ? n_pixels_max : TERN_VISION_PIXELS;
+    int64_t rest = n_pixels_max > r->most ? n_pixels_max - r->most : 0;
+    if (n_pixels_max && r->tiles_most && r->tiles_most > rest / (r->tile * r->tile))
+        r->tiles_most = rest / (r->tile * r->tile);
+    if (r->tiles_most < r->tiles_least) r->tiles_most = 0;
+    if (r->most > most) r->most = most;
+    if (r->least > r->most) r->least = r->most; // no file makes a picture larger than it may be
+}
+
+tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
+                                   int64_t n_pixels_max, tern_vision_rules *r, tern_error *err) {
     const tern_json_doc *doc = &file->preprocessor;
+    *r = usual_rules(v);
     tern_picture_rules read = {.factor = 1.0F / 255,
                                .mean = {0.5F, 0.5F, 0.5F},
                                .deviation = {0.5F, 0.5F, 0.5F},
-                               .filter = TERN_PICTURE_BICUBIC};
-    *r = (tern_vision_rules){.least = 65536, .most = 16777216};
+                               .filter = r->tile ? TERN_PICTURE_BILINEAR : TERN_PICTURE_BICUBIC};
     if (file->tower) TERN_TRY(read_tower(file->tower, &read, r, err));
-    else if (tern_json_root(doc)) TERN_TRY(read_processor(doc, &read, r, err));
+    else if (tern_json_root(doc)) TERN_TRY(read_processor(doc, v, &read, r, err));
     r->filter = read.filter;
     r->factor = read.factor;
     memcpy(r->mean, read.mean, sizeof r->mean);
     memcpy(r->deviation, read.deviation, sizeof r->deviation);
     TERN_TRY(check_colors(&read, err));
-    if (r->least < 1 || r->most < r->least || r->most > VISION_PIXELS_MAX)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "%s: pictures of %lld to %lld pixels make no sense",
-                         file->tower ? file->tower->path : "preprocessor_config.json",
-                         (long long)r->least, (long long)r->most);
-    int64_t most = n_pixels_max ? n_pixels_max : TERN_VISION_PIXELS;
-    if (r->most > most) r->most = most;
-    if (r->least > r->most) r->least = r->most; // no file makes a picture larger than it may be
+    TERN_TRY(check_rules(file, v, r, err));
+    limit(r, n_pixels_max);
     return TERN_OK;
 }
 
+static tern_status write_tiles(tern_gguf_writer *w, const tern_vision_rules *r) {
+    TERN_TRY(tern_gguf_put_int(w, KEY "tile_size", TERN_META_U32, r->tile));
+    TERN_TRY(tern_gguf_put_int(w, KEY "min_tiles", TERN_META_U32, r->tiles_least));
+    TERN_TRY(tern_gguf_put_int(w, KEY "max_tiles", TERN_META_U32, r->tiles_most));
+    TERN_TRY(tern_gguf_put_f32(w, KEY "max_pixels_tolerance", (float)r->tolerance));
+    return tern_gguf_put_int(w, KEY "use_thumbnail", TERN_META_BOOL, r->whole_too);
+}
+
 tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *from,
-                                         tern_error *err) {
+                                         const tern_vision *v, tern_error *err) {
     tern_vision_rules r;
-    TERN_TRY(tern_vision_rules_read(from, VISION_PIXELS_MAX, &r, err));
+    TERN_TRY(tern_vision_rules_read(from, v, TILES_MAX * VISION_PIXELS_MAX, &r, err));
     int filter = r.filter == TERN_PICTURE_BICUBIC ? 3 : 2;
     TERN_TRY(tern_gguf_put_int(w, CLIP "image_min_pixels", TERN_META_U32, r.least));
     TERN_TRY(tern_gguf_put_int(w, CLIP "image_max_pixels", TERN_META_U32, r.most));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_mean", TERN_META_F32, r.mean, 3));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_std", TERN_META_F32, r.deviation, 3));
+    if (r.tile) TERN_TRY(write_tiles(w, &r));
     TERN_TRY(tern_gguf_put_int(w, KEY "resample", TERN_META_U32, filter));
     return tern_gguf_put_f32(w, KEY "rescale_factor", r.factor);
 }
@@ -356,6 +429,8 @@ tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t w
     if (width < 1 || height < 1 || fmax(w, h) / fmin(w, h) > 200)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%d x %d pixels: expected at most 200 times as "
                          "long as wide", (int)width, (int)height);
+    if (r->one_at_least && wide < edge) wide = edge;
+    if (r->one_at_least && high < edge) high = edge;
     if (wide * high > r->most) {
         double beta = sqrt(h * w / (double)r->most);
         wide = (int64_t)floor(w / beta / e) * edge;
@@ -368,4 +443,28 @@ tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t w
     *to_width = (int32_t)(wide > edge ? wide : edge);
     *to_height = (int32_t)(high > edge ? high : edge);
     return TERN_OK;
+}
+
+// The grid whose shape is nearest to the picture's; of equal ones the larger if the picture has
+// half of its pixels.
+void tern_vision_tiles(const tern_vision_rules *r, const tern_vision *v, int32_t width,
+                       int32_t height, int32_t *across, int32_t *down) {
+    int64_t edge = v->n_patch * v->n_merge, wide = multiple(width, edge);
+    int64_t high = multiple(height, edge), n_best = INT64_MAX;
+    double best = INFINITY, area = (double)width * height;
+    *across = *down = 0;
+    if (wide < v->n_patch) wide = v->n_patch;
+    if (high < v->n_patch) high = v->n_patch;
+    if (!r->tiles_most || !((double)(wide * high) > (double)r->most * r->tolerance)) return;
+    for (int64_t n = r->tiles_least; n <= r->tiles_most; n++)
+        for (int64_t a = 1; a <= n; a++) {
+            double off = fabs((double)width / height - (double)a / (double)(n / a));
+            bool larger = n > n_best && area > 0.5 * (double)(r->tile * r->tile * n);
+            if (n % a != 0 || off > best || (off == best && !larger)) continue;
+            best = off;
+            n_best = n;
+            *across = (int32_t)a;
+            *down = (int32_t)(n / a);
+        }
+    if (n_best == 1) *across = *down = 0;
 }

@@ -267,6 +267,7 @@ const tern_arch tern_arch_qwen35 = {
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
 #else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_qwen_vision)),
+    .tower = &tern_tower_qwen,
 #endif
     .mixed_layers = true,
     .sample = &sample,

@@ -81,6 +81,7 @@ const tern_arch tern_arch_qwen3vl = {
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_qwen_vision)),
+    .tower = &tern_tower_qwen,
     .reads_deep = true,
     .generation = &generation,
     .sample = &sample,

@@ -117,7 +117,7 @@ static tern_status place_pictures(const tern_computation *c, tern_batch *b, cons
     for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_sights > 0;
     if (!any) return TERN_OK;
     TERN_TRY(make_places(c, r, err));
-    if (config->vision.both_ways) put_spans(c, b, work, n_work);
+    if (tern_config_both_ways(config)) put_spans(c, b, work, n_work);
     if (config->rope.axes == TERN_ROPE_MIXED) put_places(c, b, work, n_work);
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens)
         take_rows(c, r, work[i].lease, row, r->chunks[i].n_tokens, &any_rows);

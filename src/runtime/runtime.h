@@ -97,9 +97,11 @@ struct tern_sight {
     uint64_t hash;
     uint8_t *pixels; // as the tower was given them, of all frames
     size_t n_pixels; // bytes
-    int32_t width, height; // in rows
+    int32_t width, height; // of the whole, in rows
+    int32_t across, down;  // squares that it is cut into as well
     int32_t n_rows, first_id;
-    int32_t *ids;  // [n_rows]
+    int32_t *ids;  // [n_ids] what stands for it in a text: rows, and tokens around them
+    size_t n_ids;
     float *rows;   // [n_rows, tern_config_given_cols]
 };
 static inline bool tern_sight_has(const tern_sight *s, int32_t id) {
@@ -111,7 +113,8 @@ void tern_sight_drop(tern_sight *s); // one that is not kept; NULL is allowed
 tern_sight *tern_model_find_sight(tern_model *m, const tern_sight *wanted);
 tern_sight *tern_model_hold_sight(tern_model *m, int32_t id);
 void tern_model_let_sight_go(tern_model *m, tern_sight *s);
-// Gives it its ids, and holds it for the caller.
+// Gives its rows their ids, and holds it for the caller. Those of its ids that are -1 become the
+// rows', in their order; if it has none, they are the rows'.
 tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err);
 void tern_model_free_sights(tern_model *m);
 // Adds a GGUF's part that sees, and reads the config again (tower.c); mmproj as in
@@ -278,7 +281,7 @@ tern_status tern_lease_read(tern_lease *lease, const int32_t *ids, size_t n_ids,
                             tern_sequence_get get, void *user, tern_error *err);
 // Holds the pictures whose rows are among the ids. TERN_ERR_ARGUMENT: one is not known.
 tern_status tern_lease_see(tern_lease *lease, const int32_t *ids, size_t n, tern_error *err);
-// Where a picture's rows see each other (tern_vision.both_ways), a text is only ever cut beside
+// Where a picture's rows see each other (tern_tower.both_ways), a text is only ever cut beside
 // pictures. Of these ids, which begin there, whose pictures the lease holds, and of which about n
 // are to be computed at once: how many that can be.
 size_t tern_lease_piece(const tern_lease *lease, const int32_t *ids, size_t n_ids, size_t n);

@@ -51,6 +51,7 @@ static void forget_some(tern_model *m) {
 
 static bool is_of(const tern_sight *s, const tern_sight *wanted) {
     return s->hash == wanted->hash && s->width == wanted->width && s->height == wanted->height &&
+           s->across == wanted->across && s->down == wanted->down &&
            s->n_pixels == wanted->n_pixels && memcmp(s->pixels, wanted->pixels, s->n_pixels) == 0;
 }
 
@@ -85,15 +86,23 @@ void tern_model_let_sight_go(tern_model *m, tern_sight *s) {
     tern_mutex_unlock(&m->sights_lock);
 }
 
+static tern_status make_ids(tern_sight *s, tern_error *err) {
+    s->n_ids = (size_t)s->n_rows;
+    s->ids = tern_alloc_array(TERN_MEM_SESSION, s->n_ids, sizeof *s->ids);
+    if (!s->ids) return tern_fail_memory(err, s->n_ids * sizeof *s->ids);
+    for (size_t i = 0; i < s->n_ids; i++) s->ids[i] = -1;
+    return TERN_OK;
+}
+
 tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err) {
-    s->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->n_rows, sizeof *s->ids);
-    if (!s->ids) return tern_fail_memory(err, (size_t)s->n_rows * sizeof *s->ids);
+    if (!s->ids) TERN_TRY(make_ids(s, err));
     tern_mutex_lock(&m->sights_lock);
     bool fits = m->n_sight_ids <= INT32_MAX - TERN_SIGHT_IDS - s->n_rows;
     if (fits) {
         s->first_id = TERN_SIGHT_IDS + m->n_sight_ids;
         m->n_sight_ids += s->n_rows;
-        for (int32_t i = 0; i < s->n_rows; i++) s->ids[i] = s->first_id + i;
+        for (size_t i = 0, row = 0; i < s->n_ids; i++)
+            if (s->ids[i] == -1) s->ids[i] = s->first_id + (int32_t)row++;
         s->next = m->sights;
         m->sights = hold(m, s);
     }
@@ -152,7 +161,7 @@ void tern_lease_look_away(tern_lease *l, size_t n_ids) {
 // The number of a row in its picture; -1: the id is no picture's, or it may be cut anywhere. *n: how
 // many the picture has.
 static int32_t row_of(const tern_lease *l, int32_t id, int32_t *n) {
-    if (!l->model->config.vision.both_ways || id < TERN_SIGHT_IDS) return -1;
+    if (!tern_config_both_ways(&l->model->config) || id < TERN_SIGHT_IDS) return -1;
     const tern_sight *s = tern_lease_sight(l, id);
     *n = s ? s->n_rows : 0;
     return s ? id - s->first_id : -1;

@@ -1,5 +1,6 @@
 // Pictures become rows: sized as the model's files say, cut into patches in the order that its
-// tower merges them, computed, and remembered (runtime/sights.c).
+// tower merges them, computed, and remembered (runtime/sights.c). Some models see a large picture
+// as several squares, one after the other, and then the whole of it.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +15,17 @@ typedef struct looking {
     tern_model *m;
     const tern_vision *v;
     tern_vision_rules rules;
-    int32_t columns, rows; // in patches
-    size_t n;              // patches
-    float *patches;        // [n, tern_vision_patch_cols]
-    float *points;         // [n, 2] in the grid of learnt places
-    int32_t *places;       // [n, 3]
-    float *made;           // rows of several layers, one layer after the other
+    int32_t whole_width, whole_height; // in pixels, which the whole is sized to
+    bool has_whole;                    // it is shown, too, after the squares that are cut out of it
+    // What the tower sees at once.
+    const uint8_t *frames[TERN_VISION_FRAMES]; // the first pixel of each
+    size_t stride;                             // pixels from a row to the next
+    int32_t columns, rows;                     // in patches
+    size_t n;                                  // patches
+    float *patches; // [n, tern_vision_patch_cols]
+    float *points;  // [n, tern_vision_point_cols] in the grid of learnt places
+    int32_t *places; // [n, 3]
+    float *made;     // rows of several layers, one layer after the other
 } looking;
 
 static void close_looking(looking *l) {
@@ -29,14 +35,15 @@ static void close_looking(looking *l) {
     tern_free(l->made);
 }
 
-static tern_status make_room(looking *l, tern_error *err) {
+// So many patches at once at most.
+static tern_status make_room(looking *l, size_t n, tern_error *err) {
     size_t n_cols = (size_t)tern_vision_patch_cols(l->v);
-    l->n = (size_t)l->columns * (size_t)l->rows;
-    l->patches = tern_alloc_array(TERN_MEM_SESSION, l->n * n_cols, sizeof *l->patches);
-    l->points = tern_alloc_array(TERN_MEM_SESSION, l->n, 2 * sizeof *l->points);
-    l->places = tern_alloc_array(TERN_MEM_SESSION, l->n, 3 * sizeof *l->places);
+    size_t n_point = (size_t)tern_vision_point_cols(l->v);
+    l->patches = tern_alloc_array(TERN_MEM_SESSION, n * n_cols, sizeof *l->patches);
+    l->points = tern_alloc_array(TERN_MEM_SESSION, n, n_point * sizeof *l->points);
+    l->places = tern_alloc_array(TERN_MEM_SESSION, n, 3 * sizeof *l->places);
     if (l->patches && l->points && l->places) return TERN_OK;
-    return tern_fail_memory(err, l->n * n_cols * sizeof *l->patches);
+    return tern_fail_memory(err, n * n_cols * sizeof *l->patches);
 }
 
 // Patch i: blocks from left to right and down, and so within a block.
@@ -47,39 +54,60 @@ static void place_of(const looking *l, size_t i, int32_t *row, int32_t *column) 
     *column = (int32_t)(block % across * edge + in_block % edge);
 }
 
-// The first and the last patch have the first and the last place of the grid.
-static float point(int32_t i, int32_t n, int64_t side) {
-    return n > 1 ? (float)((double)i * (double)(side - 1) / (double)(n - 1)) : 0;
+// Where patch i of n lies along the grid: the first and the last patch have the first and the last
+// place; or all lie as pixels do when pictures are resized, and cover *width places to both sides.
+static float point(const tern_vision *v, int32_t i, int32_t n, float *width) {
+    double side = (double)v->n_side;
+    *width = side > n ? (float)(side / n) : 1;
+    if (v->tower->widens) return (float)((i + 0.5) * side / n - 0.5);
+    return n > 1 ? (float)(i * (side - 1) / (n - 1)) : 0;
 }
 
 static void place_patches(looking *l) {
+    size_t n_point = (size_t)tern_vision_point_cols(l->v);
     for (size_t i = 0; i < l->n; i++) {
         int32_t row, column;
+        float *to = l->points + i * n_point, height, width;
         place_of(l, i, &row, &column);
-        l->points[2 * i] = point(row, l->rows, l->v->n_side);
-        l->points[2 * i + 1] = point(column, l->columns, l->v->n_side);
+        to[0] = point(l->v, row, l->rows, &height);
+        to[1] = point(l->v, column, l->columns, &width);
+        if (n_point == 4) to[2] = height, to[3] = width;
         l->places[3 * i] = 0;
         l->places[3 * i + 1] = row;
         l->places[3 * i + 2] = column;
     }
 }
 
-// In a patch the colour changes slowest, then the frame, the row and the column. frames: the pixels
-// of two, [rows * edge, columns * edge, 3] each.
-static void cut_patches(const looking *l, const uint8_t *const frames[TERN_VISION_FRAMES]) {
+// The level of a colour, as the tower takes it.
+static float level(const tern_vision_rules *r, uint8_t byte, size_t c) {
+    return ((float)byte * r->factor - r->mean[c]) / r->deviation[c];
+}
+
+// In a patch the colour changes slowest, then the frame, the row and the column; or, of one frame,
+// the row, the column and then the colour.
+static float *cut_patch(const looking *l, size_t row, size_t column, float *to) {
     const tern_vision_rules *r = &l->rules;
-    size_t edge = (size_t)l->v->n_patch, width = (size_t)l->columns * edge;
+    size_t edge = (size_t)l->v->n_patch, n_frames = (size_t)l->v->tower->n_frames;
+    size_t first = row * edge * l->stride + column * edge;
+    for (size_t at = 0; l->v->colors_last && at < edge * edge * 3; at++) {
+        size_t pixel = first + at / 3 / edge * l->stride + at / 3 % edge;
+        *to++ = level(r, l->frames[0][3 * pixel + at % 3], at % 3);
+    }
+    for (size_t c = 0; !l->v->colors_last && c < 3; c++)
+        for (size_t f = 0; f < n_frames; f++)
+            for (size_t at = 0; at < edge * edge; at++) {
+                size_t pixel = first + at / edge * l->stride + at % edge;
+                *to++ = level(r, l->frames[f][3 * pixel + c], c);
+            }
+    return to;
+}
+
+static void cut_patches(const looking *l) {
     float *to = l->patches;
     for (size_t i = 0; i < l->n; i++) {
         int32_t row, column;
         place_of(l, i, &row, &column);
-        for (size_t c = 0; c < 3; c++)
-            for (size_t f = 0; f < TERN_VISION_FRAMES; f++)
-                for (size_t y = (size_t)row * edge; y < (size_t)(row + 1) * edge; y++)
-                    for (size_t x = (size_t)column * edge; x < (size_t)(column + 1) * edge; x++) {
-                        float level = (float)frames[f][3 * (y * width + x) + c] * r->factor;
-                        *to++ = (level - r->mean[c]) / r->deviation[c];
-                    }
+        to = cut_patch(l, (size_t)row, (size_t)column, to);
     }
 }
 
@@ -92,13 +120,13 @@ typedef struct tower {
     tern_single single;
 } tower;
 
-static tern_status open_tower(tower *t, const looking *l, const tern_model_graph *g,
-                              tern_error *err) {
+// For so many patches at once.
+static tern_status open_tower(tower *t, const tern_model_graph *g, size_t n, tern_error *err) {
     const tern_backend *b = t->at->backend;
-    tern_cache_desc cache = {.n_context = (int32_t)l->n};
+    tern_cache_desc cache = {.n_context = (int32_t)n};
     TERN_TRY(tern_kv_choose(&g->fused, cache.n_context, TERN_KV_F32, &cache.kv_type, err));
     TERN_TRY(tern_placement_weights(t->at, g, g->fused.n_values, &t->weights, err));
-    TERN_TRY(b->compile(t->at->device, &g->fused, t->weights, (int32_t)l->n, &t->plan, err));
+    TERN_TRY(b->compile(t->at->device, &g->fused, t->weights, (int32_t)n, &t->plan, err));
     return tern_single_open(&t->single, b, t->plan, &g->fused, &cache, err);
 }
 
@@ -118,23 +146,15 @@ static void bind_rows(const looking *l, const tern_graph *g, tern_batch *b, floa
     }
 }
 
-static tern_status run_tower(const looking *l, float *made, size_t n, tern_error *err) {
-    const tern_model_graph *g = &l->m->graphs[tern_model_graph_find(l->m, "vision", NULL)];
-    tower t = {0};
+static tern_status run_tower(const looking *l, tower *t, const tern_model_graph *g, float *made,
+                             size_t n, tern_error *err) {
     tern_batch b = {.n_tokens = (int32_t)l->n,
                     .n_outputs = (int32_t)(l->n / (size_t)(l->v->n_merge * l->v->n_merge)),
-                    .places = l->places};
+                    .places = l->v->tower->turns ? l->places : NULL};
     tern_batch_bind(&b, tern_graph_find(&g->fused, "patches"), l->patches);
     tern_batch_bind(&b, tern_graph_find(&g->fused, "points"), l->points);
     bind_rows(l, &g->fused, &b, made, n);
-    TERN_TRY(tern_placement_hold(l->m, &t.at, err));
-    tern_placement_begin_use(t.at);
-    tern_status status = open_tower(&t, l, g, err);
-    if (status == TERN_OK) status = tern_single_run(&t.single, &b, 0, err);
-    close_tower(&t);
-    tern_placement_end_use(t.at);
-    tern_placement_let_go(l->m, t.at);
-    return status;
+    return tern_single_run(&t->single, &b, 0, err);
 }
 
 // made: for each layer that is read [n_rows, n_embd]; rows: of each row all of them.
@@ -146,71 +166,169 @@ static void put_beside(const float *made, size_t n_layers, size_t n_rows, size_t
                    n_embd * sizeof *rows);
 }
 
-static tern_status make_rows(looking *l, tern_sight *s, tern_error *err) {
-    size_t n_embd = (size_t)l->m->config.n_embd, n_rows = (size_t)s->n_rows;
-    size_t n_layers = 1 + (size_t)l->v->n_deep, n = n_rows * n_layers * n_embd;
-    s->rows = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->rows);
-    l->made = tern_alloc_array(TERN_MEM_SESSION, n_layers > 1 ? n : 1, sizeof *l->made);
-    if (!s->rows || !l->made) return tern_fail_memory(err, n * sizeof *s->rows);
-    float *made = n_layers > 1 ? l->made : s->rows;
-    TERN_TRY(run_tower(l, made, n_rows * n_embd, err));
-    if (n_layers > 1) put_beside(made, n_layers, n_rows, n_embd, s->rows);
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(s->rows[i]))
-            return tern_fail(err, TERN_ERR_DEVICE,
-                             "%s: a picture gives numbers that are none (NaN or infinite)",
-                             l->m->path);
+// Rows of what is looked at: the sight's from row `first` on. *n: how many.
+static tern_status make_rows(looking *l, tower *t, const tern_model_graph *g, tern_sight *s,
+                             size_t first, size_t *n, tern_error *err) {
+    size_t n_embd = (size_t)l->m->config.n_embd, n_layers = 1 + (size_t)l->v->n_deep;
+    float *rows = s->rows + first * n_layers * n_embd, *made = n_layers > 1 ? l->made : rows;
+    l->n = (size_t)l->columns * (size_t)l->rows;
+    *n = l->n / (size_t)(l->v->n_merge * l->v->n_merge);
+    place_patches(l);
+    cut_patches(l);
+    TERN_TRY(run_tower(l, t, g, made, *n * n_embd, err));
+    if (n_layers > 1) put_beside(made, n_layers, *n, n_embd, rows);
     return TERN_OK;
 }
 
 // ---- Sights ------------------------------------------------------------------------------------
 
-static tern_status size_one(const looking *l, const tern_picture *p, uint8_t *to,
-                            tern_error *err) {
-    int32_t edge = (int32_t)l->v->n_patch;
+// Squares are cut out of one picture, which lies in front of the whole.
+static size_t cut_bytes(const looking *l, const tern_sight *s) {
+    return (size_t)s->across * (size_t)s->down * 3 * (size_t)(l->rules.tile * l->rules.tile);
+}
+
+static tern_status look_at_squares(looking *l, tower *t, const tern_model_graph *g, tern_sight *s,
+                                   size_t *n_rows, tern_error *err) {
+    size_t tile = (size_t)l->rules.tile, n;
+    l->columns = l->rows = (int32_t)(l->rules.tile / l->v->n_patch);
+    l->stride = (size_t)s->across * tile;
+    for (size_t i = 0; i < (size_t)s->across * (size_t)s->down; i++) {
+        size_t row = i / (size_t)s->across * tile, column = i % (size_t)s->across * tile;
+        l->frames[0] = s->pixels + 3 * (row * l->stride + column);
+        TERN_TRY(make_rows(l, t, g, s, *n_rows, &n, err));
+        *n_rows += n;
+    }
+    return TERN_OK;
+}
+
+static tern_status look_at_whole(looking *l, tower *t, const tern_model_graph *g, tern_sight *s,
+                                 size_t n_rows, tern_error *err) {
+    size_t each = 3 * (size_t)l->whole_width * (size_t)l->whole_height, n;
+    const uint8_t *first = s->pixels + cut_bytes(l, s);
+    l->columns = (int32_t)(l->whole_width / l->v->n_patch);
+    l->rows = (int32_t)(l->whole_height / l->v->n_patch);
+    l->stride = (size_t)l->whole_width;
+    for (size_t i = 0; i < TERN_VISION_FRAMES; i++)
+        l->frames[i] = first + ((i + 1) * each <= s->n_pixels - cut_bytes(l, s) ? i * each : 0);
+    return make_rows(l, t, g, s, n_rows, &n, err);
+}
+
+static tern_status look_at_all(looking *l, tern_sight *s, size_t n_most, tern_error *err) {
+    const tern_model_graph *g = &l->m->graphs[tern_model_graph_find(l->m, "vision", NULL)];
+    tower t = {0};
+    size_t n_rows = 0;
+    TERN_TRY(tern_placement_hold(l->m, &t.at, err));
+    tern_placement_begin_use(t.at);
+    tern_status status = open_tower(&t, g, n_most, err);
+    if (status == TERN_OK) status = look_at_squares(l, &t, g, s, &n_rows, err);
+    if (status == TERN_OK && l->has_whole) status = look_at_whole(l, &t, g, s, n_rows, err);
+    close_tower(&t);
+    tern_placement_end_use(t.at);
+    tern_placement_let_go(l->m, t.at);
+    return status;
+}
+
+static tern_status look(looking *l, tern_sight *s, tern_error *err) {
+    size_t n_embd = (size_t)l->m->config.n_embd, n_layers = 1 + (size_t)l->v->n_deep;
+    size_t group = (size_t)(l->v->n_merge * l->v->n_merge);
+    size_t n = (size_t)s->n_rows * n_layers * n_embd;
+    size_t n_square = s->across ? (size_t)(l->rules.tile / l->v->n_patch) : 0;
+    size_t n_most = (size_t)(s->width * s->height) * group;
+    if (!l->has_whole || n_most < n_square * n_square) n_most = n_square * n_square;
+    s->rows = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->rows);
+    l->made = tern_alloc_array(TERN_MEM_SESSION, n_layers > 1 ? n : 1, sizeof *l->made);
+    if (!s->rows || !l->made) return tern_fail_memory(err, n * sizeof *s->rows);
+    TERN_TRY(make_room(l, n_most, err));
+    TERN_TRY(look_at_all(l, s, n_most, err));
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(s->rows[i]))
+            return tern_fail(err, TERN_ERR_DEVICE,
+                             "%s: a picture gives numbers that are none (NaN or infinite)",
+                             l->m->path);
+    return tern_model_keep_sight(l->m, s, err);
+}
+
+static tern_status size_one(const looking *l, const tern_picture *p, int32_t width, int32_t height,
+                            uint8_t *to, tern_error *err) {
     tern_picture sized;
-    TERN_TRY(tern_picture_resize(&sized, p, l->columns * edge, l->rows * edge, l->rules.filter,
-                                 err));
+    TERN_TRY(tern_picture_resize(&sized, p, width, height, l->rules.filter, err));
     memcpy(to, sized.rgb, (size_t)sized.width * (size_t)sized.height * 3);
     tern_picture_free(&sized);
+    return TERN_OK;
+}
+
+// How large what is shown will be.
+static tern_status choose_sizes(looking *l, tern_sight *s, const tern_picture *p, tern_error *err) {
+    int32_t patch = (int32_t)l->v->n_patch, edge = patch * (int32_t)l->v->n_merge;
+    int32_t each = (int32_t)(l->rules.tile / edge);
+    TERN_TRY(tern_vision_size(&l->rules, edge, p->width, p->height, &l->whole_width,
+                              &l->whole_height, err));
+    if ((int64_t)(l->whole_width / patch) * (l->whole_height / patch) > 65536)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d x %d pixels would be more than 65,536 patches",
+                         (int)l->whole_width, (int)l->whole_height);
+    tern_vision_tiles(&l->rules, l->v, p->width, p->height, &s->across, &s->down);
+    l->has_whole = s->across == 0 || l->rules.whole_too;
+    s->width = l->whole_width / edge;
+    s->height = l->whole_height / edge;
+    s->n_rows = s->across * s->down * each * each + (l->has_whole ? s->width * s->height : 0);
     return TERN_OK;
 }
 
 // Pixels of all frames, as the tower will be given them: they say whether it is the same picture.
 static tern_status size_pictures(looking *l, tern_sight *s, const tern_picture *pictures, size_t n,
                                  tern_error *err) {
-    int32_t width, height, edge = (int32_t)l->v->n_patch, merge = (int32_t)l->v->n_merge;
-    TERN_TRY(tern_vision_size(&l->rules, edge * merge, pictures->width, pictures->height, &width,
-                              &height, err));
-    if ((int64_t)(width / edge) * (height / edge) > 65536)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%d x %d pixels would be more than 65,536 patches",
-                         (int)width, (int)height);
-    l->columns = width / edge;
-    l->rows = height / edge;
-    s->width = l->columns / merge;
-    s->height = l->rows / merge;
-    s->n_rows = s->width * s->height;
-    size_t each = (size_t)width * (size_t)height * 3;
-    s->n_pixels = n * each;
+    TERN_TRY(choose_sizes(l, s, pictures, err));
+    size_t each = 3 * (size_t)l->whole_width * (size_t)l->whole_height, cut = cut_bytes(l, s);
+    int32_t tile = (int32_t)l->rules.tile;
+    s->n_pixels = cut + (l->has_whole ? n * each : 0);
     s->pixels = tern_alloc(TERN_MEM_SESSION, s->n_pixels);
     if (!s->pixels) return tern_fail_memory(err, s->n_pixels);
-    for (size_t i = 0; i < n; i++)
-        TERN_TRY(size_one(l, &pictures[i], s->pixels + i * each, err));
-    s->hash = tern_hash64((uint64_t)width, s->pixels, s->n_pixels);
+    if (cut)
+        TERN_TRY(size_one(l, pictures, s->across * tile, s->down * tile, s->pixels, err));
+    for (size_t i = 0; l->has_whole && i < n; i++)
+        TERN_TRY(size_one(l, &pictures[i], l->whole_width, l->whole_height,
+                          s->pixels + cut + i * each, err));
+    s->hash = tern_hash64((uint64_t)l->whole_width, s->pixels, s->n_pixels);
     return TERN_OK;
 }
 
-static tern_status look(looking *l, tern_sight *s, tern_error *err) {
-    const uint8_t *frames[TERN_VISION_FRAMES];
-    size_t each = (size_t)s->n_rows * 3 * (size_t)(l->v->n_patch * l->v->n_patch) *
-                  (size_t)(l->v->n_merge * l->v->n_merge);
-    for (size_t i = 0; i < TERN_VISION_FRAMES; i++)
-        frames[i] = s->pixels + (i * each < s->n_pixels ? i * each : 0);
-    TERN_TRY(make_room(l, err));
-    place_patches(l);
-    cut_patches(l, frames);
-    TERN_TRY(make_rows(l, s, err));
-    return tern_model_keep_sight(l->m, s, err);
+// ---- In a text ---------------------------------------------------------------------------------
+
+static tern_status put_text(const looking *l, tern_sight *s, size_t room, const char *text,
+                            tern_error *err) {
+    size_t n;
+    TERN_TRY(tern_tokenize(l->m, text, strlen(text), TERN_TOKENIZE_SPECIAL, s->ids + s->n_ids,
+                           room - s->n_ids, &n, err));
+    if (n > room - s->n_ids)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: \"%s\" is %zu tokens", l->m->path, text, n);
+    s->n_ids += n;
+    return TERN_OK;
+}
+
+static void put_rows(tern_sight *s, int32_t n) {
+    for (int32_t i = 0; i < n; i++) s->ids[s->n_ids++] = -1;
+}
+
+// Where pictures are cut, tokens stand around them, and in front of each square.
+#define TOKENS_OF_MARK 24 // where the vocabulary has none of that name
+static tern_status put_ids(const looking *l, tern_sight *s, tern_error *err) {
+    int64_t edge = l->v->n_patch * l->v->n_merge, each = l->rules.tile / edge;
+    size_t n_squares = (size_t)s->across * (size_t)s->down;
+    size_t room = (size_t)s->n_rows + TOKENS_OF_MARK * (n_squares + 3);
+    char mark[64];
+    if (!l->v->tower->tiles) return TERN_OK;
+    s->ids = tern_alloc_array(TERN_MEM_SESSION, room, sizeof *s->ids);
+    if (!s->ids) return tern_fail_memory(err, room * sizeof *s->ids);
+    TERN_TRY(put_text(l, s, room, "<|image_start|>", err));
+    for (size_t i = 0; i < n_squares; i++) {
+        snprintf(mark, sizeof mark, "<|img_row_%zu_col_%zu|>", i / (size_t)s->across + 1,
+                 i % (size_t)s->across + 1);
+        TERN_TRY(put_text(l, s, room, mark, err));
+        put_rows(s, (int32_t)(each * each));
+    }
+    if (n_squares && l->has_whole) TERN_TRY(put_text(l, s, room, "<|img_thumbnail|>", err));
+    if (l->has_whole) put_rows(s, s->width * s->height);
+    return put_text(l, s, room, "<|image_end|>", err);
 }
 
 static tern_status check(const tern_model *m, const tern_picture *pictures, size_t n,
@@ -221,8 +339,10 @@ static tern_status check(const tern_model *m, const tern_picture *pictures, size
     if (!m->config.vision.n_layers)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model reads no pictures in texts",
                          m->path);
-    if (n < 1 || n > TERN_VISION_FRAMES)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%zu pictures: expected 1, or 2 frames", n);
+    size_t n_frames = (size_t)m->config.vision.tower->n_frames;
+    if (n < 1 || n > n_frames)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%zu pictures: expected 1%s", n,
+                         n_frames > 1 ? ", or 2 frames" : "");
     for (size_t i = 0; i < n; i++) {
         TERN_NEED(pictures[i].rgb);
         if (pictures[i].width != pictures->width || pictures[i].height != pictures->height)
@@ -242,7 +362,7 @@ tern_status tern_sight_open(tern_sight **out, tern_model *m, const tern_picture 
     if (most < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "n_pixels_max is %lld: expected 1 or more, or 0",
                          (long long)most);
-    tern_status status = tern_vision_rules_read(m->file, most, &l.rules, err);
+    tern_status status = tern_vision_rules_read(m->file, l.v, most, &l.rules, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, m->path);
     tern_sight *s = tern_sight_new();
     if (!s) return tern_fail_memory(err, sizeof *s);
@@ -250,7 +370,8 @@ tern_status tern_sight_open(tern_sight **out, tern_model *m, const tern_picture 
     status = size_pictures(&l, s, pictures, n_pictures, err);
     if (status == TERN_OK) *out = tern_model_find_sight(m, s);
     if (status == TERN_OK && !*out) {
-        status = look(&l, s, err);
+        status = put_ids(&l, s, err);
+        if (status == TERN_OK) status = look(&l, s, err);
         if (status == TERN_OK) *out = s;
     }
     if (*out != s) tern_sight_drop(s);
@@ -263,7 +384,7 @@ void tern_sight_close(tern_sight *s) {
 }
 
 const int32_t *tern_sight_ids(const tern_sight *s, size_t *n_ids) {
-    if (n_ids) *n_ids = s ? (size_t)s->n_rows : 0;
+    if (n_ids) *n_ids = s ? s->n_ids : 0;
     return s ? s->ids : NULL;
 }
 
@@ -293,8 +414,11 @@ tern_status tern_sights_place(const tern_model *m, const int32_t *ids, size_t n_
     }
     if (n_places != n_sights)
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "%zu pictures for %zu places: the text must have as many <|image_pad|> or "
-                         "what the model's template writes", n_sights, n_places);
+                         "%zu pictures for %zu places: the text must have as many %s or what the "
+                         "model's template writes",
+                         n_sights, n_places,
+                         m->config.vision.n_layers ? m->config.vision.tower->tokens[0].text
+                                                   : "tokens for pictures");
     if (*n_out > capacity)
         return tern_fail(err, TERN_ERR_CONTEXT_FULL, "%zu tokens with the pictures: there is room "
                          "for %zu", *n_out, capacity);

@@ -82,7 +82,7 @@ static tern_status put_meta(conversion *t, const char *path, tern_error *err) {
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, tern_convert_file_type(t)));
     TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
     TERN_TRY(tern_config_write_vision(w, &t->config));
-    return tern_vision_rules_write_gguf(w, t->file, err);
+    return tern_vision_rules_write_gguf(w, t->file, &t->config.vision, err);
 }
 
 static tern_status write(conversion *t, const char *path, tern_error *err) {

@@ -29,35 +29,58 @@ static void step_given(cpu_run *run, const cpu_step *step, const tern_team *team
 const cpu_op cpu_op_REPLACE = {.step = step_given};
 const cpu_op cpu_op_ADD_GIVEN = {.step = step_given};
 
-// The row of the table that is the lower neighbour of a coordinate, and how far from it that is.
-static size_t lower(float at, size_t side, float *share) {
-    float most = (float)(side - 1), inside = at > 0 ? at < most ? at : most : 0;
-    size_t i = (size_t)inside;
-    *share = inside - (float)i;
-    return i;
+// What of a grid's axis lies under a triangle: places first .. last, one at `at` counts fully, one
+// that is `width` away no more. All shares together are 1.
+typedef struct triangle {
+    float at, width, whole;
+    size_t first, last;
+} triangle;
+
+static float share(const triangle *t, size_t i) {
+    float s = 1 - fabsf((float)i - t->at) / t->width;
+    return s > 0 ? s / t->whole : 0;
+}
+
+static triangle triangle_of(float at, float width, size_t side) {
+    float most = (float)(side - 1), reach = width > 0 ? width < most ? width : most + 1 : 0;
+    triangle t = {.at = at > -1 ? at < most + 1 ? at : most : 0, .width = width, .whole = 1};
+    float low = t.at - reach, high = t.at + reach, sum = 0;
+    t.first = low > 0 ? (size_t)low : 0;
+    t.last = high < most ? (size_t)high : side - 1;
+    for (size_t i = t.first; i <= t.last; i++) sum += share(&t, i);
+    if (sum > 0) t.whole = sum;
+    return t;
+}
+
+static float inside(float at, size_t side) {
+    float most = (float)(side - 1);
+    return at > 0 ? at < most ? at : most : 0;
 }
 
 static void step_add_point(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
-    size_t d = (size_t)cols(run, n->in[0]), side = 1;
+    size_t d = (size_t)cols(run, n->in[0]), width = (size_t)cols(run, n->in[1]), side = 1;
     size_t n_rows = (size_t)run->plan->g->values[n->in[2]].rows;
-    const float *x = cpu_value(run, n->in[0]), *points = cpu_value(run, n->in[1]);
+    const float *x = cpu_value(run, n->in[0]), *p = cpu_value(run, n->in[1]);
     const float *table = run->plan->weights[n->in[2]]->vector;
     float *out = cpu_value(run, n->out[0]);
     while (side * side < n_rows) side++;
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++) {
-            float down, right;
-            size_t y0 = lower(points[2 * t], side, &down);
-            size_t x0 = lower(points[2 * t + 1], side, &right);
-            size_t y1 = y0 + (y0 + 1 < side), x1 = x0 + (x0 + 1 < side);
-            const float *a = table + (y0 * side + x0) * d, *b = table + (y0 * side + x1) * d;
-            const float *c = table + (y1 * side + x0) * d, *e = table + (y1 * side + x1) * d;
-            for (size_t i = 0; i < d; i++)
-                out[t * d + i] =
-                    x[t * d + i] + (a[i] * (1 - down) * (1 - right) + b[i] * (1 - down) * right +
-                                    c[i] * down * (1 - right) + e[i] * down * right);
+            const float *at = p + t * width;
+            bool wide = width == 4;
+            triangle rows = triangle_of(wide ? at[0] : inside(at[0], side), wide ? at[2] : 1, side);
+            triangle columns =
+                triangle_of(wide ? at[1] : inside(at[1], side), wide ? at[3] : 1, side);
+            float *to = out + t * d;
+            memcpy(to, x + t * d, d * sizeof *to);
+            for (size_t r = rows.first; r <= rows.last; r++)
+                for (size_t c = columns.first; c <= columns.last; c++) {
+                    float w = share(&rows, r) * share(&columns, c);
+                    const float *from = table + (r * side + c) * d;
+                    for (size_t i = 0; i < d; i++) to[i] += w * from[i];
+                }
         }
 }
 const cpu_op cpu_op_ADD_POINT = {.step = step_add_point};

@@ -315,6 +315,7 @@ tern_status gpu_op_ADD_POINT(tern_plan *p, const tern_node *n, tern_error *err) 
     gpu_dispatch *d = add(p, GPU_ADD_POINT, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
     set(d, "COLS4", (double)(n_cols / 4));
     set(d, "SIDE", (double)side);
+    set(d, "WIDTH", (double)cols(p, n->in[1]));
     bind_value(p, d, n->in[0]);
     bind_value(p, d, n->in[1]);
     bind_value(p, d, n->out[0]);

@@ -36,25 +36,41 @@ fn add_given(@builtin(global_invocation_id) id: vec3<u32>) {
     }
 }
 
-// The lower neighbour of a coordinate in the grid, and how far from it that is.
-fn lower(at: f32) -> vec2<f32> {
-    let inside = clamp(at, 0.0, f32(SIDE - 1u));
-    return vec2(floor(inside), fract(inside));
+// What of the grid's axis lies under a triangle: a place at `at` counts fully, one that is `width`
+// away no more.
+struct Triangle { at: f32, width: f32, whole: f32, first: u32, last: u32 }
+
+fn share(t: Triangle, i: u32) -> f32 {
+    return max(1.0 - abs(f32(i) - t.at) / t.width, 0.0) / t.whole;
+}
+
+fn triangle(at: f32, width: f32) -> Triangle {
+    let most = f32(SIDE - 1u);
+    var t = Triangle(at, width, 1.0, u32(max(at - width, 0.0)), u32(clamp(at + width, 0.0, most)));
+    var sum = 0.0;
+    for (var i = t.first; i <= t.last; i++) { sum += share(t, i); }
+    t.whole = select(1.0, sum, sum > 0.0);
+    return t;
+}
+
+// Points have a row and a column, or widths, too.
+fn triangle_of(row: u32, axis: u32) -> Triangle {
+    let at = given[WIDTH * row + axis];
+    if (WIDTH == 4u) { return triangle(at, given[WIDTH * row + 2u + axis]); }
+    return triangle(clamp(at, 0.0, f32(SIDE - 1u)), 1.0);
 }
 
 @compute @workgroup_size(64)
 fn add_point(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x >= COLS4) { return; }
-    let down = lower(given[2u * id.y]);
-    let right = lower(given[2u * id.y + 1u]);
-    let y0 = u32(down.x);
-    let x0 = u32(right.x);
-    let y1 = min(y0 + 1u, SIDE - 1u);
-    let x1 = min(x0 + 1u, SIDE - 1u);
-    let above = table[(y0 * SIDE + x0) * COLS4 + id.x] * (1.0 - right.y) +
-                table[(y0 * SIDE + x1) * COLS4 + id.x] * right.y;
-    let below = table[(y1 * SIDE + x0) * COLS4 + id.x] * (1.0 - right.y) +
-                table[(y1 * SIDE + x1) * COLS4 + id.x] * right.y;
+    let rows = triangle_of(id.y, 0u);
+    let columns = triangle_of(id.y, 1u);
     let i = id.y * COLS4 + id.x;
-    y[i] = x[i] + above * (1.0 - down.y) + below * down.y;
+    var sum = x[i];
+    for (var r = rows.first; r <= rows.last; r++) {
+        for (var c = columns.first; c <= columns.last; c++) {
+            sum += table[(r * SIDE + c) * COLS4 + id.x] * (share(rows, r) * share(columns, c));
+        }
+    }
+    y[i] = sum;
 }

@@ -1,0 +1,92 @@
+// SigLIP's tower (arXiv:2303.15343, and 2502.14786 for the second), which several families see
+// with: the layers of all towers (vision.c), whose patches are told where they are by their learnt
+// vectors alone, and a norm after the last one.
+//
+// LFM2-VL has the second, of pictures that keep their shape. The grid of learnt places is laid over
+// each of them as pictures are resized: places lie in the middle of what they stand for, and where
+// a picture has fewer patches than the grid has places, a patch takes a mixture of all that it
+// covers.
+//
+//   rows = act(norm(four x in one) W1 + b) W2 + b
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+#include "models/family.h"
+
+// ---- Graph -------------------------------------------------------------------------------------
+
+tern_vid tern_block_siglip(tern_graph *g, const tern_config *c, const tern_vision *v) {
+    tern_vid unused[TERN_VISION_DEEP];
+    tern_vid x = tern_block_seen(g, c, v, tern_block_patches(g, c, v), unused);
+    return tern_block_layer_norm(g, c, x, "v.post_ln", true);
+}
+
+static tern_vid product(tern_graph *g, const tern_config *c, tern_vid x, int which, int64_t n_out,
+                        int64_t n_in) {
+    const char *name = which == 1 ? "mm.1" : "mm.2";
+    const char *weight = which == 1 ? "mm.1.weight" : "mm.2.weight";
+    return c->qkv_biases ? tern_block_biased(g, c, x, name, n_out, n_in)
+                         : tern_block_linear(g, c, x, weight, n_out, n_in);
+}
+
+tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, tern_error *err) {
+    const tern_vision *v = &config->vision;
+    const tern_config c = tern_vision_config(v);
+    tern_config block = c; // of patches that become a row
+    int64_t group = v->n_merge * v->n_merge;
+    block.n_embd = c.n_embd * group;
+    block.rms_eps = 1e-5;
+    block.qkv_biases = v->merge_biases;
+    tern_vid x = tern_g_merge(g, tern_block_siglip(g, &c, v), (int32_t)group);
+    if (v->merge_norm) x = tern_block_layer_norm(g, &block, x, "mm.input_norm", true);
+    x = tern_g_act(g, product(g, &block, x, 1, v->n_between, block.n_embd), TERN_ACTIVATION_GELU);
+    tern_g_output(g, product(g, &block, x, 2, v->n_out, v->n_between), "rows");
+    return tern_graph_check(g, err);
+}
+
+// ---- Config ------------------------------------------------------------------------------------
+
+// What stands around a picture comes with it (session/see.c).
+static const tern_tower_token lfm2_tokens[] = {
+    {"image_token_id", "image_token_index", "<image>", offsetof(tern_vision, picture_id)},
+    {NULL, NULL, NULL, 0},
+};
+
+static const tern_tower_size lfm2_sizes[] = {
+    TERN_SIGLIP_SIZES,
+    {"projector.scale_factor", "downsample_factor", 8, 2, offsetof(tern_vision, n_merge)},
+    {"projection_dim", NULL, 1 << 20, 0, offsetof(tern_vision, n_out)},
+    {NULL, NULL, 0, 0, 0},
+};
+
+static tern_status read_lfm2(const tern_config_source *s, const tern_config *c, tern_vision *v,
+                             tern_error *err) {
+    const tern_tensor *first = tern_model_tensor(s->file, s->arch, "mm.1.weight");
+    bool folder = s->file->kind == TERN_FILE_HF;
+    tern_str act = tern_config_str(s, NULL, "projector_hidden_act");
+    int64_t last = -1;
+    tern_config_int(s, NULL, "vision_feature_layer", &last);
+    if (last != -1 || (act.ptr && !tern_str_is(act, "gelu")))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: vision_feature_layer %" PRId64 " and projector_hidden_act "
+                         "\"%.*s\" are not supported (-1 and \"gelu\" are)",
+                         last, (int)(act.len < 40 ? act.len : 40), act.ptr ? act.ptr : "");
+    if (!first || first->n_dims != 2 || first->ne[1] < 1 || first->ne[1] > 1 << 20)
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing or no matrix",
+                         folder ? "multi_modal_projector.linear_1.weight" : "mm.1.weight");
+    if (folder) v->n_out = c->n_embd;
+    v->colors_last = folder;
+    v->n_between = (int64_t)first->ne[1];
+    v->merge_norm = tern_model_tensor(s->file, s->arch, "mm.input_norm.weight") != NULL;
+    v->merge_biases = tern_model_tensor(s->file, s->arch, "mm.1.bias") != NULL;
+    return TERN_OK;
+}
+
+const tern_tower tern_tower_lfm2 = {.projector = "lfm2",
+                                    .sizes = lfm2_sizes,
+                                    .tokens = lfm2_tokens,
+                                    .n_frames = 1,
+                                    .apart = true,
+                                    .widens = true,
+                                    .tiles = true,
+                                    .read = read_lfm2};
