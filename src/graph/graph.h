@@ -174,8 +174,7 @@ typedef struct tern_attention_attrs {
     int32_t window;     // position p sees q with 0 <= p - q < window; 0: all before it
     bool bidirectional; // all rows of the sequence, in a window |p - q| < window: encoders
     int32_t ahead;      // bidirectional, in a window: of those after it q - p < ahead; 0: window
-    bool pictures;      // rows of a picture see all of it besides, those after them and those that
-                        // are out of the window, too
+    bool pictures;      // rows of a picture see to its end
     float soft_cap;     // scores become cap * tanh(score / cap); 0: they stay
 } tern_attention_attrs;
 

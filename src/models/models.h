@@ -196,6 +196,7 @@ typedef enum tern_change {
     TERN_CHANGE_FLATTEN,   // w, but [n, colors * edge * edge] instead of [n, colors, edge, edge],
                            // or [n, columns * taps] instead of [n, columns, taps]
     TERN_CHANGE_PADDED,    // the same; graphs read rows with zeros up to a multiple of 4 columns
+    TERN_CHANGE_TURNED,    // w in both, whose columns are the rows of the matrix that graphs read
 } tern_change;
 
 // Rows or columns that stand in another order in GGUF (orders.c).
@@ -264,6 +265,8 @@ typedef struct tern_tower {
                       // comes with them
     bool widens;      // where pictures have fewer patches than the grid has places, a patch's
                       // vector is of all places that it covers
+    bool one_size;    // every picture becomes the square that the grid of places is made for
+    const char *before, *after; // texts around a picture's rows, which come with it; NULL: none
     bool both_ways;   // in the text a picture's rows see all of it, those after them, too
     tern_status (*read)(const tern_config_source *s, const tern_config *c, tern_vision *v,
                         tern_error *err); // the rest of it
@@ -459,6 +462,7 @@ tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern
 // Towers with `tiles` see the whole of a picture that has more than `tolerance` times these pixels,
 // and before that squares of `tile` pixels that it is cut into.
 typedef struct tern_vision_rules {
+    int64_t edge;        // of a square, whatever a picture's shape is; 0: it keeps its shape
     int64_t least, most; // pixels
     bool one_at_least;   // before they are compared, an edge is a block's at least
     int64_t tile, tiles_least, tiles_most; // most 0: no squares

@@ -59,9 +59,9 @@ static tern_status make_places(const tern_computation *c, tern_placed_instance *
     size_t n = (size_t)c->model->n_batch;
     size_t n_cols = (size_t)tern_config_given_cols(&c->model->config);
     if (!r->places) r->places = tern_alloc_array(TERN_MEM_SESSION, n, 3 * sizeof *r->places);
-    if (!r->spans) r->spans = tern_alloc_array(TERN_MEM_SESSION, n, 2 * sizeof *r->spans);
+    if (!r->ends) r->ends = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *r->ends);
     if (!r->rows) r->rows = tern_alloc_array(TERN_MEM_SESSION, n, n_cols * sizeof *r->rows);
-    return r->places && r->spans && r->rows ? TERN_OK : tern_fail_memory(err, n * n_cols * sizeof *r->rows);
+    return r->places && r->ends && r->rows ? TERN_OK : tern_fail_memory(err, n * n_cols * sizeof *r->rows);
 }
 
 // Puts the rows of the chunk's pictures where they are to be read, each with -1 for an id. *any:
@@ -80,17 +80,17 @@ static void take_rows(const tern_computation *c, tern_placed_instance *r, const 
 }
 
 // Where rows of pictures see each other: of each row of the batch, or none.
-static void put_spans(const tern_computation *c, tern_batch *b, const tern_work *work,
-                      int32_t n_work) {
+static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *work,
+                     int32_t n_work) {
     tern_placed_instance *r = c->run;
     bool any = false;
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens) {
         tern_chunk *k = &r->chunks[i];
-        k->has_spans = tern_lease_spans(work[i].lease, k->first_pos, r->ids + row, k->n_tokens,
-                                        r->spans + 2 * (size_t)row);
-        any |= k->has_spans;
+        k->has_ends = tern_lease_ends(work[i].lease, k->first_pos, r->ids + row, k->n_tokens,
+                                      r->ends + row);
+        any |= k->has_ends;
     }
-    if (any) b->spans = r->spans;
+    if (any) b->ends = r->ends;
 }
 
 // RoPE's places, which are others than positions, of all rows of the batch.
@@ -117,7 +117,7 @@ static tern_status place_pictures(const tern_computation *c, tern_batch *b, cons
     for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_sights > 0;
     if (!any) return TERN_OK;
     TERN_TRY(make_places(c, r, err));
-    if (tern_config_both_ways(config)) put_spans(c, b, work, n_work);
+    if (tern_config_both_ways(config)) put_ends(c, b, work, n_work);
     if (config->rope.axes == TERN_ROPE_MIXED) put_places(c, b, work, n_work);
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens)
         take_rows(c, r, work[i].lease, row, r->chunks[i].n_tokens, &any_rows);

@@ -27,7 +27,7 @@ typedef struct tern_placed_instance {
     int32_t *ids, *outputs; // [n_batch]
     tern_chunk *chunks;     // [n_batch]
     int32_t *places;        // [n_batch, 3]; NULL until there is a picture
-    int32_t *spans;         // [n_batch, 2]; likewise
+    int32_t *ends;          // [n_batch]; likewise
     float *rows;            // [n_batch, tern_config_given_cols]; likewise
     struct tern_placed_instance *next;
 } tern_placed_instance;

@@ -197,13 +197,12 @@ tern_status tern_lease_check_whole(const tern_lease *l, const int32_t *ids, size
     return TERN_OK;
 }
 
-bool tern_lease_spans(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
-                      int32_t *spans) {
+bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                     int32_t *ends) {
     bool any = false;
     for (int32_t i = 0; i < n; i++) {
         int32_t n_rows, row = row_of(l, ids[i], &n_rows);
-        spans[2 * i] = row < 0 ? 0 : first + i - row;
-        spans[2 * i + 1] = row < 0 ? 0 : first + i - row + n_rows;
+        ends[i] = row < 0 ? 0 : first + i - row + n_rows;
         any |= row >= 0;
     }
     return any;

@@ -134,10 +134,10 @@ TEST(gpu_attention_sees_what_it_should) {
     }
 }
 
-// Rows of pictures see to their end, also where that is in another tile, and from their beginning,
-// also out of a window: one alone, two side by side, one of three rows in a batch of five, longer
-// ones than a tile, and texts around them. Seen to fail: with the span of the first of four rows
-// for all of them, with batches of five as steps, and with windows that cut pictures.
+// Rows of pictures see to their end, also where that is in another tile or further than a window is
+// wide: one alone, two side by side, one of three rows in a batch of five, longer ones than a tile,
+// and texts around them. Seen to fail: with the end of the first of four rows for all of them, with
+// batches of five as steps, and with windows that do not cut pictures in front.
 TEST(gpu_attention_sees_whole_pictures) {
     static const struct {
         heads h;

@@ -42,10 +42,8 @@ static attention_range row_sees(const tern_attention_args *a, size_t row) {
     if (window && pos >= window) sees.begin = pos - window + 1;
     size_t ahead = a->ahead > 0 ? (size_t)a->ahead : window;
     if (window && !a->causal && pos + ahead < sees.end) sees.end = pos + ahead;
-    const int32_t *span = a->spans ? a->spans + 2 * (row / a->n_heads) : NULL;
-    if (!span || span[1] == 0) return sees;
-    if ((size_t)span[0] < sees.begin) sees.begin = (size_t)span[0];
-    if ((size_t)span[1] > sees.end) sees.end = (size_t)span[1];
+    size_t picture = a->ends ? (size_t)a->ends[row / a->n_heads] : 0;
+    if (picture > sees.end) sees.end = picture;
     return sees;
 }
 
