@@ -1,11 +1,11 @@
-// Fuzzing of what a GGUF sees with, a file of its own (mmproj): beside a language model that is
-// always the same, it is refused with a reason or makes rows of a small picture.
+// Fuzzing of what a GGUF sees with, a file of its own (mmproj): beside each of two language models
+// that are always the same, it is refused with a reason or makes rows of a small picture.
 #include "fuzz/support.h"
 #include "tern_media.h"
 #include "tern_tools.h"
 
-#define SEES "tests/oracles/qwen3vl_sees"
-
+static const char *const sees[] = {"tests/oracles/qwen3vl_sees", "tests/oracles/lfm2vl_sees"};
+static const char *const texts[] = {"text.gguf", "text2.gguf"};
 static tern_picture picture;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
@@ -13,8 +13,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argv;
     tern_error err = {0};
     const tern_convert_desc desc = {.n_threads = 1};
-    fuzz_path("mmproj-text.gguf"); // is written, too
-    fuzz_require(tern_convert(SEES, fuzz_path("text.gguf"), &desc, &err) == TERN_OK);
+    fuzz_path("mmproj-text.gguf"); // are written, too
+    fuzz_path("mmproj-text2.gguf");
+    for (int i = 0; i < 2; i++)
+        fuzz_require(tern_convert(sees[i], fuzz_path(texts[i]), &desc, &err) == TERN_OK);
     fuzz_require(tern_picture_new(&picture, 40, 30, &err) == TERN_OK);
     for (int i = 0; i < 40 * 30 * 3; i++) picture.rgb[i] = (uint8_t)(i * 7);
     return 0;
@@ -24,16 +26,16 @@ size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t n, size_t room, unsigned s
     return fuzz_mutate_gguf(bytes, n, room, seed);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
-    const tern_model_desc desc = {.n_threads = 1, .mmproj = fuzz_write("tower.gguf", bytes, n)};
+static void look(const char *text, const char *mmproj) {
+    const tern_model_desc desc = {.n_threads = 1, .mmproj = mmproj};
     const tern_sight_params few = {.n_pixels_max = 256}; // patches of a pixel each, at most
     tern_error err = {0};
     tern_model *m;
     tern_sight *sight = NULL;
     size_t n_rows = 0;
-    if (tern_model_open(&m, fuzz_path("text.gguf"), &desc, &err) != TERN_OK) {
+    if (tern_model_open(&m, fuzz_path(text), &desc, &err) != TERN_OK) {
         fuzz_require(err.message[0]);
-        return 0;
+        return;
     }
     if (tern_sight_open(&sight, m, &picture, 1, &few, &err) == TERN_OK)
         fuzz_require(tern_sight_ids(sight, &n_rows) && n_rows > 0);
@@ -41,5 +43,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         fuzz_require(err.message[0]);
     tern_sight_close(sight);
     tern_model_close(m);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
+    const char *mmproj = fuzz_write("tower.gguf", bytes, n);
+    for (int i = 0; i < 2; i++) look(texts[i], mmproj);
     return 0;
 }

@@ -72,7 +72,8 @@ typedef struct tern_sight tern_sight;
 
 typedef struct tern_sight_params {
     int64_t n_pixels_max; // of what the model is shown, larger pictures are made smaller; 0:
-                          // 1,048,576, or what the model's files say, if that is less
+                          // 1,048,576, or what the model's files say, if that is less or if it cuts
+                          // large ones into squares, which count together
 } tern_sight_params;
 
 // Shows the model a picture: sized as its files say, 0.1 to some seconds on a CPU. n_pictures: 1,
@@ -85,13 +86,14 @@ TERN_API tern_status tern_sight_open(tern_sight **out, tern_model *model,
                                      const tern_sight_params *params, tern_error *err);
 TERN_API void tern_sight_close(tern_sight *sight); // NULL is allowed
 // Its ids, to be put into a prompt between the tokens that the model's chat template writes around
-// its place; valid until it is closed. *n_ids: one for each square of (usually) 32 x 32 pixels.
+// its place; valid until it is closed. *n_ids: one for each square of (usually) 32 x 32 pixels, and
+// those of tokens that come with it (LFM2-VL).
 TERN_API const int32_t *tern_sight_ids(const tern_sight *sight, size_t *n_ids);
 
-// Puts sights where the prompt has the model's tokens for pictures (<|image_pad|> of Qwen3.5), in
-// their order: as many as there are. out [capacity] gets the ids; *n_out, how many there are, also
-// where there is no room for them (TERN_ERR_CONTEXT_FULL). TERN_ERR_ARGUMENT: another number of
-// places than of sights.
+// Puts sights where the prompt has the model's tokens for pictures (<|image_pad|> of Qwen's,
+// <image> of LFM2-VL), in their order: as many as there are. out [capacity] gets the ids; *n_out,
+// how many there are, also where there is no room for them (TERN_ERR_CONTEXT_FULL).
+// TERN_ERR_ARGUMENT: another number of places than of sights.
 TERN_API tern_status tern_sights_place(const tern_model *model, const int32_t *ids, size_t n_ids,
                                        tern_sight *const *sights, size_t n_sights, int32_t *out,
                                        size_t capacity, size_t *n_out, tern_error *err);

@@ -151,6 +151,8 @@ typedef struct tern_convert_desc {
     // some bits. NULL: by the weights alone.
     const char *imatrix;
     int group_size; // of MLX_Q4 and MLX_Q8: 32, 64 or 128 columns share a scale; 0: 64
+    // A GGUF's part that sees, which a folder gets, too: as in tern_model_desc.
+    const char *mmproj;
 } tern_convert_desc;
 // in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors).
 // Streams one tensor at a time. An existing `out` stays unchanged until all is complete; a model in

@@ -1,5 +1,6 @@
 // The part that sees, in a file of its own beside a GGUF (mmproj): what conversion writes, other
 // layouts of it, which file is taken, and what is refused.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -14,6 +15,7 @@
 
 #define OWN  "tests/oracles/qwen35_sees"
 #define DEEP "tests/oracles/qwen3vl_sees"
+#define LFM2 "tests/oracles/lfm2vl_sees"
 
 // A folder of the test's, and a file in it.
 static void make_folder(const char *name, char folder[512]) {
@@ -67,6 +69,15 @@ TEST(webgpu_two_ggufs_of_qwen3vl_see_as_numpy_does) {
     check_pair(DEEP, true, false, 1e-4);
 }
 
+// Seen to fail: with a patch's numbers pixel by pixel in the GGUF, too.
+TEST(two_ggufs_of_lfm2vl_see_as_numpy_does) {
+    check_pair(LFM2, false, false, 1e-5);
+}
+
+TEST(webgpu_two_ggufs_of_lfm2vl_see_as_numpy_does) {
+    check_pair(LFM2, true, false, 1e-4);
+}
+
 TEST(two_ggufs_see_pictures_as_transformers_does) {
     const char *folder = test_data("oracle/qwen3_5_vl");
     if (folder) check_pair(folder, false, false, 1e-5);
@@ -92,7 +103,8 @@ static float *see(const char *path, const char *mmproj, size_t *n) {
         CHECK(tern_picture_new(&frames[k], 200, 121, &err) == TERN_OK);
         for (int i = 0; i < 200 * 121 * 3; i++) frames[k].rgb[i] = (uint8_t)(i * (k + 3) / 7);
     }
-    status = tern_sight_open(&s, m, frames, 2, NULL, &err);
+    size_t n_frames = (size_t)m->config.vision.tower->n_frames;
+    status = tern_sight_open(&s, m, frames, n_frames, NULL, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     *n = s ? (size_t)s->n_rows * (size_t)m->config.n_embd : 0;
     if (s) rows = calloc(*n, sizeof *rows);
@@ -161,17 +173,23 @@ TEST(towers_have_the_folders_tokens) {
 // ---- Other writers' files ----------------------------------------------------------------------
 
 typedef struct change {
-    const char *without;    // a tensor or key that is left out
+    const char *without;    // a tensor or key that is left out; "x*": all that begin with x
     const char *key, *text; // a key that gets this text,
     int64_t number;         // or this number, if text is NULL
     bool splits;            // queries, keys and values apart
 } change;
 
+static bool leaves_out(const change *c, const char *name) {
+    size_t n = c->without ? strlen(c->without) : 0;
+    if (n && c->without[n - 1] == '*') return strncmp(name, c->without, n - 1) == 0;
+    return n && strcmp(name, c->without) == 0;
+}
+
 static bool put_metas(tern_gguf_writer *w, const tern_file *f, const change *c) {
     bool ok = true;
     for (size_t i = 0; i < f->n_metas; i++) {
         const tern_meta *m = &f->metas[i];
-        if (c->without && !strcmp(m->key, c->without)) continue;
+        if (leaves_out(c, m->key)) continue;
         if (c->key && !strcmp(m->key, c->key)) continue;
         ok = ok && tern_gguf_put_meta(w, m) == TERN_OK;
     }
@@ -182,7 +200,7 @@ static bool put_metas(tern_gguf_writer *w, const tern_file *f, const change *c) 
 }
 
 static int n_parts(const tern_tensor *t, const change *c) {
-    if (c->without && !strcmp(t->name, c->without)) return 0;
+    if (leaves_out(c, t->name)) return 0;
     return c->splits && strstr(t->name, "attn_qkv") ? 3 : 1;
 }
 
@@ -241,6 +259,127 @@ static void check_refused(const char *folder, const char *name, const char *mmpr
     CHECK_MSG(status != TERN_OK && strstr(err.message, why), "expected \"%s\": %s", why,
               status == TERN_OK ? "it was opened" : err.message);
     tern_model_close(m);
+}
+
+// And back to a folder, which has both parts then.
+static void check_back(const char *oracle) {
+    char folder[512], name[64];
+    snprintf(name, sizeof name, "back_%s", tern_path_name(oracle));
+    make_folder(name, folder);
+    if (convert(oracle, in(folder, "m.gguf"), TERN_TYPE_AUTO) &&
+        convert(in(folder, "m.gguf"), in(folder, "both"), TERN_TYPE_AUTO))
+        sight_check(oracle, in(folder, "both"), false, false, 1e-5);
+}
+
+// Seen to fail: with the two frames of a patch one after the other, and with a patch's numbers
+// colour by colour in LFM2-VL's folder.
+TEST(folders_get_what_sees_back) {
+    check_back(OWN);
+    check_back(DEEP);
+    check_back(LFM2);
+}
+
+// Of a picture that is cut into squares the rows are the folder's, but for the order in which a
+// patch's numbers are added; what llama.cpp's files do not say is LFM2-VL's own: then this picture
+// is too small to be cut and made larger, or its squares are of 512 pixels. The norm before the two
+// products may lack. Seen to fail: with the limits of squares under other keys.
+TEST(towers_of_lfm2vl_have_what_their_files_say) {
+    char folder[512], m[768], changed[768];
+    size_t n_all = 0, n = 0;
+    make_folder("lfm2", folder);
+    if (!convert(LFM2, in(folder, "m.gguf"), TERN_TYPE_AUTO)) return;
+    snprintf(m, sizeof m, "%s", in(folder, "mmproj-m.gguf"));
+    snprintf(changed, sizeof changed, "%s", in(folder, "changed.gguf"));
+    float *all = see(LFM2, NULL, &n_all), *same = see(in(folder, "m.gguf"), NULL, &n);
+    CHECK(all && same && n == n_all);
+    for (size_t i = 0; all && same && i < n && n == n_all; i++) {
+        float d = fabsf(all[i] - same[i]);
+        CHECK_MSG(d < 1e-4f, "number %zu is %g off", i, (double)d);
+    }
+    free(same);
+    rewrite(m, changed, &(change){.without = "mm.input_norm*"});
+    float *bare = see(in(folder, "m.gguf"), changed, &n);
+    CHECK(all && bare && n == n_all && n == (24 + 2) * 32);
+    CHECK(all && bare && memcmp(all, bare, n * sizeof *all) != 0);
+    free(bare);
+    rewrite(m, changed, &(change){.without = "clip.vision.image_m*"});
+    bare = see(in(folder, "m.gguf"), changed, &n);
+    CHECK(bare && n == 77 * 32);
+    free(bare);
+    rewrite(m, changed, &(change){.without = "tern.picture.*"});
+    bare = see(in(folder, "m.gguf"), changed, &n);
+    CHECK(bare && n == (6 * 256 + 2) * 32);
+    free(bare);
+    rewrite(m, changed, &(change){.key = "tern.picture.max_tiles", .number = 2});
+    bare = see(in(folder, "m.gguf"), changed, &n);
+    CHECK(bare && n == (8 + 2) * 32);
+    free(bare);
+    free(all);
+}
+
+TEST(towers_of_lfm2vl_that_do_not_fit_are_refused) {
+    static const struct {
+        change change;
+        const char *why;
+    } cases[] = {
+        {{.key = "clip.projector_type", .text = "gemma3"},
+         "clip.projector_type is \"gemma3\": a lfm2 sees with lfm2"},
+        {{.key = "clip.vision.projection_dim", .number = 64}, "do not fit together"},
+        {{.without = "v.blk.1.attn_k.bias"}, "tensor v.blk.1.attn_k.bias is missing"},
+        {{.without = "v.post_ln.weight"}, "tensor v.post_ln.weight is missing"},
+        {{.without = "mm.1.weight"}, "tensor mm.1.weight is missing or no matrix"},
+        {{.without = "mm.1.bias"}, "mm.2.bias: a lfm2 with"},
+        {{.without = "mm.input_norm.weight"}, "mm.input_norm.bias: a lfm2 with"},
+        {{.key = "clip.vision.patch_size", .number = 8}, "v.patch_embd.weight"},
+        {{.key = "clip.vision.projector.scale_factor", .number = 3}, "input_norm.bias is 1 x 96"},
+        {{.key = "clip.vision.projector.scale_factor", .number = 9}, "is missing, or not 1 to 8"},
+    };
+    char folder[512], m[768], changed[768];
+    make_folder("lfm2_refused", folder);
+    if (!convert(LFM2, in(folder, "m.gguf"), TERN_TYPE_AUTO)) return;
+    snprintf(m, sizeof m, "%s", in(folder, "mmproj-m.gguf"));
+    snprintf(changed, sizeof changed, "%s", in(folder, "changed.gguf"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rewrite(m, changed, &cases[i].change);
+        check_refused(folder, "m.gguf", changed, cases[i].why);
+    }
+}
+
+// Rules of pictures that make no sense are refused when a picture comes.
+TEST(squares_that_make_no_sense_are_refused) {
+    static const struct {
+        const char *key;
+        int64_t number;
+    } cases[] = {
+        {"tern.picture.tile_size", 48},
+        {"tern.picture.tile_size", 8192},
+        {"tern.picture.max_tiles", 65},
+        {"tern.picture.min_tiles", 7},
+        {"tern.picture.min_tiles", 0},
+        {"tern.picture.max_pixels_tolerance", 0},
+    };
+    char folder[512], m[768], changed[768];
+    tern_error err = {0};
+    tern_picture p;
+    make_folder("lfm2_rules", folder);
+    if (!convert(LFM2, in(folder, "m.gguf"), TERN_TYPE_AUTO)) return;
+    snprintf(m, sizeof m, "%s", in(folder, "mmproj-m.gguf"));
+    snprintf(changed, sizeof changed, "%s", in(folder, "changed.gguf"));
+    REQUIRE_OK(tern_picture_new(&p, 200, 130, &err), err);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tern_model *model;
+        tern_sight *s = NULL;
+        const tern_model_desc desc = {.n_threads = 1, .mmproj = changed};
+        rewrite(m, changed, &(change){.key = cases[i].key, .number = cases[i].number});
+        REQUIRE_OK(tern_model_open(&model, in(folder, "m.gguf"), &desc, &err), err);
+        tern_status status = tern_sight_open(&s, model, &p, 1, NULL, &err);
+        CHECK_MSG(status == TERN_ERR_FORMAT && strstr(err.message, "make no sense") &&
+                      strstr(err.message, "changed.gguf"),
+                  "%s: %s", cases[i].key, status == TERN_OK ? "it was seen" : err.message);
+        tern_sight_close(s);
+        tern_model_close(model);
+    }
+    tern_picture_free(&p);
 }
 
 TEST(towers_that_do_not_fit_are_refused) {
@@ -369,4 +508,14 @@ TEST(towers_survive_failing_allocations) {
     }
     CHECK(done && model->config.vision.n_layers > 0);
     if (done) tern_model_close(model);
+    done = false;
+    for (uint64_t n = 1; !done && n < 5000; n += n < 300 ? 1 : 7) {
+        tern_mem_fail_at(n);
+        tern_status status =
+            tern_convert(m, in(folder, "both"), &(tern_convert_desc){.n_threads = 1}, &err);
+        tern_mem_fail_at(0);
+        done = status == TERN_OK;
+        CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);
+    }
+    CHECK(done);
 }

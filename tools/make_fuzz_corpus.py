@@ -349,11 +349,47 @@ def tower(width, deep, depth=3, patch=2, edge=2, rows=32, apart=False):
     return gguf(metas + [meta("clip.vision." + k, "u32", v) for k, v in sizes.items()], tensors)
 
 
+def siglip_tower(width, norm=True, bias=True, depth=2, patch=2, edge=2, rows=32):
+    """The same for tests/oracles/lfm2vl_sees."""
+    tensors, four = [], 4 * width
+
+    def put(name, ne, kind=F16):
+        tensors.append((name, kind, ne, floats(math.prod(ne), kind)))
+
+    def both(name, *ne, more=True):
+        put(name + ".weight", list(ne), F16 if len(ne) > 1 else F32)
+        if more:
+            put(name + ".bias", [ne[-1]], F32)
+
+    both("v.patch_embd", patch, patch, 3, width)
+    put("v.position_embd.weight", [width, edge * edge], F32)
+    for i in range(depth):
+        for name, n_in, n_out in [("attn_" + part, width, width) for part in ("q", "k", "v", "out")] + [
+                ("ffn_up", width, 12), ("ffn_down", 12, width)]:
+            both("v.blk.%d.%s" % (i, name), n_in, n_out)
+        both("v.blk.%d.ln1" % i, width)
+        both("v.blk.%d.ln2" % i, width)
+    both("v.post_ln", width)
+    if norm:
+        both("mm.input_norm", four)
+    both("mm.1", four, 20, more=bias)
+    both("mm.2", 20, rows, more=bias)
+    sizes = {"block_count": depth, "embedding_length": width, "feed_forward_length": 12, "attention.head_count": 2,
+             "patch_size": patch, "projector.scale_factor": 2, "projection_dim": rows}
+    metas = [meta("general.architecture", "str", "clip"), meta("clip.projector_type", "str", "lfm2"),
+             meta("clip.use_gelu", "bool", True), meta("clip.vision.attention.layer_norm_epsilon", "f32", 1e-6),
+             meta("clip.vision.image_mean", "f32", [.5] * 3), meta("clip.vision.image_std", "f32", [.5] * 3),
+             meta("tern.picture.tile_size", "u32", 8), meta("tern.picture.max_tiles", "u32", 4)]
+    return gguf(metas + [meta("clip.vision." + k, "u32", v) for k, v in sizes.items()], tensors)
+
+
 def tower_seeds():
     yield "deep", tower(8, [0, 2])
     yield "apart", tower(8, [1, 2], apart=True)
     yield "plain", tower(8, [])  # another family's
     yield "wide", tower(8, [0, 2], rows=64)
+    yield "siglip", siglip_tower(8)
+    yield "siglip_bare", siglip_tower(8, norm=False, bias=False)
 
 
 def model_seeds():

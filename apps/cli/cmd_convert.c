@@ -46,6 +46,9 @@ int cmd_convert(const command *self, int argc, char **argv) {
         {0, "force", OPTION_FLAG, &desc.force_ternary, NULL,
          "round the sum of ternary weights and an adapter to ternary again"},
         {0, "arch", OPTION_TEXT, &desc.arch, "NAME", "the architecture name to write"},
+        {0, "mmproj", OPTION_TEXT, &desc.mmproj, "FILE|none",
+         "to a folder: what a GGUF sees with; default: mmproj-NAME.gguf beside NAME.gguf, or the "
+         "only mmproj*.gguf there"},
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, paths, 2, &n, &status)) return status;
@@ -55,6 +58,7 @@ int cmd_convert(const command *self, int argc, char **argv) {
         return EXIT_USAGE;
     paths[0] = resolve_model(NULL, paths[0]);
     if (!paths[0]) return EXIT_FAILED;
+    if (desc.mmproj && !strcmp(desc.mmproj, "none")) desc.mmproj = "";
     desc.on_note = show_note;
     desc.on_progress = show_progress;
     cancel_on_signals();

@@ -35,6 +35,7 @@ bool hub_is_folder_file(const char *name) {
                                         "special_tokens_map.json",
                                         "chat_template.jinja",
                                         "preprocessor_config.json",
+                                        "processor_config.json",
                                         "modules.json",
                                         "config_sentence_transformers.json",
                                         "sentence_bert_config.json",

@@ -261,6 +261,14 @@ void tern_json_free(tern_json_doc *doc) {
     *doc = (tern_json_doc){0};
 }
 
+// Its subtree is one piece of the array, and says where it goes on by indices.
+void tern_json_keep(tern_json_doc *doc, const tern_json *value) {
+    uint32_t first = (uint32_t)(value - doc->nodes);
+    doc->n_nodes = value->next - first;
+    memmove(doc->nodes, value, doc->n_nodes * sizeof *doc->nodes);
+    for (size_t i = 0; i < doc->n_nodes; i++) doc->nodes[i].next -= first;
+}
+
 const tern_json *tern_json_root(const tern_json_doc *doc) {
     return doc->n_nodes ? &doc->nodes[0] : NULL;
 }

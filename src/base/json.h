@@ -51,6 +51,8 @@ typedef struct tern_json_doc {
 // Parses text[0..n); text must outlive the document. Messages say line and reason.
 tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern_error *err);
 void tern_json_free(tern_json_doc *doc);
+// The document becomes that of one of its values.
+void tern_json_keep(tern_json_doc *doc, const tern_json *value);
 
 // All of these accept a NULL value and answer NULL, so that look-ups may be chained.
 const tern_json *tern_json_root(const tern_json_doc *doc);

@@ -238,6 +238,9 @@ tern_status tern_gguf_declare(tern_gguf_writer *w, const char *name, tern_dtype 
     if (tern_dtype_ggml_id(type) < 0)
         return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT, "tensor '%s': %s does not exist in "
                          "GGUF", name, tern_dtype_name(type));
+    if (n_dims > 4)
+        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT, "tensor '%s': GGUF has no %d "
+                         "dimensions", name, n_dims);
     return tern_writer_declare(&w->base, name, type, n_dims, ne, n_dims > 0 ? ne[0] : 1);
 }
 

@@ -292,6 +292,20 @@ tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const ch
     return tern_fail(err, TERN_ERR_FORMAT, "%s/%s: an empty tokenizer", folder, name);
 }
 
+// Newer folders have what all processors of a model need in one file.
+static tern_status read_preprocessor(tern_file *file, const char *folder, tern_error *err) {
+    tern_json_doc *doc = &file->preprocessor;
+    TERN_TRY(tern_hf_read_json(file, folder, "preprocessor_config.json", doc, err));
+#ifndef TERN_NO_SENSES
+    if (tern_json_root(doc)) return TERN_OK;
+    TERN_TRY(tern_hf_read_json(file, folder, "processor_config.json", doc, err));
+    const tern_json *image = tern_json_path(doc, "image_processor");
+    if (tern_json_is(image, TERN_JSON_OBJECT)) tern_json_keep(doc, image);
+    else tern_json_free(doc);
+#endif
+    return TERN_OK;
+}
+
 static tern_status read_folder(tern_file *file, const char *folder, const char *only_file,
                                tern_error *err) {
     bool is_adapter = only_file && !strcmp(only_file, "adapter_model.safetensors");
@@ -301,7 +315,7 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
                                err));
     TERN_TRY(tern_hf_read_json(file, folder, "generation_config.json", &file->generation_config,
                               err));
-    TERN_TRY(tern_hf_read_json(file, folder, "preprocessor_config.json", &file->preprocessor, err));
+    TERN_TRY(read_preprocessor(file, folder, err));
     TERN_TRY(read_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
     if (!file->tokenizer_json.ptr)
         TERN_TRY(read_text(file, folder, "tokenizer.model", &file->tokenizer_model, err));

@@ -21,10 +21,10 @@ void tern_writer_deinit(tern_writer *w) {
 tern_status tern_writer_declare(tern_writer *w, const char *name, tern_dtype type, int n_dims,
                                 const uint64_t *ne, uint64_t n_row) {
     uint64_t n = 1;
-    tern_planned t = {.type = type, .n_dims = n_dims, .ne = {1, 1, 1, 1}};
+    tern_planned t = {.type = type, .n_dims = n_dims, .ne = {1, 1, 1, 1, 1}};
     if (w->planned)
         return tern_fail(&w->failed, TERN_ERR_ARGUMENT, "tensor '%s' is declared after data", name);
-    bool ok = n_dims >= 0 && n_dims <= 4 && *name;
+    bool ok = n_dims >= 0 && n_dims <= 5 && *name;
     for (int i = 0; ok && i < n_dims; i++) {
         t.ne[i] = ne[i];
         ok = ne[i] > 0 && !__builtin_mul_overflow(n, ne[i], &n);

@@ -15,7 +15,7 @@ typedef struct tern_planned {
     const char *name;
     tern_dtype type;
     int n_dims;
-    uint64_t ne[4]; // as declared, unused ones 1
+    uint64_t ne[5]; // as declared, unused ones 1; GGUF has four of them
     uint64_t bytes;
     size_t part;
 } tern_planned;

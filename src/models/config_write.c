@@ -192,6 +192,14 @@ static void put_rope(const tern_config *c, const tern_rope_factors *factors, ter
     if (r->n_rot != c->head_dim && !c->full_head_dim)
         tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n",
                            tern_config_rotary_factor(r, c->head_dim));
+    if (r->axes == TERN_ROPE_MIXED && r->scaling == TERN_ROPE_NONE) {
+        int32_t shares[4];
+        tern_config_rope_sections(c, shares);
+        tern_strbuf_printf(out,
+                           "  \"rope_scaling\": {\"rope_type\": \"default\", "
+                           "\"mrope_interleaved\": true, \"mrope_section\": [%d, %d, %d]},\n",
+                           (int)shares[0], (int)shares[1], (int)shares[2]);
+    }
     if (r->scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",

@@ -308,7 +308,11 @@ static void write_moe_json(const tern_config *c, tern_strbuf *out) {
 
 static const char *const gguf_names[] = {"lfm2", NULL};
 // Without its tower LFM2-VL is an LFM2, and a folder of it is written as one.
+#ifndef TERN_NO_SENSES
 static const char *const hf_types[] = {"lfm2", "lfm2_vl", "lfm2-vl", NULL};
+#else
+static const char *const hf_types[] = {"lfm2", NULL};
+#endif
 // The first models' config.json states what the width was made of.
 static const char *const renamed[][2] = {{"intermediate_size", "block_ff_dim"}, {NULL}};
 static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 1e6f}};
@@ -372,8 +376,12 @@ static const tern_tensor_row tensors[] = {
 #endif
     TERN_ROWS_END,
 };
-static const tern_ignored ignored[] = {
+#ifndef TERN_NO_SENSES
+static const tern_ignored not_read[] = {
     TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
+#else
+#define not_read tern_decoder_ignored
+#endif
 static const tern_tensor_row moe_tensors[] = {
     ROWS, TERN_ROWS_EXPERTS("feed_forward", "w1", "w3", "w2"),
     TERN_LAYER_ROW("exp_probs_b.bias", "feed_forward.expert_bias"), TERN_ROWS_END};
@@ -386,7 +394,7 @@ const tern_arch tern_arch_lfm2 = {
     .hf_eps = "norm_eps",
     .hf_renamed = renamed,
     .tensors = tensors,
-    .ignored = ignored,
+    .ignored = not_read,
     .defaults = &defaults,
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
@@ -396,6 +404,8 @@ const tern_arch tern_arch_lfm2 = {
 #else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_lfm2_vision)),
     .tower = &tern_tower_lfm2,
+    .hf_sees = &(const tern_seeing_names){"lfm2_vl", "Lfm2VlForConditionalGeneration", "lfm2",
+                                          "siglip2_vision_model", "Lfm2VlImageProcessorFast"},
 #endif
     .mixed_layers = true,
     .kv_heads_by_layer = true,

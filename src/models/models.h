@@ -258,6 +258,7 @@ typedef struct tern_tower {
     const char *projector; // llama.cpp's name of it
     const tern_tower_size *sizes;
     const tern_tower_token *tokens;
+    const char *hf_places; // config.json: how many places the grid has
     int64_t n_frames; // of a patch
     bool turns;       // RoPE by row and column
     bool apart;       // queries, keys and values have matrices of their own
@@ -271,7 +272,14 @@ typedef struct tern_tower {
     tern_status (*read)(const tern_config_source *s, const tern_config *c, tern_vision *v,
                         tern_error *err); // the rest of it
     tern_status (*write)(tern_gguf_writer *w, const tern_vision *v); // likewise; NULL: nothing
+    // Members of a folder's config.json, and of its vision_config, each after a comma.
+    void (*write_json)(const tern_vision *v, tern_strbuf *top, tern_strbuf *vision);
 } tern_tower;
+// What a folder of an architecture with its tower is called: model_type and architectures, the
+// types of both parts, image_processor_type.
+typedef struct tern_seeing_names {
+    const char *type, *class_name, *text_type, *vision_type, *processor;
+} tern_seeing_names;
 
 // What training from nothing makes of this architecture.
 typedef enum tern_fresh { TERN_FRESH_NONE, TERN_FRESH_FLOATS, TERN_FRESH_TERNARY } tern_fresh;
@@ -325,6 +333,7 @@ typedef struct tern_arch {
     // Hugging Face so that they are halves of the head: conversion moves rows.
     bool gguf_rope_neighbours;
     const tern_tower *tower; // that it sees with; NULL: it does not
+    const tern_seeing_names *hf_sees;
     bool reads_deep;         // rows of several layers of a tower: tern_vision.deep
     bool own_config; // its own reader and writers have all of it: no vocabulary and no attention
     bool mixed_layers;      // config.json lists the kind of each layer
@@ -480,6 +489,8 @@ tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t w
 // How many squares it is cut into; 0 and 0: none.
 void tern_vision_tiles(const tern_vision_rules *r, const tern_vision *v, int32_t width,
                        int32_t height, int32_t *across, int32_t *down);
+tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch *arch,
+                                         const tern_vision *v, tern_strbuf *out, tern_error *err);
 tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *from,
                                          const tern_vision *v, tern_error *err);
 // The names of labels 0 .. n - 1, texts of the file; {NULL}: it has none.
@@ -502,6 +513,11 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
                                    const char *arch_name, const tern_config *c);
 // The keys of the part that sees, in a file of its own (vision.c).
 tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c);
+// config.json of a folder that has both; text: the text's alone (tern_config_write_json).
+void tern_config_write_vision_json(const tern_arch *arch, const tern_config *c, const char *text,
+                                   tern_strbuf *out);
+// Whether a tensor is of the part that sees, by its GGUF name.
+bool tern_model_is_seen(const char *gguf_name);
 // RoPE's factors of shorter texts and of longer ones (TERN_ROPE_LONG).
 typedef struct tern_rope_factors {
     float of[2][TERN_ROPE_PAIRS_MAX];

@@ -414,6 +414,46 @@ tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
     return TERN_OK;
 }
 
+static void put_tiles(const tern_vision_rules *r, int64_t each, tern_strbuf *out) {
+    tern_strbuf_printf(out,
+                       "  \"do_image_splitting\": %s,\n  \"use_thumbnail\": %s,\n"
+                       "  \"min_image_tokens\": %lld,\n  \"max_image_tokens\": %lld,\n"
+                       "  \"tile_size\": %lld,\n  \"min_tiles\": %lld,\n  \"max_tiles\": %lld,\n"
+                       "  \"max_pixels_tolerance\": %.9g,\n",
+                       r->tiles_most ? "true" : "false", r->whole_too ? "true" : "false",
+                       (long long)(r->least / each), (long long)(r->most / each),
+                       (long long)r->tile, (long long)r->tiles_least,
+                       (long long)(r->tiles_most ? r->tiles_most : r->tiles_least), r->tolerance);
+}
+
+tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch *arch,
+                                         const tern_vision *v, tern_strbuf *out, tern_error *err) {
+    tern_vision_rules r;
+    int64_t block = v->n_patch * v->n_merge;
+    TERN_TRY(tern_vision_rules_read(from, v, TILES_MAX * VISION_PIXELS_MAX, &r, err));
+    tern_strbuf_printf(out, "{\n  \"image_processor_type\": \"%s\",\n", arch->hf_sees->processor);
+    tern_strbuf_puts(out, "  \"do_resize\": true,\n  \"do_rescale\": true,\n"
+                          "  \"do_normalize\": true,\n  \"do_convert_rgb\": true,\n");
+    if (r.tile) {
+        tern_strbuf_printf(out,
+                           "  \"encoder_patch_size\": %lld,\n  \"downsample_factor\": %lld,\n",
+                           (long long)v->n_patch, (long long)v->n_merge);
+        put_tiles(&r, block * block, out);
+    } else {
+        tern_strbuf_printf(out,
+                           "  \"size\": {\"shortest_edge\": %lld, \"longest_edge\": %lld},\n"
+                           "  \"patch_size\": %lld,\n  \"merge_size\": %lld,\n"
+                           "  \"temporal_patch_size\": %lld,\n",
+                           (long long)r.least, (long long)r.most, (long long)v->n_patch,
+                           (long long)v->n_merge, (long long)v->tower->n_frames);
+    }
+    put_three(out, "image_mean", r.mean);
+    put_three(out, "image_std", r.deviation);
+    tern_strbuf_printf(out, "  \"resample\": %d,\n  \"rescale_factor\": %.9g\n}\n",
+                       r.filter == TERN_PICTURE_BICUBIC ? 3 : 2, (double)r.factor);
+    return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
+}
+
 static tern_status write_tiles(tern_gguf_writer *w, const tern_vision_rules *r) {
     TERN_TRY(tern_gguf_put_int(w, KEY "tile_size", TERN_META_U32, r->tile));
     TERN_TRY(tern_gguf_put_int(w, KEY "min_tiles", TERN_META_U32, r->tiles_least));

@@ -118,9 +118,20 @@ static tern_status write(tern_gguf_writer *w, const tern_vision *v) {
                                (size_t)v->n_layers);
 }
 
+static void write_json(const tern_vision *v, tern_strbuf *top, tern_strbuf *vision) {
+    (void)top;
+    tern_strbuf_puts(vision, ",\n  \"in_channels\": 3,\n  \"temporal_patch_size\": 2,\n"
+                             "  \"deepstack_visual_indexes\": [");
+    for (int64_t i = 0; i < v->n_deep; i++)
+        tern_strbuf_printf(vision, "%s%d", i ? ", " : "", (int)v->deep[i]);
+    tern_strbuf_puts(vision, "]");
+}
+
 const tern_tower tern_tower_qwen = {.projector = "qwen3vl_merger",
                                     .sizes = sizes,
                                     .tokens = tokens,
+                                    .hf_places = "num_position_embeddings",
+                                    .write_json = TERN_WRITER(write_json),
                                     .n_frames = 2,
                                     .turns = true,
                                     .read = read,

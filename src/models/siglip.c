@@ -155,9 +155,24 @@ static tern_status read_lfm2(const tern_config_source *s, const tern_config *c, 
     return TERN_OK;
 }
 
+static void write_lfm2_json(const tern_vision *v, tern_strbuf *top, tern_strbuf *vision) {
+    tern_strbuf_printf(top,
+                       ",\n\"vision_feature_layer\": -1,\n\"projector_hidden_act\": \"gelu\",\n"
+                       "\"projector_hidden_size\": %" PRId64 ",\n\"projector_bias\": %s,\n"
+                       "\"projector_use_layernorm\": %s",
+                       v->n_between, v->merge_biases ? "true" : "false",
+                       v->merge_norm ? "true" : "false");
+    tern_strbuf_printf(vision,
+                       ",\n  \"num_channels\": 3,\n  \"layer_norm_eps\": %.9g,\n"
+                       "  \"vision_use_head\": false",
+                       v->eps);
+}
+
 const tern_tower tern_tower_lfm2 = {.projector = "lfm2",
                                     .sizes = lfm2_sizes,
                                     .tokens = lfm2_tokens,
+                                    .hf_places = "num_patches",
+                                    .write_json = TERN_WRITER(write_lfm2_json),
                                     .n_frames = 1,
                                     .apart = true,
                                     .widens = true,

@@ -89,7 +89,8 @@ bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *o
     if (!row || !row->hf || !match_gguf(row, gguf_name, &layer) ||
         !fill(row->hf, layer, name, sizeof name))
         return false;
-    bool other = arch->hf_prefix && strncmp(name, usual, sizeof usual - 1) == 0;
+    bool other = arch->hf_prefix && strncmp(name, usual, sizeof usual - 1) == 0 &&
+                 !tern_model_is_seen(gguf_name);
     int n = snprintf(out, size, "%s%s", other ? arch->hf_prefix : "",
                      other ? name + sizeof usual - 1 : name);
     return n > 0 && (size_t)n < size;

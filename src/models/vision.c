@@ -273,9 +273,14 @@ tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern
     const tern_tensor *grid = tern_model_tensor(s->file, s->arch, "v.position_embd.weight");
     int64_t places = grid && grid->ne[1] <= 1 << 20 ? (int64_t)grid->ne[1] : 0;
     if (!s->arch->tower) return TERN_OK;
-    tern_vision v = {.tower = s->arch->tower, .act = TERN_ACTIVATION_GELU_TANH, .eps = 1e-6};
+    tern_vision v = {.tower = s->arch->tower,
+                     .act = TERN_ACTIVATION_GELU_TANH,
+                     .eps = 1e-6,
+                     .picture_id = -1,
+                     .video_id = -1,
+                     .start_id = -1,
+                     .end_id = -1};
     if (gguf ? !tower : !tern_model_tensor(s->file, s->arch, "v.patch_embd.weight")) return TERN_OK;
-    for (const tern_tower_token *k = v.tower->tokens; k->text; k++) *number(&v, k->offset) = -1;
     tern_status status = gguf ? read_clip(s, &v, err) : read_json(s, &v, err);
     while (v.n_side * v.n_side < places) v.n_side++;
     if (status == TERN_OK) status = v.tower->read(s, c, &v, err);
@@ -325,4 +330,41 @@ tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c) 
     }
     if (v.tower->write) TERN_TRY(v.tower->write(w, &v));
     return tern_gguf_put_f32(w, TERN_CLIP "attention.layer_norm_epsilon", (float)v.eps);
+}
+
+bool tern_model_is_seen(const char *gguf_name) {
+    return strncmp(gguf_name, "v.", 2) == 0 || strncmp(gguf_name, "mm.", 3) == 0;
+}
+
+void tern_config_write_vision_json(const tern_arch *arch, const tern_config *c, const char *text,
+                                   tern_strbuf *out) {
+    static const char part[] = "vision_config.";
+    const tern_seeing_names *names = arch->hf_sees;
+    tern_vision v = c->vision;
+    tern_strbuf own = {0};
+    tern_strbuf_printf(out, "{\n\"architectures\": [\"%s\"],\n\"model_type\": \"%s\"",
+                       names->class_name, names->type);
+    tern_strbuf_printf(out, ",\n\"tie_word_embeddings\": %s", c->tied_head ? "true" : "false");
+    tern_strbuf_printf(&own, "{\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"%s\"",
+                       names->vision_type, tern_act_name(v.act));
+    tern_strbuf_printf(&own, ",\n  \"%s\": %" PRId64, v.tower->hf_places, v.n_side * v.n_side);
+    for (const tern_tower_size *f = v.tower->sizes; f->gguf; f++) {
+        bool is_own = f->hf && strncmp(f->hf, part, sizeof part - 1) == 0;
+        if (f->hf)
+            tern_strbuf_printf(is_own ? &own : out, ",\n%s\"%s\": %" PRId64, is_own ? "  " : "",
+                               is_own ? f->hf + sizeof part - 1 : f->hf, *number(&v, f->offset));
+    }
+    for (const tern_tower_token *k = v.tower->tokens; k->text; k++)
+        if (*number(&v, k->offset) >= 0)
+            tern_strbuf_printf(out, ",\n\"%s\": %" PRId64, k->hf, *number(&v, k->offset));
+    v.tower->write_json(&v, out, &own);
+    size_t n = text ? strlen(text) : 0;
+    while (n && text[n - 1] == '\n') n--;
+    tern_strbuf_puts(out, ",\n\"text_config\": ");
+    tern_strbuf_append(out, text, n);
+    tern_strbuf_puts(out, ",\n\"vision_config\": ");
+    tern_strbuf_append(out, own.ptr, own.len);
+    tern_strbuf_puts(out, "\n}\n}\n");
+    out->failed = out->failed || own.failed;
+    tern_strbuf_free(&own);
 }

@@ -410,7 +410,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
         return TERN_OK;
     }
     TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
-    TERN_TRY_GOTO(tern_model_add_tower(m, desc->mmproj, err));
+    TERN_TRY_GOTO(tern_tower_add(m->file, m->path, &m->arch, &m->config, desc->mmproj, err));
     if (desc->pooling != TERN_POOLING_NONE) pool_as(&m->config, desc->pooling);
     TERN_TRY_GOTO(open_text(m, desc, err));
     TERN_TRY_GOTO(build_graphs(m, err));

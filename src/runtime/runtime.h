@@ -117,9 +117,10 @@ void tern_model_let_sight_go(tern_model *m, tern_sight *s);
 // rows', in their order; if it has none, they are the rows'.
 tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err);
 void tern_model_free_sights(tern_model *m);
-// Adds a GGUF's part that sees, and reads the config again (tower.c); mmproj as in
-// tern_model_desc.
-tern_status tern_model_add_tower(tern_model *m, const char *mmproj, tern_error *err);
+// Adds the part that sees to a GGUF, the file `path`, and reads the config again (tower.c); mmproj
+// as in tern_model_desc.
+tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **arch,
+                           tern_config *c, const char *mmproj, tern_error *err);
 
 struct tern_model {
     char *path;

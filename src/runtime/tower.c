@@ -58,37 +58,43 @@ static tern_status find_beside(const char *model, char **path, tern_error *err) 
 }
 
 // asked: it was named, so it has to fit.
-static tern_status add(tern_model *m, const char *path, bool asked, tern_error *err) {
+static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, const char *path,
+                       bool asked, tern_error *err) {
     tern_file *tower;
     TERN_TRY(tern_file_open(&tower, path, err));
-    if (!asked && !tern_model_fits_tower(m->arch, &m->config, tower)) {
+    if (!asked && !tern_model_fits_tower(*arch, c, tower)) {
         tern_file_close(tower);
         return TERN_OK;
     }
-    TERN_TRY(tern_file_add_tower(m->file, tower, err));
-    TERN_TRY(tern_model_read(m->file, &m->arch, &m->config, err));
-    if (m->config.vision.n_layers) return TERN_OK;
+    TERN_TRY(tern_file_add_tower(file, tower, err));
+    TERN_TRY(tern_model_read(file, arch, c, err));
+    if (c->vision.n_layers) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a %s reads no pictures in texts", path,
-                     m->arch->name);
+                     (*arch)->name);
 }
 
-tern_status tern_model_add_tower(tern_model *m, const char *mmproj, tern_error *err) {
+tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **arch,
+                           tern_config *c, const char *mmproj, tern_error *err) {
     char *found = NULL;
     if (mmproj && !*mmproj) return TERN_OK;
-    if (mmproj && m->file->kind != TERN_FILE_GGUF)
+    if (mmproj && file->kind != TERN_FILE_GGUF)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "a folder has its part that sees with it: an "
                          "mmproj goes with a GGUF");
-    if (m->file->kind != TERN_FILE_GGUF) return TERN_OK;
-    if (mmproj) return add(m, mmproj, true, err);
-    TERN_TRY(find_beside(m->path, &found, err));
-    tern_status status = found ? add(m, found, false, err) : TERN_OK;
+    if (file->kind != TERN_FILE_GGUF) return TERN_OK;
+    if (mmproj) return add(file, arch, c, mmproj, true, err);
+    TERN_TRY(find_beside(path, &found, err));
+    tern_status status = found ? add(file, arch, c, found, false, err) : TERN_OK;
     tern_free(found);
     return status;
 }
 #else
-tern_status tern_model_add_tower(tern_model *m, const char *mmproj, tern_error *err) {
+tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **arch,
+                           tern_config *c, const char *mmproj, tern_error *err) {
+    (void)file;
+    (void)arch;
+    (void)c;
     if (!mmproj || !*mmproj) return TERN_OK;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: this build reads no pictures", m->path);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: this build reads no pictures", path);
 }
 #endif

@@ -4,12 +4,19 @@ oracles`). Needs numpy. Written from the papers and from what transformers docum
 
 golden.safetensors: input_ids with one token for each row of what the tower sees, image_grid_thw of each, pixel_values,
 vis.merged, logits and greedy_ids; picture and said_ids as in sight_oracles.py. large_ids: the prompt of a picture that is
-cut into squares (large), large_levels: their pixels, one square after the other, then the whole's, and large_said.
+cut into squares (large), large_levels: their pixels, one square after the other, then the whole's, large_rows and large_said.
 
     lfm2vl_oracles.py --transformers [FOLDER]
 
 asks transformers (5 or later, with torch and torchvision) for the same numbers of the folder, and prints how far they
 are from its golden file; and whether sizes and squares of many shapes are its processor's.
+sizes: for each picture its width and height, those of the whole that the model is shown, and how many squares across and
+down (0 and 0: none), by the limits of LFM2-VL's own files.
+
+    lfm2vl_oracles.py --shape FOLDER
+
+writes a model whose tower has the shape of LFM2-VL-450M's, with random weights and a text model of next to nothing, and
+picture.png of 1,536 x 1,024 pixels, which is cut into six squares, and whole.png of 512 x 512: for measuring.
 """
 import json, math, os, sys
 import numpy as np
@@ -202,6 +209,19 @@ def shown(pixels, c=o.PICTURES):
     return [cut[y * n : (y + 1) * n, x * n : (x + 1) * n] for y in range(down) for x in range(across)] + [whole], (across, down)
 
 
+def sizes():
+    """Of pictures of many shapes."""
+    random = np.random.default_rng(5)
+    given = [(w, h) for w, h in np.exp(random.uniform(0, 8.5, (600, 2))).astype(int).tolist() if max(w, h) < 190 * min(w, h)]
+    given += [(w, h) for w in range(16, 2100, 64) for h in (512, 720, 736, 1024, 1536)]
+    out = []
+    for w, h in given:
+        rounded = [max(16, round(n / 32) * 32) for n in (w, h)]
+        large = rounded[0] * rounded[1] > 256 * 1024 * 2.0
+        out.append((w, h, *whole_size(w, h, 32, 64 * 1024, 256 * 1024), *(squares(w, h, 512, 2, 10) if large else (0, 0))))
+    return np.array(out, np.int32)
+
+
 def patches_of(pixels):
     x = pixels.astype(np.float64) / 127.5 - 1
     rows, columns = x.shape[0] // PATCH, x.shape[1] // PATCH
@@ -247,6 +267,7 @@ def make(random):
                   greedy_ids=np.array([greedy], np.int32), picture=pixels, said_ids=np.array(said[0][len(prompts[0]) :], np.int32),
                   large_ids=np.array(prompts[1], np.int32), large_said=np.array(said[1][len(prompts[1]) :], np.int32),
                   large_levels=np.concatenate([x.reshape(-1) for x in many[0]]))
+    golden["sizes"], golden["large_rows"] = sizes(), see(t, many[0]).astype(np.float32)
     golden["vis.merged"] = seen.astype(np.float32)
     golden["logits"] = logits(t, ids, grids, seen).astype(np.float32)
     return t, golden
@@ -313,9 +334,9 @@ def check(folder):
     usual = {k: v for k, v in o.PICTURES.items() if k not in ("min_image_tokens", "max_image_tokens", "tile_size", "max_tiles")}
     usual.update(min_image_tokens=64, max_image_tokens=256, tile_size=512, max_tiles=10)
     image, random, wrong, worst, n = Processor(**usual), np.random.default_rng(1), [], 0, 0
-    sizes = [(int(a), int(b)) for a, b in np.exp(random.uniform(2.5, 7.8, (150, 2)))]
-    sizes += [(720, 720), (736, 736), (704, 704), (1024, 512), (512, 1024), (1536, 1024), (300, 3000), (10, 3000), (2000, 1500), (16, 16)]
-    for w, h in sizes:
+    given = [(int(a), int(b)) for a, b in np.exp(random.uniform(2.5, 6.8, (20, 2)))]
+    given += [(720, 720), (736, 736), (704, 704), (1024, 512), (512, 1024), (10, 1000), (16, 16)]
+    for w, h in given:
         pixels = random.integers(0, 256, (h // 16 + 1, w // 16 + 1, 3)).repeat(16, 0).repeat(16, 1)[:h, :w].astype(np.uint8)
         x = image(images=[torch.tensor(pixels).permute(2, 0, 1)], return_row_col_info=True, return_tensors="pt")
         parts, grid = shown(pixels, usual)
@@ -327,11 +348,28 @@ def check(folder):
         mask = x["pixel_attention_mask"].bool().numpy()
         d = np.abs(x["pixel_values"].numpy()[mask] - np.concatenate([patches_of(p)[0] for p in parts])) * 127.5
         worst, n = max(worst, d.max()), n + (d > 0.5).sum() / d.size
-    print("sizes: %d of %d are the same; levels are at most %.3f off, %.4f%% of them are" % (len(sizes) - len(wrong), len(sizes), worst, 100 * n / len(sizes)))
+    print("sizes: %d of %d are the same; levels are at most %.3f off, %.4f%% of them are" % (len(given) - len(wrong), len(given), worst, 100 * n / len(given)))
     print(wrong[:5])
 
 
+def write_shape(folder):
+    globals().update(H=1024, HEADS=16, DIM=64, FF=64, V_DEPTH=12, V_H=768, V_HEADS=12, V_FF=3072, SIDE=16, BETWEEN=2560)
+    TEXT.update(hidden_size=H, num_attention_heads=HEADS, intermediate_size=FF, max_position_embeddings=4096)
+    VISION.update(num_hidden_layers=V_DEPTH, hidden_size=V_H, num_attention_heads=V_HEADS, intermediate_size=V_FF, num_patches=SIDE * SIDE)
+    o.CONFIG.update(projector_hidden_size=BETWEEN)
+    o.PICTURES.update(min_image_tokens=64, max_image_tokens=256, tile_size=512, max_tiles=10)
+    random = np.random.default_rng(3)
+    across, down = np.meshgrid(np.arange(1536), np.arange(1024))
+    levels = np.stack([across // 6, down // 4, (across + down) // 10], -1) + random.integers(0, 9, (1024, 1536, 3))
+    levels = np.clip(levels, 0, 255).astype(np.uint8)
+    o.write(folder, make_weights(random), dict(picture=levels))
+    with open(os.path.join(folder, "whole.png"), "wb") as f:
+        f.write(o.png(np.ascontiguousarray(levels[:512, :512])))
+
+
 def main():
+    if sys.argv[1:2] == ["--shape"]:
+        return write_shape(sys.argv[2])
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracles", "lfm2vl_sees")
     if sys.argv[1:2] == ["--transformers"]:
         return check(sys.argv[2] if len(sys.argv) > 2 else folder)

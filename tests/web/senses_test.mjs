@@ -10,7 +10,6 @@ import { root, tern } from './native.mjs';
 
 const oracle = (name) => path.join(root, 'tests/oracles', name);
 const [sees, vit, hears] = ['qwen35_sees', 'vit', 'moonshine'];
-const picture = `/oracles/${sees}/picture.png`;
 
 async function open(t, which, { roots, ...options } = {}) {
   const server = await t.serve({ roots: { ...webRoots, ...roots } });
@@ -75,17 +74,17 @@ for (const [which, build] of [['chromium', 'threads'], ['firefox', 'threads'], [
     t.equal(got.broken.code, 'format', 'a file that is no picture');
   });
 
-let said;
-const nativeSaid = () =>
-  (said ??= tern([
-    'run', oracle(sees), '--chat', '--image', oracle(`${sees}/picture.png`), '-p', 'What is it?', '-n', '6', '--temp', '0', '--json',
+const said = {};
+const nativeSaid = (model) =>
+  (said[model] ??= tern([
+    'run', oracle(model), '--chat', '--image', oracle(`${model}/picture.png`), '-p', 'What is it?', '-n', '6', '--temp', '0', '--json',
   ]).then((out) => JSON.parse(out.toString())));
 
-for (const which of ['chromium', 'webkit'])
-  test(`senses: a picture in a chat, in ${which}`, { seconds: 90 }, async (t) => {
+for (const [which, model] of [['chromium', sees], ['webkit', sees], ['chromium', 'lfm2vl_sees']])
+  test(`senses: a picture in a chat, in ${which}, ${model}`, { seconds: 90 }, async (t) => {
     const { call } = await open(t, which);
-    const got = await call('look', `/oracles/${sees}/`, picture, 'What is it?', 6);
-    const want = await nativeSaid();
+    const got = await call('look', `/oracles/${model}/`, `/oracles/${model}/picture.png`, 'What is it?', 6);
+    const want = await nativeSaid(model);
     t.equal(got.ids, want.ids, 'tokens');
     t.equal(got.usage.prompt_tokens, want.prompt_tokens, 'tokens of the prompt');
     t.check(got.again.prompt_tokens_details.cached_tokens > 9, 'the picture was seen before');

@@ -15,12 +15,13 @@ from ._results import ImatrixStats, MachineLimits, Memory, MineStats
 
 def convert(source: Path, out: Path, *, type: str = "auto", head_type: str = "auto", loras: Sequence[LoraOption] = (),
             force_ternary: bool = False, imatrix: Optional[Path] = None, split_bytes: int = 0, arch: Optional[str] = None,
-            group_size: int = 0, threads: int = 0, on_note: Optional[Callable[[str], None]] = None,
+            group_size: int = 0, mmproj: Optional[Path] = None, threads: int = 0, on_note: Optional[Callable[[str], None]] = None,
             on_progress: Optional[OnProgress] = None) -> None:
     """Makes a GGUF file, or a folder of safetensors, of either.
 
     type: of the weight matrices: "f16", "q8_0", "q4_k_m" ...; "auto": unchanged. head_type: of embedding
-    and output head. loras: adapters that are merged. imatrix: a file of imatrix(). on_note is told how
+    and output head. loras: adapters that are merged. imatrix: a file of imatrix(). mmproj: to a folder, the part of a
+    GGUF that sees; None: mmproj*.gguf beside it, "": the text alone. on_note is told how
     the output differs from what one may expect. An existing `out` stays until all is complete.
     """
     callbacks, adapters = Callbacks(), loras_array(loras)
@@ -28,7 +29,7 @@ def convert(source: Path, out: Path, *, type: str = "auto", head_type: str = "au
         loras=adapters, n_loras=len(adapters), force_ternary=force_ternary, type=_type(type), head_type=_type(head_type),
         split_bytes=whole("split_bytes", split_bytes, 0, 2**64 - 1), arch=optional(arch),
         imatrix=None if imatrix is None else encoded(imatrix), group_size=whole("group_size", group_size),
-        n_threads=whole("threads", threads), on_progress=callbacks.progress(on_progress))
+        mmproj=None if mmproj is None else encoded(mmproj), n_threads=whole("threads", threads), on_progress=callbacks.progress(on_progress))
     if on_note is not None:
         desc.on_note = callbacks.note(on_note)
     callbacks.run(lib.tern_convert, encoded(source), encoded(out), ctypes.byref(desc))

@@ -117,6 +117,15 @@ class Vectors(unittest.TestCase):
                 with self.assertRaisesRegex(tern.TernError, "reads no pictures"):
                     model.chat([user(picture)])
 
+    def test_pictures_that_are_cut_into_squares(self):
+        """As many tokens as the reference has; seen to fail without those around a picture."""
+        want = golden("lfm2vl_sees")
+        large = np.zeros((130, 200, 3), np.uint8)
+        with tern.Model(os.path.join(ORACLES, "lfm2vl_sees")) as model:
+            n = [model.count_tokens([{"role": "user", "content": "What is it?", "images": images}]) for images in ([], [want["picture"]], [large])]
+            self.assertEqual(n[1] - n[0], 4)
+            self.assertEqual(n[2] - n[0], len(want["large_ids"]) - len("What is it?"))
+
     def test_texts_are_said(self):
         want = golden("kani")
         with tern.Model(os.path.join(ORACLES, "kani")) as model, tern.Model(os.path.join(ORACLES, "nanocodec")) as codec:

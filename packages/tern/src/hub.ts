@@ -81,7 +81,8 @@ const types = ['i2_s', 'tq1_0', 'tq2_0', 'q4_k_m', 'q4_k_s', 'q5_k_m', 'q6_k', '
 
 // The files of a Hugging Face folder that the engine reads.
 export const folderFiles = ['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json',
-  'chat_template.jinja', 'preprocessor_config.json', 'model.safetensors', 'model.safetensors.index.json'];
+  'chat_template.jinja', 'preprocessor_config.json', 'processor_config.json',
+  'model.safetensors', 'model.safetensors.index.json'];
 const isShard = (name: string): boolean => /^model-\d{5}-of-\d{5}\.safetensors$/.test(name);
 
 export function choose<F extends { name: string }>(files: readonly F[], inside: string, what: string):

@@ -71,7 +71,7 @@ tern_status gpu_check_graph(const tern_graph *g, tern_error *err) {
 }
 
 #ifdef TERN_NO_SENSES
-// What only models that hear, speak, or see as Qwen3-VL does need.
+// What only models that hear, speak or see need.
 static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)p;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no %s",
@@ -79,6 +79,9 @@ static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err
 }
 
 #define gpu_op_ADD_GIVEN        gpu_op_none
+#define gpu_op_ADD_POINT        gpu_op_none
+#define gpu_op_MERGE            gpu_op_none
+#define gpu_op_REPLACE          gpu_op_none
 #define gpu_op_CODE_DIGITS      gpu_op_none
 #define gpu_op_CAUSAL_CONV      gpu_op_none
 #define gpu_op_UPSAMPLE_CONV    gpu_op_none

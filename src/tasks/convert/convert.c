@@ -3,6 +3,7 @@
 //   open -> list of output tensors (name, type, how its rows are made) -> header -> rows
 //
 // Ternary weights are carried as codes and one scale, so they survive any round trip to the bit.
+#include "runtime/runtime.h"
 #include "tasks/convert/convert_private.h"
 
 #include <inttypes.h>
@@ -24,8 +25,18 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
     tern_strbuf_free(&text);
 }
 
-// Of tables of positions and of squares of pixels, which folders have with more dimensions.
+// What sees two frames has them as a dimension of their own in folders.
+static bool has_frames(const conversion *c, const item *it) {
+    const char *weight = "patch_embed.proj.weight";
+    size_t n = strlen(it->name), m = strlen(weight);
+    return !c->to_gguf && c->config.vision.n_layers && c->config.vision.tower->n_frames > 1 &&
+           n > m && strcmp(it->name + n - m, weight) == 0;
+}
+
+// Of tables of positions and of squares of pixels, which folders have with more dimensions; or with
+// less, where their numbers are pixel by pixel and not colour by colour.
 static int picture_shape(const item *it, uint64_t ne[4]) {
+    bool to_rows = it->to_gguf != (it->moves.columns.a != 0);
     if (it->change == TERN_CHANGE_LEADING) return it->to_gguf ? ne[1] > 1 ? 2 : 1 : 3;
     if (it->from->n_dims == 1) return 1; // their bias
     if (it->taps && it->to_gguf) {
@@ -40,7 +51,8 @@ static int picture_shape(const item *it, uint64_t ne[4]) {
         ne[0] = (uint64_t)it->taps;
         return 3;
     }
-    if (it->to_gguf) {
+    if (to_rows && it->from->n_dims == 2) return 2;
+    if (to_rows) {
         ne[0] *= ne[1] * ne[2];
         ne[1] = ne[3];
         ne[2] = ne[3] = 1;
@@ -243,6 +255,16 @@ static tern_status add_experts(conversion *c, const tern_tensor *t, const char *
     return TERN_OK;
 }
 
+// Squares as the rows that they are, whose numbers can change places.
+static const tern_tensor *view_rows(conversion *c, const tern_tensor *t) {
+    tern_tensor rows = *t;
+    rows.n_dims = 2;
+    rows.ne[0] *= rows.ne[1] * rows.ne[2];
+    rows.ne[1] = rows.ne[3];
+    rows.ne[2] = rows.ne[3] = 1;
+    return keep_view(c, rows);
+}
+
 static tern_status add_tensor(conversion *c, const tern_tensor *t, tern_error *err) {
     bool from_gguf = c->file->kind == TERN_FILE_GGUF, skip;
     char buffer[128];
@@ -253,6 +275,8 @@ static tern_status add_tensor(conversion *c, const tern_tensor *t, tern_error *e
         tern_model_row(c->arch, tern_convert_gguf_name(c, t, buffer, sizeof buffer));
     if (row && row->shares && from_gguf != c->to_gguf)
         return c->to_gguf ? add_shares(c, t, row, err) : add_joined(c, t, row, it.name, err);
+    if (!c->to_gguf && from_gguf && t->n_dims == 4 && row && row->columns == TERN_ORDER_COLORS)
+        t = view_rows(c, t);
     if (!c->to_gguf && t->n_dims == 3 && strstr(it.name, ".experts."))
         return add_experts(c, t, it.name, err);
     return add_item(c, t, it.name, err);
@@ -417,6 +441,12 @@ static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
 
 static tern_status declare_st(conversion *c, const item *it) {
     uint64_t ne[4], shape[4];
+    const tern_vision *v = &c->config.vision;
+    if (has_frames(c, it)) {
+        uint64_t edge = (uint64_t)v->n_patch;
+        const uint64_t all[] = {(uint64_t)v->n_embd, 3, (uint64_t)v->tower->n_frames, edge, edge};
+        return tern_st_declare(c->st, it->name, it->type, 5, all);
+    }
     int n_dims = output_shape(it, ne);
     if (it->mlx_bits) return tern_convert_declare_mlx(c, it);
     for (int k = 0; k < n_dims; k++) shape[k] = ne[n_dims - 1 - k];
@@ -428,6 +458,21 @@ static tern_status declare_st(conversion *c, const item *it) {
     uint64_t one = 1;
     TERN_TRY(tern_st_declare(c->st, it->name, TERN_DTYPE_U8, n_dims, shape));
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
+}
+
+// A folder's two parts in one config.json; how pictures are made ready for the one that sees.
+static tern_status write_vision_files(conversion *c, tern_strbuf *config, tern_error *err) {
+    const tern_vision *v = &c->config.vision;
+    tern_strbuf both = {0}, rules = {0};
+    tern_config_write_vision_json(c->arch, &c->config, config->ptr, &both);
+    tern_strbuf_free(config);
+    *config = both;
+    if (both.failed) return tern_fail_memory(err, both.len);
+    tern_status status = tern_vision_rules_write_json(c->file, c->arch, v, &rules, err);
+    if (status == TERN_OK)
+        status = tern_st_put_file(c->st, "preprocessor_config.json", rules.ptr, rules.len, err);
+    tern_strbuf_free(&rules);
+    return status;
 }
 
 // How a folder's pictures are made ready, and the labels in its config.
@@ -476,8 +521,12 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
     TERN_TRY(tern_convert_write_items(c, err));
     tern_strbuf config = {0};
     tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &c->factors, &config);
-    if (tern_type_is_mlx(c->desc->type)) tern_convert_put_mlx_config(c, &config);
     tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
+    if (status == TERN_OK && c->config.vision.n_layers)
+        status = write_vision_files(c, &config, err);
+    if (status == TERN_OK && tern_type_is_mlx(c->desc->type))
+        tern_convert_put_mlx_config(c, &config);
+    if (config.failed && status == TERN_OK) status = tern_fail_memory(err, config.len);
     if (status == TERN_OK && c->config.n_image) status = write_picture_files(c, &config, err);
     if (status == TERN_OK)
         status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);
@@ -506,6 +555,21 @@ static tern_status refuse_tied(const conversion *c, tern_error *err) {
                      c->arch->name);
 }
 
+// In a GGUF what sees is a file of its own, in a folder it is with the text, whose tensors have
+// other names then.
+static void take_vision(conversion *c) {
+    if (c->to_gguf || !c->config.vision.n_layers) {
+        c->vision = c->config.vision;
+        c->config.vision = (tern_vision){.n_deep = c->config.vision.n_deep};
+        return;
+    }
+    c->seeing = *c->arch;
+    c->text_types[0] = c->arch->hf_sees->text_type;
+    c->seeing.hf_types = c->text_types;
+    c->seeing.hf_prefix = "model.language_model.";
+    c->arch = &c->seeing;
+}
+
 static tern_status run(conversion *c, const char *in, const char *out, tern_error *err) {
     size_t n = strlen(out);
     c->to_gguf = n > 5 && strcmp(out + n - 5, ".gguf") == 0;
@@ -515,8 +579,9 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
-    if (c->to_gguf) c->vision = c->config.vision; // in a file of its own; a folder gets the text
-    c->config.vision = (tern_vision){.n_deep = c->config.vision.n_deep};
+    if (!c->to_gguf)
+        TERN_TRY_GOTO(tern_tower_add(c->file, in, &c->arch, &c->config, c->desc->mmproj, err));
+    take_vision(c);
     if (tern_model_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
         TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,
                                 "the weights are in a rotated basis (prism.hadamard.*), %s",

@@ -51,8 +51,10 @@ typedef struct conversion {
     tern_file *file;
     const tern_arch *arch;
     const char *arch_name; // general.architecture of a GGUF output
-    tern_config config; // without the part that sees, except in a conversion of that
-    tern_vision vision; // which it has, if it is to be written
+    tern_arch seeing;      // what `arch` is in a folder with the part that sees
+    const char *text_types[2];
+    tern_config config; // without the part that sees, except in a conversion of that or to a folder
+    tern_vision vision; // which it has, if it is to be written as a file of its own
     tern_adapters adapters;
     bool to_gguf;
     tern_dtype matrix_type, head_type;

@@ -53,8 +53,10 @@ static tern_status add_tensor(conversion *t, const tern_tensor *from, tern_error
     bool known = tern_model_name_to_gguf(t->arch, from->name, it.name, sizeof it.name);
     if (!known || (strncmp(it.name, "v.", 2) != 0 && strncmp(it.name, "mm.", 3) != 0))
         return TERN_OK;
-    if (strcmp(it.name, PATCH) == 0) return add_frames(t, from, err);
+    bool is_patch = strcmp(it.name, PATCH) == 0;
+    if (is_patch && t->config.vision.tower->n_frames > 1) return add_frames(t, from, err);
     TERN_TRY(tern_convert_choose_type(t, &it, err));
+    if (is_patch) it.type = TERN_DTYPE_F32; // a kernel of squares there
     name_merger(&t->config.vision, &it);
     t->items[t->n_items++] = it;
     t->bytes_all += from->bytes;

@@ -209,8 +209,19 @@ static tern_status choose_for_folder(const conversion *c, item *it, tern_error *
     return TERN_OK;
 }
 
+// A matrix whose numbers are kept.
+static void choose_float_type(const conversion *c, item *it) {
+    bool as_asked = c->has_matrix_type && tern_dtype_is_float(c->matrix_type);
+    it->type = as_asked ? c->matrix_type : it->from->type;
+    if (!c->to_gguf) it->type = float_for(it->type);
+}
+
 static tern_status choose_matrix_type(conversion *c, item *it, const char *gguf_name,
                                       tern_error *err) {
+    if (!c->to_gguf && tern_model_is_seen(gguf_name)) { // its matrices are few: floats
+        choose_float_type(c, it);
+        return TERN_OK;
+    }
     tern_matrix m = tern_tensor_matrix(it->from);
     bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(c->matrix_type);
     TERN_TRY(tern_ternary_find(&m, c->config.bitlinear, &it->kind, err));
@@ -248,13 +259,6 @@ static void choose_head_type(const conversion *c, item *it, bool is_head) {
     else if (from_hf && c->to_gguf && !as_it_is) it->type = TERN_DTYPE_F16;
     else if (!c->to_gguf) it->type = float_for(it->type);
     if (!c->has_head_type) tern_convert_choose_mlx(c, it, it->type);
-}
-
-// A matrix whose numbers are kept.
-static void choose_float_type(const conversion *c, item *it) {
-    bool as_asked = c->has_matrix_type && tern_dtype_is_float(c->matrix_type);
-    it->type = as_asked ? c->matrix_type : it->from->type;
-    if (!c->to_gguf) it->type = float_for(it->type);
 }
 
 // A product with a factor has more digits than halves have: without a type that was asked for it
