@@ -1,5 +1,5 @@
-// Language models whose rows of a picture see each other: Gemma 3's, against numpy, and that texts are
-// never cut within a picture.
+// Language models whose rows of a picture see each other: Gemma 3's, against numpy, and that texts
+// are never cut within a picture.
 #include <stdlib.h>
 #include <string.h>
 #include "blobs.h"
@@ -14,8 +14,9 @@
 #define BEGIN 261 // <start_of_image>
 #define ROW   263 // <image_soft_token>
 
-// Seen to fail: with rows that see no row after them, with windows that do not cut pictures in front,
-// with patches from left to right and down in the mean, without the norm's 1, and with rows times sqrt(n_embd).
+// Seen to fail: with rows that see no row after them, with windows that do not cut pictures in
+// front, with patches from left to right and down in the mean, without the norm's 1, and with rows
+// times sqrt(n_embd).
 TEST(gemma3_sees_pictures_as_numpy_does) {
     sight_check(WHOLE, WHOLE, false, false, 1e-5);
 }
@@ -175,7 +176,8 @@ TEST(whole_pictures_in_groups_are_those_of_each_text) {
         for (int k = 0; k < 3; k++) {
             n[k] = place(&s, texts[k], n_sights[k], ids[k]);
             REQUIRE_OK(tern_session_open(&sessions[k], s.model, NULL, &err), err);
-            REQUIRE_OK(tern_group_add(g, sessions[k], ids[k], n[k], &params, NULL, NULL, NULL, &err),
+            REQUIRE_OK(tern_group_add(g, sessions[k], ids[k], n[k], &params, NULL, NULL, NULL,
+                                      &err),
                        err);
         }
         for (n_running = 1; n_running > 0;)

@@ -123,8 +123,8 @@ typedef struct tern_batch {
     // The input "places": where RoPE puts each row, [n_tokens, 3]; NULL: as its chunk says.
     const int32_t *places;
     // For attention to whole pictures (tern_attention_attrs.pictures): of each row the position
-    // after the last one of its picture; 0: it is of none; NULL: so are all. A picture's rows are all
-    // in one chunk, which says so.
+    // after the last one of its picture; 0: it is of none; NULL: so are all. A picture's rows are
+    // all in one chunk, which says so.
     const int32_t *ends;
     const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last
     int32_t n_outputs;      // 0 .. n_tokens

@@ -295,6 +295,8 @@ const tern_arch tern_arch_gemma3 = {
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build),
                           TERN_VISION(tern_build_gemma3_vision)),
     .tower = &tern_tower_gemma3,
+    .hf_sees = &(const tern_seeing_names){"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text",
+                                          "siglip_vision_model", "Gemma3ImageProcessor"},
     .gguf_names = gguf_names,
     .hf_class = "Gemma3ForCausalLM",
     .read = read_decoder,

@@ -43,6 +43,7 @@ typedef struct tern_vision {
     // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
     // -1: not stated
     int64_t picture_id, video_id, start_id, end_id;
+    int64_t row_id, after_id; // of Gemma's folders: what stands for a row, and after the last one
     // Where rows are made of merged patches by two products: how many numbers lie between these,
     // whether a norm stands before them, and whether they have biases.
     int64_t n_between;

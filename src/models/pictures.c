@@ -439,6 +439,12 @@ tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch 
                            "  \"encoder_patch_size\": %lld,\n  \"downsample_factor\": %lld,\n",
                            (long long)v->n_patch, (long long)v->n_merge);
         put_tiles(&r, block * block, out);
+    } else if (r.edge) {
+        tern_strbuf_printf(out,
+                           "  \"do_pan_and_scan\": null,\n  \"image_seq_length\": %lld,\n"
+                           "  \"size\": {\"height\": %lld, \"width\": %lld},\n",
+                           (long long)((r.edge / block) * (r.edge / block)), (long long)r.edge,
+                           (long long)r.edge);
     } else {
         tern_strbuf_printf(out,
                            "  \"size\": {\"shortest_edge\": %lld, \"longest_edge\": %lld},\n"

@@ -80,6 +80,8 @@ static const tern_tower_token lfm2_tokens[] = {
 // In texts pictures stand where the token is that begins one: the processor puts the others there.
 static const tern_tower_token gemma3_tokens[] = {
     {"boi_token_index", "boi_token_id", "<start_of_image>", offsetof(tern_vision, picture_id)},
+    {"eoi_token_index", "eoi_token_id", "<end_of_image>", offsetof(tern_vision, after_id)},
+    {"image_token_index", "image_token_id", "<image_soft_token>", offsetof(tern_vision, row_id)},
     {NULL, NULL, NULL, 0},
 };
 
@@ -114,6 +116,15 @@ static tern_status read_gemma3(const tern_config_source *s, const tern_config *c
                      image, v->n_patch, v->n_side, n_rows);
 }
 
+static void write_gemma3_json(const tern_vision *v, tern_strbuf *top, tern_strbuf *vision) {
+    int64_t side = v->n_side / v->n_merge;
+    tern_strbuf_printf(top, ",\n\"mm_tokens_per_image\": %" PRId64, side * side);
+    tern_strbuf_printf(vision,
+                       ",\n  \"image_size\": %" PRId64 ",\n  \"num_channels\": 3,\n"
+                       "  \"layer_norm_eps\": %.9g,\n  \"vision_use_head\": false",
+                       v->n_side * v->n_patch, v->eps);
+}
+
 const tern_tower tern_tower_gemma3 = {.projector = "gemma3",
                                       .sizes = gemma3_sizes,
                                       .tokens = gemma3_tokens,
@@ -123,7 +134,8 @@ const tern_tower tern_tower_gemma3 = {.projector = "gemma3",
                                       .before = "\n\n<start_of_image>",
                                       .after = "<end_of_image>\n\n",
                                       .both_ways = true,
-                                      .read = read_gemma3};
+                                      .read = read_gemma3,
+                                      .write_json = TERN_WRITER(write_gemma3_json)};
 
 static const tern_tower_size lfm2_sizes[] = {
     TERN_SIGLIP_SIZES,

@@ -309,7 +309,8 @@ static void put_rows(tern_sight *s, int32_t n) {
     for (int32_t i = 0; i < n; i++) s->ids[s->n_ids++] = -1;
 }
 
-// Texts around a picture, where its tower has some, and in front of each square that it is cut into.
+// Texts around a picture, where its tower has some, and in front of each square that it is cut
+// into.
 #define TOKENS_OF_MARK 24 // where the vocabulary has none of that name
 static tern_status put_ids(const looking *l, tern_sight *s, tern_error *err) {
     int64_t edge = l->v->n_patch * l->v->n_merge, each = l->rules.tile / edge;
@@ -355,8 +356,8 @@ static tern_status check(const tern_model *m, const tern_picture *pictures, size
 static tern_status check_rows(const tern_model *m, const tern_sight *s, tern_error *err) {
     if (!tern_config_both_ways(&m->config) || s->n_rows <= m->n_batch) return TERN_OK;
     return tern_fail(err, TERN_ERR_ARGUMENT,
-                     "%s: a picture's %d rows see each other, which are more than the %d tokens that "
-                     "it was opened for (n_batch)",
+                     "%s: a picture's %d rows see each other, which are more than the %d tokens "
+                     "that it was opened for (n_batch)",
                      m->path, (int)s->n_rows, (int)m->n_batch);
 }
 

@@ -198,12 +198,16 @@ def write(folder, t, golden):
     usual = o.tokenizer
 
     def tokenizer():
-        x = usual()
-        x["pre_tokenizer"]["use_regex"] = False
+        x, space = usual(), "\u2581"
         for i, token in enumerate(x["added_tokens"]):
             token["id"] = 258 + i
-        x["model"]["vocab"].update({"\u010a\u010a": LINES[1], "\u010a\u010a\u010a": LINES[2]})
-        x["model"]["merges"] = [["\u010a", "\u010a"], ["\u010a\u010a", "\u010a"]]
+        own = lambda b: space if b == 32 else chr(b) if b == 10 or 32 < b < 127 else "<0x%02X>" % b
+        x["normalizer"] = dict(type="Replace", pattern=dict(String=" "), content=space)
+        x["pre_tokenizer"] = dict(type="Split", pattern=dict(String=" "), behavior="MergedWithPrevious", invert=False)
+        x["decoder"] = dict(type="Sequence", decoders=[dict(type="Replace", pattern=dict(String=space), content=" "),
+                                                       dict(type="ByteFallback"), dict(type="Fuse")])
+        x["model"].update(byte_fallback=True, vocab={own(b): b for b in range(256)} | {"\n\n": LINES[1], "\n\n\n": LINES[2]},
+                          merges=[["\n", "\n"], ["\n\n", "\n"]])
         return x
 
     o.tokenizer = tokenizer
