@@ -222,6 +222,30 @@ TEST(parts_of_whole_pictures_are_refused) {
     close_seen(&s);
 }
 
+// Guesses from the text itself, which has rows of pictures, too, also after a part of the prompt is
+// there.
+TEST(guesses_beside_whole_pictures_change_nothing) {
+    static const char text[] = "abc <start_of_image> abc abc <start_of_image> abc abc";
+    seen s;
+    int32_t ids[256], said[10], guessed[10];
+    tern_error err = {0};
+    tern_session *plain, *guessing;
+    const tern_session_desc desc = {.speculation = {.lookup = true, .always = true}};
+    open_seen(&s, 0);
+    size_t n = place(&s, text, 2, ids);
+    REQUIRE_OK(tern_session_open(&plain, s.model, NULL, &err), err);
+    REQUIRE_OK(tern_session_open(&guessing, s.model, &desc, &err), err);
+    for (int turn = 0; turn < 2; turn++) {
+        say(plain, ids, n, said, NULL);
+        say(guessing, ids, n, guessed, NULL);
+        CHECK(memcmp(said, guessed, sizeof said) == 0);
+        n -= 3; // the next prompt is shorter
+    }
+    tern_session_close(plain);
+    tern_session_close(guessing);
+    close_seen(&s);
+}
+
 // A full context drops whole pictures. Seen to fail with half of what there is.
 TEST(full_contexts_drop_whole_pictures) {
     seen s;

@@ -334,8 +334,8 @@ TEST(towers_of_lfm2vl_have_what_their_files_say) {
     free(all);
 }
 
-// The first files of Gemma 3's tower have the names of a layer's products exchanged, and say neither
-// how many patches are a row nor how pictures are resized. Seen to fail: with the names as they are.
+// The first files of Gemma 3's tower have the names of a layer's products exchanged, and do not say
+// how pictures are resized. Seen to fail: with the names as they are.
 TEST(towers_of_gemma3_may_be_of_older_writers) {
     char folder[512], m[768], changed[768];
     make_folder("gemma3", folder);

@@ -114,8 +114,8 @@ static bool is_qwens(const tern_file *tower) {
     return tern_str_is(name, "qwen3vl_merger");
 }
 
-// Files of Gemma 3 and of others, until llama.cpp saw it, call the two products of a layer by each
-// other's names: the one that takes rows as long as the layer's is the first, and makes longer ones.
+// Older files, the first ones of Gemma 3 among them, call the two products of a layer by each
+// other's names: the one that takes rows as long as the layer's is the first.
 static bool exchanges(const tern_file *tower) {
     const tern_tensor *down = tern_file_tensor(tower, "v.blk.0.ffn_down.weight");
     const tern_tensor *norm = tern_file_tensor(tower, "v.blk.0.ln2.weight");

@@ -61,7 +61,8 @@ static tern_status make_places(const tern_computation *c, tern_placed_instance *
     if (!r->places) r->places = tern_alloc_array(TERN_MEM_SESSION, n, 3 * sizeof *r->places);
     if (!r->ends) r->ends = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *r->ends);
     if (!r->rows) r->rows = tern_alloc_array(TERN_MEM_SESSION, n, n_cols * sizeof *r->rows);
-    return r->places && r->ends && r->rows ? TERN_OK : tern_fail_memory(err, n * n_cols * sizeof *r->rows);
+    if (r->places && r->ends && r->rows) return TERN_OK;
+    return tern_fail_memory(err, n * n_cols * sizeof *r->rows);
 }
 
 // Puts the rows of the chunk's pictures where they are to be read, each with -1 for an id. *any:

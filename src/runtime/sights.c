@@ -158,8 +158,8 @@ void tern_lease_look_away(tern_lease *l, size_t n_ids) {
 
 // ---- Pictures as a whole ------------------------------------------------------------------------
 
-// The number of a row in its picture; -1: the id is no picture's, or it may be cut anywhere. *n: how
-// many the picture has.
+// The number of a row in its picture; -1: the id is no picture's, or it may be cut anywhere. *n:
+// how many the picture has.
 static int32_t row_of(const tern_lease *l, int32_t id, int32_t *n) {
     if (!tern_config_both_ways(&l->model->config) || id < TERN_SIGHT_IDS) return -1;
     const tern_sight *s = tern_lease_sight(l, id);

@@ -340,8 +340,8 @@ static uint64_t hash_of(const float *x, size_t n) { // FNV-1a
 }
 
 // Seen to fail with a coefficient of vec_tanh off by 6e-5 of itself, with windows one position too
-// short on either side, with pictures that a window does not cut or that end one position early, and with
-// reading of pages before the window (which are not there).
+// short on either side, with pictures that a window does not cut or that end one position early,
+// and with reading of pages before the window (which are not there).
 TEST(float_attention_is_right_and_the_same_everywhere) {
     static const double tolerance[] = {1e-5, 4e-3, 0.06};
     variants v = all_variants();
