@@ -11,6 +11,7 @@ import collections
 import decimal
 import json
 import random
+import re
 import sys
 
 import jsonschema
@@ -84,8 +85,34 @@ def is_whole(checker, x):
     return isinstance(x, int) and not isinstance(x, bool) or isinstance(x, decimal.Decimal) and x == x.to_integral_value()
 
 
+def ecma(pattern):
+    """A pattern of the list above for Python, whose $ also stands before a last line end, whose . takes more of them,
+    and whose classes know digits and letters of every script."""
+    return re.compile(pattern.replace("$", r"\Z").replace(".", r"[^\n\r\u2028\u2029]"), re.ASCII)
+
+
+def pattern(validator, wanted, instance, made):
+    if validator.is_type(instance, "string") and not ecma(wanted).search(instance):
+        yield jsonschema.ValidationError("%r does not match %r" % (instance, wanted))
+
+
+def pattern_properties(validator, wanted, instance, made):
+    for p, inner in wanted.items() if validator.is_type(instance, "object") else ():
+        for name in instance:
+            if ecma(p).search(name):
+                yield from validator.descend(instance[name], inner, path=name, schema_path=p)
+
+
+def additional_properties(validator, wanted, instance, made):
+    for name in instance if validator.is_type(instance, "object") else ():
+        if name not in made.get("properties", {}) and not any(ecma(p).search(name) for p in made.get("patternProperties", {})):
+            yield from validator.descend(instance[name], wanted, path=name)
+
+
 Validator = jsonschema.validators.extend(
-    jsonschema.Draft202012Validator, type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", is_whole))
+    jsonschema.Draft202012Validator,
+    {"pattern": pattern, "patternProperties": pattern_properties, "additionalProperties": additional_properties},
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", is_whole))
 
 
 def fault(made, answer):

@@ -285,15 +285,15 @@ TEST(pictures_in_groups_are_those_of_each_text) {
     tern_model_close(m);
 }
 
-TEST(sights_survive_failing_allocations) {
+static void check_allocations(const char *folder, int32_t width, int32_t height) {
     tern_error err = {0};
     tern_model *m;
     tern_picture p;
     tern_sight *s;
     bool done = false;
     const tern_model_desc desc = {.n_threads = 1};
-    REQUIRE_OK(tern_model_open(&m, OWN, &desc, &err), err);
-    REQUIRE_OK(tern_picture_new(&p, 70, 45, &err), err);
+    REQUIRE_OK(tern_model_open(&m, folder, &desc, &err), err);
+    REQUIRE_OK(tern_picture_new(&p, width, height, &err), err);
     for (uint64_t n = 1; !done && n < 1000; n++) {
         tern_mem_fail_at(n);
         tern_status status = tern_sight_open(&s, m, &p, 1, NULL, &err);
@@ -305,6 +305,11 @@ TEST(sights_survive_failing_allocations) {
     if (done) tern_sight_close(s);
     tern_picture_free(&p);
     tern_model_close(m);
+}
+
+TEST(sights_survive_failing_allocations) {
+    check_allocations(OWN, 70, 45);
+    check_allocations(LFM2, 200, 130);
 }
 
 // The least number of pixels in a file is no way around the most that a caller allows, which a

@@ -327,6 +327,10 @@ TEST(towers_of_lfm2vl_have_what_their_files_say) {
     bare = see(in(folder, "m.gguf"), changed, &n);
     CHECK(bare && n == (6 * 256 + 2) * 32);
     free(bare);
+    rewrite(m, changed, &(change){.key = "tern.picture.max_tiles", .number = 0}); // none
+    bare = see(in(folder, "m.gguf"), changed, &n);
+    CHECK(bare && n == 2 * 32);
+    free(bare);
     rewrite(m, changed, &(change){.key = "tern.picture.max_tiles", .number = 2});
     bare = see(in(folder, "m.gguf"), changed, &n);
     CHECK(bare && n == (8 + 2) * 32);

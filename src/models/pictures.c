@@ -16,6 +16,7 @@
 
 #define VISION_PIXELS_MAX ((int64_t)1 << 28)
 #define TILES_MAX         64
+#define TILE              512 // pixels, of LFM2-VL
 
 // ---- Folders -----------------------------------------------------------------------------------
 
@@ -355,7 +356,7 @@ static tern_vision_rules usual_rules(const tern_vision *v) {
     return (tern_vision_rules){.least = 64 * each,
                                .most = 256 * each,
                                .one_at_least = true,
-                               .tile = 512,
+                               .tile = TILE,
                                .tiles_least = 2,
                                .tiles_most = 10,
                                .tolerance = 2,
@@ -370,9 +371,12 @@ static tern_status check_rules(const tern_file *file, const tern_vision *v,
                          "%s: pictures of %lld to %lld pixels make no sense", path,
                          (long long)r->least, (long long)r->most);
     if (r->tiles_most == 0) return TERN_OK;
-    if (r->tile < 1 || r->tile > 256 * v->n_patch || r->tile % (v->n_patch * v->n_merge) != 0 ||
-        r->tiles_least < 1 || r->tiles_most < r->tiles_least || r->tiles_most > TILES_MAX ||
-        !(r->tolerance > 0 && r->tolerance < 1e6))
+    int64_t most = VISION_PIXELS_MAX / TILES_MAX; // pixels of a square
+    bool sound = r->tile >= 1 && r->tile <= 256 * v->n_patch && r->tile * r->tile <= most &&
+                 r->tile % (v->n_patch * v->n_merge) == 0 && r->tiles_least >= 1 &&
+                 r->tiles_most >= r->tiles_least && r->tiles_most <= TILES_MAX &&
+                 r->tolerance > 0 && r->tolerance < 1e6;
+    if (!sound)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "%s: %lld to %lld squares of %lld pixels, of pictures that are %g times "
                          "too large, make no sense",
@@ -389,6 +393,7 @@ static void limit(tern_vision_rules *r, int64_t n_pixels_max) {
     if (n_pixels_max && r->tiles_most && r->tiles_most > rest / (r->tile * r->tile))
         r->tiles_most = rest / (r->tile * r->tile);
     if (r->tiles_most < r->tiles_least) r->tiles_most = 0;
+    if (r->tiles_most == 0) r->tile = 0;
     if (r->most > most) r->most = most;
     if (r->least > r->most) r->least = r->most; // no file makes a picture larger than it may be
 }
@@ -422,7 +427,7 @@ static void put_tiles(const tern_vision_rules *r, int64_t each, tern_strbuf *out
                        "  \"max_pixels_tolerance\": %.9g,\n",
                        r->tiles_most ? "true" : "false", r->whole_too ? "true" : "false",
                        (long long)(r->least / each), (long long)(r->most / each),
-                       (long long)r->tile, (long long)r->tiles_least,
+                       (long long)(r->tile ? r->tile : TILE), (long long)r->tiles_least,
                        (long long)(r->tiles_most ? r->tiles_most : r->tiles_least), r->tolerance);
 }
 
@@ -434,7 +439,7 @@ tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch 
     tern_strbuf_printf(out, "{\n  \"image_processor_type\": \"%s\",\n", arch->hf_sees->processor);
     tern_strbuf_puts(out, "  \"do_resize\": true,\n  \"do_rescale\": true,\n"
                           "  \"do_normalize\": true,\n  \"do_convert_rgb\": true,\n");
-    if (r.tile) {
+    if (v->tower->tiles) {
         tern_strbuf_printf(out,
                            "  \"encoder_patch_size\": %lld,\n  \"downsample_factor\": %lld,\n",
                            (long long)v->n_patch, (long long)v->n_merge);
@@ -477,7 +482,7 @@ tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *f
     if (!r.edge) TERN_TRY(tern_gguf_put_int(w, CLIP "image_max_pixels", TERN_META_U32, r.most));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_mean", TERN_META_F32, r.mean, 3));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_std", TERN_META_F32, r.deviation, 3));
-    if (r.tile) TERN_TRY(write_tiles(w, &r));
+    if (v->tower->tiles) TERN_TRY(write_tiles(w, &r));
     TERN_TRY(tern_gguf_put_int(w, KEY "resample", TERN_META_U32, filter));
     return tern_gguf_put_f32(w, KEY "rescale_factor", r.factor);
 }
