@@ -129,7 +129,7 @@ TEST(texts_with_whole_pictures_go_on_beside_them) {
     tern_error err = {0};
     size_t n_reused;
     tern_session *a, *fork, *b;
-    open_seen(&s, 14);
+    open_seen(&s, 11);
     size_t n = place(&s, front, 3, ids), n_other;
     REQUIRE_OK(tern_session_open(&a, s.model, NULL, &err), err);
     REQUIRE_OK(tern_session_open(&b, s.model, NULL, &err), err);
@@ -256,9 +256,9 @@ TEST(full_contexts_drop_whole_pictures) {
     const tern_generate_params params = {.sampling = &greedy, .max_tokens = 40, .ignore_end = true};
     open_seen(&s, 0);
     size_t n = place(&s, "<start_of_image>, <start_of_image> and <start_of_image>: what?", 3, ids);
-    for (int32_t keep = 0; keep < 20; keep += 5) {
+    for (int32_t keep = 1; keep < 25; keep += 2) {
         const tern_session_desc desc = {
-            .n_context = (int32_t)n + 2 + keep % 2, .shift_context = true, .n_keep = keep};
+            .n_context = (int32_t)n + 2 + keep % 4, .shift_context = true, .n_keep = keep};
         REQUIRE_OK(tern_session_open(&session, s.model, &desc, &err), err);
         CHECK_MSG(tern_generate_ids(session, ids, n, &params, NULL, NULL, NULL, &err) == TERN_OK,
                   "%s", err.message);
