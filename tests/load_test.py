@@ -46,11 +46,15 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, {"choices": [], "usage": usage})
         else:
             self.stream(body["max_tokens"], usage)
-        with s.lock:
-            s.running -= 1
+
+    def over(self):
+        """Before the last byte: whoever reads it may ask again at once."""
+        with self.server.lock:
+            self.server.running -= 1
 
     def reply(self, status, answer):
         data = json.dumps(answer).encode()
+        self.over()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -71,6 +75,7 @@ class Handler(BaseHTTPRequestHandler):
             self.event({"choices": [{"delta": {"reasoning_content" if i == 0 else "content": "w "}}]})
         self.event({"choices": [], "usage": usage})
         self.event(b"[DONE]")
+        self.over()
         self.wfile.write(b"0\r\n\r\n")
 
 

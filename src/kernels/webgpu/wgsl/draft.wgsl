@@ -18,6 +18,7 @@ struct Drafting { // gpu_draft_state of gpu_drafts.c
     rows_before: u32,
     outputs_at: u32,
     tiles_at: u32,
+    ends_at: u32,
     dims: array<u32, 8>, // counts of run.wgsl
     tables: array<u32, 5u * TOKENS_MAX>,
     n_drafted: u32,   // of its tokens; the rest is filler
