@@ -1,4 +1,4 @@
-// What everything here throws.
+// The error that everything here throws.
 
 // 'trap': the WebAssembly module failed inside; its engine is closed. 'context': the context is full.
 // 'length': an answer was cut before what was asked for was complete. 'aborted': the caller's signal. 'network' and 'quota' come from downloads and their cache. 'busy':
