@@ -126,7 +126,7 @@ export class MemoryStore {
   async info(): Promise<StoreInfo> {
     return { ...named<StoreInfo>(await this.core.call('info')), storage: this.storage };
   }
-  // What add() would redact.
+  // The rules by which secrets are redacted.
   rules(): Promise<{ name: string; pattern: string }[]> { return this.core.call('rules'); }
   // Erases all traces of deleted records.
   compact(): Promise<void> { return this.core.call('compact'); }
