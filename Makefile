@@ -212,6 +212,7 @@ oracles: ## tests/oracles again, tiny models with what numpy computes for them (
 	$(PYTHON) tests/reference/speech_oracles.py
 	$(PYTHON) tests/reference/sight_oracles.py
 	$(PYTHON) tests/reference/deepstack_oracles.py
+	$(PYTHON) tests/reference/gemma3_sight_oracles.py
 	$(PYTHON) tests/reference/lfm2vl_oracles.py
 	$(PYTHON) tests/reference/family_gradients.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)

@@ -87,12 +87,13 @@ TERN_API tern_status tern_sight_open(tern_sight **out, tern_model *model,
 TERN_API void tern_sight_close(tern_sight *sight); // NULL is allowed
 // Its ids, to be put into a prompt between the tokens that the model's chat template writes around
 // its place; valid until it is closed. *n_ids: one for each square of (usually) 32 x 32 pixels, and
-// those of tokens that come with it (LFM2-VL).
+// those of tokens that come with it (LFM2-VL, Gemma 3).
 TERN_API const int32_t *tern_sight_ids(const tern_sight *sight, size_t *n_ids);
 
 // Puts sights where the prompt has the model's tokens for pictures (<|image_pad|> of Qwen's,
-// <image> of LFM2-VL), in their order: as many as there are. out [capacity] gets the ids; *n_out,
-// how many there are, also where there is no room for them (TERN_ERR_CONTEXT_FULL).
+// <image> of LFM2-VL, <start_of_image> of Gemma 3), in their order: as many as there are. out
+// [capacity] gets the ids; *n_out, how many there are, also where there is no room for them
+// (TERN_ERR_CONTEXT_FULL).
 // TERN_ERR_ARGUMENT: another number of places than of sights.
 TERN_API tern_status tern_sights_place(const tern_model *model, const int32_t *ids, size_t n_ids,
                                        tern_sight *const *sights, size_t n_sights, int32_t *out,

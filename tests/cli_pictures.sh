@@ -83,6 +83,22 @@ done
 ends 0 "$tern" run "$dir/mlx" --image "$lfm2/picture.png" -p 'What is it?' -n 8 --temp 0 --json
 has '"prompt_tokens":15,'
 same "$(sed -n '/"vision_config"/,$p' "$dir/mlx/config.json" | grep -c '"quantization"')" 1 "quantization behind both parts"
+# Gemma 3, whose pictures come with line breaks around them.
+gemma3=tests/oracles/gemma3_sees
+for prompt in 'What is it?' '<start_of_image>What is it?'; do
+    ends 0 "$tern" run "$gemma3" --image "$gemma3/picture.png" -p "$prompt" -n 10 --temp 0 --repeat-penalty 1 --json
+    has '"ids":\[63,63,63,63,218,218,218,218,218,218\]'
+    has '"prompt_tokens":24,'
+done
+ends 0 "$tern" convert "$gemma3" "$dir/gemma3.gguf"
+ends 0 "$tern" convert "$dir/gemma3.gguf" "$dir/gemma3"
+for one in "$gemma3" "$dir/gemma3.gguf" "$dir/gemma3"; do
+    ends 0 "$tern" run "$one" --chat --image "$gemma3/picture.png" --image "$gemma3/picture.png" -p 'What is it?' -n 8 --temp 0 --json
+    has '"ids":\[60,60,260,260,260,260,260,260\]'
+    has '"prompt_tokens":55,'
+done
+fails 1 "2 pictures for 1 places: the text must have as many <start_of_image> or" \
+    "$tern" run "$gemma3" --image "$gemma3/picture.png" --image "$gemma3/picture.png" -p '<start_of_image>' -n 1
 fails 1 "reads no pictures in texts" "$tern" run "$dir/lfm2" --image "$lfm2/picture.png" -p x
 fails 1 "2 pictures for 1 places: the text must have as many <image> or" \
     "$tern" run "$lfm2" --image "$lfm2/picture.png" --image "$lfm2/picture.png" -p '<image>' -n 1

@@ -226,6 +226,19 @@ def test_a_model_whose_pictures_are_cut_into_squares():
     s.stop()
 
 
+def test_a_model_whose_pictures_see_to_their_end():
+    # Of 9 rows, two tokens around them, and line breaks, of which those in front join the template's. Seen to fail without.
+    s = Server(model=os.path.join(os.path.dirname(ORACLE), "gemma3_sees"))
+    got = chat(s, user(image(B64), text()))
+    n = got["usage"]["prompt_tokens"] - chat(s, user(text()))["usage"]["prompt_tokens"]
+    check(n == 12, n)
+    again = chat(s, user(image(B64), text()))
+    check(said(again) == said(got) and again["usage"]["prompt_tokens_details"]["cached_tokens"] > 12, got, again)
+    two = chat(s, user(image(B64), image(B64), text()))
+    check(two["usage"]["prompt_tokens"] == got["usage"]["prompt_tokens"] + 13, two)  # four line breaks are two tokens
+    s.stop()
+
+
 def test_a_front_with_a_picture_has_no_file():
     # Seen to fail: with fronts of any ids written, whose failure the log tells.
     with tempfile.TemporaryDirectory() as folder:
@@ -245,7 +258,7 @@ def main():
     if not reads_pictures(shared):
         print("serve sight: skipped: this build reads no pictures")
         return 0
-    n = serve_test.run_tests((test_a_model_of_text_alone, test_a_model_whose_pictures_are_cut_into_squares, test_a_front_with_a_picture_has_no_file))
+    n = serve_test.run_tests((test_a_model_of_text_alone, test_a_model_whose_pictures_are_cut_into_squares, test_a_model_whose_pictures_see_to_their_end, test_a_front_with_a_picture_has_no_file))
     n += serve_test.run_tests((test_all_interfaces_say_the_same, test_pictures_have_their_places, test_fronts_are_of_the_same_picture,
                               test_a_picture_may_be_shown_small, test_refusals, test_what_sees_says_so), shared)
     shared.stop()

@@ -219,9 +219,12 @@ static size_t look_at_all(const oracle *o, bool video, double bound, tern_sight 
 // The reference's ids with those of the sights; each picture's tokens are put there one by one.
 static void put_sights(const oracle *o, tern_sight **sights, int32_t *ids) {
     const tern_vision *v = &o->model->config.vision;
+    // Of rows, where that is another than a picture's place.
+    const tern_tensor *own = tern_file_tensor(o->golden, "row_id");
+    int64_t row_id = own ? *(const int32_t *)test_bytes(&own->data) : v->picture_id;
     size_t k = 0, row = 0;
     for (size_t i = 0; i < o->n_ids; i++) {
-        bool seen = o->ids[i] == v->picture_id || o->ids[i] == v->video_id;
+        bool seen = o->ids[i] == row_id || o->ids[i] == v->video_id;
         ids[i] = seen ? sights[k]->ids[row++] : o->ids[i];
         if (seen && row == (size_t)sights[k]->n_rows) k++, row = 0;
     }

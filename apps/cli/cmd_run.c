@@ -199,8 +199,8 @@ int cmd_run(const command *self, int argc, char **argv) {
          .position = 2},
         {'f', "file", OPTION_TEXT, &args.file, "FILE", "the same from a file"},
         {'i', "image", OPTION_TEXTS, &args.images, "FILE",
-         "a picture in front of the text, or where it has <|image_pad|> or <image>; may be "
-         "repeated"},
+         "a picture in front of the text, or where it has <|image_pad|>, <image> or "
+         "<start_of_image>; may be repeated"},
         {0, "raw", OPTION_FLAG, &args.raw, NULL, "complete the text as it is (the default)"},
         {0, "chat", OPTION_FLAG, &args.chat, NULL, "answer it, by the model's chat template"},
         {0, "system", OPTION_TEXT, &args.system, "TEXT", "with --chat: what comes before"},

@@ -114,9 +114,38 @@ static bool is_qwens(const tern_file *tower) {
     return tern_str_is(name, "qwen3vl_merger");
 }
 
-// joins: what Qwen's files have apart.
-static tern_status add_tensor(tern_file *file, const tern_tensor *from, bool joins,
+// Older files, the first ones of Gemma 3 among them, call the two products of a layer by each
+// other's names: the one that takes rows as long as the layer's is the first.
+static bool exchanges(const tern_file *tower) {
+    const tern_tensor *down = tern_file_tensor(tower, "v.blk.0.ffn_down.weight");
+    const tern_tensor *norm = tern_file_tensor(tower, "v.blk.0.ln2.weight");
+    return down && norm && down->ne[0] == norm->ne[0] && down->ne[1] != norm->ne[0];
+}
+
+static tern_status exchange(tern_file *file, tern_tensor *t, tern_error *err) {
+    static const char *const names[] = {".ffn_up.", ".ffn_down."};
+    size_t n_name = strlen(t->name) + 3;
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(t->name, names[i]);
+        if (!at) continue;
+        char *name = tern_arena_take(&file->priv->pool, n_name);
+        if (!name) return tern_fail_memory(err, n_name);
+        snprintf(name, n_name, "%.*s%s%s", (int)(at - t->name), t->name, names[!i],
+                 at + strlen(names[i]));
+        t->name = name;
+        return TERN_OK;
+    }
+    return TERN_OK;
+}
+
+typedef struct reading {
+    bool joins;     // what Qwen's files have apart
+    bool exchanges; // names of products
+} reading;
+
+static tern_status add_tensor(tern_file *file, const tern_tensor *from, const reading *how,
                               tern_error *err) {
+    bool joins = how->joins;
     int which = 0;
     const char *at = joins ? part_of(from->name, &which) : NULL;
     if (strcmp(from->name, PATCH ".1") == 0 || (at && which > 0)) return TERN_OK; // with the first
@@ -125,6 +154,7 @@ static tern_status add_tensor(tern_file *file, const tern_tensor *from, bool joi
     *t = *from;
     if (joins && strcmp(t->name, PATCH) == 0) return join_frames(file, t, err);
     if (strncmp(t->name, "v.deepstack.", 12) == 0) return count_merger(file, t, err);
+    if (how->exchanges) TERN_TRY(exchange(file, t, err));
     return at ? join_attention(file, t, at, err) : TERN_OK;
 }
 
@@ -137,9 +167,9 @@ tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *e
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "this is no mmproj, which a GGUF's part that "
                            "sees is: its architecture is not clip");
-    bool joins = is_qwens(tower);
+    const reading how = {.joins = is_qwens(tower), .exchanges = exchanges(tower)};
     for (size_t i = 0; status == TERN_OK && i < tower->n_tensors; i++)
-        status = add_tensor(file, &tower->tensors[i], joins, err);
+        status = add_tensor(file, &tower->tensors[i], &how, err);
     if (status == TERN_OK) {
         tern_name_index_free(&file->priv->tensor_index);
         status = tern_file_index_tensors(file, err);

@@ -174,6 +174,7 @@ typedef struct tern_attention_attrs {
     int32_t window;     // position p sees q with 0 <= p - q < window; 0: all before it
     bool bidirectional; // all rows of the sequence, in a window |p - q| < window: encoders
     int32_t ahead;      // bidirectional, in a window: of those after it q - p < ahead; 0: window
+    bool pictures;      // rows of a picture see to its end
     float soft_cap;     // scores become cap * tanh(score / cap); 0: they stay
 } tern_attention_attrs;
 
@@ -236,7 +237,7 @@ typedef struct tern_node {
     int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention, delta_net (keys' heads)
     float scale;                           // attention, scale
     int32_t window, ahead;                 // attention
-    bool bidirectional;
+    bool bidirectional, pictures;
     float soft_cap;                        // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse;                 // rope: turns back, which is its gradient

@@ -56,6 +56,19 @@ static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_err
     return TERN_OK;
 }
 
+// What a row sees is there: its picture's rows are all in its chunk, or before it.
+static tern_status check_ends(const tern_batch *b, tern_error *err) {
+    for (int32_t i = 0, row = 0; b->ends && i < b->n_chunks; i++) {
+        int32_t end = b->chunks[i].first_pos + b->chunks[i].n_tokens;
+        for (int32_t t = 0; t < b->chunks[i].n_tokens; t++, row++)
+            if (b->ends[row] > end)
+                return tern_fail(err, TERN_ERR_ARGUMENT,
+                                 "a batch with a part of a picture, up to position %d of %d",
+                                 (int)end, (int)b->ends[row]);
+    }
+    return TERN_OK;
+}
+
 void tern_batch_place(const tern_batch *b, const tern_chunk *c, int32_t row, int32_t at,
                       int32_t place[3]) {
     const int32_t *given = b->places && row >= 0 ? b->places + 3 * (size_t)row : NULL;
@@ -164,6 +177,7 @@ tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n
                          (int)b->first_score);
     TERN_TRY(check_counts(b, g, n_batch, err));
     TERN_TRY(check_chunks(b, n_context, err));
+    TERN_TRY(check_ends(b, err));
     TERN_TRY(check_inputs(b, g, err));
     TERN_TRY(check_windows(b, g, err));
     return check_positions(b, g, err);

@@ -97,6 +97,7 @@ typedef struct tern_chunk {
     int32_t n_tokens;        // at least 1
     int32_t first_pos;       // position of the first; the sequence holds those before it
     bool is_long;            // of a text with RoPE's factors for longer ones (TERN_ROPE_LONG)
+    bool has_ends; // of some of its rows: tern_batch.ends
     int32_t shift; // RoPE's places are the positions plus this, where the batch does not say them
     // Where to put the fixed states as they are after the first kept_after tokens.
     bool keeps;
@@ -121,6 +122,10 @@ typedef struct tern_batch {
     int32_t n_chunks;
     // The input "places": where RoPE puts each row, [n_tokens, 3]; NULL: as its chunk says.
     const int32_t *places;
+    // For attention to whole pictures (tern_attention_attrs.pictures): of each row the position
+    // after the last one of its picture; 0: it is of none; NULL: so are all. A picture's rows are
+    // all in one chunk, which says so.
+    const int32_t *ends;
     const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last
     int32_t n_outputs;      // 0 .. n_tokens
     int64_t counts[TERN_DIMS_MAX]; // by dimension of the graph, 0 .. the plan's n_batch

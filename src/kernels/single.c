@@ -33,7 +33,8 @@ tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chu
                          (int)first_pos);
     TERN_TRY(tern_sequence_reserve(s->sequence, first_pos + batch->n_tokens, err));
     *chunk = (tern_chunk){
-        .sequence = s->sequence, .n_tokens = batch->n_tokens, .first_pos = first_pos};
+        .sequence = s->sequence, .n_tokens = batch->n_tokens, .first_pos = first_pos,
+        .has_ends = batch->ends != NULL};
     batch->chunks = chunk;
     batch->n_chunks = 1;
     return TERN_OK;

@@ -100,7 +100,8 @@ static tern_vid attend(tern_graph *g, const tern_config *c, tern_vid q, tern_vid
                                                     .head_dim = (int32_t)c->head_dim,
                                                     .scale = 1.0f / sqrtf((float)scalar),
                                                     .window = block->window,
-                                                    .bidirectional = block->bidirectional});
+                                                    .bidirectional = block->bidirectional,
+                                                    .pictures = block->pictures});
 }
 
 typedef struct projections {

@@ -89,6 +89,7 @@ typedef struct tern_attention_block {
     bool gate;
     bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection
     bool bidirectional;
+    bool pictures;               // rows of a picture see to its end
     float key_scale;             // of keys before RoPE; 0: none
     int32_t window;              // 0: all
     const tern_rope_attrs *rope; // NULL: none
@@ -172,8 +173,9 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
 #define TERN_ENCODER(build_) {.name = "encoder", .is_there = tern_config_pools, .build = build_}
 tern_status tern_build_qwen_vision(tern_graph *g, const tern_config *config, tern_error *err);
 tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, tern_error *err);
+tern_status tern_build_gemma3_vision(tern_graph *g, const tern_config *config, tern_error *err);
 extern const tern_tower tern_tower_qwen; // qwen_vision.c
-extern const tern_tower tern_tower_lfm2; // siglip.c
+extern const tern_tower tern_tower_lfm2, tern_tower_gemma3; // siglip.c
 bool tern_config_sees(const tern_config *c); // pictures in its text
 bool tern_config_scores(const tern_config *c); // next tokens
 bool tern_config_pools(const tern_config *c);  // rows of a text to one vector

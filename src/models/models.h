@@ -43,6 +43,7 @@ typedef struct tern_vision {
     // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
     // -1: not stated
     int64_t picture_id, video_id, start_id, end_id;
+    int64_t row_id, after_id; // of Gemma's folders: what stands for a row, and after the last one
     // Where rows are made of merged patches by two products: how many numbers lie between these,
     // whether a norm stands before them, and whether they have biases.
     int64_t n_between;
@@ -164,6 +165,8 @@ typedef struct tern_config {
     double experts_scale;
 } tern_config;
 
+// Whether a picture's rows see each other in the text, so that they are computed at once.
+bool tern_config_both_ways(const tern_config *c);
 // Numbers of a row that stands in a text for a part of a picture: the decoder's input "rows".
 int64_t tern_config_given_cols(const tern_config *c);
 
@@ -194,6 +197,7 @@ typedef enum tern_change {
     TERN_CHANGE_FLATTEN,   // w, but [n, colors * edge * edge] instead of [n, colors, edge, edge],
                            // or [n, columns * taps] instead of [n, columns, taps]
     TERN_CHANGE_PADDED,    // the same; graphs read rows with zeros up to a multiple of 4 columns
+    TERN_CHANGE_TURNED,    // w in both, whose columns are the rows of the matrix that graphs read
 } tern_change;
 
 // Rows or columns that stand in another order in GGUF (orders.c).
@@ -263,6 +267,9 @@ typedef struct tern_tower {
                       // comes with them
     bool widens;      // where pictures have fewer patches than the grid has places, a patch's
                       // vector is of all places that it covers
+    bool one_size;    // every picture becomes the square that the grid of places is made for
+    const char *before, *after; // texts around a picture's rows, which come with it; NULL: none
+    bool both_ways;   // in the text a picture's rows see all of it, those after them, too
     tern_status (*read)(const tern_config_source *s, const tern_config *c, tern_vision *v,
                         tern_error *err); // the rest of it
     tern_status (*write)(tern_gguf_writer *w, const tern_vision *v); // likewise; NULL: nothing
@@ -465,6 +472,7 @@ tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern
 // Towers with `tiles` see the whole of a picture that has more than `tolerance` times these pixels,
 // and before that squares of `tile` pixels that it is cut into.
 typedef struct tern_vision_rules {
+    int64_t edge;        // of a square, whatever a picture's shape is; 0: it keeps its shape
     int64_t least, most; // pixels
     bool one_at_least;   // before they are compared, an edge is a block's at least
     int64_t tile, tiles_least, tiles_most; // most 0: no squares

@@ -78,6 +78,20 @@ static tern_status pad(const tern_tensor *t, float **out, tern_error *err) {
     return status;
 }
 
+static tern_status turn(const tern_tensor *t, float **out, tern_error *err) {
+    size_t n_cols = (size_t)t->ne[0], n_rows = (size_t)t->ne[1], n = n_cols * n_rows;
+    float *x = tern_alloc_array(TERN_MEM_MISC, n, sizeof *x);
+    float *turned = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *turned);
+    tern_status status = x && turned ? tern_tensor_decode(t, x, err)
+                                     : tern_fail_memory(err, n * sizeof *x);
+    for (size_t i = 0; status == TERN_OK && i < n; i++)
+        turned[i % n_cols * n_rows + i / n_cols] = x[i];
+    tern_free(x);
+    if (status == TERN_OK) *out = turned;
+    else tern_free(turned);
+    return status;
+}
+
 tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
                                const char *gguf_name, float **out, tern_error *err) {
     const tern_tensor_row *row = tern_model_row(arch, gguf_name);
@@ -85,6 +99,7 @@ tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, con
     bool shaped = change >= TERN_CHANGE_SQUEEZE, hf = file->kind == TERN_FILE_HF;
     *out = NULL;
     if (change == TERN_CHANGE_PADDED) return pad(t, out, err);
+    if (change == TERN_CHANGE_TURNED) return turn(t, out, err);
     if (!row || (!row->is_computed && (change == TERN_CHANGE_NONE || shaped))) return TERN_OK;
     if (!row->is_computed && !hf && t->type == TERN_DTYPE_F32) return TERN_OK;
     size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2]);

@@ -108,7 +108,7 @@ static void read_three_keys(const tern_file *file, const char *key, float out[3]
 }
 
 static tern_status read_gguf(const tern_file *file, tern_picture_rules *r, tern_error *err) {
-    int64_t shorter = 0, filter = 3;
+    int64_t shorter = 0, filter = r->filter == TERN_PICTURE_BICUBIC ? 3 : 2;
     double factor = (double)r->factor;
     tern_file_meta_int(file, KEY "shortest_edge", &shorter);
     tern_file_meta_int(file, KEY "resample", &filter);
@@ -297,12 +297,28 @@ static void read_tiles(const tern_json_doc *doc, const tern_vision *v, tern_visi
     if (!tern_json_bool(tern_json_path(doc, "do_image_splitting"), true)) r->tiles_most = 0;
 }
 
+// Of towers that see squares of one size.
+static tern_status check_square(const tern_json_doc *doc, const tern_vision_rules *r,
+                                tern_error *err) {
+    int64_t width = tern_json_int(tern_json_path(doc, "size.width"), r->edge);
+    int64_t height = tern_json_int(tern_json_path(doc, "size.height"), r->edge);
+    if (tern_json_bool(tern_json_path(doc, "do_pan_and_scan"), false))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "preprocessor_config.json: do_pan_and_scan is not supported");
+    if (width == r->edge && height == r->edge) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "preprocessor_config.json: pictures of %lld x %lld pixels for a tower that "
+                     "sees %lld x %lld",
+                     (long long)width, (long long)height, (long long)r->edge, (long long)r->edge);
+}
+
 static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v,
                                   tern_picture_rules *read, tern_vision_rules *r,
                                   tern_error *err) {
     int usual = read->filter == TERN_PICTURE_BICUBIC ? 3 : 2;
     int64_t filter = tern_json_int(tern_json_path(doc, "resample"), usual);
-    if (r->tile) read_tiles(doc, v, r);
+    if (r->edge) TERN_TRY(check_square(doc, r, err));
+    else if (r->tile) read_tiles(doc, v, r);
     else read_pixels(doc, r);
     if (filter != 2 && filter != 3) return refuse_filter(err);
     read->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
@@ -316,8 +332,8 @@ static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v
 // The same in a GGUF of the part that sees: llama.cpp's keys, and ours for what it takes for given.
 static tern_status read_tower(const tern_file *tower, tern_picture_rules *read,
                               tern_vision_rules *r, tern_error *err) {
-    tern_file_meta_int(tower, CLIP "image_min_pixels", &r->least);
-    tern_file_meta_int(tower, CLIP "image_max_pixels", &r->most);
+    if (!r->edge) tern_file_meta_int(tower, CLIP "image_min_pixels", &r->least);
+    if (!r->edge) tern_file_meta_int(tower, CLIP "image_max_pixels", &r->most);
     if (r->tile) {
         tern_file_meta_int(tower, KEY "tile_size", &r->tile);
         tern_file_meta_int(tower, KEY "min_tiles", &r->tiles_least);
@@ -333,7 +349,9 @@ static tern_status read_tower(const tern_file *tower, tern_picture_rules *read,
 
 // What a family's files need not say.
 static tern_vision_rules usual_rules(const tern_vision *v) {
-    int64_t block = v->n_patch * v->n_merge, each = block * block;
+    int64_t block = v->n_patch * v->n_merge, each = block * block, edge = v->n_side * v->n_patch;
+    if (v->tower && v->tower->one_size)
+        return (tern_vision_rules){.edge = edge, .least = edge * edge, .most = edge * edge};
     if (!v->tower || !v->tower->tiles) return (tern_vision_rules){.least = 65536, .most = 16777216};
     return (tern_vision_rules){.least = 64 * each,
                                .most = 256 * each,
@@ -371,6 +389,7 @@ static tern_status check_rules(const tern_file *file, const tern_vision *v,
 static void limit(tern_vision_rules *r, int64_t n_pixels_max) {
     int64_t most = n_pixels_max ? n_pixels_max : TERN_VISION_PIXELS;
     int64_t rest = n_pixels_max > r->most ? n_pixels_max - r->most : 0;
+    if (r->edge) return; // of one size
     if (n_pixels_max && r->tiles_most && r->tiles_most > rest / (r->tile * r->tile))
         r->tiles_most = rest / (r->tile * r->tile);
     if (r->tiles_most < r->tiles_least) r->tiles_most = 0;
@@ -386,7 +405,8 @@ tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
     tern_picture_rules read = {.factor = 1.0F / 255,
                                .mean = {0.5F, 0.5F, 0.5F},
                                .deviation = {0.5F, 0.5F, 0.5F},
-                               .filter = r->tile ? TERN_PICTURE_BILINEAR : TERN_PICTURE_BICUBIC};
+                               .filter = r->tile || r->edge ? TERN_PICTURE_BILINEAR
+                                                            : TERN_PICTURE_BICUBIC};
     if (file->tower) TERN_TRY(read_tower(file->tower, &read, r, err));
     else if (tern_json_root(doc)) TERN_TRY(read_processor(doc, v, &read, r, err));
     r->filter = read.filter;
@@ -424,6 +444,12 @@ tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch 
                            "  \"encoder_patch_size\": %lld,\n  \"downsample_factor\": %lld,\n",
                            (long long)v->n_patch, (long long)v->n_merge);
         put_tiles(&r, block * block, out);
+    } else if (r.edge) {
+        tern_strbuf_printf(out,
+                           "  \"do_pan_and_scan\": null,\n  \"image_seq_length\": %lld,\n"
+                           "  \"size\": {\"height\": %lld, \"width\": %lld},\n",
+                           (long long)((r.edge / block) * (r.edge / block)), (long long)r.edge,
+                           (long long)r.edge);
     } else {
         tern_strbuf_printf(out,
                            "  \"size\": {\"shortest_edge\": %lld, \"longest_edge\": %lld},\n"
@@ -452,8 +478,8 @@ tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *f
     tern_vision_rules r;
     TERN_TRY(tern_vision_rules_read(from, v, TILES_MAX * VISION_PIXELS_MAX, &r, err));
     int filter = r.filter == TERN_PICTURE_BICUBIC ? 3 : 2;
-    TERN_TRY(tern_gguf_put_int(w, CLIP "image_min_pixels", TERN_META_U32, r.least));
-    TERN_TRY(tern_gguf_put_int(w, CLIP "image_max_pixels", TERN_META_U32, r.most));
+    if (!r.edge) TERN_TRY(tern_gguf_put_int(w, CLIP "image_min_pixels", TERN_META_U32, r.least));
+    if (!r.edge) TERN_TRY(tern_gguf_put_int(w, CLIP "image_max_pixels", TERN_META_U32, r.most));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_mean", TERN_META_F32, r.mean, 3));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_std", TERN_META_F32, r.deviation, 3));
     if (v->tower->tiles) TERN_TRY(write_tiles(w, &r));
@@ -469,6 +495,10 @@ static int64_t multiple(double x, int64_t edge) {
 tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t width,
                              int32_t height, int32_t *to_width, int32_t *to_height,
                              tern_error *err) {
+    if (r->edge && width > 0 && height > 0) {
+        *to_width = *to_height = (int32_t)r->edge;
+        return TERN_OK;
+    }
     double w = width, h = height, e = (double)edge;
     int64_t wide = multiple(w, edge), high = multiple(h, edge);
     if (width < 1 || height < 1 || fmax(w, h) / fmin(w, h) > 200)

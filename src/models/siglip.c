@@ -8,6 +8,11 @@
 // covers.
 //
 //   rows = act(norm(four x in one) W1 + b) W2 + b
+//
+// Gemma 3 has the first, of squares of one size, whose grid of places is the grid of patches. A row
+// is the mean of a block of patches.
+//
+//   rows = norm(mean x of a block) W
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -44,6 +49,26 @@ tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, ter
     return tern_graph_check(g, err);
 }
 
+// The mean of so many rows, which are one of so many times the columns.
+static tern_vid mean(tern_graph *g, tern_vid x, int64_t n, int64_t n_rows) {
+    tern_vid sum = tern_g_columns(g, x, n * n_rows, 0, n);
+    for (int64_t i = 1; i < n_rows; i++)
+        sum = tern_g_add(g, sum, tern_g_columns(g, x, n * n_rows, i * n, n));
+    return tern_g_scale(g, sum, 1 / (float)n_rows);
+}
+
+tern_status tern_build_gemma3_vision(tern_graph *g, const tern_config *config, tern_error *err) {
+    const tern_vision *v = &config->vision;
+    const tern_config c = tern_vision_config(v);
+    int64_t group = v->n_merge * v->n_merge;
+    tern_vid x = tern_g_merge(g, tern_block_siglip(g, &c, v), (int32_t)group);
+    x = mean(g, x, c.n_embd, group);
+    x = tern_block_norm(g, x, "mm.soft_emb_norm.weight", c.n_embd, c.rms_eps);
+    x = tern_g_linear(g, x, tern_g_matrix(g, "mm.input_projection.weight", v->n_out, c.n_embd));
+    tern_g_output(g, x, "rows");
+    return tern_graph_check(g, err);
+}
+
 // ---- Config ------------------------------------------------------------------------------------
 
 // What stands around a picture comes with it (session/see.c).
@@ -51,6 +76,66 @@ static const tern_tower_token lfm2_tokens[] = {
     {"image_token_id", "image_token_index", "<image>", offsetof(tern_vision, picture_id)},
     {NULL, NULL, NULL, 0},
 };
+
+// In texts pictures stand where the token is that begins one: the processor puts the others there.
+static const tern_tower_token gemma3_tokens[] = {
+    {"boi_token_index", "boi_token_id", "<start_of_image>", offsetof(tern_vision, picture_id)},
+    {"eoi_token_index", "eoi_token_id", "<end_of_image>", offsetof(tern_vision, after_id)},
+    {"image_token_index", "image_token_id", "<image_soft_token>", offsetof(tern_vision, row_id)},
+    {NULL, NULL, NULL, 0},
+};
+
+static const tern_tower_size gemma3_sizes[] = {
+    TERN_SIGLIP_SIZES,
+    {"projector.scale_factor", NULL, 64, 4, offsetof(tern_vision, n_merge)},
+    {"projection_dim", NULL, 1 << 20, 0, offsetof(tern_vision, n_out)},
+    {NULL, NULL, 0, 0, 0},
+};
+
+static tern_status read_gemma3(const tern_config_source *s, const tern_config *c, tern_vision *v,
+                               tern_error *err) {
+    int64_t n_rows = 256, side = 1, image = v->n_side * v->n_patch;
+    bool folder = s->file->kind == TERN_FILE_HF;
+    if (folder) {
+        v->n_out = c->n_embd;
+        tern_config_int(s, NULL, "mm_tokens_per_image", &n_rows);
+        tern_config_int(s, NULL, "vision_config.image_size", &image);
+        while (side * side < n_rows && side < v->n_side) side++;
+        v->n_merge = v->n_side / side;
+    } else {
+        side = v->n_merge > 0 ? v->n_side / v->n_merge : 0;
+        tern_file_meta_int(s->file->tower, TERN_CLIP "image_size", &image);
+        n_rows = side * side;
+    }
+    if (v->n_merge > 0 && side * v->n_merge == v->n_side && side * side == n_rows &&
+        image == v->n_side * v->n_patch)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "pictures of %" PRId64 " pixels a side, patches of %" PRId64 ", a grid of %"
+                     PRId64 " places a side and %" PRId64 " rows do not fit together",
+                     image, v->n_patch, v->n_side, n_rows);
+}
+
+static void write_gemma3_json(const tern_vision *v, tern_strbuf *top, tern_strbuf *vision) {
+    int64_t side = v->n_side / v->n_merge;
+    tern_strbuf_printf(top, ",\n\"mm_tokens_per_image\": %" PRId64, side * side);
+    tern_strbuf_printf(vision,
+                       ",\n  \"image_size\": %" PRId64 ",\n  \"num_channels\": 3,\n"
+                       "  \"layer_norm_eps\": %.9g,\n  \"vision_use_head\": false",
+                       v->n_side * v->n_patch, v->eps);
+}
+
+const tern_tower tern_tower_gemma3 = {.projector = "gemma3",
+                                      .sizes = gemma3_sizes,
+                                      .tokens = gemma3_tokens,
+                                      .n_frames = 1,
+                                      .apart = true,
+                                      .one_size = true,
+                                      .before = "\n\n<start_of_image>",
+                                      .after = "<end_of_image>\n\n",
+                                      .both_ways = true,
+                                      .read = read_gemma3,
+                                      .write_json = TERN_WRITER(write_gemma3_json)};
 
 static const tern_tower_size lfm2_sizes[] = {
     TERN_SIGLIP_SIZES,
@@ -104,4 +189,6 @@ const tern_tower tern_tower_lfm2 = {.projector = "lfm2",
                                     .apart = true,
                                     .widens = true,
                                     .tiles = true,
+                                    .before = "<|image_start|>",
+                                    .after = "<|image_end|>",
                                     .read = read_lfm2};

@@ -242,6 +242,8 @@ static bool has_taps(const tern_tensor *t, const tern_value *v, const tern_tenso
 static bool has_shape(const tern_tensor *t, const tern_value *v, const tern_tensor_row *row) {
     int64_t n_rows = (int64_t)t->ne[1], n_more = (int64_t)t->ne[2];
     if (row && row->taps) return has_taps(t, v, row);
+    if (row && row->change == TERN_CHANGE_TURNED)
+        return t->n_dims == 2 && (int64_t)t->ne[0] == v->rows && (int64_t)t->ne[1] == v->cols;
     if (row && row->change == TERN_CHANGE_FLATTEN && t->n_dims == 4)
         return (int64_t)(t->ne[0] * t->ne[1] * t->ne[2]) * (int64_t)t->ne[3] ==
                    v->cols * v->rows && (int64_t)t->ne[3] % v->rows == 0;

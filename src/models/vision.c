@@ -114,6 +114,10 @@ tern_vid tern_block_seen(tern_graph *g, const tern_config *c, const tern_vision 
 
 bool tern_config_sees(const tern_config *c) { return c->vision.n_layers > 0; }
 
+bool tern_config_both_ways(const tern_config *c) {
+    return tern_config_sees(c) && c->vision.tower->both_ways;
+}
+
 // ---- In a text ---------------------------------------------------------------------------------
 
 int64_t tern_config_given_cols(const tern_config *c) {
@@ -275,7 +279,9 @@ tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern
                      .picture_id = -1,
                      .video_id = -1,
                      .start_id = -1,
-                     .end_id = -1};
+                     .end_id = -1,
+                     .row_id = -1,
+                     .after_id = -1};
     if (gguf ? !tower : !tern_model_tensor(s->file, s->arch, "v.patch_embd.weight")) return TERN_OK;
     tern_status status = gguf ? read_clip(s, &v, err) : read_json(s, &v, err);
     while (v.n_side * v.n_side < places) v.n_side++;
@@ -343,7 +349,8 @@ void tern_config_write_vision_json(const tern_arch *arch, const tern_config *c, 
     tern_strbuf_printf(out, ",\n\"tie_word_embeddings\": %s", c->tied_head ? "true" : "false");
     tern_strbuf_printf(&own, "{\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"%s\"",
                        names->vision_type, tern_act_name(v.act));
-    tern_strbuf_printf(&own, ",\n  \"%s\": %" PRId64, v.tower->hf_places, v.n_side * v.n_side);
+    if (v.tower->hf_places)
+        tern_strbuf_printf(&own, ",\n  \"%s\": %" PRId64, v.tower->hf_places, v.n_side * v.n_side);
     for (const tern_tower_size *f = v.tower->sizes; f->gguf; f++) {
         bool is_own = f->hf && strncmp(f->hf, part, sizeof part - 1) == 0;
         if (f->hf)

@@ -25,7 +25,8 @@ static uint64_t add_node(uint64_t h, const tern_node *n) {
                              n->n_heads,  n->n_kv_heads, n->head_dim,    n->window,
                              n->inverse,  n->group,    n->first,         n->width,
                              n->v_dim,    n->tiled,    (int32_t)n->pool, n->n_chosen,
-                             n->sigmoid,  n->normed,   n->bidirectional, n->ahead};
+                             n->sigmoid,  n->normed,   n->bidirectional + 2 * n->pictures,
+                             n->ahead};
     const int32_t turned[] = {n->rotation.block, n->rotation.repeats,   n->rotation.groups,
                               n->rotation.each,  n->rotation.has_signs, n->rotation.inverse};
     const float numbers[] = {n->eps, n->scale, n->soft_cap};

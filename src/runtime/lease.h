@@ -33,6 +33,13 @@ tern_status tern_leases_settle(const tern_work *work, int32_t n_work, const char
 const tern_sight *tern_lease_sight(const tern_lease *l, int32_t id);
 // Lets those go that are not among the first n_ids.
 void tern_lease_look_away(tern_lease *l, size_t n_ids);
+// Refuses parts of pictures whose rows see each other.
+tern_status tern_lease_check_whole(const tern_lease *l, const int32_t *ids, size_t n,
+                                   tern_error *err);
+// Of n rows with these ids from a position on: where their pictures end, as tern_batch.ends has it.
+// False: none of them is of one.
+bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                     int32_t *ends);
 // RoPE's places of n rows with these ids after the lease's first ones, [n, 3], if it has pictures.
 // Returns what is to be added to the positions after them.
 int32_t tern_lease_places(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,

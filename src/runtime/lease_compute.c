@@ -18,11 +18,16 @@ static tern_drafting single_step(const tern_drafting *q) {
     return one;
 }
 
-// Puts the sequence where the work begins, or as near before that as it can go. *first is where.
+// Puts the sequence where the work begins, or as near before that as it can go and no picture is
+// cut. *first is where.
 static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
     tern_sequence *s = w->lease->sequence;
+    int32_t wanted = w->first_pos;
     TERN_TRY(tern_sequence_swap_in(s, err));
-    return tern_sequence_cut(s, w->first_pos, first, err);
+    for (;; wanted = (int32_t)tern_lease_beside(w->lease, (size_t)*first)) {
+        TERN_TRY(tern_sequence_cut(s, wanted, first, err));
+        if (tern_lease_beside(w->lease, (size_t)*first) == (size_t)*first) return TERN_OK;
+    }
 }
 
 // A text that becomes longer than its states were computed for is computed again from its start.
@@ -54,8 +59,10 @@ static tern_status make_places(const tern_computation *c, tern_placed_instance *
     size_t n = (size_t)c->model->n_batch;
     size_t n_cols = (size_t)tern_config_given_cols(&c->model->config);
     if (!r->places) r->places = tern_alloc_array(TERN_MEM_SESSION, n, 3 * sizeof *r->places);
+    if (!r->ends) r->ends = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *r->ends);
     if (!r->rows) r->rows = tern_alloc_array(TERN_MEM_SESSION, n, n_cols * sizeof *r->rows);
-    return r->places && r->rows ? TERN_OK : tern_fail_memory(err, n * n_cols * sizeof *r->rows);
+    if (r->places && r->ends && r->rows) return TERN_OK;
+    return tern_fail_memory(err, n * n_cols * sizeof *r->rows);
 }
 
 // Puts the rows of the chunk's pictures where they are to be read, each with -1 for an id. *any:
@@ -73,27 +80,48 @@ static void take_rows(const tern_computation *c, tern_placed_instance *r, const 
     }
 }
 
-// Texts with pictures may have other places than positions (the rope's axes): all rows of a batch
-// say theirs then, or none.
-static tern_status place_pictures(const tern_computation *c, tern_batch *b, const tern_work *work,
-                                  int32_t n_work, tern_error *err) {
+// Where rows of pictures see each other: of each row of the batch, or none.
+static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *work,
+                     int32_t n_work) {
     tern_placed_instance *r = c->run;
-    bool any = false, any_rows = false;
-    bool in_planes = c->model->config.rope.axes == TERN_ROPE_MIXED;
-    for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_sights > 0;
-    if (!any) return TERN_OK;
-    TERN_TRY(make_places(c, r, err));
+    bool any = false;
+    for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens) {
+        tern_chunk *k = &r->chunks[i];
+        k->has_ends = tern_lease_ends(work[i].lease, k->first_pos, r->ids + row, k->n_tokens,
+                                      r->ends + row);
+        any |= k->has_ends;
+    }
+    if (any) b->ends = r->ends;
+}
+
+// RoPE's places, which are others than positions, of all rows of the batch.
+static void put_places(const tern_computation *c, tern_batch *b, const tern_work *work,
+                       int32_t n_work) {
+    tern_placed_instance *r = c->run;
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens) {
         const tern_lease *l = work[i].lease;
         tern_chunk *k = &r->chunks[i];
         int32_t *to = r->places + 3 * (size_t)row;
-        if (in_planes)
-            k->shift = tern_lease_places(l, k->first_pos, r->ids + row, k->n_tokens, to);
-        for (int32_t t = 0; in_planes && l->n_sights == 0 && t < k->n_tokens; t++)
+        k->shift = tern_lease_places(l, k->first_pos, r->ids + row, k->n_tokens, to);
+        for (int32_t t = 0; l->n_sights == 0 && t < k->n_tokens; t++)
             to[3 * t] = to[3 * t + 1] = to[3 * t + 2] = k->first_pos + t;
-        take_rows(c, r, l, row, k->n_tokens, &any_rows);
     }
-    if (in_planes) b->places = r->places;
+    b->places = r->places;
+}
+
+// What a batch says besides the ids of texts with pictures.
+static tern_status place_pictures(const tern_computation *c, tern_batch *b, const tern_work *work,
+                                  int32_t n_work, tern_error *err) {
+    tern_placed_instance *r = c->run;
+    const tern_config *config = &c->model->config;
+    bool any = false, any_rows = false;
+    for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_sights > 0;
+    if (!any) return TERN_OK;
+    TERN_TRY(make_places(c, r, err));
+    if (tern_config_both_ways(config)) put_ends(c, b, work, n_work);
+    if (config->rope.axes == TERN_ROPE_MIXED) put_places(c, b, work, n_work);
+    for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens)
+        take_rows(c, r, work[i].lease, row, r->chunks[i].n_tokens, &any_rows);
     if (any_rows)
         tern_batch_bind(b, tern_graph_find(&c->model->graphs[0].fused, "rows"), r->rows);
     return TERN_OK;
@@ -129,12 +157,13 @@ static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_
 // end: what two texts had in common, a third one may have, too.
 #define MISSING_MANY 64
 
-// How many of the missing tokens go first: so many are left, if any, that they go ahead, too.
-static int32_t first_part(int32_t missing, int32_t n_batch) {
-    if (missing <= n_batch) return missing;
-    int32_t left = missing - n_batch;
-    return left > MISSING_MANY || n_batch <= 2 * MISSING_MANY ? n_batch
-                                                              : missing - MISSING_MANY - 1;
+// How many of the missing tokens go first: so many are left, if any, that they go ahead, too; or
+// about as many, where pictures are.
+static int32_t first_part(const tern_lease *l, int32_t first, int32_t missing) {
+    int32_t n = l->model->n_batch, left = missing - n;
+    if (left <= 0) return missing;
+    if (left <= MISSING_MANY && n > 2 * MISSING_MANY) n = missing - MISSING_MANY - 1;
+    return (int32_t)tern_lease_piece(l, l->ids + first, (size_t)missing, (size_t)n);
 }
 
 // The next tokens that are missing, and are many or have no room in the batch itself; false: there
@@ -154,7 +183,7 @@ static tern_status find_missing(const tern_computation *c, tern_work *part, bool
         if (*any)
             *part = (tern_work){.lease = w->lease,
                                 .ids = w->lease->ids + first,
-                                .n_ids = first_part(missing, n_batch),
+                                .n_ids = first_part(w->lease, first, missing),
                                 .first_pos = first,
                                 .snapshot_at = many ? w->first_pos : 0};
         else
@@ -296,6 +325,7 @@ static tern_status check_work(const tern_model *m, const tern_work *work, int32_
                              (int)w->n_ids, (int)w->first_pos);
         TERN_TRY(tern_lease_know(w->lease, (size_t)(w->first_pos + w->n_ids), err));
         TERN_TRY(tern_lease_see(w->lease, w->ids, (size_t)w->n_ids, err));
+        TERN_TRY(tern_lease_check_whole(w->lease, w->ids, (size_t)w->n_ids, err));
     }
     if (n > m->n_batch && tern_model_reads_whole(m))
         return tern_fail(err, TERN_ERR_ARGUMENT,

@@ -27,6 +27,7 @@ typedef struct tern_placed_instance {
     int32_t *ids, *outputs; // [n_batch]
     tern_chunk *chunks;     // [n_batch]
     int32_t *places;        // [n_batch, 3]; NULL until there is a picture
+    int32_t *ends;          // [n_batch]; likewise
     float *rows;            // [n_batch, tern_config_given_cols]; likewise
     struct tern_placed_instance *next;
 } tern_placed_instance;
@@ -281,6 +282,12 @@ tern_status tern_lease_read(tern_lease *lease, const int32_t *ids, size_t n_ids,
                             tern_sequence_get get, void *user, tern_error *err);
 // Holds the pictures whose rows are among the ids. TERN_ERR_ARGUMENT: one is not known.
 tern_status tern_lease_see(tern_lease *lease, const int32_t *ids, size_t n, tern_error *err);
+// Where a picture's rows see each other (tern_tower.both_ways), a text is only ever cut beside
+// pictures. Of these ids, which begin there, whose pictures the lease holds, and of which about n
+// are to be computed at once: how many that can be.
+size_t tern_lease_piece(const tern_lease *lease, const int32_t *ids, size_t n_ids, size_t n);
+// The last place among the lease's first n ids that is beside pictures.
+size_t tern_lease_beside(const tern_lease *lease, size_t n);
 // The timeline of `from`, of the same n_context and kv_type, becomes this lease's; `from` is empty.
 tern_status tern_lease_take(tern_lease *lease, tern_lease *from, tern_error *err);
 // Gives back room that no position uses.

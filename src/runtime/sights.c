@@ -156,6 +156,84 @@ void tern_lease_look_away(tern_lease *l, size_t n_ids) {
     l->n_sights = kept;
 }
 
+// ---- Pictures as a whole ------------------------------------------------------------------------
+
+#ifdef TERN_NO_SENSES
+size_t tern_lease_piece(const tern_lease *l, const int32_t *ids, size_t n_ids, size_t n) {
+    (void)l, (void)ids, (void)n_ids;
+    return n;
+}
+
+size_t tern_lease_beside(const tern_lease *l, size_t n) {
+    (void)l;
+    return n;
+}
+
+tern_status tern_lease_check_whole(const tern_lease *l, const int32_t *ids, size_t n,
+                                   tern_error *err) {
+    (void)l, (void)ids, (void)n, (void)err;
+    return TERN_OK;
+}
+
+bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                     int32_t *ends) {
+    (void)l, (void)first, (void)ids, (void)n, (void)ends;
+    return false;
+}
+#else
+// The number of a row in its picture; -1: the id is no picture's, or it may be cut anywhere. *n:
+// how many the picture has.
+static int32_t row_of(const tern_lease *l, int32_t id, int32_t *n) {
+    if (!tern_config_both_ways(&l->model->config) || id < TERN_SIGHT_IDS) return -1;
+    const tern_sight *s = tern_lease_sight(l, id);
+    *n = s ? s->n_rows : 0;
+    return s ? id - s->first_id : -1;
+}
+
+size_t tern_lease_piece(const tern_lease *l, const int32_t *ids, size_t n_ids, size_t n) {
+    int32_t n_rows, row = n > 0 && n < n_ids ? row_of(l, ids[n - 1], &n_rows) : -1;
+    if (row < 0) return n;
+    size_t begin = n > (size_t)row ? n - 1 - (size_t)row : 0, end = begin + (size_t)n_rows;
+    if (end > n_ids) end = n_ids; // a part of one, which is refused
+    return end <= (size_t)l->model->n_batch || begin == 0 ? end : begin;
+}
+
+size_t tern_lease_beside(const tern_lease *l, size_t n) {
+    int32_t n_rows, row = n > 0 ? row_of(l, l->ids[n - 1], &n_rows) : -1;
+    if (row < 0 || row == n_rows - 1) return n;
+    return n > (size_t)row ? n - 1 - (size_t)row : 0;
+}
+
+tern_status tern_lease_check_whole(const tern_lease *l, const int32_t *ids, size_t n,
+                                   tern_error *err) {
+    for (size_t i = 0, begin; i < n; i++) {
+        int32_t n_rows, row = row_of(l, ids[i], &n_rows);
+        if (row < 0) continue;
+        for (begin = i; row == (int32_t)(i - begin) && row < n_rows - 1 && i + 1 < n; i++)
+            row = row_of(l, ids[i + 1], &n_rows);
+        if (row != (int32_t)(i - begin) || row != n_rows - 1)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "tokens %zu to %zu are a part of a picture of %d rows, which see each "
+                             "other: all of them are needed, in their order",
+                             begin + 1, i + 1, (int)n_rows);
+    }
+    return TERN_OK;
+}
+
+bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                     int32_t *ends) {
+    bool any = false;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t n_rows, row = row_of(l, ids[i], &n_rows);
+        ends[i] = row < 0 ? 0 : first + i - row + n_rows;
+        any |= row >= 0;
+    }
+    return any;
+}
+#endif
+
+// ---- Places of pictures -------------------------------------------------------------------------
+
 // The walk through a timeline: a text goes on by one, a picture lies in a plane that begins where
 // the text is, and the text after it goes on behind its longer edge.
 typedef struct walk {

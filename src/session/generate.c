@@ -297,6 +297,22 @@ static size_t piece_of(const tern_generation *g, size_t n_most) {
     return n < rest ? n : rest;
 }
 
+// The tokens that the timeline lacks.
+static const int32_t *lacked(const tern_generation *g) {
+    return tern_session_tokens(g->s) + g->s->n_tokens + g->gap;
+}
+
+// A piece of n that cuts no picture, where that matters: it grows to the picture's end if it can.
+// What is left then must not be short, as above.
+static size_t keep_pictures(const tern_generation *g, size_t n) {
+    size_t n_batch = (size_t)g->s->model->n_batch, rest = n_batch - g->n_fed % n_batch;
+    size_t few = (size_t)tern_model_same_bits(g->s->model);
+    size_t whole = tern_lease_piece(g->s->lease, lacked(g), g->n_left, n);
+    if (rest > g->n_left) rest = g->n_left;
+    if (whole == n || few >= n_batch || whole >= rest || rest - whole > few) return whole;
+    return tern_lease_piece(g->s->lease, lacked(g), g->n_left, rest);
+}
+
 // A piece keeps one position to go back to, so it ends where a fork is wanted: unless that made a
 // piece short which is not.
 static size_t end_at_fork(const tern_generation *g, size_t n) {
@@ -319,10 +335,11 @@ static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *nee
     const tern_session *s = g->s;
     size_t n = piece_of(g, (size_t)n_most);
     if (g->is_prompt) n = end_at_fork(g, n);
+    n = keep_pictures(g, n);
     bool chooses = g->is_prompt && n == g->n_left;
     if (chooses) TERN_TRY(plan_masks(g, NULL, &(size_t){0}, err));
     *need = chooses ? need_of(g, 1) : (tern_need){0};
-    g->work.ids = tern_session_tokens(s) + s->n_tokens + g->gap;
+    g->work.ids = lacked(g);
     g->work.n_ids = (int32_t)n;
     // Where another answer to the same prompt would begin, or another prompt.
     bool forks = g->fork_at > s->n_tokens && g->fork_at <= s->n_tokens + n;
@@ -478,9 +495,8 @@ static bool is_sure(const tern_generation *g, const tern_scores *x, size_t row, 
 // the text had begun there.
 static tern_status shift(tern_generation *g, tern_error *err) {
     tern_session *s = g->s;
-    size_t keep = (size_t)s->desc.n_keep;
-    g->gap = (s->n_tokens - keep) / 2;
-    if (g->gap == 0) g->gap = 1;
+    size_t keep = tern_lease_beside(s->lease, (size_t)s->desc.n_keep), n = s->n_tokens - keep;
+    g->gap = tern_lease_piece(s->lease, tern_session_tokens(s) + keep, n, n > 1 ? n / 2 : 1);
     g->n_left = s->n_tokens - keep - g->gap;
     g->n_fed = 0;
     s->n_tokens = keep;

@@ -309,17 +309,18 @@ static void put_rows(tern_sight *s, int32_t n) {
     for (int32_t i = 0; i < n; i++) s->ids[s->n_ids++] = -1;
 }
 
-// Where pictures are cut, tokens stand around them, and in front of each square.
+// Texts around a picture, where its tower has some, and in front of each square that it is cut
+// into.
 #define TOKENS_OF_MARK 24 // where the vocabulary has none of that name
 static tern_status put_ids(const looking *l, tern_sight *s, tern_error *err) {
     int64_t edge = l->v->n_patch * l->v->n_merge, each = l->rules.tile / edge;
     size_t n_squares = (size_t)s->across * (size_t)s->down;
     size_t room = (size_t)s->n_rows + TOKENS_OF_MARK * (n_squares + 3);
     char mark[64];
-    if (!l->v->tower->tiles) return TERN_OK;
+    if (!l->v->tower->before) return TERN_OK;
     s->ids = tern_alloc_array(TERN_MEM_SESSION, room, sizeof *s->ids);
     if (!s->ids) return tern_fail_memory(err, room * sizeof *s->ids);
-    TERN_TRY(put_text(l, s, room, "<|image_start|>", err));
+    TERN_TRY(put_text(l, s, room, l->v->tower->before, err));
     for (size_t i = 0; i < n_squares; i++) {
         snprintf(mark, sizeof mark, "<|img_row_%zu_col_%zu|>", i / (size_t)s->across + 1,
                  i % (size_t)s->across + 1);
@@ -328,7 +329,7 @@ static tern_status put_ids(const looking *l, tern_sight *s, tern_error *err) {
     }
     if (n_squares && l->has_whole) TERN_TRY(put_text(l, s, room, "<|img_thumbnail|>", err));
     if (l->has_whole) put_rows(s, s->width * s->height);
-    return put_text(l, s, room, "<|image_end|>", err);
+    return put_text(l, s, room, l->v->tower->after, err);
 }
 
 static tern_status check(const tern_model *m, const tern_picture *pictures, size_t n,
@@ -351,6 +352,15 @@ static tern_status check(const tern_model *m, const tern_picture *pictures, size
     return tern_model_refuse_damaged(m, err);
 }
 
+// Rows that see each other are computed at once.
+static tern_status check_rows(const tern_model *m, const tern_sight *s, tern_error *err) {
+    if (!tern_config_both_ways(&m->config) || s->n_rows <= m->n_batch) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT,
+                     "%s: a picture's %d rows see each other, which are more than the %d tokens "
+                     "that it was opened for (n_batch)",
+                     m->path, (int)s->n_rows, (int)m->n_batch);
+}
+
 tern_status tern_sight_open(tern_sight **out, tern_model *m, const tern_picture *pictures,
                             size_t n_pictures, const tern_sight_params *params, tern_error *err) {
     TERN_NEED(out);
@@ -368,6 +378,7 @@ tern_status tern_sight_open(tern_sight **out, tern_model *m, const tern_picture 
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->model = m;
     status = size_pictures(&l, s, pictures, n_pictures, err);
+    if (status == TERN_OK) status = check_rows(m, s, err);
     if (status == TERN_OK) *out = tern_model_find_sight(m, s);
     if (status == TERN_OK && !*out) {
         status = put_ids(&l, s, err);
@@ -394,6 +405,46 @@ static bool is_place(const tern_vision *v, int32_t id) {
     return v->n_layers && (id == v->picture_id || id == v->video_id);
 }
 
+static tern_status add(tern_ids *to, const int32_t *ids, size_t n, tern_error *err) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &to->ids, &to->capacity, to->n, n) != 0)
+        return tern_fail_memory(err, (to->n + n) * sizeof *to->ids);
+    if (n) memcpy(to->ids + to->n, ids, n * sizeof *ids);
+    to->n += n;
+    return TERN_OK;
+}
+
+// How many line breaks a token is, and nothing else; 0: it is something else.
+static size_t n_breaks(const tern_model *m, int32_t id) {
+    tern_strbuf text = {0};
+    tern_decoder decoder = {.started = true};
+    if (!m->tokenizer || id < 0 || id >= m->info.n_vocab) return 0;
+    tern_tokenizer_decode(m->tokenizer, &decoder, id, &text);
+    size_t n = text.len;
+    for (size_t i = 0; i < text.len; i++)
+        if (text.ptr[i] != '\n') n = 0;
+    tern_strbuf_free(&text);
+    return n;
+}
+
+#define BREAKS_MAX 64 // more in a row stay as they are
+
+// Adds ids where a picture may begin or end. Line breaks on both sides of where they are put become
+// the tokens that they are together, as in a text that is whole before it is made tokens.
+static tern_status join(const tern_model *m, tern_ids *to, const int32_t *ids, size_t n,
+                        tern_error *err) {
+    char breaks[BREAKS_MAX];
+    int32_t joined[BREAKS_MAX];
+    size_t before = 0, after = 0, first = to->n, i = 0, n_joined = 0, each;
+    for (; i < n && (each = n_breaks(m, ids[i])) > 0; i++) after += each;
+    for (; after && first && (each = n_breaks(m, to->ids[first - 1])) > 0; first--) before += each;
+    if (!before || before + after > BREAKS_MAX) return add(to, ids, n, err);
+    memset(breaks, '\n', before + after);
+    TERN_TRY(tern_tokenize(m, breaks, before + after, 0, joined, BREAKS_MAX, &n_joined, err));
+    to->n = first;
+    TERN_TRY(add(to, joined, n_joined, err));
+    return add(to, ids + i, n - i, err);
+}
+
 tern_status tern_sights_place(const tern_model *m, const int32_t *ids, size_t n_ids,
                               tern_sight *const *sights, size_t n_sights, int32_t *out,
                               size_t capacity, size_t *n_out, tern_error *err) {
@@ -403,15 +454,20 @@ tern_status tern_sights_place(const tern_model *m, const int32_t *ids, size_t n_
     TERN_NEED_EACH(sights, n_sights);
     TERN_NEED_ARRAY(out, capacity);
     size_t n_places = 0;
-    *n_out = 0;
-    for (size_t i = 0; i < n_ids; i++) {
-        const int32_t *from = &ids[i];
+    tern_ids all = {0};
+    tern_status status = TERN_OK;
+    bool beside = false; // after a picture
+    for (size_t i = 0; status == TERN_OK && i < n_ids; i++) {
+        bool here = is_place(&m->config.vision, ids[i]) && n_places++ < n_sights;
         size_t n = 1;
-        if (is_place(&m->config.vision, ids[i]) && n_places++ < n_sights)
-            from = tern_sight_ids(sights[n_places - 1], &n);
-        if (*n_out + n <= capacity) memcpy(out + *n_out, from, n * sizeof *out);
-        *n_out += n;
+        const int32_t *from = here ? tern_sight_ids(sights[n_places - 1], &n) : &ids[i];
+        status = here || beside ? join(m, &all, from, n, err) : add(&all, from, n, err);
+        beside = here;
     }
+    *n_out = all.n;
+    if (status == TERN_OK && all.n && all.n <= capacity) memcpy(out, all.ids, all.n * sizeof *out);
+    tern_free(all.ids);
+    TERN_TRY(status);
     if (n_places != n_sights)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "%zu pictures for %zu places: the text must have as many %s or what the "

@@ -163,10 +163,12 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
                          "%zu tokens do not fit into a context of %d, of which %zu are used", n,
                          (int)s->n_context, s->n_tokens);
     TERN_TRY(tern_session_check_ids(s, ids, n, err));
+    TERN_TRY(tern_lease_see(s->lease, ids, n, err));
     TERN_TRY(tern_lease_expect(s->lease, s->n_tokens + n, err));
     for (size_t done = 0; done < n;) {
         size_t left = n - done, batch_max = (size_t)s->model->n_batch;
         size_t take = left < batch_max ? left : batch_max;
+        take = tern_lease_piece(s->lease, ids + done, left, take);
         size_t n_later = left - take; // tokens of later batches
         size_t outputs = w->n_outputs > n_later ? w->n_outputs - n_later : 0;
         if (outputs > take) outputs = take;
@@ -200,6 +202,7 @@ size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_id
     const int32_t *tokens = tern_session_tokens(s);
     size_t most = n_ids > n_again ? n_ids - n_again : 0, common = 0;
     while (common < s->n_tokens && common < most && tokens[common] == ids[common]) common++;
+    common = tern_lease_beside(s->lease, common);
     s->n_tokens = common; // later keys and values are overwritten before use
     tern_speculator_cut(s->speculator, common);
     return common;

@@ -80,7 +80,7 @@ const nativeSaid = (model) =>
     'run', oracle(model), '--chat', '--image', oracle(`${model}/picture.png`), '-p', 'What is it?', '-n', '6', '--temp', '0', '--json',
   ]).then((out) => JSON.parse(out.toString())));
 
-for (const [which, model] of [['chromium', sees], ['webkit', sees], ['chromium', 'lfm2vl_sees']])
+for (const [which, model] of [['chromium', sees], ['webkit', sees], ['chromium', 'lfm2vl_sees'], ['chromium', 'gemma3_sees']])
   test(`senses: a picture in a chat, in ${which}, ${model}`, { seconds: 90 }, async (t) => {
     const { call } = await open(t, which);
     const got = await call('look', `/oracles/${model}/`, `/oracles/${model}/picture.png`, 'What is it?', 6);

@@ -117,6 +117,14 @@ class Vectors(unittest.TestCase):
                 with self.assertRaisesRegex(tern.TernError, "reads no pictures"):
                     model.chat([user(picture)])
 
+    def test_pictures_whose_rows_see_to_their_end(self):
+        want = golden("gemma3_sees")
+        with tern.Model(os.path.join(ORACLES, "gemma3_sees")) as model:
+            asked = [{"role": "user", "content": "What is it?", "images": [want["picture"]]}]
+            n = [model.count_tokens([{"role": "user", "content": "What is it?", "images": images}]) for images in ([], [want["picture"]])]
+            self.assertEqual(n[1] - n[0], 12)
+            self.assertEqual(*(model.chat(asked, max_tokens=8, temperature=0).text for _ in range(2)))
+
     def test_pictures_that_are_cut_into_squares(self):
         """As many tokens as the reference has; seen to fail without those around a picture."""
         want = golden("lfm2vl_sees")

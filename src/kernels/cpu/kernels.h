@@ -56,6 +56,9 @@ typedef struct tern_attention_args {
     bool causal;
     int32_t window;     // 0: none
     int32_t ahead;      // 0: the window
+    // Of each token the position after the picture that it is of, up to which it sees; 0: it is of
+    // none. NULL: so are all.
+    const int32_t *ends;
     size_t n_positions; // of the sequence, when not causal
     float soft_cap;     // 0: none; else a score becomes soft_cap * tanh(score / soft_cap)
     float scale;        // usually 1 / sqrt(head_dim)

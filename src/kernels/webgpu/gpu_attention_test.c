@@ -58,6 +58,7 @@ typedef struct heads {
     float soft_cap;
     bool bidirectional;
     int32_t ahead;
+    bool pictures;
 } heads;
 
 static void check_attention(const heads *h, rig_batches how, double tolerance) {
@@ -83,7 +84,8 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
                                              .window = h->window,
                                              .ahead = h->ahead,
                                              .soft_cap = h->soft_cap,
-                                             .bidirectional = h->bidirectional}));
+                                             .bidirectional = h->bidirectional,
+                                             .pictures = h->pictures}));
     rig_compare(&r, how, RIG_OF_ROW, tolerance);
     rig_close(&r);
 }
@@ -91,12 +93,12 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
 // Errors are those of scores of some hundreds, whose last bits exp makes relative.
 TEST(gpu_attention_over_every_shape) {
     static const heads cases[] = {
-        {6, 2, 16, true, fill_sharp, fill_normal, 0, 0, false, 0},
-        {3, 1, 20, false, fill_normal, fill_normal, 0, 0, false, 0},
-        {2, 1, 256, true, fill_sharp, fill_normal, 0, 0, false, 0},
-        {20, 5, 128, true, fill_normal, fill_normal, 0, 0, false, 0},
-        {4, 2, 2, false, fill_normal, fill_normal, 0, 0, false, 0},
-        {4, 2, 80, false, fill_sharp, fill_normal, 0, 0, false, 0},
+        {6, 2, 16, true, fill_sharp, fill_normal, 0, 0, false, 0, false},
+        {3, 1, 20, false, fill_normal, fill_normal, 0, 0, false, 0, false},
+        {2, 1, 256, true, fill_sharp, fill_normal, 0, 0, false, 0, false},
+        {20, 5, 128, true, fill_normal, fill_normal, 0, 0, false, 0, false},
+        {4, 2, 2, false, fill_normal, fill_normal, 0, 0, false, 0, false},
+        {4, 2, 80, false, fill_sharp, fill_normal, 0, 0, false, 0, false},
     };
     rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_F32};
     if (test_is_long())
@@ -114,15 +116,15 @@ TEST(gpu_attention_sees_what_it_should) {
         heads h;
         int32_t n_tokens[6];
     } cases[] = {
-        {{4, 2, 64, true, fill_sharp, fill_normal, 21, 0, false, 0}, {1, 40, 3, 70, 1}},
-        {{2, 1, 256, true, fill_normal, fill_normal, 32, 3, false, 0}, {45, 1, 50, 2}},
-        {{2, 2, 32, true, fill_normal, fill_normal, 0, 0, true, 0}, {70}},
-        {{2, 1, 512, false, fill_normal, fill_normal, 0, 0, false, 0}, {1, 44, 2}},
-        {{3, 1, 48, true, fill_sharp, fill_normal, 10, 0, true, 0}, {75}},
-        {{2, 1, 48, true, fill_normal, fill_normal, 3, 0, true, 0}, {8}},
-        {{4, 4, 16, false, fill_sharp, fill_normal, 16, 0, true, 4}, {75}},
-        {{2, 1, 300, true, fill_normal, fill_normal, 65, 30, false, 0}, {130, 1, 1}},
-        {{2, 2, 128, true, fill_sharp, fill_normal, 1, 0, false, 0}, {9, 1, 130}},
+        {{4, 2, 64, true, fill_sharp, fill_normal, 21, 0, false, 0, false}, {1, 40, 3, 70, 1}},
+        {{2, 1, 256, true, fill_normal, fill_normal, 32, 3, false, 0, false}, {45, 1, 50, 2}},
+        {{2, 2, 32, true, fill_normal, fill_normal, 0, 0, true, 0, false}, {70}},
+        {{2, 1, 512, false, fill_normal, fill_normal, 0, 0, false, 0, false}, {1, 44, 2}},
+        {{3, 1, 48, true, fill_sharp, fill_normal, 10, 0, true, 0, false}, {75}},
+        {{2, 1, 48, true, fill_normal, fill_normal, 3, 0, true, 0, false}, {8}},
+        {{4, 4, 16, false, fill_sharp, fill_normal, 16, 0, true, 4, false}, {75}},
+        {{2, 1, 300, true, fill_normal, fill_normal, 65, 30, false, 0, false}, {130, 1, 1}},
+        {{2, 2, 128, true, fill_sharp, fill_normal, 1, 0, false, 0, false}, {9, 1, 130}},
     };
     size_t n = rig_cases(sizeof cases / sizeof *cases, 7);
     for (size_t i = 0; i < n; i++) {
@@ -132,9 +134,40 @@ TEST(gpu_attention_sees_what_it_should) {
     }
 }
 
+// Rows of pictures see to their end, also where that is in another tile or further than a window is
+// wide: one alone, two side by side, one of three rows in a batch of five, longer ones than a tile,
+// and texts around them. Seen to fail: with the end of the first of four rows for all of them, with
+// batches of five as steps, and with windows that do not cut pictures in front.
+TEST(gpu_attention_sees_whole_pictures) {
+    static const struct {
+        heads h;
+        int32_t n_tokens[6], spans[RIG_SPANS][2];
+    } cases[] = {
+        {{.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .rope = true, .window = 5},
+         {3, 40, 5, 1, 20}, {{4, 20}, {20, 37}, {44, 47}, {60, 69}}},
+        {{.n_heads = 2, .n_kv_heads = 1, .head_dim = 256, .rope = true},
+         {110, 1, 6, 2}, {{2, 90}, {112, 116}}},
+        {{.n_heads = 3, .n_kv_heads = 1, .head_dim = 20, .window = 70},
+         {12, 130, 1}, {{0, 4}, {20, 120}, {125, 142}}},
+        {{.n_heads = 2, .n_kv_heads = 2, .head_dim = 512, .window = 9, .soft_cap = 20},
+         {2, 45}, {{3, 43}}},
+    };
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
+    for (size_t i = 0; i < n; i++) {
+        rig_batches how = {.kv_type = i == 1 ? TERN_KV_F16 : TERN_KV_F32, .plain = i == 0};
+        heads h = cases[i].h;
+        h.fill = i % 2 ? fill_normal : fill_sharp;
+        h.values = fill_normal;
+        h.pictures = true;
+        memcpy(how.n_tokens, cases[i].n_tokens, sizeof cases[i].n_tokens);
+        memcpy(how.spans, cases[i].spans, sizeof cases[i].spans);
+        check_attention(&h, how, i == 1 ? 2e-3 : 2e-4);
+    }
+}
+
 // Longer than any tile of positions, in an f16 cache, token by token at the end.
 TEST(gpu_attention_over_long_contexts) {
-    static const heads h = {4, 2, 64, true, fill_sharp, fill_normal, 0, 0, false, 0};
+    static const heads h = {4, 2, 64, true, fill_sharp, fill_normal, 0, 0, false, 0, false};
     rig_batches how = {.n_tokens = {270, 1, 1, 3}, .kv_type = TERN_KV_F16};
     if (test_is_long())
         how = (rig_batches){.n_tokens = {300, 300, 1, 1, 7, 420, 1}, .kv_type = TERN_KV_F16};
@@ -143,17 +176,17 @@ TEST(gpu_attention_over_long_contexts) {
 
 TEST(gpu_attention_over_a_q8_0_cache) {
     static const heads cases[] = {
-        {4, 2, 64, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
-        {2, 1, 256, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
-        {3, 3, 96, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
-        {20, 5, 128, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
-        {4, 1, 32, false, fill_q8_0, fill_q8_0, 0, 0, false, 0},
+        {4, 2, 64, false, fill_q8_0, fill_q8_0, 0, 0, false, 0, false},
+        {2, 1, 256, false, fill_q8_0, fill_q8_0, 0, 0, false, 0, false},
+        {3, 3, 96, false, fill_q8_0, fill_q8_0, 0, 0, false, 0, false},
+        {20, 5, 128, false, fill_q8_0, fill_q8_0, 0, 0, false, 0, false},
+        {4, 1, 32, false, fill_q8_0, fill_q8_0, 0, 0, false, 0, false},
     };
     rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_Q8_0};
     size_t n = rig_cases(sizeof cases / sizeof *cases, 2);
     for (size_t i = 0; i < n; i++) check_attention(&cases[i], how, 2e-4);
     // Rotated keys are not Q8_0's own numbers.
-    static const heads rotated = {4, 2, 64, true, fill_normal, fill_q8_0, 0, 0, false, 0};
+    static const heads rotated = {4, 2, 64, true, fill_normal, fill_q8_0, 0, 0, false, 0, false};
     check_attention(&rotated, how, 5e-3);
 }
 

@@ -1,16 +1,16 @@
 // The order in which a batch is computed, and the tables that tell kernels which sequence and which
 // position each row has.
 //
-// Rows of chunks of up to GPU_FEW tokens ("steps") and of longer ones ("prompts") take different
-// kernels, which add up in different orders: what suits a row of weights that is read for one token
-// does not suit a tile of many. A row's bits may not depend on what else is in its batch, so the
-// chunks of each kind are a request of their own, computed one after the other.
+// Rows of chunks of up to GPU_FEW tokens ("steps") and of longer ones or of pictures ("prompts")
+// take different kernels, which add up in different orders: what suits a row of weights that is
+// read for one token does not suit a tile of many. A row's bits may not depend on what else is in
+// its batch, so the chunks of each kind are a request of their own, computed one after the other.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_session.h"
 
 static bool is_prompt(const tern_chunk *c) {
-    return c->n_tokens > GPU_FEW;
+    return c->n_tokens > GPU_FEW || c->has_ends;
 }
 
 // The wanted row i of a batch.
@@ -59,6 +59,7 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
                               .top_logits = b->top_logits,
                               .few_ahead = b->few_ahead,
                               .given_places = b->places,
+                              .ends = b->ends,
                               .drafting = b->drafting};
     tern_batch_counts(b, in->plan->g, in->batch.counts);
     for (int32_t i = 0; i < b->n_bindings; i++) {
@@ -145,6 +146,12 @@ static void put_rows(uint32_t *to, const tern_chunk *c, int32_t row, size_t page
     }
 }
 
+// Of the request's rows, whose chunks come in another order in the batch.
+static void put_ends(uint32_t *to, const gpu_request *b) {
+    for (int32_t i = 0; i < b->n_chunks; to += b->chunks[i++].n_tokens)
+        memcpy(to, b->ends + b->origins[i].row, (size_t)b->chunks[i].n_tokens * sizeof *to);
+}
+
 static uint32_t *put_tiles(uint32_t *to, const tern_chunk *c, int32_t row, int32_t each) {
     for (int32_t i = 0; each > 0 && i < c->n_tokens; i += each, to += 2) {
         to[0] = (uint32_t)(row + i);
@@ -158,12 +165,16 @@ static tern_status put_request(tern_instance *in, size_t begin, int32_t ahead, s
                                gpu_run *run, tern_error *err) {
     const gpu_request *b = &in->batch;
     size_t rows = 4 * (size_t)b->n_tokens, outputs = (size_t)b->n_outputs;
-    size_t fixed = rows + outputs + 2 * (size_t)b->n_tiles;
+    size_t ends = rows + outputs + 2 * (size_t)b->n_tiles;
+    bool any_ends = b->ends && b->kind == GPU_PROMPTS;
+    size_t fixed = ends + (any_ends ? (size_t)b->n_tokens : 0);
     int32_t row = 0;
     *n = begin + fixed;
     TERN_TRY(reserve(in, begin, fixed, err));
     run->outputs_at = (uint32_t)rows;
     run->tiles_at = (uint32_t)(rows + outputs);
+    run->ends_at = any_ends ? (uint32_t)ends : 0;
+    if (any_ends) put_ends(in->tables + begin + ends, b);
     for (size_t i = 0; i < outputs; i++) in->tables[begin + rows + i] = (uint32_t)b->outputs[i];
     size_t tiles = begin + rows + outputs;
     for (int32_t i = 0; i < b->n_chunks; i++) {

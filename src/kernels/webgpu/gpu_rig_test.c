@@ -331,6 +331,19 @@ static void make_ids(const rig *r, int32_t first, int32_t n, int32_t *ids) {
     for (int32_t i = 0; i < n; i++) ids[i] = (int32_t)(((first + i) * 7 + 3) % r->n_rows);
 }
 
+// Of n rows from a position on. False: none of them is of a picture.
+static bool put_ends(const rig_batches *how, int32_t first, int32_t n, int32_t *ends) {
+    bool any = false;
+    memset(ends, 0, (size_t)n * sizeof *ends);
+    for (int k = 0; k < RIG_SPANS && how->spans[k][1] > 0; k++)
+        for (int32_t p = how->spans[k][0]; p < how->spans[k][1]; p++) {
+            if (p < first || p >= first + n) continue;
+            ends[p - first] = how->spans[k][1];
+            any = true;
+        }
+    return any;
+}
+
 static int32_t n_tokens_of(rig_batches how, int32_t *most) {
     int32_t n = 0;
     for (int i = 0; i < RIG_BATCHES && how.n_tokens[i] > 0; i++) {
@@ -345,7 +358,7 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
     rig_machine m;
     int32_t most = 0, n = n_tokens_of(how, &most), at = 0;
     float *out = tern_alloc_array(TERN_MEM_MISC, (size_t)(n * r->n_shown), sizeof *out);
-    int32_t *ids = tern_alloc_array(TERN_MEM_MISC, (size_t)most, sizeof *ids);
+    int32_t *ids = tern_alloc_array(TERN_MEM_MISC, 2 * (size_t)most, sizeof *ids);
     if (!out || !ids) abort();
     tern_status status = rig_set_up(&m, r, device, fused, most, how.first_pos + n + 1, how.kv_type,
                                 &err);
@@ -357,7 +370,8 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
         tern_vid v = r->is_direct ? tern_graph_find(&m.g, "shown") : tern_graph_scores(&m.g);
         tern_batch_bind(&batch, v, out + (at + now - wanted) * r->n_shown);
         // What reads a text as a whole begins again with each batch.
-        int32_t pos = how.first_pos + (r->is_direct ? 0 : at);
+        int32_t pos = how.first_pos + (r->is_direct ? 0 : at), *ends = ids + most;
+        if (put_ends(&how, pos, now, ends)) batch.ends = ends;
         status = tern_single_run(&m.single, &batch, pos, &err);
     }
     rig_take_down(&m);

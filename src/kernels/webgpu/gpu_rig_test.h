@@ -89,12 +89,14 @@ void rig_capped_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_f
 
 // How the tokens come, from position 0 on; ends with 0.
 #define RIG_BATCHES 40
+#define RIG_SPANS   8
 typedef struct rig_batches {
     int32_t n_tokens[RIG_BATCHES];
     tern_kv_type kv_type;
     int32_t first_pos;
     bool plain; // also without fusion
     int32_t n_outputs; // wanted of a batch at most; 0: all
+    int32_t spans[RIG_SPANS][2]; // pictures: from one position to before another; ends with 0
 } rig_batches;
 rig_batches rig_counts(void); // 1 to 9, 17 and 130 tokens; in the short run fewer
 // The first few of a table's cases, or all.

@@ -25,7 +25,7 @@ typedef struct gpu_list { // struct List of top.wgsl
 #define GPU_RUN_BYTES 2816
 typedef struct gpu_run { // struct Run of run.wgsl, without the tables
     uint32_t n_tokens, first_pos, n_outputs, first_output, top_k, n_chunks, rows_before;
-    uint32_t outputs_at, tiles_at;
+    uint32_t outputs_at, tiles_at, ends_at;
     uint32_t counts[TERN_DIMS_MAX]; // by dimension of the graph
 } gpu_run;
 typedef struct gpu_row { // of the tables, one for each token
@@ -86,6 +86,7 @@ typedef struct gpu_request {
     const int32_t *outputs; // rows that are wanted
     const int32_t *places;  // of each output among the batch's
     const int32_t *given_places; // the batch's, for RoPE; or NULL
+    const int32_t *ends;         // the batch's; or NULL
     const gpu_origin *origins; // of each chunk
     int32_t n_outputs;
     int32_t first_pos; // of its first row

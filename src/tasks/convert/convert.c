@@ -76,6 +76,7 @@ static int output_shape(const item *it, uint64_t ne[4]) {
         ne[1] = it->to_gguf ? length : 1;
         return it->to_gguf ? 2 : 1;
     }
+    if (it->change == TERN_CHANGE_TURNED) return t->n_dims;
     if (it->change == TERN_CHANGE_LEADING || it->change >= TERN_CHANGE_FLATTEN)
         return picture_shape(it, ne);
     if (it->change == TERN_CHANGE_SCALAR) return it->to_gguf ? 1 : 0;

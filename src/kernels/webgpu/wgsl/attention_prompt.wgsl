@@ -84,6 +84,13 @@ fn seen(behind: i32) -> vec4<f32> {
     return m;
 }
 
+// The same of texts with pictures: the four see up to where `ends` says.
+fn seen_before(position: u32, behind: i32, ends: vec4<u32>) -> vec4<f32> {
+    var m = vec4<f32>(vec4(position) < ends);
+    if (WINDOW > 0u) { m *= vec4<f32>(vec4(behind) + vec4(0, 1, 2, 3) < vec4(i32(WINDOW))); }
+    return m;
+}
+
 @compute @workgroup_size(THREADS)
 fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
                     @builtin(num_workgroups) n_groups: vec3<u32>,
@@ -98,11 +105,15 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
     let column0 = head / (N_HEADS / N_KV_HEADS) * pairs;
     // What any of the tokens sees.
     let begin = first_seen(position0);
-    let end = end_seen(position0 + n_tokens - 1u, n_positions_of(token0));
+    let end = end_of(token0 + n_tokens - 1u);
     load_queries(lane, head, token0, n_tokens);
     let unit = lane / 32u;
     let me = lane % 32u;
     let row = unit * 4u; // first of the four tokens
+    var ends: vec4<u32>;
+    for (var i = 0u; PICTURES && i < 4u; i++) {
+        ends[i] = end_of(token0 + min(row + i, n_tokens - 1u));
+    }
     var acc: array<array<vec4<f32>, ROUNDS_MAX>, 4>; // of each token two pairs of columns a round
     var most = vec4(NOTHING);
     var sum = vec4(0.0); // of this thread's weights
@@ -115,8 +126,12 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
         workgroupBarrier(); // the queries are loaded, the last tile's weights used
         var s = scores_of(column0, place0, place1, unit);
         let behind = i32(position0 + row) - i32(first + me);
-        let seen0 = seen(behind) * f32(me < n);
-        let seen1 = seen(behind - 32) * f32(me + 32u < n);
+        var seen0 = seen(behind) * f32(me < n);
+        var seen1 = seen(behind - 32) * f32(me + 32u < n);
+        if (PICTURES) {
+            seen0 = seen_before(first + me, behind, ends) * f32(me < n);
+            seen1 = seen_before(first + me + 32u, behind - 32, ends) * f32(me + 32u < n);
+        }
         s.first += NOTHING * (1.0 - seen0);
         s.second += NOTHING * (1.0 - seen1);
         let m = max(most, max4_of_32(lane, max(s.first, s.second)));
