@@ -149,8 +149,8 @@ typedef struct tern_convert_desc {
     // A file of tern_imatrix or of llama.cpp: quantization errors are weighted by it. NULL: by the
     // weights alone.
     const char *imatrix;
-    int group_size; // of MLX_Q4 and MLX_Q8: 32, 64 or 128 columns share a scale; 0: 64
-    // A GGUF's part that sees, which a folder gets, too: as in tern_model_desc.
+    int group_size; // for MLX_Q4 and MLX_Q8: columns per scale, 32, 64 or 128; 0: 64
+    // Vision part of a GGUF to write into a folder along with it; values as in tern_model_desc.
     const char *mmproj;
 } tern_convert_desc;
 // in: GGUF or Hugging Face folder. out: a name ending in .gguf, or a folder (safetensors). Streams

@@ -1,15 +1,15 @@
-// What speaks: sentences in, sound out, until it is done or interrupted.
+// Speech output: sentences in, sound out, until it is done or interrupted.
 
 /** One answer that is being spoken. */
 export interface Utterance {
-  say(sentence: string): void; // after those that wait
-  end(): Promise<void>; // when all that was given is said, or after stop()
+  say(sentence: string): void; // queued after those waiting
+  end(): Promise<void>; // resolves when everything queued was spoken, or after stop()
   stop(): void; // at once
   readonly begun: readonly string[]; // sentences that were heard at least in part
 }
 
 export interface Speaker {
-  readonly about: string; // for people: who speaks, and where
+  readonly about: string; // for display: which voice, and where it runs
   begin(): Utterance;
 }
 
@@ -50,7 +50,7 @@ export class BrowserSpeaker implements Speaker {
   begin(): Utterance {
     const { synthesis, voice } = this;
     const begun: string[] = [];
-    const waiting = new Set<SpeechSynthesisUtterance>(); // held: browsers forget those that nobody has
+    const waiting = new Set<SpeechSynthesisUtterance>(); // kept: browsers drop utterances without references
     let done = () => {};
     let stopped = false;
     const settle = (utterance: SpeechSynthesisUtterance) => {

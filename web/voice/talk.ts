@@ -1,6 +1,6 @@
-// A conversation by voice: what was heard is written down, answered, and the answer spoken while it is being
-// written. Whoever speaks meanwhile interrupts it. What hears, answers and speaks is given; nothing here
-// shows anything.
+// A conversation by voice: speech is transcribed and answered, and the answer is spoken while it is being
+// generated. Speaking meanwhile interrupts it. The models for hearing, answering and speaking are passed in;
+// nothing here displays anything.
 import { splitThought } from '../chat/history.ts';
 import { Sentences, speakable } from './sentences.ts';
 import type { Speaker, Utterance } from './speaker.ts';
@@ -29,7 +29,7 @@ export class Talk {
   readonly turns: Turn[] = [];
   private running: AbortController | null = null;
   private current: Stage = 'waiting';
-  private unwritten: Float32Array[] = []; // said before a pause, after which it went on
+  private unwritten: Float32Array[] = []; // said before a pause, after which the user continued
 
   constructor(
     private readonly parts: Parts,
@@ -125,7 +125,7 @@ export class Talk {
     for await (const piece of pieces) {
       if (signal.aborted) return;
       written += piece;
-      const { answer } = splitThought(written); // what a model thinks is not said
+      const { answer } = splitThought(written); // reasoning is not spoken
       const more = answer.slice(turn.content.length);
       turn.content = answer;
       this.watcher.turns();
@@ -134,7 +134,7 @@ export class Talk {
     if (!signal.aborted) say(sentences.end());
   }
 
-  // The model is to know what the user knows.
+  // The model must know what the user heard.
   private cut(turn: Turn, voice: Utterance): void {
     voice.stop();
     turn.content = voice.begun.join(' ');

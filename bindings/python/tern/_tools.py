@@ -19,10 +19,11 @@ def convert(source: Path, out: Path, *, type: str = "auto", head_type: str = "au
             on_progress: Optional[OnProgress] = None) -> None:
     """Converts a GGUF file, or a folder of safetensors, to either.
 
-    type: of the weight matrices: "f16", "q8_0", "q4_k_m" ...; "auto": unchanged. head_type: of embedding
-    and output head. loras: adapters that are merged. imatrix: a file of imatrix(). mmproj: to a folder, the part of a
-    GGUF that sees; None: mmproj*.gguf beside it, "": the text alone. on_note is told how
-    the output differs from what one may expect. An existing `out` stays until all is complete.
+    type: type of the weight matrices: "f16", "q8_0", "q4_k_m" ...; "auto": unchanged. head_type: type of embedding and
+    output head. loras: adapters to merge. imatrix: a file from imatrix(). mmproj: when converting a GGUF to a folder, its
+    vision part; None: mmproj*.gguf next to it, "": no vision part. group_size: for MLX types, columns per scale (0: 64).
+    on_note is called with notes on how the output differs from what one may expect. An existing `out` is kept until the
+    new one is complete.
     """
     callbacks, adapters = Callbacks(), loras_array(loras)
     desc = c.tern_convert_desc(

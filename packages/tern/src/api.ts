@@ -1,5 +1,5 @@
-// The types of the package's front door. Times are seconds and sizes bytes, except in what follows
-// OpenAI's and llama-server's names (openai.ts).
+// The package's public types. Times are in seconds and sizes in bytes, except where names follow
+// OpenAI's and llama-server's (openai.ts).
 import type {
   Build, Device, EmbedParams, Label, LadderItem, Message, ModelInfo, OpenOptions, Pixels, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
   TranscribeParams,
@@ -9,28 +9,28 @@ import type {
 // - a URL of a .gguf file (of a split set: its first part), or of a folder, ending in "/";
 // - "hf:owner/repo[/file.gguf | /folder][@revision]" on Hugging Face;
 // - a File or Blob, or several Files (a folder, or the parts of a split set), which are not copied;
-// - bytes, which are;
-// - in Node also a path of a file or a folder.
+// - bytes, which are copied;
+// - in Node also the path of a file or a folder.
 export type ModelSource = string | URL | Blob | ArrayBuffer | Uint8Array | readonly File[];
 
 export type Phase = 'resolve' | 'wait' | 'verify' | 'download' | 'read' | 'open' | (string & {});
 
 export interface Progress {
-  // 'resolve': asking the hub what there is; 'wait': another tab downloads this model; 'verify': what
-  // is stored is compared with its checksums; 'download'; 'read': into memory; else the engine's.
+  // 'resolve': asking the hub for the files; 'wait': another tab is downloading this model; 'verify':
+  // stored files are checked against their checksums; 'download'; 'read': into memory; others are the engine's.
   phase: Phase;
-  loaded: number; // bytes; 0 in phases that count none
+  loaded: number; // bytes; 0 in phases that do not count bytes
   total: number; // bytes; 0: unknown
   fraction: number; // 0..1 of this phase
-  bytesPerSecond: number; // of the last seconds; 0 where nothing is transferred
-  file?: string; // the one that is worked on
+  bytesPerSecond: number; // over the last seconds; 0 where nothing is transferred
+  file?: string; // the current file
 }
 
 export interface CacheOptions {
   verify?: boolean; // false: trust stored bytes without comparing checksums (true)
   update?: boolean; // true: ask the server whether a stored model has changed (false)
-  persist?: boolean; // false: do not ask the browser to keep what is stored (true)
-  folder?: string; // Node: where models lie; else "tern/models" in the user's cache folder
+  persist?: boolean; // false: do not ask the browser for persistent storage (true)
+  folder?: string; // Node: where models are stored; default: "tern/models" in the user's cache folder
 }
 
 export interface HubOptions {
@@ -39,50 +39,50 @@ export interface HubOptions {
 }
 
 export interface EngineChoice {
-  device?: Device; // 'auto': WebGPU if it is there and computes correctly, else WebAssembly
-  threads?: number; // at most; more than one needs a cross-origin isolated page
+  device?: Device; // 'auto': WebGPU if it is available and computes correctly, else WebAssembly
+  threads?: number; // maximum; more than one needs a cross-origin isolated page
   build?: Build; // instead of the best one that works here
-  wasmUrl?: string | URL; // the folder of the .wasm files; else beside the package's JavaScript
-  // true: in a worker of its own, or fail; false: in this thread; left out: in a worker where one can
+  wasmUrl?: string | URL; // the folder of the .wasm files; default: next to the package's JavaScript
+  // true: in a worker of its own, or fail; false: in this thread; omitted: in a worker if one can
   // be started. A URL (of a module that imports "tern-engine/worker", on the page's own origin), a
-  // Worker, or a function that makes one: that worker.
+  // Worker, or a function that creates one: use that worker.
   worker?: boolean | string | URL | Worker | (() => Worker);
-  gpu?: GPU; // instead of navigator.gpu: in Node, npm's webgpu. Stays in this thread
+  gpu?: GPU; // instead of navigator.gpu: in Node, npm's webgpu. The engine then stays in this thread
 }
 
 export interface LoadOptions extends EngineChoice,
   Pick<OpenOptions, 'batch' | 'head' | 'ternary' | 'thinking' | 'pooling' | 'chatTemplate' | 'vocabOnly' | 'webgpu'> {
-  context?: number; // tokens of a conversation; left out: what the model was trained for, at most 8192
-  kv?: 'auto' | 'f32' | 'f16' | 'q8_0'; // how keys and values are kept
-  speculate?: boolean | SpeculateOptions; // guess ahead; the text stays the same (false)
-  sessions?: number; // conversations whose beginnings stay computed (4)
-  // Where a downloaded model is kept. true or left out: OPFS; in Node, true: a folder, left out:
-  // nowhere. false: only in memory.
+  context?: number; // tokens of a conversation; omitted: the model's training context, at most 8192
+  kv?: 'auto' | 'f32' | 'f16' | 'q8_0'; // storage type of keys and values
+  speculate?: boolean | SpeculateOptions; // speculative decoding; the output is the same (false)
+  sessions?: number; // conversations whose keys and values are kept (4)
+  // Where a downloaded model is stored. true or omitted: OPFS; in Node, true: a folder, omitted:
+  // not stored. false: only in memory.
   cache?: boolean | CacheOptions;
   headers?: Record<string, string>; // sent with every request for the model's files
   hub?: HubOptions;
-  // Of a model that speaks: what makes sound of its codes. Without a device it runs on WebGPU where that can be waited for (JSPI),
-  // and the model on WebAssembly.
+  // For speech models: the codec that turns their codes into sound. If no device is given, it runs on WebGPU
+  // where WebAssembly can wait for it (JSPI), and the model on WebAssembly.
   codec?: ModelSource;
   onProgress?: (progress: Progress) => void;
   signal?: AbortSignal;
 }
 
 export interface TernInfo extends ModelInfo {
-  id: string; // of the source: what Tern.models.delete takes
+  id: string; // the source's id, as Tern.models.delete takes it
   files: { name: string; size: number }[];
-  storage: 'opfs' | 'folder' | 'memory' | 'file'; // where the files are; 'file': where the user has them
+  storage: 'opfs' | 'folder' | 'memory' | 'file'; // where the files are; 'file': the user's own files
   build: Build;
-  codecDevice?: string; // where the codec runs, as device says of the model
+  codecDevice?: string; // where the codec runs, as `device` for the model
   context: number;
   worker: boolean; // whether it runs in a worker
-  notes: string[]; // sentences: what is not as one would expect (no WebGPU, no OPFS, ...)
+  notes: string[]; // sentences about limitations found (no WebGPU, no OPFS, ...)
 }
 
-// JSON Schema, drafts 4 to 2020-12; what of it is known: docs/grammar.md.
+// JSON Schema, drafts 4 to 2020-12; for what is supported see docs/grammar.md.
 export type JsonSchema = boolean | { readonly [keyword: string]: unknown };
-// What Zod and others make (https://standardschema.dev). To be taken for a schema it describes itself as JSON Schema,
-// as Zod's do from 4.2 on.
+// Schema objects of Zod and others (https://standardschema.dev). They must be able to describe themselves as JSON
+// Schema, as Zod's can from 4.2 on.
 export interface StandardSchema<Output = unknown> {
   readonly '~standard': {
     readonly version: 1;
@@ -95,22 +95,22 @@ export type ValidationResult<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly { readonly message: string; readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined }[] };
 export type Schema = JsonSchema | StandardSchema;
-// What an answer of the schema is; of JSON Schema nothing is known when types are checked.
+// The type of an answer that follows the schema; a plain JSON Schema has no static type.
 export type Inferred<S> = S extends { readonly '~standard': { readonly types?: { readonly output: infer O } | undefined } }
   ? O : any;
 
-// What the answer may be: at most one of the four. It then is that, or, if it was cut, begins like it.
+// Constrains the answer: at most one of the four. The answer then matches, or is a valid beginning if it was cut.
 export interface FormOptions {
-  schema?: Schema; // JSON of it
-  regex?: string | RegExp; // that matches the whole answer
-  choice?: readonly string[]; // one of these
-  grammar?: string | { lark: string }; // rules: GBNF, or Lark's notation
-  compact?: boolean; // with a schema: no blanks between the parts of the JSON
+  schema?: Schema; // the answer is JSON that satisfies it
+  regex?: string | RegExp; // must match the whole answer
+  choice?: readonly string[]; // the answer is one of these
+  grammar?: string | { lark: string }; // GBNF, or Lark's notation
+  compact?: boolean; // with a schema: no whitespace between the parts of the JSON
 }
 
 export interface GenerateOptions extends FormOptions {
-  maxTokens?: number; // left out: until the model ends or the context is full
-  // Left out: the model's own default or, if it has none, 0.8, 40, 0.95, 0.05, 1.
+  maxTokens?: number; // omitted: until the model stops or the context is full
+  // Omitted: the model's own default or, if it has none, 0.8, 40, 0.95, 0.05, 1.
   temperature?: number; // 0: greedy
   topK?: number; // 0: off
   topP?: number;
@@ -118,13 +118,13 @@ export interface GenerateOptions extends FormOptions {
   repeatPenalty?: number;
   frequencyPenalty?: number;
   presencePenalty?: number;
-  penaltyWindow?: number; // last tokens that the penalties look at (64)
-  seed?: number; // a whole number from 1; left out: another one each time
-  stop?: string | string[]; // texts that end the answer and are not part of it
-  ignoreEnd?: boolean; // go on after end tokens
+  penaltyWindow?: number; // number of last tokens that the penalties apply to (64)
+  seed?: number; // an integer from 1; omitted: a different one each time
+  stop?: string | string[]; // stop strings; they are not part of the answer
+  ignoreEnd?: boolean; // continue after end tokens
   logprobs?: boolean;
   topLogprobs?: number; // 0 to 20, with logprobs
-  onText?: (piece: string) => void; // whole characters, as they come
+  onText?: (piece: string) => void; // called with whole characters as they are generated
   signal?: AbortSignal;
 }
 
@@ -137,8 +137,8 @@ export interface GenerateOutput {
   reason: 'end' | 'length' | 'string' | 'context';
   usage: Usage;
   timings: Timings;
-  seed: number; // that was used: the same one gives the same text
-  dropped: number; // messages of a conversation that no longer fit
+  seed: number; // the seed used; the same one gives the same text
+  dropped: number; // messages of the conversation that no longer fit
   logprobs?: TokenLogprobs[];
 }
 
@@ -147,56 +147,56 @@ export interface ObjectOptions<S extends Schema> extends Omit<GenerateOptions, '
 }
 export interface ObjectOutput<T> extends GenerateOutput {
   object: T;
-  reasoning: string; // of models that think first; text is the JSON alone
+  reasoning: string; // for models that think first; `text` is only the JSON
 }
-// Parts of the object as they come: strings grow, numbers come whole. What is read last is not checked yet.
+// The object as far as it has been generated: strings grow, numbers come whole. The last part is not validated yet.
 export type Partly<T> = T extends readonly (infer E)[] ? Partly<E>[] : T extends object ? { [K in keyof T]?: Partly<T[K]> } : T;
 export interface ObjectStream<T> extends AsyncIterableIterator<Partly<T>> {
-  readonly object: Promise<T>; // the whole one, checked
+  readonly object: Promise<T>; // the complete object, validated
   readonly output: Promise<ObjectOutput<T>>;
 }
 
 export interface EmbedOptions extends EmbedParams {
-  normalize?: boolean; // true: length 1, also of models whose vectors have other lengths
+  normalize?: boolean; // true: length 1, even for models whose vectors have other lengths
   signal?: AbortSignal;
 }
 
-// A picture: its address (https:, data:, blob:), a file, or its pixels. Blobs and addresses are decoded by the browser.
+// A picture: its URL (https:, data:, blob:), a file, or its pixels. The browser decodes blobs and URLs.
 export type PictureSource = string | URL | Blob | ImageBitmap | Pixels;
 export interface TextPart { type: 'text'; text: string }
 export type ImagePart =
   | { type: 'image_url'; image_url: { url: string; detail?: 'auto' | 'low' | 'high' } } // low: at most 512 x 512 pixels
   | { type: 'image'; image: PictureSource };
 export type ContentPart = TextPart | ImagePart;
-// Pictures in messages of the user, for models that see.
+// For vision models, user messages may contain pictures.
 export interface ChatMessage { role: string; content: string | readonly ContentPart[] }
 
-export interface ClassifyOptions { hits?: number; signal?: AbortSignal } // labels of a picture (5)
+export interface ClassifyOptions { hits?: number; signal?: AbortSignal } // hits: labels per picture (5)
 
-// A sound: samples of one channel, -1 to 1, or what the browser decodes; in workers and in Node samples alone.
+// A sound: samples of one channel, -1 to 1, or a file that the browser decodes; in workers and in Node only samples.
 export type SoundSource = Float32Array | AudioBuffer | Blob | ArrayBuffer;
 export interface TranscribeOptions extends TranscribeParams {
-  rate?: number; // of samples, a second (16000)
-  onSegment?: (segment: Segment) => void; // as soon as it is written down
+  rate?: number; // sample rate (16000)
+  onSegment?: (segment: Segment) => void; // called as soon as a segment is transcribed
   signal?: AbortSignal;
 }
 export interface SpeakOptions extends SpeakParams { signal?: AbortSignal }
-// What is said, in pieces as they come: samples of one channel, -1 to 1, that join without a seam.
+// Speech in pieces as they are generated: samples of one channel, -1 to 1, that join seamlessly.
 export interface Speech extends AsyncIterableIterator<Float32Array<ArrayBuffer>> {
-  readonly rate: number; // samples a second
+  readonly rate: number; // sample rate
   readonly stats: Promise<SpeakStats>;
 }
 export interface Transcript { text: string; segments: Segment[]; seconds: number; language: string }
 export interface HearOptions extends TranscribeParams {
   onSegment?: (segment: Segment) => void;
-  onPartial?: (segment: Segment) => void; // what the segment that is being said may become, each half second at most
+  onPartial?: (segment: Segment) => void; // the preliminary text of the current segment, at most every half second
   signal?: AbortSignal;
 }
-// A sound that is still being made. What is fed is heard in its order; who waits for feed knows what was said.
+// Live transcription. Samples are processed in order; when feed() resolves, their segments have been reported.
 export interface Hearing {
-  readonly rate: number; // of samples, a second
+  readonly rate: number; // sample rate
   feed(samples: Float32Array): Promise<void>;
-  end(): Promise<void>; // the last segment; a new sound may follow, whose seconds go on
+  end(): Promise<void>; // finishes the last segment; a new sound may follow, whose times continue
   close(): Promise<void>;
 }
 
@@ -208,10 +208,10 @@ export interface Usage {
   completion_tokens_details: { reasoning_tokens: number };
 }
 
-// As llama-server's: milliseconds.
+// As in llama-server: milliseconds.
 export interface Timings {
-  cache_n: number; // prompt tokens that were still there
-  prompt_n: number; // that were computed
+  cache_n: number; // prompt tokens found in the cache
+  prompt_n: number; // prompt tokens that were computed
   prompt_ms: number;
   prompt_per_token_ms: number;
   prompt_per_second: number;
@@ -227,22 +227,22 @@ export interface StoredModel {
   id: string;
   url: string; // where it came from
   size: number; // bytes when complete; 0: unknown
-  stored: number; // bytes that are here
+  stored: number; // bytes stored so far
   complete: boolean;
   lastUsed: Date;
 }
 
 export interface StorageEstimate {
-  usage: number; // bytes stored for this site, by the browser's count
-  quota: number; // bytes it may store at most
-  models: number; // bytes of models
-  persisted: boolean; // the browser does not delete them by itself
+  usage: number; // bytes stored for this site, as the browser counts
+  quota: number; // maximum bytes that it may store
+  models: number; // bytes used by models
+  persisted: boolean; // whether the browser promises not to delete them
 }
 
 export interface DiagnoseOptions extends EngineChoice {
-  kernels?: boolean; // check every kernel against the plain one (true)
-  quick?: boolean; // do not measure the machine
-  onItem?: (item: LadderItem) => void; // each fact and check as soon as it is known
+  kernels?: boolean; // check every kernel against the scalar one (true)
+  quick?: boolean; // skip the measurements of the machine
+  onItem?: (item: LadderItem) => void; // called with each fact and check as soon as it is known
   signal?: AbortSignal;
 }
 

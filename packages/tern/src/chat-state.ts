@@ -1,9 +1,9 @@
-// A conversation, and a completion, as something that views can subscribe to. No framework in here.
+// A conversation and a completion as stores that views can subscribe to; independent of any framework.
 import type { GenerateOptions, GenerateOutput, Message, Timings, Usage } from './api.js';
 import { TernError, toTernError } from './errors.js';
 import type { Tern } from './tern.js';
 
-// 'loading': there is no model yet. 'submitted': asked, no text yet. 'error': see `error`; one can go on.
+// 'loading': there is no model yet. 'submitted': sent, no text yet. 'error': see `error`; the chat can continue.
 export type Status = 'loading' | 'ready' | 'submitted' | 'streaming' | 'error';
 
 export type Params = Omit<GenerateOptions, 'signal' | 'onText'>;
@@ -11,7 +11,7 @@ export type Params = Omit<GenerateOptions, 'signal' | 'onText'>;
 interface Run {
   status: Status;
   error: TernError | null;
-  usage: Usage | null; // of the last answer
+  usage: Usage | null; // for the last answer
   timings: Timings | null;
 }
 export interface ChatSnapshot extends Run { messages: readonly Message[] }
@@ -19,7 +19,7 @@ export interface CompletionSnapshot extends Run { completion: string }
 
 const idle: Run = { status: 'loading', error: null, usage: null, timings: null };
 
-// One run at a time, whose pieces change a snapshot.
+// One run at a time, whose pieces update a snapshot.
 class Runner<S extends Run> {
   tern: Tern | null = null;
   #stop: AbortController | null = null;
@@ -45,12 +45,12 @@ class Runner<S extends Run> {
     this.set({ status: tern ? 'ready' : 'loading' } as Partial<S>);
   }
 
-  // Ends what runs; the text so far stays.
+  // Stops the current run; the text so far stays.
   readonly stop = (): void => {
     this.#stop?.abort();
   };
 
-  // Undefined: it was stopped, or failed (then status and error say so).
+  // Undefined: it was stopped or failed (see status and error).
   protected async run(begin: (tern: Tern, options: GenerateOptions) => Promise<GenerateOutput>,
     onPiece: (piece: string) => void): Promise<GenerateOutput | undefined> {
     const { tern } = this;
@@ -86,17 +86,17 @@ export class ChatState extends Runner<ChatSnapshot> {
     super({ ...idle, messages });
   }
 
-  // Replaces the conversation; ends what runs.
+  // Replaces the conversation; stops the current run.
   readonly setMessages = (messages: readonly Message[]): void => {
     this.stop();
     this.set({ messages: [...messages] });
   };
 
-  // Asks, and writes the answer into the conversation as it comes.
+  // Sends a message, and writes the answer into the conversation as it is generated.
   readonly send = (text: string): Promise<GenerateOutput | undefined> =>
     this.#answer([...this.now.messages, { role: 'user', content: text }]);
 
-  // Another answer in the place of the last one.
+  // Replaces the last answer with another one.
   readonly regenerate = (): Promise<GenerateOutput | undefined> => {
     const { messages } = this.now;
     let last = messages.length;

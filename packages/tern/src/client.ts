@@ -1,4 +1,4 @@
-// The front door's end of the channel: calls that are answered, reported on and aborted.
+// The API's end of the channel: calls with results, events and abortion.
 import type { EngineChoice } from './api.js';
 import { startWorker as startThread } from './engine/pool.js';
 import type { ThreadScript } from './engine/types.js';
@@ -16,9 +16,9 @@ interface Pending {
 export class Connection {
   #pending = new Map<number, Pending>();
   #next = 1;
-  #threads = new Map<number, { terminate(): unknown }>(); // that the worker asked for
+  #threads = new Map<number, { terminate(): unknown }>(); // started for the worker
   #dead: TernError | undefined;
-  #listening = new AbortController(); // for the worker's end
+  #listening = new AbortController(); // aborted when the worker ends
   #held!: () => void;
   readonly #hold = new Promise<void>(resolve => { this.#held = resolve; });
 
@@ -75,13 +75,13 @@ export class Connection {
     const fail = (why: string) => this.port.post({ threadFailed: thread, why });
     try {
       this.#threads.set(thread, startThread(script, start, fail));
-    } catch (error) { // refused at once: another origin, say
+    } catch (error) { // refused at once, for another origin, for example
       fail((error as Error).message);
     }
   }
 
-  // Notices the end of a worker that says nothing, because it was terminated or ran out of memory: its
-  // lock becomes free.
+  // Detects a worker that ended silently, because it was terminated or ran out of memory: its web lock
+  // becomes free.
   watch(): void {
     const locks = (globalThis.navigator as Navigator | undefined)?.locks as LockManager | undefined;
     if (!locks || inNode()) return;
@@ -173,7 +173,7 @@ function webPort(worker: Worker): ClientPort {
   };
 }
 
-// What the option `worker` asks for. The literal form is what bundlers look for.
+// Creates the worker for the option `worker`. Bundlers look for this literal form.
 function startWorker(worker: Exclude<EngineChoice['worker'], false>): ClientPort {
   if (inNode() && (worker === true || worker === undefined))
     return nodePort(new URL(workerFile()));
@@ -184,7 +184,7 @@ function startWorker(worker: Exclude<EngineChoice['worker'], false>): ClientPort
   return webPort(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
 }
 
-// A connection to an engine's host, in a worker if one is wanted and can be had. notes: why not.
+// A connection to an engine's host, in a worker if one is wanted and possible. notes: why not.
 export async function connect(choice: EngineChoice, startMs = 30_000):
   Promise<{ connection: Connection; inWorker: boolean; notes: string[] }> {
   const notes: string[] = [];

@@ -1,4 +1,4 @@
-// OpenAI's chat.completions over one model.
+// OpenAI's chat.completions for one model.
 import type { FinishReason, Timings, Usage } from './api.js';
 import { contentOf } from './content.js';
 import type { ChatRequest, GenerateParams, GenerateResult, Part, TokenLogprob, TokenLogprobs } from './engine/types.js';
@@ -53,10 +53,10 @@ const finishWith = (result: GenerateResult, parts: Parts): FinishReason | 'tool_
   return finish === 'stop' && parts.endsInCalls ? 'tool_calls' : finish;
 };
 
-// What the engine cannot do is refused by name: an answer that silently ignores it would be wrong.
+// Options that the engine does not support are refused by name: an answer that silently ignores them would be wrong.
 const refused = ['functions', 'function_call', 'logit_bias', 'audio', 'modalities',
   'prediction', 'web_search_options'];
-// Without a meaning for one model in a page.
+// Meaningless for one model in a page, or handled elsewhere.
 const harmless = ['model', 'messages', 'stream', 'user', 'metadata', 'store', 'service_tier', 'safety_identifier',
   'prompt_cache_key', 'parallel_tool_calls', 'cache_prompt'];
 const ofTools = ['tools', 'tool_choice', 'reasoning_effort', 'chat_template_kwargs'];
@@ -114,7 +114,7 @@ function paramsOf(request: ChatCompletionRequest, index: number): GenerateParams
 const seedOf = (seed: number, index: number): number =>
   (seed > 0 ? seed : Number.MAX_SAFE_INTEGER + seed - 2 ** 32) + index;
 
-// What else templates know of a message goes with it.
+// Other members of a message that templates know are kept.
 function messageOf(message: ChatMessageParam, i: number, pictures: PictureInput[]): Turn {
   const where = `messages[${i}]`, { role, content } = message;
   if (!['system', 'developer', 'user', 'assistant', 'tool'].includes(role))
@@ -125,7 +125,7 @@ function messageOf(message: ChatMessageParam, i: number, pictures: PictureInput[
   return { role: role === 'developer' ? 'system' : role, content: text, ...more };
 }
 
-// Of plain messages the oldest turns that do not fit are left out; a request with tools is taken as it is.
+// Plain messages lose the oldest turns that do not fit; a request with tools is used as it is.
 function inputOf(request: ChatCompletionRequest): TextInput {
   const { messages, pictures } = messagesOf(request.messages);
   const tools = toolsOf(request), grammar = formOf(request);
@@ -191,7 +191,7 @@ class Answer {
     this.#n = request.n ?? 1;
   }
 
-  // All choices at the same time. When one fails the others end, too.
+  // All choices run concurrently. When one fails, the others are stopped, too.
   async #all(onPiece: (index: number, text: string, logprobs?: TokenLogprobs[], part?: Part) => void, controller: AbortController,
     onEnd: (index: number, result: GenerateResult) => void): Promise<GenerateResult[]> {
     const { signal } = controller;
@@ -260,7 +260,7 @@ class Answer {
       if (wantsUsage) chunk([], { usage: usageOf(results) });
       queue.finish();
     }).catch(error => {
-      // As OpenAI's client: whoever aborts leaves the loop without an error.
+      // As in OpenAI's client: aborting ends the loop without an error.
       if (error instanceof TernError && error.code === 'aborted') queue.finish();
       else queue.fail(error);
     }).finally(unlink);

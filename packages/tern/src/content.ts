@@ -1,4 +1,4 @@
-// What messages contain: texts, and pictures between them.
+// The content of messages: texts and pictures.
 import type { ChatMessage, ContentPart } from './api.js';
 import type { Message } from './engine/types.js';
 import { TernError } from './errors.js';
@@ -7,7 +7,7 @@ import type { PictureInput, TextInput } from './protocol.js';
 
 const LOW = 512 * 512; // pixels, of detail: 'low'
 
-// As templates take it: a text, or, where there are pictures, parts. The pictures go to the list.
+// Content as templates take it: a text or, if there are pictures, parts. The pictures are added to the list.
 export function contentOf(content: unknown, where: string, isUser: boolean, pictures: PictureInput[]): string | object[] {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw new TernError('argument', `${where}: content must be a text, or parts`);
@@ -28,7 +28,7 @@ function pictureOf(part: Exclude<ContentPart, { type: 'text' }>, where: string):
   return { picture: portablePicture(url), maxPixels: detail === 'low' ? LOW : 0 };
 }
 
-// The input of a conversation by this package's names.
+// The input of a conversation under this package's names.
 export function chatInput(messages: readonly ChatMessage[]): TextInput {
   const pictures: PictureInput[] = [];
   const plain = messages.map(({ role, content }, i) =>

@@ -1,4 +1,4 @@
-// Errors that survive a worker's border, where only plain data passes.
+// Errors that survive a worker's boundary, which only plain data can cross.
 import { TernError, type ErrorCode } from './engine/error.js';
 
 export { TernError, type ErrorCode };
@@ -16,7 +16,7 @@ export function throwIfAborted(signal?: AbortSignal): void {
   if (signal?.aborted) throw aborted(signal);
 }
 
-// What a DOMException of a file system, a fetch or a buffer means here.
+// Maps a DOMException of a file system, a fetch or a buffer to a TernError.
 const codes: Record<string, ErrorCode> = {
   AbortError: 'aborted',
   QuotaExceededError: 'quota',

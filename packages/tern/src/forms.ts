@@ -1,4 +1,4 @@
-// What a chat completion's answer may be: response_format and its like, tools and tool_choice.
+// Constraints on a chat completion's answer: response_format and similar options, tools and tool_choice.
 import { TernError } from './errors.js';
 import type { ChatCompletionRequest, Tool } from './openai.js';
 import type { GrammarWish } from './protocol.js';
@@ -8,11 +8,11 @@ const refuse = (message: string, code: 'argument' | 'unsupported' = 'argument'):
   throw new TernError(code, message);
 };
 
-// The tools that may be called; of tool_choice "none", none.
+// The tools that may be called; with tool_choice "none", none.
 export const toolsOf = ({ tools, tool_choice }: ChatCompletionRequest): readonly Tool[] =>
   tool_choice === 'none' ? [] : tools ?? [];
 
-// undefined: whatever the model says.
+// undefined: no constraint.
 export function formOf(request: ChatCompletionRequest): GrammarWish | undefined {
   const tools = toolsOf(request);
   const { must, tool } = forcedBy(request, tools);
@@ -20,7 +20,7 @@ export function formOf(request: ChatCompletionRequest): GrammarWish | undefined 
   if (tools.length === 0) return form;
   const text = JSON.stringify(tools);
   const oneCall = request.parallel_tool_calls === false || tool !== undefined;
-  // The model calls, or it answers in the form; where it must call, the form is of the answer after the results.
+  // The model calls or answers in the form; if it must call, the form applies to the answer after the results.
   if (form && !must) return { ...form, oneCall, tools: text };
   return {
     kind: 'calls', text, oneCall, optional: !must, ...(tool === undefined ? {} : { tool }),

@@ -13,7 +13,7 @@ export class Grammars {
 
   constructor(private model: Model) {}
 
-  // after: of conversations, the end of what the answer follows.
+  // after: in conversations, the end of the prompt.
   take({ lenient, ...wish }: GrammarWish, after: string | undefined): TakenGrammar {
     const options: GrammarOptions = { ...wish, ...(after === undefined ? {} : { after }) };
     const key = JSON.stringify(options);

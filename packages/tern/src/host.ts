@@ -1,4 +1,4 @@
-// Where the engine is: answers the front door's calls. One engine and one model.
+// The engine's side: answers the API's calls. One engine and one model.
 import type { PictureSource, Progress, TernInfo } from './api.js';
 import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Listening, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
@@ -30,7 +30,7 @@ export class Host implements Handler {
   #listening: (Listening | undefined)[] = [];
   #closed = false;
 
-  // context: what stands in for network and storage in tests. threads: how an engine's threads are started.
+  // context: replaces network and storage in tests. threads: how an engine's threads are started.
   constructor(private loadEngine: LoadEngine, private context: Partial<OpenContext> = {},
     private threads: Pick<EngineOptions, 'startThread' | 'threadScript'> = {}) {}
 
@@ -79,7 +79,7 @@ export class Host implements Handler {
     return this.#listening[id] ?? fail('closed', 'it is heard no longer');
   }
 
-  // What a failed start leaves is forgotten: the next call may try again.
+  // A failed start is forgotten: the next call may try again.
   #start({ wasmUrl, ...options }: HostEngineOptions, device: Device | 'cpu' | undefined, signal: AbortSignal, senses = false):
     Promise<Engine> {
     this.#engine ??= (async () => {
@@ -95,7 +95,7 @@ export class Host implements Handler {
     return this.#engine;
   }
 
-  // Few models see or hear: the module that does is loaded when one is there, in place of the other.
+  // Few models have vision or audio: the module for them is loaded only for such a model, instead of the other.
   #withSenses(engine: Engine, options: HostEngineOptions, device: Device | undefined, signal: AbortSignal): Promise<Engine> {
     if (engine.senses) return Promise.resolve(engine);
     engine.close();
@@ -215,7 +215,7 @@ export class Host implements Handler {
     }
   }
 
-  // A session that failed is not used again, unless nothing happened to it.
+  // A session that failed is not used again, unless it was left unchanged.
   #failed(taken: Taken, error: unknown): void {
     if (error instanceof TernError && (error.code === 'argument' || error.code === 'context')) taken.give([]);
     else taken.drop();
@@ -237,7 +237,7 @@ export class Host implements Handler {
     return Promise.all(pictures.map(picture => decodePicture(picture, signal)));
   }
 
-  // What the answer follows may have begun its reasoning: a few tokens tell.
+  // The prompt may already have begun the reasoning: its last few tokens tell.
   #after(ids: ArrayLike<number>): string {
     return this.#open().model.detokenize(Array.from(ids).slice(-16), { special: true });
   }
@@ -284,7 +284,7 @@ function pick<T extends object, K extends keyof T>(from: T, keys: readonly K[]):
   return Object.fromEntries(keys.filter(key => from[key] !== undefined).map(key => [key, from[key]])) as Pick<T, K>;
 }
 
-// Adds the speed of the last three seconds to what a phase reports.
+// Adds the speed over the last three seconds to a phase's reports.
 class Meter {
   #seen: { at: number; loaded: number }[] = [];
   #phase = '';
@@ -318,7 +318,7 @@ export class PageThreads {
   failed(thread: number, why: string): void { this.#fails[thread]?.(why); }
 }
 
-// Answers what comes through the port; several calls at a time.
+// Answers calls from the port, several at a time.
 export function serve(port: HostPort, handler: Handler, threads?: PageThreads): void {
   const running = new Map<number, AbortController>();
   port.listen(message => {

@@ -1,4 +1,4 @@
-// What a model on Hugging Face, or on a server laid out like it, consists of.
+// The files of a model on Hugging Face, or on a server with the same layout.
 import type { HubOptions } from './api.js';
 import { TernError } from './errors.js';
 import type { Plan } from './store/store.js';
@@ -66,7 +66,7 @@ async function listFiles(url: string, what: string, token: string | undefined, g
     : `${what}: ${new URL(url).host} answers ${status}`);
 }
 
-// The first part of a split set, and how its parts are called.
+// The first part of a split set, and how its parts are named.
 export const splitSet = /^(.*)-00001-of-(\d{5})\.gguf$/;
 
 export function splitParts(name: string): string[] {
@@ -76,7 +76,7 @@ export function splitParts(name: string): string[] {
     (_, i) => `${split[1]}-${String(i + 1).padStart(5, '0')}-of-${split[2]}.gguf`);
 }
 
-// Weights' types in the order of preference: ternary ones, then those that keep most in fewest bytes.
+// Weight types in order of preference: ternary ones, then those with the best quality for their size.
 const types = ['i2_s', 'tq1_0', 'tq2_0', 'q4_k_m', 'q4_k_s', 'q5_k_m', 'q6_k', 'q8_0', 'q4_0', 'bf16', 'f16', 'f32'];
 
 // The files of a Hugging Face folder that the engine reads.
@@ -113,7 +113,7 @@ export function choose<F extends { name: string }>(files: readonly F[], inside: 
   return { path: inside, files: model };
 }
 
-// Not projectors, importance matrices, and later parts of sets.
+// Excludes projectors, importance matrices and later parts of sets.
 const isModel = (name: string): boolean => /\.gguf$/i.test(name) && !/mmproj|imatrix/i.test(name)
   && (!/-\d{5}-of-\d{5}\.gguf$/.test(name) || splitSet.test(name));
 

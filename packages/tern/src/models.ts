@@ -8,7 +8,7 @@ import { MemoryStorage } from './store/storage.js';
 import { Store } from './store/store.js';
 
 export class Models {
-  // folder: of Node, instead of the one in the user's cache folder.
+  // folder: in Node, instead of the one in the user's cache folder.
   constructor(private folder?: string) {}
 
   async #store(): Promise<Store> {
@@ -17,12 +17,12 @@ export class Models {
     return new Store(typeof storage === 'string' ? new MemoryStorage() : storage);
   }
 
-  // The last used first.
+  // Most recently used first.
   async list(): Promise<StoredModel[]> {
     return (await this.#store()).list();
   }
 
-  // source: as it is given to Tern.load, or an id of list(). Whether all of it is here.
+  // source: as given to Tern.load, or an id from list(). Whether the model is stored completely.
   async has(source: string | URL): Promise<boolean> {
     return (await (await this.#store()).find(idOf(source)))?.complete ?? false;
   }
@@ -48,8 +48,8 @@ export class Models {
 
 const idOf = (source: string | URL): string => remoteId(String(source)) ?? String(source);
 
-// Asks the browser to keep what is stored when the disk becomes full. Only pages can ask; whether it is
-// granted, and whether the user is asked, is the browser's to decide.
+// Asks the browser to keep what is stored when the disk becomes full. Only pages can ask; the browser decides
+// whether to grant it and whether to ask the user.
 export async function persist(): Promise<void> {
   const storage = (globalThis.navigator as Navigator | undefined)?.storage;
   if (storage?.persist && !await storage.persisted()) await storage.persist();

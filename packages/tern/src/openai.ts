@@ -1,4 +1,4 @@
-// chat.completions as the OpenAI client has them: requests, answers, chunks of a stream.
+// chat.completions as in the OpenAI client: requests, answers, chunks of a stream.
 import type { ContentPart, Schema, Timings, Usage } from './api.js';
 
 export interface ToolCall { id: string; type: 'function'; function: { name: string; arguments: string } }
@@ -8,7 +8,7 @@ export interface Tool {
 }
 export interface ChatMessageParam {
   role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
-  content?: string | readonly ContentPart[] | null; // may be left out beside tool_calls
+  content?: string | readonly ContentPart[] | null; // may be omitted with tool_calls
   name?: string;
   tool_calls?: readonly ToolCall[];
   tool_call_id?: string;
@@ -22,12 +22,12 @@ export type ResponseFormat =
 
 export interface ChatCompletionRequest {
   messages: readonly ChatMessageParam[];
-  model?: string; // only comes back in the answer
+  model?: string; // only echoed in the answer
   stream?: boolean | null;
   stream_options?: { include_usage?: boolean } | null;
-  max_completion_tokens?: number | null; // either; this one wins
+  max_completion_tokens?: number | null; // either one; this one takes precedence
   max_tokens?: number | null;
-  temperature?: number | null; // left out: the model's own default
+  temperature?: number | null; // omitted: the model's own default
   top_p?: number | null;
   frequency_penalty?: number | null;
   presence_penalty?: number | null;
@@ -36,15 +36,15 @@ export interface ChatCompletionRequest {
   stop?: string | readonly string[] | null;
   logprobs?: boolean | null;
   top_logprobs?: number | null;
-  // json_object: any object. Answers keep to it; what is not known of a schema is refused.
+  // json_object: any object. Answers are constrained to it; unsupported parts of a schema are refused.
   response_format?: ResponseFormat | null;
-  tools?: readonly Tool[] | null; // for models whose chat templates take them; calls keep to the tools' schemas
+  tools?: readonly Tool[] | null; // for models whose chat templates take them; calls are constrained to the tools' schemas
   tool_choice?: 'auto' | 'none' | 'required' | { type: 'function'; function: { name: string } } | null;
   parallel_tool_calls?: boolean | null; // false: at most one call (true)
   reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | null;
   user?: string;
   metadata?: Record<string, string> | null;
-  // As llama-server and vLLM have them.
+  // As in llama-server and vLLM.
   top_k?: number | null;
   min_p?: number | null;
   repeat_penalty?: number | null;
@@ -99,11 +99,11 @@ export interface ChatCompletionChunk {
 
 export interface RequestOptions { signal?: AbortSignal | null }
 
-// What create() gives with `stream: true`. Leaving the loop early, or controller.abort(), ends the
+// The result of create() with `stream: true`. Leaving the loop early, or controller.abort(), stops the
 // generation; the loop then ends without an error.
 export interface ChatCompletionStream extends AsyncIterable<ChatCompletionChunk> {
   readonly controller: AbortController;
-  toReadableStream(): ReadableStream<Uint8Array>; // a line of JSON a chunk
+  toReadableStream(): ReadableStream<Uint8Array>; // one line of JSON per chunk
 }
 
 export interface Completions {

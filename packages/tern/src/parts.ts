@@ -1,11 +1,11 @@
-// An answer that is taken apart, as OpenAI's messages and chunks have it.
+// A parsed answer in the form of OpenAI's messages and chunks.
 import type { Part } from './engine/types.js';
 import type { ChatCompletion, ChatCompletionChunk, ToolCall } from './openai.js';
 
 type Message = ChatCompletion['choices'][number]['message'];
 type Delta = ChatCompletionChunk['choices'][number]['delta'];
 
-// Nine letters and digits: the longest id that all templates take back.
+// Nine letters and digits: the longest id that all templates accept.
 const newId = (): string => Array.from({ length: 9 }, () => Math.floor(Math.random() * 36).toString(36)).join('');
 
 export class Parts {
@@ -16,7 +16,7 @@ export class Parts {
 
   constructor(private oneCall: boolean) {}
 
-  // The piece as a chunk's delta; undefined: it says nothing.
+  // The piece as a chunk's delta; undefined: nothing to send.
   add(text: string, part: Part | undefined): Delta | undefined {
     const { kind, call } = part ?? { kind: 'text', call: 0 };
     if (kind === 'text') {
@@ -46,7 +46,7 @@ export class Parts {
     return { tool_calls: [{ index, function: { arguments: text } }] };
   }
 
-  // Whether the answer is calls, and none of them was cut.
+  // Whether the answer consists of calls, none of them cut.
   get endsInCalls(): boolean { return this.#calls.length > 0 && this.#open === 0; }
 
   get message(): Message {

@@ -1,4 +1,4 @@
-// Pictures that the user gives, as pixels: decoded by the browser, at their own size and in their own colours, as the
+// The user's pictures as pixels: decoded by the browser, at their own size and without colour conversion, as the
 // engine's decoders would (docs/pictures.md).
 import type { PictureSource } from './api.js';
 import type { Pixels } from './engine/types.js';
@@ -6,7 +6,7 @@ import { TernError } from './errors.js';
 
 const PIXELS_MAX = 89_478_485;
 
-// What travels to the worker: addresses become absolute, since a worker's own folder is another one.
+// What is sent to the worker: URLs become absolute, since a worker resolves relative ones differently.
 export function portablePicture(picture: PictureSource): Exclude<PictureSource, URL> {
   if (picture instanceof URL) return picture.href;
   if (typeof picture !== 'string' || /^(data|blob):/i.test(picture)) return picture;
@@ -36,7 +36,7 @@ export async function decodePicture(picture: PictureSource, signal?: AbortSignal
   }
 }
 
-// Policies of pages mostly forbid to fetch data: addresses, so they are read here.
+// Most pages' policies forbid fetching data: URLs, so they are decoded here.
 async function fetchPicture(url: string, signal?: AbortSignal): Promise<Blob> {
   if (/^data:/i.test(url)) return readData(url);
   if (!/^(https?|blob):/i.test(url))
@@ -64,7 +64,7 @@ function readData(url: string): Blob {
   }
 }
 
-// A canvas multiplies colours by their alpha, so those of a picture that has any are read out of a texture.
+// A canvas multiplies colours by their alpha, so pictures with alpha are read from a texture.
 function readBitmap(bitmap: ImageBitmap): Pixels {
   const { width, height } = bitmap;
   if (width * height > PIXELS_MAX)

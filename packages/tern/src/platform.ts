@@ -16,20 +16,20 @@ const nodeProcess = (): NodeProcess | undefined => (globalThis as { process?: No
 export const inNode = (): boolean =>
   !!nodeProcess()?.versions?.node && !!nodeProcess()?.getBuiltinModule && !('document' in globalThis);
 
-// In Firefox a worker that starts a worker now and then hangs in `new Worker` for good: it and its child wait for
+// In Firefox a worker that starts a worker sometimes hangs in `new Worker` forever: it and its child wait for
 // one condition, and the page's thread, which has registered the child, wakes only one of the two. A page's
-// thread registers its workers itself, and cannot hang: threads are its, or for those who ask.
+// thread registers its workers itself and cannot hang: so threads are started there, or only on request.
 export function isFirefox(): boolean {
   return /\bFirefox\//.test(globalThis.navigator?.userAgent ?? '');
 }
 
-// The worker's file beside the package's others, in words that bundlers do not look for: they find it where
+// The worker's file next to the package's others, in a form that bundlers do not look for: they find it where
 // client.ts starts it.
 export const workerFile = (): string => import.meta.url.replace(/[^/]*$/, 'worker.js');
 
 export const node = (): NodeProcess => nodeProcess()!;
 
-// Bundlers never see these modules: no import of them stands anywhere.
+// Bundlers never see these modules: they are not imported anywhere literally.
 export function builtin<T>(name: string): T {
   return nodeProcess()!.getBuiltinModule!(name) as T;
 }
@@ -60,8 +60,8 @@ export interface NodePath {
 export const fs = (): NodeFs => builtin<NodeFs>('node:fs');
 export const path = (): NodePath => builtin<NodePath>('node:path');
 
-// Asks again what was not answered in time, and takes the first answer to any: for what may be asked
-// twice. Firefox at times never answers a request to its file system that is made while another page's
+// Repeats a request that was not answered in time, and takes the first answer to any of them: for requests that
+// may be repeated. Firefox sometimes never answers a file system request made while another page's
 // handles are being closed.
 export function insist<T>(ask: () => Promise<T>, ms = 2000, times = 5): Promise<T> {
   return new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-// Prompts of the engine's tokens, those of pictures among them.
+// Prompts as the engine's tokens, including those of pictures.
 import type { ChatRequest, Model, Sight } from './engine/types.js';
 import { TernError, throwIfAborted } from './errors.js';
 import { decodePicture } from './pictures.js';
@@ -16,15 +16,15 @@ interface Turn { role: string; content: string | { type: string }[] }
 const picturesIn = (turns: readonly Turn[]): number =>
   turns.reduce((n, { content }) => n + (typeof content === 'string' ? 0 : content.filter(({ type }) => type === 'image').length), 0);
 
-// How many of the first turns after the system's to leave out so that the conversation is shorter; 0: it is one question.
+// How many of the first turns after the system's to drop to make the conversation shorter; 0: it is one question.
 function oldest(turns: readonly Turn[]): number {
   const first = turns[0]?.role === 'system' ? 1 : 0;
   const next = turns.findIndex(({ role }, i) => i > first && role === 'user');
   return next < 0 ? 0 : next - first;
 }
 
-// Of a conversation without tools the oldest turns that do not fit beside the answer (0: a quarter of the context) are
-// left out, their pictures with them.
+// A conversation without tools loses its oldest turns that do not fit with the answer (0: a quarter of the context),
+// and their pictures.
 export async function promptWithPictures(model: Model, request: ChatRequest, pictures: readonly PictureInput[], context: number,
   answer: number, signal: AbortSignal): Promise<Prompt> {
   const { name, vision } = model.info;

@@ -1,4 +1,4 @@
-// What the front door and the engine's host say to each other, through a worker's border or not.
+// Messages between the package's API and the engine's host, in the same thread or across a worker's boundary.
 import type { LoadOptions, ModelSource, PictureSource, Progress, TernInfo } from './api.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedPicturesResult, EmbedResult, EngineOptions, GenerateParams,
@@ -12,13 +12,14 @@ export type HostLoadOptions = HostEngineOptions & Pick<LoadOptions,
   'device' | 'batch' | 'head' | 'ternary' | 'thinking' | 'pooling' | 'chatTemplate' | 'vocabOnly' | 'webgpu' | 'context' | 'kv'
   | 'speculate' | 'sessions' | 'cache' | 'headers' | 'hub' | 'codec'>;
 
-// lenient: where its schemas are not known, any answer will do.
+// lenient: if its schemas are not supported, any answer will do.
 export type GrammarWish = Omit<GrammarOptions, 'after'> & { lenient?: boolean };
 
-// maxPixels: of what the model is shown; 0: as many as it takes.
+// maxPixels: of the picture shown to the model; 0: as many as it takes.
 export interface PictureInput { picture: PictureSource; maxPixels: number }
 
-// One of the first three; pictures: of a request, in the order of its parts of type "image". apart: the answer's parts are told. grammar: what the answer may be.
+// One of the first three; pictures: the request's, in the order of its parts of type "image". apart: parse the answer
+// into parts. grammar: what the answer may be.
 export interface TextInput {
   prompt?: string;
   messages?: readonly Message[];
@@ -28,7 +29,7 @@ export interface TextInput {
   grammar?: GrammarWish;
 }
 
-// Each call: its arguments, what it reports on the way, its result.
+// Each call: its arguments, the events during it, its result.
 export interface Calls {
   load: { args: { source: ModelSource; options: HostLoadOptions }; event: Progress; result: Omit<TernInfo, 'worker'> };
   info: { args: undefined; event: never; result: Omit<TernInfo, 'worker'> };
@@ -41,7 +42,7 @@ export interface Calls {
   classify: { args: { pictures: readonly PictureSource[]; hits: number }; event: never; result: Label[][] };
   embedPictures: { args: { pictures: readonly PictureSource[] }; event: never; result: EmbedPicturesResult };
   transcribe: { args: { samples: Float32Array; rate: number; params: TranscribeParams }; event: Segment; result: TranscribeResult };
-  // A sound that is still being made, by the number that hear gives; samples null: nothing follows.
+  // Live transcription, by the id that hear returns; samples null: the end.
   hear: { args: { params: TranscribeParams & { partial: boolean } }; event: never; result: number };
   hearFeed: { args: { id: number; samples: Float32Array | null }; event: HeardSegment; result: undefined };
   hearClose: { args: { id: number }; event: never; result: undefined };
@@ -59,7 +60,7 @@ export type Method = keyof Calls;
 export type ToHost =
   | { call: number; method: Method; args: unknown }
   | { abort: number; reason?: string }
-  | { hello: true } // asks for `ready`: the first one may have been said before anybody listened
+  | { hello: true } // asks for `ready`: the first one may have been sent before anybody listened
   | { hold: string } // a web lock to hold while the worker lives
   | { threadFailed: number; why: string };
 
@@ -69,7 +70,7 @@ export type FromHost =
   | { event: number; value: unknown }
   | { done: number; value: unknown }
   | { failed: number; error: PlainError }
-  | { thread: number; script: ThreadScript; start: unknown } // wanted of the page's thread: EngineOptions.startThread
+  | { thread: number; script: ThreadScript; start: unknown } // to be started by the page's thread: EngineOptions.startThread
   | { endThread: number };
 
 // One end of a channel.
@@ -82,7 +83,7 @@ export type HostPort = Port<ToHost, FromHost>;
 export interface ClientPort extends Port<FromHost, ToHost> {
   onDeath(on: (why: string) => void): void;
   busy(yes: boolean): void; // whether calls are pending: an idle worker does not keep Node running
-  close(): void; // at once, whatever runs
+  close(): void; // at once, whatever is running
 }
 
 // Both ends in one thread.

@@ -1,4 +1,4 @@
-// React hooks. React itself is the application's.
+// React hooks. The application brings React itself.
 import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import type { GenerateOutput, LoadOptions, Message, ModelSource, Progress } from './api.js';
 import { ChatState, CompletionState, type ChatSnapshot, type CompletionSnapshot, type Params, type Status } from './chat-state.js';
@@ -14,8 +14,8 @@ export interface UseTern {
   status: 'idle' | 'loading' | 'ready' | 'error';
 }
 
-// Loads a model while the component is there, and closes it afterwards. null: nothing is loaded. It
-// is loaded again when the source changes, or the key; other changes of the options are not looked at.
+// Loads a model while the component is mounted, and closes it afterwards. null: nothing is loaded. It
+// is loaded again when the source or the key changes; other changes of the options are ignored.
 export function useTern(source: ModelSource | null, options: Omit<LoadOptions, 'signal'> = {}, key?: unknown): UseTern {
   const [state, setState] = useState<UseTern>(nothing);
   const latest = useRef(options);
@@ -53,13 +53,13 @@ export interface UseChatOptions {
 export interface UseChat extends ChatSnapshot {
   input: string; // for a text field
   setInput(text: string): void;
-  send(text?: string): Promise<GenerateOutput | undefined>; // the text, else the input, which is emptied
+  send(text?: string): Promise<GenerateOutput | undefined>; // sends the text, or else the input, which is cleared
   regenerate(): Promise<GenerateOutput | undefined>;
   stop(): void;
   setMessages(messages: readonly Message[]): void;
 }
 
-// A conversation with a model that is open.
+// A conversation with an open model.
 export function useChat({ tern, system, initialMessages, params }: UseChatOptions): UseChat {
   const [chat] = useState(() => new ChatState(initialMessages));
   const [input, setInput] = useState('');
@@ -83,11 +83,11 @@ export function useChat({ tern, system, initialMessages, params }: UseChatOption
 export interface UseCompletion extends CompletionSnapshot {
   input: string;
   setInput(text: string): void;
-  complete(prompt?: string): Promise<GenerateOutput | undefined>; // the prompt, else the input
+  complete(prompt?: string): Promise<GenerateOutput | undefined>; // the prompt, or else the input
   stop(): void;
 }
 
-// What follows a text.
+// A completion of a text.
 export function useCompletion({ tern, params }: Pick<UseChatOptions, 'tern' | 'params'>): UseCompletion {
   const [run] = useState(() => new CompletionState());
   const [input, setInput] = useState('');

@@ -1,4 +1,4 @@
-// What a check of the device found, to look at and to send to others.
+// The results of a device check, for display and for sending to others.
 import type { CheckItem, CheckReport, LadderItem } from './engine/types.js';
 
 export class Report implements CheckReport {

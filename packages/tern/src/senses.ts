@@ -1,9 +1,9 @@
-// Which models need the module that sees, hears and speaks: what their files say they are.
+// Finds from its files whether a model needs the module for vision, audio and speech.
 import type { Source } from './engine/types.js';
 
-const FAMILIES = /^(vit|moonshine|whisper|nanocodec|qwen3vl)/; // as GGUF and config.json call them
-const KANI_TOKENS = 80538; // of the first version, whose files say nothing else
-const GGUF_FRONT = 1 << 16; // bytes that the architecture's name is looked for in
+const FAMILIES = /^(vit|moonshine|whisper|nanocodec|qwen3vl)/; // as named in GGUF and config.json
+const KANI_TOKENS = 80538; // of the first version, whose files say nothing more
+const GGUF_FRONT = 1 << 16; // bytes in which to look for the architecture's name
 
 export function wantsSenses(sources: readonly Source[], path: string): boolean {
   const file = sources.find(({ name }) => name === path);
@@ -27,7 +27,7 @@ function textOf(source: Source, n: number, coding?: string): string {
   return new TextDecoder(coding).decode(bytes.subarray(0, source.read(0, bytes)));
 }
 
-// After the key its type (4 bytes), a length (8) and so many bytes.
+// After the key come its type (4 bytes), a length (8) and that many bytes.
 function architectureOf(text: string): string {
   const key = 'general.architecture', at = text.indexOf(key) + key.length;
   return at < key.length ? '' : text.slice(at + 12, at + 12 + text.charCodeAt(at + 4));

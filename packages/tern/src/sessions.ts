@@ -23,7 +23,7 @@ export class Sessions {
 
   constructor(private model: Model, private options: SessionOptions, private keep = 4) {}
 
-  // The session for a text that begins with ids.
+  // The session to use for a text that begins with ids.
   async take(ids: ArrayLike<number>, signal?: AbortSignal): Promise<Taken> {
     if (this.#running >= RUNNING) await this.#turn(signal);
     if (this.#closed) throw new TernError('closed', 'the model is closed');
@@ -59,8 +59,8 @@ export class Sessions {
     });
   }
 
-  // A session of another conversation is taken only when there is no room for one more: continuing
-  // there would throw away what it has beyond the common beginning.
+  // A session of another conversation is reused only when there is no room for a new one: that
+  // would discard what it has beyond the common prefix.
   #choose(ids: ArrayLike<number>): Session | undefined {
     let best: Slot | undefined;
     let most = 0;
@@ -71,7 +71,7 @@ export class Sessions {
         most = common;
       }
     }
-    // A text that lies whole in what was computed is asked again: the answer makes way for another.
+    // A text that was computed completely is being asked again: its old answer is discarded.
     const spoils = !best || (most < best.ids.length / 2 && most < ids.length);
     if (spoils && this.#idle.length < this.keep) best = this.#idle.find(slot => slot.ids.length === 0);
     else if (spoils) best = this.#oldest();
@@ -92,7 +92,7 @@ export class Sessions {
     }
   }
 
-  // Gives up what is kept for later; whether there was anything.
+  // Frees what is kept for later; returns whether there was anything.
   forget(): boolean {
     const any = this.#idle.length > 0;
     for (const slot of this.#idle.splice(0)) slot.session.close();

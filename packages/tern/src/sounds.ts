@@ -1,5 +1,5 @@
-// Sounds that the user gives, as samples of one channel at the rate that models hear. The browser decodes and resamples,
-// which it does in pages alone.
+// The user's sounds as samples of one channel at the models' rate. The browser decodes and resamples, which it does
+// only in pages.
 import type { SoundSource } from './api.js';
 import { TernError } from './errors.js';
 
@@ -11,7 +11,7 @@ export async function samplesOf(sound: SoundSource, given: number | undefined, r
     return resampled(buffer, rate);
   }
   if (sound instanceof Blob || sound instanceof ArrayBuffer) {
-    const bytes = sound instanceof Blob ? await sound.arrayBuffer() : sound.slice(0); // decoding takes the bytes away
+    const bytes = sound instanceof Blob ? await sound.arrayBuffer() : sound.slice(0); // decoding detaches the buffer
     try {
       return mean(await new (audio())(1, 1, rate).decodeAudioData(bytes));
     } catch (cause) {
@@ -29,7 +29,7 @@ function audio(): typeof OfflineAudioContext {
     'nothing decodes or resamples sounds here: give samples, a Float32Array of one channel, of 16,000 a second');
 }
 
-// All channels count the same, as where the engine reads files.
+// Channels are averaged, as when the engine reads files.
 function mean(buffer: AudioBuffer): Float32Array {
   const channels = Array.from({ length: buffer.numberOfChannels }, (_, i) => buffer.getChannelData(i));
   if (channels.length === 1) return channels[0]!;

@@ -1,4 +1,4 @@
-// From what the user gives to files that the engine reads.
+// From the user's source to files that the engine reads.
 import type { LoadOptions, ModelSource, TernInfo } from './api.js';
 import type { Source } from './engine/types.js';
 import { TernError } from './errors.js';
@@ -12,7 +12,7 @@ import { Store, type Loaded, type LoadRequest, type Plan, type Tell } from './st
 
 export type Opened = Omit<Loaded, 'files'> & Pick<TernInfo, 'files' | 'id' | 'storage'>;
 
-// What travels to the worker: all but what cannot.
+// What is sent to the worker: everything that can be.
 export type SourceOptions = Pick<LoadOptions, 'cache' | 'headers' | 'hub'>;
 
 export interface OpenContext {
@@ -69,7 +69,7 @@ async function openBlobs(blobs: readonly Blob[], context: OpenContext): Promise<
   return opened(sources, where, `file:${named[0]!.name}`, 'file');
 }
 
-// Files of a folder that was chosen or dropped have its name before theirs.
+// Files of a chosen or dropped folder have its name as a prefix.
 function blobName(blob: Blob): string {
   const file = blob as Partial<File>;
   return file.webkitRelativePath?.replace(/^[^/]*\//, '') || file.name || 'model.gguf';
@@ -144,7 +144,7 @@ async function plan(id: string, options: SourceOptions, get: typeof fetch, signa
   if (url.pathname.endsWith('/')) return folderPlan(url, options.headers ?? {}, get, signal);
   const name = decodeURIComponent(url.pathname.slice(url.pathname.lastIndexOf('/') + 1)) || 'model.gguf';
   const parts = splitParts(name);
-  // Whatever an address is called, what lies there is a GGUF file.
+  // Whatever the URL looks like, the file there is GGUF.
   if (parts.length === 1) return { path: 'model.gguf', files: [{ name: 'model.gguf', url: id }] };
   return { path: name, files: parts.map(part => ({ name: part, url: sibling(url, part) })) };
 }
@@ -155,7 +155,7 @@ function sibling(url: URL, name: string): string {
   return other.href;
 }
 
-// A folder on any server: the files are asked for by name.
+// A folder on any server: its files are requested by name.
 async function folderPlan(url: URL, headers: Record<string, string>, get: typeof fetch,
   signal: AbortSignal): Promise<Plan> {
   const names = await Promise.all(folderFiles.map(async name => {

@@ -1,4 +1,4 @@
-// A queue that is read with for await. Whoever leaves the loop early tells the writer.
+// A queue that is read with for await. Leaving the loop early notifies the writer.
 export class Queue<T> implements AsyncIterableIterator<T> {
   #items: T[] = [];
   #end: { error?: unknown } | undefined;

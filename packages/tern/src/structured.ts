@@ -1,4 +1,4 @@
-// Answers in a form that is asked for: JSON Schema or what describes itself as one, expressions, choices, rules.
+// Structured answers: JSON Schema or schema objects that describe themselves as one, expressions, choices, grammars.
 import type { FormOptions, GenerateOutput, JsonSchema, StandardSchema } from './api.js';
 import { TernError } from './errors.js';
 import type { GrammarWish } from './protocol.js';
@@ -13,7 +13,7 @@ interface Describes { // what a schema object may have: Standard JSON Schema's, 
 const isStandard = (schema: unknown): schema is StandardSchema =>
   (typeof schema === 'object' || typeof schema === 'function') && schema !== null && '~standard' in schema;
 
-// JSON Schema of what the answer is before the schema object transforms it.
+// The JSON Schema of the answer before the schema object transforms it.
 export function jsonSchemaOf(schema: JsonSchema | StandardSchema): JsonSchema {
   if (!isStandard(schema)) {
     if (typeof schema === 'boolean' || (typeof schema === 'object' && schema !== null && !Array.isArray(schema))) return schema;
@@ -25,8 +25,8 @@ export function jsonSchemaOf(schema: JsonSchema | StandardSchema): JsonSchema {
   if (described === undefined)
     throw new TernError('argument', 'schema does not describe itself as JSON Schema: give one, such as z.toJSONSchema(schema)');
   const copy = JSON.parse(JSON.stringify(described)) as JsonSchema;
-  // Such objects drop properties that they do not name, so the model need not write any. Where parts are
-  // joined, none of them knows all the names.
+  // Such objects drop properties that they do not name, so the model need not write any. Where schemas are
+  // combined, none of them knows all the names.
   if (!JSON.stringify(copy).includes('"allOf":')) close(copy);
   return copy;
 }
@@ -46,7 +46,7 @@ function close(schema: unknown): void {
 export const wishOfSchema = (schema: JsonSchema | StandardSchema, compact?: boolean): GrammarWish =>
   ({ kind: 'schema', text: JSON.stringify(jsonSchemaOf(schema)), ...(compact ? { compact } : {}) });
 
-// The form that options ask for; undefined: none.
+// The constraint that options request; undefined: none.
 export function wishOf({ schema, regex, choice, grammar, compact }: FormOptions): GrammarWish | undefined {
   const given = Object.entries({ schema, regex, choice, grammar }).filter(([, value]) => value !== undefined);
   if (given.length > 1)
@@ -67,11 +67,11 @@ function wishOfRegex(regex: string | RegExp): GrammarWish {
 
 // ---- Answers ------------------------------------------------------------------------------------
 
-// The value of an answer that is done. One that was cut is an error, and so is one that the schema object's
-// own rules refuse.
+// The value of a finished answer. A cut answer is an error, and so is one that the schema object's
+// own validation refuses.
 export async function valueOf(schema: JsonSchema | StandardSchema, output: GenerateOutput): Promise<unknown> {
   const { reason, text } = output;
-  // Cut just behind the last bracket it is whole all the same; a number might go on.
+  // If cut right after the last bracket it is complete anyway; a number might have continued.
   if (reason !== 'end' && !/[}\]"]\s*$/.test(text)) throw cut(output);
   let value: unknown;
   try {
@@ -98,8 +98,8 @@ function cut(output: GenerateOutput): TernError {
 
 const SPACE = /\s*/y, STRING = /"(?:[^"\\]|\\u[\da-fA-F]{4}|\\[^u])*/sy, WORD = /[^\s,\]}]*/y;
 
-// What is there of a value whose JSON has only begun: strings as far as they have come, numbers and words when they
-// are over. undefined: nothing yet.
+// The value of incomplete JSON: strings as far as they go, numbers and words once they are complete.
+// undefined: nothing yet.
 export function partialValue(text: string): unknown {
   return new Beginning(text).value();
 }

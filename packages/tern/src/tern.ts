@@ -1,4 +1,4 @@
-// The front door: a model that is open.
+// The main class: an open model.
 import type {
   ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, Hearing, HearOptions, Inferred, LoadOptions, ModelSource, ObjectOptions,
   Label, ObjectOutput, ObjectStream, Partly, PictureSource, Schema, Segment, SoundSource, SpeakOptions, Speech, TernInfo, TokenLogprobs, TranscribeOptions, Transcript,
@@ -19,13 +19,13 @@ import { Queue } from './stream.js';
 import { partialValue, valueOf, wishOf, wishOfSchema } from './structured.js';
 
 export interface Chat {
-  // The answer to the last of the messages.
+  // The answer to the last message.
   (messages: readonly ChatMessage[], options?: GenerateOptions): Promise<GenerateOutput>;
-  completions: Completions; // as the OpenAI client has them
+  completions: Completions; // as in the OpenAI client
 }
 
 export class Tern {
-  // What is stored on this device.
+  // The models stored on this device.
   static readonly models: Models = new Models();
 
   readonly chat: Chat;
@@ -61,7 +61,7 @@ export class Tern {
     }
   }
 
-  // Whether this device computes what it should, without a model.
+  // Checks whether this device computes correctly, without a model.
   static async diagnose(options: DiagnoseOptions = {}): Promise<Report> {
     const { connection, notes } = await connect(options);
     try {
@@ -71,11 +71,11 @@ export class Tern {
     }
   }
 
-  // As it was after loading; refresh() after the device was lost.
+  // As of loading; call refresh() after the device was lost.
   get info(): TernInfo {
     return this.#info;
   }
-  // Where it runs, and why not on WebGPU if that was left to choose.
+  // Where the model runs and, if the device was 'auto', why not on WebGPU.
   get device(): string {
     const { device, deviceReason } = this.#info;
     return deviceReason ? `${device} (${deviceReason})` : device;
@@ -88,12 +88,12 @@ export class Tern {
     return this.#info;
   }
 
-  // What follows the prompt, which is used as it is.
+  // Continues the prompt, which is used as it is.
   generate(prompt: string, options?: GenerateOptions): Promise<GenerateOutput> {
     return this.#generate({ prompt }, options);
   }
 
-  // The same, or the answer to messages, in pieces. Leaving the loop ends it. Fails when aborted.
+  // The same, or the answer to messages, in pieces. Leaving the loop stops it. Fails when aborted.
   stream(input: string | readonly ChatMessage[], options: GenerateOptions = {}): AsyncIterableIterator<string> {
     const stop = new AbortController();
     const queue = new Queue<string>(() => stop.abort());
@@ -107,14 +107,14 @@ export class Tern {
     return queue;
   }
 
-  // An answer that is JSON of the schema, read: after a prompt, or to messages. Fails with 'unsupported' before a token
-  // is made if something of the schema is not known, and with 'length' if the answer was cut.
+  // An answer that is JSON by the schema, parsed: after a prompt, or to messages. Fails with 'unsupported', before any token
+  // is generated, if part of the schema is not supported, and with 'length' if the answer was cut.
   generateObject<const S extends Schema>(input: string | readonly ChatMessage[], options: ObjectOptions<S>):
     Promise<ObjectOutput<Inferred<S>>> {
     return this.#object(input, options, () => undefined);
   }
 
-  // The same, with what there is of the object each time that there is more. Leaving the loop ends it.
+  // The same, yielding the object so far each time it grows. Leaving the loop stops it.
   streamObject<const S extends Schema>(input: string | readonly ChatMessage[], options: ObjectOptions<S>): ObjectStream<Inferred<S>> {
     type T = Inferred<S>;
     const stop = new AbortController();
@@ -129,19 +129,19 @@ export class Tern {
     });
     output.then(() => queue.finish(), error => queue.fail(error));
     const object = output.then(o => o.object);
-    object.catch(() => undefined); // the loop has thrown it, or nobody asks
+    object.catch(() => undefined); // the loop has thrown it, or nobody waits for it
     return Object.assign(queue, { object, output });
   }
 
-  // special: names of special tokens in the text become these (false). bos: begin as the model's
-  // tokenizer does (true).
+  // special: names of special tokens in the text become those tokens (false). bos: add the BOS token
+  // if the model's tokenizer does (true).
   tokenize(text: string, options: { special?: boolean; bos?: boolean } = {}): Promise<number[]> {
     return this.connection.call('tokenize', { text, ...options });
   }
   detokenize(ids: ArrayLike<number>, options: { special?: boolean } = {}): Promise<string> {
     return this.connection.call('detokenize', { ids: Array.from(ids), ...options });
   }
-  // Of a text, or of messages with all that the chat template adds.
+  // For a text, or for messages with all that the chat template adds.
   async countTokens(input: string | readonly Message[]): Promise<number> {
     return (typeof input === 'string' ? await this.tokenize(input)
       : await this.connection.call('chatTokens', { messages: input })).length;
@@ -151,7 +151,7 @@ export class Tern {
     return this.connection.call('chatFormat', { messages, ...options });
   }
 
-  // Vectors of texts, by a model that makes them: near each other where texts mean the same. Of one text its vector.
+  // Vectors of texts, by an embedding model: close to each other where texts mean the same. One text gives one vector.
   embed(text: string, options?: EmbedOptions): Promise<Float32Array>;
   embed(texts: readonly string[], options?: EmbedOptions): Promise<Float32Array[]>;
   async embed(input: string | readonly string[], { normalize, signal, ...params }: EmbedOptions = {}):
@@ -162,7 +162,7 @@ export class Tern {
     if (normalize) rows.forEach(toLengthOne);
     return typeof input === 'string' ? rows[0]! : rows;
   }
-  // Vectors of pictures, of length 1. Of one picture its vector.
+  // Vectors of pictures, of length 1. One picture gives one vector.
   embedPictures(picture: PictureSource, options?: { signal?: AbortSignal }): Promise<Float32Array>;
   embedPictures(pictures: readonly PictureSource[], options?: { signal?: AbortSignal }): Promise<Float32Array[]>;
   async embedPictures(input: PictureSource | readonly PictureSource[], { signal }: { signal?: AbortSignal } = {}):
@@ -172,7 +172,7 @@ export class Tern {
     const rows = pictures.map((_, i) => vectors.slice(i * nDims, (i + 1) * nDims));
     return Array.isArray(input) ? rows : rows[0]!;
   }
-  // What pictures show, by a model that classifies them: the likeliest labels, the first one first.
+  // What pictures show, by a classifier: the most likely labels, best first.
   classify(picture: PictureSource, options?: ClassifyOptions): Promise<Label[]>;
   classify(pictures: readonly PictureSource[], options?: ClassifyOptions): Promise<Label[][]>;
   async classify(input: PictureSource | readonly PictureSource[], { hits = 0, signal }: ClassifyOptions = {}):
@@ -182,7 +182,7 @@ export class Tern {
     return Array.isArray(input) ? labels : labels[0]!;
   }
 
-  // What is said in a sound, by a model that hears.
+  // Transcribes a sound, with a speech recognition model.
   async transcribe(sound: SoundSource, { rate, onSegment, signal, ...params }: TranscribeOptions = {}): Promise<Transcript> {
     const hearingRate = this.#hearingRate();
     throwIfAborted(signal);
@@ -195,7 +195,7 @@ export class Tern {
     const { language } = await this.connection.call('transcribe', { samples, rate: hearingRate, params }, { signal, onEvent });
     return { text: segments.map(({ text }) => text).join(' '), segments, seconds: samples.length / hearingRate, language };
   }
-  // The same of a sound that is still being made.
+  // The same for live sound.
   async hear({ onSegment, onPartial, signal, ...params }: HearOptions = {}): Promise<Hearing> {
     const rate = this.#hearingRate();
     const id = await this.connection.call('hear', { params: { ...params, partial: !!onPartial } }, { signal });
@@ -210,7 +210,7 @@ export class Tern {
     return hearingRate;
   }
 
-  // A text, or its tokens, as sound, by a model that speaks and its codec. Leaving the loop ends it. Fails when aborted.
+  // Speaks a text, or its tokens, with a speech model and its codec. Leaving the loop stops it. Fails when aborted.
   speak(text: string | ArrayLike<number>, { signal, ...params }: SpeakOptions = {}): Speech {
     const stop = new AbortController();
     const queue = new Queue<Float32Array<ArrayBuffer>>(() => stop.abort());
@@ -240,10 +240,10 @@ export class Tern {
     return this.connection.call('memory', undefined);
   }
 
-  // Ends what runs, and frees everything. What was stored stays.
+  // Stops everything and frees it. Stored models stay.
   async close(): Promise<void> {
     try {
-      // A worker may be busy with a long step; it is ended all the same.
+      // A worker may be busy with a long step; it is terminated anyway.
       await Promise.race([this.connection.call('close', undefined), new Promise(resolve => setTimeout(resolve, 500))]);
     } catch {
       // Closed or dead already.
@@ -325,7 +325,7 @@ function toLengthOne(row: Float32Array): void {
 const isRemote = (source: ModelSource): boolean =>
   !inNode() && (source instanceof URL || (typeof source === 'string' && !/^(blob|data):/i.test(source)));
 
-// A worker of another folder would take a relative address for its own; a URL object cannot be sent.
+// A worker in another folder would resolve a relative URL differently; a URL object cannot be sent.
 function portable(source: ModelSource): ModelSource {
   if (source instanceof URL) return source.href;
   if (typeof source !== 'string' || inNode() || source.startsWith('hf:')) return source;

@@ -1,6 +1,6 @@
 // The worker: import this module in a worker of yours, or let the package start it. It hosts an engine, or is
-// a thread of one. A plain module file; nothing is made of text at run time, so a strict
-// Content-Security-Policy is kept.
+// a thread of one. It is a plain module file; no code is created from text at run time, so it works under a
+// strict Content-Security-Policy.
 import { loadEngine } from './engine/index.js';
 import { isThreadStart, runThread, type ThreadStart } from './engine/thread.js';
 import type { ThreadScript } from './engine/types.js';
@@ -30,8 +30,8 @@ function port(): HostPort {
   };
 }
 
-// This very script, wherever a bundler has put it. Some bundlers make classic workers, and a file of the one
-// kind does not run as the other. A module may not import so, which is a TypeError; a policy's refusal is not.
+// This script itself, wherever a bundler has put it. Some bundlers make classic workers, and a file of one kind
+// does not run as the other. In a module importScripts is a TypeError; a policy's refusal is not.
 function ownScript(): ThreadScript {
   let type: WorkerType = 'classic';
   try {

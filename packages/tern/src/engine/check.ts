@@ -1,5 +1,5 @@
-// Whether this browser computes correctly: the tests of the kernels and the ladder of `tern diagnose`, in
-// a module of their own, which is loaded for that and given up afterwards.
+// Checks whether this browser computes correctly: the kernel tests and the checks of `tern diagnose`, in
+// a separate module, which is loaded for this and dropped afterwards.
 import { TernError } from './error.js';
 import { suspendable } from './jspi.js';
 import { codeOf, DEAF, Module } from './module.js';
@@ -68,7 +68,7 @@ async function climb(m: Module, device: 'cpu' | 'webgpu', files: NonNullable<Che
   return n;
 }
 
-// Of an array that is told element by element: "[{...}", ",\n{...}", "]\n".
+// Parses an array that arrives element by element: "[{...}", ",\n{...}", "]\n".
 function ladderItem(text: string): LadderItem | undefined {
   const from = text.indexOf('{'), to = text.lastIndexOf('}');
   return from < 0 ? undefined : (JSON.parse(text.slice(from, to + 1)) as LadderItem);

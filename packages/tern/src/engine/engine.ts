@@ -1,7 +1,7 @@
 // Models and sessions over the module, and the pump that steps them.
 //
-// Calls into the module compute and return; none waits for a GPU. What it tells meanwhile is kept
-// until the call returned, but for progress: nobody may call the module from within.
+// Calls into the module compute and return; none waits for a GPU. Its callbacks, except for progress, are
+// queued until the call has returned: the module must not be called from within.
 import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type Heard } from './module.js';
@@ -16,7 +16,7 @@ import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';
 
 const SMALL_BYTES = 64 << 20; // of a model's files
-const YIELD_MS = 8; // of computing, before messages are served
+const YIELD_MS = 8; // of computing before messages are served
 
 interface Opening { heard: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }
 type OnText = (piece: string, logprobs?: TokenLogprobs[], part?: Part) => void;
@@ -62,7 +62,7 @@ class WasmEngine implements Engine {
 
   // ---- Calls ---------------------------------------------------------------------------------
 
-  // A trap leaves the module in no defined state: its engine is closed.
+  // A trap leaves the module in an undefined state: its engine is closed.
   #died(error: unknown): never {
     if (error instanceof TernError) throw error;
     if (!(error instanceof WebAssembly.RuntimeError) && !(error instanceof RangeError)) throw error;
@@ -75,7 +75,7 @@ class WasmEngine implements Engine {
     return this.module.exports;
   }
   get isOpen(): boolean { return this.#dead === undefined; }
-  // What is < 0 is a failure.
+  // A result < 0 is a failure.
   #checked(result: number): number {
     if (result >= 0) return result;
     const { failure } = this.module.files, code = codeOf(-result);
@@ -117,7 +117,7 @@ class WasmEngine implements Engine {
     return run;
   }
   get suspension(): Promise<unknown> | undefined { return this.#suspended; }
-  // Paths as the caller has them: files lie in a folder of their opening.
+  // Paths as the caller knows them: each opening has its files in a folder of its own.
   named(text: string): string { return text.replaceAll(/\bm\d+\/(?=\S)/g, ''); }
 
   // ---- Models --------------------------------------------------------------------------------
@@ -146,8 +146,8 @@ class WasmEngine implements Engine {
     }
   }
 
-  // A token of a small model is over before other threads have woken up: unless somebody asked for a
-  // number of threads, it gets one.
+  // A token of a small model is done before other threads have woken up: unless a number of threads was
+  // requested, it gets one.
   #threadsFor(files: readonly Source[]): number {
     const bytes = files.reduce((sum, file) => sum + file.size, 0);
     return this.#options.threads || bytes >= SMALL_BYTES ? this.threads : 1;
@@ -181,7 +181,7 @@ class WasmEngine implements Engine {
     }
   }
 
-  // Null, or why WebGPU is not to be used.
+  // Null, or the reason not to use WebGPU.
   async #prepareGpu(device: OpenOptions['device'], options: OpenOptions['webgpu']): Promise<string | null> {
     const { gpu } = this.module, reason = await gpu.prepare(options), { software } = gpu;
     if (reason !== null || device === 'webgpu' || software === null) return reason;
@@ -282,7 +282,7 @@ class WasmModel implements Model {
     aborted(signal);
     const { engine } = this, { module } = engine;
     const id = engine.callJson({ ...toModule(params), texts }, (x, at, n) => x.web_embed(this.id, at, n));
-    let lives = true; // after a failure it is closed already
+    let lives = true; // after a failure it is already closed
     try {
       for (;;) {
         if (engine.suspension) await engine.suspension;
@@ -341,12 +341,12 @@ class WasmModel implements Model {
   }
   get isOpen(): boolean { return !this.#closed && this.engine.isOpen; }
 
-  // Steps what runs until nothing does.
+  // Steps whatever runs until nothing does.
   async pump(): Promise<void> {
     if (this.#pumping) return;
     this.#pumping = true;
     try {
-      await nextTask(); // whoever is added meanwhile takes part from the first step on
+      await nextTask(); // generations added meanwhile take part from the first step on
       let since = performance.now();
       for (;;) {
         if (this.engine.suspension) await this.engine.suspension;
@@ -387,7 +387,7 @@ class WasmModel implements Model {
       engine.module.files.remove(this.folder);
     };
     if (!engine.suspension) return free();
-    engine.suspension.then(() => { if (engine.isOpen) free(); }).catch(() => undefined); // it ends early, and is in use until then
+    engine.suspension.then(() => { if (engine.isOpen) free(); }).catch(() => undefined); // the call ends early, but uses it until then
   }
 }
 
@@ -425,7 +425,7 @@ class WasmSession implements Session {
 
   get waits(): boolean { return this.#now !== undefined; }
 
-  // ---- What the module tells during a step: kept until it returned ---------------------------
+  // ---- The module's callbacks during a step: queued until it returns -------------------------
 
   hear(text: string, part?: Part): void {
     this.#heard.push({ text, logprobs: this.#logprobs, part });
@@ -446,7 +446,7 @@ class WasmSession implements Session {
       try {
         if (logprobs || part) now.onText(text, logprobs, part);
         else now.onText(text);
-      } catch (error) { // the caller's: it ends what it heard
+      } catch (error) { // an error of the caller's callback: it ends its generation
         this.#settle()?.reject(error);
         this.#cancel();
         return;

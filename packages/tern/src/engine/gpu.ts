@@ -1,20 +1,20 @@
-// WebGPU for the module: the other end of apps/web/gpu_js.h. Objects are kept in a table, whose
-// indices the module has; what happens later (mappings, errors, a lost device) is queued, and the
-// module takes it when it looks. The module has the names of the kernels' texts; the texts are loaded when
-// there is a GPU.
+// WebGPU for the module: the other end of apps/web/gpu_js.h. Objects are kept in a table, and the module
+// has their indices; later events (mappings, errors, a lost device) are queued until the module polls
+// for them. The module has the names of the kernels' sources; the sources are loaded when there is a
+// GPU.
 import { TernError } from './error.js';
 import { suspending } from './jspi.js';
 import { nextTask } from './task.js';
 import type { WebGpuOptions } from './types.js';
 
 const NONE = 0, MAP = 1, ERROR = 2, LOST = 3, ADAPTER = 4; // events
-const LOOK_MS = 100; // between looks while nothing is heard
+const LOOK_MS = 100; // between polls while there are no events
 
 export type Shaders = Readonly<Record<string, string>>;
 interface Event { kind: number; number: number; good: boolean; text: string }
 interface Pair { adapter: GPUAdapter; device: GPUDevice; given: boolean }
 
-// Limits that kernels need more of than WebGPU promises, in the order of gpu_js.h.
+// Limits for which WebGPU's defaults are not enough for the kernels, in the order of gpu_js.h.
 const LIMITS = [
   'maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxUniformBufferBindingSize', 'maxBufferSize',
   'maxComputeWorkgroupStorageSize', 'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupsPerDimension',
@@ -39,7 +39,7 @@ export class Gpu {
   #closed = false;
   #encoder = new TextEncoder();
   #decoder = new TextDecoder();
-  // Firefox looks at the queue every 100 ms, unless something is submitted.
+  // Firefox polls the queue every 100 ms, unless something is submitted.
   readonly #nudges = /firefox/i.test(globalThis.navigator?.userAgent ?? '');
 
   constructor(memory: () => WebAssembly.Memory, gpu: GPU | undefined, private loadShaders: () => Promise<Shaders>) {
@@ -49,22 +49,22 @@ export class Gpu {
 
   // ---- For the engine ------------------------------------------------------------------------
 
-  // Asks for an adapter and its device, so that the module finds them when it opens a model. Null,
+  // Requests an adapter and its device, so that the module finds them when it opens a model. Returns null,
   // or why there is none.
   async prepare(options: WebGpuOptions = {}): Promise<string | null> {
     this.#options = options;
     return this.#ready ? null : this.#ask();
   }
 
-  // Of an adapter that computes on the CPU, its name: slower than the module itself.
+  // The name of an adapter that computes on the CPU, which is slower than the module itself.
   get software(): string | null { return this.#ready ? softwareName(this.#ready.adapter) : null; }
-  // What was prepared is not wanted.
+  // Releases what was prepared but is not wanted.
   drop(): void {
     this.#ready?.device.destroy();
     this.#ready = undefined;
   }
 
-  // Resolves when the module has something to look at.
+  // Resolves when there is an event for the module.
   async changed(): Promise<void> {
     if (this.#events.length > 0 || this.#closed) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -75,8 +75,8 @@ export class Gpu {
     clearTimeout(timer);
   }
 
-  // Before the module is asked again after "not yet": when something was heard; if nothing is expected,
-  // it only let others have a turn.
+  // To wait for before the module is called again after "not yet": resolves on an event; if none is expected,
+  // it only yields.
   settled(): Promise<void> {
     return this.#nMaps > 0 || this.#asking ? this.changed() : nextTask();
   }
@@ -110,7 +110,7 @@ export class Gpu {
     const device = await adapter.requestDevice({ requiredFeatures, requiredLimits });
     const pair = { adapter, device, given: false };
     void device.lost.then(() => {
-      if (this.#ready === pair) this.#ready = undefined; // nobody has it yet
+      if (this.#ready === pair) this.#ready = undefined; // not handed out yet
     });
     if (this.#closed) device.destroy();
     this.#ready = pair;
@@ -136,7 +136,7 @@ export class Gpu {
 
   // ---- Objects and memory --------------------------------------------------------------------
 
-  // A line "#name" stands for the text of that name.
+  // A line "#name" stands for the source of that name.
   #code(at: number, n: number): string {
     return this.#text(at, n).replace(/^#(\w+)\n/gm, (_, name: string) => this.#shaders?.[name] ?? '');
   }
@@ -150,7 +150,7 @@ export class Gpu {
   #text(at: number, n: number): string {
     return this.#decoder.decode(new Uint8Array(this.#memory().buffer).slice(at >>> 0, (at >>> 0) + n));
   }
-  // Terminated, cut at a whole character.
+  // Zero-terminated, cut at a whole character.
   #say(text: string, to: number, n: number): void {
     if (n === 0) return;
     const bytes = new Uint8Array(n); // encoders refuse shared memory
@@ -183,7 +183,7 @@ export class Gpu {
     let range: ArrayBuffer;
     try {
       range = this.#get<GPUBuffer>(buffer).getMappedRange(at, n);
-    } catch { // the device was lost since: an event says so
+    } catch { // the device has been lost since: an event reports it
       return 0;
     }
     new Uint8Array(this.#memory().buffer).set(new Uint8Array(range), to >>> 0);

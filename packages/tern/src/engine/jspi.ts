@@ -1,4 +1,4 @@
-// Calls that may wait in the middle, suspended where the browser can do so (JSPI): of an export, and of the import that
+// Calls that may wait in the middle, suspended where the browser supports it (JSPI): wraps an export and the import that
 // waits. Elsewhere the export returns when all is done, and the import is `instead`, which does not wait.
 type Numbers = (...args: number[]) => number;
 type Waiting = (...args: number[]) => Promise<number>;

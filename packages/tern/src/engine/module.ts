@@ -43,7 +43,7 @@ export interface Exports {
   web_embed_poll(id: number): number;
   web_embed_vectors(id: number): number;
   web_embed_close(id: number): number;
-  // Of the modules with senses alone; what may give a promise may be suspended:
+  // Only in modules with senses; exports that may return a promise may be suspended:
   web_senses?(model: number): number;
   web_sights_place?(model: number, json: number, n: number): number;
   web_sight_close?(id: number): number;
@@ -61,12 +61,12 @@ export interface Exports {
   web_generate(session: number, json: number, n: number): number;
   web_step(model: number): number;
   web_cancel(session: number): number;
-  // Of the modules that check alone:
+  // Only in the checking modules:
   web_check(json: number, n: number): number | Promise<number>;
   web_kernels_next(): number;
 }
 
-// What the module tells while it runs.
+// The module's callbacks while it runs.
 export interface Heard {
   text(session: number, text: string): void;
   part(session: number, kind: number, call: number, text: string): void;
@@ -74,11 +74,11 @@ export interface Heard {
   end(session: number, json: string): void;
   progress(opening: number, fraction: number, phase: string): boolean; // false: stop
   report(text: string): void;
-  segment(json: string): boolean; // false: stop; '': asks that alone
+  segment(json: string): boolean; // false: stop; '': only asks whether to stop
 }
 export const DEAF: Heard = { text() {}, part() {}, logprobs() {}, end() {}, progress: () => true, report() {}, segment: () => true };
 
-// Of tern_status, in order.
+// The names of tern_status, in order.
 const CODES: ErrorCode[] = ['trap', 'memory', 'io', 'format', 'unsupported', 'argument', 'context', 'aborted', 'device'];
 export const codeOf = (status: number): ErrorCode => CODES[status] ?? 'trap';
 
@@ -114,7 +114,7 @@ export class Module {
       return relaxed;
     }
   }
-  // What checks a build: the same kernels and more, in one thread.
+  // The module that checks a build: the same kernels and more, in one thread.
   static async loadChecks(build: Build, options: EngineOptions, heard: Heard): Promise<Module> {
     const kind = build === 'simd' ? 'simd' : 'relaxed';
     return new Module(kind, options).#start(await compile(CHECKS[kind], options), options, heard);
@@ -143,7 +143,7 @@ export class Module {
         report: (at: number, n: number) => heard.report(this.text(at, n)),
         progress: (opening: number, fraction: number, at: number, n: number) =>
           heard.progress(opening, fraction, this.text(at, n)) ? 1 : 0,
-        segment: suspending(async (at, n) => { // who wants to stop is heard first
+        segment: suspending(async (at, n) => { // lets an abort arrive first
           const goesOn = heard.segment(this.text(at, n));
           await nextTask();
           return goesOn && heard.segment('') ? 1 : 0;
@@ -186,7 +186,7 @@ export class Module {
     const at = this.exports.web_error() >>> 0, bytes = new Uint8Array(this.#memory.buffer);
     return this.text(at, bytes.indexOf(0, at) - at);
   }
-  // A block with a copy of these, to be freed.
+  // A block with a copy of these, which the caller frees.
   put(content: Uint8Array | Float32Array): number {
     const at = this.alloc(content.byteLength);
     new Uint8Array(this.#memory.buffer).set(new Uint8Array(content.buffer, content.byteOffset, content.byteLength), at);
@@ -197,7 +197,7 @@ export class Module {
   }
   result<T>(): T { return JSON.parse(this.text(this.exports.web_result(), this.exports.web_result_bytes())) as T; }
 
-  // use(pointer, bytes) of arguments in JSON.
+  // Calls use(pointer, bytes) with arguments in JSON.
   withJson<T>(args: unknown, use: (at: number, n: number) => T): T {
     const bytes = this.#encoder.encode(JSON.stringify(args));
     const at = this.alloc(bytes.length);
@@ -239,13 +239,13 @@ function sharedMemory(): WebAssembly.Memory {
 }
 
 export interface OwnFile { name: string; beside(): URL }
-// Bundlers look for these very words.
+// Bundlers look for exactly this form.
 const FILES: Record<Build, OwnFile> = {
   simd: { name: 'tern.wasm', beside: () => new URL('./tern.wasm', import.meta.url) },
   relaxed: { name: 'tern-relaxed.wasm', beside: () => new URL('./tern-relaxed.wasm', import.meta.url) },
   threads: { name: 'tern-threads.wasm', beside: () => new URL('./tern-threads.wasm', import.meta.url) },
 };
-// Beside what the others have: the families that see and hear.
+// With the vision and audio families in addition.
 const SENSES: Record<Build, OwnFile> = {
   simd: { name: 'tern-senses.wasm', beside: () => new URL('./tern-senses.wasm', import.meta.url) },
   relaxed: { name: 'tern-relaxed-senses.wasm', beside: () => new URL('./tern-relaxed-senses.wasm', import.meta.url) },

@@ -3,7 +3,7 @@
 const snake = (name: string): string => name.replace(/[A-Z]/g, (c) => '_' + c.toLowerCase());
 const camel = (name: string): string => name.replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
 
-// The members that have a value, as the module wants them.
+// The members that have a value, under the module's names.
 export function toModule(options: object): Record<string, unknown> {
   const out: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options)) if (value !== undefined) out[snake(name)] = value;

@@ -1,15 +1,15 @@
 // Threads of the module: workers on the same memory, started before any model is opened, since a
-// thread that is not there yet cannot be given work (src/base/os_wasm.c).
+// thread that has not started cannot be given work (src/base/os_wasm.c).
 import { builtin } from '../platform.js';
 import { TernError } from './error.js';
 import type { StartThread, ThreadScript } from './types.js';
 
 const STACK = 256 << 10;
-const START_MS = 5_000; // then one thread is better: browsers free those of closed engines late, if at all
+const START_MS = 5_000; // after which one thread is used: browsers free threads of closed engines late, if at all
 
 export interface Pool { size: number; stop(): void }
 interface Thread { terminate(): unknown }
-interface NodeThreads { // of node:worker_threads
+interface NodeThreads { // the parts of node:worker_threads that are used
   Worker: new (url: URL, options: object) => Thread & { on(event: string, heard: (e: unknown) => void): void; unref(): void };
 }
 
@@ -19,8 +19,8 @@ export interface PoolOptions {
   n: number;
   script: ThreadScript;
   alloc(bytes: number): number;
-  ready(): number; // threads that wait for work
-  startThread?: StartThread | undefined; // instead of a worker of this worker's own
+  ready(): number; // number of threads waiting for work
+  startThread?: StartThread | undefined; // instead of starting a worker from this worker
   signal?: AbortSignal | undefined;
 }
 

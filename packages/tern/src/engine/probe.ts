@@ -1,4 +1,4 @@
-// What this WebAssembly engine can do: tiny modules that are validated and run.
+// Detects what this WebAssembly engine supports, with tiny modules that are validated and run.
 import { TernError } from './error.js';
 import type { Build } from './types.js';
 
@@ -21,7 +21,7 @@ function holds(base64: string): boolean {
   return (f as () => number)() === 1;
 }
 
-// A page's own thread must not wait for others.
+// A page's main thread must not block.
 function sharesMemory(): boolean {
   if ('document' in globalThis || typeof SharedArrayBuffer === 'undefined' || globalThis.crossOriginIsolated === false) return false;
   try {

@@ -1,5 +1,5 @@
-// Pictures, sounds and speech for a model that sees, hears or speaks, in the modules that have senses. Calls may be suspended in the
-// middle: for the GPU, or between a recording's segments, so that who wants to stop is heard.
+// Pictures, sounds and speech, in the modules that have senses. Calls may be suspended in the middle: for the GPU,
+// or between a recording's segments, so that aborting works.
 import { TernError } from './error.js';
 import { suspendable } from './jspi.js';
 import type { Exports, Module } from './module.js';
@@ -9,7 +9,7 @@ import type {
   HeardSegment, Label, Listening, ModelInfo, Pixels, Segment, Sight, SpeakParams, SpeakStats, TranscribeParams, TranscribeResult,
 } from './types.js';
 
-// What the functions below need of an engine's model.
+// What the functions below need from an engine's model.
 export interface Caller {
   readonly id: number;
   readonly isOpen: boolean;
@@ -18,14 +18,14 @@ export interface Caller {
     call(use: (exports: Exports) => number): number;
     callJson(args: unknown, use: (exports: Exports, at: number, n: number) => number): number;
     suspended(use: (exports: Exports) => number | Promise<number>): Promise<number>;
-    listener: Listener | undefined; // to the segments of the call that is suspended
+    listener: Listener | undefined; // gets the segments of the suspended call
   };
 }
-export type Listener = (json: string) => boolean; // of a segment, or '': whether to go on
+export type Listener = (json: string) => boolean; // gets a segment, or ''; returns whether to continue
 
-const AT_ONCE = 8; // pictures of a call: messages are served in between
+const AT_ONCE = 8; // pictures per call: messages are served in between
 
-// Of one of these functions, which only modules with senses have.
+// One of these functions, which only modules with senses have.
 const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_pictures' | 'web_transcribe' | 'web_hear_feed' | 'web_hear_end' | 'web_speak_next') => {
   if (!exports[name]) throw new TernError('unsupported', 'the module that is loaded neither sees nor hears nor speaks (the option senses)');
   return suspendable(exports[name]);
@@ -38,7 +38,7 @@ export function senseInfo({ engine, id }: Caller): SenseInfo {
   return fromModule(engine.module.result()) as SenseInfo;
 }
 
-// Red, green and blue alone.
+// Red, green and blue only.
 function colours({ width, height, data }: Pixels): Uint8Array {
   const n = width * height;
   const fits = Number.isSafeInteger(n) && width > 0 && height > 0 && (data.length === 3 * n || data.length === 4 * n);
@@ -53,7 +53,7 @@ function colours({ width, height, data }: Pixels): Uint8Array {
   return rgb;
 }
 
-// use() with blocks of the module's memory that hold these, until it is done. One that trapped is not touched again.
+// Calls use() with blocks of the module's memory that hold these, then frees them. A module that trapped is not touched again.
 async function withBlocks<T>(module: Module, contents: readonly (Uint8Array | Float32Array)[], use: (at: number[]) => Promise<T>): Promise<T> {
   const at: number[] = [];
   let trapped = false;
@@ -79,7 +79,7 @@ export async function see(model: Caller, picture: Pixels, maxPixels = 0): Promis
   return { id, close: () => { if (model.isOpen) engine.call(x => x.web_sight_close!(id)); } };
 }
 
-// A prompt's ids with those of the pictures in their places.
+// A prompt's ids with those of the pictures in place.
 export function place(model: Caller, ids: ArrayLike<number>, sights: readonly Sight[]): Int32Array {
   const args = { ids: Array.from(ids), sights: sights.map(({ id }) => id) };
   model.engine.callJson(args, (x, at, n) => x.web_sights_place!(model.id, at, n));
@@ -115,7 +115,7 @@ export async function embedPictures(model: Caller, pictures: readonly Pixels[], 
   return all;
 }
 
-// A call that tells of segments; whoever wants to stop, or fails at one, ends it.
+// A call that reports segments; aborting, or a callback that fails, ends it.
 async function listening(model: Caller, onSegment: (segment: HeardSegment) => void,
   signal: AbortSignal | undefined, use: (exports: Exports) => number | Promise<number>): Promise<void> {
   const { engine } = model;
@@ -123,7 +123,7 @@ async function listening(model: Caller, onSegment: (segment: HeardSegment) => vo
   const listener: Listener = json => {
     try {
       if (json) onSegment(fromModule(JSON.parse(json)) as HeardSegment);
-    } catch (error) { // the caller's: it ends what it heard
+    } catch (error) { // an error of the caller's callback: it ends the call
       failure = { error };
     }
     return !failure && !signal?.aborted && model.isOpen;
@@ -162,7 +162,7 @@ export function hear(model: Caller, params: TranscribeParams): Listening {
       await withBlocks(module, samples ? [samples] : [], ([pcm]) => listening(model, onSegment, signal, x =>
         samples ? call(x, 'web_hear_feed')(id, pcm!, samples.length) : call(x, 'web_hear_end')(id)));
     },
-    close: async () => void await engine.suspended(x => model.isOpen ? x.web_hear_close!(id) : 0), // after what is being fed
+    close: async () => void await engine.suspended(x => model.isOpen ? x.web_hear_close!(id) : 0), // after the current feed
   };
 }
 
@@ -174,7 +174,7 @@ export async function speak(model: Caller, codec: Caller, text: string | readonl
   const id = await withBlocks(module, speaker ? [Float32Array.from(speaker)] : [], async ([at]) => engine.callJson({
     ...toModule(params), [typeof text === 'string' ? 'text' : 'ids']: text, codec: codec.id, speaker: at, n_speaker: speaker?.length,
   }, (x, json, n) => x.web_speak?.(model.id, json, n) ?? call(x, 'web_speak_next')(0) as number));
-  const isOpen = (): boolean => model.isOpen && codec.isOpen; // who closes one ends what it says
+  const isOpen = (): boolean => model.isOpen && codec.isOpen; // closing either ends the speech
   try {
     for (;;) {
       let step: Step | undefined;

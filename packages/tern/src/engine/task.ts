@@ -1,4 +1,4 @@
-// Resolves after whatever waits to be heard, a message say.
+// Resolves after pending events, such as messages, have been handled.
 export function nextTask(): Promise<void> {
   const { setImmediate } = globalThis as unknown as { setImmediate?: (f: () => void) => void };
   if (setImmediate) return new Promise((resolve) => setImmediate(resolve));

@@ -1,13 +1,13 @@
-// A thread of the module: instantiates it on the engine's memory and computes what it is given. Its script
-// is the worker's (worker.ts), so that a bundler that finds the one has the other; what it is to be is told
-// by what it is sent first.
+// A thread of the module: instantiates it on the engine's memory and computes what it is given. It shares its
+// script with the worker (worker.ts), so that a bundler that finds one has both; the first message says which
+// of the two it is.
 export interface ThreadStart { module: WebAssembly.Module; memory: WebAssembly.Memory; number: number; stackTop: number }
 
 export const isThreadStart = (message: unknown): message is ThreadStart =>
   typeof message === 'object' && message !== null && 'stackTop' in message;
 
 export function runThread({ module, memory, number, stackTop }: ThreadStart): void {
-  // Threads run kernels alone: whatever else the module imports is not for them.
+  // Threads only run kernels: the module's other imports are not for them.
   const imports: WebAssembly.Imports = {};
   for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {
     const group = (imports[from] ??= {});

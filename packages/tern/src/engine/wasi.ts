@@ -1,5 +1,5 @@
-// The system that the module sees: files that are sources, a clock, random numbers. As much of WASI
-// (snapshot preview1) as the library calls; everything else answers "not supported".
+// The system that the module sees: sources as files, a clock, random numbers. As much of WASI
+// (snapshot preview1) as the library calls; everything else returns "not supported".
 import type { Source, StateStore } from './types.js';
 
 const OK = 0, BAD_FD = 8, EXISTS = 20, INVALID = 28, IO = 29, IS_FOLDER = 31, MISSING = 44, NO_SYSTEM = 52, READ_ONLY = 69;
@@ -11,7 +11,7 @@ export const STATE_FOLDER = 'state';
 
 interface File {
   source?: Source;
-  state?: { name: string; bytes: Uint8Array }; // small, kept by a StateStore
+  state?: { name: string; bytes: Uint8Array }; // a small file, kept by a StateStore
 }
 interface Open extends File { at: number; path: string }
 
@@ -19,7 +19,7 @@ export class Files {
   readonly #files = new Map<string, Source>();
   readonly #open = new Map<number, Open>();
   #scratch: Uint8Array | undefined;
-  failure: unknown; // what a source last threw
+  failure: unknown; // the last error that a source threw
 
   constructor(readonly memory: () => WebAssembly.Memory, readonly state: StateStore | undefined) {}
 
@@ -56,7 +56,7 @@ export class Files {
   }
   #size(f: File): number { return f.source ? f.source.size : f.state!.bytes.length; }
 
-  // Ranges of a file into the module's memory. Sources see only memory that is not shared.
+  // Reads ranges of a file into the module's memory. Sources only see memory that is not shared.
   #read(f: File, at: number, to: number, n: number): number {
     const wanted = Math.max(0, Math.min(n, this.#size(f) - at));
     if (f.state) {
@@ -85,7 +85,7 @@ export class Files {
     }
     return done;
   }
-  // Over an array of (pointer, bytes). each: how many of the bytes it moved.
+  // Iterates over an array of (pointer, bytes). each returns how many bytes it moved.
   #vectors(list: number, n: number, total: number, each: (at: number, bytes: number) => number): number {
     let sum = 0;
     try {
@@ -133,7 +133,7 @@ export class Files {
     return OK;
   }
 
-  // For a file that is open; what it returns, or that there is none.
+  // Calls it with an open file; returns its result, or the error that there is none.
   #with(fd: number, use: (f: Open) => number): number {
     const f = this.#open.get(fd);
     return f ? use(f) : BAD_FD;
@@ -149,7 +149,7 @@ export class Files {
       this.#bytes().set(crypto.getRandomValues(new Uint8Array(n)), to >>> 0);
       return OK;
     },
-    poll_oneoff: (_in: number, _out: number, _n: number, to: number) => { // nobody sleeps here
+    poll_oneoff: (_in: number, _out: number, _n: number, to: number) => { // nothing sleeps here
       this.#view().setUint32(to, 1, true);
       return OK;
     },
@@ -241,7 +241,7 @@ export class Files {
     }
   }
 
-  // All that a module of this kind imports.
+  // Everything that a module of this kind imports.
   importsOf(module: WebAssembly.Module): WebAssembly.ModuleImports {
     const all: WebAssembly.ModuleImports = {};
     for (const { module: from, name } of WebAssembly.Module.imports(module))

@@ -1,9 +1,9 @@
 // A memory's module with its SQLite: the other end of apps/web/memory/web_memory.c.
 //
-// The store asks a model for vectors and for numbers of tokens in the middle of its work, and the model is
-// somewhere else. So a call is made with what is known; what is not is noted, nothing of that call stays, the
-// model is asked, and the call is made again, until all was known. A call that asks goes on to its end with guesses,
-// so that all its questions are asked together, also those of an import, which has several transactions.
+// In the middle of its work the store needs vectors and token counts from a model, which runs elsewhere. So a call
+// runs with the answers known so far and records the missing ones; its changes are rolled back, the model is asked,
+// and the call is repeated until every answer is known. A call with missing answers continues to its end with guesses,
+// so that all its questions are collected at once, also those of an import, which has several transactions.
 import { TernError } from '../engine/error.js';
 import { codeOf, compile, type Loading, type OwnFile } from '../engine/module.js';
 import { fromModule, toModule } from '../engine/names.js';
@@ -11,7 +11,7 @@ import { Files } from '../engine/wasi.js';
 import { Sqlite, type Sqlite3 } from './sqlite.js';
 
 const FILE: OwnFile = { name: 'tern-memory.wasm', beside: () => new URL('./tern-memory.wasm', import.meta.url) };
-const ROUNDS = 500; // a call has a handful
+const ROUNDS = 500; // a call takes a handful
 
 export interface ModelFacts { name: string; path: string; nDims: number; maxLength: number; prompts: readonly string[]; embeds: boolean }
 // The model's answers.
@@ -51,7 +51,7 @@ export class Core {
     const core = new Core(sqlite, asked), { name } = options;
     const module = await compile(FILE, options);
     const files = new Files(() => core.#exports.memory, undefined);
-    const folder = encodeURIComponent(name); // there is one of that name, as far as the module knows
+    const folder = encodeURIComponent(name); // the module sees only one with that name
     files.add(folder, [{ name: 'none', size: 0, read: () => 0 }]);
     const memory = {
       count: (at: number, n: number) => core.#count(core.#text(at, n)),
@@ -74,7 +74,7 @@ export class Core {
     }
   }
 
-  // One after the other: each finds what the one before it has left.
+  // Calls run one after another: each sees what the one before it left.
   call<T>(name: CallName, args: object = {}): Promise<T> {
     const run = this.#last.then(() => this.#call<T>(name, args));
     this.#last = run.catch(() => undefined);
@@ -112,7 +112,7 @@ export class Core {
 
   get #isKnown(): boolean { return this.#toCount.size === 0 && this.#toEmbed.size === 0; }
 
-  // A text that is not known yet has its first guess: four bytes a token.
+  // A text whose count is not known yet gets a guess: four bytes a token.
   #count(text: string): number {
     const known = this.#counts.get(text);
     if (known === undefined) this.#toCount.add(text);
@@ -125,7 +125,7 @@ export class Core {
     this.#toEmbed.set(prompt, texts.add(text));
   }
 
-  // Tokens first: what is to be embedded depends on them.
+  // Token counts first: what is to be embedded depends on them.
   async #ask(): Promise<void> {
     const texts = [...this.#toCount];
     if (texts.length > 0) (await this.asked.count(texts)).forEach((n, i) => this.#counts.set(texts[i]!, n));

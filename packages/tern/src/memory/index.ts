@@ -1,4 +1,4 @@
-// tern-engine/memory: texts that are found again, in one SQLite file with the tables of `tern memory`.
+// tern-engine/memory: searchable texts in one SQLite file with the tables of `tern memory`.
 import type { Tern } from '../tern.js';
 import { TernError } from '../engine/error.js';
 import { inNode } from '../platform.js';
@@ -6,41 +6,41 @@ import { Core, named, type ModelFacts } from './core.js';
 import type { Sqlite3 } from './sqlite.js';
 
 export interface MemoryOptions {
-  name?: string; // of the memory; 'memory'
-  // Makes vectors, and counts tokens; one that does not embed counts alone. Left out: words are all that is looked for,
-  // and four bytes are a token.
+  name?: string; // the memory's name ('memory')
+  // Computes vectors and counts tokens; a model that does not embed only counts. Omitted: search is by words only, and
+  // four bytes count as a token.
   model?: Pick<Tern, 'embed' | 'tokenize' | 'info'>;
-  // 'opfs': the browser's private files, of which workers alone may write. 'auto': these where that is so, else 'memory'.
+  // 'opfs': the browser's private files, which only workers can write. 'auto': these in a worker, else 'memory'.
   storage?: 'auto' | 'opfs' | 'memory';
-  file?: Uint8Array; // begin with these bytes of a SQLite file: what `tern memory` has made, or file() gave
-  // What the default export of @sqlite.org/sqlite-wasm gives; left out: that package is imported.
+  file?: Uint8Array; // start from these bytes of a SQLite file, from `tern memory` or file()
+  // The result of @sqlite.org/sqlite-wasm's default export; omitted: that package is imported.
   sqlite?: () => Promise<unknown>;
-  wasmUrl?: string | URL; // the folder of tern-memory.wasm; else beside the package's JavaScript
+  wasmUrl?: string | URL; // the folder of tern-memory.wasm; default: next to the package's JavaScript
 }
 
 export interface AddOptions {
-  source?: string; // where the text is from: 'notes/garden.md'
+  source?: string; // where the text comes from: 'notes/garden.md'
   metadata?: Record<string, unknown>;
-  format?: 'auto' | 'text' | 'markdown' | 'code'; // 'auto': by the end of the source's name
+  format?: 'auto' | 'text' | 'markdown' | 'code'; // 'auto': by the source's file extension
   created?: Date;
-  replace?: boolean; // the text takes the place of those of the same source
-  whole?: boolean; // one chunk, whatever its size
-  chunkTokens?: number; // of a chunk at most (256, or what the model takes)
-  overlapTokens?: number; // the end of a chunk that the next one repeats (an eighth); negative: none
-  keepSecrets?: boolean; // store the text as it is
-  patterns?: string[]; // further expressions (PCRE2) of what is blacked out
+  replace?: boolean; // replaces earlier texts of the same source
+  whole?: boolean; // store as one chunk, whatever its size
+  chunkTokens?: number; // maximum tokens of a chunk (256, or what the model takes)
+  overlapTokens?: number; // tokens at the end of a chunk that the next one repeats (an eighth); negative: none
+  keepSecrets?: boolean; // store the text unredacted
+  patterns?: string[]; // additional expressions (PCRE2) to redact
 }
 export interface Added { id: number; nChunks: number; nRedacted: number; wasThere: boolean }
 
-// 'author=Ann', 'year>=2025': on a member of the metadata, on source or created; = != < <= > >= and ^= (begins with).
+// 'author=Ann', 'year>=2025': compares a metadata member, source or created; = != < <= > >= and ^= (begins with).
 export type Where = string | readonly string[];
 
 export interface RecallOptions {
-  limit?: number; // hits (8)
-  maxTokens?: number; // of all together
+  limit?: number; // maximum number of hits (8)
+  maxTokens?: number; // of all hits together
   search?: 'hybrid' | 'vectors' | 'words';
   where?: Where;
-  leastSimilarity?: number; // of hits that only vectors found
+  leastSimilarity?: number; // for hits found only by vectors
   exact?: boolean; // compare all vectors as floats
 }
 export interface MemoryHit {
@@ -67,11 +67,11 @@ export interface MemoryRecord {
   nChunks: number;
   nTokens: number;
   nBytes: number;
-  text?: string; // of show() alone
+  text?: string; // only from show()
 }
 export interface StoreInfo {
   nRecords: number; nChunks: number; nTokens: number; nVectors: number; nDims: number; nBytes: number;
-  model: string; // that made the vectors; '': none did
+  model: string; // the model that computed the vectors; '': none
   storage: 'opfs' | 'memory';
 }
 
@@ -95,7 +95,7 @@ export class MemoryStore {
     return new MemoryStore(core, pool ? 'opfs' : 'memory');
   }
 
-  // When it resolves, all of the text is stored; else nothing of it is. Secrets are blacked out before.
+  // When it resolves, all of the text is stored; if it fails, none of it is. Secrets are redacted first.
   add(text: string, options: AddOptions = {}): Promise<Added> {
     return this.core.call('add', { text, ...addArgs(options), source: options.source, created: secondsOf(options.created),
       metadata: options.metadata && JSON.stringify(options.metadata), format: options.format }).then(named<Added>);
@@ -111,26 +111,26 @@ export class MemoryStore {
   async show(id: number): Promise<MemoryRecord> {
     return revived<MemoryRecord>((await this.core.call<Raw[]>('list', { id }))[0]!);
   }
-  // One record, or those that fit; how many they were.
+  // Deletes one record, or those that match; returns how many.
   forget(which: number | { where: Where }): Promise<number> {
     return this.core.call('forget', typeof which === 'number' ? { id: which } : { where: filtersOf(which.where) });
   }
-  // A line of JSON for each record: {"text", "source", "metadata", "created"}.
+  // Exports one line of JSON per record: {"text", "source", "metadata", "created"}.
   export(where?: Where): Promise<string> {
     return this.core.call('export', { where: filtersOf(where) });
   }
-  // Adds the records of such lines, which are all checked before the first is added.
+  // Imports such lines; all are checked before the first is added.
   import(lines: string, options: Omit<AddOptions, 'source' | 'metadata' | 'created' | 'format'> = {}): Promise<number> {
     return this.core.call('import', { lines, ...addArgs(options) });
   }
   async info(): Promise<StoreInfo> {
     return { ...named<StoreInfo>(await this.core.call('info')), storage: this.storage };
   }
-  // What is blacked out.
+  // The rules by which secrets are redacted.
   rules(): Promise<{ name: string; pattern: string }[]> { return this.core.call('rules'); }
-  // Leaves nothing of what was deleted.
+  // Erases all traces of deleted records.
   compact(): Promise<void> { return this.core.call('compact'); }
-  // The SQLite file: `memory.sqlite` in a folder of `tern memory`.
+  // The bytes of the SQLite file: `memory.sqlite` in a folder of `tern memory`.
   file(): Promise<Uint8Array<ArrayBuffer>> { return this.core.file(); }
   close(): void { this.core.close(); }
 }
@@ -156,7 +156,7 @@ export function filtersOf(where: Where | undefined): { key: string; compare: str
   });
 }
 
-// Metadata is the caller's: its names stay as they are.
+// Metadata belongs to the caller: its names are not converted.
 interface Raw { metadata: Record<string, unknown>; created: number }
 const revived = <T>({ metadata, created, ...rest }: Raw): T =>
   ({ ...named<object>(rest), metadata, created: new Date(created * 1000) }) as T;

@@ -2,7 +2,7 @@
 // @sqlite.org/sqlite-wasm. Both are WebAssembly modules, so texts are copied from one memory to the other.
 import { TernError } from '../engine/error.js';
 
-// What is used of @sqlite.org/sqlite-wasm.
+// The parts of @sqlite.org/sqlite-wasm that are used.
 interface Capi {
   [name: `SQLITE_${string}`]: number;
   sqlite3_open_v2(path: string, db: number, flags: number, vfs: string | null): number;
@@ -50,7 +50,7 @@ export interface Sqlite3 {
 
 const WAL_AT = 18; // in SQLite's header: which log the file is used with
 
-// A file that was written with a log beside it, to be used without one.
+// Makes a file that was written with a write-ahead log usable without one.
 function withoutLog(bytes: Uint8Array): Uint8Array {
   const copy = bytes.slice();
   if (copy[WAL_AT] === 2) copy.fill(1, WAL_AT, WAL_AT + 2);
@@ -60,16 +60,16 @@ function withoutLog(bytes: Uint8Array): Uint8Array {
 export class Sqlite {
   #db = 0;
   #pool: Pool | undefined;
-  // Whether what a transaction did is to be undone at its end.
+  // Whether a transaction is to be rolled back at its end.
   undoes: () => boolean = () => false;
 
   constructor(private sqlite: Sqlite3, private memory: () => WebAssembly.Memory) {}
 
-  // pool: files of the browser's private file system, of which workers alone may write; else in memory.
+  // pool: files in the browser's private file system, which only workers can write; else in memory.
   async open(name: string, pool: boolean, file?: Uint8Array): Promise<void> {
     const { capi } = this.sqlite;
     if (pool) {
-      // One that is in use elsewhere is refused: its files have one owner.
+      // A pool in use elsewhere is refused: its files have one owner.
       const directory = `tern-memory/${encodeURIComponent(name)}`;
       this.#pool = await this.sqlite.installOpfsSAHPoolVfs({
         name: `tern ${name}`, directory, preserveOnInitFailure: true, forceReinitIfPreviouslyFailed: true,
@@ -88,7 +88,7 @@ export class Sqlite {
     this.#sure(capi.sqlite3_deserialize(this.#db, 'main', wasm.allocFromTypedArray(bytes), n, n, flags));
   }
 
-  // What a function puts where it is told to.
+  // The value that a function writes to an output pointer.
   #pointer(use: (to: number) => number): number {
     const { pstack, peekPtr } = this.sqlite.wasm, before = pstack.pointer;
     try {
@@ -109,7 +109,7 @@ export class Sqlite {
   close(): void {
     if (this.#db) this.sqlite.capi.sqlite3_close_v2(this.#db);
     this.#db = 0;
-    this.#pool?.pauseVfs?.(); // its files are free again
+    this.#pool?.pauseVfs?.(); // releases its files
   }
 
   // ---- For the module --------------------------------------------------------------------------
@@ -124,7 +124,7 @@ export class Sqlite {
 
   #prepare(at: number, n: number): number {
     const { capi, wasm } = this.sqlite, before = wasm.pstack.pointer;
-    const sql = wasm.allocFromTypedArray(this.#bytes(at, n + 1)); // with the zero that ends it
+    const sql = wasm.allocFromTypedArray(this.#bytes(at, n + 1)); // with its terminating zero
     try {
       const to = wasm.pstack.alloc(8);
       return capi.sqlite3_prepare_v2(this.#db, sql, n, to, 0) === 0 ? wasm.peekPtr(to) : 0;
@@ -154,7 +154,7 @@ export class Sqlite {
     const { capi } = this.sqlite;
     return {
       open: () => this.#db ? 0 : capi.SQLITE_CANTOPEN!,
-      close: () => 0, // the page does
+      close: () => 0, // the page closes it
       config: (what: number, value: number) => capi.sqlite3_db_config(this.#db, what, value, 0),
       exec: (at: number, n: number) => this.#exec(this.#text(at, n)),
       errcode: () => capi.sqlite3_extended_errcode(this.#db),

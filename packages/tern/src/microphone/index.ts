@@ -1,4 +1,4 @@
-// tern-engine/microphone: what the microphone hears, as models that hear want it, and where somebody speaks in it.
+// tern-engine/microphone: microphone input at the models' sample rate, and speech detection in it.
 import { TernError } from '../engine/error.js';
 import { RATE } from './rate.js';
 
@@ -6,13 +6,13 @@ export { joined, loudness, SpeechDetector, type SpeechOptions } from './speech.j
 export { FRAME, RATE } from './rate.js';
 
 export interface MicrophoneOptions {
-  onFrame: (frame: Float32Array) => void; // 512 samples of one channel, of 16,000 a second
-  onEnd?: () => void; // it was unplugged, or its permission was taken away
-  deviceId?: string; // else the one that the browser chooses
-  echoCancellation?: boolean; // take out what the loudspeaker plays (true)
+  onFrame: (frame: Float32Array) => void; // 512 samples of one channel at 16,000 a second
+  onEnd?: () => void; // it was unplugged, or its permission was revoked
+  deviceId?: string; // default: the browser's choice
+  echoCancellation?: boolean; // remove what the loudspeaker plays (true)
   noiseSuppression?: boolean; // (true)
   autoGainControl?: boolean; // (true)
-  workletUrl?: string | URL; // where microphone-worklet.js lies; else beside this module
+  workletUrl?: string | URL; // the URL of microphone-worklet.js; default: next to this module
 }
 
 export class Microphone {
@@ -21,7 +21,7 @@ export class Microphone {
 
   private constructor(private context: AudioContext, private stream: MediaStream, private node: AudioWorkletNode) {}
 
-  // Asks for leave, if it was not given yet; best in answer to a click, without which some browsers hear nothing.
+  // Asks for permission if needed; best called on a click, since some browsers deliver no sound without one.
   static async open({ onFrame, onEnd, deviceId, workletUrl, ...wanted }: MicrophoneOptions): Promise<Microphone> {
     const stream = await ask({ echoCancellation: true, noiseSuppression: true, autoGainControl: true, ...wanted,
       ...(deviceId === undefined ? {} : { deviceId: { exact: deviceId } }) });
@@ -45,7 +45,7 @@ export class Microphone {
   }
 
   get label(): string { return this.stream.getTracks()[0]?.label ?? ''; }
-  // A muted one stays open and hears nothing.
+  // A muted microphone stays open and delivers nothing.
   get muted(): boolean { return !this.stream.getTracks()[0]?.enabled; }
   set muted(muted: boolean) { for (const track of this.stream.getTracks()) track.enabled = !muted; }
 

@@ -1,8 +1,8 @@
-// Samples of another rate, piece by piece: a windowed sinc, one set of weights for each of the places where new samples
-// can lie between old ones.
+// Resampling, piece by piece: a windowed sinc, one set of weights for each position that a new sample can have
+// between old ones.
 const SIDE = 16; // zeros of the sinc on each side
 const PHASES_MAX = 1024;
-const PASSES = 0.94; // of the lower of the two halves of the rates; the rest is the slope
+const PASSES = 0.94; // of the lower Nyquist frequency; the rest is the transition band
 
 const divisor = (a: number, b: number): number => b === 0 ? a : divisor(b, a % b);
 
@@ -12,7 +12,7 @@ export class Resampler {
   #reach: number; // old samples on each side
   #weights: Float32Array[];
   #kept: Float32Array; // old samples that new ones still need
-  #at = 0; // the next new sample: so many old ones after the first of those kept, and phase / up
+  #at = 0; // position of the next new sample: this many old ones after the first kept one, plus phase / up
   #phase = 0;
 
   constructor(from: number, to: number) {
@@ -27,7 +27,7 @@ export class Resampler {
     this.#at = this.#reach;
   }
 
-  // Of the old samples around a place; their sum is 1, so that a constant stays what it is.
+  // Weights of the old samples around a position; they sum to 1, so that a constant is preserved.
   #weightsAt(between: number, cut: number): Float32Array {
     const weights = Float32Array.from({ length: 2 * this.#reach }, (_, i) => {
       const x = i - this.#reach + 1 - between, turn = Math.PI * x * cut;
@@ -38,7 +38,7 @@ export class Resampler {
     return weights.map(weight => weight / sum);
   }
 
-  // The new samples that can be computed with these.
+  // Returns the new samples that can be computed after adding these.
   push(samples: Float32Array): Float32Array {
     const all = new Float32Array(this.#kept.length + samples.length);
     all.set(this.#kept);

@@ -1,14 +1,14 @@
-// Where somebody speaks in the frames of a microphone, by loudness: what is well above the quietest that was heard
-// lately is speech, if it lasts.
+// Speech detection in microphone frames by loudness: what lasts and is well above the quietest recent sound is
+// speech.
 import { FRAME, RATE } from './rate.js';
 
 export interface SpeechOptions {
-  onStart?: () => void; // somebody begins to speak
-  onEnd?: (samples: Float32Array) => void; // all of what was said, with a little silence around it
+  onStart?: () => void; // speech begins
+  onEnd?: (samples: Float32Array) => void; // the whole utterance, with a little silence around it
   pause?: number; // seconds of silence that end it (0.7)
-  least?: number; // seconds that are loud; shorter ones are no speech (0.2)
-  longest?: number; // seconds; then it is cut (28)
-  above?: number; // decibels above the quietest (9)
+  least?: number; // loud seconds that an utterance needs at least (0.2)
+  longest?: number; // seconds after which an utterance is cut (28)
+  above?: number; // decibels above the quietest sound (9)
 }
 
 const BEFORE = 0.3; // seconds that are kept from before the beginning
@@ -28,11 +28,11 @@ export function loudness(samples: Float32Array): number { // decibels of full sc
 export class SpeechDetector {
   above: number; // may be raised while a loudspeaker plays
   #options: SpeechOptions;
-  #said: Float32Array[] = []; // while nobody speaks: the last frames
-  #levels: number[] = []; // of them
+  #said: Float32Array[] = []; // during silence: the last frames
+  #levels: number[] = []; // their levels
   #speaking = false;
   #quiet = 0; // frames since the last loud one
-  #loud = 0; // frames, of what is being said
+  #loud = 0; // loud frames of the current utterance
   #floors: number[] = []; // the quietest of each block, the last one still growing
   #inBlock = 0;
 
@@ -56,13 +56,13 @@ export class SpeechDetector {
     if (this.#quiet >= frames(pause) || this.#said.length >= frames(longest)) this.finish();
   }
 
-  // Ends what is being said now, or forgets what was heard.
+  // Ends the current utterance, or discards it.
   finish(): void {
     const { least = 0.2, onEnd } = this.#options;
     const spoke = this.#speaking && this.#loud >= frames(least);
     const kept = this.#said.length - Math.max(0, this.#quiet - frames(AFTER));
     const said = this.#said.slice(0, kept);
-    // What was loud all the time is how loud it is here.
+    // Sound that was loud all the time is the room's noise level.
     if (this.#speaking && this.#quiet === 0) this.#floors = [Math.min(...said.slice(said.length >> 1).map(loudness))];
     this.reset();
     if (spoke) onEnd?.(joined(said));
@@ -75,7 +75,7 @@ export class SpeechDetector {
     this.#quiet = this.#loud = 0;
   }
 
-  // Speech says nothing about how quiet it is here, unless it is quieter.
+  // Speech does not raise the noise level, but quieter frames lower it.
   #hearFloor(level: number): void {
     if (this.#floors.length === 0) this.#floors.push(level);
     const last = this.#floors.length - 1;

@@ -1,4 +1,4 @@
-// The part of the microphone that runs in the thread of the sound: frames of one channel at the rate that models hear.
+// The part of the microphone that runs in the audio thread: frames of one channel at the models' sample rate.
 import { FRAME, RATE } from './rate.js';
 import { Resampler } from './resampler.js';
 

@@ -1,6 +1,6 @@
-// One file from a server into a stored file, in pieces that each have a checksum. What is missing,
-// because it never came or because it is damaged, is asked for by range; so going on with a download,
-// and repairing one, are the same thing.
+// Downloads one file into a stored file, in pieces that each have a checksum. Pieces that are missing,
+// because they never arrived or are damaged, are requested by range; so resuming a download
+// and repairing one are the same thing.
 import { formatBytes } from '../bytes.js';
 import { TernError, aborted, throwIfAborted, toTernError } from '../errors.js';
 import { sleep } from '../platform.js';
@@ -16,10 +16,10 @@ export interface Remote {
   sha256?: string; // of the whole
 }
 
-// What is known about a stored file; kept beside it.
+// What is known about a stored file; kept next to it.
 export interface FileState {
   url: string;
-  etag: string | null; // as the server sent it, or else when it was last modified
+  etag: string | null; // as the server sent it, or else the time of last modification
   size: number; // -1: unknown yet
   pieces: (string | null)[]; // checksum of each piece that is there; null: missing
   sha256: string | null; // of the whole, as the hub says
@@ -44,12 +44,12 @@ export interface Wire {
   fetch: typeof fetch;
   headers: Record<string, string>;
   signal?: AbortSignal | undefined;
-  // A request with If-Range is asked about first (CORS preflight) if it goes to another origin, and
-  // few servers allow it; there the answer's ETag is compared instead.
+  // A request with If-Range to another origin needs a CORS preflight, and few servers allow it; there the
+  // answer's ETag is compared instead.
   ifRange(url: string): boolean;
-  onBytes(n: number): void; // that came over the network
+  onBytes(n: number): void; // received over the network
   onNote(sentence: string): void;
-  onSize(missing: number): Promise<void>; // so many bytes are about to come; may refuse
+  onSize(missing: number): Promise<void>; // this many bytes are about to arrive; may refuse
   save(state: FileState): Promise<void>;
   backoffMs?: number; // before the second try; doubles (500)
   stallMs?: number; // without a byte: the connection counts as lost (60,000)
@@ -88,7 +88,7 @@ export class Download {
     return Math.max(this.state.size, this.#hint, this.remote.size ?? -1);
   }
 
-  // Compares what is stored with its checksums; what differs counts as missing. Gives the number of
+  // Compares stored pieces with their checksums; those that differ count as missing. Returns the number of
   // damaged pieces.
   async verify(read: (at: number, into: Uint8Array<ArrayBuffer>) => number | Promise<number>,
     onBytes: (n: number) => void): Promise<number> {
@@ -119,7 +119,7 @@ export class Download {
     if (this.state.sha256 && this.#hasher.length === index * PIECE) this.#hasher.update(bytes);
   }
 
-  // Downloads what is missing. The file stays the caller's to close.
+  // Downloads what is missing. The caller closes the file.
   async run(file: StoredFile): Promise<void> {
     this.#file = file;
     this.state.sha256 ??= this.remote.sha256 ?? null;
@@ -183,7 +183,7 @@ export class Download {
     } finally {
       clearTimeout(stalled.timer);
       this.wire.signal?.removeEventListener('abort', cancel);
-      stop.abort(); // what is left of an answer that is not wanted
+      stop.abort(); // the rest of an answer that is not wanted
     }
   }
 
@@ -198,7 +198,7 @@ export class Download {
   async #request(gap: { start: number; end: number }, signal: AbortSignal): Promise<Response> {
     const { url } = this.remote;
     const toEnd = gap.end < 0 || gap.end === this.state.size;
-    // From byte 0 on, too: an answer to a range is never compressed, and shows that ranges work.
+    // Even from byte 0: an answer to a range request is never compressed, and shows that ranges work.
     const headers: Record<string, string> = {
       ...this.wire.headers, Range: `bytes=${gap.start}-${toEnd ? '' : gap.end - 1}`,
     };
@@ -206,7 +206,7 @@ export class Download {
     if (gap.start > 0 && etag && !etag.startsWith('W/') && this.wire.ifRange(url)) headers['If-Range'] = etag;
     let response: Response;
     try {
-      // The browser's own cache would keep the model a second time, and may answer for the server.
+      // The browser's own cache would store the model a second time, and may answer for the server.
       response = await this.wire.fetch(url, { headers, signal, cache: 'no-store' });
     } catch (cause) {
       throw new Retry(`cannot be reached (${(cause as Error).message})`, -1, { cause });
@@ -228,7 +228,7 @@ export class Download {
     return new TernError('network', `${this.remote.name}: ${words}${hint} (${this.remote.url})`);
   }
 
-  // Takes what the answer says about the file; gives the byte at which its body begins.
+  // Takes the answer's information about the file; returns the offset at which its body begins.
   async #accept(response: Response, start: number): Promise<number> {
     const { state } = this;
     const etag = response.headers.get('etag') ?? response.headers.get('last-modified');
@@ -239,7 +239,7 @@ export class Download {
     if (response.status !== 206) {
       if (start > 0)
         await this.#restart(same ? 'is sent as a whole: the server knows no ranges' : 'has changed on the server');
-      // The length may be that of a compressed body, and the header that says so be hidden (CORS).
+      // The length may be that of a compressed body, and the header that says so may be hidden (CORS).
       this.#hint = response.headers.has('content-encoding') || Number.isNaN(length) ? -1 : length;
       state.size = -1;
       state.etag = etag;
@@ -326,7 +326,7 @@ export class Download {
     await this.#save(false);
   }
 
-  // A page that is killed loses what came since: half a second's worth.
+  // A page that is killed loses what arrived since: half a second's worth.
   async #save(end: boolean): Promise<void> {
     if (!end && Date.now() - this.#saved < 500) return;
     if (!await this.#file.flush(end)) return;
@@ -334,7 +334,7 @@ export class Download {
     this.#saved = Date.now();
   }
 
-  // Compares the whole with the checksum that the hub gives, once.
+  // Compares the whole file with the hub's checksum, once.
   async #wholeIsRight(): Promise<boolean> {
     const { remote, state } = this;
     const wanted = state.sha256;
@@ -360,7 +360,7 @@ export class Download {
 
 const plainTag = (etag: string): string => etag.replace(/^W\//, '');
 
-// Whether the server has another file now than the one that is stored. Unknown counts as no.
+// Whether the server's file now differs from the stored one. Unknown counts as no.
 export async function hasChanged(state: FileState, remote: Remote, wire: Wire): Promise<boolean> {
   if (remote.sha256 && state.sha256) return remote.sha256 !== state.sha256;
   try {
@@ -373,6 +373,6 @@ export async function hasChanged(state: FileState, remote: Remote, wire: Wire): 
     return !Number.isNaN(size) && !answer.headers.has('content-encoding') && size !== state.size;
   } catch (error) {
     if (wire.signal?.aborted) throw toTernError(error);
-    return false; // offline: what is stored is good
+    return false; // offline: the stored file is used
   }
 }

@@ -106,8 +106,8 @@ export class FolderStorage implements Storage {
     }
   }
 
-  // A file with the number of the process that holds it; of one that has ended it is taken over.
-  // Shared locks hold nothing: here a file that is deleted stays readable for who has it open.
+  // A file with the id of the process that holds it; the lock of a process that has ended is taken over.
+  // Shared locks hold nothing: here a deleted file stays readable for those who have it open.
   async lock(name: string, options: LockOptions): Promise<(() => void) | undefined> {
     if (options.shared) return () => undefined;
     const file = this.#path(`${name.replace(/[^\w-]/g, '-')}.lock`);

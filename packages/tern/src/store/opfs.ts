@@ -1,5 +1,5 @@
-// The origin private file system. In a worker by synchronous handles: reads in the middle of the
-// engine's work, writes in place. In a page, which has neither: streams, and models in memory.
+// The origin private file system. In a worker it uses synchronous handles: reads in the middle of the
+// engine's work, writes in place. A page has neither: it uses streams, and models in memory.
 import type { Source } from '../engine/types.js';
 import { TernError, toTernError } from '../errors.js';
 import { insist } from '../platform.js';
@@ -26,7 +26,7 @@ declare const FileReaderSync: (new () => { readAsArrayBuffer(blob: Blob): ArrayB
 
 export const canReadBlobs = (): boolean => typeof FileReaderSync !== 'undefined';
 
-// A File or Blob in a worker: nothing of it is in memory.
+// A File or Blob in a worker: it is not loaded into memory.
 export class BlobSource implements Source {
   readonly size: number;
   #reader = new FileReaderSync!();
@@ -216,7 +216,7 @@ class Opfs implements Storage {
   lock = webLock;
 }
 
-// A handle that comes too late is given back.
+// A handle that arrives too late is closed.
 async function inTime(opening: Promise<SyncHandle>): Promise<SyncHandle> {
   let late = false;
   const limit = new Promise<never>((_, reject) => setTimeout(() => {
@@ -244,7 +244,7 @@ export function webLock(name: string, options: LockOptions): Promise<(() => void
   });
 }
 
-// The storage, or a sentence that says why there is none.
+// The storage, or a sentence on why there is none.
 export async function openOpfs(): Promise<Storage | string> {
   const FileHandle = (globalThis as { FileSystemFileHandle?: { prototype: object } }).FileSystemFileHandle;
   const storage = (globalThis.navigator as Navigator | undefined)?.storage;

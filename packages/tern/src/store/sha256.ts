@@ -1,5 +1,5 @@
 // SHA-256. The platform's digest takes a whole buffer at once and exists only in secure contexts;
-// this one goes on from piece to piece, and works everywhere.
+// this one is incremental and works everywhere.
 
 const K = /* @__PURE__ */ constants();
 
@@ -86,7 +86,7 @@ export class Sha256 {
   }
 }
 
-// Of bytes that lie in memory, by the platform where it can.
+// The hash of bytes in memory, by the platform if it can.
 export async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
   if (!globalThis.crypto?.subtle) return new Sha256().update(bytes).hex();
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));

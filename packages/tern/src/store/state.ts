@@ -1,7 +1,7 @@
-// The few bytes that the engine keeps between visits, such as how much the GPU's driver stands. They
-// must be stored before the next step, which may end the process: by a synchronous handle in a worker,
-// in localStorage in a page. Where another tab holds the handle, or nothing can be stored, each visit
-// finds out anew.
+// The few bytes that the engine keeps between visits, such as the GPU driver's limits. They must be stored
+// before the next step, which may end the process: with a synchronous handle in a worker, in localStorage
+// in a page. If another tab holds the handle, or nothing can be stored, each visit finds them out
+// again.
 import type { StateStore } from '../engine/types.js';
 
 const NAME = 'tern-state';
@@ -31,7 +31,7 @@ function store(read: () => string, write: (text: string) => void, close: () => v
   try {
     all = JSON.parse(read()) as Record<string, number[]>;
   } catch {
-    // Nothing yet, or what a killed process left.
+    // Nothing yet, or the remains of a killed process.
   }
   return {
     read: name => all[name] && Uint8Array.from(all[name]),

@@ -1,5 +1,5 @@
-// A flat folder of files that outlive the page, and what stands in for it where there is none. The
-// store is written against this alone; opfs.ts and folder.ts are the real ones.
+// A flat folder of files that outlive the page, and a substitute where there is none. The
+// store uses only this interface; opfs.ts and folder.ts implement it.
 import type { Source } from '../engine/types.js';
 import { TernError } from '../errors.js';
 
@@ -9,7 +9,7 @@ export interface StoredFile {
   write(at: number, bytes: Uint8Array<ArrayBuffer>): Promise<void>; // at most at the end of what is written
   truncate(size: number): Promise<void>;
   reserve?(size: number): void; // that many bytes will be written
-  // Whether what was written outlives the page now. Without `end` that may wait until it is worth it.
+  // Returns whether what was written now outlives the page. Without `end` it may be postponed until worthwhile.
   flush(end: boolean): Promise<boolean>;
   close(): Promise<void>;
 }
@@ -18,13 +18,13 @@ export interface LockOptions {
   shared?: boolean;
   ifFree?: boolean; // undefined instead of waiting
   signal?: AbortSignal | undefined;
-  onWait?: () => void; // it is held by somebody else
+  onWait?: () => void; // another holder has it
 }
 
 export interface Storage {
   readonly kind: 'opfs' | 'folder' | 'memory';
   names(): Promise<string[]>;
-  open(name: string): Promise<StoredFile>; // to write; created if need be. 'busy': somebody else has it
+  open(name: string): Promise<StoredFile>; // for writing; created if needed. 'busy': in use elsewhere
   size(name: string): Promise<number>; // 0: there is none
   source(name: string, as: string, onRead?: (bytes: number) => void): Promise<Source>;
   // Small files. A text is replaced as a whole or not at all.
@@ -32,7 +32,7 @@ export interface Storage {
   writeText(name: string, text: string): Promise<void>;
   remove(name: string): Promise<void>;
   estimate(): Promise<{ usage: number; quota: number } | undefined>;
-  // Among all who use this storage; gives what releases it.
+  // A lock among all users of this storage; returns a function that releases it.
   lock(name: string, options: LockOptions): Promise<(() => void) | undefined>;
 }
 
@@ -51,7 +51,7 @@ export class BytesSource implements Source {
   }
 }
 
-// Of one page and one load: for sites without storage, and for those who want none.
+// In memory, for one page and one load: for sites without storage, or if none is wanted.
 export class MemoryStorage implements Storage {
   readonly kind = 'memory';
   #files = new Map<string, MemoryFile>();

@@ -1,5 +1,5 @@
-// The models that are kept: for each a manifest (what it is made of), and for each of its files the
-// bytes and what is known about them. Names in the storage: KEY.model, KEY.0.data, KEY.0.state, ...
+// The stored models: for each a manifest (what it consists of), and for each of its files the
+// bytes and their state. Names in the storage: KEY.model, KEY.0.data, KEY.0.state, ...
 import type { Source } from '../engine/types.js';
 import type { Phase, StoredModel } from '../api.js';
 import { formatBytes } from '../bytes.js';
@@ -11,7 +11,7 @@ import { sleep } from '../platform.js';
 import { Sha256 } from './sha256.js';
 import type { Storage } from './storage.js';
 
-export interface Plan { // of a model that lies on a server
+export interface Plan { // for a model on a server
   path: string; // what the engine opens: one of the names, or "" for a folder
   files: Remote[];
 }
@@ -38,7 +38,7 @@ export interface LoadRequest {
 
 export interface Loaded extends Plan {
   sources: Source[];
-  release(): void; // from here on the model may be deleted
+  release(): void; // from then on the model may be deleted
 }
 
 const keyOf = (id: string): string => new Sha256().update(new TextEncoder().encode(id)).hex().slice(0, 24);
@@ -47,7 +47,7 @@ const useLock = (key: string): string => `tern-use-${key}`;
 export class Store {
   constructor(readonly storage: Storage) {}
 
-  // The model's files, downloaded where they are missing or damaged.
+  // The model's files; missing or damaged ones are downloaded.
   async load(request: LoadRequest): Promise<Loaded> {
     const { storage } = this;
     const { signal } = request.wire;
@@ -61,7 +61,7 @@ export class Store {
       try {
         const plan = await this.#plan(key, request);
         await new Fetcher(this, key, plan, request).all(sources);
-        // When it was last used: nobody waits for that, but the model is not deleted meanwhile.
+        // Records the time of use: not awaited, but the model is not deleted meanwhile.
         const noted = Promise.race([this.#write(key, plan), sleep(2000)]).catch(() => undefined);
         return { path: plan.path, files: plan.files, sources, release: () => void noted.then(release) };
       } finally {
@@ -137,12 +137,12 @@ export class Store {
     return manifest && this.#describe(keyOf(id), manifest);
   }
 
-  // Whether there was anything. 'busy' while the model is open or being downloaded, in any tab.
+  // Returns whether there was anything. 'busy' while the model is open or being downloaded in any tab.
   async delete(id: string): Promise<boolean> {
     return this.#deleteKey(keyOf(id), id);
   }
 
-  // All models, and what is left of any.
+  // All models, including remains of partial ones.
   async clear(): Promise<void> {
     const keys = new Set((await this.storage.names()).map(name => /^([0-9a-f]{24})\./.exec(name)?.[1]));
     for (const key of keys) if (key) await this.#deleteKey(key, 'a model');
@@ -159,7 +159,7 @@ export class Store {
       throw new TernError('busy', `${what} is in use, in this page or in another tab; close it first`);
     try {
       const names = (await this.storage.names()).filter(name => name.startsWith(`${key}.`));
-      // The manifest last: what is left after a failure is still listed.
+      // The manifest last: after a failure the rest is still listed.
       for (const name of names.sort((a, b) => Number(a.endsWith('.model')) - Number(b.endsWith('.model'))))
         await this.storage.remove(name);
       return names.length > 0;
@@ -173,14 +173,14 @@ function parse<T>(text: string | undefined): T | undefined {
   try {
     return text === undefined ? undefined : JSON.parse(text) as T;
   } catch {
-    return undefined; // what a kill left
+    return undefined; // remains of a killed process
   }
 }
 
-// The files of one model, one after the other.
+// The files of one model, one after another.
 class Fetcher {
-  #done = 0; // bytes of the files before
-  #others: number; // that are known of the files after
+  #done = 0; // bytes of the files done
+  #others: number; // known bytes of the files to come
   #lastTold = 0;
 
   constructor(private store: Store, private key: string, private plan: Manifest, private request: LoadRequest) {
