@@ -208,7 +208,7 @@ test('senses: a picture goes with a message in chromium', { seconds: 90 }, async
     const data = new DataTransfer();
     data.items.add(file);
     document.querySelector('#input').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
-  }, picture);
+  }, `/oracles/${sees}/picture.png`);
   await page.raw.waitForSelector('#files img.picture', { timeout: 20_000 });
   await page.raw.type('#input', 'What is it?');
   await page.raw.click('#send');
