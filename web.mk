@@ -8,7 +8,7 @@
 #                         the same with the families that see and hear, for their models alone
 #     tern-shaders.json   the texts of the GPU's kernels, for pages that have a GPU
 #
-# Debian's packages: clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc binaryen dpkg-dev, and nodejs.
+# Debian's packages: clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev, and nodejs.
 # What checks them (Tern.diagnose) is two more, tern-check.wasm and tern-relaxed-check.wasm: the same
 # objects, with the scalar kernels, the tests of kernels, and `tern diagnose`.
 WEB       = $(BUILD)/web
@@ -53,7 +53,7 @@ WEB_PCRE2_CFLAGS = -w -DHAVE_CONFIG_H -DSUPPORT_UNICODE -DSUPPORT_PCRE2_8 -DPCRE
                    -I$(WEB_DEPS)/pcre2/src
 
 $(WEB_DEPS)/versions: tools/fetch_web_sources.sh
-	@tools/install_deps.sh clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc binaryen dpkg-dev
+	@tools/install_deps.sh clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev
 	tools/fetch_web_sources.sh $(WEB_DEPS)
 # PCRE2's own recipe for builds without its configure script.
 $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
@@ -101,13 +101,6 @@ WEB_AFTER_simd        = $(WEB)/wasm_loops
 WEB_AFTER_simd-senses = $(WEB)/wasm_loops
 WEB_AFTER_simd-check  = $(WEB)/wasm_loops
 
-# Binaryen makes a module a quarter smaller (3% with gzip). Debian's knows SIMD128 and no relaxed SIMD, so the module
-# that every browser can load gets it, which is the largest. What WebKit needs comes after it, or it would be taken out.
-WEB_OPT = wasm-opt -Oz --enable-simd --enable-bulk-memory --enable-sign-ext --enable-mutable-globals \
-          --enable-nontrapping-float-to-int
-WEB_OPT_simd        = $(WEB_OPT)
-WEB_OPT_simd-senses = $(WEB_OPT)
-
 WEB_CHECK_SRC = $(sort $(wildcard src/kernels/cpu/*/*_scalar.c) src/kernels/cpu/float/float_wasm.c \
                 src/kernels/cpu/select.c $(wildcard apps/web/checks/*.c) $(filter src/kernels/%,$(KERNEL_TEST_SRC)))
 
@@ -131,15 +124,20 @@ $(WEB)/obj/$(1)/apps/web/unicode/%.o: WEB_MORE = -O2
 $(WEB)/obj/$(1)/apps/web/unicode/web_unicode.o: $(WEB)/gen/unicode_tables.inc
 endef
 
+# gzip finds what is alike within 32 KB: neighbours that compress well save 2 KB of a module.
+web_of = $(foreach o,$(2),$(if $(findstring $(1),$(o)),$(o)))
+web_order = $(call web_of,/pcre2/,$(1)) $(call web_of,/src/kernels/,$(1)) \
+            $(filter-out $(foreach f,/pcre2/ /src/kernels/ /src/models/,$(call web_of,$(f),$(1))),$(1)) \
+            $(call web_of,/src/models/,$(1))
+
 # $(1): a file, $(2): its objects, which this file's flags make, $(3): a flavour
 define web_link
 $(2): web.mk
 $(1): $(2) web.mk $$(WEB_AFTER_$(3))
 	@echo "  link  $$@"
-	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(filter %.o,$$^) -L$$(WASM_LIB) -lc \
+	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(call web_order,$$(filter %.o,$$^)) -L$$(WASM_LIB) -lc \
 	    $$(WASM_RT) -z stack-size=1048576 --stack-first --gc-sections --strip-all --max-memory=4294967296 \
 	    $$(WEB_LINK_$(3))
-	$$(if $$(WEB_OPT_$(3)),$$(Q)$$(WEB_OPT_$(3)) $$@.tmp -o $$@.tmp)
 	$$(if $$(WEB_AFTER_$(3)),$$(Q)$$(WEB_AFTER_$(3)) $$@.tmp >/dev/null)
 	@tools/check_wasm_size.sh $$@.tmp $$(call web_gzip_max,$$@)
 	$$(Q)mv $$@.tmp $$@
