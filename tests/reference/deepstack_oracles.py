@@ -32,17 +32,7 @@ CONFIG = dict(o.CONFIG, model_type="qwen3_vl", architectures=["Qwen3VLForConditi
 
 def make_weights(random):
     t = {}
-
-    def matrix(name, rows, cols, bias=False, gain=1.0):
-        t[name + ".weight"] = random.normal(0, gain / math.sqrt(cols), (rows, cols))
-        if bias:
-            t[name + ".bias"] = random.normal(0, 0.1, rows)
-
-    def norm(name, n, biased=False):
-        t[name + ".weight"] = random.uniform(0.6, 1.5, n)
-        if biased:
-            t[name + ".bias"] = random.normal(0, 0.1, n)
-
+    matrix, norm = o.makers(random, t.__setitem__)
     p, v = "model.language_model.", "model.visual."
     t[p + "embed_tokens.weight"] = random.normal(0, 0.7, (o.N_VOCAB, o.H))
     norm(p + "norm", o.H)

@@ -52,17 +52,7 @@ o.TEMPLATE = (o.TEMPLATE.replace("<|vision_start|><|image_pad|><|vision_end|>", 
 
 def make_weights(random):
     t = {}
-
-    def matrix(name, rows, cols, bias=False, gain=1.0):
-        t[name + ".weight"] = random.normal(0, gain / math.sqrt(cols), (rows, cols))
-        if bias:
-            t[name + ".bias"] = random.normal(0, 0.1, rows)
-
-    def norm(name, n, biased=False):
-        t[name + ".weight"] = random.uniform(0.6, 1.5, n) - (0 if biased else 1)
-        if biased:
-            t[name + ".bias"] = random.normal(0, 0.1, n)
-
+    matrix, norm = o.makers(random, t.__setitem__, 1)
     p, v, m = "model.language_model.", "model.vision_tower.vision_model.", "model.multi_modal_projector."
     t[p + "embed_tokens.weight"] = random.normal(0, 0.25, (o.N_VOCAB, H))
     norm(p + "norm", H)
@@ -81,16 +71,7 @@ def make_weights(random):
     matrix(v + "embeddings.patch_embedding", V_H, 3 * PATCH * PATCH, True)
     t[v + "embeddings.patch_embedding.weight"] = t[v + "embeddings.patch_embedding.weight"].reshape(V_H, 3, PATCH, PATCH)
     t[v + "embeddings.position_embedding.weight"] = random.normal(0, 0.5, (SIDE * SIDE, V_H))
-    for i in range(V_DEPTH):
-        b = v + "encoder.layers.%d." % i
-        norm(b + "layer_norm1", V_H, True)
-        norm(b + "layer_norm2", V_H, True)
-        for part in "qkv":
-            matrix(b + "self_attn.%s_proj" % part, V_H, V_H, True, 2 if part != "v" else 1)
-        matrix(b + "self_attn.out_proj", V_H, V_H, True)
-        matrix(b + "mlp.fc1", V_FF, V_H, True)
-        matrix(b + "mlp.fc2", V_H, V_FF, True)
-    norm(v + "post_layernorm", V_H, True)
+    o.siglip_weights(matrix, norm, v, V_DEPTH, V_H, V_FF)
     norm(m + "mm_soft_emb_norm", V_H)
     t[m + "mm_input_projection_weight"] = random.normal(0, 1.5 / math.sqrt(V_H), (V_H, H))
     return {name: to_bf16(x.astype(np.float32)) for name, x in t.items()}
@@ -98,22 +79,12 @@ def make_weights(random):
 
 # ---- The tower ---------------------------------------------------------------------------------
 
-def gelu(x):
-    return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-
-
 def tower(t, patches):
     """patches: from left to right and down, [y, x, colour] each."""
-    v, m, d = "model.vision_tower.vision_model.", "model.multi_modal_projector.", V_H // V_HEADS
+    v, m = "model.vision_tower.vision_model.", "model.multi_modal_projector."
     by_colour = patches.reshape(-1, PATCH * PATCH, 3).swapaxes(1, 2).reshape(len(patches), -1)
     h = o.linear(t, v + "embeddings.patch_embedding", by_colour) + t[v + "embeddings.position_embedding.weight"].astype(np.float64)
-    for i in range(V_DEPTH):
-        b = v + "encoder.layers.%d." % i
-        x = o.layer_norm(t, b + "layer_norm1", h)
-        q, k, w = (o.linear(t, b + "self_attn.%s_proj" % part, x).reshape(len(h), V_HEADS, d) for part in "qkv")
-        h = h + o.linear(t, b + "self_attn.out_proj", o.attention(q, k, w, False))
-        h = h + o.linear(t, b + "mlp.fc2", gelu(o.linear(t, b + "mlp.fc1", o.layer_norm(t, b + "layer_norm2", h))))
-    h = o.layer_norm(t, v + "post_layernorm", h)
+    h = o.siglip(t, v, h, V_DEPTH, V_HEADS)
     h = h.reshape(SIDE // MERGE, MERGE, SIDE // MERGE, MERGE, V_H).mean((1, 3)).reshape(-1, V_H)
     return o.rms(h, t[m + "mm_soft_emb_norm.weight"]) @ t[m + "mm_input_projection_weight"].astype(np.float64)
 
@@ -152,7 +123,7 @@ def logits(t, ids, grids, seen):
         y = o.linear(t, a + "o_proj", attention(o.turn(heads[0], angles), o.turn(heads[1], angles), v, sees))
         x = x + o.rms(y, t[q + "post_attention_layernorm.weight"])
         h = o.rms(x, t[q + "pre_feedforward_layernorm.weight"])
-        y = o.linear(t, q + "mlp.down_proj", gelu(o.linear(t, q + "mlp.gate_proj", h)) * o.linear(t, q + "mlp.up_proj", h))
+        y = o.linear(t, q + "mlp.down_proj", o.gelu_tanh(o.linear(t, q + "mlp.gate_proj", h)) * o.linear(t, q + "mlp.up_proj", h))
         x = x + o.rms(y, t[q + "post_feedforward_layernorm.weight"])
     return o.rms(x, t[p + "norm.weight"]) @ t[p + "embed_tokens.weight"].astype(np.float64).T
 

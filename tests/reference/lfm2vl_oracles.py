@@ -53,17 +53,7 @@ o.TEMPLATE = o.TEMPLATE.replace("<|vision_start|><|image_pad|><|vision_end|>", "
 
 def make_weights(random):
     t = {}
-
-    def matrix(name, rows, cols, bias=False, gain=1.0):
-        t[name + ".weight"] = random.normal(0, gain / math.sqrt(cols), (rows, cols))
-        if bias:
-            t[name + ".bias"] = random.normal(0, 0.1, rows)
-
-    def norm(name, n, biased=False):
-        t[name + ".weight"] = random.uniform(0.6, 1.5, n)
-        if biased:
-            t[name + ".bias"] = random.normal(0, 0.1, n)
-
+    matrix, norm = o.makers(random, t.__setitem__)
     p, v, m = "model.language_model.", "model.vision_tower.vision_model.", "model.multi_modal_projector."
     t[p + "embed_tokens.weight"] = random.normal(0, 0.7, (o.N_VOCAB, H))
     norm(p + "embedding_norm", H)
@@ -87,16 +77,7 @@ def make_weights(random):
             matrix(q + "feed_forward." + name, rows, cols)
     matrix(v + "embeddings.patch_embedding", V_H, 3 * PATCH * PATCH, True)
     t[v + "embeddings.position_embedding.weight"] = random.normal(0, 0.5, (SIDE * SIDE, V_H))
-    for i in range(V_DEPTH):
-        b = v + "encoder.layers.%d." % i
-        norm(b + "layer_norm1", V_H, True)
-        norm(b + "layer_norm2", V_H, True)
-        for part in "qkv":
-            matrix(b + "self_attn.%s_proj" % part, V_H, V_H, True, 2 if part != "v" else 1)
-        matrix(b + "self_attn.out_proj", V_H, V_H, True)
-        matrix(b + "mlp.fc1", V_FF, V_H, True)
-        matrix(b + "mlp.fc2", V_H, V_FF, True)
-    norm(v + "post_layernorm", V_H, True)
+    o.siglip_weights(matrix, norm, v, V_DEPTH, V_H, V_FF)
     norm(m + "layer_norm", MERGE * MERGE * V_H, True)
     matrix(m + "linear_1", BETWEEN, MERGE * MERGE * V_H, True)
     matrix(m + "linear_2", H, BETWEEN, True)
@@ -114,28 +95,15 @@ def places(n):
     return w / w.sum(1, keepdims=True)
 
 
-def layer_norm(t, name, x, eps):
-    x = x - x.mean(-1, keepdims=True)
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * t[name + ".weight"] + t[name + ".bias"]
-
-
 def tower(t, patches, rows, columns):
     """patches: from left to right and down."""
-    v, m, d = "model.vision_tower.vision_model.", "model.multi_modal_projector.", V_H // V_HEADS
+    v, m = "model.vision_tower.vision_model.", "model.multi_modal_projector."
     table = t[v + "embeddings.position_embedding.weight"].astype(np.float64).reshape(SIDE, SIDE, V_H)
     grid = np.einsum("ya,xb,abc->yxc", places(rows), places(columns), table)
     h = o.linear(t, v + "embeddings.patch_embedding", patches) + grid.reshape(-1, V_H)
-    for i in range(V_DEPTH):
-        b = v + "encoder.layers.%d." % i
-        x = layer_norm(t, b + "layer_norm1", h, 1e-6)
-        q, k, w = (o.linear(t, b + "self_attn.%s_proj" % part, x).reshape(len(h), V_HEADS, d) for part in "qkv")
-        h = h + o.linear(t, b + "self_attn.out_proj", o.attention(q, k, w, False))
-        u = o.linear(t, b + "mlp.fc1", layer_norm(t, b + "layer_norm2", h, 1e-6))
-        u = u / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
-        h = h + o.linear(t, b + "mlp.fc2", u)
-    h = layer_norm(t, v + "post_layernorm", h, 1e-6)
+    h = o.siglip(t, v, h, V_DEPTH, V_HEADS)
     h = h.reshape(rows // MERGE, MERGE, columns // MERGE, MERGE, V_H).swapaxes(1, 2).reshape(-1, MERGE * MERGE * V_H)
-    u = o.linear(t, m + "linear_1", layer_norm(t, m + "layer_norm", h, 1e-5))
+    u = o.linear(t, m + "linear_1", o.layer_norm(t, m + "layer_norm", h, 1e-5))
     return o.linear(t, m + "linear_2", u / 2 * (1 + np.vectorize(math.erf)(u / math.sqrt(2))))
 
 

@@ -45,21 +45,41 @@ TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is
 
 # ---- Weights -----------------------------------------------------------------------------------
 
+def makers(random, put, plus=0):
+    """What makes a matrix and a norm, with biases if wanted. plus: what models add to weights of norms without biases."""
+    def matrix(name, rows, cols, bias=False, gain=1.0):
+        put(name + ".weight", random.normal(0, gain / math.sqrt(cols), (rows, cols)))
+        if bias:
+            put(name + ".bias", random.normal(0, 0.1, rows))
+
+    def norm(name, n, biased=False, plus=plus):
+        put(name + ".weight", random.uniform(0.6, 1.5, n) - (0 if biased else plus))
+        if biased:
+            put(name + ".bias", random.normal(0, 0.1, n))
+
+    return matrix, norm
+
+
+def siglip_weights(matrix, norm, v, depth, n, n_ff):
+    for i in range(depth):
+        b = v + "encoder.layers.%d." % i
+        norm(b + "layer_norm1", n, True)
+        norm(b + "layer_norm2", n, True)
+        for part in "qkv":
+            matrix(b + "self_attn.%s_proj" % part, n, n, True, 2 if part != "v" else 1)
+        matrix(b + "self_attn.out_proj", n, n, True)
+        matrix(b + "mlp.fc1", n_ff, n, True)
+        matrix(b + "mlp.fc2", n, n_ff, True)
+    norm(v + "post_layernorm", n, True)
+
+
 def make_weights(random):
     t = {}
 
     def put(name, x):
         t[name] = to_bf16(np.asarray(x, np.float32))
 
-    def matrix(name, rows, cols, bias=False, gain=1.0):
-        put(name + ".weight", random.normal(0, gain / math.sqrt(cols), (rows, cols)))
-        if bias:
-            put(name + ".bias", random.normal(0, 0.1, rows))
-
-    def norm(name, n, biased=False, plus=0):
-        put(name + ".weight", random.uniform(0.6, 1.5, n) - plus)
-        if biased:
-            put(name + ".bias", random.normal(0, 0.1, n))
+    matrix, norm = makers(random, put)
 
     p = "model.language_model."
     put(p + "embed_tokens.weight", random.normal(0, 0.7, (N_VOCAB, H)))
@@ -116,9 +136,9 @@ def linear(t, name, x):
     return y + t[name + ".bias"] if name + ".bias" in t else y
 
 
-def layer_norm(t, name, x):
+def layer_norm(t, name, x, eps=1e-6):
     x = x - x.mean(-1, keepdims=True)
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * t[name + ".weight"] + t[name + ".bias"]
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * t[name + ".weight"] + t[name + ".bias"]
 
 
 def turn(x, angles):
@@ -135,6 +155,21 @@ def attention(q, k, v, causal):
         s = np.where(np.tri(len(q), dtype=bool), s, -np.inf)
     s = np.exp(s - s.max(-1, keepdims=True))
     return np.einsum("hij,jhd->ihd", s / s.sum(-1, keepdims=True), v).reshape(len(q), -1)
+
+
+def gelu_tanh(x):
+    return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def siglip(t, v, h, depth, heads):
+    """SigLIP's layers, and the norm after them."""
+    for i in range(depth):
+        b = v + "encoder.layers.%d." % i
+        x = layer_norm(t, b + "layer_norm1", h)
+        q, k, w = (linear(t, b + "self_attn.%s_proj" % part, x).reshape(len(h), heads, -1) for part in "qkv")
+        h = h + linear(t, b + "self_attn.out_proj", attention(q, k, w, False))
+        h = h + linear(t, b + "mlp.fc2", gelu_tanh(linear(t, b + "mlp.fc1", layer_norm(t, b + "layer_norm2", h))))
+    return layer_norm(t, v + "post_layernorm", h)
 
 
 def places(rows, columns):
@@ -172,7 +207,7 @@ def tower(t, patches, rows, columns, deep=()):
         q, k, v = linear(t, b + "attn.qkv", layer_norm(t, b + "norm1", h)).reshape(len(h), 3, V_HEADS, d).swapaxes(0, 1)
         h = h + linear(t, b + "attn.proj", attention(turn(q, angles), turn(k, angles), v, False))
         u = linear(t, b + "mlp.linear_fc1", layer_norm(t, b + "norm2", h))
-        u = u / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
+        u = gelu_tanh(u)
         h = h + linear(t, b + "mlp.linear_fc2", u)
         if i in deep:
             between.append(merge(t, "model.visual.deepstack_merger_list.%d." % len(between), h, True))
