@@ -320,7 +320,7 @@ def tokenizer():
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = iter(range(256, 512))
     vocab = {chr(b if b in printable else next(other)): b for b in range(256)}
-    vocab.update(("<%d>" % i, i) for i in range(256 + 8, N_VOCAB))
+    vocab.update(("<%d>" % i, i) for i in range(256 + max(8, len(SPECIAL)), N_VOCAB))
     added = [dict(id=256 + i, content=s, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
              for i, s in enumerate(SPECIAL)]
     return dict(version="1.0", added_tokens=added, normalizer=None,
