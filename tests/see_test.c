@@ -72,20 +72,6 @@ static size_t prompt_of(tern_model *m, tern_sight *sight, int32_t *ids) {
     return n;
 }
 
-static void say(tern_session *s, const int32_t *ids, size_t n, int32_t *said, size_t *n_reused) {
-    const tern_sampling greedy = {0};
-    const tern_generate_params params = {.sampling = &greedy, .max_tokens = 10, .ignore_end = true};
-    tern_generate_stats stats = {0};
-    tern_error err = {0};
-    size_t n_said = 0;
-    CHECK_MSG(tern_generate_ids(s, ids, n, &params, NULL, NULL, &stats, &err) == TERN_OK, "%s",
-              err.message);
-    const int32_t *list = tern_session_generated(s, &n_said);
-    CHECK(n_said == 10);
-    memcpy(said, list, 10 * sizeof *said);
-    *n_reused = stats.n_reused;
-}
-
 static void check_prompts(const char *folder) {
     char path[256];
     tern_error err = {0};
@@ -113,18 +99,18 @@ static void check_prompts(const char *folder) {
     n = prompt_of(m, sight, ids);
     tern_sight_ids(sight, &n_ids);
     CHECK(n_ids == 2 && n == 15);
-    say(s, ids, n, said, &n_reused);
+    sight_say(s, ids, n, said, &n_reused);
     CHECK(memcmp(said, want, sizeof said) == 0 && n_reused == 0);
-    say(s, ids, n, said, &n_reused);
+    sight_say(s, ids, n, said, &n_reused);
     CHECK(memcmp(said, want, sizeof said) == 0 && n_reused == n - 1);
     REQUIRE_OK(tern_session_fork(&fork, s, n - 1, &err), err);
     tern_sight_close(sight); // the sessions have it
     tern_sight_close(again);
-    say(fork, ids, n, said, &n_reused);
+    sight_say(fork, ids, n, said, &n_reused);
     CHECK(memcmp(said, want, sizeof said) == 0 && n_reused == n - 1);
     CHECK(tern_session_save(fork, test_tmp("sight"), &err) == TERN_ERR_UNSUPPORTED);
     prompt_of(m, another, ids);
-    say(s, ids, n, said, &n_reused);
+    sight_say(s, ids, n, said, &n_reused);
     CHECK(memcmp(said, want, sizeof said) != 0 && n_reused <= 1);
     CHECK(tern_session_sync(s, &unknown, 1, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "of a picture that the model does not know"));
@@ -218,7 +204,7 @@ static void check_large(const char *path, bool gpu) {
     memcpy(ids, list, n_ids * sizeof *ids);
     memcpy(ids + n_ids, want + n_ids, 11 * sizeof *ids);
     REQUIRE_OK(tern_session_open(&s, m, NULL, &err), err);
-    say(s, ids, n_ids + 11, said, &n_reused);
+    sight_say(s, ids, n_ids + 11, said, &n_reused);
     CHECK(memcmp(said, test_bytes(&tern_file_tensor(file, "large_said")->data), sizeof said) == 0);
     tern_sight_close(sight);
     tern_session_close(s);
@@ -273,7 +259,7 @@ TEST(pictures_in_groups_are_those_of_each_text) {
         const int32_t *list = tern_session_generated(sessions[k], &n_said);
         CHECK(n_said == 10);
         memcpy(said[k], list, sizeof said[k]);
-        say(alone, ids[k], n[k], single, &n_reused);
+        sight_say(alone, ids[k], n[k], single, &n_reused);
         CHECK_MSG(memcmp(said[k], single, sizeof single) == 0, "text %d is another", k);
         tern_session_close(sessions[k]);
     }

@@ -72,21 +72,6 @@ static size_t place(const seen *s, const char *text, size_t n_sights, int32_t *i
     return n;
 }
 
-static void say(tern_session *s, const int32_t *ids, size_t n, int32_t said[10],
-                size_t *n_reused) {
-    const tern_sampling greedy = {0};
-    const tern_generate_params params = {.sampling = &greedy, .max_tokens = 10, .ignore_end = true};
-    tern_generate_stats stats = {0};
-    tern_error err = {0};
-    size_t n_said = 0;
-    CHECK_MSG(tern_generate_ids(s, ids, n, &params, NULL, NULL, &stats, &err) == TERN_OK, "%s",
-              err.message);
-    const int32_t *list = tern_session_generated(s, &n_said);
-    CHECK(n_said == 10);
-    if (n_said == 10) memcpy(said, list, 10 * sizeof *said);
-    if (n_reused) *n_reused = stats.n_reused;
-}
-
 static void check_ids(const int32_t *ids, const int32_t *want, size_t n, const tern_sight *s) {
     for (size_t i = 0; i < n; i++)
         CHECK_MSG(ids[i] == want[i] ||
@@ -111,7 +96,7 @@ TEST(gemma3_shows_pictures_as_its_processor_does) {
     check_ids(ids, golden(&s, "joined_ids"), n, s.one);
     n = place(&s, "<start_of_image>What is it?", 1, ids);
     REQUIRE_OK(tern_session_open(&session, s.model, NULL, &err), err);
-    say(session, ids, n, said, NULL);
+    sight_say(session, ids, n, said, NULL);
     CHECK(memcmp(said, golden(&s, "said_ids"), sizeof said) == 0);
     tern_session_close(session);
     close_seen(&s);
@@ -133,20 +118,20 @@ TEST(texts_with_whole_pictures_go_on_beside_them) {
     size_t n = place(&s, front, 3, ids), n_other;
     REQUIRE_OK(tern_session_open(&a, s.model, NULL, &err), err);
     REQUIRE_OK(tern_session_open(&b, s.model, NULL, &err), err);
-    say(a, ids, n, said, &n_reused);
+    sight_say(a, ids, n, said, &n_reused);
     CHECK(n_reused == 0);
-    say(a, ids, n, again, &n_reused);
+    sight_say(a, ids, n, again, &n_reused);
     CHECK(n_reused == n - 1 && memcmp(said, again, sizeof said) == 0);
     for (size_t at = 4; at < n; at += 3) { // some of them are within a picture
         REQUIRE_OK(tern_session_fork(&fork, a, at, &err), err);
-        say(fork, ids, n, again, NULL);
+        sight_say(fork, ids, n, again, NULL);
         CHECK_MSG(memcmp(said, again, sizeof said) == 0, "another text after a fork at %zu", at);
         while (ids[at] >= TERN_SIGHT_IDS) at++; // the rest of the picture
         memcpy(other, ids, at * sizeof *ids);
         n_other = at + place(&s, "? Yes", 0, other + at);
-        say(fork, other, n_other, again, NULL);
+        sight_say(fork, other, n_other, again, NULL);
         tern_session_reset(b);
-        say(b, other, n_other, fresh, NULL);
+        sight_say(b, other, n_other, fresh, NULL);
         CHECK_MSG(memcmp(fresh, again, sizeof fresh) == 0, "another text after %zu tokens", at);
         tern_session_close(fork);
     }
@@ -184,7 +169,7 @@ TEST(whole_pictures_in_groups_are_those_of_each_text) {
             REQUIRE_OK(tern_group_step(g, &n_running, &err), err);
         for (int k = 0; k < 3; k++) {
             REQUIRE_OK(tern_session_open(&alone, s.model, NULL, &err), err);
-            say(alone, ids[k], n[k], single, NULL);
+            sight_say(alone, ids[k], n[k], single, NULL);
             const int32_t *list = tern_session_generated(sessions[k], &n_said);
             CHECK_MSG(n_said == 10 && memcmp(list, single, sizeof single) == 0,
                       "text %d is another in pieces of %d", k, (int)piece);
@@ -236,8 +221,8 @@ TEST(guesses_beside_whole_pictures_change_nothing) {
     REQUIRE_OK(tern_session_open(&plain, s.model, NULL, &err), err);
     REQUIRE_OK(tern_session_open(&guessing, s.model, &desc, &err), err);
     for (int turn = 0; turn < 2; turn++) {
-        say(plain, ids, n, said, NULL);
-        say(guessing, ids, n, guessed, NULL);
+        sight_say(plain, ids, n, said, NULL);
+        sight_say(guessing, ids, n, guessed, NULL);
         CHECK(memcmp(said, guessed, sizeof said) == 0);
         n -= 3; // the next prompt is shorter
     }

@@ -278,3 +278,17 @@ void sight_check(const char *folder, const char *model, bool gpu, bool video, do
     }
     close_oracle(&o);
 }
+
+void sight_say(tern_session *s, const int32_t *ids, size_t n, int32_t said[10], size_t *n_reused) {
+    const tern_sampling greedy = {0};
+    const tern_generate_params params = {.sampling = &greedy, .max_tokens = 10, .ignore_end = true};
+    tern_generate_stats stats = {0};
+    tern_error err = {0};
+    size_t n_said = 0;
+    CHECK_MSG(tern_generate_ids(s, ids, n, &params, NULL, NULL, &stats, &err) == TERN_OK, "%s",
+              err.message);
+    const int32_t *list = tern_session_generated(s, &n_said);
+    CHECK(n_said == 10);
+    if (n_said == 10) memcpy(said, list, 10 * sizeof *said);
+    if (n_reused) *n_reused = stats.n_reused;
+}

@@ -6,9 +6,14 @@
 #define TERN_TESTS_SIGHT_FIXTURE_H
 
 #include <stdbool.h>
+#include "tern.h"
 
 // Whether the model at this path, which may be the folder, has these rows and logits as near as
 // `bound` (of their size), and says these ids.
 void sight_check(const char *folder, const char *model, bool gpu, bool video, double bound);
+
+// What is said after these ids: ten greedy tokens. n_reused (may be NULL): how many were not
+// computed.
+void sight_say(tern_session *s, const int32_t *ids, size_t n, int32_t said[10], size_t *n_reused);
 
 #endif
