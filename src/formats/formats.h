@@ -77,6 +77,8 @@ void tern_file_close(tern_file *file);
 // Puts the tensors of a model's part that sees beside its others (gguf_tower.c), before anything is
 // kept of those. `tower` is closed with the file, also where this fails.
 tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *err);
+// The kind of a tower, as llama.cpp names it; empty: its file does not say.
+tern_str tern_file_projector(const tern_file *tower);
 
 // NULL: there is none.
 const tern_tensor *tern_file_tensor(const tern_file *file, const char *name);

@@ -107,11 +107,11 @@ static tern_status count_merger(tern_file *file, tern_tensor *t, tern_error *err
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static bool is_qwens(const tern_file *tower) {
+tern_str tern_file_projector(const tern_file *tower) {
     tern_str name = {NULL, 0};
     tern_file_meta_str(tower, "clip.projector_type", &name);
     tern_file_meta_str(tower, "clip.vision.projector_type", &name);
-    return tern_str_is(name, "qwen3vl_merger");
+    return name;
 }
 
 // Older files, the first ones of Gemma 3 among them, call the two products of a layer by each
@@ -167,7 +167,8 @@ tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *e
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "this is no mmproj, which a GGUF's part that "
                            "sees is: its architecture is not clip");
-    const reading how = {.joins = is_qwens(tower), .exchanges = exchanges(tower)};
+    const reading how = {.joins = tern_str_is(tern_file_projector(tower), "qwen3vl_merger"),
+                         .exchanges = exchanges(tower)};
     for (size_t i = 0; status == TERN_OK && i < tower->n_tensors; i++)
         status = add_tensor(file, &tower->tensors[i], &how, err);
     if (status == TERN_OK) {

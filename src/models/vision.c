@@ -204,16 +204,9 @@ static tern_status read_gguf_act(const tern_file *tower, tern_vision *v, tern_er
     return TERN_OK;
 }
 
-static tern_str projector_of(const tern_file *tower) {
-    tern_str name = {NULL, 0};
-    tern_file_meta_str(tower, "clip.projector_type", &name);
-    tern_file_meta_str(tower, TERN_CLIP "projector_type", &name);
-    return name;
-}
-
 static tern_status read_clip(const tern_config_source *s, tern_vision *v, tern_error *err) {
     const tern_file *tower = s->file->tower;
-    tern_str projector = projector_of(tower);
+    tern_str projector = tern_file_projector(tower);
     char key[64];
     if (!tern_str_is(projector, v->tower->projector))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -303,7 +296,7 @@ bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const te
     tern_file_meta_str(tower, "general.architecture", &name);
     tern_file_meta_int(tower, TERN_CLIP "projection_dim", &n_out);
     return arch->tower && tern_str_is(name, "clip") &&
-           tern_str_is(projector_of(tower), arch->tower->projector) && n_out == c->n_embd &&
+           tern_str_is(tern_file_projector(tower), arch->tower->projector) && n_out == c->n_embd &&
            deep == arch->reads_deep;
 }
 
