@@ -172,7 +172,7 @@ MODEL ?= $(BUILD)/2b.gguf
 bench: all $(MODEL) ## speed against the machine's limits; MODEL=file.gguf (else random weights of 2B-4T's shape)
 	$(BUILD)/tern bench -m $(MODEL) -p 512 -n 128 -t 1,2 -r 5
 
-ASAN_FLAGS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow -fno-var-tracking
+ASAN_FLAGS := -fsanitize=address,undefined,float-cast-overflow -fno-omit-frame-pointer -fno-sanitize-recover=undefined,float-cast-overflow -fno-var-tracking
 # Tests of numbers that shaders compute: no sanitizer sees into the GPU, and what the host does for them, it
 # does for the tests of whole models, too.
 SHADERS = '!gpu_token_' '!gpu_schedules_' '!gpu_wide_products' '!gpu_ternary_products' '!gpu_products_' '!gpu_groups_of_products'

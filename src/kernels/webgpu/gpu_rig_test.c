@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "kernels/single.h"
 #include "kernels/webgpu/gpu_session.h"
+#include "tests/blobs.h"
 #include "tests/gpu_fixture.h"
 
 // ---- Devices -----------------------------------------------------------------------------------
@@ -27,6 +28,7 @@ static void close_devices(void) {
 }
 
 static tern_device *device_of(rig_device which) {
+    test_keeps_memory(); // the device stays open, with what it has made
     if (opened[which].tried) {
         gpu_webgpu(NULL); // so is one that another test has left: answers come by themselves
         return opened[which].device;
