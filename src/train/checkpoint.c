@@ -393,6 +393,8 @@ tern_status tern_checkpoint_resume(tern_trainer *t, bool *found, tern_error *err
         if (status != TERN_OK && status != TERN_ERR_FORMAT && status != TERN_ERR_IO) break;
         t->n_damaged += !*found;
     }
+    // A run that was stopped while it removed old ones may have no more to write.
+    if (*found) remove_old(t);
     tern_free(steps);
     return status;
 }

@@ -498,6 +498,15 @@ TEST(lora_training_has_the_same_bits_with_any_threads) {
     }
 }
 
+static size_t n_checkpoint_files(const char *folder) {
+    glob_t found;
+    char pattern[400];
+    snprintf(pattern, sizeof pattern, "%s/step-*", folder);
+    size_t n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    globfree(&found);
+    return n;
+}
+
 TEST(lora_training_resumes_to_the_same_bits_after_being_killed) {
     char base[300], data[300], whole[300], cut[300], path[400], other[400];
     tern_error err;
@@ -529,10 +538,14 @@ TEST(lora_training_resumes_to_the_same_bits_after_being_killed) {
         snprintf(other, sizeof other, "%s/%s", cut, names[i]);
         CHECK_MSG(sum_of_file(path) == sum_of_file(other), "%s", names[i]);
     }
-    glob_t found;
-    snprintf(path, sizeof path, "%s/step-*", cut); // two adapters with their moments
-    CHECK(glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 4);
-    globfree(&found);
+    CHECK(n_checkpoint_files(cut) == 4); // two adapters with their moments
+    // Stopped while it removed an older one, whose moments go first; nothing is left to write.
+    // Seen to fail with old ones removed only after a checkpoint is written.
+    snprintf(path, sizeof path, "%s/step-00000035.gguf", cut);
+    snprintf(other, sizeof other, "%s/step-00000030.gguf", cut);
+    CHECK(link(path, other) == 0 && n_checkpoint_files(cut) == 5);
+    REQUIRE_OK(tern_train(&d, &err), err);
+    CHECK(n_checkpoint_files(cut) == 4 && access(other, F_OK) != 0);
     // Another base, rank or alpha is another run.
     d.lora_alpha = 4;
     CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "alpha"));

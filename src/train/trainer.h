@@ -204,7 +204,7 @@ tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err);
 tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err);
 // Continues from the newest checkpoint of desc->out whose checksums are right. *found is false when
 // there is none. One of another run is refused with the names of what differs. t->desc.n_steps
-// becomes the checkpoint's unless the caller gave one.
+// becomes the checkpoint's unless the caller gave one. Then removes old ones, as writing does.
 tern_status tern_checkpoint_resume(tern_trainer *t, bool *found, tern_error *err);
 // How many checkpoints a folder has, and the step of the newest.
 tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest, tern_error *err);
