@@ -1,4 +1,4 @@
-// Rewrites a WebAssembly module so that WebKit of 2025 computes right (docs/browser.md).
+// Rewrites a WebAssembly module to avoid one of the faults of WebKit of 2025 (docs/browser.md).
 //
 //   wasm_loops FILE      rewrites the file and says how many functions were changed
 //   wasm_loops -c FILE   only counts the functions that would be

@@ -194,8 +194,7 @@ static int by_use(const void *a, const void *b) { // the least recently used fir
 static found_file *list_files(const front_files *f, size_t *n) {
     tern_names names = {0};
     *n = 0;
-    if (tern_folder_read(&names, f->folder, PREFIX, SUFFIX, NULL) != TERN_OK)
-        tern_names_free(&names);
+    tern_folder_read(&names, f->folder, PREFIX, SUFFIX, NULL);
     found_file *list = tern_alloc_array(TERN_MEM_SESSION, names.n, sizeof *list);
     for (size_t i = 0; list && i < names.n; i++) {
         found_file x = {0};

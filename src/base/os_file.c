@@ -70,7 +70,9 @@ tern_status tern_names_add_entry(tern_names *names, const char *name, const char
     bool is_itself = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
     bool is_asked = n >= n_begin + n_end && strncmp(name, begin, n_begin) == 0 &&
                     strcmp(name + n - n_end, end) == 0;
-    return is_asked && !is_itself ? tern_names_add(names, name, err) : TERN_OK;
+    tern_status status = is_asked && !is_itself ? tern_names_add(names, name, err) : TERN_OK;
+    if (status != TERN_OK) tern_names_free(names);
+    return status;
 }
 
 tern_status tern_folder_list(tern_names *names, const char *folder, const char *begin,

@@ -60,14 +60,15 @@ typedef struct tern_names { // zero-initialise
     size_t n, capacity;
 } tern_names;
 // Names in a folder, without the folder, that begin and end with these texts ("" for any); no
-// character is a wildcard.
+// character is a wildcard. `names` is empty before, and also after a failure.
 tern_status tern_folder_list(tern_names *names, const char *folder, const char *begin,
                              const char *end, tern_error *err);
 // The same in no order. Takes memory for the names that it gives, and for no other of the folder.
 tern_status tern_folder_read(tern_names *names, const char *folder, const char *begin,
                              const char *end, tern_error *err);
 tern_status tern_names_add(tern_names *names, const char *name, tern_error *err); // at the end
-// An entry of a folder: if it is what tern_folder_list was asked for, and not "." or "..".
+// An entry of a folder: if it is what tern_folder_list was asked for, and not "." or "..". Frees
+// all names if it fails.
 tern_status tern_names_add_entry(tern_names *names, const char *name, const char *begin,
                                  const char *end, tern_error *err);
 void tern_names_free(tern_names *names);

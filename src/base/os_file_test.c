@@ -51,7 +51,16 @@ TEST(folders_are_listed_without_wildcards) {
     tern_names_free(&names);
     tern_mem_fail_at(1); // nobody else's names are remembered, however many there are
     CHECK(tern_folder_list(&names, folder, "none", "", &err) == TERN_OK && names.n == 0);
+    // Seen to fail with the names before the one that there is no memory for kept.
+    tern_status status = TERN_ERR_MEMORY;
+    for (uint64_t n = 1; status != TERN_OK && n < 100; n++) {
+        tern_mem_fail_at(n);
+        status = tern_folder_list(&names, folder, "", "", &err);
+        CHECK(status == TERN_OK || (status == TERN_ERR_MEMORY && names.n == 0 && !names.list));
+    }
     tern_mem_fail_at(0);
+    CHECK(status == TERN_OK && names.n == 5);
+    tern_names_free(&names);
     CHECK(tern_folder_list(&names, test_tmp("no such folder"), "", "", &err) == TERN_ERR_IO);
     touch(test_tmp("."), "a file");
     CHECK(tern_folder_make(test_tmp("a file"), &err) == TERN_ERR_IO);
