@@ -144,6 +144,7 @@ test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test python
 	    tests/serve_tools_test.py $(BUILD)/tern || bad=1; \
 	    tests/systemd_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_formats_test.py $(BUILD)/tern || bad=1; \
+	    tests/serve_tokens_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_sound_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_sight_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_speech_test.py $(BUILD)/tern || bad=1; \

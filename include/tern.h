@@ -265,8 +265,8 @@ TERN_API tern_status tern_detokenize(const tern_model *model, const int32_t *ids
                                      bool with_special, tern_text_fn on_text, void *user,
                                      tern_error *err);
 // What a token adds in the middle of a text, passed to on_text: a leading space is kept, a control
-// token gives its name, and a token that holds part of a character gives just those bytes.
-// Thread-safe.
+// token gives its name, and a token that holds part of a character gives just those bytes, which
+// need not be UTF-8. Thread-safe.
 TERN_API tern_status tern_token_piece(const tern_model *model, int32_t id, tern_text_fn on_text,
                                       void *user, tern_error *err);
 // The vocabulary entry itself, as stored; lives as long as the model. NULL: no such id.

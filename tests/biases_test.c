@@ -108,3 +108,20 @@ TEST(stops_say_which_one_it_was_and_pieces_add_up_to_the_text) {
     }
     close_stories(&f);
 }
+
+// Seen to fail with bytes that begin no character given as U+FFFD.
+TEST(token_pieces_are_bytes_of_their_own) {
+    static const char text[] = "a\u00e9\u2014\U0001f601 \u65e5\u672c\u8a9e!";
+    fixture f;
+    char pieces[256] = "";
+    int32_t ids[sizeof text];
+    size_t n = 0;
+    tern_error err;
+    if (!open_stories(&f)) return;
+    CHECK(tern_tokenize(f.model, text, strlen(text), TERN_TOKENIZE_PLAIN, ids, sizeof text, &n,
+                        &err) == TERN_OK);
+    for (size_t i = 0; i < n && n <= sizeof text; i++)
+        CHECK(tern_token_piece(f.model, ids[i], append, pieces, NULL) == TERN_OK);
+    CHECK_MSG(n > 8 && !strcmp(text, pieces), "%zu tokens, '%s'", n, pieces);
+    close_stories(&f);
+}

@@ -127,7 +127,7 @@ done
 
 # How likely tokens were: one entry a token, each with the likeliest first.
 ends 0 "$tern" run "$model" "Once upon" -n 5 --temp 0 --json --logprobs 3
-same "$(grep -c '^{"id":[0-9]*,"token":".*","logprob":-[0-9.]*,"top":\[' "$dir/out")" 5 "logprobs"
+same "$(grep -c '^{"id":[0-9]*,"token":".*","bytes":\[[0-9,]*\],"logprob":-[0-9.]*,"top":\[' "$dir/out")" 5 "logprobs"
 grep -q '"speculation"\|"device_memory"\|,0,0' "$dir/out" && wrong "--json prints what says nothing"
 fails 2 "needs --json" "$tern" run "$model" x --logprobs 1
 fails 2 "from 0 to 20" "$tern" run "$model" x --json --logprobs 21

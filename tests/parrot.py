@@ -5,7 +5,8 @@
 
 Each script's words are tokens that appear nowhere else, each token's successor is fixed, and the network is a table of
 successors: embeddings point in different directions, the one layer adds nothing, and a row of the output head points
-where the token before it does. The template ends with one of the scripts' tokens to choose what is said.
+where the token before it does. The template ends with one of the scripts' tokens to choose what is said. A script of
+bytes is said byte by byte, in tokens that need not be whole characters.
 """
 import random
 import struct
@@ -78,8 +79,9 @@ def write(path, template, scripts, controls=(), end="<|end|>"):
         kinds.append(3)
     for sign, script in scripts.items():
         before = texts.index(sign)
-        for piece in pieces_of(script, controls, used):
-            if piece not in controls:
+        is_bytes = isinstance(script, bytes)
+        for piece in [names[b] for b in script] if is_bytes else pieces_of(script, controls, used):
+            if piece not in controls and not is_bytes:
                 texts.append(piece)
                 kinds.append(4)  # as it is written, not in the bytes' spelling
             followed_by[before] = before = texts.index(piece)

@@ -50,9 +50,12 @@ static bool make_prompt(const run_args *args, const tern_model *model, const tex
 static void put_token(const tern_model *model, const tern_token_logprob *t) {
     text piece = {0};
     text_puts(&piece, "");
-    tern_detokenize(model, &t->id, 1, true, text_collect, &piece, NULL);
+    tern_token_piece(model, t->id, text_collect, &piece, NULL);
     printf("{\"id\":%d,\"token\":", (int)t->id);
     put_json(stdout, piece.ptr, piece.n);
+    printf(",\"bytes\":[");
+    for (size_t i = 0; i < piece.n; i++) printf(i ? ",%u" : "%u", (unsigned char)piece.ptr[i]);
+    putchar(']');
     printf(isfinite(t->logprob) ? ",\"logprob\":%.6f" : ",\"logprob\":null", (double)t->logprob);
     free(piece.ptr);
 }

@@ -93,11 +93,28 @@ bool ends_with(const char *name, const char *end) {
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
+// Bytes of the character that begins here; 0: none does.
+static size_t character_at(const unsigned char *s, size_t n) {
+    const size_t length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    if (length > n || s[0] > 0xf4) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    const bool is_long = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+    const bool is_none = (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f);
+    return is_long || is_none ? 0 : length;
+}
+
+// What is no text, such as a token's part of a character, is U+FFFD for each byte.
 void put_json(FILE *f, const char *s, size_t n) {
     putc('"', f);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0, length; i < n; i += length) {
         unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\') fprintf(f, "\\%c", c);
+        length = character_at((const unsigned char *)s + i, n - i);
+        if (!length) {
+            fputs("\xEF\xBF\xBD", f);
+            length = 1;
+        } else if (length > 1) fwrite(s + i, 1, length, f);
+        else if (c == '"' || c == '\\') fprintf(f, "\\%c", c);
         else if (c == '\n') fputs("\\n", f);
         else if (c == '\t') fputs("\\t", f);
         else if (c < 32 || c == 127) fprintf(f, "\\u%04x", c);

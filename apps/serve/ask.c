@@ -5,6 +5,7 @@
 #include <time.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
+#include "base/utf8.h"
 
 ask *ask_new(exchange *x, const ask_writer *writer, api_error *e) {
     ask *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
@@ -114,6 +115,7 @@ static bool keep(choice *c, const job_event *e) {
         c->n_each = e->n_each;
     }
     c->n_ids += e->n_tokens;
+    c->n_raw += e->n_text;
     blocks *b = &c->blocks;
     if (!blocks_take(b, e->text, e->n_text, e->kind == JOB_END)) return false;
     for (size_t i = 0; i < b->n_parts; i++) {
@@ -121,7 +123,10 @@ static bool keep(choice *c, const job_event *e) {
         const answer_block *of = &b->list[p->block];
         if (of->kind == BLOCK_TEXT) tern_strbuf_append(&c->text, of->text.ptr + p->at, p->n);
     }
-    if (b->n && b->list[b->n - 1].kind == BLOCK_REASONING) c->n_reasoning += e->n_tokens;
+    if (b->n && b->list[b->n - 1].kind == BLOCK_REASONING) {
+        c->n_reasoning += e->n_tokens;
+        c->n_aside = c->n_ids;
+    }
     return !c->text.failed;
 }
 
@@ -311,4 +316,14 @@ static bool append(void *user, const char *text, size_t n) {
 
 void put_piece(const served *s, int32_t id, tern_strbuf *out) {
     tern_token_piece(s->model, id, append, out, NULL);
+}
+
+bool is_text(const tern_strbuf *piece) {
+    uint32_t code;
+    for (size_t i = 0; i < piece->len;) {
+        const int length = tern_utf8_decode(piece->ptr + i, piece->len - i, &code);
+        if (length <= 0) return false;
+        i += (size_t)length;
+    }
+    return true;
 }

@@ -9,6 +9,12 @@
 #include "apps/serve/fields.h"
 #include "apps/serve/request_pictures.h"
 
+// How far an answer's tokens have been told of, in the same order: openai.c.
+typedef struct telling {
+    size_t n, n_bytes;      // tokens, and bytes of their pieces
+    size_t n_chars, offset; // characters that began in these; the last token's place among them
+} telling;
+
 typedef struct choice { // one answer
     exchange *exchange;
     int index;
@@ -20,8 +26,9 @@ typedef struct choice { // one answer
     tern_token_logprob *logprobs; // [n_ids, n_each], or NULL
     size_t logprobs_capacity, n_each;
     size_t n_reasoning;        // tokens of it
-    size_t n_told;             // tokens whose likelihoods were told: a writer's
-    size_t n_bytes;            // of the pieces of the tokens that logprobs were told of: a writer's
+    size_t n_raw;              // bytes of the answer as they came, before it was taken apart
+    size_t n_aside;            // tokens that came before its text: reasoning, with its marks
+    telling told;                // a writer's
     tern_generate_stats stats; // when it is over
 } choice;
 
@@ -179,7 +186,8 @@ typedef struct ask_usage {
     double prompt_seconds, generate_seconds;
 } ask_usage;
 ask_usage ask_usage_of(const ask *a);
-// What a token adds to a text, appended.
+// What a token adds to a text, appended: its own bytes, which may be a part of a character.
 void put_piece(const served *s, int32_t id, tern_strbuf *out);
+bool is_text(const tern_strbuf *piece); // whether it is whole characters
 
 #endif

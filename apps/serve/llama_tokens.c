@@ -11,21 +11,13 @@ static bool append(void *user, const char *text, size_t n) {
 
 // ---- From text ---------------------------------------------------------------------------------
 
-static bool is_utf8(const tern_strbuf *s) {
-    tern_strbuf json = {0};
-    tern_strbuf_json(&json, tern_strbuf_text(s), s->len);
-    bool has = strstr(tern_strbuf_text(&json), "\xEF\xBF\xBD") != NULL;
-    tern_strbuf_free(&json);
-    return !has;
-}
-
 // A piece that is not text alone is its bytes.
 static void put_token(tern_json_writer *w, const served *s, int32_t id) {
     tern_strbuf piece = {0};
     put_piece(s, id, &piece);
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "id", id);
-    if (is_utf8(&piece)) {
+    if (is_text(&piece)) {
         tern_json_put_bytes(w, "piece", tern_strbuf_text(&piece), piece.len);
     } else {
         tern_json_open(w, "piece", '[');

@@ -74,10 +74,10 @@ static void put_front(tern_json_writer *w, const exchange *x, const char *text, 
     }
 }
 
-static void put_logprobs(tern_json_writer *w, exchange *x, choice *c, size_t first, size_t n) {
+static void put_logprobs(tern_json_writer *w, exchange *x, choice *c) {
     if (!x->ask->params.logprobs) return;
     tern_json_open(w, "logprobs", '[');
-    put_token_logprobs(w, x, c, first, n);
+    put_token_logprobs(w, x, c);
     tern_json_close(w, ']');
 }
 
@@ -105,7 +105,7 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     choice *c = &x->ask->choices[0];
     put_front(&w, x, tern_strbuf_text(&c->text), c->text.len, &c->blocks, false);
-    put_logprobs(&w, x, c, 0, c->n_ids);
+    put_logprobs(&w, x, c);
     put_done(&w, x, c);
 }
 
@@ -113,9 +113,9 @@ static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     bool is_reasoning =
         c->blocks.n_parts && c->blocks.list[c->blocks.parts[0].block].kind == BLOCK_REASONING;
-    if (n->n_text == 0 && !is_reasoning && !x->ask->params.logprobs) return;
+    if (n->n_text == 0 && !is_reasoning && !has_to_tell(x, c)) return;
     put_front(&w, x, n->text, n->n_text, &c->blocks, true);
-    put_logprobs(&w, x, c, n->first, n->n_tokens);
+    put_logprobs(&w, x, c);
     tern_json_put_bool(&w, "done", false);
     tern_json_close(&w, '}');
     tern_strbuf_putc(out, '\n');
@@ -134,6 +134,7 @@ static void put_over(exchange *x, choice *c, tern_strbuf *out) {
         w = (tern_json_writer){.out = out};
     }
     put_front(&w, x, "", 0, NULL, false);
+    if (has_to_tell(x, c)) put_logprobs(&w, x, c);
     put_done(&w, x, c);
     tern_strbuf_putc(out, '\n');
 }

@@ -235,14 +235,37 @@ static void put_logprob(tern_json_writer *w, const served *s, const tern_token_l
     tern_strbuf_free(&piece);
 }
 
-// Tokens of which nothing is in the text, such as those of a stop string, are left out.
-void put_token_logprobs(tern_json_writer *w, const exchange *x, choice *c, size_t first, size_t n) {
+bool tell_next(const exchange *x, choice *c, tern_strbuf *piece) {
+    telling *t = &c->told;
+    const bool is_over = !c->job, is_cut = !is_over || c->stats.reason == TERN_STOP_STRING;
+    if (x->ask->takes_apart && !c->blocks.n && !is_over) return false; // reasoning may come
+    while (t->n < c->n_ids && (t->n_bytes < c->n_raw || !is_cut)) {
+        const bool is_aside = t->n < c->n_aside;
+        tern_strbuf_clear(piece);
+        put_piece(x->model, c->logprobs[t->n++ * c->n_each].id, piece);
+        t->n_bytes += piece->len;
+        if (is_aside) continue;
+        // A token may begin within a character: that one is its place.
+        const bool is_within = piece->len && (piece->ptr[0] & 0xc0) == 0x80 && t->n_chars;
+        t->offset = t->n_chars - is_within;
+        for (size_t i = 0; i < piece->len; i++) t->n_chars += (piece->ptr[i] & 0xc0) != 0x80;
+        return true;
+    }
+    return false;
+}
+
+bool has_to_tell(const exchange *x, const choice *c) {
+    choice same = *c;
     tern_strbuf piece = {0};
-    for (size_t i = first; i < first + n && c->n_bytes < c->text.len; i++) {
-        const tern_token_logprob *row = c->logprobs + i * c->n_each;
-        tern_strbuf_clear(&piece);
-        put_piece(x->model, row->id, &piece);
-        c->n_bytes += piece.len;
+    const bool has = x->ask->params.logprobs && tell_next(x, &same, &piece);
+    tern_strbuf_free(&piece);
+    return has;
+}
+
+void put_token_logprobs(tern_json_writer *w, const exchange *x, choice *c) {
+    tern_strbuf piece = {0};
+    while (tell_next(x, c, &piece)) {
+        const tern_token_logprob *row = c->logprobs + (c->told.n - 1) * c->n_each;
         tern_json_open(w, NULL, '{');
         put_logprob(w, x->model, row);
         tern_json_open(w, "top_logprobs", '[');

@@ -31,14 +31,14 @@ static void put_usage(tern_json_writer *w, const ask *a) {
     tern_json_close(w, '}');
 }
 
-static void put_logprobs(tern_json_writer *w, exchange *x, choice *c, size_t first, size_t n) {
+static void put_logprobs(tern_json_writer *w, exchange *x, choice *c) {
     if (!x->ask->params.logprobs) {
         tern_json_put_null(w, "logprobs");
         return;
     }
     tern_json_open(w, "logprobs", '{');
     tern_json_open(w, "content", '[');
-    put_token_logprobs(w, x, c, first, n);
+    put_token_logprobs(w, x, c);
     tern_json_close(w, ']');
     tern_json_put_null(w, "refusal");
     tern_json_close(w, '}');
@@ -87,7 +87,7 @@ static void put_whole(exchange *x, tern_strbuf *out) {
         tern_json_open(&w, NULL, '{');
         tern_json_put_int(&w, "index", c->index);
         put_message(&w, c);
-        put_logprobs(&w, x, c, 0, c->n_ids);
+        put_logprobs(&w, x, c);
         tern_json_put_text(&w, "finish_reason", openai_finish_reason(c));
         tern_json_close(&w, '}');
     }
@@ -99,7 +99,7 @@ static void put_whole(exchange *x, tern_strbuf *out) {
 // ---- As a stream -------------------------------------------------------------------------------
 
 // An event: a chunk with one choice, or with none. delta: its JSON; finish: why it is over.
-static void put_chunk(exchange *x, choice *c, const char *delta, const news *n, const char *finish,
+static void put_chunk(exchange *x, choice *c, const char *delta, bool tells, const char *finish,
                       tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
@@ -109,8 +109,8 @@ static void put_chunk(exchange *x, choice *c, const char *delta, const news *n, 
         tern_json_open(&w, NULL, '{');
         tern_json_put_int(&w, "index", c->index);
         tern_json_put_raw(&w, "delta", delta);
-        if (n)
-            put_logprobs(&w, x, c, n->first, n->n_tokens);
+        if (tells)
+            put_logprobs(&w, x, c);
         else
             tern_json_put_null(&w, "logprobs");
         tern_json_put_text(&w, "finish_reason", finish);
@@ -127,7 +127,7 @@ static void put_chunk(exchange *x, choice *c, const char *delta, const news *n, 
 
 static void begin_stream(exchange *x, tern_strbuf *out) {
     for (size_t i = 0; i < x->ask->n_choices; i++)
-        put_chunk(x, &x->ask->choices[i], "{\"role\":\"assistant\",\"content\":\"\"}", NULL, NULL,
+        put_chunk(x, &x->ask->choices[i], "{\"role\":\"assistant\",\"content\":\"\"}", false, NULL,
                   out);
 }
 
@@ -148,8 +148,7 @@ static void put_call_delta(tern_json_writer *w, const answer_block *b, const ans
     tern_json_close(w, ']');
 }
 
-static void put_delta(exchange *x, choice *c, const answer_part *p, const news *n,
-                      tern_strbuf *out) {
+static void put_delta(exchange *x, choice *c, const answer_part *p, bool tells, tern_strbuf *out) {
     static const char *const names[] = {"content", "reasoning_content"};
     const answer_block *b = p ? &c->blocks.list[p->block] : NULL;
     tern_strbuf delta = {0};
@@ -162,7 +161,7 @@ static void put_delta(exchange *x, choice *c, const answer_part *p, const news *
     else
         tern_json_put_bytes(&w, names[b->kind], tern_strbuf_text(&b->text) + p->at, p->n);
     tern_json_close(&w, '}');
-    put_chunk(x, c, tern_strbuf_text(&delta), n, NULL, out);
+    put_chunk(x, c, tern_strbuf_text(&delta), tells, NULL, out);
     out->failed |= delta.failed;
     tern_strbuf_free(&delta);
 }
@@ -171,16 +170,17 @@ static void put_delta(exchange *x, choice *c, const answer_part *p, const news *
 // yet.
 static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
     const blocks *b = &c->blocks;
-    if (b->n_parts == 0 && x->ask->params.logprobs) put_delta(x, c, NULL, n, out);
-    for (size_t i = 0; i < b->n_parts; i++) put_delta(x, c, &b->parts[i], i == 0 ? n : NULL, out);
+    (void)n;
+    if (b->n_parts == 0 && has_to_tell(x, c)) put_delta(x, c, NULL, true, out);
+    for (size_t i = 0; i < b->n_parts; i++) put_delta(x, c, &b->parts[i], i == 0, out);
 }
 
 static void put_over(exchange *x, choice *c, tern_strbuf *out) {
-    put_chunk(x, c, "{}", NULL, openai_finish_reason(c), out);
+    put_chunk(x, c, "{}", has_to_tell(x, c), openai_finish_reason(c), out);
 }
 
 static void end_stream(exchange *x, tern_strbuf *out) {
-    if (x->ask->with_usage) put_chunk(x, NULL, NULL, NULL, NULL, out);
+    if (x->ask->with_usage) put_chunk(x, NULL, NULL, false, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
 

@@ -27,86 +27,67 @@ static void put_usage(tern_json_writer *w, const ask *a) {
 
 // ---- Likelihoods: four lists, one of them of objects --------------------------------------------
 
-static size_t count_characters(const char *text, size_t n) {
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) count += (text[i] & 0xc0) != 0x80;
-    return count;
-}
-
-static void put_pieces(tern_json_writer *w, const exchange *x, const choice *c, size_t first,
-                       size_t n) {
-    tern_strbuf piece = {0};
-    tern_json_open(w, "tokens", '[');
-    for (size_t i = first; i < first + n; i++) {
-        tern_strbuf_clear(&piece);
-        put_piece(x->model, c->logprobs[i * c->n_each].id, &piece);
-        tern_json_put_bytes(w, NULL, tern_strbuf_text(&piece), piece.len);
-    }
-    tern_json_close(w, ']');
-    w->out->failed |= piece.failed;
-    tern_strbuf_free(&piece);
+// A token's text as this interface has it: bytes that are no text are spelled out, so that the
+// names in an object differ.
+static void put_name(const exchange *x, int32_t id, tern_strbuf *piece) {
+    tern_strbuf bytes = {0};
+    put_piece(x->model, id, piece);
+    if (is_text(piece)) return;
+    tern_strbuf_puts(&bytes, "bytes:");
+    for (size_t i = 0; i < piece->len; i++)
+        tern_strbuf_printf(&bytes, "\\x%02x", (unsigned char)piece->ptr[i]);
+    bytes.failed |= piece->failed;
+    tern_strbuf_free(piece);
+    *piece = bytes;
 }
 
 static void put_value(tern_json_writer *w, const char *key, float logprob) {
     tern_json_put_float(w, key, isfinite(logprob) ? logprob : -9999.0f);
 }
 
-static void put_tops(tern_json_writer *w, const exchange *x, const choice *c, size_t first,
-                     size_t n) {
+static void put_top(tern_json_writer *w, const exchange *x, const tern_token_logprob *row,
+                    size_t n) {
     tern_strbuf piece = {0};
-    tern_json_open(w, "top_logprobs", '[');
-    for (size_t i = first; i < first + n; i++) {
-        const tern_token_logprob *row = c->logprobs + i * c->n_each;
-        tern_json_open(w, NULL, '{');
-        for (size_t k = 1; k < c->n_each; k++) {
-            tern_strbuf_clear(&piece);
-            put_piece(x->model, row[k].id, &piece);
-            put_value(w, tern_strbuf_text(&piece), row[k].logprob);
-        }
-        tern_json_close(w, '}');
+    tern_json_open(w, NULL, '{');
+    for (size_t k = 1; k < n; k++) {
+        tern_strbuf_clear(&piece);
+        put_name(x, row[k].id, &piece);
+        put_value(w, tern_strbuf_text(&piece), row[k].logprob);
     }
-    tern_json_close(w, ']');
+    tern_json_close(w, '}');
     w->out->failed |= piece.failed;
     tern_strbuf_free(&piece);
 }
 
-// Of the n tokens those of which something is in the text.
-static size_t count_told(const exchange *x, const choice *c, size_t first, size_t n) {
-    tern_strbuf piece = {0};
-    size_t told = 0, bytes = c->n_bytes;
-    while (told < n && bytes < c->text.len) {
-        tern_strbuf_clear(&piece);
-        put_piece(x->model, c->logprobs[(first + told++) * c->n_each].id, &piece);
-        bytes += piece.len;
-    }
-    tern_strbuf_free(&piece);
-    return told;
-}
-
-static void put_logprobs(tern_json_writer *w, const exchange *x, choice *c, size_t first,
-                         size_t n) {
+// The lists are written side by side, token by token.
+static void put_logprobs(tern_json_writer *w, const exchange *x, choice *c) {
+    static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+    tern_strbuf lists[4] = {0}, piece = {0};
+    tern_json_writer each[4];
     if (!x->ask->params.logprobs) {
         tern_json_put_null(w, "logprobs");
         return;
     }
-    tern_strbuf piece = {0};
-    n = count_told(x, c, first, n);
-    tern_json_open(w, "logprobs", '{');
-    put_pieces(w, x, c, first, n);
-    tern_json_open(w, "token_logprobs", '[');
-    for (size_t i = first; i < first + n; i++)
-        put_value(w, NULL, c->logprobs[i * c->n_each].logprob);
-    tern_json_close(w, ']');
-    put_tops(w, x, c, first, n);
-    tern_json_open(w, "text_offset", '[');
-    for (size_t i = first; i < first + n; i++) {
-        size_t at = c->n_bytes < c->text.len ? c->n_bytes : c->text.len;
-        tern_json_put_int(w, NULL, (int64_t)count_characters(tern_strbuf_text(&c->text), at));
-        tern_strbuf_clear(&piece);
-        put_piece(x->model, c->logprobs[i * c->n_each].id, &piece);
-        c->n_bytes += piece.len;
+    for (int i = 0; i < 4; i++) {
+        each[i] = (tern_json_writer){.out = &lists[i]};
+        tern_json_open(&each[i], NULL, '[');
     }
-    tern_json_close(w, ']');
+    while (tell_next(x, c, &piece)) {
+        const tern_token_logprob *row = c->logprobs + (c->told.n - 1) * c->n_each;
+        tern_strbuf_clear(&piece);
+        put_name(x, row->id, &piece);
+        tern_json_put_bytes(&each[0], NULL, tern_strbuf_text(&piece), piece.len);
+        put_value(&each[1], NULL, row->logprob);
+        put_top(&each[2], x, row, c->n_each);
+        tern_json_put_int(&each[3], NULL, (int64_t)c->told.offset);
+    }
+    tern_json_open(w, "logprobs", '{');
+    for (int i = 0; i < 4; i++) {
+        tern_json_close(&each[i], ']');
+        tern_json_put_raw(w, names[i], tern_strbuf_text(&lists[i]));
+        w->out->failed |= lists[i].failed;
+        tern_strbuf_free(&lists[i]);
+    }
     tern_json_close(w, '}');
     w->out->failed |= piece.failed;
     tern_strbuf_free(&piece);
@@ -122,12 +103,12 @@ static const char *echoed(const ask *a, const choice *c) {
 }
 
 static void put_choice(tern_json_writer *w, exchange *x, choice *c, const char *text, size_t n_text,
-                       const news *n, const char *finish) {
+                       bool tells, const char *finish) {
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "index", c->index);
     tern_json_put_bytes(w, "text", text, n_text);
-    if (n)
-        put_logprobs(w, x, c, n->first, n->n_tokens);
+    if (tells)
+        put_logprobs(w, x, c);
     else
         tern_json_put_null(w, "logprobs");
     tern_json_put_text(w, "finish_reason", finish);
@@ -142,10 +123,9 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     for (size_t i = 0; i < a->n_choices; i++) {
         choice *c = &a->choices[i];
         tern_strbuf text = {0};
-        const news all = {.first = 0, .n_tokens = c->n_ids};
         tern_strbuf_puts(&text, echoed(a, c));
         tern_strbuf_append(&text, tern_strbuf_text(&c->text), c->text.len);
-        put_choice(&w, x, c, tern_strbuf_text(&text), text.len, &all, openai_finish_reason(c));
+        put_choice(&w, x, c, tern_strbuf_text(&text), text.len, true, openai_finish_reason(c));
         out->failed |= text.failed;
         tern_strbuf_free(&text);
     }
@@ -154,13 +134,13 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     tern_json_close(&w, '}');
 }
 
-static void put_chunk(exchange *x, choice *c, const char *text, size_t n_text, const news *n,
+static void put_chunk(exchange *x, choice *c, const char *text, size_t n_text, bool tells,
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     put_front(&w, x);
     tern_json_open(&w, "choices", '[');
-    if (c) put_choice(&w, x, c, text, n_text, n, finish);
+    if (c) put_choice(&w, x, c, text, n_text, tells, finish);
     tern_json_close(&w, ']');
     if (!c)
         put_usage(&w, x->ask);
@@ -173,17 +153,17 @@ static void put_chunk(exchange *x, choice *c, const char *text, size_t n_text, c
 static void begin_stream(exchange *x, tern_strbuf *out) {
     for (size_t i = 0; x->ask->echo && i < x->ask->n_choices; i++) {
         const char *text = echoed(x->ask, &x->ask->choices[i]);
-        put_chunk(x, &x->ask->choices[i], text, strlen(text), NULL, NULL, out);
+        put_chunk(x, &x->ask->choices[i], text, strlen(text), false, NULL, out);
     }
 }
 static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
-    if (n->n_text || x->ask->params.logprobs) put_chunk(x, c, n->text, n->n_text, n, NULL, out);
+    if (n->n_text || has_to_tell(x, c)) put_chunk(x, c, n->text, n->n_text, true, NULL, out);
 }
 static void put_over(exchange *x, choice *c, tern_strbuf *out) {
-    put_chunk(x, c, "", 0, NULL, openai_finish_reason(c), out);
+    put_chunk(x, c, "", 0, has_to_tell(x, c), openai_finish_reason(c), out);
 }
 static void end_stream(exchange *x, tern_strbuf *out) {
-    if (x->ask->with_usage) put_chunk(x, NULL, NULL, 0, NULL, NULL, out);
+    if (x->ask->with_usage) put_chunk(x, NULL, NULL, 0, false, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
 

@@ -37,8 +37,8 @@ static void put_part(tern_json_writer *w, const char *key, exchange *x, choice *
     if (!is_reasoning) {
         tern_json_put_raw(w, "annotations", "[]");
         tern_json_open(w, "logprobs", '[');
-        if (is_whole) c->n_bytes = 0; // all over again
-        if (is_whole && x->ask->params.logprobs) put_token_logprobs(w, x, c, 0, c->n_ids);
+        if (is_whole) c->told = (telling){0}; // all over again
+        if (is_whole && x->ask->params.logprobs) put_token_logprobs(w, x, c);
         tern_json_close(w, ']');
     }
     tern_json_close(w, '}');
@@ -255,8 +255,8 @@ static void end_item(exchange *x, choice *c, const answer_block *b, size_t i, te
     }
     if (kind == BLOCK_TEXT) {
         tern_json_open(&w, "logprobs", '[');
-        c->n_bytes = 0;
-        if (x->ask->params.logprobs) put_token_logprobs(&w, x, c, 0, c->n_ids);
+        c->told = (telling){0};
+        if (x->ask->params.logprobs) put_token_logprobs(&w, x, c);
         tern_json_close(&w, ']');
     }
     close_event(&w);
@@ -274,8 +274,7 @@ static void put_piece_event(exchange *x, choice *c, const answer_part *p, tern_s
     tern_json_put_bytes(&w, "delta", tern_strbuf_text(&b->text) + p->at, p->n);
     if (b->kind == BLOCK_TEXT) {
         tern_json_open(&w, "logprobs", '[');
-        if (x->ask->params.logprobs) put_token_logprobs(&w, x, c, c->n_told, c->n_ids - c->n_told);
-        c->n_told = c->n_ids;
+        if (x->ask->params.logprobs) put_token_logprobs(&w, x, c);
         tern_json_close(&w, ']');
     }
     close_event(&w);

@@ -118,7 +118,7 @@ int32_t web_session_info(int32_t id) {
 
 static void put_token(tern_strbuf *b, const tern_model *model, const tern_token_logprob *t) {
     tern_strbuf text = {0};
-    tern_detokenize(model, &t->id, 1, true, web_append, &text, NULL);
+    tern_token_piece(model, t->id, web_append, &text, NULL);
     tern_strbuf_printf(b, "{\"id\":%d,\"logprob\":", t->id);
     tern_strbuf_json_float(b, t->logprob);
     tern_strbuf_puts(b, ",\"bytes\":[");

@@ -61,12 +61,11 @@ tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_id
 tern_status tern_token_piece(const tern_model *m, int32_t id, tern_text_fn on_text, void *user,
                              tern_error *err) {
     tern_strbuf text = {0};
-    tern_decoder d = {.with_special = true, .started = true};
+    tern_decoder d = {.with_special = true, .started = true, .raw = true};
     TERN_NEED(m);
     TERN_NEED(on_text);
     TERN_TRY(need_tokenizer(m, err));
     tern_tokenizer_decode(m->tokenizer, &d, id, &text);
-    tern_strbuf_append(&text, d.pending, d.n_pending);
     return tern_text_give(&text, on_text, user, err);
 }
 
