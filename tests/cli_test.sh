@@ -285,6 +285,7 @@ else
 fi
 
 . "$(dirname "$0")/cli_options.sh"
+. "$(dirname "$0")/cli_messages.sh"
 . "$(dirname "$0")/cli_chat.sh"
 . "$(dirname "$0")/cli_families.sh"
 . "$(dirname "$0")/cli_embed.sh"

@@ -441,6 +441,14 @@ TEST(convert_refuses_impossible_types_alike) {
               TERN_ERR_UNSUPPORTED);
         CHECK_MSG(strstr(err.message, "not ternary"), "%s", err.message);
     }
+    // Ternary numbers, and a scale for each 64: "it is not ternary" was said of them, too.
+    const char *grouped = test_tmp("types_grouped.gguf");
+    tiny_model_desc q2 = {.arch = "qwen3", .type = TERN_DTYPE_Q2_0, .seed = 77};
+    REQUIRE_OK(tiny_model_write(grouped, &q2, &err), err);
+    CHECK(tern_convert(grouped, out, &(tern_convert_desc){.type = TERN_TYPE_I2_S}, &err) ==
+          TERN_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.message, "it has a scale for each group of 64 weights"), "%s",
+              err.message);
     tern_convert_desc blocks[] = {{.type = TERN_TYPE_Q8_0}, {.head_type = TERN_TYPE_Q8_0}};
     for (int i = 0; i < 2; i++) {
         CHECK(tern_convert(a, folder, &blocks[i], &err) == TERN_ERR_UNSUPPORTED);

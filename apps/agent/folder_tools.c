@@ -110,7 +110,8 @@ static void put_entry(int folder, const char *name, tern_strbuf *out) {
     if (is_there && S_ISDIR(st.st_mode))
         tern_strbuf_printf(out, "%s/\n", name);
     else if (is_there && S_ISREG(st.st_mode))
-        tern_strbuf_printf(out, "%s  %llu bytes\n", name, (unsigned long long)st.st_size);
+        tern_strbuf_printf(out, "%s  %llu byte%s\n", name, (unsigned long long)st.st_size,
+                           st.st_size == 1 ? "" : "s");
     else
         tern_strbuf_printf(out, "%s  (%s)\n", name,
                            is_there && S_ISLNK(st.st_mode) ? "link, not followed" : "no file");

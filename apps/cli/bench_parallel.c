@@ -133,8 +133,8 @@ static bool run(tern_model *model, const parallel_bench *b, int n, speeds *out) 
 
 static void print_md(const parallel_bench *b, const tern_model_info *info, const speeds *s,
                      size_t n) {
-    printf("%s: prompts of %d tokens, then %d steps; %s\n\n", info->path, b->n_prompt, b->n_answer,
-           info->device);
+    printf("%s: prompts of %d token%s, then %d step%s; %s\n\n", info->path, b->n_prompt,
+           many((uint64_t)b->n_prompt), b->n_answer, many((uint64_t)b->n_answer), info->device);
     printf("| sequences | prompts, tokens/s | tokens/s | from | to | each | of one |\n"
            "|---:|---:|---:|---:|---:|---:|---:|\n");
     for (size_t i = 0; i < n; i++)

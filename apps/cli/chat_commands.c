@@ -153,7 +153,7 @@ static void with_file(chat *c, const char *name, const char *typed, file_job job
         chat_fail(c, "%s", err.message);
     } else {
         tern_chat_messages(c->talk, &n);
-        chat_remark(c, "%zu messages %s %s", n, done, path.ptr);
+        chat_remark(c, "%zu message%s %s %s", n, many(n), done, path.ptr);
     }
     free(path.ptr);
 }
@@ -222,10 +222,13 @@ static void clear(chat *c, const char *rest) {
 
 static void stats(chat *c, const char *rest) {
     (void)rest;
-    fprintf(stderr, "%zu of %d tokens of context are used", tern_session_n_tokens(c->session),
-            (int)tern_session_n_context(c->session));
-    if (c->last.n_dropped)
-        fprintf(stderr, "; the %zu oldest messages are left out", c->last.n_dropped);
+    size_t n_used = tern_session_n_tokens(c->session), n_dropped = c->last.n_dropped;
+    fprintf(stderr, "%zu of %d tokens of context %s used", n_used,
+            (int)tern_session_n_context(c->session), n_used == 1 ? "is" : "are");
+    if (n_dropped == 1)
+        fprintf(stderr, "; the oldest message is left out");
+    else if (n_dropped)
+        fprintf(stderr, "; the %zu oldest messages are left out", n_dropped);
     fputc('\n', stderr);
     if (c->last.generate.n_prompt) print_stats(&c->last.generate);
     print_drafts(&c->last.generate.draft, true);

@@ -381,5 +381,9 @@ bool tokenize_chat(const tern_model *model, const tern_message *messages, size_t
 
 void *must_alloc(void *block, size_t n, size_t size); // realloc that exits when memory is out
 double seconds_now(void);
+// The end of a noun after a number: "1 chunk", "2 chunks".
+static inline const char *many(uint64_t n) {
+    return n == 1 ? "" : "s";
+}
 
 #endif

@@ -82,8 +82,8 @@ static void show_call(agent_run *r, const tern_agent_call *call) {
 static void show_result(const tern_agent_event *e) {
     size_t n = e->n_bytes < 160 ? e->n_bytes : 160;
     while (n < e->n_bytes && n > 0 && ((unsigned char)e->text[n] & 0xC0) == 0x80) n--;
-    fprintf(stderr, "%s %.2f s, %zu bytes: ", e->failed ? "failed" : "result", e->seconds,
-            e->n_bytes);
+    fprintf(stderr, "%s %.2f s, %zu byte%s: ", e->failed ? "failed" : "result", e->seconds,
+            e->n_bytes, many(e->n_bytes));
     show(stderr, e->text, n, true);
     fputs(n < e->n_bytes ? "...\n" : "\n", stderr);
 }
@@ -230,8 +230,9 @@ static int run_task(agent_run *r, tern_agent *agent, const char *task) {
         write_out(NULL, "\n", 1);
     }
     if (r->args->model.verbose || (isatty(STDERR_FILENO) && !r->args->json))
-        fprintf(stderr, "%d steps, %d calls; tokens: %llu of prompts, %llu generated; %.1f s\n",
-                (int)result.n_steps, (int)result.n_calls, (unsigned long long)result.n_prompt,
+        fprintf(stderr, "%d step%s, %d call%s; tokens: %llu of prompts, %llu generated; %.1f s\n",
+                (int)result.n_steps, many((uint64_t)result.n_steps), (int)result.n_calls,
+                many((uint64_t)result.n_calls), (unsigned long long)result.n_prompt,
                 (unsigned long long)result.n_generated, result.seconds);
     return say_end(r, &result, &err);
 }

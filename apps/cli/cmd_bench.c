@@ -230,8 +230,9 @@ static void print_md(const table *t) {
     for (size_t i = 0; i < t->n_limits; i++) {
         const tern_machine_limits *l = &t->limits[i];
         if (l->read_gb_per_s > 0)
-            printf("%s, %d threads: reads %.1f GB/s, int8 %.0f G multiply-adds/s (%s)\n", l->cpu,
-                   l->n_threads, l->read_gb_per_s, l->int8_gmac_per_s, l->features);
+            printf("%s, %d thread%s: reads %.1f GB/s, int8 %.0f G multiply-adds/s (%s)\n", l->cpu,
+                   l->n_threads, many((uint64_t)l->n_threads), l->read_gb_per_s, l->int8_gmac_per_s,
+                   l->features);
     }
     print_device_memory(stdout, t->cache, &t->memory);
     putchar('\n');

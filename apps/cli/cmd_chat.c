@@ -36,7 +36,7 @@ static void say_what_is_dropped(chat *c) {
 static void print_speed(const chat *c) {
     const tern_generate_stats *s = &c->last.generate;
     if (!c->interactive || !c->speed || !s->n_generated || s->generate_seconds <= 0) return;
-    chat_remark(c, "%zu tokens, %.1f tokens/s%s", s->n_generated,
+    chat_remark(c, "%zu token%s, %.1f tokens/s%s", s->n_generated, many(s->n_generated),
                 (double)s->n_generated / s->generate_seconds,
                 s->reason == TERN_STOP_CALLER   ? ", stopped"
                 : s->reason == TERN_STOP_LENGTH ? ", more was not allowed"

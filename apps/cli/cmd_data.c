@@ -56,24 +56,24 @@ static int make_tokenizer(const command *self, int argc, char **argv) {
     cancel_on_signals();
     tern_status done = tern_data_tokenizer(out, &desc, &s, &err);
     if (done == TERN_OK) {
-        printf("%s: %d tokens from %llu documents, %llu bytes, %llu words, %llu different\n", out,
-               s.n_vocab, (unsigned long long)s.n_documents, (unsigned long long)s.n_bytes,
-               (unsigned long long)s.n_words, (unsigned long long)s.n_different_words);
+        printf("%s: %d tokens from %llu document%s, %llu byte%s, %llu word%s, %llu different\n",
+               out, s.n_vocab, (unsigned long long)s.n_documents, many(s.n_documents),
+               (unsigned long long)s.n_bytes, many(s.n_bytes), (unsigned long long)s.n_words,
+               many(s.n_words), (unsigned long long)s.n_different_words);
         printf("  counted in %.1f s, learnt in %.1f s", s.count_seconds, s.learn_seconds);
         if (s.n_forgotten_words)
-            printf(", %llu rare words not counted for lack of memory",
-                   (unsigned long long)s.n_forgotten_words);
+            printf(", %llu rare word%s not counted for lack of memory",
+                   (unsigned long long)s.n_forgotten_words, many(s.n_forgotten_words));
         printf("\n");
     }
     return finish(done, &err);
 }
 
-static const char *many(uint64_t n) { return n == 1 ? "" : "s"; }
-
 static void print_split(const char *name, const tern_data_split *s, uint64_t n_all) {
-    printf("  %-6s %llu document%s, %llu tokens (%.1f%%)", name,
+    printf("  %-6s %llu document%s, %llu token%s (%.1f%%)", name,
            (unsigned long long)s->n_documents, many(s->n_documents),
-           (unsigned long long)s->n_tokens, n_all ? 100 * (double)s->n_tokens / (double)n_all : 0);
+           (unsigned long long)s->n_tokens, many(s->n_tokens),
+           n_all ? 100 * (double)s->n_tokens / (double)n_all : 0);
     if (s->n_tokens) printf(", %.3f bytes a token", (double)s->n_bytes / (double)s->n_tokens);
     printf(", %d shard%s\n", s->n_shards, many((uint64_t)s->n_shards));
 }
@@ -135,8 +135,8 @@ static int build(const command *self, int argc, char **argv) {
     tern_status done = tern_data_build(out, &desc, &s, &err);
     free(held_out.items);
     if (done == TERN_OK) {
-        printf("%s: %llu documents read, %llu the same as others, %llu nearly so; %.1f s\n", out,
-               (unsigned long long)s.n_read, (unsigned long long)s.n_same,
+        printf("%s: %llu document%s read, %llu the same as others, %llu nearly so; %.1f s\n", out,
+               (unsigned long long)s.n_read, many(s.n_read), (unsigned long long)s.n_same,
                (unsigned long long)s.n_near, s.seconds);
         uint64_t n_all = s.train.n_tokens + s.valid.n_tokens;
         print_split("train", &s.train, n_all);

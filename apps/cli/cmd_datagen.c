@@ -99,13 +99,15 @@ static int report(const datagen_args *args, const tern_datagen_stats *s) {
     put_rest(&rest, s);
     int status = EXIT_OK;
     if (s->n_records < args->n_records)
-        status = fail("%lld prompts gave %lld of %d records (more with --items, or with weaker "
+        status = fail("%lld prompt%s gave %lld of %d record%s (more with --items, or with weaker "
                       "conditions)%s",
-                      (long long)s->n_items, (long long)s->n_records, args->n_records, rest.ptr);
+                      (long long)s->n_items, many((uint64_t)s->n_items), (long long)s->n_records,
+                      args->n_records, many((uint64_t)args->n_records), rest.ptr);
     else
-        fprintf(stderr, "%s: %lld records of %lld prompts, %lld tokens, %.1f tokens/s%s\n",
-                args->out ? args->out : "datagen", (long long)s->n_accepted, (long long)s->n_items,
-                (long long)s->n_tokens, rate, rest.ptr);
+        fprintf(stderr, "%s: %lld record%s of %lld prompt%s, %lld token%s, %.1f tokens/s%s\n",
+                args->out ? args->out : "datagen", (long long)s->n_accepted,
+                many((uint64_t)s->n_accepted), (long long)s->n_items, many((uint64_t)s->n_items),
+                (long long)s->n_tokens, many((uint64_t)s->n_tokens), rate, rest.ptr);
     free(rest.ptr);
     return status;
 }

@@ -207,6 +207,13 @@ static size_t dims_of(tern_model *model, const embed_args *args) {
     return (size_t)(args->n_dims ? args->n_dims : info.n_dims);
 }
 
+// A decoder whose files name no pooling; what the library says of it has no options.
+static bool lacks_pooling(const tern_model *model) {
+    tern_embedding_info info;
+    tern_embedding_get_info(model, &info);
+    return info.n_dims == 0 && info.n_labels == 0;
+}
+
 static bool embed(tern_model *model, const embed_args *args, const texts *t, rows_fn on_rows,
                   void *user) {
     size_t n_dims = dims_of(model, args), n_cut = 0;
@@ -223,7 +230,7 @@ static bool embed(tern_model *model, const embed_args *args, const texts *t, row
         ok = tern_embed(model, t->list + p.first, p.n, &params, rows, &err) == TERN_OK;
         if (!ok) {
             end_progress();
-            fail("%s", err.message);
+            fail("%s%s", err.message, lacks_pooling(model) ? ": --pooling" : "");
         }
         for (size_t i = 0; ok && i < p.n; i++) n_cut += was_cut[i];
         ok = ok && on_rows(user, rows, p.first, p.n);

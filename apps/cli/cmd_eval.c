@@ -27,10 +27,10 @@ static void print_perplexity(const tern_perplexity *p, const char *model, const 
     printf("| -ln p for a token | %.5f ± %.5f |\n", p->nll_per_token, p->nll_error);
     printf("| -ln p for a word | %.4f |\n", p->nll_per_word);
     printf("| bits for a byte | %.5f |\n", p->bits_per_byte);
-    printf("| scored | %zu of %zu tokens, %zu words, %zu bytes |\n", p->n_scored, p->n_tokens,
-           p->scored_words, p->scored_bytes);
-    printf("| convention | %s: %zu windows of %d tokens, stride %d |\n", convention, p->n_windows,
-           p->window, p->stride);
+    printf("| scored | %zu of %zu tokens, %zu word%s, %zu byte%s |\n", p->n_scored, p->n_tokens,
+           p->scored_words, many(p->scored_words), p->scored_bytes, many(p->scored_bytes));
+    printf("| convention | %s: %zu window%s of %d tokens, stride %d |\n", convention, p->n_windows,
+           many(p->n_windows), p->window, p->stride);
 }
 
 static void print_perplexity_json(const tern_perplexity *p, const char *model, const char *file,

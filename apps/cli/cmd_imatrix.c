@@ -34,8 +34,9 @@ int cmd_imatrix(const command *self, int argc, char **argv) {
         end_progress();
         status = exit_status(done, &err);
         if (done == TERN_OK)
-            printf("%s: %zu matrices, %lld tokens in %lld windows of %d\n", out, stats.n_matrices,
-                   (long long)stats.n_tokens, (long long)stats.n_windows, stats.window);
+            printf("%s: %zu matri%s, %lld tokens in %lld window%s of %d\n", out, stats.n_matrices,
+                   stats.n_matrices == 1 ? "x" : "ces", (long long)stats.n_tokens,
+                   (long long)stats.n_windows, many((uint64_t)stats.n_windows), stats.window);
     }
     tern_model_close(model);
     free(words.ptr);

@@ -230,7 +230,7 @@ static int forget_records(const command *self, memory *m, const char **words, in
     if (args->where.n &&
         tern_memory_forget_where(m->store, filters, args->where.n, &n_records, &err) != TERN_OK)
         return fail("%s", err.message);
-    printf("%lld records forgotten\n", (long long)n_records);
+    printf("%lld record%s forgotten\n", (long long)n_records, many((uint64_t)n_records));
     return EXIT_OK;
 }
 
@@ -293,11 +293,13 @@ static int stats(const command *self, int argc, char **argv) {
             put_json(stdout, i.model_name, strlen(i.model_name));
             printf("}\n");
         } else {
-            printf("%lld records in %lld chunks of %lld tokens, %.1f MB\n", (long long)i.n_records,
-                   (long long)i.n_chunks, (long long)i.n_tokens, (double)i.n_bytes * 1e-6);
+            printf("%lld record%s in %lld chunk%s of %lld token%s, %.1f MB\n",
+                   (long long)i.n_records, many((uint64_t)i.n_records), (long long)i.n_chunks,
+                   many((uint64_t)i.n_chunks), (long long)i.n_tokens, many((uint64_t)i.n_tokens),
+                   (double)i.n_bytes * 1e-6);
             if (i.n_dims)
-                printf("%lld vectors of %d numbers, made by %s (%s)\n", (long long)i.n_vectors,
-                       (int)i.n_dims, i.model_name, i.model_path);
+                printf("%lld vector%s of %d numbers, made by %s (%s)\n", (long long)i.n_vectors,
+                       many((uint64_t)i.n_vectors), (int)i.n_dims, i.model_name, i.model_path);
             else
                 printf("no vectors: recall by words alone\n");
         }

@@ -41,9 +41,10 @@ static int mine(tern_model *model, const tern_mine_desc *desc, const char *out, 
     bool is_first = !desc->comm || desc->comm->rank == 0; // the table is the same everywhere
     if (status == TERN_OK && is_first) status = tern_chains_save(chains, out, &err);
     if (status == TERN_OK && is_first) {
-        printf("%s: %zu chains of %zu candidates in %llu tokens, judged by %llu of them; %.1f s\n",
-               out, s.n_chains, s.n_candidates, (unsigned long long)s.n_tokens,
-               (unsigned long long)s.n_scored, s.seconds);
+        printf(
+            "%s: %zu chain%s of %zu candidate%s in %llu tokens, judged by %llu of them; %.1f s\n",
+            out, s.n_chains, many(s.n_chains), s.n_candidates, many(s.n_candidates),
+            (unsigned long long)s.n_tokens, (unsigned long long)s.n_scored, s.seconds);
         print_chains(chains, model, n_shown);
     }
     tern_chains_close(chains);

@@ -68,8 +68,8 @@ static void print_start(const tern_train_info *i, const char *folder) {
                 i->n_dropped_lines == 1 ? "" : "s");
     if (i->step > 0 || i->n_dropped_lines) fputc('\n', stderr);
     if (i->step == i->n_steps)
-        fprintf(stderr, "all %lld steps are done; -n MORE makes the run longer\n",
-                (long long)i->n_steps);
+        fprintf(stderr, "all %lld step%s done; -n MORE makes the run longer\n",
+                (long long)i->n_steps, i->n_steps == 1 ? " is" : "s are");
 }
 
 static void print_tokens(const tern_train_info *i) {
@@ -77,8 +77,8 @@ static void print_tokens(const tern_train_info *i) {
     fprintf(stderr, "data    %s tokens, ", amount((double)i->n_tokens, a));
     if (i->n_valid_tokens) fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
     else fprintf(stderr, "none held out: the loss is that of text it learns\n");
-    fprintf(stderr, "plan    %lld steps of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
-            (long long)i->n_steps, i->batch_tokens, i->seq_len,
+    fprintf(stderr, "plan    %lld step%s of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
+            (long long)i->n_steps, many((uint64_t)i->n_steps), i->batch_tokens, i->seq_len,
             amount((double)i->n_steps * i->batch_tokens, a), i->n_epochs);
 }
 
@@ -91,8 +91,8 @@ static void print_pairs(const tern_train_info *i) {
     if (i->n_cut_texts)
         fprintf(stderr, "; %s texts are cut to %d tokens", amount((double)i->n_cut_texts, a),
                 i->seq_len);
-    fprintf(stderr, "\nplan    %lld steps of %d pairs: %s pairs, %.3g epochs\n",
-            (long long)i->n_steps, i->batch_pairs,
+    fprintf(stderr, "\nplan    %lld step%s of %d pairs: %s pairs, %.3g epochs\n",
+            (long long)i->n_steps, many((uint64_t)i->n_steps), i->batch_pairs,
             amount((double)i->n_steps * i->batch_pairs, a), i->n_epochs);
 }
 
@@ -129,8 +129,9 @@ static void print_time(reporter *r, const tern_train_event *e) {
     char a[32], b[48];
     if (r->told_time || !isfinite(e->seconds_left) || e->step == e->n_steps) return;
     r->told_time = true;
-    fprintf(stderr, "time    about %s for the remaining %lld steps, at %s\n",
-            duration(e->seconds_left, a), (long long)(e->n_steps - e->step), speed(e, b));
+    int64_t n = e->n_steps - e->step;
+    fprintf(stderr, "time    about %s for the remaining %lld step%s, at %s\n",
+            duration(e->seconds_left, a), (long long)n, many((uint64_t)n), speed(e, b));
 }
 
 static void clear_line(const reporter *r) {

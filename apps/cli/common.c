@@ -305,11 +305,11 @@ void print_notice(tern_session *session) {
 
 void print_stats(const tern_generate_stats *s) {
     size_t computed = s->n_prompt - s->n_reused;
-    fprintf(stderr, "prompt: %zu tokens", s->n_prompt);
+    fprintf(stderr, "prompt: %zu token%s", s->n_prompt, many(s->n_prompt));
     if (s->n_reused) fprintf(stderr, " (%zu already there)", s->n_reused);
     if (s->prompt_seconds > 0)
         fprintf(stderr, ", %.1f tokens/s", (double)computed / s->prompt_seconds);
-    fprintf(stderr, "; answer: %zu tokens", s->n_generated);
+    fprintf(stderr, "; answer: %zu token%s", s->n_generated, many(s->n_generated));
     if (s->generate_seconds > 0)
         fprintf(stderr, ", %.1f tokens/s", (double)s->n_generated / s->generate_seconds);
     fprintf(stderr, "; stopped by %s; seed %llu\n", stop_reason_name(s->reason),

@@ -137,8 +137,9 @@ static bool add_text(adder *a, const text *t, const char *source, bool is_file, 
     a->n_added += !added.was_there;
     a->n_there += added.was_there;
     if (added.was_there) return true;
-    printf("%lld  %zu chunks", (long long)added.id, added.n_chunks);
-    if (added.n_redacted) printf(", %zu places blacked out", added.n_redacted);
+    printf("%lld  %zu chunk%s", (long long)added.id, added.n_chunks, many(added.n_chunks));
+    if (added.n_redacted)
+        printf(", %zu place%s blacked out", added.n_redacted, many(added.n_redacted));
     printf("  %s\n", source ? source : "-");
     fflush(stdout);
     return !was_cancelled();
@@ -241,8 +242,9 @@ int memory_add(const command *self, int argc, char **argv) {
     } else if (open_memory(self, &args.memory, false, true, NULL, &a.m, &status)) {
         if (!add_all(&a)) status = EXIT_FAILED;
         if (a.n_there || a.n_skipped)
-            fprintf(stderr, "note: %zu records added, %zu were there, %zu files are no text\n",
-                    a.n_added, a.n_there, a.n_skipped);
+            fprintf(stderr, "note: %zu record%s added, %zu %s there, %zu file%s no text\n",
+                    a.n_added, many(a.n_added), a.n_there, a.n_there == 1 ? "was" : "were",
+                    a.n_skipped, a.n_skipped == 1 ? " is" : "s are");
     }
     close_memory(&a.m);
     free(a.metadata.ptr);
@@ -277,7 +279,7 @@ int memory_import(const command *self, int argc, char **argv) {
             tern_memory_import(m.store, lines.ptr, lines.n, &params, &n_records, &err);
         end_progress();
         status = exit_status(done, &err);
-        printf("%lld records added\n", (long long)n_records);
+        printf("%lld record%s added\n", (long long)n_records, many((uint64_t)n_records));
     }
     close_memory(&m);
     free(lines.ptr);

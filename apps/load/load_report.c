@@ -10,7 +10,7 @@ enum { P50 = 50, P90 = 90, P99 = 99, MOST = 100 };
 
 static void name_load(const load_row *row, char out[32]) {
     if (row->n_users)
-        snprintf(out, 32, "%d users", row->n_users);
+        snprintf(out, 32, "%d user%s", row->n_users, row->n_users == 1 ? "" : "s");
     else
         snprintf(out, 32, "%g a second", row->rate);
 }

@@ -105,7 +105,7 @@ static void reply_ollama_old(exchange *x, const texts *t) {
 static void reply_mcp(exchange *x, const texts *t) {
     tern_strbuf out = {0}, words = {0};
     tern_json_writer w = mcp_open_result(&x->mcp->call, &out);
-    tern_strbuf_printf(&words, "%zu vectors of %zu numbers", t->n, t->width);
+    tern_strbuf_printf(&words, "%zu vector%s of %zu numbers", t->n, t->n == 1 ? "" : "s", t->width);
     mcp_put_text(&w, tern_strbuf_text(&words), words.len);
     tern_json_open(&w, "structuredContent", '{');
     tern_json_put_text(&w, "model", x->ask->model);

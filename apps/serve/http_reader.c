@@ -158,6 +158,12 @@ static http_progress take_encoding(http_reader *r, tern_str value) {
     return HTTP_MORE;
 }
 
+// A body that is packed is refused before it comes: unpacked it may be of any size.
+static http_progress take_packing(http_reader *r, tern_str value) {
+    if (value.len == 0 || http_same_name(value, "identity")) return HTTP_MORE;
+    return refuse(r, 415, "a compressed body (Content-Encoding): send it as it is");
+}
+
 static http_progress take_host(http_reader *r, http_span value) {
     tern_str s = text_of(r, value);
     if (r->host.at) return refuse(r, 400, "Host twice");
@@ -196,6 +202,7 @@ static http_progress take_field(http_reader *r, http_span line) {
     tern_str name = text_of(r, f.name), value = text_of(r, f.value);
     if (http_same_name(name, "content-length")) return take_length(r, value);
     if (http_same_name(name, "transfer-encoding")) return take_encoding(r, value);
+    if (http_same_name(name, "content-encoding")) return take_packing(r, value);
     if (http_same_name(name, "host")) return take_host(r, f.value);
     if (http_same_name(name, "connection")) take_connection(r, value);
     if (http_same_name(name, "expect")) {

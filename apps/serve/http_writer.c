@@ -18,6 +18,7 @@ const char *http_reason(int status) {
         {408, "Request Timeout"},
         {413, "Content Too Large"},
         {414, "URI Too Long"},
+        {415, "Unsupported Media Type"},
         {417, "Expectation Failed"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},

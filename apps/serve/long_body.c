@@ -1,5 +1,7 @@
 #include "apps/serve/long_body.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/utf8.h"
 
@@ -23,6 +25,10 @@ static bool is_utf8(tern_str s) {
 
 static bool read_json(tern_json_doc *doc, tern_str text, api_error *e) {
     tern_error err = {0};
+    if (text.len > 2 && !memcmp(text.ptr, "\x1f\x8b", 2)) { // without the field that says so
+        api_fail(e, 415, NULL, NULL, "the body is compressed with gzip: send it as it is");
+        return false;
+    }
     if (!is_utf8(text)) {
         api_fail(e, 400, NULL, NULL, "the body is not UTF-8");
         return false;

@@ -127,7 +127,10 @@ static void add(memory_job *j, const tern_memory_item *item, bool replace) {
                                        : "Remembered as record %lld.",
                        (long long)added.id);
     if (added.n_redacted)
-        tern_strbuf_printf(&j->words, " %zu secrets were blacked out.", added.n_redacted);
+        tern_strbuf_printf(&j->words,
+                           added.n_redacted == 1 ? " %zu secret was blacked out."
+                                                 : " %zu secrets were blacked out.",
+                           added.n_redacted);
 }
 
 static void remember(memory_job *j, const fields *f) {
@@ -218,7 +221,8 @@ static void forget(memory_job *j, const fields *f) {
                              : tern_memory_forget(store, id, &j->err);
     if (status == TERN_OK) {
         tern_strbuf_printf(&j->value, "{\"forgotten\":%lld}", (long long)n_records);
-        tern_strbuf_printf(&j->words, "%lld records forgotten.", (long long)n_records);
+        tern_strbuf_printf(&j->words, "%lld record%s forgotten.", (long long)n_records,
+                           n_records == 1 ? "" : "s");
     }
     free_where(where, n);
 }

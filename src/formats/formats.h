@@ -73,6 +73,9 @@ typedef struct tern_file {
 } tern_file;
 
 tern_status tern_file_open(tern_file **out, const char *path, tern_error *err);
+// A folder may have no more than a config or a tokenizer. Fails if so, for those who need weights,
+// and names the GGUF files that are there instead.
+tern_status tern_file_need_weights(const tern_file *file, tern_error *err);
 void tern_file_close(tern_file *file);
 // Puts the tensors of a model's part that sees beside its others (gguf_tower.c), before anything is
 // kept of those. `tower` is closed with the file, also where this fails.

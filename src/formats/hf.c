@@ -306,6 +306,47 @@ static tern_status read_preprocessor(tern_file *file, const char *folder, tern_e
     return TERN_OK;
 }
 
+#define NAMES_MAX 5
+
+// Appends the GGUF files of a folder, which a model may be meant to be: the person has to name one.
+static void name_ggufs(tern_strbuf *out, const char *folder) {
+    tern_names names = {0};
+    if (tern_folder_list(&names, folder, "", ".gguf", NULL) != TERN_OK) return;
+    for (size_t i = 0; i < names.n && i < NAMES_MAX; i++)
+        tern_strbuf_printf(out, "%s%s/%s", i ? ", " : "", folder, names.list[i]);
+    if (names.n > NAMES_MAX) tern_strbuf_printf(out, " and %zu more", names.n - NAMES_MAX);
+    tern_names_free(&names);
+}
+
+// Fails with what is missing in a folder, which is freed, or with the GGUF files that are in it.
+static tern_status fail_with_files(const char *folder, tern_strbuf *missing, tern_error *err) {
+    tern_strbuf ggufs = {0};
+    name_ggufs(&ggufs, folder);
+    tern_status status = ggufs.len > 0
+                             ? tern_fail(err, TERN_ERR_FORMAT,
+                                         "a folder of GGUF files; name the one that is meant: %s",
+                                         tern_strbuf_text(&ggufs))
+                             : tern_fail(err, TERN_ERR_FORMAT, "%s", tern_strbuf_text(missing));
+    tern_strbuf_free(&ggufs);
+    tern_strbuf_free(missing);
+    return status;
+}
+
+tern_status tern_file_need_weights(const tern_file *file, tern_error *err) {
+    tern_strbuf what = {0};
+    if (file->kind != TERN_FILE_HF || file->n_tensors > 0) return TERN_OK;
+    bool names_file = tern_path_look(file->path) != TERN_PATH_FOLDER;
+    char *folder =
+        names_file ? tern_path_folder(file->path) : tern_strdup(TERN_MEM_MISC, file->path);
+    if (!folder) return tern_fail_memory(err, strlen(file->path));
+    tern_strbuf_printf(&what, "no weights here, %s: neither %s nor %s",
+                       tern_json_root(&file->config) ? "only config.json" : "only a tokenizer",
+                       SINGLE, INDEX);
+    tern_status status = fail_with_files(folder, &what, err);
+    tern_free(folder);
+    return status;
+}
+
 static tern_status read_folder(tern_file *file, const char *folder, const char *only_file,
                                tern_error *err) {
     bool is_adapter = only_file && !strcmp(only_file, "adapter_model.safetensors");
@@ -326,9 +367,15 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     if (!is_adapter) TERN_TRY(add_rope_factors(file, err));
     TERN_TRY(open_weights(file, folder, only_file, err));
     if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr &&
-        !file->tokenizer_model.ptr)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: no model here: neither %s nor %s nor "
-                         "config.json nor tokenizer.json", folder, SINGLE, INDEX);
+        !file->tokenizer_model.ptr) {
+        tern_strbuf what = {0};
+        tern_strbuf_printf(&what,
+                           "no model here: neither %s nor %s nor config.json nor "
+                           "tokenizer.json",
+                           SINGLE, INDEX);
+        tern_status status = fail_with_files(folder, &what, err);
+        return tern_fail_prefix(err, status, folder);
+    }
     turn_convolutions(file);
     tern_status status = tern_hf_resolve_ternary(file, err);
     if (status == TERN_OK) status = tern_hf_resolve_packed(file, folder, err);

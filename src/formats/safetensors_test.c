@@ -257,6 +257,33 @@ TEST(hf_folder_refuses_what_is_no_model) {
     tern_file_close(f);
 }
 
+// Seen to fail: a folder of GGUF files was said to lack model.safetensors; one with config.json
+// alone, its number of layers.
+TEST(hf_folder_names_what_is_there_instead) {
+    const char *folder = new_folder("hf_ggufs");
+    tern_file *f;
+    tern_error err = {0};
+    for (char c = 'a'; c < 'h'; c++)
+        save_text(folder, (char[]){c, '.', 'g', 'g', 'u', 'f', 0}, "x");
+    CHECK(tern_file_open(&f, folder, &err) == TERN_ERR_FORMAT);
+    CHECK_MSG(strstr(err.message, "name the one that is meant") &&
+                  strstr(err.message, "/a.gguf, ") && strstr(err.message, "/e.gguf and 2 more"),
+              "%s", err.message);
+    save_text(folder, "config.json", "{\"model_type\":\"llama\"}");
+    REQUIRE_OK(tern_file_open(&f, folder, &err), err);
+    CHECK(tern_file_need_weights(f, &err) == TERN_ERR_FORMAT);
+    CHECK_MSG(strstr(err.message, "/b.gguf"), "%s", err.message);
+    tern_file_close(f);
+    const char *bare = new_folder("hf_bare");
+    save_text(bare, "config.json", "{\"model_type\":\"llama\"}");
+    REQUIRE_OK(tern_file_open(&f, bare, &err), err);
+    CHECK(tern_file_need_weights(f, &err) == TERN_ERR_FORMAT);
+    CHECK_MSG(
+        strstr(err.message, "no weights here, only config.json: neither model.safetensors nor"),
+        "%s", err.message);
+    tern_file_close(f);
+}
+
 static tern_status open_packed(const char *folder, const char *quantization,
                                const char *scale_header, const uint8_t scale[4],
                                tern_file **f, tern_error *err) {

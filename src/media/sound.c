@@ -145,7 +145,7 @@ tern_status tern_sound_encode(const tern_sound *sound, const char *kind, tern_by
                                       : tern_sound_pack(sound, kind, &bytes, &n, err));
     bool goes_on = on_bytes(user, bytes, n);
     tern_free(bytes);
-    return goes_on ? TERN_OK : tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    return goes_on ? TERN_OK : tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
 }
 
 typedef struct writing {

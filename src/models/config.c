@@ -350,6 +350,23 @@ static tern_status read_act(const tern_config_source *s, tern_config *c, tern_er
     return TERN_OK;
 }
 
+// A method that formats/hf_quant.c unpacks, where it found nothing to unpack; or another one.
+static tern_status refuse_method(tern_str method, tern_error *err) {
+    static const char *const known[] = {"gptq", "awq", "compressed-tensors", "fp8", "mlx"};
+    int n = (int)(method.len < 40 ? method.len : 40);
+    const char *name = method.ptr ? method.ptr : "";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (tern_str_is(method, known[i]))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "config.json: quant_method is \"%.*s\", but no tensor is stored in a "
+                             "way of %.*s that is read here",
+                             n, name, n, name);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "config.json: quant_method \"%.*s\" is not supported (bitnet, gptq, awq, "
+                     "compressed-tensors, fp8 and MLX's are)",
+                     n, name);
+}
+
 // BitNet in transformers: its quantizer puts BitLinears in the place of another model's linears.
 // "online": the weights are masters, rounded at each use; else they are packed codes.
 static tern_status read_quantization(const tern_config_source *s, tern_config *c, tern_error *err) {
@@ -358,11 +375,7 @@ static tern_status read_quantization(const tern_config_source *s, tern_config *c
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s", s->file->cannot_unpack);
     if (!tern_json_is(q, TERN_JSON_OBJECT) || s->file->packing) return TERN_OK;
     tern_str method = tern_json_str(tern_config_json(s, "quantization_config.quant_method"));
-    if (!tern_str_is(method, "bitnet"))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: quant_method \"%.*s\" is not supported (bitnet, gptq, "
-                         "awq, compressed-tensors, fp8 and MLX's are)",
-                         (int)(method.len < 40 ? method.len : 40), method.ptr ? method.ptr : "");
+    if (!tern_str_is(method, "bitnet")) return refuse_method(method, err);
     tern_str mode = tern_json_str(tern_config_json(s, "quantization_config.quantization_mode"));
     bool online = tern_str_is(mode, "online");
     if (mode.ptr && !online && !tern_str_is(mode, "offline"))

@@ -409,6 +409,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
         else TERN_TRY_GOTO(tern_fail(err, TERN_ERR_FORMAT, "there is no tokenizer in it"));
         return TERN_OK;
     }
+    TERN_TRY_GOTO(tern_file_need_weights(m->file, err));
     TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
     TERN_TRY_GOTO(tern_tower_add(m->file, m->path, &m->arch, &m->config, desc->mmproj, err));
     if (desc->pooling != TERN_POOLING_NONE) pool_as(&m->config, desc->pooling);

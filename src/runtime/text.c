@@ -8,7 +8,7 @@ tern_status tern_text_give(tern_strbuf *text, tern_text_fn on_text, void *user, 
     tern_status status = TERN_OK;
     if (text->failed) status = tern_fail_memory(err, text->len);
     else if (!on_text(user, tern_strbuf_text(text), text->len))
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     tern_strbuf_free(text);
     return status;
 }

@@ -354,7 +354,7 @@ tern_status tern_agent_messages(const tern_agent *a, tern_text_fn on_text_fn, vo
     tern_json_close(&w, ']');
     tern_status status = json.failed ? tern_fail_memory(err, json.len) : TERN_OK;
     if (status == TERN_OK && !on_text_fn(user, json.ptr, json.len))
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     tern_strbuf_free(&json);
     return status;
 }

@@ -47,17 +47,14 @@ static tern_status settle(embedder *e, tern_error *err) {
     const tern_embedding_info *info = &m->embedding;
     if (m->config.n_image)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: the model reads pictures and no texts (see tern_embed_pictures)",
-                         m->path);
+                         "%s: the model makes vectors of pictures and of no texts", m->path);
     if (info->n_labels)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: the model is a reranker: it makes scores and no vectors (see "
-                         "tern_rerank)",
-                         m->path);
+                         "%s: the model is a reranker: it makes scores and no vectors", m->path);
     if (info->n_dims == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: the model's files do not say how it makes a vector of a text (give "
-                         "a pooling when it is opened)",
+                         "%s: the model's files do not say how it makes a vector of a text; a "
+                         "pooling (mean, last or cls) that is given when it is opened does",
                          m->path);
     if (p->n_dims < 0 || p->n_dims > info->n_dims)
         return tern_fail(err, TERN_ERR_ARGUMENT, "n_dims is %d: expected 1 to %d, or 0 for all",

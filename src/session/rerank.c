@@ -95,7 +95,7 @@ static tern_status look(reranker *k, tern_error *err) {
     const tern_model *m = k->reader.m;
     if (!k->decodes && m->embedding.n_labels == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "the model makes vectors and no scores of pairs (see tern_embed)");
+                         "the model makes vectors and no scores of pairs");
     if (!m->tokenizer) return tern_fail(err, TERN_ERR_UNSUPPORTED, "the model has no tokenizer");
     return k->decodes ? prepare_decoder(k, err) : TERN_OK;
 }

@@ -222,7 +222,7 @@ static tern_status encode_pieces(const tern_model *m, const char *text, const ch
 // ---- Sound -------------------------------------------------------------------------------------
 
 static tern_status cancelled(tern_error *err) {
-    return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
 }
 
 // What comes of samples, at the speed that is wanted, is this step's.

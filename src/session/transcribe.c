@@ -144,7 +144,7 @@ tern_status tern_hearing_add(const hearing *h, hearing_list *list, double start,
         (tern_segment){.start = start, .end = end, .text = text, .ids = ids, .n_ids = n};
     if (!h->params.on_segment || h->params.on_segment(h->params.user, &t->segments[t->n - 1]))
         return TERN_OK;
-    return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
 }
 
 tern_status tern_hearing_find_speech(const hearing *h, const float *samples, int64_t n,

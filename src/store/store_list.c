@@ -54,8 +54,7 @@ static tern_status give(reader *x, sqlite3_stmt *st, tern_error *err) {
         record.text = tern_strbuf_text(&x->text);
     }
     if (x->source.failed || x->metadata.failed) return tern_fail_memory(err, 1);
-    if (!x->on_record(x->user, &record))
-        return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+    if (!x->on_record(x->user, &record)) return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     return TERN_OK;
 }
 

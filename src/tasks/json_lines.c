@@ -17,7 +17,7 @@ static tern_status give(const char *line, size_t n, const char *field, tern_text
         status = tern_fail(err, TERN_ERR_FORMAT,
                            "expected a string, or an object with a string \"%.80s\"", field);
     else if (!on_text(user, text.ptr, text.len))
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     tern_json_free(&doc);
     return status;
 }

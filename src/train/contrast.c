@@ -33,6 +33,7 @@ struct tern_contrastive {
 static tern_status read_init(tern_trainer *t, tern_error *err) {
     tern_config *c = &t->config;
     TERN_TRY(tern_file_open(&t->tokenizer_file, t->desc.init, err));
+    TERN_TRY(tern_file_need_weights(t->tokenizer_file, err));
     TERN_TRY(tern_model_read(t->tokenizer_file, &t->arch, c, err));
     tern_config_order_as_gguf(t->arch, c);
     if (c->n_labels)

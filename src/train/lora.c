@@ -98,7 +98,8 @@ tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
     if (!b) return tern_fail_memory(err, sizeof *b);
     TERN_TRY(read_targets(d->lora_targets, &b->targets, err));
     TERN_TRY(tern_file_open(&b->file, d->init, err));
-    tern_status status = tern_model_read(b->file, &t->arch, &t->config, err);
+    tern_status status = tern_file_need_weights(b->file, err);
+    if (status == TERN_OK) status = tern_model_read(b->file, &t->arch, &t->config, err);
     if (status == TERN_OK) tern_config_order_as_gguf(t->arch, &t->config);
     if (status == TERN_OK) status = check_ops(t, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, d->init);

@@ -273,7 +273,8 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
     const tern_arch *arch;
     tern_config config;
     TERN_TRY(tern_file_open(&file, t->desc.init, err));
-    tern_status status = tern_model_read(file, &arch, &config, err);
+    tern_status status = tern_file_need_weights(file, err);
+    if (status == TERN_OK) status = tern_model_read(file, &arch, &config, err);
     if (status == TERN_OK && (arch != t->arch || config.rope.halves != t->config.rope.halves))
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "%s is a %s model; convert it to the GGUF of a %s one first",

@@ -577,6 +577,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     if (c->desc->imatrix) TERN_TRY(tern_importances_read(&c->importances, c->desc->imatrix, err));
     TERN_TRY(tern_file_open(&c->file, in, err));
     tern_status status = TERN_OK;
+    TERN_TRY_GOTO(tern_file_need_weights(c->file, err));
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
     if (!c->to_gguf)

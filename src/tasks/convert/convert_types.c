@@ -28,6 +28,27 @@ static tern_status refuse(const tern_tensor *t, tern_dtype type, const char *why
                      tern_dtype_name(t->type), type_name(type), why);
 }
 
+// Ternary weights have one scale. Codes of one or two bits with more than that are no other numbers
+// than -1, 0 and +1, but another model in a type that has room for one.
+static tern_status refuse_as_ternary(const tern_tensor *t, tern_dtype type, tern_error *err) {
+    char why[160];
+    switch (t->type) {
+    case TERN_DTYPE_Q1_0:
+    case TERN_DTYPE_Q1_0_32:
+    case TERN_DTYPE_Q2_0:
+    case TERN_DTYPE_PQ2_0:
+    case TERN_DTYPE_PTQ1_0:
+    case TERN_DTYPE_TQ1_0:
+    case TERN_DTYPE_TQ2_0:
+        snprintf(why, sizeof why,
+                 "it has a scale for each group of %zu weights, and ternary weights "
+                 "have one for all",
+                 tern_dtype_block_n(t->type));
+        return refuse(t, type, why, err);
+    default: return refuse(t, type, "it is not ternary", err);
+    }
+}
+
 // Of floats, codes of some bits.
 static bool gives_fewer_bits(const conversion *c) {
     return c->has_matrix_type && c->to_gguf && tern_dtype_form_of(c->matrix_type);
@@ -230,7 +251,7 @@ static tern_status choose_matrix_type(conversion *c, item *it, const char *gguf_
     if (!c->to_gguf && it->kind.mean > 0 && c->has_matrix_type && !ternary_wanted)
         it->kind.is_ternary = false;
     if (ternary_wanted && !it->kind.is_ternary)
-        return refuse(it->from, c->matrix_type, "it is not ternary", err);
+        return refuse_as_ternary(it->from, c->matrix_type, err);
     if (!c->to_gguf) return choose_for_folder(c, it, err);
     bool mixes = gives_fewer_bits(c) && !it->kind.is_ternary;
     if (c->has_matrix_type) it->type = c->matrix_type;

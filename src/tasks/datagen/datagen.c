@@ -248,7 +248,7 @@ static tern_status run(datagen_job *j, tern_error *err) {
         TERN_TRY(judge_those_over(j, err));
         double part = (double)j->n_accepted / (double)d->n_records;
         if (d->on_progress && !d->on_progress(d->user, "generate", part))
-            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     return TERN_OK;
 }

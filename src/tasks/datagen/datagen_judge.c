@@ -154,7 +154,7 @@ static tern_status give(datagen_job *j, const datagen_item *item, const datagen_
         status = tern_datagen_file_add(j, &line, err);
     const tern_datagen_record record = {tern_strbuf_text(&line), line.len, c->reason};
     if (status == TERN_OK && d->on_record && !d->on_record(d->user, &record))
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     tern_strbuf_free(&line);
     return status;
 }

@@ -135,13 +135,14 @@ tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, 
     if (r.json)
         tern_strbuf_puts(&r.text, "]\n");
     else if (status == TERN_OK)
-        tern_strbuf_printf(&r.text, "%zu checks, %zu failed\n", r.n_checks, r.n_failed);
+        tern_strbuf_printf(&r.text, "%zu check%s, %zu failed\n", r.n_checks,
+                           r.n_checks == 1 ? "" : "s", r.n_failed);
     send(&r);
     *n_failed = r.n_failed;
     if (r.text.failed)
         status = tern_fail_memory(err, r.text.len);
     else if (r.cancelled && status == TERN_OK)
-        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+        status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     tern_strbuf_free(&r.text);
     return status;
 }

@@ -311,7 +311,7 @@ static tern_status all_items(run *r, tern_error *err) {
         double done = d->n_items ? (double)r->out->n_items / d->n_items
                                  : (double)r->lines.end / ((double)n_bytes + 1);
         if (d->on_progress && !d->on_progress(d->user, d->task, more ? done : 1))
-            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     if (r->out->n_items) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "%s: there are no items in it", d->path);

@@ -90,7 +90,7 @@ static tern_status all_windows(run *r, tern_error *err) {
         TERN_TRY(score(r, &w, err));
         double done = (double)++r->out->n_windows / (double)(n + 1);
         if (d->on_progress && !d->on_progress(d->user, "perplexity", done < 1 ? done : 0.999))
-            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     if (d->on_progress) d->on_progress(d->user, "perplexity", 1);
     return TERN_OK;
@@ -110,8 +110,8 @@ static tern_status check(const run *r, tern_error *err) {
                          "window", r->out->stride, size);
     size_t least = llama ? (size_t)size : 2;
     if (r->ids.n < least)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "the text has %zu tokens: expected %zu or more",
-                         r->ids.n, least);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "the text has %zu token%s: expected %zu or more",
+                         r->ids.n, r->ids.n == 1 ? "" : "s", least);
     return TERN_OK;
 }
 

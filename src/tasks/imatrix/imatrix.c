@@ -171,7 +171,7 @@ static tern_status run_windows(job *j, tern_error *err) {
     for (size_t i = 0; i < n; i++) {
         TERN_TRY(run_window(j, i * (size_t)j->window, err));
         if (d->on_progress && !d->on_progress(d->user, "imatrix", (double)(i + 1) / (double)n))
-            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled by the caller");
+            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     return TERN_OK;
 }
@@ -269,8 +269,8 @@ static tern_status collect(job *j, const char *text, size_t n_bytes, const char 
     TERN_TRY(check(j, err));
     TERN_TRY(take_ids(j, text, n_bytes, err));
     if (j->ids.n < 2)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "the text has %zu tokens: expected 2 or more",
-                         j->ids.n);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "the text has %zu token%s: expected 2 or more",
+                         j->ids.n, j->ids.n == 1 ? "" : "s");
     TERN_TRY(find_matrices(j, err));
     TERN_TRY(make_room(j, err));
     TERN_TRY(open_graph(j, err));

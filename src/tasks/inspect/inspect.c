@@ -154,7 +154,8 @@ static tern_str architecture_of(const tern_file *f) {
 }
 
 static bool find_whether_it_runs(tern_inspection *in) {
-    tern_status status = tern_model_read(in->file, &in->arch, &in->config, &in->refusal);
+    tern_status status = tern_file_need_weights(in->file, &in->refusal);
+    if (status == TERN_OK) status = tern_model_read(in->file, &in->arch, &in->config, &in->refusal);
     if (status != TERN_OK) in->arch = NULL;
     else status = tern_model_check(in->file, in->arch, &in->config, &in->refusal);
     return status == TERN_OK;

@@ -306,7 +306,8 @@ static void put_histogram(const tern_inspection *in, tern_strbuf *out) {
     for (int i = 0; i < 4; i++) most = c->n[i] > most ? c->n[i] : most;
     tern_strbuf_puts(out, "\nternary weights");
     if (in->n_masters)
-        tern_strbuf_printf(out, " (%zu matrices of floats, as loading rounds them)", in->n_masters);
+        tern_strbuf_printf(out, " (%zu matri%s of floats, as loading rounds them)", in->n_masters,
+                           in->n_masters == 1 ? "x" : "ces");
     tern_strbuf_putc(out, '\n');
     for (int i = 0; i < 4; i++) {
         if (i == 3 && !c->n[i]) continue; // invalid codes: only shown if there are any

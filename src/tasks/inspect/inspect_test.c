@@ -173,7 +173,7 @@ TEST(inspect_counts_master_weights_as_they_are_rounded) {
         fclose(f);
         REQUIRE_OK(tern_inspect(folder, &(tern_inspect_desc){.histogram = true}, collect, &out,
                                 &err), err);
-        CHECK((strstr(out.ptr, "(1 matrices of floats, as loading") != NULL) == !is_llama);
+        CHECK((strstr(out.ptr, "(1 matrix of floats, as loading") != NULL) == !is_llama);
         CHECK((strstr(out.ptr, "-1              4  25.00%") != NULL) == !is_llama);
         CHECK((strstr(out.ptr, " 0              8  50.00%") != NULL) == !is_llama);
         tern_strbuf_free(&out);

@@ -105,16 +105,17 @@ static tern_status take_sample(tern_shard *s, report *r, const tern_data_inspect
 
 static void print_text(const report *r, tern_strbuf *out) {
     const tern_shard_info *i = r->info;
-    tern_strbuf_printf(out, "%s: a shard of tokens, whole (%llu blocks of %u bytes)\n", i->path,
-                       (unsigned long long)i->n_blocks, i->block_bytes);
+    tern_strbuf_printf(out, "%s: a shard of tokens, whole (%llu block%s of %u bytes)\n", i->path,
+                       (unsigned long long)i->n_blocks, i->n_blocks == 1 ? "" : "s",
+                       i->block_bytes);
     tern_strbuf_printf(out, "  tokens      %llu of %u bytes, %llu of %u different ones\n",
                        (unsigned long long)i->n_tokens, i->token_bytes,
                        (unsigned long long)r->n_used, i->n_vocab);
     tern_strbuf_printf(out, "  documents   %llu, shortest %llu, median %llu, longest %llu tokens\n",
                        (unsigned long long)i->n_documents, (unsigned long long)r->shortest,
                        (unsigned long long)r->median, (unsigned long long)r->longest);
-    tern_strbuf_printf(out, "  end token   %d, after %llu documents\n", i->end_id,
-                       (unsigned long long)r->n_ended);
+    tern_strbuf_printf(out, "  end token   %d, after %llu document%s\n", i->end_id,
+                       (unsigned long long)r->n_ended, r->n_ended == 1 ? "" : "s");
     tern_strbuf_printf(out, "  tokenizer   %016llx\n  checksum    %08x\n",
                        (unsigned long long)i->tokenizer_hash, i->checksum);
     if (!r->has_sample) return;
