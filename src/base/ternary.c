@@ -7,6 +7,12 @@
 
 // ---- What a matrix is --------------------------------------------------------------------------
 
+// Inputs of a product with codes are rounded to int8, and from a scale that is no number would come
+// some number in the end.
+static tern_status refuse_scale(tern_error *err) {
+    return tern_fail(err, TERN_ERR_FORMAT, "a scale or a weight is not a finite number");
+}
+
 // Block-ternary types have a scale every 256 weights; BitNet uses one for the whole matrix. True,
 // and the scale, if all blocks agree (blocks of zeros have none).
 static tern_status uniform_block_scale(tern_rows *r, tern_ternary_kind *out, tern_error *err) {
@@ -20,6 +26,7 @@ static tern_status uniform_block_scale(tern_rows *r, tern_ternary_kind *out, ter
         for (uint64_t i = 0; i < in_row; i++, at += step) {
             uint16_t bits;
             memcpy(&bits, at, 2);
+            if ((bits & 0x7c00) == 0x7c00) return refuse_scale(err); // infinite, or no number
             if (bits == 0 || bits == seen) continue;
             if (seen != 0) return TERN_OK;
             seen = bits;
@@ -51,6 +58,7 @@ static tern_status find_float(tern_rows *r, float *floats, tern_ternary_kind *ou
         }
         sum += row_sum;
     }
+    if (!isfinite(sum)) return refuse_scale(err);
     out->is_ternary = true;
     out->scale = fmaxf((float)(sum / ((double)m->n_rows * (double)m->n_cols)), 1e-5f);
     out->mean = out->scale;

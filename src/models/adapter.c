@@ -55,19 +55,29 @@ static tern_status grow(tern_adapter *p, int64_t rank, tern_error *err) {
     return TERN_OK;
 }
 
+// A number that is none would be in every product with the matrix, and in every file that the
+// adapter is merged into.
+static tern_status refuse_damaged(const tern_tensor *t, bool is_whole, tern_error *err) {
+    if (is_whole) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "tensor %s: some of its numbers are not numbers (NaN or infinite)", t->name);
+}
+
 // Appends A's rows.
 static tern_status append_a(tern_adapter *p, const tern_tensor *t, const tern_order *columns,
                             bool to_gguf, float *scratch, tern_error *err) {
     tern_matrix m = tern_tensor_matrix(t);
     tern_rows rows;
+    bool is_whole = true;
     TERN_TRY(tern_rows_open(&rows, &m, err));
     for (int64_t k = 0; k < m.n_rows; k++) {
         float *row = p->a + (p->rank + k) * p->n_in;
         tern_rows_decode(&rows, k, row);
+        for (int64_t i = 0; i < p->n_in; i++) is_whole &= isfinite(row[i]) != 0;
         tern_order_columns(columns, to_gguf, row, p->n_in, scratch);
     }
     tern_rows_close(&rows);
-    return TERN_OK;
+    return refuse_damaged(t, is_whole, err);
 }
 
 // And B's columns.
@@ -75,14 +85,18 @@ static tern_status append_b(tern_adapter *p, const tern_tensor *t, const tern_or
                             bool to_gguf, float scale, float *scratch, tern_error *err) {
     tern_matrix m = tern_tensor_matrix(t);
     tern_rows rows;
+    bool is_whole = true;
     TERN_TRY(tern_rows_open(&rows, &m, err));
     for (int64_t i = 0; i < p->n_out; i++) {
         tern_rows_decode(&rows, tern_order_source(order, i, to_gguf), scratch);
-        for (int64_t k = 0; k < m.n_cols; k++)
-            p->b[i * p->room + p->rank + k] = scratch[k] * scale;
+        for (int64_t k = 0; k < m.n_cols; k++) {
+            float b = scratch[k] * scale; // which may be too great a number, too
+            is_whole &= isfinite(b) != 0;
+            p->b[i * p->room + p->rank + k] = b;
+        }
     }
     tern_rows_close(&rows);
-    return TERN_OK;
+    return refuse_damaged(t, is_whole, err);
 }
 
 // Appends the file's A and B, after those of other files.
@@ -158,7 +172,8 @@ static tern_status add_pair(const reader *r, const tern_tensor *a, const tern_te
         snprintf(p->weight, sizeof p->weight, "%s", weight);
     }
     double rank = (double)a->ne[1];
-    double scale = r->scale * (alpha > 0 ? alpha / (r->by_root ? sqrt(rank) : rank) : 1);
+    // llama.cpp: no alpha, or 0, is that of the rank.
+    double scale = r->scale * (alpha != 0 ? alpha / (r->by_root ? sqrt(rank) : rank) : 1);
     return append(r, p, a, b, (float)scale, err);
 }
 
@@ -193,6 +208,8 @@ static tern_status read_gguf(reader *r, tern_error *err) {
     char weight[64], other[80];
     TERN_TRY(check_gguf(r, err));
     tern_file_meta_float(r->file, "adapter.lora.alpha", &r->alpha);
+    if (!isfinite(r->alpha))
+        return tern_fail(err, TERN_ERR_FORMAT, "adapter.lora.alpha is %g", r->alpha);
     tern_file_meta_bool(r->file, TERN_LORA_OF_FOLDER, &r->of_folder);
     for (size_t i = 0; i < r->file->n_tensors; i++) {
         const tern_tensor *t = &r->file->tensors[i];
@@ -231,7 +248,7 @@ static tern_status check_config(reader *r, tern_error *err) {
                              other_kinds[i]);
     r->alpha = tern_json_number(tern_json_path(doc, "lora_alpha"), 0);
     r->by_root = tern_json_bool(tern_json_path(doc, "use_rslora"), false);
-    if (r->alpha > 0) return TERN_OK;
+    if (r->alpha > 0 && isfinite(r->alpha)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "adapter_config.json: no lora_alpha above 0");
 }
 
@@ -254,9 +271,11 @@ static tern_status find_alpha(const reader *r, const char *module, double *alpha
                                  (int)key.len, key.ptr);
         bool fits = n >= key.len && !memcmp(module + n - key.len, key.ptr, key.len) &&
                     (n == key.len || module[n - key.len - 1] == '.');
-        if (fits) *alpha = tern_json_number(tern_json_value_of(doc, k), r->alpha);
+        if (fits) *alpha = tern_json_number(tern_json_value_of(doc, k), 0);
     }
-    return TERN_OK;
+    if (*alpha > 0 && isfinite(*alpha)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "adapter_config.json: alpha_pattern has no number above 0 for %s", module);
 }
 
 static tern_status read_peft_pair(const reader *r, const tern_tensor *a, const char *module,

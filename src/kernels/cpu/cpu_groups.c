@@ -4,8 +4,6 @@
 #include "kernels/affine.h"
 #include "kernels/cpu/cpu.h"
 
-// ---- One and two bits ---------------------------------------------------------------------------
-
 typedef struct group_job {
     const tern_weight_source *s;
     const tern_grouped_matrix *m;
@@ -13,6 +11,18 @@ typedef struct group_job {
     atomic_size_t counter;
     atomic_int status;
 } group_job;
+
+// A factor that is infinite or no number: the inputs of its product are rounded to int8, and so
+// would be what it makes, from which some number comes out.
+static void check_factors(group_job *job, const uint16_t *factors, size_t n) {
+    uint16_t all = job->m->is_bf16 ? 0x7f80 : 0x7c00; // the exponent
+    bool damaged = false;
+    if (job->m->has_table) return; // scales of other forms
+    for (size_t i = 0; i < n; i++) damaged |= (factors[i] & all) == all;
+    if (damaged) atomic_store(&job->status, TERN_ERR_FORMAT);
+}
+
+// ---- One and two bits ---------------------------------------------------------------------------
 
 // Numbers and scales of 16 rows; those after the last row are 0. Blocks of 256 have their scale
 // twice.
@@ -41,6 +51,7 @@ static void pack_groups(void *ctx, const tern_team *team) {
          q && scales && tern_team_claim(&job->counter, n_blocks, 4, &b, &last);)
         for (; b < last; b++) {
             read_group_rows(job, b * TERN_GROUPED_ROWS, q, scales);
+            check_factors(job, scales, TERN_GROUPED_ROWS * (m->n_in / m->group));
             tern_grouped_pack(m, q, scales, job->out + b * m->block_bytes);
         }
     tern_free(q);
@@ -104,6 +115,9 @@ static void pack_wide(void *ctx, const tern_team *team) {
             if (tern_dtype_form_of(s->type))
                 tern_dtype_decode_codes(s->type, s->data.memory, row * m->n_in, n * m->n_in, &to);
             else tern_affine_rows(s, &affine, (int64_t)row, (int64_t)n, &to);
+            size_t n_factors = n * m->n_in / (m->super ? m->super : m->group);
+            check_factors(job, to.scales, n_factors);
+            if (m->has_minima) check_factors(job, to.minima, n_factors);
             tern_grouped_pack_wide(m, &rows, n, job->out + b * m->block_bytes);
         }
     tern_free(room);
@@ -147,5 +161,7 @@ tern_status cpu_bind_grouped(tern_device *d, tern_weight *w, tern_error *err) {
     w->info.kind = TERN_WEIGHT_GROUPED;
     w->info.layout = layout_name(m);
     w->info.bytes_per_token = bytes;
+    if (atomic_load(&job.status) == TERN_ERR_FORMAT)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: a scale is not a finite number", s->name);
     return atomic_load(&job.status) == TERN_OK ? TERN_OK : tern_fail_memory(err, bytes);
 }

@@ -263,8 +263,10 @@ static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
     const tern_weight_source *s = &w->source;
     tern_ternary_kind kind = {0};
     tern_matrix m = tern_weight_matrix(s);
-    if (s->is_matrix && !s->is_head)
-        TERN_TRY(tern_ternary_find(&m, s->ternarize, &kind, err));
+    if (s->is_matrix && !s->is_head) {
+        tern_status status = tern_ternary_find(&m, s->ternarize, &kind, err);
+        if (status != TERN_OK) return tern_fail_prefix(err, status, s->name);
+    }
     if (s->n_conv_outputs > 0) return bind_convolution(w, err);
     if (!s->is_matrix && !s->is_table) return bind_vector(w, err);
     if (!kind.is_ternary && cpu_grouped_form(d, s, &w->grouped))

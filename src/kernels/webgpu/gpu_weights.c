@@ -445,8 +445,10 @@ static tern_status sending_open(const tern_device *d, gpu_sending **out,
     gpu_sending *x = tern_alloc(TERN_MEM_MISC, sizeof *x);
     if (!x) return tern_fail_memory(err, sizeof *x);
     x->s = s;
-    if (may_be_ternary(s))
-        TERN_TRY_GOTO(tern_ternary_find(&m, s->ternarize, &x->kind, err));
+    if (may_be_ternary(s)) {
+        status = tern_ternary_find(&m, s->ternarize, &x->kind, err);
+        if (status != TERN_OK) TERN_TRY_GOTO(tern_fail_prefix(err, status, s->name));
+    }
     if (x->kind.is_ternary) {
         TERN_TRY_GOTO(tern_codes_open(&x->codes, &m, &x->kind, true, err));
     } else if (s->is_matrix || s->is_table) {

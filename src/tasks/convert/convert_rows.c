@@ -4,6 +4,7 @@
 // order and the convention of the output's world and encoded, by all threads, a piece of the rows
 // at a time; each row's bytes are the same with any number of threads.
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "tasks/convert/convert_private.h"
@@ -244,12 +245,19 @@ static tern_status merge_adapter(item *it, tern_matrix *m, float **floats,
     if (!*floats) return tern_fail_memory(err, n_rows * n * sizeof **floats);
     item as_it_is = *it;
     as_it_is.kind = kind;
+    bool is_whole = true;
     TERN_TRY(tern_codes_open(&codes, m, &kind, false, err));
     for (int64_t row = 0; row < m->n_rows; row++) {
-        float_row(&as_it_is, &codes, row, *floats + (size_t)row * n);
-        tern_adapter_add_row(it->adapter, row, *floats + (size_t)row * n);
+        float *sum = *floats + (size_t)row * n;
+        float_row(&as_it_is, &codes, row, sum);
+        tern_adapter_add_row(it->adapter, row, sum);
+        for (size_t i = 0; i < n; i++) is_whole &= isfinite(sum[i]) != 0;
     }
     tern_codes_close(&codes);
+    if (!is_whole)
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "tensor %s: with the adapter some of its numbers are not numbers (NaN or "
+                         "infinite)", it->from->name);
     m->type = TERN_DTYPE_F32;
     m->data = tern_blob_of(*floats, n_rows * n * sizeof(float));
     m->scale = 1;

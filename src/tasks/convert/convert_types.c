@@ -245,7 +245,8 @@ static tern_status choose_matrix_type(conversion *c, item *it, const char *gguf_
     }
     tern_matrix m = tern_tensor_matrix(it->from);
     bool ternary_wanted = c->has_matrix_type && tern_dtype_is_ternary(c->matrix_type);
-    TERN_TRY(tern_ternary_find(&m, c->config.bitlinear, &it->kind, err));
+    tern_status status = tern_ternary_find(&m, c->config.bitlinear, &it->kind, err);
+    if (status != TERN_OK) return tern_fail_prefix(err, status, it->from->name);
     if (c->adapters.n) TERN_TRY(allow_merge(c, it, err));
     // Master weights that stay floats: transformers rounds them itself.
     if (!c->to_gguf && it->kind.mean > 0 && c->has_matrix_type && !ternary_wanted)

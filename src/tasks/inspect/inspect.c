@@ -111,7 +111,8 @@ static tern_status count_rounded(const tern_tensor *t, tern_code_counts *counts,
     tern_matrix m = tern_tensor_matrix(t);
     tern_ternary_kind kind;
     tern_codes codes;
-    TERN_TRY(tern_ternary_find(&m, true, &kind, err));
+    tern_status status = tern_ternary_find(&m, true, &kind, err);
+    if (status != TERN_OK) return tern_fail_prefix(err, status, t->name);
     TERN_TRY(tern_codes_open(&codes, &m, &kind, false, err));
     for (int64_t row = 0; row < m.n_rows; row++) {
         const int8_t *q = tern_codes_row(&codes, row);
