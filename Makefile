@@ -149,6 +149,7 @@ test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test python
 	    tests/serve_sight_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_speech_test.py $(BUILD)/tern || bad=1; \
 	    tests/mcp_serve_test.py $(BUILD)/tern || bad=1; \
+	    tests/run_test.py $(BUILD)/tern || bad=1; \
 	    tests/hub_test.py $(BUILD)/tern || bad=1; \
 	    tests/load_test.py $(BUILD)/tern || bad=1; \
 	    tests/memory_test.py $(BUILD)/tern || bad=1; \

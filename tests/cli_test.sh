@@ -21,7 +21,8 @@ done
 ends 2 "$tern"
 fails 2 "no command 'zork'" "$tern" zork
 fails 2 "no model" "$tern" run -p x
-fails 2 "one of -p and -f" "$tern" run -m "$model"
+fails 2 "one of -p and -f" "$tern" run -m "$model" -p x -f x
+fails 2 "standard input is empty" "$tern" run -m "$model"
 fails 2 "expected a whole number" "$tern" run -m "$model" -p x -n -3
 fails 2 "expected a number" "$tern" run -m "$model" -p x --temp hot
 fails 2 "expected auto|f32|f16|q8_0" "$tern" run -m "$model" -p x --kv-type q2

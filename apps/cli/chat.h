@@ -21,6 +21,17 @@ typedef struct chat {
     int speed, markdown, wrap; // what /set turns on and off
 } chat;
 
+typedef struct chat_args {
+    model_args model;
+    session_args session;
+    sampling_args sampling; // its lists are the caller's
+    speculation_args speculation;
+    const char *system;
+    string_list images;
+} chat_args;
+// The conversation of tern chat; returns the exit status.
+int chat_open(const command *self, chat_args *args);
+
 // Prints one line on what went wrong and remembers it for the exit status.
 void chat_fail(chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Looks at pictures, which go with the next question. False after printing why one cannot be.

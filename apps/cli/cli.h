@@ -284,6 +284,7 @@ const char *resolve_model(const char *folder, const char *name);
 // returns false. What it points to lives until free_model_desc.
 bool read_model_desc(const model_args *args, tern_model_desc *out);
 void free_model_desc(tern_model_desc *desc);
+int no_model(const command *self); // for who needs one: EXIT_USAGE
 // Checks that -m is given, makes a path of it, and opens; both print what is wrong and return NULL.
 tern_model *open_model(const command *self, model_args *args, int *status);
 // Says on stderr if the chat template had to be guessed: for commands that use it.

@@ -164,50 +164,53 @@ static int converse(chat *c) {
     return c->failed && !c->interactive ? EXIT_FAILED : EXIT_OK;
 }
 
-int cmd_chat(const command *self, int argc, char **argv) {
-    model_args model_options = {0};
-    session_args session_options = {0};
-    speculation_args speculation = {0};
-    const char *system = NULL;
-    string_list images = {0};
+int chat_open(const command *self, chat_args *args) {
     chat c = {.interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO),
-              .sampling = sampling_args_default(),
+              .sampling = args->sampling,
               .speed = 1,
               .markdown = 1,
-              .wrap = 1};
+              .wrap = 1,
+              .verbose = args->model.verbose,
+              .visualize = args->speculation.visualize};
+    int status;
+    tern_error err = {0};
+    c.model = open_model(self, &args->model, &status);
+    if (!c.model) return status;
+    note_template(c.model);
+    if (open_speculation(&args->speculation, &args->model, &args->session.speculation))
+        c.session = open_session(c.model, &args->session);
+    status = EXIT_FAILED;
+    if (c.session && (tern_chat_open(&c.talk, &err) != TERN_OK ||
+                      tern_chat_set_system(c.talk, args->system, &err) != TERN_OK))
+        fail("%s", err.message);
+    else if (c.session && chat_look(&c, args->images.items, (int)args->images.n))
+        status = converse(&c);
+    tern_chat_close(c.talk);
+    tern_session_close(c.session);
+    free_sights(c.sights, c.n_sights);
+    close_speculation(&args->session.speculation);
+    tern_model_close(c.model);
+    return status;
+}
+
+int cmd_chat(const command *self, int argc, char **argv) {
+    chat_args args = {.sampling = sampling_args_default()};
     const option options[] = {
         OPTIONS_GROUP("Conversation"),
-        {0, "system", OPTION_TEXT, &system, "TEXT", "what the model is told before"},
-        {'i', "image", OPTION_TEXTS, &images, "FILE",
+        {0, "system", OPTION_TEXT, &args.system, "TEXT", "what the model is told before"},
+        {'i', "image", OPTION_TEXTS, &args.images, "FILE",
          "a picture that goes with the first question; may be repeated"},
-        TEMPLATE_OPTION(model_options),
-        MODEL_OPTIONS(model_options),
-        SESSION_OPTIONS(session_options),
-        SAMPLING_OPTIONS(c.sampling),
-        SPECULATION_OPTIONS(speculation),
+        TEMPLATE_OPTION(args.model),
+        MODEL_OPTIONS(args.model),
+        SESSION_OPTIONS(args.session),
+        SAMPLING_OPTIONS(args.sampling),
+        SPECULATION_OPTIONS(args.speculation),
         OPTIONS_END,
     };
     int status, n;
-    tern_error err = {0};
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
-    c.model = open_model(self, &model_options, &status);
-    if (!c.model) return status;
-    note_template(c.model);
-    c.verbose = model_options.verbose;
-    c.visualize = speculation.visualize;
-    if (open_speculation(&speculation, &model_options, &session_options.speculation))
-        c.session = open_session(c.model, &session_options);
-    status = EXIT_FAILED;
-    if (c.session && (tern_chat_open(&c.talk, &err) != TERN_OK ||
-                      tern_chat_set_system(c.talk, system, &err) != TERN_OK))
-        fail("%s", err.message);
-    else if (c.session && chat_look(&c, images.items, (int)images.n)) status = converse(&c);
-    tern_chat_close(c.talk);
-    free(c.sampling.stops.items);
-    free(images.items);
-    tern_session_close(c.session);
-    free_sights(c.sights, c.n_sights);
-    close_speculation(&session_options.speculation);
-    tern_model_close(c.model);
+    status = chat_open(self, &args);
+    free(args.sampling.stops.items);
+    free(args.images.items);
     return status;
 }

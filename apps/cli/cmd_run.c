@@ -1,11 +1,12 @@
-// tern run: completes a text, or with --chat answers a question.
-#include "cli.h"
-#include "cli_pictures.h"
+// tern run: completes a text, or with --chat answers a question. Without a text it is tern chat.
+#include "chat.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "render.h"
 
 typedef struct run_args {
     model_args model;
@@ -21,6 +22,7 @@ typedef struct run_args {
 
 typedef struct output {
     text all; // kept for --json
+    renderer *shown; // on a terminal; NULL: as it is
     bool json;
     char last; // character that was written
 } output;
@@ -29,7 +31,52 @@ static bool on_text(void *user, const char *bytes, size_t n) {
     output *out = user;
     if (out->json) return text_collect(&out->all, bytes, n);
     if (n) out->last = bytes[n - 1];
-    return write_out(NULL, bytes, n);
+    return out->shown ? render_text(out->shown, bytes, n) : write_out(NULL, bytes, n);
+}
+
+// ---- The text -----------------------------------------------------------------------------------
+
+// Standard input that somebody has put there: a pipe or a file. Not /dev/null or a terminal.
+static bool has_input(void) {
+    struct stat s;
+    return fstat(STDIN_FILENO, &s) == 0 && (S_ISFIFO(s.st_mode) || S_ISREG(s.st_mode));
+}
+
+// Whether there is a person to talk with instead.
+static bool has_person(void) {
+    return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+}
+
+// What a person has put into a pipe, without the ends of its last lines, which belong to no text.
+static bool read_input(text *out) {
+    if (!text_read(out, "-")) return false;
+    while (out->n > 0 && strchr("\r\n", out->ptr[out->n - 1])) out->ptr[--out->n] = 0;
+    return true;
+}
+
+// The text, as one of: words, a file, standard input, or words about what is on standard input,
+// which makes them a question.
+static bool read_prompt(run_args *args, text *prompt) {
+    bool reads = args->file || (args->prompt && !strcmp(args->prompt, "-"));
+    if (reads) return text_given(prompt, args->prompt, args->file);
+    if (args->prompt ? has_input() : true)
+        if (!read_input(prompt)) return false;
+    if (!args->prompt) return true;
+    if (prompt->n) {
+        text_puts(prompt, "\n\n");
+        args->chat = !args->raw;
+    }
+    text_puts(prompt, args->prompt);
+    return true;
+}
+
+#define SHOWN_BYTES 1000
+// What the answer continues, on a terminal; of a long text the end.
+static void show_prompt(renderer *r, const text *prompt) {
+    size_t from = prompt->n > SHOWN_BYTES ? prompt->n - SHOWN_BYTES : 0;
+    while (from < prompt->n && ((unsigned char)prompt->ptr[from] & 0xC0) == 0x80) from++;
+    if (from) render_text(r, "[...] ", 6);
+    render_text(r, prompt->ptr + from, prompt->n - from);
 }
 
 // The prompt's ids: plain, or as a conversation of one question.
@@ -160,14 +207,20 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     if (!session || !make_prompt(args, model, prompt, &start) ||
         !place_sights(model, sights, n_images, !args->chat, &start) || !load_saved(args, session))
         goto end;
-    if (tern_generate_ids(session, start.ptr, start.n, &params, on_text, &out, &stats, &err) !=
-        TERN_OK) {
-        if (out.last != '\n') putchar('\n');
+    if (!args->json && isatty(STDOUT_FILENO))
+        out.shown = render_open(true, args->chat && render_may_style());
+    if (out.shown && !args->chat) show_prompt(out.shown, prompt);
+    tern_status done =
+        tern_generate_ids(session, start.ptr, start.n, &params, on_text, &out, &stats, &err);
+    if (out.shown)
+        render_close(out.shown);
+    else if (!args->json && (done == TERN_OK || out.last != '\n'))
+        putchar('\n');
+    if (done != TERN_OK) {
         fail("%s", err.message);
         goto end;
     }
     if (args->json) put_result(args, model, session, &out, &stats, seen);
-    else putchar('\n');
     fflush(stdout);
     print_notice(session);
     const tern_profile_row *rows;
@@ -194,11 +247,44 @@ end:
     return status;
 }
 
+// What needs a text, of options that a conversation does not have; NULL: nothing.
+static const char *needs_text(const run_args *args) {
+    const grammar_args *g = &args->grammar;
+    return args->json                                          ? "json"
+           : args->saved                                       ? "session"
+           : args->raw                                         ? "raw"
+           : args->session.profile                             ? "profile"
+           : g->schema || g->rules || g->regex || g->choices.n ? "schema and its like"
+                                                               : NULL;
+}
+
+static int talk(const command *self, const run_args *args) {
+    const char *needs = needs_text(args);
+    if (needs) return bad_usage("run: no text (-p, -f or standard input): --%s needs one", needs);
+    chat_args talk_args = {.model = args->model,
+                           .session = args->session,
+                           .sampling = args->sampling,
+                           .speculation = args->speculation,
+                           .system = args->system,
+                           .images = args->images};
+    return chat_open(self, &talk_args);
+}
+
+static const char *wrong_usage(const run_args *args, bool has_text) {
+    if (args->prompt && args->file) return "give a text with one of -p and -f";
+    if (args->chat && args->raw) return "--raw and --chat exclude each other";
+    if (args->n_logprobs >= 0 && !args->json) return "--logprobs needs --json";
+    if (args->images.n && args->saved) return "--session keeps no pictures: leave out --image";
+    if (args->system && !args->chat && has_text) return "--system needs --chat";
+    return grammar_usage(&args->grammar);
+}
+
 int cmd_run(const command *self, int argc, char **argv) {
     run_args args = {.sampling = sampling_args_default(), .n_logprobs = -1};
     const option options[] = {
         OPTIONS_GROUP("Prompt"),
-        {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT", "the text to go on from; -: read it",
+        {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT",
+         "the text to go on from, or a question about what standard input has; -: read it",
          .position = 2},
         {'f', "file", OPTION_TEXT, &args.file, "FILE", "the same from a file"},
         {'i', "image", OPTION_TEXTS, &args.images, "FILE",
@@ -224,15 +310,16 @@ int cmd_run(const command *self, int argc, char **argv) {
     int status, n_positional;
     text prompt = {0};
     if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
-    if (!args.prompt == !args.file) return bad_usage("run: give a prompt with one of -p and -f");
-    if (args.chat && args.raw) return bad_usage("run: --raw and --chat exclude each other");
-    if (args.n_logprobs >= 0 && !args.json) return bad_usage("run: --logprobs needs --json");
-    if (args.images.n && args.saved)
-        return bad_usage("run: --session keeps no pictures: leave out --image");
-    if (args.system && !args.chat) return bad_usage("run: --system needs --chat");
-    const char *wrong = grammar_usage(&args.grammar);
+    bool has_text = args.prompt || args.file;
+    bool asks = args.prompt && !args.raw && strcmp(args.prompt, "-") != 0 && has_input();
+    const char *wrong = wrong_usage(&args, has_text && !asks);
     if (wrong) return bad_usage("run: %s", wrong);
-    if (!text_given(&prompt, args.prompt, args.file)) return EXIT_FAILED;
+    if (!args.model.path) return no_model(self);
+    if (!has_text && has_person()) return talk(self, &args);
+    if (!has_text && isatty(STDIN_FILENO))
+        return bad_usage("run: no text (-p, -f or standard input)");
+    if (!read_prompt(&args, &prompt)) return EXIT_FAILED;
+    if (!has_text && !prompt.n) return bad_usage("run: standard input is empty: give a text");
     tern_model *model = open_model(self, &args.model, &status);
     if (model && args.chat) note_template(model);
     if (model && !open_speculation(&args.speculation, &args.model, &args.session.speculation))

@@ -222,14 +222,17 @@ void free_model_desc(tern_model_desc *desc) {
     free_loras((tern_lora *)desc->loras, desc->n_loras);
 }
 
+int no_model(const command *self) {
+    return bad_usage("%s: no model (usage: tern %s %s)", self->name, self->name, self->usage);
+}
+
 tern_model *open_model(const command *self, model_args *args, int *status) {
     tern_model *model = NULL;
     tern_error err = {0};
     tern_model_desc desc;
     *status = EXIT_FAILED;
     if (!args->path) {
-        *status =
-            bad_usage("%s: no model (usage: tern %s %s)", self->name, self->name, self->usage);
+        *status = no_model(self);
         return NULL;
     }
     args->path = resolve_model(args->folder, args->path);
