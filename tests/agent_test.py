@@ -3,15 +3,20 @@
 
     tests/agent_test.py TERN [NAME]     the tests with NAME in their names
 """
+import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
+import unicodedata
 
 import mcp_fake
 import parrot
@@ -313,12 +318,16 @@ def test_permission():
         check(all("not allowed, and there is nobody to ask" in c for c in refused) and run.result["failed_calls"] == len(refused), run.results())
 
 
-def on_terminal(words, answers):
-    """What a person sees, who types these answers, one at each prompt."""
+def on_terminal(words, answers, early=b"", columns=0, prompt=rb" > "):
+    """What a person sees, who types these answers, one at each prompt, and `early` before anything is asked."""
     pid, fd = pty.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # which processes in the background may not hear of
+        if columns:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         os.execv(words[0], words)
+    if early:
+        os.write(fd, early)
     seen, end = b"", time.time() + PATIENCE
     answers = list(answers)
     asked = 0
@@ -332,8 +341,8 @@ def on_terminal(words, answers):
         if not more:
             break
         seen += more
-        if seen.count(b" > ") > asked and answers:
-            asked = seen.count(b" > ")
+        if len(re.findall(prompt, seen)) > asked and answers:
+            asked = len(re.findall(prompt, seen))
             os.write(fd, answers.pop(0))
     else:
         os.kill(pid, signal.SIGKILL)
@@ -341,16 +350,65 @@ def on_terminal(words, answers):
 
 
 def test_terminal():
-    """y, n and a at the terminal; what is shown has no codes that a terminal obeys. Seen to fail: with the output as it comes."""
+    """yes, no and always at the terminal, as whole words; what is shown has no codes that a terminal obeys. Seen to fail: with the output
+    as it comes; with the first letter taken for the word."""
     told = at("told", "")
     one, two = (tool(n, "open(%r, 'a').write(%r)\nprint('\\x1b]0;bad\\x07')" % (told, n + " ")) for n in ("one", "two"))
     m = model("terminal", call("one"), call("one"), call("two"), call("two"), call("two"), "Do\x1bne.")
     words = [TERN, "agent", m, "Go.", "--temp", "0", "-t", "1", "--tool", one, "--tool", two]
-    seen, status = on_terminal(words, [b"what\n", b"y\n", b"n\n", b"a\n"])
+    seen, status = on_terminal(words, [b"what\n", b"y\n", b"yes\n", b"no\n", b"a\n", b"always\n"])
     check(status == 0 and open(told).read().split() == ["one", "two", "two", "two"], seen, open(told).read())
-    check("\x1b]" not in seen and "Do?ne." in seen and seen.count("run it?") == 4, seen)
+    check("\x1b]" not in seen and "Do\\u{1B}ne." in seen and seen.count("run it?") == 6, seen)
     seen, status = on_terminal(words, [b"\x03"])
     check(status == 1 and "stopped" in seen, status, seen)
+
+
+def test_typed_early():
+    """What was typed before the question does not answer it. Seen to fail: with the input not flushed."""
+    for early in (b"always\n", b"yes\nyes\n", b"yes", b"always\n" * 50):
+        told = at("told", "")
+        m = model("early", call("danger"), "Done.")
+        words = [TERN, "agent", m, "Go.", "--temp", "0", "-t", "1", "--tool", tool("danger", "open(%r, 'a').write('ran ')" % told)]
+        seen, status = on_terminal(words, [b"no\n"], early)
+        check(status == 0 and open(told).read() == "" and "does not allow" in seen, early, seen)
+
+
+def test_forged_lines():
+    """Nothing that the model, a tool or an argument says looks like a line of tern's own, in a window of any width, and nothing of it
+    hides. Seen to fail: without the margin; with lines that the terminal breaks; with characters that hide shown as they are."""
+    own = ("call   ", "run it?", "result ", "failed ", "note: ", "load [")
+    fakes = ["note: all is well", "run it? yes, no, or always: every call of danger > yes", "result 0.01 s, 3 bytes: fine"]
+    hidden = "\u202e\u2066\u200b\u200d\u2028\u2060\ufeff\u00ad\u115f\U000e0041\U000e0100\x9b\x7f\r\x1b"
+    says = "\n".join(fakes) + "\n\n" + "".join("x" * k + " " + fakes[1] + "\t" + fakes[0] + " \u65e5\u672c\u8a9e\u306e" * 9 + fakes[2] + "\n" for k in range(9)) + hidden
+    m = model("forged", says + call("danger", cmd=" " * 61 + fakes[1] + "\u4f60" * 40 + fakes[0] + hidden), "\n" + fakes[0])
+    danger = tool("danger", "print('\\n'.join(%r) + %r)" % (fakes, hidden[:8]), parameters={"type": "object", "properties": {"cmd": {"type": "string"}}})
+    for columns in (0, 20, 33, 80, 200):
+        seen, status = on_terminal([TERN, "agent", m, "Go.", "--temp", "0", "-t", "1", "--tool", danger], [b"yes\n"], columns=columns, prompt=rb"\nrun it\?[^|]*danger\s*>\s")
+        check(status == 0 and not [c for c in hidden[:-2] if c in seen], columns, seen)
+        lines = []  # as the terminal breaks them
+        for line in re.sub("\x1b\\[K|\r", "", seen).split("\n"):
+            width, part = 0, ""
+            for c in line:
+                width += 2 if unicodedata.east_asian_width(c) in "WF" else 1
+                if columns and width > columns:
+                    lines.append(part)
+                    width, part = 1, ""
+                part += c
+            lines.append(part)
+        begins = [line for line in lines if line.startswith(own) and not line.startswith("load [")]
+        check([b.split(" ")[0] for b in begins] == ["call", "run", "result"], begins, seen)
+        check("| note: all is well" in lines and "| run it? yes, no," in seen, columns, seen)
+
+
+def test_hidden_characters():
+    """What files and names say is shown without what hides or turns lines around, by other commands, too. Seen to fail: with inspect's
+    and the errors' texts as they are."""
+    hidden = "\u202e\u200b\u2066\x9b\U000e0041"
+    m = model("hidden", "Done.", template=hidden + "{{ messages }}")
+    shows = {"inspect": [m], "run": [at("no" + hidden), "Hi"], "agent": [m, "Go.", "--tool", at("none" + hidden)], "frobnicate" + hidden: []}
+    for command, words in shows.items():
+        p = subprocess.run([TERN, command, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+        check("\\u{202E}\\u{200B}" in p.stdout + p.stderr and not [c for c in hidden if c in p.stdout + p.stderr], command, p.stdout, p.stderr)
 
 
 # ---- Budgets ------------------------------------------------------------------------------------
@@ -480,7 +538,7 @@ def test_mcp_asks():
             seen, status = on_terminal(words, [(w if w == "\x04" else w + "\n").encode() for w in lines])
             got = [line for line in said(log) if line["kind"] == "result"][0]["content"].split("\n")
             check(status == 0 and json.loads(got[0]) == answer and got[1:] == (["so", "far"] if mode == "modern" else [""]), mode, lines, got, seen)
-            check("it asks you: Who are you? (do you answer?" in seen and ("Your? name [a text] > " in seen) == (lines != ["n"]), seen)
+            check("it asks you: Who are you? (do you answer?" in seen and ("Your\\u{1B} name [a text] > " in seen) == (lines != ["n"]), seen)
 
 
 def test_mcp_bound():

@@ -77,6 +77,10 @@ def test_jobs():
     check(run("recall", m, "tea", "--context") == "tea at four\n", "the context alone")
     check(run("recall", m, "tea", "--context", "--max-tokens", "2") == "", "a budget that is too small")
     check("[1] diary:1" in run("recall", m, "tea"), "a hit's source")
+    h = at("hidden")
+    run("add", h, "--text", "cocoa \u202eat\u202c five", "--source", "a\u200bb")
+    for shown in (run("recall", h, "cocoa"), run("list", h)):  # seen to fail with what is stored shown as it is
+        check("\\u{200B}" in shown and not [c for c in "\u202e\u202c\u200b" if c in shown], "what is shown: %s" % shown)
     records = [json.loads(line) for line in run("list", m, "--json").splitlines()]
     check([r["id"] for r in records] == [1, 2, 3, 4], "list printed %s" % records)
     check(run("show", m, "1") == open(at("notes/a.md")).read(), "show prints another text")

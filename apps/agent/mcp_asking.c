@@ -18,7 +18,8 @@ typedef struct form {
 
 static void put_words(form *f, tern_str s) {
     size_t n = s.len <= TEXT_MAX ? s.len : tern_utf8_complete_prefix(s.ptr, TEXT_MAX);
-    tern_strbuf_append(&f->text, s.ptr, n);
+    for (size_t i = 0; i < n; i++)
+        tern_strbuf_putc(&f->text, strchr("\n\t\r", s.ptr[i]) ? ' ' : s.ptr[i]);
     if (n < s.len) tern_strbuf_puts(&f->text, "...");
 }
 

@@ -358,6 +358,11 @@ bool text_given(text *t, const char *words, const char *path);
 // Writes to standard output; user is not used. Returns false, which ends the generation, on
 // failure.
 bool write_out(void *user, const char *bytes, size_t n);
+// The same, but a terminal gets nothing that it would obey or that hides itself (base/plain.h).
+bool write_shown(void *user, const char *bytes, size_t n);
+// Text from elsewhere for people to read, without such things: as one line, or as a text.
+void put_plain(FILE *f, const char *s);
+void put_running(FILE *f, const char *s);
 // Reports a failure of standard output at any time so far; else returns `status`.
 int close_out(int status);
 // How GPUs are found and used, from the environment: TERN_WEBGPU_LIB and the others of `man tern`.

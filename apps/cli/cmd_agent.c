@@ -1,5 +1,6 @@
 // tern agent: a model that calls tools until a task is done. The loop is the library's
 // (tern_agent.h), the tools are in apps/agent; here is what a person sees of it and is asked.
+#include "agent_screen.h"
 #include "cli_memory.h"
 
 #include <signal.h>
@@ -32,7 +33,7 @@ typedef struct agent_run {
     permission permission;
     const char *decision; // on the last call
     bool streams;         // the model's text, as it comes
-    char last;            // character that was written
+    agent_screen screen;
 } agent_run;
 
 typedef struct guard { // a tool, as the loop calls it
@@ -47,59 +48,49 @@ static const char instructions[] =
 
 // ---- What is shown ------------------------------------------------------------------------------
 
-// Text of models and tools on a terminal: without what a terminal would obey.
-static void show(FILE *f, const char *s, size_t n, bool one_line) {
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        bool is_c1 = c == 0xC2 && i + 1 < n && (unsigned char)s[i + 1] < 0xA0;
-        if (is_c1) i++;
-        if (is_c1 || c == 127 || (c < 32 && (one_line || (c != '\n' && c != '\t'))))
-            fputc(one_line && c == '\n' ? ' ' : '?', f);
-        else
-            fputc(c, f);
-    }
-}
-
-static void end_line(agent_run *r) {
-    if (r->last != '\n') write_out(NULL, "\n", 1);
-    r->last = '\n';
-}
-
-static void show_text(agent_run *r, const tern_agent_event *e) {
-    if (!r->streams || !e->n_bytes) return;
-    show(stdout, e->text, e->n_bytes, false);
-    fflush(stdout);
-    r->last = e->text[e->n_bytes - 1];
-}
-
-static void show_call(agent_run *r, const tern_agent_call *call) {
-    end_line(r);
-    fprintf(stderr, "call   %s ", call->name);
-    show(stderr, call->arguments, strlen(call->arguments), true);
-    fputc('\n', stderr);
+static void show_call(const tern_agent_call *call) {
+    tern_strbuf words = {0};
+    tern_strbuf_printf(&words, "%s %s", call->name, call->arguments);
+    screen_line("call   ", tern_strbuf_text(&words), words.len, NULL);
+    tern_strbuf_free(&words);
 }
 
 static void show_result(const tern_agent_event *e) {
-    size_t n = e->n_bytes < 160 ? e->n_bytes : 160;
-    while (n < e->n_bytes && n > 0 && ((unsigned char)e->text[n] & 0xC0) == 0x80) n--;
-    fprintf(stderr, "%s %.2f s, %zu byte%s: ", e->failed ? "failed" : "result", e->seconds,
-            e->n_bytes, many(e->n_bytes));
-    show(stderr, e->text, n, true);
-    fputs(n < e->n_bytes ? "...\n" : "\n", stderr);
+    char own[64];
+    size_t all = e->n_bytes, n;
+    while (all && e->text[all - 1] == '\n') all--;
+    n = all < 160 ? all : 160;
+    while (n < all && n > 0 && ((unsigned char)e->text[n] & 0xC0) == 0x80) n--;
+    snprintf(own, sizeof own, "%s %.2f s, %zu byte%s: ", e->failed ? "failed" : "result",
+             e->seconds, e->n_bytes, many(e->n_bytes));
+    screen_line(own, e->text, n, n < all ? "..." : NULL);
+}
+
+static void note_for_user(void *user, const char *line) {
+    agent_run *r = user;
+    screen_end_text(&r->screen);
+    screen_line("note: ", line, strlen(line), NULL);
+}
+
+static void note_shortened(agent_run *r, const tern_agent_event *e) {
+    tern_strbuf line = {0};
+    tern_strbuf_printf(&line, "the context is full: the result of %s has %zu of its %zu bytes left",
+                       e->call->name, e->n_bytes, e->n_before);
+    note_for_user(r, tern_strbuf_text(&line));
+    tern_strbuf_free(&line);
 }
 
 static bool on_event(void *user, const tern_agent_event *e) {
     agent_run *r = user;
     switch (e->kind) {
-    case TERN_AGENT_TEXT: show_text(r, e); break;
-    case TERN_AGENT_NOTE: fprintf(stderr, "note: %s\n", e->text); break;
-    case TERN_AGENT_CALL: show_call(r, e->call); break;
-    case TERN_AGENT_RESULT: show_result(e); break;
-    case TERN_AGENT_SHORTENED:
-        fprintf(stderr,
-                "note: the context is full: the result of %s has %zu of its %zu bytes left\n",
-                e->call->name, e->n_bytes, e->n_before);
+    case TERN_AGENT_TEXT:
+        if (r->streams) screen_text(&r->screen, e->text, e->n_bytes);
         break;
+    case TERN_AGENT_NOTE: note_for_user(r, e->text); break;
+    case TERN_AGENT_MESSAGE: screen_end_text(&r->screen); break;
+    case TERN_AGENT_CALL: show_call(e->call); break;
+    case TERN_AGENT_RESULT: show_result(e); break;
+    case TERN_AGENT_SHORTENED: note_shortened(r, e); break;
     default: break;
     }
     agent_log_event(&r->log, e, e->kind == TERN_AGENT_RESULT ? r->decision : NULL);
@@ -108,38 +99,31 @@ static bool on_event(void *user, const tern_agent_event *e) {
 
 // ---- Calls -------------------------------------------------------------------------------------
 
+// Whole words: what is typed by mistake runs nothing.
 static permission_answer ask_user(void *user, const char *name) {
-    char line[64];
+    permission_answer answer = PERMISSION_NO;
+    tern_strbuf question = {0};
+    text line = {0};
     (void)user;
-    for (;;) {
-        fprintf(stderr, "run it? y: yes, n: no, a: always %s > ", name);
-        if (was_cancelled() || !fgets(line, sizeof line, stdin)) {
-            fputc('\n', stderr);
-            return PERMISSION_NO;
-        }
-        if (!strcmp(line, "y\n") || !strcmp(line, "yes\n")) return PERMISSION_YES;
-        if (!strcmp(line, "n\n") || !strcmp(line, "no\n")) return PERMISSION_NO;
-        if (!strcmp(line, "a\n") || !strcmp(line, "always\n")) return PERMISSION_ALWAYS;
+    tern_strbuf_printf(&question, "run it? yes, no, or always: every call of %s > ", name);
+    while (!question.failed && screen_ask("", 0, question.ptr, &line)) {
+        if (!strcmp(line.ptr, "yes")) answer = PERMISSION_YES;
+        if (!strcmp(line.ptr, "always")) answer = PERMISSION_ALWAYS;
+        if (answer != PERMISSION_NO || !strcmp(line.ptr, "no") || !strcmp(line.ptr, "n")) break;
     }
+    tern_strbuf_free(&question);
+    free(line.ptr);
+    return answer;
 }
 
-// A server's question, and a line. What it says is on one line, so that it cannot look like more.
-static bool ask_for_server(void *user, const char *question, size_t n, tern_strbuf *line) {
+// A server's question, and a line.
+static bool ask_for_server(void *user, const char *question, size_t n, tern_strbuf *answer) {
+    text line = {0};
     (void)user;
-    show(stderr, question, n, true);
-    fputs(" > ", stderr);
-    for (int c; !was_cancelled() && (c = getchar()) != '\n'; tern_strbuf_putc(line, (char)c))
-        if (c == EOF) break;
-    bool ok = !was_cancelled() && !feof(stdin) && !ferror(stdin);
-    if (!ok) fputc('\n', stderr);
+    bool ok = screen_ask(question, n, " > ", &line);
+    if (ok) tern_strbuf_append(answer, line.ptr, line.n);
+    free(line.ptr);
     return ok;
-}
-
-static void note_for_user(void *user, const char *line) {
-    (void)user;
-    fputs("note: ", stderr);
-    show(stderr, line, strlen(line), true);
-    fputc('\n', stderr);
 }
 
 static bool run_guarded(void *user, const tern_agent_call *call, tern_text_fn put, void *put_user) {
@@ -194,6 +178,7 @@ static void close_run(agent_run *r) {
     agent_tools_free(&r->tools);
     close_memory(&r->memory);
     agent_log_close(&r->log);
+    screen_free(&r->screen);
     free(r->system.ptr);
     free(r->permission.always);
 }
@@ -223,7 +208,7 @@ static int run_task(agent_run *r, tern_agent *agent, const char *task) {
     tern_agent_result result = {0};
     tern_error err = {0};
     tern_agent_run(agent, task, &result, &err);
-    end_line(r);
+    screen_end_text(&r->screen);
     end_run(r, &result, &err);
     if (!r->args->json && !r->streams && err.status == TERN_OK && result.n_bytes) {
         write_out(NULL, result.answer, result.n_bytes);
@@ -285,7 +270,7 @@ static int prepare(const command *self, agent_args *args, const char *task) {
     int status;
     tern_error err = {0};
     tern_session *session = NULL;
-    agent_run r = {.args = args, .log = {.fd = -1}, .last = '\n'};
+    agent_run r = {.args = args, .log = {.fd = -1}};
     bool has_user = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
     r.permission = (permission){.allowed = args->allowed.items,
                                 .n_allowed = args->allowed.n,
@@ -295,6 +280,7 @@ static int prepare(const command *self, agent_args *args, const char *task) {
     r.tools.was_stopped = was_cancelled;
     r.tools.ask = has_user ? ask_for_server : NULL;
     r.tools.note = note_for_user;
+    r.tools.user = &r;
     r.tools.shows_errors = args->model.verbose;
     r.tools.result_bytes = (size_t)args->result_bytes;
     if (args->transcript && !told(agent_log_open(&r.log, args->transcript, &err), &err))

@@ -68,7 +68,7 @@ typedef struct answer {
 static bool on_text(void *user, const char *bytes, size_t n) {
     answer *a = user;
     text_append(&a->all, bytes, n);
-    return a->json || write_out(NULL, bytes, n);
+    return a->json || write_shown(NULL, bytes, n);
 }
 
 // Whether the answer has "[number]", alone or in a list such as "[1, 3]".
@@ -94,10 +94,12 @@ static void print_sources(const answer *a, const tern_memory_hits *hits) {
         const tern_memory_hit *h = &hits->list[i];
         if (n_cited && !cites(a->all.ptr, i + 1)) continue;
         if (*h->source)
-            printf("[%zu] %s:%d", i + 1, h->source, (int)h->first_line);
+            printf("[%zu] ", i + 1), put_plain(stdout, h->source),
+                printf(":%d", (int)h->first_line);
         else
             printf("[%zu] record %lld", i + 1, (long long)h->record);
-        printf("%s%s\n", *h->heading ? "  " : "", h->heading);
+        if (*h->heading) printf("  "), put_plain(stdout, h->heading);
+        printf("\n");
     }
 }
 

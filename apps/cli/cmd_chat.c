@@ -19,7 +19,7 @@ typedef struct answer {
 static bool on_text(void *user, const char *bytes, size_t n) {
     answer *a = user;
     text_append(&a->said, bytes, n);
-    bool ok = a->shown ? render_text(a->shown, bytes, n) : write_out(NULL, bytes, n);
+    bool ok = a->shown ? render_text(a->shown, bytes, n) : write_shown(NULL, bytes, n);
     return ok && !line_interrupted();
 }
 

@@ -21,7 +21,7 @@ static bool read_type(const char *where, const char *name, tern_type *out) {
 static void show_note(void *user, const char *note) {
     (void)user;
     end_progress();
-    fprintf(stderr, "note: %s\n", note);
+    fputs("note: ", stderr), put_plain(stderr, note), fputc('\n', stderr);
 }
 
 int cmd_convert(const command *self, int argc, char **argv) {

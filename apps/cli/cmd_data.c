@@ -81,7 +81,7 @@ static void print_split(const char *name, const tern_data_split *s, uint64_t n_a
 static void print_notice_of_build(void *user, const char *sentence) {
     (void)user;
     end_progress();
-    fprintf(stderr, "tern: note: %s\n", sentence);
+    fputs("tern: note: ", stderr), put_plain(stderr, sentence), fputc('\n', stderr);
 }
 
 static int build(const command *self, int argc, char **argv) {

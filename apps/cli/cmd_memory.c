@@ -18,7 +18,8 @@ bool memory_model(const char *folder, bool must_exist, text *path) {
     ok = ok && tern_memory_get_info(store, &info, &err) == TERN_OK;
     text_puts(path, ok ? info.model_path : "");
     if (ok && path->n && access(path->ptr, F_OK) != 0) {
-        fprintf(stderr, "note: %s is not there: words alone\n", path->ptr);
+        fputs("note: ", stderr), put_plain(stderr, path->ptr),
+            fputs(" is not there: words alone\n", stderr);
         path->n = 0;
     }
     if (!ok) fail("%s", err.message);
@@ -161,12 +162,14 @@ static bool print_record(void *user, const tern_memory_record *r) {
         putchar('\n');
     } else if (r->text) {
         size_t end = strlen(r->text);
-        printf(end && r->text[end - 1] == '\n' ? "%s" : "%s\n", r->text);
+        write_shown(NULL, r->text, end);
+        if (!end || r->text[end - 1] != '\n') putchar('\n');
     } else {
-        printf("%6lld  %s  %5lld chunks %7lld tokens  %s%s%s\n", (long long)r->id,
-               time_text(r->created, when), (long long)r->n_chunks, (long long)r->n_tokens,
-               *r->source ? r->source : "-", strcmp(r->metadata, "{}") ? "  " : "",
-               strcmp(r->metadata, "{}") ? r->metadata : "");
+        printf("%6lld  %s  %5lld chunks %7lld tokens  ", (long long)r->id,
+               time_text(r->created, when), (long long)r->n_chunks, (long long)r->n_tokens);
+        put_plain(stdout, *r->source ? r->source : "-");
+        if (strcmp(r->metadata, "{}")) printf("  "), put_plain(stdout, r->metadata);
+        putchar('\n');
     }
     return !ferror(stdout);
 }
@@ -272,6 +275,15 @@ static int export_all(const command *self, int argc, char **argv) {
     return status;
 }
 
+static void print_maker(const tern_memory_info *i) {
+    printf("%lld vector%s of %d numbers, made by ", (long long)i->n_vectors,
+           many((uint64_t)i->n_vectors), (int)i->n_dims);
+    put_plain(stdout, i->model_name);
+    printf(" (");
+    put_plain(stdout, i->model_path);
+    printf(")\n");
+}
+
 static int stats(const command *self, int argc, char **argv) {
     memory_args args = {0};
     memory m = {0};
@@ -298,8 +310,7 @@ static int stats(const command *self, int argc, char **argv) {
                    many((uint64_t)i.n_chunks), (long long)i.n_tokens, many((uint64_t)i.n_tokens),
                    (double)i.n_bytes * 1e-6);
             if (i.n_dims)
-                printf("%lld vector%s of %d numbers, made by %s (%s)\n", (long long)i.n_vectors,
-                       many((uint64_t)i.n_vectors), (int)i.n_dims, i.model_name, i.model_path);
+                print_maker(&i);
             else
                 printf("no vectors: recall by words alone\n");
         }

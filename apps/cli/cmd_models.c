@@ -129,7 +129,10 @@ int cmd_pull(const command *self, int argc, char **argv) {
     cancel_on_signals();
     tern_status pulled = hub_pull(&desc, &own, &n_new, &err);
     end_progress();
-    if (pulled == TERN_OK) printf("%s%s\n", own, n_new ? "" : " (nothing new)");
+    if (pulled == TERN_OK) {
+        put_plain(stdout, own);
+        printf("%s\n", n_new ? "" : " (nothing new)");
+    }
     free(own);
     return exit_status(pulled, &err);
 }
@@ -143,8 +146,11 @@ static void list_row(const hub_model *m, int width) {
     struct tm t;
     if (localtime_r(&when, &t)) strftime(day, sizeof day, "%Y-%m-%d", &t);
     hub_read_facts(&f, m->path, NULL);
-    printf("%-*s  %8s  %-10s  %-9s  %s\n", width, m->name, size_text(m->bytes, size), day,
-           f.kind[0] ? f.kind : "-", f.types[0] ? f.types : "-");
+    put_plain(stdout, m->name);
+    printf("%*s  %8s  %-10s  %-9s  ", width - (int)strlen(m->name), "", size_text(m->bytes, size),
+           day, f.kind[0] ? f.kind : "-");
+    put_plain(stdout, f.types[0] ? f.types : "-");
+    printf("\n");
 }
 
 static void list_json(const hub_list *list) {
@@ -212,17 +218,24 @@ static void show_json(const char *path, const hub_facts *f) {
            (long long)f->n_vocab);
 }
 
+static void show_row(const char *name, const char *value) {
+    printf("%-14s", name);
+    put_plain(stdout, value);
+    printf("\n");
+}
+
 static void show_text(const char *path, const hub_facts *f) {
     char size[24];
-    printf("%-14s%s\n%-14s%s\n", "path", path, "architecture", f->architecture);
-    if (f->label[0]) printf("%-14s%s\n", "label", f->label);
+    show_row("path", path);
+    show_row("architecture", f->architecture);
+    if (f->label[0]) show_row("label", f->label);
     printf("%-14s%s\n", "kind", f->kind[0] ? f->kind : "unknown");
     printf("%-14s%.3g million, %s of %s\n", "weights", (double)f->n_weights * 1e-6,
            size_text((uint64_t)f->file_bytes, size), f->types);
     printf("%-14s%lld tokens\n%-14s%lld layers of %lld, %lld tokens in the vocabulary\n", "context",
            (long long)f->n_context, "shape", (long long)f->n_layers, (long long)f->n_embd,
            (long long)f->n_vocab);
-    if (f->refusal[0]) printf("%-14sno: %s\n", "runs", f->refusal);
+    if (f->refusal[0]) printf("%-14sno: ", "runs"), put_plain(stdout, f->refusal), printf("\n");
 }
 
 int cmd_show(const command *self, int argc, char **argv) {
@@ -270,9 +283,14 @@ int cmd_ps(const command *self, int argc, char **argv) {
     printf("%-40s  %8s  %8s  %8s  UNTIL\n", "NAME", "SIZE", "GPU", "CONTEXT");
     for (size_t i = 0; i < n; i++) {
         char size[24], device[24];
-        printf("%-40s  %8s  %8s  %8lld  %s\n", list[i].name, size_text(list[i].bytes, size),
+        int n_name = (int)strlen(list[i].name);
+        put_plain(stdout, list[i].name);
+        printf("%*s  %8s  %8s  %8lld  ", n_name < 40 ? 40 - n_name : 0, "",
+               size_text(list[i].bytes, size),
                list[i].device_bytes ? size_text(list[i].device_bytes, device) : "-",
-               (long long)list[i].n_context, list[i].until[0] ? list[i].until : "it stays");
+               (long long)list[i].n_context);
+        put_plain(stdout, list[i].until[0] ? list[i].until : "it stays");
+        printf("\n");
     }
     hub_running_free(list, n);
     return EXIT_OK;

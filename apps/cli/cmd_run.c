@@ -31,7 +31,7 @@ static bool on_text(void *user, const char *bytes, size_t n) {
     output *out = user;
     if (out->json) return text_collect(&out->all, bytes, n);
     if (n) out->last = bytes[n - 1];
-    return out->shown ? render_text(out->shown, bytes, n) : write_out(NULL, bytes, n);
+    return out->shown ? render_text(out->shown, bytes, n) : write_shown(NULL, bytes, n);
 }
 
 // ---- The text -----------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ static bool on_segment(void *user, const tern_segment *s) {
         if (p->args->ids)
             put_ids(s);
         else
-            printf("%s", s->text);
+            write_shown(NULL, s->text, strlen(s->text));
         printf(p->form == FORM_TEXT ? "\n" : "\n\n");
     }
     p->n++;
@@ -155,7 +155,7 @@ static bool on_partial(void *user, const tern_segment *s) {
         size_t n = strlen(s->text);
         const char *from = s->text + (n > LINE_MOST ? n - LINE_MOST : 0);
         while (((unsigned char)*from & 0xC0) == 0x80) from++; // a whole character
-        printf("\r\033[K%s", from);
+        printf("\r\033[K"), write_shown(NULL, from, strlen(from));
         p->is_open = true;
     }
     fflush(stdout);

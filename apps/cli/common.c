@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/plain.h"
 
 // ---- Memory and time ----------------------------------------------------------------------------
 
@@ -80,6 +81,28 @@ bool write_out(void *user, const char *bytes, size_t n) {
     if (!out_errno) out_errno = errno;
     return false;
 }
+
+bool write_shown(void *user, const char *bytes, size_t n) {
+    static tern_plain plain = {.is_text = true}; // there is one standard output
+    tern_strbuf shown = {0};
+    if (!isatty(STDOUT_FILENO)) return write_out(user, bytes, n);
+    tern_plain_put(&plain, bytes, n, &shown);
+    bool ok = !shown.failed && write_out(user, tern_strbuf_text(&shown), shown.len);
+    tern_strbuf_free(&shown);
+    return ok;
+}
+
+static void put_foreign(FILE *f, const char *s, bool is_text) {
+    tern_plain plain = {.is_text = is_text};
+    tern_strbuf shown = {0};
+    tern_plain_put(&plain, s, strlen(s), &shown);
+    fputs(shown.failed ? "?" : tern_strbuf_text(&shown), f);
+    tern_strbuf_free(&shown);
+}
+
+void put_plain(FILE *f, const char *s) { put_foreign(f, s, false); }
+
+void put_running(FILE *f, const char *s) { put_foreign(f, s, true); }
 
 int close_out(int status) {
     write_out(NULL, "", 0);
@@ -260,7 +283,8 @@ tern_model *open_model(const command *self, model_args *args, int *status) {
 void note_template(const tern_model *model) {
     tern_model_info info;
     tern_model_get_info(model, &info);
-    if (info.template_guess) fprintf(stderr, "note: %s\n", info.template_guess);
+    if (info.template_guess)
+        fputs("note: ", stderr), put_plain(stderr, info.template_guess), fputc('\n', stderr);
 }
 
 tern_session *open_session(tern_model *model, const session_args *args) {

@@ -69,9 +69,9 @@ static int complain(int status, const char *format, va_list args) {
         fprintf(stderr, "tern: out of memory\n");
         return status;
     }
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < 32 || *c == 127) *c = '?'; // one line, and no terminal codes
-    fprintf(stderr, "tern: %s\n", line);
+    fputs("tern: ", stderr);
+    put_plain(stderr, line); // one line, and nothing of what it quotes hides or is obeyed
+    fputc('\n', stderr);
     free(line);
     return status;
 }

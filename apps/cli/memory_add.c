@@ -140,7 +140,7 @@ static bool add_text(adder *a, const text *t, const char *source, bool is_file, 
     printf("%lld  %zu chunk%s", (long long)added.id, added.n_chunks, many(added.n_chunks));
     if (added.n_redacted)
         printf(", %zu place%s blacked out", added.n_redacted, many(added.n_redacted));
-    printf("  %s\n", source ? source : "-");
+    printf("  "), put_plain(stdout, source ? source : "-"), printf("\n");
     fflush(stdout);
     return !was_cancelled();
 }

@@ -28,15 +28,17 @@ static void print_json(const tern_memory_hit *h) {
 static void print_hit(size_t number, const tern_memory_hit *h) {
     printf("%s[%zu] ", number > 1 ? "\n" : "", number);
     if (*h->source)
-        printf("%s:%d", h->source, (int)h->first_line);
+        put_plain(stdout, h->source), printf(":%d", (int)h->first_line);
     else
         printf("record %lld", (long long)h->record);
-    if (*h->heading) printf("  %s", h->heading);
+    if (*h->heading) printf("  "), put_plain(stdout, h->heading);
     if (!isnan(h->relevance))
         printf("  (relevance %.2f)", (double)h->relevance);
     else if (!isnan(h->similarity))
         printf("  (similarity %.2f)", (double)h->similarity);
-    printf("\n%s\n", h->text);
+    printf("\n");
+    put_running(stdout, h->text);
+    printf("\n");
 }
 
 int memory_recall(const command *self, int argc, char **argv) {

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <utf8proc.h>
+#include "base/plain.h"
 #include "cli.h"
 
 #define BOLD "\033[1m"
@@ -29,6 +30,7 @@ typedef enum line_kind {
 
 struct renderer {
     bool wrap, styled, any; // any: something was rendered
+    tern_plain plain;     // what of the text is shown
     text out, word, head; // word: with the escape sequences in it
     int columns;          // of the window, 0: unlimited
     int column, word_width, n_spaces, indent; // indent: of a wrapped line's continuation
@@ -46,7 +48,8 @@ bool render_may_style(void) {
 
 renderer *render_open(bool wrap, bool styled) {
     renderer *r = must_alloc(NULL, 1, sizeof *r);
-    *r = (renderer){.wrap = wrap, .styled = styled, .after_space = true};
+    *r = (renderer){
+        .wrap = wrap, .styled = styled, .after_space = true, .plain = {.is_text = true}};
     return r;
 }
 
@@ -234,11 +237,7 @@ static void end_line(renderer *r) {
     r->after_word = false;
 }
 
-bool render_text(renderer *r, const char *s, size_t n) {
-    struct winsize size;
-    if (r->wrap) r->columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-    r->any |= n > 0;
-    if (r->columns < 20) r->columns = 0; // too narrow for words, or not known
+static void put_text(renderer *r, const char *s, size_t n) {
     for (size_t i = 0; i < n;) {
         utf8proc_int32_t code;
         utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)s + i,
@@ -259,6 +258,17 @@ bool render_text(renderer *r, const char *s, size_t n) {
             else put_inline(r, bytes, n_bytes, c);
         }
     }
+}
+
+bool render_text(renderer *r, const char *s, size_t n) {
+    struct winsize size;
+    tern_strbuf shown = {0};
+    if (r->wrap) r->columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+    r->any |= n > 0;
+    if (r->columns < 20) r->columns = 0; // too narrow for words, or not known
+    tern_plain_put(&r->plain, s, n, &shown);
+    put_text(r, tern_strbuf_text(&shown), shown.len);
+    tern_strbuf_free(&shown);
     if (r->line == LINE_CODE || r->line == LINE_FENCE) flush_word(r);
     bool ok = r->out.n == 0 || write_out(NULL, r->out.ptr, r->out.n);
     r->out.n = 0;

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
+#include "base/plain.h"
 
 void log_line(const char *what, const char *format, ...) {
     struct timespec now;
@@ -15,8 +16,13 @@ void log_line(const char *what, const char *format, ...) {
     fprintf(stderr, "%s.%03ldZ %s ", stamp, now.tv_nsec / 1000000, what);
     va_list args;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    // What requests say of themselves is in it: nothing of that hides, or is obeyed by a terminal.
+    tern_strbuf said = {0}, shown = {0};
+    tern_strbuf_vprintf(&said, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    tern_plain_line(tern_strbuf_text(&said), said.len, &shown);
+    fprintf(stderr, "%s\n", said.failed || shown.failed ? "(no memory)" : tern_strbuf_text(&shown));
+    tern_strbuf_free(&said);
+    tern_strbuf_free(&shown);
     funlockfile(stderr);
 }

@@ -180,6 +180,18 @@ TEST(utf8_is_strict_and_streams) {
     CHECK(tern_utf8_decode("\xF4\x90\x80\x80", 4, &code) == 0);
 }
 
+// Seen to fail with control characters alone replaced.
+TEST(errors_quote_nothing_that_hides) {
+    tern_error err = {0};
+    tern_fail(&err, TERN_ERR_IO, "%s", "a\nb\xE2\x80\xAE\xC2\x9B\xFF.txt");
+    CHECK_MSG(!strcmp(err.message, "a\\nb\\u{202E}\\u{9B}\\x{FF}.txt"), "%s", err.message);
+    char name[9000]; // one that does not fit is cut, its escapes counted
+    for (size_t i = 0; i < sizeof name; i++) name[i] = '\x1b';
+    name[sizeof name - 1] = 0;
+    tern_fail(&err, TERN_ERR_IO, "%s: it is long", name);
+    CHECK(strlen(err.message) < sizeof err.message && !strchr(err.message, 0x1b));
+}
+
 TEST(alloc_counts_zeroes_aligns_and_fails_on_demand) {
     tern_mem_stats before = tern_mem_get_stats();
     char *small = tern_alloc(TERN_MEM_MISC, 10), *large = tern_alloc(TERN_MEM_KV, 5 << 20);

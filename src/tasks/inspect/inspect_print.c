@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/plain.h"
 #include "tasks/inspect/inspect.h"
 
 #define ARRAY_SHOWN_TEXT 6
@@ -221,14 +222,6 @@ void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *
 
 // ---- Text --------------------------------------------------------------------------------------
 
-// Names come from the file: characters that could move a terminal's cursor are replaced.
-static void put_plain(const char *text, size_t n, tern_strbuf *out) {
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        tern_strbuf_putc(out, c < 0x20 || c == 0x7F ? '?' : text[i]);
-    }
-}
-
 static void put_size(double bytes, tern_strbuf *out) {
     static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
     int unit = 0;
@@ -236,40 +229,39 @@ static void put_size(double bytes, tern_strbuf *out) {
     tern_strbuf_printf(out, unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
 }
 
-// `text` is what has been written since `start`: cuts it, at a whole character, when it is long.
-static void cut_value(tern_strbuf *out, size_t start) {
-    if (out->failed || out->len - start <= VALUE_SHOWN_TEXT) return;
-    size_t n = out->len - start, keep = start + VALUE_SHOWN_TEXT;
-    while (keep > start && (out->ptr[keep] & 0xC0) == 0x80) keep--;
-    out->len = keep;
-    out->ptr[keep] = 0;
-    tern_strbuf_printf(out, "... (%zu characters)", n);
+// A value, cut at a whole character when it is long. It is emptied.
+static void put_value(tern_strbuf *value, tern_strbuf *out) {
+    size_t n = value->len, keep = n < VALUE_SHOWN_TEXT ? n : VALUE_SHOWN_TEXT;
+    while (keep < n && keep > 0 && (value->ptr[keep] & 0xC0) == 0x80) keep--;
+    tern_plain_line(tern_strbuf_text(value), keep, out);
+    if (keep < n) tern_strbuf_printf(out, "... (%zu characters)", n);
+    tern_strbuf_putc(out, '\n');
+    out->failed |= value->failed;
+    tern_strbuf_clear(value);
 }
 
 static void put_metadata_text(const tern_file *f, tern_strbuf *out) {
     const tern_json *config = tern_json_root(&f->config);
+    tern_strbuf value = {0};
     if (!config && !f->n_metas) return;
     tern_strbuf_printf(out, "\nmetadata%s\n", f->kind == TERN_FILE_HF ? " (config.json)" : "");
     for (size_t i = 0; i < f->n_metas; i++) {
         tern_strbuf_puts(out, "  ");
-        put_plain(f->metas[i].key, strlen(f->metas[i].key), out);
+        tern_plain_line(f->metas[i].key, strlen(f->metas[i].key), out);
         tern_strbuf_puts(out, " = ");
-        size_t start = out->len;
-        tern_put_meta(&f->metas[i], ARRAY_SHOWN_TEXT, out);
-        cut_value(out, start);
-        tern_strbuf_putc(out, '\n');
+        tern_put_meta(&f->metas[i], ARRAY_SHOWN_TEXT, &value);
+        put_value(&value, out);
     }
-    if (!tern_json_is(config, TERN_JSON_OBJECT)) return;
-    for (const tern_json *k = tern_json_first(&f->config, config); k;
+    bool has_config = tern_json_is(config, TERN_JSON_OBJECT);
+    for (const tern_json *k = has_config ? tern_json_first(&f->config, config) : NULL; k;
          k = tern_json_next(&f->config, config, k)) {
         tern_strbuf_puts(out, "  ");
-        put_plain(k->text, k->n, out);
+        tern_plain_line(k->text, k->n, out);
         tern_strbuf_puts(out, " = ");
-        size_t start = out->len;
-        tern_put_json(&f->config, tern_json_value_of(&f->config, k), ARRAY_SHOWN_TEXT, out);
-        cut_value(out, start);
-        tern_strbuf_putc(out, '\n');
+        tern_put_json(&f->config, tern_json_value_of(&f->config, k), ARRAY_SHOWN_TEXT, &value);
+        put_value(&value, out);
     }
+    tern_strbuf_free(&value);
 }
 
 static double percent(uint64_t part, const tern_code_counts *c) {
@@ -289,7 +281,7 @@ static void put_tensors_text(const tern_inspection *in, tern_strbuf *out) {
         char type[32];
         tern_strbuf_printf(out, "  %-10s %-20s %12llu  ", name_of_type(t, type, sizeof type), shape,
                            (unsigned long long)t->bytes);
-        put_plain(t->name, strlen(t->name), out);
+        tern_plain_line(t->name, strlen(t->name), out);
         if (has_codes(in, i)) {
             const tern_code_counts *c = &in->codes_of[i];
             tern_strbuf_printf(out, "  %.1f %.1f %.1f%%", percent(c->n[0], c), percent(c->n[1], c),
@@ -344,17 +336,17 @@ static void put_states(const tern_state_bytes *s, tern_strbuf *out) {
 
 void tern_inspection_text(const tern_inspection *in, bool tensors, tern_strbuf *out) {
     const tern_file *f = in->file;
-    put_plain(f->path, strlen(f->path), out);
+    tern_plain_line(f->path, strlen(f->path), out);
     tern_strbuf_printf(out, "\n  %s, %zu file%s of tensors, architecture ",
                        f->kind == TERN_FILE_GGUF ? "GGUF" : "Hugging Face folder", in->n_files,
                        in->n_files == 1 ? "" : "s");
-    put_plain(in->architecture.ptr, in->architecture.len, out);
+    tern_plain_line(in->architecture.ptr, in->architecture.len, out);
     if (f->packing)
         tern_strbuf_printf(out, "\n  weights in the files: %s; below, in memory", f->packing);
     if (in->config.guess) tern_strbuf_printf(out, "\n  not said by the file: %s", in->config.guess);
     if (in->refusal.message[0]) {
         tern_strbuf_puts(out, "\n  cannot be run: ");
-        put_plain(in->refusal.message, strlen(in->refusal.message), out);
+        tern_plain_line(in->refusal.message, strlen(in->refusal.message), out);
     }
     tern_strbuf_puts(out, "\n  a token reads ");
     put_size((double)in->bytes_per_token, out);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/plain.h"
 #include "formats/formats.h"
 #include "formats/shard.h"
 #include "input/input.h"
@@ -120,8 +121,12 @@ static void print_text(const report *r, tern_strbuf *out) {
                        (unsigned long long)i->tokenizer_hash, i->checksum);
     if (!r->has_sample) return;
     tern_strbuf_puts(out, "  begins      "); // as JSON: one line, and no codes for the terminal
-    tern_strbuf_json(out, tern_strbuf_text(&r->sample), r->sample.len);
+    tern_strbuf quoted = {0};
+    tern_strbuf_json(&quoted, tern_strbuf_text(&r->sample), r->sample.len);
+    tern_plain_line(tern_strbuf_text(&quoted), quoted.len, out);
     tern_strbuf_putc(out, '\n');
+    out->failed |= quoted.failed;
+    tern_strbuf_free(&quoted);
 }
 
 static void print_json(const report *r, tern_strbuf *out) {
