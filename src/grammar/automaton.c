@@ -112,7 +112,7 @@ tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const t
             status = tern_fail_memory(err, v->n_words * sizeof *a->bits);
     }
     if (status == TERN_OK) status = tern_terms_open(&a->terms, a->bytes_max, err);
-    a->terms.effort_max = EFFORT_MAX;
+    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
     if (status == TERN_OK) status = tern_rules_open(&a->rules, &a->terms, err);
     if (status == TERN_OK)
         *out = a;
@@ -123,7 +123,7 @@ tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const t
 
 tern_status tern_automaton_finish(tern_automaton *a, tern_expr root, tern_error *err) {
     TERN_TRY(tern_rules_finish(&a->rules, root, err));
-    a->terms.effort_max = a->terms.effort + EFFORT_MAX;
+    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
     TERN_TRY(tern_states_open(&a->states, &a->rules, a->bytes_max, err));
     a->terms.is_ready = true;
     return TERN_OK;
@@ -165,7 +165,7 @@ tern_gplace tern_automaton_start(const tern_automaton *a) {
 
 tern_status tern_automaton_add(tern_automaton *a, tern_gplace *place, const char *bytes, size_t n,
                                tern_error *err) {
-    a->terms.effort_max = a->terms.effort + EFFORT_MAX;
+    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
     for (size_t i = 0; i < n && *place; i++)
         *place = tern_state_step(&a->states, *place, (unsigned char)bytes[i]);
     return tern_states_check(&a->states, err);
@@ -181,7 +181,7 @@ bool tern_automaton_is_done(const tern_automaton *a, tern_gplace place) {
 
 tern_status tern_automaton_forced(tern_automaton *a, tern_gplace place, size_t n_max,
                                   tern_strbuf *out, tern_error *err) {
-    a->terms.effort_max = a->terms.effort + EFFORT_MAX;
+    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
     for (size_t n = 0; n < n_max && !tern_automaton_accepts(a, place); n++) {
         tern_byteset first = a->states.infos[place].first;
         // What a term may begin with is an upper bound: ways that turn out dead do not count.
@@ -208,7 +208,7 @@ tern_status tern_automaton_mask(tern_automaton *a, tern_gplace place, uint64_t *
                                 size_t *n_allowed, tern_error *err) {
     const tern_mask *m = NULL;
     TERN_NEED(a->vocab);
-    a->terms.effort_max = a->terms.effort + EFFORT_MAX;
+    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
     TERN_TRY(tern_automaton_find_mask(a, place, &m, err));
     const size_t bytes = a->vocab->n_words * sizeof *bits;
     const tern_token_set *open = m->open ? &a->opens[m->open - 1].set : NULL;

@@ -4,7 +4,8 @@
 #include <string.h>
 #include "base/alloc.h"
 
-#define DEPTH_MAX 1000
+// A term of more parts within each other becomes a rule, which has no limit.
+#define TERM_DEPTH_MAX 40
 
 // What a part of a grammar became: a term, or an expression.
 typedef struct made {
@@ -14,14 +15,23 @@ typedef struct made {
     tern_expr expr;
 } made;
 
+// A node that is being made, within the one before.
+typedef struct making {
+    uint32_t node;
+    bool in_terminal;
+    uint32_t n_parts; // of it that are made
+    made all;         // of these, in a CAT
+} making;
+
 typedef struct maker {
     tern_ebnf *e;
     tern_rules *r;
     tern_term ignored; // any number of what may come between terminals; EMPTY: nothing may
-    int depth;
+    making *making;
+    size_t n_making, making_capacity;
+    made *ways; // of choices that are being made
+    size_t n_ways, ways_capacity;
 } maker;
-
-static tern_status make(maker *m, uint32_t node, bool in_terminal, made *out);
 
 static tern_expr expr_of(const maker *m, const made *a) {
     if (!a->is_term) return a->expr;
@@ -52,35 +62,41 @@ static bool repeats_wide(const tern_terms *t, tern_term a, int depth) {
 
 // ---- Rules --------------------------------------------------------------------------------------
 
-// A rule that is not recursive and regular is a term; which it is shows by making it.
-static tern_status make_rule(maker *m, uint32_t index, made *out) {
+// What a rule is where it is used.
+static made use_rule(const maker *m, const tern_ebnf_rule *d) {
+    if (d->state == 2) return (made){true, d->is_wide, d->term, 0};
+    return (made){.expr = tern_expr_call(m->r, d->rule)};
+}
+
+// A rule that is not recursive and regular is a term; which it is shows by making it. True: that
+// has to be done.
+static tern_status begin_rule(maker *m, uint32_t index, bool *is_new) {
     tern_ebnf_rule *d = &m->e->rules[index];
+    *is_new = d->state == 0;
     if (d->state == 0) {
         d->state = 1;
         d->rule = tern_rules_new(m->r);
-        TERN_TRY(make(m, d->node, d->is_terminal, out));
-        d = &m->e->rules[index];
-        // One that called itself while it was being made stays a rule.
-        if (d->state == 1 && out->is_term) {
-            d->state = 2;
-            d->term = out->term;
-            d->is_wide = out->is_wide;
-        } else {
-            d->state = 3;
-        }
-        tern_rules_define(m->r, d->rule, expr_of(m, out));
     } else if (d->state == 1) {
         if (d->is_terminal)
             return tern_fail(m->e->err, TERN_ERR_UNSUPPORTED,
                              "grammar: line %u: the terminal '%.*s' is made of itself", d->line,
-                             (int)d->name.len, d->name.ptr);
+                             (int)(d->name.len < 200 ? d->name.len : 200), d->name.ptr);
         d->state = 3;
     }
-    if (d->state == 2)
-        *out = (made){true, d->is_wide, d->term, 0};
-    else
-        *out = (made){.expr = tern_expr_call(m->r, d->rule)};
     return TERN_OK;
+}
+
+static void end_rule(const maker *m, uint32_t index, const made *body) {
+    tern_ebnf_rule *d = &m->e->rules[index];
+    // One that called itself while it was being made stays a rule.
+    if (d->state == 1 && body->is_term) {
+        d->state = 2;
+        d->term = body->term;
+        d->is_wide = body->is_wide;
+    } else {
+        d->state = 3;
+    }
+    tern_rules_define(m->r, d->rule, expr_of(m, body));
 }
 
 // Between terminals may be what is ignored.
@@ -103,30 +119,20 @@ static void put_before(const maker *m, const made *a, bool in_terminal, made *ou
         *out = (made){.expr = tern_expr_cat(m->r, expr_of(m, a), expr_of(m, out))};
 }
 
-static tern_status make_cat(maker *m, const tern_ebnf_node *n, bool in_terminal, made *out) {
-    made one;
-    *out = (made){.is_term = true, .term = TERN_TERM_EMPTY};
-    for (uint32_t i = n->b; i-- > 0;) {
-        TERN_TRY(make(m, m->e->parts[n->a + i], in_terminal, &one));
-        put_before(m, &one, in_terminal, out);
-    }
-    return TERN_OK;
-}
-
-static tern_status make_either(maker *m, const tern_ebnf_node *n, bool in_terminal, made *out) {
-    tern_term *terms = tern_alloc_array(TERN_MEM_SESSION, n->b, sizeof *terms);
-    tern_expr *exprs = tern_alloc_array(TERN_MEM_SESSION, n->b + 1, sizeof *exprs);
-    tern_status status = terms && exprs ? TERN_OK : tern_fail_memory(m->e->err, n->b * 8);
+// A choice between the last n of m->ways.
+static tern_status join_ways(maker *m, size_t n, made *out) {
+    const made *ways = m->ways + (m->n_ways - n);
+    tern_term *terms = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *terms);
+    tern_expr *exprs = tern_alloc_array(TERN_MEM_SESSION, n + 1, sizeof *exprs);
+    tern_status status = terms && exprs ? TERN_OK : tern_fail_memory(m->e->err, n * 8);
     size_t n_terms = 0, n_exprs = 0;
-    made one, all = {.is_term = true};
-    for (uint32_t i = 0; i < n->b && status == TERN_OK; i++) {
-        status = make(m, m->e->parts[n->a + i], in_terminal, &one);
-        if (status != TERN_OK) break;
-        if (one.is_term)
-            terms[n_terms++] = one.term;
+    made all = {.is_term = true};
+    for (size_t i = 0; i < n && status == TERN_OK; i++) {
+        if (ways[i].is_term)
+            terms[n_terms++] = ways[i].term;
         else
-            exprs[n_exprs++] = one.expr;
-        all.is_wide = all.is_wide || (one.is_term && one.is_wide);
+            exprs[n_exprs++] = ways[i].expr;
+        all.is_wide = all.is_wide || (ways[i].is_term && ways[i].is_wide);
     }
     if (status == TERN_OK) {
         all.term = tern_term_either(m->r->terms, terms, n_terms);
@@ -141,8 +147,7 @@ static tern_status make_either(maker *m, const tern_ebnf_node *n, bool in_termin
     return status;
 }
 
-static tern_status make_repeat(maker *m, const tern_ebnf_node *n, bool in_terminal, made *out) {
-    TERN_TRY(make(m, n->a, in_terminal, out));
+static void repeat(const maker *m, const tern_ebnf_node *n, made *out) {
     if (out->is_term) {
         tern_term one = out->term;
         out->term = tern_term_repeat(m->r->terms, one, n->min, n->max);
@@ -153,31 +158,95 @@ static tern_status make_repeat(maker *m, const tern_ebnf_node *n, bool in_termin
             n->max > 1 && n->max != TERN_NO_LIMIT ? tern_expr_rule(m->r, out->expr) : out->expr;
         *out = (made){.expr = tern_expr_repeat(m->r, one, n->min, n->max)};
     }
+}
+
+static tern_status begin(maker *m, uint32_t node, bool in_terminal) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &m->making, &m->making_capacity, m->n_making, 1) != 0)
+        return tern_fail_memory(m->e->err, m->n_making * sizeof *m->making);
+    m->making[m->n_making++] =
+        (making){node, in_terminal, 0, {.is_term = true, .term = TERN_TERM_EMPTY}};
     return TERN_OK;
 }
 
-static tern_status make(maker *m, uint32_t node, bool in_terminal, made *out) {
-    const tern_ebnf_node n = m->e->nodes[node];
-    tern_status status = TERN_OK;
-    if (++m->depth > DEPTH_MAX)
-        return tern_fail(m->e->err, TERN_ERR_UNSUPPORTED, "grammar: nested too deep");
+// The last part of a list that was begun is *out. *done: so is all of it; else the next was begun.
+static tern_status go_on_list(maker *m, const tern_ebnf_node *n, made *out, bool *done) {
+    making *now = &m->making[m->n_making - 1];
+    const uint32_t part = now->n_parts++;
+    const bool in_terminal = now->in_terminal, is_cat = n->kind == TERN_EBNF_CAT;
+    if (part > 0 && is_cat) {
+        put_before(m, out, in_terminal, &now->all);
+    } else if (part > 0) {
+        if (tern_array_reserve(TERN_MEM_SESSION, &m->ways, &m->ways_capacity, m->n_ways, 1) != 0)
+            return tern_fail_memory(m->e->err, m->n_ways * sizeof *m->ways);
+        m->ways[m->n_ways++] = *out;
+    }
+    *done = part == n->b;
+    if (!*done) // from the last to the first, so that the rest is at hand
+        return begin(m, m->e->parts[n->a + (is_cat ? n->b - 1 - part : part)], in_terminal);
+    *out = now->all;
+    if (is_cat) return TERN_OK;
+    TERN_TRY(join_ways(m, n->b, out));
+    m->n_ways -= n->b;
+    return TERN_OK;
+}
+
+static tern_status go_on(maker *m, made *out, bool *done) {
+    making *now = &m->making[m->n_making - 1];
+    const tern_ebnf_node n = m->e->nodes[now->node];
+    const bool in_terminal = now->in_terminal;
+    *done = true;
     switch (n.kind) {
-    case TERN_EBNF_EMPTY: *out = (made){.is_term = true, .term = TERN_TERM_EMPTY}; break;
+    case TERN_EBNF_EMPTY: *out = now->all; return TERN_OK;
     case TERN_EBNF_TERM:
         *out = (made){.is_term = true, .term = n.a};
         out->is_wide = repeats_wide(m->r->terms, n.a, 5);
         if (!in_terminal) add_ignored(m, out);
-        break;
-    case TERN_EBNF_CAT: status = make_cat(m, &n, in_terminal, out); break;
-    case TERN_EBNF_EITHER: status = make_either(m, &n, in_terminal, out); break;
-    case TERN_EBNF_REPEAT: status = make_repeat(m, &n, in_terminal, out); break;
-    case TERN_EBNF_RULE:
-        status = make_rule(m, n.a, out);
-        if (status == TERN_OK && !in_terminal && m->e->rules[n.a].is_terminal) add_ignored(m, out);
-        break;
+        return TERN_OK;
+    case TERN_EBNF_CAT:
+    case TERN_EBNF_EITHER: return go_on_list(m, &n, out, done);
+    case TERN_EBNF_REPEAT:
+        *done = now->n_parts++ > 0;
+        if (!*done) return begin(m, n.a, in_terminal);
+        repeat(m, &n, out);
+        return TERN_OK;
+    case TERN_EBNF_RULE: {
+        bool is_new = false;
+        if (now->n_parts++ > 0)
+            end_rule(m, n.a, out);
+        else
+            TERN_TRY(begin_rule(m, n.a, &is_new));
+        *done = !is_new;
+        if (is_new) return begin(m, m->e->rules[n.a].node, m->e->rules[n.a].is_terminal);
+        *out = use_rule(m, &m->e->rules[n.a]);
+        if (!in_terminal && m->e->rules[n.a].is_terminal) add_ignored(m, out);
+        return TERN_OK;
     }
-    m->depth--;
-    return status;
+    }
+    return TERN_OK;
+}
+
+static tern_status make(maker *m, uint32_t node, bool in_terminal, made *out) {
+    TERN_TRY(begin(m, node, in_terminal));
+    while (m->n_making) {
+        bool done;
+        tern_terms *t = m->r->terms;
+        if (!tern_terms_work(t, 1)) return tern_terms_check(t, m->e->err);
+        const bool is_inside = m->making[m->n_making - 1].in_terminal;
+        TERN_TRY(go_on(m, out, &done));
+        if (!done) continue;
+        m->n_making--;
+        if (out->is_term && !is_inside && t->nodes[out->term].depth > TERM_DEPTH_MAX)
+            *out = (made){.expr = tern_expr_rule(m->r, expr_of(m, out))};
+    }
+    return TERN_OK;
+}
+
+static tern_status make_rule(maker *m, uint32_t index, made *out) {
+    tern_ebnf *e = m->e;
+    if (tern_array_reserve(TERN_MEM_SESSION, &e->nodes, &e->nodes_capacity, e->n_nodes, 1) != 0)
+        return tern_fail_memory(e->err, sizeof *e->nodes);
+    e->nodes[e->n_nodes++] = (tern_ebnf_node){TERN_EBNF_RULE, index, 0, 0, 0};
+    return make(m, (uint32_t)e->n_nodes - 1, true, out);
 }
 
 static tern_status make_ignored(maker *m) {
@@ -205,8 +274,11 @@ tern_status tern_ebnf_expr(tern_rules *r, tern_str text, tern_notation notation,
     else if (status == TERN_OK)
         *root = expr_of(&m, &a);
     if (status == TERN_OK) status = tern_terms_check(r->terms, err);
+    tern_free(m.making);
+    tern_free(m.ways);
     tern_free(e.nodes);
     tern_free(e.parts);
     tern_free(e.rules);
+    tern_free(e.slots);
     return status;
 }

@@ -42,6 +42,8 @@ typedef struct tern_ebnf {
     size_t n_parts, parts_capacity;
     tern_ebnf_rule *rules;
     size_t n_rules, rules_capacity;
+    uint32_t *slots; // hash table of rules by name, + 1
+    size_t n_slots;
     tern_str text;
     tern_error *err;
 } tern_ebnf;

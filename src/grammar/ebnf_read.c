@@ -5,6 +5,7 @@
 //             X: "x"i        %ignore WS        %import common.WS
 #include <string.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "grammar/ebnf.h"
 #include "grammar/pattern.h"
@@ -19,15 +20,17 @@ typedef struct reader {
     size_t n, at;
     int depth;
     bool in_terminal;
+    size_t counted; // bytes in which line ends were counted
+    uint32_t line;  // behind them
 } reader;
 
-static uint32_t line_of(const reader *r) {
-    uint32_t line = 1;
-    for (size_t i = 0; i < r->at && i < r->n; i++) line += r->text[i] == '\n';
-    return line;
+static uint32_t line_of(reader *r) {
+    for (; r->counted < r->at && r->counted < r->n; r->counted++)
+        r->line += r->text[r->counted] == '\n';
+    return r->line;
 }
 
-static tern_status refuse(const reader *r, const char *what) {
+static tern_status refuse(reader *r, const char *what) {
     return tern_fail(r->e->err, TERN_ERR_UNSUPPORTED, "grammar: line %u: %s", line_of(r), what);
 }
 
@@ -84,10 +87,32 @@ static tern_status term_node(reader *r, tern_term a, uint32_t *out) {
     return node(r, (tern_ebnf_node){.kind = TERN_EBNF_TERM, .a = a}, out);
 }
 
+static uint64_t hash_name(tern_str name) {
+    return tern_hash64(name.len, name.ptr, name.len);
+}
+
 uint32_t tern_ebnf_find(const tern_ebnf *e, tern_str name) {
-    for (uint32_t i = 0; i < e->n_rules; i++)
-        if (tern_str_eq(e->rules[i].name, name)) return i;
+    if (!e->n_slots) return UINT32_MAX;
+    const size_t mask = e->n_slots - 1;
+    for (size_t at = hash_name(name) & mask; e->slots[at]; at = (at + 1) & mask)
+        if (tern_str_eq(e->rules[e->slots[at] - 1].name, name)) return e->slots[at] - 1;
     return UINT32_MAX;
+}
+
+static bool grow_names(tern_ebnf *e) {
+    if (e->n_rules * 2 < e->n_slots) return true;
+    const size_t more = e->n_slots ? e->n_slots * 2 : 64, mask = more - 1;
+    uint32_t *slots = tern_alloc_array(TERN_MEM_SESSION, more, sizeof *slots);
+    if (!slots) return false;
+    for (size_t i = 0; i < e->n_rules; i++) {
+        size_t at = hash_name(e->rules[i].name) & mask;
+        while (slots[at]) at = (at + 1) & mask;
+        slots[at] = (uint32_t)i + 1;
+    }
+    tern_free(e->slots);
+    e->slots = slots;
+    e->n_slots = more;
+    return true;
 }
 
 // The rule of a name, made where it is met first.
@@ -95,13 +120,17 @@ static tern_status rule_named(reader *r, tern_str name, uint32_t *out) {
     tern_ebnf *e = r->e;
     *out = tern_ebnf_find(e, name);
     if (*out != UINT32_MAX) return TERN_OK;
-    if (tern_array_reserve(TERN_MEM_SESSION, &e->rules, &e->rules_capacity, e->n_rules, 1) != 0)
+    if (!grow_names(e) ||
+        tern_array_reserve(TERN_MEM_SESSION, &e->rules, &e->rules_capacity, e->n_rules, 1) != 0)
         return tern_fail_memory(e->err, sizeof *e->rules);
     bool is_terminal = r->lark && name.len && name.ptr[name.ptr[0] == '_' && name.len > 1] >= 'A' &&
                        name.ptr[name.ptr[0] == '_' && name.len > 1] <= 'Z';
+    size_t at = hash_name(name) & (e->n_slots - 1);
+    while (e->slots[at]) at = (at + 1) & (e->n_slots - 1);
     e->rules[e->n_rules] =
         (tern_ebnf_rule){.name = name, .line = line_of(r), .is_terminal = is_terminal};
-    *out = (uint32_t)e->n_rules++;
+    e->slots[at] = (uint32_t)++e->n_rules;
+    *out = (uint32_t)e->n_rules - 1;
     return TERN_OK;
 }
 
@@ -555,8 +584,11 @@ static tern_status read_rule(reader *r) {
 }
 
 tern_status tern_ebnf_read(tern_ebnf *e, tern_notation notation, uint32_t *root) {
-    reader r = {
-        .e = e, .lark = notation == TERN_NOTATION_LARK, .text = e->text.ptr, .n = e->text.len};
+    reader r = {.e = e,
+                .lark = notation == TERN_NOTATION_LARK,
+                .text = e->text.ptr,
+                .n = e->text.len,
+                .line = 1};
     const char *start = r.lark ? "start" : "root";
     for (skip_space(&r, true); r.at < r.n; skip_space(&r, true)) {
         TERN_TRY(read_rule(&r));

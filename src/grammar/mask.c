@@ -13,7 +13,6 @@
 #define OPEN_BYTES 24
 
 tern_status tern_automaton_check(const tern_automaton *a, tern_error *err) {
-    TERN_TRY(tern_terms_check(&a->terms, err));
     return tern_states_check(&a->states, err);
 }
 
@@ -98,6 +97,7 @@ static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node,
         if (!tern_byteset_has(&level->first, child->byte)) continue;
         const size_t n = s->infos[level->state].configs.n;
         TERN_TRY(reserve_slots(a, level->terms + 3 * n, err));
+        a->terms.work += n;
         if (!step_terms(a, level, n, child->byte, &ends)) {
             if (a->terms.failed) return tern_automaton_check(a, err);
             continue;
@@ -112,7 +112,7 @@ static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node,
         size_t n_next = n;
         if (ends) {
             next.state = state_below(s, level, child->byte, a->slots + next.terms);
-            if (s->failed) return tern_automaton_check(a, err);
+            if (tern_states_failed(s)) return tern_automaton_check(a, err);
             span = s->infos[next.state].configs;
             n_next = span.n;
             if (n_next == 0) continue;

@@ -5,7 +5,8 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
-#define DEPTH_MAX 100
+#define DEPTH_MAX  100     // of groups, which are read and made by functions that call themselves
+#define RANGES_MAX 1000000 // of all sets of characters together
 
 typedef struct reader {
     tern_pattern *p;
@@ -31,25 +32,62 @@ static bool eat(reader *r, const char *text) {
     return true;
 }
 
+static bool is_list(tern_pattern_kind kind) {
+    return kind == TERN_PATTERN_CAT || kind == TERN_PATTERN_EITHER;
+}
+
 static tern_status new_node(reader *r, tern_pattern_node node, uint32_t *out) {
     tern_pattern *p = r->p;
     if (tern_array_reserve(TERN_MEM_SESSION, &p->nodes, &p->nodes_capacity, p->n_nodes, 1) != 0)
         return tern_fail_memory(r->err, sizeof *p->nodes);
-    const tern_pattern_node *a = p->nodes + node.a, *b = p->nodes + node.b;
-    bool has_a = node.kind > TERN_PATTERN_CODES && node.kind != TERN_PATTERN_BEGIN &&
-                 node.kind != TERN_PATTERN_END;
-    bool has_b = node.kind == TERN_PATTERN_CAT || node.kind == TERN_PATTERN_EITHER;
-    node.asserts =
-        node.kind >= TERN_PATTERN_BEGIN || (has_a && a->asserts) || (has_b && b->asserts);
-    node.begins = node.kind == TERN_PATTERN_BEGIN || (has_a && a->begins) || (has_b && b->begins);
+    const bool has_inside = node.kind == TERN_PATTERN_REPEAT || node.kind > TERN_PATTERN_END;
+    const uint32_t *inside = is_list(node.kind) ? p->parts + node.a : &node.a;
+    const size_t n = is_list(node.kind) ? node.b : has_inside;
+    node.asserts = node.kind >= TERN_PATTERN_BEGIN;
+    node.begins = node.kind == TERN_PATTERN_BEGIN;
+    for (size_t i = 0; i < n; i++) {
+        node.asserts |= p->nodes[inside[i]].asserts;
+        node.begins |= p->nodes[inside[i]].begins;
+    }
     p->nodes[p->n_nodes] = node;
     *out = (uint32_t)p->n_nodes++;
     return TERN_OK;
 }
 
+// Parts of a list while they are read.
+typedef struct part_list {
+    uint32_t *at;
+    size_t n, capacity;
+} part_list;
+
+static tern_status add_part(reader *r, part_list *l, uint32_t part) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &l->at, &l->capacity, l->n, 1) != 0)
+        return tern_fail_memory(r->err, l->n * sizeof *l->at);
+    l->at[l->n++] = part;
+    return TERN_OK;
+}
+
+static tern_status list_node(reader *r, tern_pattern_kind kind, const part_list *l, uint32_t *out) {
+    tern_pattern *p = r->p;
+    if (l->n == 0) return new_node(r, (tern_pattern_node){0}, out);
+    *out = l->at[0];
+    if (l->n == 1) return TERN_OK;
+    if (tern_array_reserve(TERN_MEM_SESSION, &p->parts, &p->parts_capacity, p->n_parts, l->n) != 0)
+        return tern_fail_memory(r->err, l->n * sizeof *l->at);
+    const tern_pattern_node node = {kind, .a = (uint32_t)p->n_parts, .b = (uint32_t)l->n};
+    memcpy(p->parts + p->n_parts, l->at, l->n * sizeof *l->at);
+    p->n_parts += l->n;
+    return new_node(r, node, out);
+}
+
 // Takes the set over.
 static tern_status codes_node(reader *r, tern_codes *c, uint32_t *out) {
     tern_pattern *p = r->p;
+    p->n_ranges += c->n;
+    if (p->n_ranges > RANGES_MAX) {
+        tern_codes_free(c);
+        return refuse(r, r->at, "too many sets of characters");
+    }
     if (c->failed ||
         tern_array_reserve(TERN_MEM_SESSION, &p->codes, &p->codes_capacity, p->n_codes, 1) != 0) {
         tern_codes_free(c);
@@ -362,38 +400,29 @@ static tern_status read_piece(reader *r, uint32_t *out) {
 }
 
 static tern_status read_cat(reader *r, uint32_t *out) {
-    // Built from the right, so that the rest is at hand where a term is made of the first.
-    uint32_t *parts = NULL;
-    size_t n = 0, capacity = 0;
+    part_list parts = {0};
     tern_status status = TERN_OK;
     while (status == TERN_OK && r->at < r->n && !is_at(r, "|") && !(is_at(r, ")") && r->depth)) {
-        if (is_at(r, ")"))
-            status = refuse(r, r->at, ") without (");
-        else if (tern_array_reserve(TERN_MEM_SESSION, &parts, &capacity, n, 1) != 0)
-            status = tern_fail_memory(r->err, capacity);
-        else
-            status = read_piece(r, &parts[n++]);
+        uint32_t piece;
+        status = is_at(r, ")") ? refuse(r, r->at, ") without (") : read_piece(r, &piece);
+        if (status == TERN_OK) status = add_part(r, &parts, piece);
     }
-    if (status == TERN_OK && n == 0)
-        status = new_node(r, (tern_pattern_node){0}, out);
-    else if (status == TERN_OK)
-        *out = parts[n - 1];
-    for (size_t i = n; i-- > 1 && status == TERN_OK;) {
-        const tern_pattern_node cat = {TERN_PATTERN_CAT, .a = parts[i - 1], .b = *out};
-        status = new_node(r, cat, out);
-    }
-    tern_free(parts);
+    if (status == TERN_OK) status = list_node(r, TERN_PATTERN_CAT, &parts, out);
+    tern_free(parts.at);
     return status;
 }
 
 static tern_status read_either(reader *r, uint32_t *out) {
-    TERN_TRY(read_cat(r, out));
-    while (eat(r, "|")) {
-        tern_pattern_node n = {.kind = TERN_PATTERN_EITHER, .a = *out};
-        TERN_TRY(read_cat(r, &n.b));
-        TERN_TRY(new_node(r, n, out));
-    }
-    return TERN_OK;
+    part_list ways = {0};
+    tern_status status;
+    do {
+        uint32_t way;
+        status = read_cat(r, &way);
+        if (status == TERN_OK) status = add_part(r, &ways, way);
+    } while (status == TERN_OK && eat(r, "|"));
+    if (status == TERN_OK) status = list_node(r, TERN_PATTERN_EITHER, &ways, out);
+    tern_free(ways.at);
+    return status;
 }
 
 tern_status tern_pattern_parse(tern_pattern *p, const char *pattern, size_t n, uint32_t *root,
@@ -405,6 +434,7 @@ tern_status tern_pattern_parse(tern_pattern *p, const char *pattern, size_t n, u
 void tern_pattern_free(tern_pattern *p) {
     for (size_t i = 0; i < p->n_codes; i++) tern_codes_free(&p->codes[i]);
     tern_free(p->codes);
+    tern_free(p->parts);
     tern_free(p->nodes);
     *p = (tern_pattern){0};
 }

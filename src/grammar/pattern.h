@@ -24,8 +24,8 @@ tern_status tern_pattern_term(tern_terms *t, const char *pattern, size_t n, tern
 typedef enum tern_pattern_kind {
     TERN_PATTERN_EMPTY,
     TERN_PATTERN_CODES,  // codes[a]
-    TERN_PATTERN_CAT,    // a, then b
-    TERN_PATTERN_EITHER, // a or b
+    TERN_PATTERN_CAT,    // the b nodes at parts + a, one after the other
+    TERN_PATTERN_EITHER, // one of them
     TERN_PATTERN_REPEAT, // a, min to max times
     TERN_PATTERN_BEGIN,  // ^
     TERN_PATTERN_END,    // $
@@ -44,8 +44,10 @@ typedef struct tern_pattern_node {
 typedef struct tern_pattern {
     tern_pattern_node *nodes;
     size_t n_nodes, nodes_capacity;
+    uint32_t *parts;
+    size_t n_parts, parts_capacity;
     tern_codes *codes;
-    size_t n_codes, codes_capacity;
+    size_t n_codes, codes_capacity, n_ranges; // ranges: of all of them
 } tern_pattern;
 
 #define TERN_PATTERN_REPEAT_MAX 100000

@@ -1,7 +1,7 @@
 // Makes terms of a regular expression, from its end to its beginning: each part is given the term
 // of all that comes after it. So `$` and looking ahead, which speak of what comes after, are
 // intersections with it.
-#include <string.h>
+#include "base/alloc.h"
 #include "grammar/pattern.h"
 
 typedef struct maker {
@@ -27,41 +27,64 @@ static tern_status make_plain(maker *m, uint32_t node, tern_term *out) {
     return make(m, node, TERN_TERM_EMPTY, false, out);
 }
 
-// `a`, then `b`. Where ^ is inside of b it holds only if nothing was matched before.
+// Parts one after the other, from the last one on. Where ^ is inside of a later part it holds only if
+// nothing was matched before.
 static tern_status make_cat(maker *m, const tern_pattern_node *n, tern_term next, bool at_begin,
                             tern_term *out) {
-    const tern_pattern_node *a = &m->p->nodes[n->a];
-    bool asks = at_begin && m->p->nodes[n->b].begins, stays = a->kind >= TERN_PATTERN_BEGIN;
-    tern_term rest, plain;
-    if (!asks || a->asserts) {
-        if (asks && !stays) return refuse(m, m->p->nodes[n->b].at, "a second ^");
-        TERN_TRY(make(m, n->b, next, asks, &rest));
-        return make(m, n->a, rest, at_begin, out);
+    const tern_pattern *p = m->p;
+    tern_term rest = next, first = next; // what comes from here on; and if this is the beginning
+    bool begins = false;                 // ^ is in what comes later
+    for (uint32_t i = n->b; i-- > 0;) {
+        const uint32_t node = p->parts[n->a + i];
+        const tern_pattern_node *a = &p->nodes[node];
+        const tern_term later = first;
+        tern_term one;
+        TERN_TRY(make(m, node, rest, false, &one));
+        first = one;
+        if (at_begin && begins && a->asserts) {
+            if (a->kind < TERN_PATTERN_BEGIN) return refuse(m, a->at, "a second ^");
+            TERN_TRY(make(m, node, later, true, &first));
+        } else if (at_begin && begins) {
+            // `one` without what comes later is this part alone: it may be empty where that is.
+            tern_term plain;
+            TERN_TRY(make_plain(m, node, &plain));
+            if (tern_term_is_nullable(m->t, plain)) first = tern_term_or(m->t, one, later);
+        } else if (at_begin && a->begins) {
+            TERN_TRY(make(m, node, rest, true, &first));
+        }
+        rest = one;
+        begins = begins || a->begins;
+        TERN_TRY(tern_terms_check(m->t, m->err));
     }
-    TERN_TRY(make_plain(m, n->a, &plain));
-    TERN_TRY(make(m, n->b, next, false, &rest));
-    *out = tern_term_cat(m->t, plain, rest);
-    if (!tern_term_is_nullable(m->t, plain)) return TERN_OK;
-    TERN_TRY(make(m, n->b, next, true, &rest));
-    *out = tern_term_or(m->t, *out, rest);
+    *out = at_begin ? first : rest;
     return TERN_OK;
+}
+
+static tern_status make_either(maker *m, const tern_pattern_node *n, tern_term next, bool at_begin,
+                               tern_term *out) {
+    tern_term *ways = tern_alloc_array(TERN_MEM_SESSION, n->b, sizeof *ways);
+    tern_status status = ways ? TERN_OK : tern_fail_memory(m->err, n->b * sizeof *ways);
+    for (uint32_t i = 0; i < n->b && status == TERN_OK; i++) {
+        status = make(m, m->p->parts[n->a + i], next, at_begin, &ways[i]);
+        if (status == TERN_OK) status = tern_terms_check(m->t, m->err);
+    }
+    if (status == TERN_OK) *out = tern_term_either(m->t, ways, n->b);
+    tern_free(ways);
+    return status;
 }
 
 static tern_status make(maker *m, uint32_t node, tern_term next, bool at_begin, tern_term *out) {
     const tern_pattern_node *n = &m->p->nodes[node];
     tern_terms *t = m->t;
-    tern_term a, b;
+    tern_term a;
     switch (n->kind) {
     case TERN_PATTERN_EMPTY: *out = next; return TERN_OK;
     case TERN_PATTERN_CODES:
+        tern_terms_work(t, 1 + m->p->codes[n->a].n);
         *out = tern_term_cat(t, tern_term_codes(t, &m->p->codes[n->a], m->spelling), next);
         return TERN_OK;
     case TERN_PATTERN_CAT: return make_cat(m, n, next, at_begin, out);
-    case TERN_PATTERN_EITHER:
-        TERN_TRY(make(m, n->a, next, at_begin, &a));
-        TERN_TRY(make(m, n->b, next, at_begin, &b));
-        *out = tern_term_or(t, a, b);
-        return TERN_OK;
+    case TERN_PATTERN_EITHER: return make_either(m, n, next, at_begin, out);
     case TERN_PATTERN_REPEAT:
         TERN_TRY(make_plain(m, n->a, &a));
         *out = tern_term_cat(t, tern_term_repeat(t, a, n->min, n->max), next);

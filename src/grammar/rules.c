@@ -5,8 +5,6 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
-#define DEPTH_MAX 2000 // of expressions: laying them out is recursive
-
 #define RULE_LENGTH 32 // parts of a long row of expressions: the rest is a rule of its own
 
 // ---- Expressions --------------------------------------------------------------------------------
@@ -95,6 +93,8 @@ void tern_rules_close(tern_rules *r) {
     tern_free(r->nodes);
     tern_free(r->lists);
     tern_free(r->rules);
+    tern_free(r->laying);
+    tern_free(r->ways);
     *r = (tern_rules){0};
 }
 
@@ -191,8 +191,6 @@ void tern_rules_define(tern_rules *r, tern_rule rule, tern_expr expr) {
 
 // ---- The network --------------------------------------------------------------------------------
 
-static uint32_t lay(tern_rules *r, tern_expr e, uint32_t next);
-
 static uint32_t lay_term(tern_rules *r, tern_term a, bool is_open, uint32_t next) {
     const tern_net_node follower = r->nodes[next];
     if (!is_open && follower.kind == TERN_NET_TERM)
@@ -217,20 +215,19 @@ static bool can_join(const tern_rules *r, const tern_net_node *x, const tern_net
     return true;
 }
 
-static uint32_t lay_either(tern_rules *r, const tern_expr_node *e, uint32_t next) {
-    uint32_t *ways = tern_alloc_array(TERN_MEM_SESSION, e->b, sizeof *ways);
-    tern_term *terms = tern_alloc_array(TERN_MEM_SESSION, e->b, sizeof *terms);
-    if (!ways || !terms) r->failed = true;
-    size_t n = 0, n_terms = 0;
+// The node of a choice whose ways are the last n of r->ways.
+static uint32_t lay_either(tern_rules *r, size_t n) {
+    uint32_t *ways = r->ways + (r->n_ways - n);
+    tern_term *terms = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *terms);
+    size_t n_left = 0, n_terms = 0;
     tern_net_node joined = {0};
-    for (size_t i = 0; i < e->b && !r->failed; i++) {
-        uint32_t way = lay(r, r->lists[e->a + i], next);
-        if (r->failed) break;
-        const tern_net_node *node = &r->nodes[way];
+    if (!terms) return fail(r);
+    for (size_t i = 0; i < n; i++) {
+        const tern_net_node *node = &r->nodes[ways[i]];
         // Terms that share a follower are gathered; the union of them is one node.
         bool fits = node->kind == TERN_NET_TERM && (n_terms == 0 || can_join(r, &joined, node));
         if (!fits) {
-            ways[n++] = way;
+            ways[n_left++] = ways[i];
             continue;
         }
         terms[n_terms++] = node->a;
@@ -241,39 +238,29 @@ static uint32_t lay_either(tern_rules *r, const tern_expr_node *e, uint32_t next
             joined.is_open = true;
         }
     }
-    uint32_t result = TERN_EXPR_NOTHING;
-    if (!r->failed && n_terms) {
+    if (n_terms) {
         joined.a = tern_term_either(r->terms, terms, n_terms);
-        ways[n++] = new_node(r, joined);
+        ways[n_left++] = new_node(r, joined);
     }
-    if (!r->failed &&
-        tern_array_reserve(TERN_MEM_SESSION, &r->lists, &r->lists_capacity, r->n_lists, n) == 0) {
-        memcpy(r->lists + r->n_lists, ways, n * sizeof *ways);
-        r->n_lists += n;
-        result = n == 1 ? ways[0]
-                        : new_node(r, (tern_net_node){.kind = TERN_NET_EITHER,
-                                                      .a = (uint32_t)(r->n_lists - n),
-                                                      .b = (uint32_t)n});
-    } else {
-        r->failed = true;
-    }
-    tern_free(ways);
     tern_free(terms);
-    return result;
+    if (r->failed || n_left == 1) return r->failed ? TERN_EXPR_NOTHING : ways[0];
+    if (tern_array_reserve(TERN_MEM_SESSION, &r->lists, &r->lists_capacity, r->n_lists, n_left))
+        return fail(r);
+    memcpy(r->lists + r->n_lists, ways, n_left * sizeof *ways);
+    r->n_lists += n_left;
+    return new_node(r, (tern_net_node){.kind = TERN_NET_EITHER,
+                                       .a = (uint32_t)(r->n_lists - n_left),
+                                       .b = (uint32_t)n_left});
 }
 
-// A choice between going round once more and going on; what goes round comes back to the choice.
-static uint32_t lay_loop(tern_rules *r, const tern_expr_node *e, uint32_t next) {
+// A choice between going round once more and going on; what goes round comes back to the choice,
+// and its two ways are written then.
+static uint32_t begin_loop(tern_rules *r) {
     if (tern_array_reserve(TERN_MEM_SESSION, &r->lists, &r->lists_capacity, r->n_lists, 2) != 0)
         return fail(r);
-    uint32_t at = (uint32_t)r->n_lists;
     r->n_lists += 2;
-    uint32_t choice = new_node(r, (tern_net_node){.kind = TERN_NET_EITHER, .a = at, .b = 2});
-    uint32_t body = lay(r, e->a, choice);
-    if (r->failed) return TERN_EXPR_NOTHING;
-    r->lists[at] = body;
-    r->lists[at + 1] = next;
-    return choice;
+    return new_node(r, (tern_net_node){
+                           .kind = TERN_NET_EITHER, .a = (uint32_t)(r->n_lists - 2), .b = 2});
 }
 
 // Where an expression in front of a node lies, or will: without this, what is shared in an
@@ -310,71 +297,181 @@ static uint32_t *laid_at(tern_rules *r, tern_expr e, uint32_t next) {
     return &r->laid_nodes[at];
 }
 
-// The node from which `e` is taken and then `next`.
-static uint32_t lay(tern_rules *r, tern_expr expr, uint32_t next) {
-    uint32_t node = 0, *known = NULL;
-    if (r->failed || ++r->depth > DEPTH_MAX) return fail(r);
-    const tern_expr_node e = r->exprs[expr];
-    if (e.kind >= IS_CAT) {
-        known = laid_at(r, expr, next);
-        if (!known) return TERN_EXPR_NOTHING;
-        if (*known) {
-            r->depth--;
-            return *known;
-        }
+// An expression that is being laid out in front of `next`, and how many of its parts are.
+typedef struct tern_laying {
+    tern_expr expr;
+    uint32_t next, n_parts, choice; // choice: the node of a loop
+} laying;
+
+static bool begin_laying(tern_rules *r, tern_expr expr, uint32_t next) {
+    if (r->failed || !tern_terms_work(r->terms, 1) ||
+        tern_array_reserve(TERN_MEM_SESSION, &r->laying, &r->laying_capacity, r->n_laying, 1)) {
+        r->failed = true;
+        return false;
     }
+    r->laying[r->n_laying++] = (laying){expr, next, 0, 0};
+    return true;
+}
+
+// A part of the last of r->laying is at `node` (first, before any is: 0). True: the whole is, at
+// *node. False: the next part has been begun.
+static bool go_on_laying(tern_rules *r, uint32_t *node) {
+    laying *l = &r->laying[r->n_laying - 1];
+    const tern_expr_node e = r->exprs[l->expr];
+    const uint32_t part = l->n_parts++, next = l->next;
     switch ((expr_kind)e.kind) {
-    case IS_EMPTY: node = next; break;
+    case IS_EMPTY: *node = next; return true;
     case IS_NOTHING:
-        node = new_node(r, (tern_net_node){.kind = TERN_NET_EITHER, .a = 0, .b = 0});
-        break;
-    case IS_TERM: node = lay_term(r, e.a, e.is_open, next); break;
-    case IS_CAT: {
-        uint32_t rest = lay(r, e.b, next);
-        node = r->failed ? 0 : lay(r, e.a, rest);
-        break;
-    }
-    case IS_EITHER: node = lay_either(r, &e, next); break;
+        *node = new_node(r, (tern_net_node){.kind = TERN_NET_EITHER, .a = 0, .b = 0});
+        return true;
+    case IS_TERM: *node = lay_term(r, e.a, e.is_open, next); return true;
     case IS_CALL:
-        node = new_node(r, (tern_net_node){.kind = TERN_NET_CALL, .a = e.a, .b = next});
-        break;
-    case IS_LOOP: node = lay_loop(r, &e, next); break;
+        *node = new_node(r, (tern_net_node){.kind = TERN_NET_CALL, .a = e.a, .b = next});
+        return true;
+    case IS_CAT: // the second one first, since the other goes on with it
+        return part == 2 || !begin_laying(r, part ? e.a : e.b, part ? *node : next);
+    case IS_EITHER:
+        if (part > 0 && tern_array_reserve(TERN_MEM_SESSION, &r->ways, &r->ways_capacity, r->n_ways,
+                                           1) != 0) {
+            fail(r);
+            return true;
+        }
+        if (part > 0) r->ways[r->n_ways++] = *node;
+        if (part < e.b) return !begin_laying(r, r->lists[e.a + part], next);
+        *node = lay_either(r, e.b);
+        r->n_ways -= e.b;
+        return true;
+    case IS_LOOP:
+        if (part == 0) {
+            l->choice = begin_loop(r);
+            return r->failed || !begin_laying(r, e.a, l->choice);
+        }
+        r->lists[r->nodes[l->choice].a] = *node;
+        r->lists[r->nodes[l->choice].a + 1] = next;
+        *node = l->choice;
+        return true;
     }
-    if (known && !r->failed) {
-        known = laid_at(r, expr, next); // the table may have moved
+    return true;
+}
+
+// The node from which `expr` is taken and then `next`.
+static uint32_t lay(tern_rules *r, tern_expr expr, uint32_t next) {
+    uint32_t node = 0, *known;
+    r->n_laying = r->n_ways = 0;
+    begin_laying(r, expr, next);
+    while (r->n_laying && !r->failed) {
+        const laying l = r->laying[r->n_laying - 1];
+        const bool is_shared = r->exprs[l.expr].kind >= IS_CAT;
+        if (is_shared && l.n_parts == 0) {
+            known = laid_at(r, l.expr, l.next);
+            if (known && *known) {
+                node = *known;
+                r->n_laying--;
+                continue;
+            }
+        }
+        if (r->failed || !go_on_laying(r, &node) || r->failed) continue;
+        r->n_laying--;
+        known = is_shared ? laid_at(r, l.expr, l.next) : NULL;
         if (known) *known = node;
     }
-    r->depth--;
     return node;
 }
 
 // ---- What is known of nodes ---------------------------------------------------------------------
 
-// One round over all nodes; whether something new was found.
-static bool find_texts(tern_rules *r) {
-    bool changed = false;
-    for (size_t i = 2; i < r->n_nodes; i++) { // what follows a node was made before it
-        tern_net_node *n = &r->nodes[i];
-        bool has_text = false, is_empty = false;
-        if (n->kind == TERN_NET_TERM) {
-            has_text = r->nodes[n->b].has_text;
-            is_empty = r->nodes[n->b].is_empty && tern_term_is_nullable(r->terms, n->a);
-        } else if (n->kind == TERN_NET_CALL) {
-            const tern_net_node *start = &r->nodes[r->rules[n->a].start];
-            has_text = start->has_text && r->nodes[n->b].has_text;
-            is_empty = start->is_empty && r->nodes[n->b].is_empty;
-        } else {
-            for (size_t k = 0; k < n->b; k++) {
-                const tern_net_node *way = &r->nodes[r->lists[n->a + k]];
-                has_text = has_text || way->has_text;
-                is_empty = is_empty || way->is_empty;
+// What is known of a node by those after it; whether that is new.
+static bool find_texts_of(tern_rules *r, tern_net_node *n) {
+    bool has_text = false, is_empty = false;
+    if (n->kind == TERN_NET_TERM) {
+        has_text = r->nodes[n->b].has_text;
+        is_empty = r->nodes[n->b].is_empty && tern_term_is_nullable(r->terms, n->a);
+    } else if (n->kind == TERN_NET_CALL) {
+        const tern_net_node *start = &r->nodes[r->rules[n->a].start];
+        has_text = start->has_text && r->nodes[n->b].has_text;
+        is_empty = start->is_empty && r->nodes[n->b].is_empty;
+    } else {
+        for (size_t k = 0; k < n->b; k++) {
+            const tern_net_node *way = &r->nodes[r->lists[n->a + k]];
+            has_text = has_text || way->has_text;
+            is_empty = is_empty || way->is_empty;
+        }
+    }
+    const bool is_new = has_text != n->has_text || is_empty != n->is_empty;
+    n->has_text = has_text;
+    n->is_empty = is_empty;
+    return is_new;
+}
+
+// The nodes that a node asks, of which there are *n.
+static const uint32_t *asked_by(const tern_rules *r, const tern_net_node *node, uint32_t two[2],
+                                size_t *n) {
+    two[0] = node->b;
+    *n = 1;
+    if (node->kind == TERN_NET_CALL) two[(*n)++] = r->rules[node->a].start;
+    if (node->kind != TERN_NET_EITHER) return two;
+    *n = node->b;
+    return r->lists + node->a;
+}
+
+// Something new is known of node `asked`; whether that says something new of the one that asks. A
+// choice of thousands does not look at all of its ways again.
+static bool hear(tern_rules *r, tern_net_node *n, const tern_net_node *asked) {
+    if (n->kind != TERN_NET_EITHER) return find_texts_of(r, n);
+    const bool is_new = (asked->has_text && !n->has_text) || (asked->is_empty && !n->is_empty);
+    n->has_text = n->has_text || asked->has_text;
+    n->is_empty = n->is_empty || asked->is_empty;
+    return is_new;
+}
+
+// For each node those that ask it: askers[begin[i]] to askers[begin[i + 1]], begin [n_nodes + 2].
+static void find_askers(const tern_rules *r, uint32_t *begin, uint32_t *askers) {
+    uint32_t two[2];
+    size_t n_asked;
+    for (size_t i = 2; i < r->n_nodes; i++) {
+        const uint32_t *asked = asked_by(r, &r->nodes[i], two, &n_asked);
+        for (size_t k = 0; k < n_asked; k++) begin[asked[k] + 2]++;
+    }
+    for (size_t i = 0; i < r->n_nodes; i++) begin[i + 2] += begin[i + 1];
+    for (size_t i = 2; i < r->n_nodes; i++) {
+        const uint32_t *asked = asked_by(r, &r->nodes[i], two, &n_asked);
+        for (size_t k = 0; k < n_asked; k++) askers[begin[asked[k] + 1]++] = (uint32_t)i;
+    }
+}
+
+// What is new of a node is told to those that ask it, until nothing is.
+static tern_status find_texts(tern_rules *r, tern_error *err) {
+    const size_t n = r->n_nodes;
+    uint32_t two[2];
+    size_t n_asked, n_edges = 0, n_todo = 0;
+    for (size_t i = 2; i < n; i++) {
+        asked_by(r, &r->nodes[i], two, &n_asked);
+        n_edges += n_asked;
+    }
+    uint32_t *begin = tern_alloc_array(TERN_MEM_SESSION, 2 * n + 2 + n_edges, sizeof *begin);
+    bool *waits = tern_alloc(TERN_MEM_SESSION, n);
+    r->terms->work += n + n_edges;
+    if (begin && waits) {
+        uint32_t *todo = begin + n + 2, *askers = todo + n;
+        find_askers(r, begin, askers);
+        for (size_t i = 2; i < n; i++) {
+            waits[i] = find_texts_of(r, &r->nodes[i]);
+            if (waits[i]) todo[n_todo++] = (uint32_t)i;
+        }
+        while (n_todo) {
+            const uint32_t i = todo[--n_todo];
+            waits[i] = false;
+            for (uint32_t k = begin[i]; k < begin[i + 1]; k++) {
+                const uint32_t asker = askers[k];
+                if (!hear(r, &r->nodes[asker], &r->nodes[i]) || waits[asker]) continue;
+                waits[asker] = true;
+                todo[n_todo++] = asker;
             }
         }
-        changed = changed || has_text != n->has_text || is_empty != n->is_empty;
-        n->has_text = has_text;
-        n->is_empty = is_empty;
     }
-    return changed;
+    tern_free(begin);
+    tern_free(waits);
+    return begin && waits ? TERN_OK : tern_fail_memory(err, n_edges * sizeof *begin);
 }
 
 // ---- Rules that may begin with each other -------------------------------------------------------
@@ -402,6 +499,7 @@ static bool add_edges(components *c, uint32_t rule, uint32_t *todo, size_t todo_
     while (n) {
         uint32_t at = todo[--n];
         const tern_net_node *node = &r->nodes[at];
+        if (!tern_terms_work(r->terms, 1)) return false;
         if (c->seen[at] == rule + 1 || !node->has_text) continue;
         c->seen[at] = rule + 1;
         uint32_t follower = UINT32_MAX;
@@ -489,22 +587,19 @@ static tern_status order_rules(tern_rules *r, tern_error *err) {
     tern_free(block);
     tern_free(c.on_stack);
     tern_free(c.edges);
+    TERN_TRY(tern_terms_check(r->terms, err));
     return ok ? TERN_OK : tern_fail_memory(err, n_todo * 4);
 }
 
 tern_status tern_rules_finish(tern_rules *r, tern_expr root, tern_error *err) {
-    r->depth = 0;
     for (size_t i = 0; i < r->n_rules && !r->failed; i++) {
         uint32_t start = lay(r, r->rules[i].expr, TERN_NODE_RETURN);
         if (!r->failed) r->rules[i].start = start;
     }
     if (!r->failed) r->root = lay(r, root, TERN_NODE_ACCEPT);
     TERN_TRY(tern_terms_check(r->terms, err));
-    if (r->failed && r->depth > DEPTH_MAX)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "the grammar is nested too deep");
     if (r->failed) return tern_fail_memory(err, r->n_nodes * sizeof *r->nodes);
-    while (find_texts(r)) {
-    }
+    TERN_TRY(find_texts(r, err));
     if (!r->nodes[r->root].has_text)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "no text satisfies the grammar");
     return order_rules(r, err);

@@ -62,7 +62,10 @@ typedef struct tern_rules {
     tern_rule_info *rules;
     size_t n_rules, rules_capacity;
     uint32_t root; // node
-    int depth;
+    struct tern_laying *laying; // expressions that are being laid out, each within the one before
+    size_t n_laying, laying_capacity;
+    uint32_t *ways; // nodes of choices that are being laid out
+    size_t n_ways, ways_capacity;
     bool failed;
 } tern_rules;
 

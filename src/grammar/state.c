@@ -109,6 +109,7 @@ static bool add_frame(tern_states *s, tern_frame f) {
 static bool push(tern_states *s, uint32_t node, uint32_t up) {
     if (!s->rules->nodes[node].has_text) return true;
     if (!RESERVE(s, &s->todo, &s->todo_capacity, s->n_todo, 1)) return false;
+    s->terms->work++;
     s->todo[s->n_todo++] = (tern_frame){node, up};
     return true;
 }
@@ -175,7 +176,7 @@ static bool call(tern_states *s, const tern_net_node *n, uint32_t up) {
 // Goes on from all threads to where a text or a rule begins. A return counts only for a rule that
 // began earlier: where a rule is empty, its caller has gone on already.
 static bool run(tern_states *s, bool returns) {
-    while (s->n_todo && !s->failed) {
+    while (s->n_todo && !s->failed && tern_terms_work(s->terms, 1)) {
         tern_frame f = s->todo[--s->n_todo];
         if (!is_new(s, f)) continue;
         const tern_net_node *n = &s->rules->nodes[f.node];
@@ -199,34 +200,65 @@ static bool run(tern_states *s, bool returns) {
         case TERN_NET_CALL: ok = call(s, n, f.up); break;
         }
     }
-    return !s->failed;
+    return !tern_states_failed(s);
 }
 
 // ---- Calls --------------------------------------------------------------------------------------
 
-// Moves the calls of a group's rules to the end; returns how many.
-static size_t part_calls(tern_states *s, uint32_t group) {
-    size_t n = 0, end = s->n_calls;
-    for (size_t i = 0; i < end;) {
-        if (s->rules->rules[s->calls[i].rule].group != group) {
-            i++;
-            continue;
-        }
-        tern_call c = s->calls[i];
-        s->calls[i] = s->calls[--end];
-        s->calls[end] = c;
-        n++;
+static uint32_t group_of(const tern_states *s, const tern_call *c) {
+    return s->rules->rules[c->rule].group;
+}
+
+// Puts the calls that were added into the heap.
+static void heap_calls(tern_states *s) {
+    while (s->n_heap < s->n_calls) {
+        const tern_call c = s->calls[s->n_heap];
+        size_t i = s->n_heap++;
+        for (; i > 0 && group_of(s, &s->calls[(i - 1) / 2]) > group_of(s, &c); i = (i - 1) / 2)
+            s->calls[i] = s->calls[(i - 1) / 2];
+        s->calls[i] = c;
     }
-    return n;
+}
+
+static tern_call pop_call(tern_states *s) {
+    const tern_call top = s->calls[0], c = s->calls[--s->n_heap];
+    size_t i = 0;
+    for (size_t k = 1; k < s->n_heap; k = 2 * i + 1) {
+        if (k + 1 < s->n_heap && group_of(s, &s->calls[k + 1]) < group_of(s, &s->calls[k])) k++;
+        if (group_of(s, &s->calls[k]) >= group_of(s, &c)) break;
+        s->calls[i] = s->calls[k];
+        i = k;
+    }
+    s->calls[i] = c;
+    s->n_calls = s->n_heap;
+    return top;
+}
+
+static bool take_call(tern_states *s, tern_call c) {
+    if (!RESERVE(s, &s->taken, &s->taken_capacity, s->n_taken, 1)) return false;
+    s->taken[s->n_taken++] = c;
+    return true;
+}
+
+// Takes the calls of a group that were added since the `from`th.
+static bool take_added(tern_states *s, uint32_t group, size_t *from) {
+    size_t m = *from;
+    for (size_t i = *from; i < s->n_calls; i++) {
+        if (group_of(s, &s->calls[i]) != group)
+            s->calls[m++] = s->calls[i];
+        else if (!take_call(s, s->calls[i]))
+            return false;
+    }
+    *from = s->n_calls = m;
+    return true;
 }
 
 // A rule that cannot begin with itself: all its callers are known.
-static bool enter_rule(tern_states *s, size_t n) {
-    tern_rule rule = s->calls[s->n_calls - 1].rule;
-    size_t at = s->n_frames;
-    for (size_t i = 0; i < n; i++)
-        if (!add_frame(s, s->calls[s->n_calls - 1 - i].frame)) return false;
-    s->n_calls -= n;
+static bool enter_rule(tern_states *s) {
+    const tern_rule rule = s->taken[0].rule;
+    const size_t at = s->n_frames;
+    for (size_t i = 0; i < s->n_taken; i++)
+        if (!add_frame(s, s->taken[i].frame)) return false;
     uint32_t up = intern_up(s, at);
     return !s->failed && push(s, s->rules->rules[rule].start, up) && run(s, false);
 }
@@ -237,113 +269,105 @@ static int by_call(const void *a, const void *b) {
     return by_frame(&x->frame, &y->frame);
 }
 
+static int by_rule(const void *a, const void *b) {
+    const tern_rule x = *(const tern_rule *)a, y = *(const tern_rule *)b;
+    return x < y ? -1 : x > y;
+}
+
 // While they are found, the follow set of a rule of the group is UP_OPEN + the rule; then + its
 // place among the members, marked as near.
-static uint32_t settle(uint32_t up, const tern_rule *members, size_t n, uint32_t base) {
+static uint32_t settle(const tern_states *s, uint32_t up, uint32_t base) {
     if (up < UP_OPEN) return up;
-    for (size_t i = 0; i < n; i++)
-        if (members[i] == up - UP_OPEN) return base + (uint32_t)i;
-    return up;
+    const tern_rule rule = up - UP_OPEN;
+    const tern_rule *at = bsearch(&rule, s->members, s->n_members, sizeof rule, by_rule);
+    return at ? base + (uint32_t)(at - s->members) : up;
+}
+
+// The content of all sets of the group, as a set of its own: which member, then its frames.
+static bool add_content(tern_states *s) {
+    size_t member = 0;
+    for (size_t i = 0; i < s->n_taken; i++) {
+        while (s->members[member] != s->taken[i].rule) member++;
+        tern_frame f = s->taken[i].frame;
+        f.up = settle(s, f.up, UP_NEAR);
+        if (!add_frame(s, (tern_frame){(uint32_t)member, UP_OPEN}) || !add_frame(s, f))
+            return false;
+    }
+    return true;
 }
 
 // The sets of the members, side by side; the calls are sorted by rule. Returns the first.
-static uint32_t intern_group(tern_states *s, const tern_call *calls, size_t n,
-                             const tern_rule *members, size_t n_members) {
-    size_t at = s->n_frames, first_up = s->n_ups;
-    // Sets of groups are looked for by their whole content, written as a set of its own: which
-    // member, then its frames.
-    for (size_t i = 0; i < n; i++) {
-        size_t member = 0;
-        while (members[member] != calls[i].rule) member++;
-        tern_frame f = calls[i].frame;
-        f.up = settle(f.up, members, n_members, UP_NEAR);
-        if (!add_frame(s, (tern_frame){(uint32_t)member, UP_OPEN}) || !add_frame(s, f)) return 0;
-    }
-    size_t n_frames = s->n_frames - at;
-    uint64_t hash = hash_frames(s->frames + at, n_frames);
+static uint32_t intern_group(tern_states *s) {
+    const size_t key = s->n_frames, first_up = s->n_ups;
+    // Sets of groups are looked for by their whole content.
+    if (!add_content(s)) return 0;
+    size_t n_frames = s->n_frames - key;
+    uint64_t hash = hash_frames(s->frames + key, n_frames);
     if (!grow_slots(s, &s->up_slots, &s->n_up_slots, s->n_ups, hash_of_up)) return 0;
     size_t mask = s->n_up_slots - 1, slot = hash & mask;
     for (; s->up_slots[slot]; slot = (slot + 1) & mask) {
         uint32_t up = s->up_slots[slot] - 1;
         if (s->up_bases[up] != up && s->ups[up].n == n_frames &&
-            memcmp(s->frames + s->ups[up].at, s->frames + at, n_frames * sizeof *s->frames) == 0) {
-            s->n_frames = at;
+            memcmp(s->frames + s->ups[up].at, s->frames + key, n_frames * sizeof *s->frames) == 0) {
+            s->n_frames = key;
             return s->up_bases[up];
         }
     }
     // The content first, as the key; then the members' sets.
-    if (!new_up(s, (tern_span){(uint32_t)at, (uint32_t)n_frames}, (uint32_t)first_up + 1)) return 0;
+    const uint32_t base = (uint32_t)first_up + 1;
+    if (!new_up(s, (tern_span){(uint32_t)key, (uint32_t)n_frames}, base)) return 0;
     s->up_slots[slot] = (uint32_t)s->n_ups;
-    size_t key = at;
-    for (size_t m = 0; m < n_members; m++) {
-        size_t from = s->n_frames;
-        for (size_t i = 0; i < n; i++)
-            if (s->frames[key + 2 * i].node == m && !add_frame(s, s->frames[key + 2 * i + 1]))
-                return 0;
-        if (!new_up(s, (tern_span){(uint32_t)from, (uint32_t)(s->n_frames - from)},
-                    (uint32_t)first_up + 1))
-            return 0;
+    for (size_t m = 0, i = 0; m < s->n_members; m++) {
+        const size_t from = s->n_frames;
+        for (; i < s->n_taken && s->frames[key + 2 * i].node == m; i++)
+            if (!add_frame(s, s->frames[key + 2 * i + 1])) return 0;
+        if (!new_up(s, (tern_span){(uint32_t)from, (uint32_t)(s->n_frames - from)}, base)) return 0;
     }
-    return (uint32_t)first_up + 1;
+    return base;
 }
 
 // Rules that may begin with each other: their callers are known once nothing new is called.
-static bool enter_group(tern_states *s, uint32_t group, size_t n) {
-    size_t n_kept = 0, n_members = 0, from = s->n_found, capacity = 0, all_capacity = 0;
-    tern_call *all = NULL; // calls of the group
-    tern_rule *members = NULL;
-    bool ok = true;
-    while (n && ok) {
-        ok = RESERVE(s, &all, &all_capacity, n_kept, n);
-        for (size_t i = 0; i < n && ok; i++) {
-            tern_call c = s->calls[--s->n_calls];
-            bool is_known = false;
-            all[n_kept++] = c;
-            for (size_t k = 0; k < n_members && !is_known; k++) is_known = members[k] == c.rule;
-            if (is_known) continue;
-            ok = RESERVE(s, &members, &capacity, n_members, 1);
-            if (!ok) break;
-            members[n_members++] = c.rule;
-            ok = push(s, s->rules->rules[c.rule].start, UP_OPEN + c.rule);
+static bool enter_group(tern_states *s, uint32_t group) {
+    const size_t from = s->n_found;
+    size_t added = s->n_calls, n = 0;
+    s->n_members = 0;
+    for (size_t i = 0; i < s->n_taken;) {
+        for (; i < s->n_taken; i++) {
+            const tern_rule rule = s->taken[i].rule;
+            if (s->rule_round[rule] == s->round) continue;
+            s->rule_round[rule] = s->round;
+            if (!RESERVE(s, &s->members, &s->members_capacity, s->n_members, 1)) return false;
+            s->members[s->n_members++] = rule;
+            if (!push(s, s->rules->rules[rule].start, UP_OPEN + rule)) return false;
         }
-        ok = ok && run(s, false);
-        n = part_calls(s, group);
+        if (!run(s, false) || !take_added(s, group, &added)) return false;
     }
-    size_t n_unique = 0;
-    if (n_kept) qsort(all, n_kept, sizeof *all, by_call);
-    for (size_t i = 0; i < n_kept; i++)
-        if (n_unique == 0 || by_call(&all[n_unique - 1], &all[i]) != 0) all[n_unique++] = all[i];
-    uint32_t base = ok ? intern_group(s, all, n_unique, members, n_members) : 0;
-    for (size_t i = from; i < s->n_found && !s->failed; i++)
-        s->found[i].up = settle(s->found[i].up, members, n_members, base);
-    for (size_t i = 0; i < s->n_calls && !s->failed; i++)
-        s->calls[i].frame.up = settle(s->calls[i].frame.up, members, n_members, base);
-    tern_free(all);
-    tern_free(members);
-    s->bytes -= all_capacity * sizeof *all + capacity * sizeof *members;
-    return !s->failed;
+    qsort(s->members, s->n_members, sizeof *s->members, by_rule);
+    qsort(s->taken, s->n_taken, sizeof *s->taken, by_call);
+    for (size_t i = 0; i < s->n_taken; i++)
+        if (n == 0 || by_call(&s->taken[n - 1], &s->taken[i]) != 0) s->taken[n++] = s->taken[i];
+    s->n_taken = n;
+    const uint32_t base = intern_group(s);
+    if (s->failed) return false;
+    for (size_t i = from; i < s->n_found; i++) s->found[i].up = settle(s, s->found[i].up, base);
+    for (size_t i = s->n_heap; i < s->n_calls; i++)
+        s->calls[i].frame.up = settle(s, s->calls[i].frame.up, base);
+    return true;
 }
 
 // Threads become configurations. Callers come before the rules they call, so that each rule is
 // entered once, with all of them.
 static bool close_over(tern_states *s) {
     if (!run(s, true)) return false;
-    while (s->n_calls && !s->failed) {
-        uint32_t group = UINT32_MAX;
-        bool recursive = false;
-        for (size_t i = 0; i < s->n_calls; i++) {
-            const tern_rule_info *rule = &s->rules->rules[s->calls[i].rule];
-            if (rule->group >= group) continue;
-            group = rule->group;
-            recursive = rule->is_left_recursive;
-        }
-        size_t n = part_calls(s, group);
-        if (recursive)
-            enter_group(s, group, n);
-        else
-            enter_rule(s, n);
+    for (heap_calls(s); s->n_heap; heap_calls(s)) {
+        const uint32_t group = group_of(s, &s->calls[0]);
+        const bool recursive = s->rules->rules[s->calls[0].rule].is_left_recursive;
+        s->n_taken = 0;
+        while (s->n_heap && group_of(s, &s->calls[0]) == group)
+            if (!take_call(s, pop_call(s))) return false;
+        if (!(recursive ? enter_group(s, group) : enter_rule(s))) return false;
     }
-    return !s->failed;
+    return true;
 }
 
 // ---- The table of states ------------------------------------------------------------------------
@@ -394,21 +418,23 @@ static tern_gstate intern(tern_states *s) {
 }
 
 static void begin(tern_states *s) {
-    s->n_todo = s->n_calls = s->n_found = s->n_seen = 0;
+    s->n_todo = s->n_calls = s->n_heap = s->n_found = s->n_seen = 0;
     s->accepts = false;
     if (++s->round == 0) { // the marks of 2^32 closures ago would look like this one's
         if (s->seen_round) memset(s->seen_round, 0, s->n_seen_slots * sizeof *s->seen_round);
+        memset(s->rule_round, 0, s->rules->n_rules * sizeof *s->rule_round);
         s->round = 1;
     }
 }
 
 static tern_gstate finish(tern_states *s) {
-    if (s->terms->failed) give_up(s, s->terms->status);
-    return !s->failed && close_over(s) && !s->terms->failed ? intern(s) : TERN_STATE_DEAD;
+    if (tern_states_failed(s)) return TERN_STATE_DEAD;
+    return close_over(s) && !tern_states_failed(s) ? intern(s) : TERN_STATE_DEAD;
 }
 
 // Adds a configuration with what its term became.
 static bool add_moved(tern_states *s, const tern_config *c, tern_term to) {
+    s->terms->work++;
     if (to == TERN_TERM_NOTHING) return true;
     if (tern_term_goes_on(s->terms, to) && !add_config(s, to, c->node, c->up)) return false;
     return !tern_term_is_nullable(s->terms, to) || push(s, c->node, c->up);
@@ -468,7 +494,7 @@ static bool grow_steps(tern_states *s) {
 tern_gstate tern_state_step(tern_states *s, tern_gstate state, unsigned byte) {
     if (!tern_byteset_has(&s->infos[state].first, byte)) return TERN_STATE_DEAD;
     const uint64_t key = ((uint64_t)state << 8 | byte) + 1;
-    if (s->failed || !grow_steps(s)) return TERN_STATE_DEAD;
+    if (tern_states_failed(s) || !grow_steps(s)) return TERN_STATE_DEAD;
     size_t mask = s->n_step_slots - 1, at = tern_mix64(key) & mask;
     for (; s->step_keys[at]; at = (at + 1) & mask)
         if (s->step_keys[at] == key) return s->step_to[at];
@@ -479,7 +505,7 @@ tern_gstate tern_state_step(tern_states *s, tern_gstate state, unsigned byte) {
         add_moved(s, &c, tern_term_step(s->terms, c.term, byte));
     }
     tern_gstate to = finish(s);
-    if (s->failed) return TERN_STATE_DEAD;
+    if (tern_states_failed(s)) return TERN_STATE_DEAD;
     s->step_keys[at] = key;
     s->step_to[at] = to;
     s->n_steps++;
@@ -490,6 +516,8 @@ tern_gstate tern_state_step(tern_states *s, tern_gstate state, unsigned byte) {
 
 tern_status tern_states_open(tern_states *s, tern_rules *rules, size_t bytes_max, tern_error *err) {
     *s = (tern_states){.rules = rules, .terms = rules->terms, .bytes_max = bytes_max};
+    s->rule_round = tern_alloc_array(TERN_MEM_SESSION, rules->n_rules, sizeof *s->rule_round);
+    if (!s->rule_round) return tern_fail_memory(err, rules->n_rules * sizeof *s->rule_round);
     begin(s);
     tern_gstate dead = intern(s);
     // The follow set of the whole text: nothing returns to it.
@@ -497,7 +525,7 @@ tern_status tern_states_open(tern_states *s, tern_rules *rules, size_t bytes_max
     begin(s);
     push(s, rules->root, 0);
     s->start = finish(s);
-    if (!s->failed && (dead != TERN_STATE_DEAD || s->start == TERN_STATE_DEAD))
+    if (!tern_states_failed(s) && (dead != TERN_STATE_DEAD || s->start == TERN_STATE_DEAD))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "no text satisfies the grammar");
     return tern_states_check(s, err);
 }
@@ -516,12 +544,15 @@ void tern_states_close(tern_states *s) {
     tern_free(s->seen);
     tern_free(s->seen_round);
     tern_free(s->calls);
+    tern_free(s->taken);
+    tern_free(s->members);
+    tern_free(s->rule_round);
     tern_free(s->found);
     *s = (tern_states){0};
 }
 
 tern_status tern_states_check(const tern_states *s, tern_error *err) {
-    if (!s->failed) return TERN_OK;
+    if (!s->failed) return tern_terms_check(s->terms, err);
     if (s->status == TERN_ERR_MEMORY) return tern_fail_memory(err, s->bytes);
     return tern_fail(err, s->status, "the grammar takes more than %zu MB: it is too complicated",
                      s->bytes_max >> 20);

@@ -70,8 +70,13 @@ typedef struct tern_states {
     uint32_t *seen_round;
     size_t n_seen, n_seen_slots;
     uint32_t round;
-    tern_call *calls;
-    size_t n_calls, calls_capacity;
+    tern_call *calls; // a heap by the group of the rule, then those that were added since
+    size_t n_heap, n_calls, calls_capacity;
+    tern_call *taken; // those of the group that is being entered
+    size_t n_taken, taken_capacity;
+    tern_rule *members; // its rules
+    size_t n_members, members_capacity;
+    uint32_t *rule_round; // [n_rules] the last round in which it became a member
     tern_config *found;
     size_t n_found, found_capacity;
     bool accepts;
@@ -83,6 +88,11 @@ typedef struct tern_states {
 tern_status tern_states_open(tern_states *s, tern_rules *rules, size_t bytes_max, tern_error *err);
 void tern_states_close(tern_states *s);
 tern_status tern_states_check(const tern_states *s, tern_error *err);
+
+// Memory is out, or work was given up (tern_terms_allow).
+static inline bool tern_states_failed(const tern_states *s) {
+    return s->failed || s->terms->failed;
+}
 
 tern_gstate tern_state_step(tern_states *s, tern_gstate state, unsigned byte);
 // The state of a state's configurations with other terms (NOTHING: gone), [n of its configs]; what

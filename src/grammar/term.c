@@ -23,10 +23,37 @@ bool tern_byteset_within(const tern_byteset *s, const tern_byteset *whole) {
     return !outside;
 }
 
-static tern_term give_up(tern_terms *t, tern_status why) {
-    if (!t->failed) t->status = why;
+// ---- Budgets ------------------------------------------------------------------------------------
+
+// Steps of work between two looks at whether to stop: a millisecond, as a rule.
+#define LOOK_EACH 50000
+
+tern_term tern_terms_fail(tern_terms *t, tern_terms_fault why) {
+    if (!t->failed) t->fault = why;
     t->failed = true;
     return TERN_TERM_NOTHING;
+}
+
+static void look_later(tern_terms *t) {
+    t->work_next = t->stop ? t->work + LOOK_EACH : t->work_max;
+    if (t->work_next > t->work_max) t->work_next = t->work_max;
+}
+
+void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user), void *user) {
+    if (t->failed && t->fault >= TERN_TERMS_TOO_LONG) t->failed = false;
+    t->n_stack = 0;
+    t->work_max = work && work < UINT64_MAX - t->work ? t->work + work : UINT64_MAX;
+    t->stop = stop;
+    t->stop_user = user;
+    look_later(t);
+}
+
+bool tern_terms_look(tern_terms *t) {
+    if (t->failed) return false;
+    if (t->work >= t->work_max) return tern_terms_fail(t, TERN_TERMS_TOO_LONG);
+    if (t->stop && t->stop(t->stop_user)) return tern_terms_fail(t, TERN_TERMS_STOPPED);
+    look_later(t);
+    return true;
 }
 
 // Room for one more of an array, counted.
@@ -38,11 +65,11 @@ static bool reserve(tern_terms *t, void **array, size_t *capacity, size_t n, siz
     if (n + more <= had) return true;
     if (t->failed) return false;
     if (t->bytes_max && t->bytes > t->bytes_max) {
-        give_up(t, TERN_ERR_UNSUPPORTED);
+        tern_terms_fail(t, TERN_TERMS_TOO_LARGE);
         return false;
     }
     if (tern_array_reserve_(TERN_MEM_SESSION, array, capacity, n, more, each) != 0) {
-        give_up(t, TERN_ERR_MEMORY);
+        tern_terms_fail(t, TERN_TERMS_NO_MEMORY);
         return false;
     }
     t->bytes += (*capacity - had) * each;
@@ -56,7 +83,7 @@ static bool grow_slots(tern_terms *t, uint32_t **slots, size_t *n_slots, size_t 
     size_t more = *n_slots ? *n_slots * 2 : 1024;
     uint32_t *grown = tern_alloc_array(TERN_MEM_SESSION, more, sizeof *grown);
     if (!grown) {
-        give_up(t, TERN_ERR_MEMORY);
+        tern_terms_fail(t, TERN_TERMS_NO_MEMORY);
         return false;
     }
     for (size_t i = 0; i < n; i++) {
@@ -138,6 +165,29 @@ static uint32_t shortest_of(const tern_terms *t, const tern_term_node *n) {
     return r < UINT32_MAX / 2 ? (uint32_t)r : UINT32_MAX / 2;
 }
 
+static unsigned depth_of(const tern_terms *t, const tern_term_node *n) {
+    unsigned most = 0;
+    switch ((tern_term_kind)n->kind) {
+    case TERN_KIND_CAT: {
+        const unsigned head = t->nodes[n->a].depth + 1u, rest = t->nodes[n->b].depth;
+        return head > rest ? head : rest;
+    }
+    case TERN_KIND_EITHER:
+    case TERN_KIND_BOTH:
+        for (uint32_t i = 0; i < n->b; i++)
+            if (t->nodes[t->lists[n->a + i]].depth > most) most = t->nodes[t->lists[n->a + i]].depth;
+        return most + 1;
+    case TERN_KIND_NOT:
+    case TERN_KIND_REPEAT: return t->nodes[n->a].depth + 1u;
+    case TERN_KIND_NOTHING:
+    case TERN_KIND_EMPTY:
+    case TERN_KIND_SET:
+    case TERN_KIND_TEXT:
+    case TERN_KIND_MULTIPLE: break;
+    }
+    return 0;
+}
+
 // The term of a node whose first set and flags are filled in. Its list, if it has one, is the last
 // of the lists, and is dropped if the term was there.
 tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_byteset *first) {
@@ -149,12 +199,15 @@ tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_by
             if (has_list(n->kind)) t->n_lists = n->a;
             return t->slots[at] - 1;
         }
-    if (t->n_nodes >= TERN_STEP_UNCHECKED - 1) return give_up(t, TERN_ERR_UNSUPPORTED);
+    const unsigned depth = depth_of(t, n);
+    if (depth > TERN_TERM_DEPTH_MAX) return tern_terms_fail(t, TERN_TERMS_TOO_DEEP);
+    if (t->n_nodes >= TERN_STEP_UNCHECKED - 1) return tern_terms_fail(t, TERN_TERMS_TOO_LARGE);
     if (!RESERVE(t, &t->nodes, &t->nodes_capacity, t->n_nodes, 1)) return TERN_TERM_NOTHING;
     uint32_t first_id = intern_set(t, first);
     if (t->failed) return TERN_TERM_NOTHING;
     t->nodes[t->n_nodes] = *n;
     t->nodes[t->n_nodes].first = first_id;
+    t->nodes[t->n_nodes].depth = (uint8_t)depth;
     t->nodes[t->n_nodes].shortest = shortest_of(t, n);
     t->slots[at] = (uint32_t)++t->n_nodes;
     return (tern_term)t->n_nodes - 1;
@@ -163,6 +216,7 @@ tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_by
 tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err) {
     static const tern_byteset all = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
     *t = (tern_terms){.bytes_max = bytes_max};
+    tern_terms_allow(t, 0, NULL, NULL);
     // Sets 0, 1..256 and 257 are the empty one, those of one byte, and that of all.
     for (unsigned b = 0; b <= 256; b++) {
         tern_byteset one = {{0}};
@@ -190,18 +244,30 @@ void tern_terms_close(tern_terms *t) {
     tern_free(t->set_slots);
     tern_free(t->lists);
     tern_free(t->pool);
-    tern_free(t->work);
+    tern_free(t->stack);
     tern_free(t->relaxed);
     *t = (tern_terms){0};
 }
 
 tern_status tern_terms_check(const tern_terms *t, tern_error *err) {
     if (!t->failed) return TERN_OK;
-    if (t->status == TERN_ERR_MEMORY) return tern_fail_memory(err, t->bytes);
-    if (t->effort_max && t->effort > t->effort_max)
-        return tern_fail(err, t->status, "the grammar takes too long: it is too complicated");
-    return tern_fail(err, t->status, "the grammar takes more than %zu MB: it is too complicated",
-                     t->bytes_max >> 20);
+    switch (t->fault) {
+    case TERN_TERMS_FINE:
+    case TERN_TERMS_NO_MEMORY: break;
+    case TERN_TERMS_TOO_LARGE:
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the grammar takes more than %zu MB: it is too complicated",
+                         t->bytes_max >> 20);
+    case TERN_TERMS_TOO_DEEP:
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the grammar's parts are nested more than %d deep", TERN_TERM_DEPTH_MAX);
+    case TERN_TERMS_TOO_LONG:
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the grammar takes too long: it is too complicated");
+    case TERN_TERMS_STOPPED:
+        return tern_fail(err, TERN_ERR_CANCELLED, "the grammar was given up by the caller");
+    }
+    return tern_fail_memory(err, t->bytes);
 }
 
 // ---- Small ones ---------------------------------------------------------------------------------
@@ -231,7 +297,7 @@ static tern_term text_at(tern_terms *t, size_t at, size_t n) {
 
 tern_term tern_term_text(tern_terms *t, const void *bytes, size_t n) {
     if (n == 0) return TERN_TERM_EMPTY;
-    if (n >= UINT32_MAX - t->n_pool) return give_up(t, TERN_ERR_UNSUPPORTED);
+    if (n >= UINT32_MAX - t->n_pool) return tern_terms_fail(t, TERN_TERMS_TOO_LARGE);
     // A text that is written twice shall be one term, where that is easily seen.
     const size_t n_seen = t->n_pool < SEARCHED ? t->n_pool : SEARCHED;
     const char *hit = n_seen && n < 64 ? memmem(t->pool, n_seen, bytes, n) : NULL;
@@ -246,15 +312,9 @@ tern_term tern_term_text_rest(tern_terms *t, tern_term text) {
     return text_at(t, t->nodes[text].a + 1, t->nodes[text].b - 1);
 }
 
-tern_term tern_term_cat(tern_terms *t, tern_term a, tern_term b) {
-    if (!a || !b) return TERN_TERM_NOTHING;
-    if (a == TERN_TERM_EMPTY) return b;
-    if (b == TERN_TERM_EMPTY) return a;
+// `a` is no CAT, and neither is NOTHING or EMPTY.
+static tern_term cat_one(tern_terms *t, tern_term a, tern_term b) {
     const tern_term_node *n = &t->nodes[a], *m = &t->nodes[b];
-    if (n->kind == TERN_KIND_CAT) {
-        tern_term head = n->a;
-        return tern_term_cat(t, head, tern_term_cat(t, n->b, b));
-    }
     tern_byteset first = *tern_term_first(t, a);
     bool nullable = n->flags & TERN_TERM_NULLABLE;
     for (int i = 0; i < 4 && nullable; i++) first.w[i] |= tern_term_first(t, b)->w[i];
@@ -264,6 +324,22 @@ tern_term tern_term_cat(tern_terms *t, tern_term a, tern_term b) {
                                  .a = a,
                                  .b = b};
     return tern_term_intern(t, &node, &first);
+}
+
+static bool push(tern_terms *t, tern_term a);
+
+tern_term tern_term_cat(tern_terms *t, tern_term a, tern_term b) {
+    const size_t from = t->n_stack;
+    if (!a || !b) return TERN_TERM_NOTHING;
+    if (a == TERN_TERM_EMPTY) return b;
+    if (b == TERN_TERM_EMPTY) return a;
+    // What `a` begins with is put in front last.
+    for (; t->nodes[a].kind == TERN_KIND_CAT; a = t->nodes[a].b)
+        if (!push(t, t->nodes[a].a)) b = TERN_TERM_NOTHING;
+    if (b) b = cat_one(t, a, b);
+    while (t->n_stack > from && b) b = cat_one(t, t->stack[--t->n_stack], b);
+    t->n_stack = from;
+    return b;
 }
 
 tern_term tern_term_repeat(tern_terms *t, tern_term a, uint32_t min, uint32_t max) {
@@ -301,8 +377,9 @@ tern_term tern_term_not(tern_terms *t, tern_term a) {
 // ---- Unions and intersections -------------------------------------------------------------------
 
 static bool push(tern_terms *t, tern_term a) {
-    if (!RESERVE(t, &t->work, &t->work_capacity, t->n_work, 1)) return false;
-    t->work[t->n_work++] = a;
+    if (!tern_terms_work(t, 1)) return false;
+    if (!RESERVE(t, &t->stack, &t->stack_capacity, t->n_stack, 1)) return false;
+    t->stack[t->n_stack++] = a;
     return true;
 }
 
@@ -328,21 +405,21 @@ static int rising(const void *a, const void *b) {
 // Puts the list that is on the stack from `from` on in rising order, each term once. The stack of a
 // grammar's first, empty list has no memory yet.
 static void sort_unique(tern_terms *t, size_t from) {
-    size_t n = t->n_work - from, n_rising = 1, m = 0;
+    size_t n = t->n_stack - from, n_rising = 1, m = 0;
     if (n < 2) return;
-    tern_term *terms = t->work + from;
+    tern_term *terms = t->stack + from;
     while (n_rising < n && terms[n_rising - 1] < terms[n_rising]) n_rising++;
     if (n_rising == n) return; // mostly
     qsort(terms, n, sizeof *terms, rising);
     for (size_t i = 0; i < n; i++)
         if (m == 0 || terms[m - 1] != terms[i]) terms[m++] = terms[i];
-    t->n_work = from + m;
+    t->n_stack = from + m;
 }
 
 // The term of a list that is on the stack from `from` on.
 static tern_term list_term(tern_terms *t, tern_term_kind kind, size_t from) {
-    const tern_term *terms = t->work + from;
-    size_t n = t->n_work - from;
+    const tern_term *terms = t->stack + from;
+    size_t n = t->n_stack - from;
     if (n == 1) return terms[0];
     bool both = kind == TERN_KIND_BOTH, nullable = both;
     tern_byteset first = t->sets[both ? 257 : 0];
@@ -360,7 +437,7 @@ static tern_term list_term(tern_terms *t, tern_term_kind kind, size_t from) {
     if (both && tern_byteset_is_empty(&first))
         return nullable ? TERN_TERM_EMPTY : TERN_TERM_NOTHING;
     if (!RESERVE(t, &t->lists, &t->lists_capacity, t->n_lists, n)) return TERN_TERM_NOTHING;
-    memcpy(t->lists + t->n_lists, t->work + from, n * sizeof *t->lists);
+    memcpy(t->lists + t->n_lists, t->stack + from, n * sizeof *t->lists);
     const tern_term_node node = {.kind = (uint8_t)kind,
                                  .flags = (uint8_t)(hard | (nullable ? TERN_TERM_NULLABLE : 0)),
                                  .a = (uint32_t)t->n_lists,
@@ -369,39 +446,48 @@ static tern_term list_term(tern_terms *t, tern_term_kind kind, size_t from) {
     return tern_term_intern(t, &node, &first);
 }
 
+// So many parts in front of repeats are looked at.
+#define HEADS_MAX 32
+
 // Where x and y are repeats of the same, after and in front of the same, whose counts touch: one
 // repeat of both counts. Without this, counting states multiply, as in (a|aa){0,9}.
 static tern_term join_repeats(tern_terms *t, tern_term x, tern_term y) {
-    tern_term rest = TERN_TERM_EMPTY, heads[2] = {x, y};
-    if (t->nodes[x].kind == TERN_KIND_CAT && t->nodes[y].kind == TERN_KIND_CAT) {
-        if (t->nodes[x].a == t->nodes[y].a) { // the repeats come later
-            tern_term head = t->nodes[x].a;
-            return tern_term_cat(t, head, join_repeats(t, t->nodes[x].b, t->nodes[y].b));
+    tern_term rest = TERN_TERM_EMPTY, heads[HEADS_MAX];
+    size_t n = 0;
+    for (; t->nodes[x].kind == TERN_KIND_CAT && t->nodes[y].kind == TERN_KIND_CAT; n++) {
+        if (t->nodes[x].a != t->nodes[y].a) {
+            if (t->nodes[x].b != t->nodes[y].b) return TERN_TERM_NOTHING;
+            rest = t->nodes[x].b;
+            x = t->nodes[x].a;
+            y = t->nodes[y].a;
+            break;
         }
-        if (t->nodes[x].b != t->nodes[y].b) return TERN_TERM_NOTHING;
-        rest = t->nodes[x].b;
-        heads[0] = t->nodes[x].a;
-        heads[1] = t->nodes[y].a;
+        if (n == HEADS_MAX) return TERN_TERM_NOTHING;
+        heads[n] = t->nodes[x].a; // the repeats come later
+        x = t->nodes[x].b;
+        y = t->nodes[y].b;
     }
-    const tern_term_node *p = &t->nodes[heads[0]], *q = &t->nodes[heads[1]];
+    const tern_term_node *p = &t->nodes[x], *q = &t->nodes[y];
     if (p->kind != TERN_KIND_REPEAT || q->kind != TERN_KIND_REPEAT || p->a != q->a)
         return TERN_TERM_NOTHING;
     uint32_t low = p->b < q->b ? p->b : q->b, high = p->c > q->c ? p->c : q->c;
     uint32_t first_end = p->b <= q->b ? p->c : q->c, second = p->b > q->b ? p->b : q->b;
     if (first_end < high && first_end + 1 < second) return TERN_TERM_NOTHING;
-    return tern_term_cat(t, tern_term_repeat(t, p->a, low, high), rest);
+    tern_term joined = tern_term_cat(t, tern_term_repeat(t, p->a, low, high), rest);
+    while (n > 0) joined = tern_term_cat(t, heads[--n], joined);
+    return joined;
 }
 
 // Joins what can be joined in a list on the stack. Lists are short where repeats are joined each
 // time; a long one is not searched.
 static void join_all(tern_terms *t, size_t from) {
-    if (t->n_work - from > 16) return;
-    for (size_t i = from; i < t->n_work; i++)
-        for (size_t k = i + 1; k < t->n_work; k++) {
-            tern_term joined = join_repeats(t, t->work[i], t->work[k]);
+    if (t->n_stack - from > 16) return;
+    for (size_t i = from; i < t->n_stack; i++)
+        for (size_t k = i + 1; k < t->n_stack; k++) {
+            tern_term joined = join_repeats(t, t->stack[i], t->stack[k]);
             if (!joined) continue;
-            t->work[i] = joined;
-            t->work[k] = t->work[--t->n_work];
+            t->stack[i] = joined;
+            t->stack[k] = t->stack[--t->n_stack];
             k = i;
         }
 }
@@ -411,12 +497,12 @@ static bool tidy_union(tern_terms *t, size_t from) {
     tern_byteset sum = {{0}};
     size_t to = from, n_sets = 0;
     bool has_empty = false, is_nullable = false;
-    for (size_t i = from; i < t->n_work; i++) {
-        tern_term a = t->work[i];
+    for (size_t i = from; i < t->n_stack; i++) {
+        tern_term a = t->stack[i];
         const tern_term_node *node = &t->nodes[a];
         if (a == TERN_TERM_ALL) {
-            t->work[from] = a;
-            t->n_work = from + 1;
+            t->stack[from] = a;
+            t->n_stack = from + 1;
             return true;
         }
         if (node->kind == TERN_KIND_NOTHING) continue;
@@ -429,28 +515,70 @@ static bool tidy_union(tern_terms *t, size_t from) {
             for (int k = 0; k < 4; k++) sum.w[k] |= t->sets[node->a].w[k];
             if (n_sets++) continue;
         }
-        t->work[to++] = a;
+        t->stack[to++] = a;
     }
-    t->n_work = to;
+    t->n_stack = to;
     if (n_sets > 1) {
         tern_term joined = tern_term_set(t, sum);
         for (size_t i = from; i < to; i++)
-            if (t->nodes[t->work[i]].kind == TERN_KIND_SET) t->work[i] = joined;
+            if (t->nodes[t->stack[i]].kind == TERN_KIND_SET) t->stack[i] = joined;
     }
     if (has_empty && !is_nullable && !push(t, TERN_TERM_EMPTY)) return false;
     return !t->failed;
 }
 
+// A shorter list is not looked through, nor are more parts that were not in it.
+#define ABSORB_MIN  8
+#define ABSORB_MISS 16
+#define GONE        ((uint32_t)1 << 31) // in a list: no term has this bit
+
+static uint32_t *find_in(uint32_t *terms, size_t n, tern_term a) {
+    size_t low = 0, high = n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if ((terms[middle] & ~GONE) < a)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && (terms[low] & ~GONE) == a ? terms + low : NULL;
+}
+
+// Where a term begins with what may be empty, the rest of it is in it, and goes. Without this
+// a?a?a? ... would be as many terms after each character as parts are left. The list rises: terms
+// that were made last, which are the longer ones, are looked at first.
+static void absorb(tern_terms *t, size_t from) {
+    uint32_t *terms = t->stack + from;
+    const size_t n = t->n_stack - from;
+    size_t m = 0;
+    if (n < ABSORB_MIN) return;
+    for (size_t i = n; i-- > 0;) {
+        if (terms[i] & GONE) continue;
+        const tern_term_node *node = &t->nodes[terms[i]];
+        for (unsigned n_missed = 0; n_missed < ABSORB_MISS && node->kind == TERN_KIND_CAT &&
+                                    tern_term_is_nullable(t, node->a) && tern_terms_work(t, 1);) {
+            uint32_t *rest = find_in(terms, n, node->b);
+            n_missed = rest ? 0 : n_missed + 1;
+            if (rest) *rest |= GONE;
+            node = &t->nodes[node->b];
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!(terms[i] & GONE)) terms[m++] = terms[i];
+    t->n_stack = from + m;
+}
+
 tern_term tern_term_either(tern_terms *t, const tern_term *terms, size_t n) {
-    size_t from = t->n_work;
+    size_t from = t->n_stack;
     tern_term result = TERN_TERM_NOTHING;
     if (push_flat(t, TERN_KIND_EITHER, terms, n) && tidy_union(t, from)) {
         sort_unique(t, from);
+        absorb(t, from);
         join_all(t, from);
         sort_unique(t, from);
-        if (t->n_work > from) result = list_term(t, TERN_KIND_EITHER, from);
+        if (t->n_stack > from) result = list_term(t, TERN_KIND_EITHER, from);
     }
-    t->n_work = from;
+    t->n_stack = from;
     return result;
 }
 
@@ -465,36 +593,36 @@ tern_term tern_term_or(tern_terms *t, tern_term a, tern_term b) {
 static bool tidy_intersection(tern_terms *t, size_t from) {
     size_t to = from;
     tern_term text = TERN_TERM_NOTHING;
-    for (size_t i = from; i < t->n_work; i++) {
-        tern_term a = t->work[i];
+    for (size_t i = from; i < t->n_stack; i++) {
+        tern_term a = t->stack[i];
         if (a == TERN_TERM_NOTHING) return false;
         if (t->nodes[a].kind == TERN_KIND_TEXT) text = a;
-        if (a != TERN_TERM_ALL) t->work[to++] = a;
+        if (a != TERN_TERM_ALL) t->stack[to++] = a;
     }
-    t->n_work = to;
+    t->n_stack = to;
     if (!text) return true;
     const tern_term_node node = t->nodes[text];
-    for (size_t i = from; i < t->n_work; i++) {
-        if (t->work[i] == text) continue;
-        tern_term rest = t->work[i];
+    for (size_t i = from; i < t->n_stack; i++) {
+        if (t->stack[i] == text) continue;
+        tern_term rest = t->stack[i];
         tern_byteset same;
         for (size_t k = 0; k < node.b && rest; k++)
             rest = tern_term_derive(t, rest, (unsigned char)t->pool[node.a + k], &same);
         if (!tern_term_is_nullable(t, rest)) return false;
     }
-    t->work[from] = text;
-    t->n_work = from + 1;
+    t->stack[from] = text;
+    t->n_stack = from + 1;
     return true;
 }
 
 tern_term tern_term_both(tern_terms *t, const tern_term *terms, size_t n) {
-    size_t from = t->n_work;
+    size_t from = t->n_stack;
     tern_term result = TERN_TERM_NOTHING;
     if (push_flat(t, TERN_KIND_BOTH, terms, n) && tidy_intersection(t, from)) {
         sort_unique(t, from);
-        result = t->n_work > from ? list_term(t, TERN_KIND_BOTH, from) : TERN_TERM_ALL;
+        result = t->n_stack > from ? list_term(t, TERN_KIND_BOTH, from) : TERN_TERM_ALL;
     }
-    t->n_work = from;
+    t->n_stack = from;
     return result;
 }
 

@@ -74,6 +74,7 @@ enum {
 typedef struct tern_term_node {
     uint8_t kind, flags;
     uint8_t way; // of one that has a text: the byte towards it, if that is known; or 0
+    uint8_t depth; // of parts within each other; what comes after a part is not within it
     uint32_t a, b, c;
     uint32_t shortest; // no text of it has fewer bytes
     uint32_t first;    // sets: no byte outside of it begins a text; it may have too many
@@ -84,6 +85,20 @@ typedef struct tern_term_node {
 // A step that was not taken yet, in a row; and the mark of one whose target may turn out dead.
 #define TERN_STEP_UNKNOWN   UINT32_MAX
 #define TERN_STEP_UNCHECKED ((uint32_t)1 << 31)
+
+// Why a store answers NOTHING from then on. Work that takes too long is given up as a whole, and the
+// next one may begin.
+typedef enum tern_terms_fault {
+    TERN_TERMS_FINE,
+    TERN_TERMS_NO_MEMORY,
+    TERN_TERMS_TOO_LARGE,
+    TERN_TERMS_TOO_DEEP,
+    TERN_TERMS_TOO_LONG, // more work than its budget
+    TERN_TERMS_STOPPED,  // by whoever asked for it
+} tern_terms_fault;
+
+// Deriving goes into parts by calling itself.
+#define TERN_TERM_DEPTH_MAX 100
 
 // A text that a term had: the next one often has it, too, or an end of it.
 enum { TERN_HINTS = 4, TERN_HINT_MAX = 16 };
@@ -112,13 +127,18 @@ typedef struct tern_terms {
     size_t n_pool, pool_capacity;
     uint32_t **rows; // of 256, or fewer
     size_t n_rows, rows_capacity;
-    uint32_t *work; // a stack for constructors
-    size_t n_work, work_capacity;
-    size_t bytes, bytes_max;     // taken, and how many may be
-    uint64_t effort, effort_max; // parts of derivatives so far, and how many may be; 0: no limit
-    // A store that ran out of memory or of its limit answers NOTHING from then on.
+    uint32_t *stack; // of constructors
+    size_t n_stack, stack_capacity;
+    size_t bytes, bytes_max; // taken, and how many may be
+    uint64_t effort;         // parts of derivatives so far
+    // All work so far, in steps of some ten nanoseconds; at how much it is asked whether to go on;
+    // and how much there may be. Not time, so that the outcome is the same on all machines.
+    uint64_t work, work_next, work_max;
+    bool (*stop)(void *user); // asked now and then; true: give up. NULL: never
+    void *stop_user;
+    // A store that failed answers NOTHING from then on.
     bool failed;
-    tern_status status;
+    tern_terms_fault fault;
     tern_hint hints[TERN_HINTS]; // of the last searches for a text
     size_t n_hints;
     tern_term any_char;    // of a JSON string, where the grammar is of JSON; or NOTHING
@@ -133,6 +153,17 @@ tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err);
 void tern_terms_close(tern_terms *t);
 // Whether everything so far could be made.
 tern_status tern_terms_check(const tern_terms *t, tern_error *err);
+tern_term tern_terms_fail(tern_terms *t, tern_terms_fault why); // returns NOTHING
+
+// A budget for what follows; 0: none. What was given up before may be tried again: what it left
+// holds, and all that is remembered was found before.
+void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user), void *user);
+bool tern_terms_look(tern_terms *t); // at the budget, and whether to stop
+// Counts work; false: it is to be given up.
+static inline bool tern_terms_work(tern_terms *t, uint64_t n) {
+    t->work += n;
+    return t->work < t->work_next ? !t->failed : tern_terms_look(t);
+}
 
 // ---- Making terms (term.c) ----------------------------------------------------------------------
 

@@ -33,8 +33,7 @@ typedef struct search {
 } search;
 
 static bool out_of_memory(tern_terms *t) {
-    t->failed = true;
-    t->status = TERN_ERR_MEMORY;
+    tern_terms_fail(t, TERN_TERMS_NO_MEMORY);
     return false;
 }
 

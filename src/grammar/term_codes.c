@@ -168,8 +168,7 @@ static tern_term json_term(tern_terms *t, tern_code_range r) {
 tern_term tern_term_codes(tern_terms *t, const tern_codes *c, tern_spelling spelling) {
     tern_term *parts = tern_alloc_array(TERN_MEM_SESSION, c->n + 1, sizeof *parts);
     if (!parts || c->failed) {
-        t->failed = true;
-        t->status = TERN_ERR_MEMORY;
+        tern_terms_fail(t, TERN_TERMS_NO_MEMORY);
         tern_free(parts);
         return TERN_TERM_NOTHING;
     }
@@ -191,8 +190,7 @@ tern_term tern_term_spelled(tern_terms *t, const char *text, size_t n, tern_spel
     tern_strbuf_json(&b, text, n);
     tern_term a = tern_term_text(t, tern_strbuf_text(&b) + 1, b.len < 2 ? 0 : b.len - 2);
     if (b.failed) {
-        t->failed = true;
-        t->status = TERN_ERR_MEMORY;
+        tern_terms_fail(t, TERN_TERMS_NO_MEMORY);
     }
     tern_strbuf_free(&b);
     return a;

@@ -38,10 +38,8 @@ static uint32_t *row_of(tern_terms *t, tern_term a) {
         tern_array_reserve(TERN_MEM_SESSION, &t->rows, &t->rows_capacity, t->n_rows, 1) == 0)
         row = tern_alloc(TERN_MEM_SESSION, n_steps * sizeof *row);
     if (!row) {
-        if (!t->failed)
-            t->status =
-                t->bytes_max && t->bytes >= t->bytes_max ? TERN_ERR_UNSUPPORTED : TERN_ERR_MEMORY;
-        t->failed = true;
+        const bool is_large = t->bytes_max && t->bytes >= t->bytes_max;
+        tern_terms_fail(t, is_large ? TERN_TERMS_TOO_LARGE : TERN_TERMS_NO_MEMORY);
         return NULL;
     }
     memset(row, 0xFF, n_steps * sizeof *row);
@@ -75,37 +73,62 @@ static void fill_row(const tern_terms *t, tern_term a, uint32_t *row, const tern
 
 static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same);
 
-static tern_term derive_list(tern_terms *t, const tern_term_node *n, unsigned byte,
-                             tern_byteset *same) {
-    size_t from = t->n_work;
-    tern_term result = TERN_TERM_NOTHING;
-    bool both = n->kind == TERN_KIND_BOTH, is_none = false;
-    for (size_t i = 0; i < n->b && !is_none; i++) {
-        tern_term d = derive(t, t->lists[n->a + i], byte, same);
-        if (!d && !both) continue;
-        is_none = !d && both;
-        if (tern_array_reserve(TERN_MEM_SESSION, &t->work, &t->work_capacity, t->n_work, 1) != 0) {
-            t->failed = true;
-            t->status = TERN_ERR_MEMORY;
-            return TERN_TERM_NOTHING;
-        }
-        t->work[t->n_work++] = d;
+static bool push(tern_terms *t, tern_term a) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &t->stack, &t->stack_capacity, t->n_stack, 1) != 0) {
+        tern_terms_fail(t, TERN_TERMS_NO_MEMORY);
+        return false;
     }
-    size_t n_parts = t->n_work - from;
+    t->stack[t->n_stack++] = a;
+    return true;
+}
+
+// The union or intersection of what is on the stack from `from` on, which is taken off.
+static tern_term pop_list(tern_terms *t, bool both, size_t from) {
+    const size_t n = t->n_stack - from;
+    tern_term few[16], *parts = few, result = TERN_TERM_NOTHING;
     // The constructors work on the same stack, above these, and may move it: they get a copy.
-    tern_term few[16], *parts = few;
-    if (!is_none && n_parts > 16)
-        parts = tern_alloc_array(TERN_MEM_SESSION, n_parts, sizeof *parts);
+    if (n > 16) parts = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *parts);
     if (!parts) {
-        t->failed = true;
-        t->status = TERN_ERR_MEMORY;
-    } else if (!is_none && n_parts) {
-        memcpy(parts, t->work + from, n_parts * sizeof *parts);
-        result = both ? tern_term_both(t, parts, n_parts) : tern_term_either(t, parts, n_parts);
+        tern_terms_fail(t, TERN_TERMS_NO_MEMORY);
+    } else if (n) {
+        memcpy(parts, t->stack + from, n * sizeof *parts);
+        result = both ? tern_term_both(t, parts, n) : tern_term_either(t, parts, n);
     }
     if (parts != few) tern_free(parts);
-    t->n_work = from;
+    t->n_stack = from;
     return result;
+}
+
+static tern_term derive_list(tern_terms *t, const tern_term_node *n, unsigned byte,
+                             tern_byteset *same) {
+    const size_t from = t->n_stack;
+    const bool both = n->kind == TERN_KIND_BOTH;
+    for (size_t i = 0; i < n->b; i++) {
+        tern_term d = derive(t, t->lists[n->a + i], byte, same);
+        if (!d && !both) continue;
+        if (!d || !push(t, d)) {
+            t->n_stack = from;
+            return TERN_TERM_NOTHING;
+        }
+    }
+    return pop_list(t, both, from);
+}
+
+// Of a, then b; and where a may be empty what b begins with, and so on.
+static tern_term derive_cat(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
+    const size_t from = t->n_stack;
+    for (;;) {
+        const tern_term_node n = t->nodes[a];
+        const bool is_cat = n.kind == TERN_KIND_CAT && tern_byteset_has(&t->sets[n.first], byte);
+        tern_term d = derive(t, is_cat ? n.a : a, byte, same);
+        if (is_cat) d = tern_term_cat(t, d, n.b);
+        const bool is_last = !is_cat || !tern_term_is_nullable(t, n.a) || t->failed;
+        if (is_last && t->n_stack == from) return d;
+        if (d && !push(t, d)) break;
+        if (is_last) break;
+        a = n.b;
+    }
+    return pop_list(t, false, from);
 }
 
 // The same of a wide union.
@@ -127,11 +150,8 @@ static tern_term derive_wide(tern_terms *t, tern_term a, unsigned byte, tern_byt
 }
 
 static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
-    if (++t->effort > t->effort_max && t->effort_max) {
-        if (!t->failed) t->status = TERN_ERR_UNSUPPORTED;
-        t->failed = true;
-        return TERN_TERM_NOTHING;
-    }
+    t->effort++;
+    if (!tern_terms_work(t, 1)) return TERN_TERM_NOTHING;
     const tern_byteset *begins = tern_term_first(t, a);
     if (!tern_byteset_has(begins, byte)) {
         keep(same, begins, false);
@@ -145,11 +165,7 @@ static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset 
     case TERN_KIND_EMPTY: break;
     case TERN_KIND_SET: keep(same, &first, true); return TERN_TERM_EMPTY;
     case TERN_KIND_TEXT: keep(same, &first, true); return tern_term_text_rest(t, a);
-    case TERN_KIND_CAT: {
-        tern_term head = tern_term_cat(t, derive(t, n.a, byte, same), n.b);
-        if (!tern_term_is_nullable(t, n.a)) return head;
-        return tern_term_or(t, head, derive(t, n.b, byte, same));
-    }
+    case TERN_KIND_CAT: return derive_cat(t, a, byte, same);
     case TERN_KIND_EITHER:
     case TERN_KIND_BOTH: return derive_list(t, &n, byte, same);
     case TERN_KIND_NOT: return tern_term_not(t, derive(t, n.a, byte, same));
