@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
+#include "grammar/automaton.h"
 #include "tests/grammar_data.h"
 #include "tests/harness.h"
 
@@ -54,7 +55,9 @@ typedef struct slow {
 typedef struct times {
     double *at; // [n] seconds
     size_t n, capacity;
-    slow slowest[N_SLOW]; // falling
+    double sum;
+    uint64_t work, most_work; // steps, as budgets count them: of all, and of one
+    slow slowest[N_SLOW];     // falling
 } times;
 
 static double now(void) {
@@ -63,8 +66,11 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void note(times *t, double seconds, const char *name, size_t at) {
+static void note(times *t, double seconds, uint64_t work, const char *name, size_t at) {
     size_t i = N_SLOW;
+    t->sum += seconds;
+    t->work += work;
+    if (work > t->most_work) t->most_work = work;
     for (; i > 0 && t->slowest[i - 1].seconds < seconds; i--)
         if (i < N_SLOW) t->slowest[i] = t->slowest[i - 1];
     if (i < N_SLOW) {
@@ -89,6 +95,8 @@ static void print_times(const char *what, const times *t) {
     printf("%s: %zu, p50 %.1f us, p90 %.1f us, p99 %.1f us, p99.9 %.1f us, at most %.1f us\n", what,
            t->n, 1e6 * t->at[t->n / 2], 1e6 * t->at[t->n * 9 / 10], 1e6 * t->at[t->n * 99 / 100],
            1e6 * t->at[t->n * 999 / 1000], 1e6 * t->at[t->n - 1]);
+    printf("    steps of work: %.1f a microsecond, %.2f million at most\n",
+           1e-6 * (double)t->work / t->sum, 1e-6 * (double)t->most_work);
     for (size_t i = 0; i < N_SLOW && t->slowest[i].seconds > 0; i++)
         printf("    %.1f us: %s, token %zu\n", 1e6 * t->slowest[i].seconds, t->slowest[i].name,
                t->slowest[i].at);
@@ -111,10 +119,14 @@ static void run_instance(bench *b, tern_automaton *a, const tern_strbuf *text) {
                               &err) != TERN_OK)
         return;
     for (size_t i = 0; i < ids.n && place; i++) {
+        const uint64_t worked = a->terms.work;
         const double start = now();
-        if (tern_automaton_mask(a, place, b->bits, NULL, &err) != TERN_OK) break;
+        if (tern_automaton_mask(a, place, b->bits, NULL, &err) != TERN_OK) {
+            printf("%s, token %zu: %s\n", b->name, i, err.message);
+            break;
+        }
         const double took = now() - start;
-        note(&b->masks, took, b->name, i);
+        note(&b->masks, took, a->terms.work - worked, b->name, i);
         if (took >= b->listed) printf("%.3f ms: %s, token %zu\n", 1e3 * took, b->name, i);
         if (tern_automaton_token(a, &place, ids.ids[i], &err) != TERN_OK) break;
     }
@@ -131,7 +143,7 @@ static void run_schema(bench *b, const tern_json_doc *d) {
                                         .text = {text.ptr, text.len}};
     const double start = now();
     b->n_refused += tern_automaton_open(&a, &source, b->v.tree, &err) != TERN_OK;
-    note(&b->compile, now() - start, b->name, 0);
+    note(&b->compile, now() - start, a ? a->terms.work : 0, b->name, 0);
     for (const tern_json *t = tern_json_first(d, tests); t && a; t = tern_json_next(d, tests, t)) {
         if (!tern_json_bool(tern_json_get(d, t, "valid"), false)) continue;
         tern_strbuf_clear(&text);

@@ -9,9 +9,10 @@
 #include "grammar/schema.h"
 
 #define BYTES_MAX ((size_t)256 << 20)
-// Parts of derivatives, some ten million a second: a grammar that takes more to compile, or a mask
-// to find, is refused.
-#define EFFORT_MAX 10000000
+// Steps of work, some 15 to 25 million a second: a grammar that takes more to compile, or more to
+// find one mask, is refused.
+#define COMPILE_WORK_MAX 40000000
+#define WORK_MAX         10000000
 
 static tern_status compile_regex(tern_automaton *a, tern_str text, bool anywhere, tern_expr *root,
                                  tern_error *err) {
@@ -112,7 +113,7 @@ tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const t
             status = tern_fail_memory(err, v->n_words * sizeof *a->bits);
     }
     if (status == TERN_OK) status = tern_terms_open(&a->terms, a->bytes_max, err);
-    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
+    if (status == TERN_OK) tern_terms_allow(&a->terms, COMPILE_WORK_MAX, NULL, NULL);
     if (status == TERN_OK) status = tern_rules_open(&a->rules, &a->terms, err);
     if (status == TERN_OK)
         *out = a;
@@ -123,7 +124,6 @@ tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const t
 
 tern_status tern_automaton_finish(tern_automaton *a, tern_expr root, tern_error *err) {
     TERN_TRY(tern_rules_finish(&a->rules, root, err));
-    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
     TERN_TRY(tern_states_open(&a->states, &a->rules, a->bytes_max, err));
     a->terms.is_ready = true;
     return TERN_OK;
@@ -134,6 +134,7 @@ tern_status tern_automaton_open(tern_automaton **out, const tern_grammar_source 
     tern_automaton *a;
     *out = NULL;
     TERN_TRY(tern_automaton_begin(&a, source->bytes_max, v, err));
+    tern_terms_allow(&a->terms, COMPILE_WORK_MAX, source->stop, source->stop_user);
     tern_status status = compile(a, source, err);
     if (status == TERN_OK)
         *out = a;
@@ -157,6 +158,26 @@ void tern_automaton_close(tern_automaton *a) {
     tern_free(a);
 }
 
+// ---- Budgets ------------------------------------------------------------------------------------
+
+void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user), void *user) {
+    a->work_max = work;
+    a->stop = stop;
+    a->stop_user = user;
+}
+
+bool tern_automaton_is_slow(const tern_automaton *a) {
+    return a->terms.failed && a->terms.fault == TERN_TERMS_TOO_LONG;
+}
+
+uint64_t tern_automaton_work(const tern_automaton *a) {
+    return a->terms.work;
+}
+
+static void allow(tern_automaton *a) {
+    tern_terms_allow(&a->terms, a->work_max ? a->work_max : WORK_MAX, a->stop, a->stop_user);
+}
+
 // ---- Texts --------------------------------------------------------------------------------------
 
 tern_gplace tern_automaton_start(const tern_automaton *a) {
@@ -165,10 +186,13 @@ tern_gplace tern_automaton_start(const tern_automaton *a) {
 
 tern_status tern_automaton_add(tern_automaton *a, tern_gplace *place, const char *bytes, size_t n,
                                tern_error *err) {
-    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
-    for (size_t i = 0; i < n && *place; i++)
-        *place = tern_state_step(&a->states, *place, (unsigned char)bytes[i]);
-    return tern_states_check(&a->states, err);
+    tern_gplace to = *place;
+    allow(a);
+    for (size_t i = 0; i < n && to; i++)
+        to = tern_state_step(&a->states, to, (unsigned char)bytes[i]);
+    TERN_TRY(tern_automaton_check(a, err));
+    *place = to;
+    return TERN_OK;
 }
 
 bool tern_automaton_accepts(const tern_automaton *a, tern_gplace place) {
@@ -181,7 +205,7 @@ bool tern_automaton_is_done(const tern_automaton *a, tern_gplace place) {
 
 tern_status tern_automaton_forced(tern_automaton *a, tern_gplace place, size_t n_max,
                                   tern_strbuf *out, tern_error *err) {
-    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
+    allow(a);
     for (size_t n = 0; n < n_max && !tern_automaton_accepts(a, place); n++) {
         tern_byteset first = a->states.infos[place].first;
         // What a term may begin with is an upper bound: ways that turn out dead do not count.
@@ -191,7 +215,7 @@ tern_status tern_automaton_forced(tern_automaton *a, tern_gplace place, size_t n
         for (unsigned byte = 0; byte < 256 && n_ways < 2; byte++) {
             if (!tern_byteset_has(&first, byte)) continue;
             tern_gplace to = tern_state_step(&a->states, place, byte);
-            TERN_TRY(tern_states_check(&a->states, err));
+            TERN_TRY(tern_automaton_check(a, err));
             if (!to) continue;
             n_ways++;
             only = byte;
@@ -208,7 +232,7 @@ tern_status tern_automaton_mask(tern_automaton *a, tern_gplace place, uint64_t *
                                 size_t *n_allowed, tern_error *err) {
     const tern_mask *m = NULL;
     TERN_NEED(a->vocab);
-    tern_terms_allow(&a->terms, EFFORT_MAX, NULL, NULL);
+    allow(a);
     TERN_TRY(tern_automaton_find_mask(a, place, &m, err));
     const size_t bytes = a->vocab->n_words * sizeof *bits;
     const tern_token_set *open = m->open ? &a->opens[m->open - 1].set : NULL;

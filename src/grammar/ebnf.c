@@ -6,11 +6,14 @@
 
 // A term of more parts within each other becomes a rule, which has no limit.
 #define TERM_DEPTH_MAX 40
+// So does a rule that is a longer term: what is put in front of other terms is copied.
+#define TERM_LENGTH_MAX 256
 
 // What a part of a grammar became: a term, or an expression.
 typedef struct made {
     bool is_term;
-    bool is_wide; // the term repeats a large set: what follows it is better kept apart
+    bool is_wide;    // the term repeats a large set: what follows it is better kept apart
+    uint32_t length; // of the term: parts one after the other
     tern_term term;
     tern_expr expr;
 } made;
@@ -64,7 +67,7 @@ static bool repeats_wide(const tern_terms *t, tern_term a, int depth) {
 
 // What a rule is where it is used.
 static made use_rule(const maker *m, const tern_ebnf_rule *d) {
-    if (d->state == 2) return (made){true, d->is_wide, d->term, 0};
+    if (d->state == 2) return (made){true, d->is_wide, d->length, d->term, 0};
     return (made){.expr = tern_expr_call(m->r, d->rule)};
 }
 
@@ -89,8 +92,10 @@ static tern_status begin_rule(maker *m, uint32_t index, bool *is_new) {
 static void end_rule(const maker *m, uint32_t index, const made *body) {
     tern_ebnf_rule *d = &m->e->rules[index];
     // One that called itself while it was being made stays a rule.
-    if (d->state == 1 && body->is_term) {
+    const bool is_long = body->length > TERM_LENGTH_MAX && !d->is_terminal;
+    if (d->state == 1 && body->is_term && !is_long) {
         d->state = 2;
+        d->length = body->length;
         d->term = body->term;
         d->is_wide = body->is_wide;
     } else {
@@ -114,7 +119,8 @@ static void put_before(const maker *m, const made *a, bool in_terminal, made *ou
     bool cut = !in_terminal && a->is_term && a->is_wide && out->is_wide &&
                !tern_term_is_nullable(t, a->term);
     if (a->is_term && out->is_term && !cut)
-        *out = (made){true, a->is_wide || out->is_wide, tern_term_cat(t, a->term, out->term), 0};
+        *out = (made){true, a->is_wide || out->is_wide, a->length + out->length,
+                      tern_term_cat(t, a->term, out->term), 0};
     else
         *out = (made){.expr = tern_expr_cat(m->r, expr_of(m, a), expr_of(m, out))};
 }
@@ -133,6 +139,7 @@ static tern_status join_ways(maker *m, size_t n, made *out) {
         else
             exprs[n_exprs++] = ways[i].expr;
         all.is_wide = all.is_wide || (ways[i].is_term && ways[i].is_wide);
+        if (ways[i].is_term && ways[i].length > all.length) all.length = ways[i].length;
     }
     if (status == TERN_OK) {
         all.term = tern_term_either(m->r->terms, terms, n_terms);
@@ -198,7 +205,7 @@ static tern_status go_on(maker *m, made *out, bool *done) {
     switch (n.kind) {
     case TERN_EBNF_EMPTY: *out = now->all; return TERN_OK;
     case TERN_EBNF_TERM:
-        *out = (made){.is_term = true, .term = n.a};
+        *out = (made){.is_term = true, .length = 1, .term = n.a};
         out->is_wide = repeats_wide(m->r->terms, n.a, 5);
         if (!in_terminal) add_ignored(m, out);
         return TERN_OK;

@@ -30,6 +30,7 @@ typedef struct tern_ebnf_rule {
     bool is_terminal; // of Lark: nothing is ignored inside
     uint8_t state;    // 0 not looked at, 1 being looked at, 2 a term, 3 a rule that is called
     bool is_wide;
+    uint32_t length; // of the term, in parts one after the other
     tern_term term;
     tern_rule rule;
 } tern_ebnf_rule;

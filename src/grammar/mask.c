@@ -97,7 +97,7 @@ static tern_status walk(tern_automaton *a, const tern_tree *tree, uint32_t node,
         if (!tern_byteset_has(&level->first, child->byte)) continue;
         const size_t n = s->infos[level->state].configs.n;
         TERN_TRY(reserve_slots(a, level->terms + 3 * n, err));
-        a->terms.work += n;
+        if (!tern_terms_work(&a->terms, n)) return tern_automaton_check(a, err);
         if (!step_terms(a, level, n, child->byte, &ends)) {
             if (a->terms.failed) return tern_automaton_check(a, err);
             continue;
@@ -378,6 +378,7 @@ tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const
         a->is_dense = false;
         tern_status status = add_configs(a, state, &m.open, err);
         if (status == TERN_OK) status = add_ends(a, state, err);
+        if (status == TERN_OK) status = tern_automaton_check(a, err);
         if (status == TERN_OK) status = keep(a, &m, err);
         // The scratch is left as it was found.
         if (m.open || m.set.own || status != TERN_OK)

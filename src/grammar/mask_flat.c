@@ -21,6 +21,9 @@
 // States that are kept, of 1 KB each. More have terms that count, and each is met a few times.
 #define STATES_MAX 8192
 
+// Nodes that take as long as a step of work.
+#define NODES_A_STEP 32
+
 // A home that the walk is below.
 typedef struct home_below {
     uint32_t end, outer_end; // of the nodes below it, and of those below the node that led to it
@@ -70,6 +73,7 @@ static uint32_t find_step(flat_walk *w, uint32_t state, unsigned byte) {
     tern_terms *t = &w->a->terms;
     const tern_term to = tern_term_step(t, w->a->flat.terms[state], byte);
     uint32_t entry = RARE;
+    if (t->failed) return UNKNOWN;
     if (to) {
         const uint32_t next = tern_term_goes_on(t, to) ? state_of(w->a, to) : 0;
         const bool may_end = tern_term_is_nullable(t, to);
@@ -173,6 +177,7 @@ tern_status tern_open_walk_flat(tern_automaton *a, tern_term term, uint64_t effo
     const uint32_t start = state_of(a, term);
     tern_status status = TERN_OK;
     *done = false;
+    if (!tern_terms_work(&a->terms, w.f->n / NODES_A_STEP)) return tern_terms_check(&a->terms, err);
     if (!start) return TERN_OK;
     w.states = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *w.states);
     w.homes = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *w.homes);

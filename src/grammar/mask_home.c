@@ -65,6 +65,7 @@ const uint8_t *tern_open_home(tern_automaton *a, tern_term term) {
             return NULL;
         uint8_t *stays = a->homes[a->n_homes].stays;
         const bool is_home = find_stays(&a->terms, term, stays) && is_worth(&a->vocab->flat, stays);
+        if (a->terms.failed) return NULL;
         a->home_of[term] = is_home ? (uint32_t)a->n_homes++ + 2 : 1;
         if (is_home) a->bytes += sizeof *a->homes;
     }

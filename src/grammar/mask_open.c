@@ -102,6 +102,7 @@ static tern_status add_open(const open_search *s, uint32_t *out, tern_error *err
 
 static tern_term follow(tern_automaton *a, tern_term term, uint32_t id, size_t n) {
     const tern_vocab_tree *v = a->vocab;
+    tern_terms_work(&a->terms, 1 + n / 4);
     for (size_t i = 0; i < n && term; i++)
         term = tern_term_step(&a->terms, term, (unsigned char)v->pool[v->text[id] + i]);
     return term;
@@ -224,6 +225,7 @@ static tern_status find_new(tern_automaton *a, tern_term term, tern_open_way way
     tern_status status = find_tokens(&s, err);
     if (status == TERN_OK && s.done) status = add_open(&s, out, err);
     if (status == TERN_OK && s.done) found = *out + 1;
+    if (status == TERN_OK) status = tern_automaton_check(a, err);
     if (status == TERN_OK) status = remember(a, term, found, err);
     memset(a->more, 0, a->vocab->n_words * sizeof *a->more);
     tern_free(s.gone.at);

@@ -100,7 +100,8 @@ static uint32_t find_left(tern_automaton *a, tern_term term) {
     for (size_t i = 0; i < c->n && holds; i++)
         if (c->far[i] > c->left) c->left = c->far[i];
     const uint32_t left = holds && c->left < IS_INDEX - 1 ? c->left : UNKNOWN;
-    for (size_t i = 0; i < c->n; i++) a->left[c->terms[i]] = left == UNKNOWN ? UNKNOWN : left + 1;
+    for (size_t i = 0; i < c->n; i++)
+        a->left[c->terms[i]] = a->terms.failed ? 0 : left == UNKNOWN ? UNKNOWN : left + 1;
     tern_free(c->edges);
     tern_free(c);
     return left;

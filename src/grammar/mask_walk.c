@@ -31,6 +31,7 @@ static tern_status walk_nodes(tern_automaton *a, int which, tern_term term, uint
         }
         const uint32_t at = level->child++;
         const tern_tree_node *child = &tree->nodes[at];
+        if (!tern_terms_work(t, 1)) return tern_terms_check(t, err);
         const tern_term to = tern_term_step(t, level->term, child->byte);
         if (!to) continue;
         *done = t->effort <= effort_max;
@@ -78,6 +79,7 @@ tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term te
         const tern_term to = level->state ? tern_term_step(t, level->state, child->byte) : 0;
         const tern_term to_like = level->terms ? tern_term_step(t, level->terms, child->byte) : 0;
         if (to == to_like) continue;
+        if (!tern_terms_work(t, 1)) return tern_terms_check(t, err);
         if ((*n_left)-- == 0) return TERN_OK;
         for (uint32_t i = 0; i < child->n_own && !to != !to_like; i++)
             TERN_TRY(tern_list_add(to ? more : gone, tree->ids[child->ids + i], err));

@@ -9,6 +9,7 @@
 #define RANGES_MAX 1000000 // of all sets of characters together
 
 typedef struct reader {
+    tern_terms *t;
     tern_pattern *p;
     const char *text;
     size_t n, at;
@@ -124,7 +125,7 @@ static bool eat_property(reader *r, tern_codes *c) {
     bool has_braces = (is_at(r, "p{") || is_at(r, "P{"));
     const char *end = has_braces ? memchr(begin, '}', r->n - r->at - 2) : NULL;
     tern_codes one = {0};
-    bool is_known = end && tern_pattern_property(&one, begin, (size_t)(end - begin));
+    bool is_known = end && tern_pattern_property(r->t, &one, begin, (size_t)(end - begin));
     if (is_known && r->text[r->at] == 'P') tern_codes_invert(&one);
     if (is_known) {
         tern_codes_add_all(c, &one);
@@ -425,9 +426,9 @@ static tern_status read_either(reader *r, uint32_t *out) {
     return status;
 }
 
-tern_status tern_pattern_parse(tern_pattern *p, const char *pattern, size_t n, uint32_t *root,
-                               tern_error *err) {
-    reader r = {.p = p, .text = pattern, .n = n, .err = err};
+tern_status tern_pattern_parse(tern_terms *t, tern_pattern *p, const char *pattern, size_t n,
+                               uint32_t *root, tern_error *err) {
+    reader r = {.t = t, .p = p, .text = pattern, .n = n, .err = err};
     return read_either(&r, root);
 }
 

@@ -51,11 +51,11 @@ typedef struct tern_pattern {
 } tern_pattern;
 
 #define TERN_PATTERN_REPEAT_MAX 100000
-tern_status tern_pattern_parse(tern_pattern *p, const char *pattern, size_t n, uint32_t *root,
-                               tern_error *err);
+tern_status tern_pattern_parse(tern_terms *t, tern_pattern *p, const char *pattern, size_t n,
+                               uint32_t *root, tern_error *err);
 void tern_pattern_free(tern_pattern *p);
 // Adds the characters with the property that stands between the braces of \p{...}. False: it is
 // not known (pattern_property.c).
-bool tern_pattern_property(tern_codes *c, const char *name, size_t n);
+bool tern_pattern_property(tern_terms *t, tern_codes *c, const char *name, size_t n);
 
 #endif

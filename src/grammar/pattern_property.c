@@ -2,12 +2,15 @@
 // general categories are known, and ASCII, Any and Assigned; scripts are not.
 #include <string.h>
 #include <utf8proc.h>
+#include "base/alloc.h"
 #include "grammar/pattern.h"
 
 #define N_CATEGORIES 30
 #define BIT(c)       ((uint32_t)1 << (c))
 #define ALL          (BIT(N_CATEGORIES) - 1)
 #define BITS(a, b)   (BIT((b) + 1) - BIT(a)) // from a to b
+
+#define PROPERTY_WORK 50000 // steps: some milliseconds
 
 enum { // as utf8proc counts them
     CN,
@@ -86,8 +89,8 @@ static const struct {
     {{"Cn", "Unassigned"}, BIT(CN)},
 };
 
-// Each code point is asked about once a property: a few milliseconds.
-static void add_categories(tern_codes *c, uint32_t wanted) {
+// Each code point is asked about: that takes milliseconds, so that it is done once for a store.
+static void find_categories(tern_codes *c, uint32_t wanted) {
     uint32_t first = 0;
     bool is_in = false;
     for (uint32_t code = 0; code <= TERN_CODE_MAX + 1; code++) {
@@ -99,7 +102,26 @@ static void add_categories(tern_codes *c, uint32_t wanted) {
     }
 }
 
-bool tern_pattern_property(tern_codes *c, const char *name, size_t n) {
+static void add_categories(tern_terms *t, tern_codes *c, uint32_t wanted) {
+    size_t i = 0;
+    while (i < t->n_properties && t->properties[i].categories != wanted) i++;
+    if (i == t->n_properties) {
+        tern_property found = {.categories = wanted};
+        find_categories(&found.codes, wanted);
+        if (found.codes.failed ||
+            tern_array_reserve(TERN_MEM_SESSION, &t->properties, &t->properties_capacity, i, 1)) {
+            tern_codes_free(&found.codes);
+            c->failed = true;
+            return;
+        }
+        tern_terms_work(t, PROPERTY_WORK);
+        t->properties[t->n_properties++] = found;
+    }
+    tern_codes_add_all(c, &t->properties[i].codes);
+    c->failed |= t->properties[i].codes.failed;
+}
+
+bool tern_pattern_property(tern_terms *t, tern_codes *c, const char *name, size_t n) {
     static const char *const begins[] = {"gc=", "General_Category="};
     const tern_str whole = {name, n};
     bool has_key = false;
@@ -108,7 +130,7 @@ bool tern_pattern_property(tern_codes *c, const char *name, size_t n) {
         return true;
     }
     if (tern_str_is(whole, "Assigned")) {
-        add_categories(c, ALL & ~BIT(CN));
+        add_categories(t, c, ALL & ~BIT(CN));
         return true;
     }
     for (size_t i = 0; i < sizeof begins / sizeof *begins && !has_key; i++) {
@@ -119,7 +141,7 @@ bool tern_pattern_property(tern_codes *c, const char *name, size_t n) {
     for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
         for (size_t k = 0; k < 3 && properties[i].names[k]; k++)
             if (tern_str_is((tern_str){name, n}, properties[i].names[k])) {
-                add_categories(c, properties[i].categories);
+                add_categories(t, c, properties[i].categories);
                 return true;
             }
     return false;

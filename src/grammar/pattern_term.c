@@ -27,8 +27,8 @@ static tern_status make_plain(maker *m, uint32_t node, tern_term *out) {
     return make(m, node, TERN_TERM_EMPTY, false, out);
 }
 
-// Parts one after the other, from the last one on. Where ^ is inside of a later part it holds only if
-// nothing was matched before.
+// Parts one after the other, from the last one on. Where ^ is inside of a later part it holds only
+// if nothing was matched before.
 static tern_status make_cat(maker *m, const tern_pattern_node *n, tern_term next, bool at_begin,
                             tern_term *out) {
     const tern_pattern *p = m->p;
@@ -84,7 +84,11 @@ static tern_status make(maker *m, uint32_t node, tern_term next, bool at_begin, 
         *out = tern_term_cat(t, tern_term_codes(t, &m->p->codes[n->a], m->spelling), next);
         return TERN_OK;
     case TERN_PATTERN_CAT: return make_cat(m, n, next, at_begin, out);
-    case TERN_PATTERN_EITHER: return make_either(m, n, next, at_begin, out);
+    case TERN_PATTERN_EITHER:
+        if (n->asserts) return make_either(m, n, next, at_begin, out);
+        TERN_TRY(make_either(m, n, TERN_TERM_EMPTY, false, &a));
+        *out = tern_term_cat(t, a, next);
+        return TERN_OK;
     case TERN_PATTERN_REPEAT:
         TERN_TRY(make_plain(m, n->a, &a));
         *out = tern_term_cat(t, tern_term_repeat(t, a, n->min, n->max), next);
@@ -113,7 +117,7 @@ tern_status tern_pattern_term(tern_terms *t, const char *pattern, size_t n, tern
     m.any_text = tern_term_repeat(t, any, 0, TERN_NO_LIMIT);
     m.rest = way.is_search ? m.any_text : TERN_TERM_EMPTY;
     *out = TERN_TERM_NOTHING;
-    tern_status status = tern_pattern_parse(&p, pattern, n, &root, err);
+    tern_status status = tern_pattern_parse(t, &p, pattern, n, &root, err);
     if (status == TERN_OK) status = make(&m, root, m.rest, true, &here);
     if (status == TERN_OK && way.is_search) status = make(&m, root, m.rest, false, &later);
     tern_pattern_free(&p);

@@ -259,8 +259,8 @@ static uint32_t begin_loop(tern_rules *r) {
     if (tern_array_reserve(TERN_MEM_SESSION, &r->lists, &r->lists_capacity, r->n_lists, 2) != 0)
         return fail(r);
     r->n_lists += 2;
-    return new_node(r, (tern_net_node){
-                           .kind = TERN_NET_EITHER, .a = (uint32_t)(r->n_lists - 2), .b = 2});
+    return new_node(
+        r, (tern_net_node){.kind = TERN_NET_EITHER, .a = (uint32_t)(r->n_lists - 2), .b = 2});
 }
 
 // Where an expression in front of a node lies, or will: without this, what is shared in an
@@ -331,8 +331,8 @@ static bool go_on_laying(tern_rules *r, uint32_t *node) {
     case IS_CAT: // the second one first, since the other goes on with it
         return part == 2 || !begin_laying(r, part ? e.a : e.b, part ? *node : next);
     case IS_EITHER:
-        if (part > 0 && tern_array_reserve(TERN_MEM_SESSION, &r->ways, &r->ways_capacity, r->n_ways,
-                                           1) != 0) {
+        if (part > 0 &&
+            tern_array_reserve(TERN_MEM_SESSION, &r->ways, &r->ways_capacity, r->n_ways, 1) != 0) {
             fail(r);
             return true;
         }

@@ -61,7 +61,7 @@ typedef struct tern_rules {
     size_t n_lists, lists_capacity;
     tern_rule_info *rules;
     size_t n_rules, rules_capacity;
-    uint32_t root; // node
+    uint32_t root;              // node
     struct tern_laying *laying; // expressions that are being laid out, each within the one before
     size_t n_laying, laying_capacity;
     uint32_t *ways; // nodes of choices that are being laid out

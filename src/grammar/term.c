@@ -139,6 +139,9 @@ static bool same_node(const tern_terms *t, const tern_term_node *x, const tern_t
                             memcmp(t->lists + x->a, t->lists + y->a, x->b * sizeof *t->lists) == 0);
 }
 
+// A new term's steps of work: it is memory that nothing is known of yet.
+#define NEW_NODE 12
+
 // Where it cannot be told from the parts it is 0 or 1, which is never too many.
 static uint32_t shortest_of(const tern_terms *t, const tern_term_node *n) {
     const bool is_least = n->kind != TERN_KIND_BOTH;
@@ -170,12 +173,13 @@ static unsigned depth_of(const tern_terms *t, const tern_term_node *n) {
     switch ((tern_term_kind)n->kind) {
     case TERN_KIND_CAT: {
         const unsigned head = t->nodes[n->a].depth + 1u, rest = t->nodes[n->b].depth;
-        return head > rest ? head : rest;
+        return head > rest || !tern_term_is_nullable(t, n->a) ? head : rest;
     }
     case TERN_KIND_EITHER:
     case TERN_KIND_BOTH:
         for (uint32_t i = 0; i < n->b; i++)
-            if (t->nodes[t->lists[n->a + i]].depth > most) most = t->nodes[t->lists[n->a + i]].depth;
+            if (t->nodes[t->lists[n->a + i]].depth > most)
+                most = t->nodes[t->lists[n->a + i]].depth;
         return most + 1;
     case TERN_KIND_NOT:
     case TERN_KIND_REPEAT: return t->nodes[n->a].depth + 1u;
@@ -204,6 +208,7 @@ tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_by
     if (t->n_nodes >= TERN_STEP_UNCHECKED - 1) return tern_terms_fail(t, TERN_TERMS_TOO_LARGE);
     if (!RESERVE(t, &t->nodes, &t->nodes_capacity, t->n_nodes, 1)) return TERN_TERM_NOTHING;
     uint32_t first_id = intern_set(t, first);
+    tern_terms_work(t, NEW_NODE);
     if (t->failed) return TERN_TERM_NOTHING;
     t->nodes[t->n_nodes] = *n;
     t->nodes[t->n_nodes].first = first_id;
@@ -246,6 +251,8 @@ void tern_terms_close(tern_terms *t) {
     tern_free(t->pool);
     tern_free(t->stack);
     tern_free(t->relaxed);
+    for (size_t i = 0; i < t->n_properties; i++) tern_codes_free(&t->properties[i].codes);
+    tern_free(t->properties);
     *t = (tern_terms){0};
 }
 

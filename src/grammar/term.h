@@ -73,7 +73,7 @@ enum {
 
 typedef struct tern_term_node {
     uint8_t kind, flags;
-    uint8_t way; // of one that has a text: the byte towards it, if that is known; or 0
+    uint8_t way;   // of one that has a text: the byte towards it, if that is known; or 0
     uint8_t depth; // of parts within each other; what comes after a part is not within it
     uint32_t a, b, c;
     uint32_t shortest; // no text of it has fewer bytes
@@ -86,8 +86,8 @@ typedef struct tern_term_node {
 #define TERN_STEP_UNKNOWN   UINT32_MAX
 #define TERN_STEP_UNCHECKED ((uint32_t)1 << 31)
 
-// Why a store answers NOTHING from then on. Work that takes too long is given up as a whole, and the
-// next one may begin.
+// Why a store answers NOTHING from then on. Work that takes too long is given up as a whole, and
+// the next one may begin.
 typedef enum tern_terms_fault {
     TERN_TERMS_FINE,
     TERN_TERMS_NO_MEMORY,
@@ -111,6 +111,23 @@ typedef struct tern_relaxed {
     tern_term term; // 0: was not looked for
     uint32_t limit; // the least of those that it does not have; UINT32_MAX: it has them all
 } tern_relaxed;
+
+// A set of Unicode characters: ranges that rise and do not touch.
+typedef struct tern_code_range {
+    uint32_t first, last;
+} tern_code_range;
+typedef struct tern_codes {
+    tern_code_range *ranges;
+    size_t n, capacity;
+    bool failed;
+} tern_codes;
+#define TERN_CODE_MAX 0x10FFFF
+
+// The characters of some of Unicode's categories, as bits.
+typedef struct tern_property {
+    uint32_t categories;
+    tern_codes codes;
+} tern_property;
 
 typedef struct tern_terms {
     tern_term_node *nodes;
@@ -144,7 +161,9 @@ typedef struct tern_terms {
     tern_term any_char;    // of a JSON string, where the grammar is of JSON; or NOTHING
     tern_relaxed *relaxed; // [relaxed_capacity] by term
     size_t relaxed_capacity;
-    bool is_ready; // the grammar is made: searches are short where they can be
+    tern_property *properties; // of patterns, each once
+    size_t n_properties, properties_capacity;
+    bool is_ready;     // the grammar is made: searches are short where they can be
     bool is_undecided; // a search for a text was given up: the term counts as alive
 } tern_terms;
 
@@ -249,17 +268,6 @@ tern_term tern_term_at_most(tern_terms *t, const tern_decimal *bound, bool stric
 tern_term tern_term_equal(tern_terms *t, const tern_decimal *d);
 
 // ---- Characters (term_codes.c) ------------------------------------------------------------------
-
-// A set of Unicode characters: ranges that rise and do not touch.
-typedef struct tern_code_range {
-    uint32_t first, last;
-} tern_code_range;
-typedef struct tern_codes {
-    tern_code_range *ranges;
-    size_t n, capacity;
-    bool failed;
-} tern_codes;
-#define TERN_CODE_MAX 0x10FFFF
 
 void tern_codes_add(tern_codes *c, uint32_t first, uint32_t last);
 void tern_codes_add_all(tern_codes *c, const tern_codes *from);

@@ -80,6 +80,7 @@ static tern_relaxed relax(tern_terms *t, tern_term term, int depth) {
         tern_array_reserve(TERN_MEM_SESSION, &t->relaxed, &t->relaxed_capacity, term, 1) != 0)
         return same;
     const tern_relaxed r = relax_node(t, term, depth - 1);
+    if (t->failed) return same;
     t->relaxed[term] = r;
     return r;
 }
