@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 one["lfs"] = {"sha256": hub.wrong or sha, "size": len(content), "pointerSize": 130}
             siblings.append(one)
-        self.say(200, json.dumps({"id": repo, "sha": "c0ffee", "siblings": siblings}))
+        self.say(200, json.dumps({"id": repo, "sha": "c0ffee", "tags": hub.tags, "siblings": siblings}))
 
     def send_file(self, hub, path):
         repo, _, name = path[1:].partition("/resolve/c0ffee/")
@@ -109,7 +109,7 @@ class FakeHub:
 
     def reset(self):
         self.token = self.wrong = self.status = self.leads_to = self.pause = None
-        self.cuts, self.ranges = [], True
+        self.cuts, self.ranges, self.tags = [], True, ["gguf", "license:apache-2.0"]
         self.log.clear()
         self.sent = 0
 

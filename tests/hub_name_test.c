@@ -39,18 +39,15 @@ TEST(hub_reads_names) {
          "v2"},
         {"https://huggingface.co/o/n/tree/main", "o", "n", "", "", ""},
         {"http://mirror:1/o/n/blob/main/a.gguf", "o", "n", "a.gguf", "", ""},
+        {"hf://o/n:Q8_0", "o", "n", "", "Q8_0", ""},
+        {"hf://o/n:a-Q8_0.gguf", "o", "n", "a-Q8_0.gguf", "", ""},
+        {"Qwen3:0.6B", "Qwen", "Qwen3-0.6B-GGUF", "", "Q8_0", ""},
+        {"bitnet", "microsoft", "bitnet-b1.58-2B-4T-gguf", "", "I2_S", ""},
+        {"qwen3:latest", "Qwen", "Qwen3-0.6B-GGUF", "", "Q8_0", ""},
     };
-    static const char *const bad[] = {"",
-                                      "o",
-                                      "hf:o",
-                                      "hf:/n",
-                                      "hf:../n",
-                                      "hf:o/..",
-                                      "hf:o/.git",
-                                      "hf:o /n",
-                                      "o\\/n",
-                                      "hf:o/n%2f",
-                                      "https://example.org/o/n"};
+    static const char *const bad[] = {
+        "",          "o",       "hf:o",  "hf:/n",      "hf:../n",   "hf:o/..",
+        "hf:o/.git", "hf:o /n", "o\\/n", "qwen3:0.7b", "hf:o/n%2f", "https://example.org/o/n"};
     hub_name n;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         CHECK_MSG(hub_name_read(&n, rows[i].text, strlen(rows[i].text), "http://mirror:1"), "%s",
@@ -63,6 +60,22 @@ TEST(hub_reads_names) {
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_MSG(!hub_name_read(&n, bad[i], strlen(bad[i]), NULL), "%s", bad[i]);
+}
+
+TEST(hub_short_names_are_names) {
+    // Each is a repository and a type, stands once, and has all that a person is told of it.
+    size_t n;
+    const hub_short *rows = hub_shorts(&n);
+    for (size_t i = 0; i < n; i++) {
+        hub_name name;
+        CHECK_MSG(hub_name_read(&name, rows[i].name, strlen(rows[i].name), NULL), "%s",
+                  rows[i].name);
+        CHECK_MSG(name.quantization.len > 0 && name.inside.len == 0, "%s", rows[i].name);
+        CHECK_MSG(hub_find_short(rows[i].name, strlen(rows[i].name)) == &rows[i], "%s",
+                  rows[i].name);
+        CHECK(rows[i].megabytes > 0 && rows[i].licence[0] && rows[i].what[0]);
+        CHECK(strchr(rows[i].name, ':') && !strchr(rows[i].name, '/'));
+    }
 }
 
 TEST(hub_finds_the_best_fit) {

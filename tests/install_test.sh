@@ -30,6 +30,14 @@ check "the program is not stripped" no_symbols "$to/bin/tern"
 check "the library is not stripped" no_debug "$to/lib/libtern.a"
 check "the program does not run" "$to/bin/tern" --version
 check "bash does not read its completions" bash -c '. "$1"; complete -p tern' - "$to/share/bash-completion/completions/tern"
+mkdir "$dir/empty"
+away() { (cd "$dir/empty" && env -u TERN_MODELS -u XDG_DATA_HOME HOME="$dir/empty" "$@"); }
+run_carried() { away "$1/bin/tern" run stories "Once upon a time" -n 4 --seed 1 </dev/null; }
+lists_carried() { away "$1/bin/tern" list | grep -q '^stories '; }
+moved() { mv "$to" "$dir/elsewhere" && run_carried "$dir/elsewhere"; mv "$dir/elsewhere" "$to"; }
+check "the carried model is not found by its name" run_carried "$to"
+check "it is not listed" lists_carried "$to"
+check "it is not found where the tree was moved" moved
 if command -v pkg-config >/dev/null; then
     flags() { PKG_CONFIG_PATH="$to/lib/pkgconfig" pkg-config "$@" tern; }
     check "pkg-config does not find it" flags --exists
@@ -39,6 +47,7 @@ if command -v pkg-config >/dev/null; then
 fi
 check "make install with DESTDIR" $make --no-print-directory install "DESTDIR=$dir/an image" PREFIX=/usr
 check "DESTDIR was left out" test -s "$dir/an image/usr/bin/tern"
+check "an image's model is not found" run_carried "$dir/an image/usr"
 check "make uninstall" $make --no-print-directory uninstall "PREFIX=$to"
 left=$(find "$to" ! -type d)
 [ -z "$left" ] || { echo "install: uninstall leaves $left"; failed=1; }

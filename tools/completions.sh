@@ -109,7 +109,7 @@ fish) "$2" help --all --tsv | awk -F '\t' '
     }
     $1 == "option" {
         line = "complete -c tern -n \x27" condition($2) "\x27 -l " substr($4, 3)
-        if ($3 != "") line = line " -s " substr($3, 2)
+        if ($3 != "") line = line (length($3) > 2 ? " -o " : " -s ") substr($3, 2)
         if ($5 == "name") { choice = $6; gsub(/\|/, " ", choice); line = line " -x -a \x27" choice "\x27" }
         else if ($5 != "flag") line = line " -r"
         print line " -d \x27" quoted($10) "\x27"

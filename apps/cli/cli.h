@@ -77,6 +77,7 @@ typedef enum option_kind {
     OPTION_TEXTS,  // string_list *, may be repeated
     OPTION_CHOICE, // int *: the position in `argument`, "one|two|three"
     OPTION_NAME,   // const char **: one of the words in `argument`
+    OPTION_HUB,    // sets the option "model" of the same table to a model of the hub
     OPTION_GROUP,  // a heading in the help
 } option_kind;
 
@@ -90,6 +91,7 @@ typedef struct option {
     double least, most; // of numbers; most 0: no upper limit
     int position; // not 0: words that are no options go to these options, lowest number first,
                   // unless they already have a value by name and take no more
+    const char *letters; // several behind one dash, as in -hf; NULL: none
 } option;
 #define OPTIONS_END {0}
 #define OPTIONS_GROUP(title) {.kind = OPTION_GROUP, .help = title}
@@ -133,12 +135,26 @@ typedef struct model_args {
     MODEL_OPTIONS_END(m)
 #define MODEL_OPTIONS_BEGIN(m) /* without the threads, of which tern bench takes several */        \
     OPTIONS_GROUP("Model"),                                                                        \
-    {'m', "model", OPTION_TEXT, &(m).path, "MODEL",                                                \
-     "a .gguf file, a Hugging Face folder, or a name (`tern list`)", .position = 1},               \
-    MODELS_DIR_OPTION((m).folder),                                                                 \
-    DEVICE_OPTION((m).device)
+        {'m',          "model", OPTION_TEXT,                                                       \
+         &(m).path,    "MODEL", "a .gguf file, a Hugging Face folder, or a name (`tern list`)",    \
+         .position = 1},                                                                           \
+        HUB_OPTIONS, MODELS_DIR_OPTION((m).folder), DEVICE_OPTION((m).device)
 #define MODELS_DIR_OPTION(target)                                                                  \
     {0, "models-dir", OPTION_TEXT, &(target), "DIR", "where models with names are (TERN_MODELS)"}
+// Beside an option "model".
+#define HUB_OPTIONS                                                                                \
+    {0,                                                                                            \
+     "hf-repo",                                                                                    \
+     OPTION_HUB,                                                                                   \
+     NULL,                                                                                         \
+     "OWNER/NAME[:FILE]",                                                                          \
+     "a model of Hugging Face, by file or type; it is downloaded if it is not here",               \
+     .letters = "hf"},                                                                             \
+    {                                                                                              \
+        'y', "yes", OPTION_FLAG, &takes_downloads, NULL,                                           \
+            "download a model that is not here without asking"                                     \
+    }
+extern bool takes_downloads; // get_model.c
 #define DEVICE_OPTION(target)                                                                      \
     {0, "device", OPTION_NAME, &(target), "cpu|webgpu|auto",                                       \
      "where it runs (cpu); `man tern` has the variables for GPUs"}
@@ -278,8 +294,14 @@ void free_loras(tern_lora *loras, size_t n);
 // The folder of models: as given, else TERN_MODELS, else the user's.
 const char *models_folder(const char *given);
 // What tern_model_open takes for a path or a model's name, folder as given on the command line.
-// Prints why it is none, and returns NULL. It lives as long as the program.
+// One that a hub has and is not here is downloaded if the person says yes, or has said so. Prints
+// why it is none, and returns NULL. It lives as long as the program.
 const char *resolve_model(const char *folder, const char *name);
+struct hub_pull_desc; // apps/hub/hub.h
+// A pull with its progress. *name: what the model is called, NULL: it failed, and the reason is
+// printed. Returns the exit status.
+int pull_model(struct hub_pull_desc *desc, char **name, size_t *n_new);
+const char *size_text(uint64_t bytes, char out[24]); // "1.2 GB"
 // How models are opened, as the arguments say; show_progress shows it. Prints what is wrong and
 // returns false. What it points to lives until free_model_desc.
 bool read_model_desc(const model_args *args, tern_model_desc *out);

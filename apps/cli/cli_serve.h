@@ -38,7 +38,7 @@ typedef struct serve_args {
          "MODEL",                                                                                  \
          "a .gguf file, a Hugging Face folder, or a name (`tern list`); may be repeated",          \
          .position = 1},                                                                           \
-    {                                                                                              \
+        HUB_OPTIONS, {                                                                             \
         0, "models", OPTION_MAYBE, &(a).folder, "[DIR]",                                           \
             "all models in a folder, too (without -m: that of `tern list`)"                        \
     }

@@ -25,12 +25,15 @@ static void show_note(void *user, const char *note) {
 }
 
 int cmd_convert(const command *self, int argc, char **argv) {
-    const char *paths[2], *type = NULL, *head_type = NULL;
+    const char *in = NULL, *out = NULL, *type = NULL, *head_type = NULL;
     tern_convert_desc desc = {0};
     tern_error err = {0};
     string_list loras = {0};
     int status, n;
     const option options[] = {
+        {'m', "model", OPTION_TEXT, &in, "IN", "a .gguf file, a Hugging Face folder or a name",
+         .position = 1},
+        HUB_OPTIONS,
         {0, "type", OPTION_TEXT, &type, "TYPE",
          "of the weight matrices (ternary ones: i2_s; others: as they are)"},
         {0, "head-type", OPTION_TEXT, &head_type, "TYPE", "of embedding and output head"},
@@ -51,13 +54,13 @@ int cmd_convert(const command *self, int argc, char **argv) {
          "only mmproj*.gguf there"},
         OPTIONS_END,
     };
-    if (!parse_options(self, options, argc, argv, paths, 2, &n, &status)) return status;
-    if (n < 2)
+    if (!parse_options(self, options, argc, argv, &out, 1, &n, &status)) return status;
+    if (!in || !out)
         return bad_usage("convert: two names are needed (usage: tern convert %s)", self->usage);
     if (!read_type("type", type, &desc.type) || !read_type("head-type", head_type, &desc.head_type))
         return EXIT_USAGE;
-    paths[0] = resolve_model(NULL, paths[0]);
-    if (!paths[0]) return EXIT_FAILED;
+    in = resolve_model(NULL, in);
+    if (!in) return EXIT_FAILED;
     if (desc.mmproj && !strcmp(desc.mmproj, "none")) desc.mmproj = "";
     desc.on_note = show_note;
     desc.on_progress = show_progress;
@@ -65,7 +68,7 @@ int cmd_convert(const command *self, int argc, char **argv) {
     tern_lora *adapters = read_loras(&loras);
     desc.loras = adapters;
     desc.n_loras = loras.n;
-    tern_status converted = tern_convert(paths[0], paths[1], &desc, &err);
+    tern_status converted = tern_convert(in, out, &desc, &err);
     free_loras(adapters, loras.n);
     if (converted != TERN_OK) end_progress();
     return exit_status(converted, &err);

@@ -13,6 +13,7 @@ int cmd_diagnose(const command *self, int argc, char **argv) {
     const option options[] = {
         {'m', "model", OPTION_TEXT, &desc.model, "MODEL", "also this model's weights and values",
          .position = 1},
+        HUB_OPTIONS,
         DEVICE_OPTION(desc.device),
         {'t', "threads", OPTION_COUNT, &desc.n_threads, "N", "threads, 0: one for each core (0)", 0,
          1024},

@@ -326,6 +326,7 @@ static int eval_paper(const command *self, int argc, char **argv) {
     const option options[] = {
         {'m', "model", OPTION_TEXT, &path, "MODEL", "a .gguf file, a Hugging Face folder or a name",
          .position = 1},
+        HUB_OPTIONS,
         OUTPUT_OPTION(form),
         OPTIONS_END,
     };

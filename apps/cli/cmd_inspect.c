@@ -8,6 +8,7 @@ int cmd_inspect(const command *self, int argc, char **argv) {
     const option options[] = {
         {'m', "model", OPTION_TEXT, &path, "MODEL", "a .gguf file, a Hugging Face folder or a name",
          .position = 1},
+        HUB_OPTIONS,
         {0, "tensors", OPTION_FLAG, &tensors, NULL, "list every tensor"},
         {0, "histogram", OPTION_FLAG, &histogram, NULL, "draw the shares of -1, 0 and 1"},
         {0, "json", OPTION_FLAG, &json, NULL, "print JSON"},

@@ -28,32 +28,7 @@ const char *models_folder(const char *given) {
     return found ? found : "models";
 }
 
-const char *resolve_model(const char *folder, const char *name) {
-    static string_list paths; // as long as the program lives: options point to them
-    char *path;
-    tern_error err = {0};
-    if (hub_resolve(&path, models_folder(folder), name, &err) != TERN_OK) {
-        fail("%s", err.message);
-        return NULL;
-    }
-    paths.items = must_alloc(paths.items, paths.n + 1, sizeof *paths.items);
-    paths.items[paths.n++] = path;
-    return path;
-}
-
 // ---- Printing ----------------------------------------------------------------------------------
-
-static const char *size_text(uint64_t bytes, char out[24]) {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    double n = (double)bytes;
-    size_t unit = 0;
-    while (n >= 999.5 && unit + 1 < sizeof units / sizeof *units) {
-        n /= 1000;
-        unit++;
-    }
-    snprintf(out, 24, n < 9.95 && unit ? "%.1f %s" : "%.0f %s", n, units[unit]);
-    return out;
-}
 
 static void put_text(FILE *f, const char *key, const char *s) {
     fprintf(f, "\"%s\":", key);
@@ -62,40 +37,28 @@ static void put_text(FILE *f, const char *key, const char *s) {
 
 // ---- tern pull ---------------------------------------------------------------------------------
 
-typedef struct pull_view {
-    double began;
-    uint64_t first; // bytes that were there
-    bool is_terminal, has_begun;
-} pull_view;
-
-static bool show_pull(void *user, const hub_pull_progress *p) {
-    pull_view *v = user;
-    char done[24], all[24], speed[24];
-    if (!v->has_begun && !p->is_checking && p->done > 0) {
-        v->has_begun = true;
-        v->began = seconds_now();
-        v->first = p->done;
+static int list_shorts(void) {
+    size_t n;
+    const hub_short *rows = hub_shorts(&n);
+    printf("%-21s %9s  %-11s  %-13s %s\n", "NAME", "ABOUT", "LICENCE", "IS", "ON HUGGING FACE");
+    for (size_t i = 0; i < n; i++) {
+        char size[24];
+        printf("%-21s %9s  %-11s  %-13s %s\n", rows[i].name,
+               size_text((uint64_t)rows[i].megabytes * 1000000, size), rows[i].licence,
+               rows[i].what, rows[i].source);
     }
-    if (!v->is_terminal || !p->file) return !was_cancelled();
-    double seconds = seconds_now() - v->began;
-    fprintf(stderr, "\r\033[K%s %s of %s", p->is_checking ? "checking" : "getting",
-            size_text(p->done, done), size_text(p->all, all));
-    if (p->all) fprintf(stderr, " (%d%%)", (int)((double)p->done / (double)p->all * 100));
-    if (v->has_begun && seconds > 1 && p->done > v->first)
-        fprintf(stderr, ", %s/s",
-                size_text((uint64_t)((double)(p->done - v->first) / seconds), speed));
-    if (p->n_files > 1) fprintf(stderr, ", file %zu of %zu", p->i_file + 1, p->n_files);
-    fflush(stderr);
-    return !was_cancelled();
+    return EXIT_OK;
 }
 
 int cmd_pull(const command *self, int argc, char **argv) {
     const char *name = NULL, *folder = NULL, *token = NULL, *endpoint = NULL, *revision = NULL;
     int n_retries = 5;
-    bool text_only = false;
+    bool text_only = false, lists = false;
     const option options[] = {
         {0, "name", OPTION_TEXT, &name, "NAME",
-         "hf:OWNER/NAME, with /FILE, :TYPE or @REVISION after it", .position = 1},
+         "a short name (--list), or hf:OWNER/NAME with /FILE, :TYPE or @REVISION after it",
+         .position = 1},
+        {0, "list", OPTION_FLAG, &lists, NULL, "print the short names"},
         MODELS_DIR_OPTION(folder),
         {0, "token", OPTION_TEXT, &token, "TOKEN", "for what is not for everybody (HF_TOKEN)"},
         {0, "endpoint", OPTION_TEXT, &endpoint, "URL",
@@ -109,10 +72,13 @@ int cmd_pull(const command *self, int argc, char **argv) {
     };
     int status, n_positional;
     if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
-    if (!name) return bad_usage("pull: which model? (usage: tern pull %s)", self->usage);
-    pull_view view = {.is_terminal = isatty(STDERR_FILENO)};
+    if (lists) return list_shorts();
+    if (!name)
+        return bad_usage(
+            "pull: which model? `tern pull --list` has short names (usage: tern pull %s)",
+            self->usage);
     if (!token) token = getenv("HF_TOKEN");
-    const hub_pull_desc desc = {
+    hub_pull_desc desc = {
         .folder = models_folder(folder),
         .name = name,
         .endpoint = endpoint ? endpoint : getenv("HF_ENDPOINT"),
@@ -120,21 +86,17 @@ int cmd_pull(const command *self, int argc, char **argv) {
         .revision = revision,
         .n_retries = n_retries,
         .text_only = text_only,
-        .on_progress = show_pull,
-        .user = &view,
     };
     char *own = NULL;
     size_t n_new;
-    tern_error err = {0};
     cancel_on_signals();
-    tern_status pulled = hub_pull(&desc, &own, &n_new, &err);
-    end_progress();
-    if (pulled == TERN_OK) {
+    status = pull_model(&desc, &own, &n_new);
+    if (own) {
         put_plain(stdout, own);
         printf("%s\n", n_new ? "" : " (nothing new)");
     }
     free(own);
-    return exit_status(pulled, &err);
+    return status;
 }
 
 // ---- tern list ---------------------------------------------------------------------------------
@@ -182,8 +144,11 @@ int cmd_list(const command *self, int argc, char **argv) {
     hub_list list;
     tern_error err = {0};
     if (!parse_options(self, options, argc, argv, NULL, 0, &n_positional, &status)) return status;
+    bool is_named = folder != NULL;
     folder = models_folder(folder);
-    if (hub_list_folder(&list, folder, &err) != TERN_OK) return fail("%s", err.message);
+    tern_status status_of = hub_list_folder(&list, folder, &err);
+    if (status_of == TERN_OK && !is_named) status_of = hub_list_installed(&list, &err);
+    if (status_of != TERN_OK) return fail("%s", err.message);
     for (size_t i = 0; i < list.n; i++)
         if ((int)strlen(list.models[i].name) > width) width = (int)strlen(list.models[i].name);
     if (json)
@@ -191,7 +156,8 @@ int cmd_list(const command *self, int argc, char **argv) {
     else if (list.n)
         printf("%-*s  %8s  %-10s  %-9s  TYPE\n", width, "NAME", "SIZE", "DATE", "KIND");
     else
-        fprintf(stderr, "there are no models in %s (`tern pull` gets some)\n", folder);
+        fprintf(stderr, "there are no models in %s (`tern pull --list` has names of some)\n",
+                folder);
     for (size_t i = 0; i < list.n && !json; i++) list_row(&list.models[i], width);
     hub_list_free(&list);
     return EXIT_OK;
@@ -243,6 +209,7 @@ int cmd_show(const command *self, int argc, char **argv) {
     bool json = false;
     const option options[] = {
         {'m', "model", OPTION_TEXT, &name, "NAME", "a model's name, or a path", .position = 1},
+        HUB_OPTIONS,
         MODELS_DIR_OPTION(folder),
         {0, "json", OPTION_FLAG, &json, NULL, "as JSON"},
         OPTIONS_END};

@@ -25,24 +25,28 @@ static bool read_keys(const char *path, text *all, string_list *keys) {
 
 static bool has_models(const char *folder) {
     hub_list list;
-    tern_error err = {0};
-    if (hub_list_folder(&list, folder, &err) != TERN_OK) {
-        fail("%s", err.message);
-        return false;
-    }
+    if (!folder || hub_list_folder(&list, folder, NULL) != TERN_OK) return false;
     bool has = list.n > 0;
     hub_list_free(&list);
-    if (!has) fail("there are no models in %s: `tern pull` gets some, or name one", folder);
     return has;
 }
 
-// Without a word of models: those that `tern pull` has brought. A folder that is named may fill
-// later.
+// Those that `tern pull` has brought; if there are none, those that were installed with tern.
+static const char *usual_folder(const char *given) {
+    static char *installed; // as long as the program lives
+    const char *folder = models_folder(given);
+    if (has_models(folder)) return folder;
+    if (!installed) installed = hub_installed_folder();
+    if (has_models(installed)) return installed;
+    fail("there are no models in %s: `tern pull` gets some, or name one", folder);
+    return NULL;
+}
+
+// Without a word of models: those that are here. A folder that is named may fill later.
 static bool find_models(serve_args *a, serve_model *models) {
     bool is_said = a->folder || a->models.n || a->embedder || a->reranker;
-    if (!is_said) a->folder = "";
     if (a->folder && !*a->folder) a->folder = models_folder(a->model.folder);
-    if (!is_said && !has_models(a->folder)) return false;
+    if (!is_said && !(a->folder = usual_folder(a->model.folder))) return false;
     for (size_t i = 0; i < a->models.n; i++) {
         models[i].path = resolve_model(a->model.folder, a->models.items[i]);
         models[i].name = a->name;

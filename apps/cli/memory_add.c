@@ -41,7 +41,7 @@ typedef struct add_args {
         {0,           "keep-secrets",                                                              \
          OPTION_FLAG, &(a).keep_secrets,                                                           \
          NULL,        "do not black out what looks like a secret (`tern memory rules`)"},          \
-        EMBEDDER_OPTIONS((a).memory, 'm', "model"), THREADS_OPTION((a).memory)
+        EMBEDDER_OPTIONS((a).memory, 'm', "model"), HUB_OPTIONS, THREADS_OPTION((a).memory)
 
 static tern_memory_add_params params_of(const add_args *a, bool replace) {
     return (tern_memory_add_params){.chunk_tokens = a->chunk_tokens,

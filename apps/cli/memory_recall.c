@@ -67,6 +67,7 @@ int memory_recall(const command *self, int argc, char **argv) {
         {0, "context", OPTION_FLAG, &context, NULL, "print the texts alone, for a prompt"},
         JSON_OPTION(args),
         EMBEDDER_OPTIONS(args, 'm', "model"),
+        HUB_OPTIONS,
         THREADS_OPTION(args),
         OPTIONS_END,
     };

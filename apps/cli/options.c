@@ -24,6 +24,7 @@ static void print_help(const command *self, const option *options) {
         any_group = true;
         char left[128], both[8] = "    ";
         if (o->short_name) snprintf(both, sizeof both, "-%c, ", o->short_name);
+        if (o->letters) snprintf(both, sizeof both, "-%s, ", o->letters);
         snprintf(left, sizeof left, "%s--%s%s%s", both, o->name, o->argument ? " " : "",
                  o->argument ? o->argument : "");
         printf("  %-31s%s%s\n", left,
@@ -35,7 +36,7 @@ static const char *const kind_names[] = {
     [OPTION_FLAG] = "flag",   [OPTION_COUNT] = "count", [OPTION_COUNTS] = "counts",
     [OPTION_SEED] = "count",  [OPTION_SIZE] = "size",   [OPTION_NUMBER] = "number",
     [OPTION_TEXT] = "text",   [OPTION_MAYBE] = "maybe", [OPTION_TEXTS] = "texts",
-    [OPTION_CHOICE] = "name", [OPTION_NAME] = "name",
+    [OPTION_CHOICE] = "name", [OPTION_NAME] = "name",   [OPTION_HUB] = "text",
 };
 
 // For programs (shell completions): a line for the command and one for each option, with tabs
@@ -44,10 +45,11 @@ static const char *const kind_names[] = {
 static void print_tsv(const command *self, const option *options) {
     printf("command\t%s\t%s\t%s\n", self->name, self->usage, self->summary);
     for (const option *o = options; !is_last(o); o++) {
-        char letter[3] = {'-', o->short_name, 0};
+        char letter[8] = {'-', o->short_name, 0};
+        if (o->letters) snprintf(letter, sizeof letter, "-%s", o->letters);
         if (o->kind == OPTION_GROUP) continue;
         printf("option\t%s\t%s\t--%s\t%s\t%s\t%d\t%.9g\t%.9g\t%s\n", self->name,
-               o->short_name ? letter : "", o->name, kind_names[o->kind],
+               letter[1] ? letter : "", o->name, kind_names[o->kind],
                o->argument ? o->argument : "", o->position, o->least, o->most, o->help);
     }
 }
@@ -178,6 +180,7 @@ static const option *find_option(const option *options, const char *word, const 
     *value = NULL;
     for (const option *o = options; !is_last(o); o++) {
         if (o->kind == OPTION_GROUP) continue;
+        if (!is_long && o->letters && !strcmp(word + 1, o->letters)) return o;
         if (!is_long && o->short_name == word[1]) {
             if (word[2]) *value = word + 2; // -n5
             return o;
@@ -188,6 +191,16 @@ static const option *find_option(const option *options, const char *word, const 
         }
     }
     return NULL;
+}
+
+// What -hf names, as a model's name that is downloaded without a question. It lives as long as the
+// program, as words of the command line do.
+static const char *hub_address(const char *value) {
+    static const char front[] = "hf://";
+    char *address = must_alloc(NULL, sizeof front + strlen(value), 1);
+    memcpy(address, front, sizeof front - 1);
+    strcpy(address + sizeof front - 1, value);
+    return address;
 }
 
 // The option named by --name or -x with its value; *i is its place in argv. False after printing
@@ -212,6 +225,10 @@ static bool take_option(const command *self, const option *options, int argc, ch
     if (!is_flag && !value) {
         bad_usage("%s: --%s needs %s", self->name, o->name, o->argument);
         return false;
+    }
+    if (o->kind == OPTION_HUB) {
+        o = find_option(options, "--model", &(const char *){NULL});
+        value = hub_address(value);
     }
     if (!set_option(o, value, complaint, sizeof complaint)) {
         bad_usage("%s: --%s %s", self->name, o->name, complaint);

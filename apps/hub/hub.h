@@ -37,16 +37,21 @@ typedef struct hub_list { // zero-initialise; sorted by name
 // What lies in a folder. One that is not there has no models.
 tern_status hub_list_folder(hub_list *out, const char *folder, tern_error *err);
 void hub_list_free(hub_list *list);
+// Where `make install` puts the models that the repository carries: share/tern/models beside the
+// program's folder, wherever that is. NULL: it is not there. free() it.
+char *hub_installed_folder(void);
+// Adds what lies there and has no name that is in the list.
+tern_status hub_list_installed(hub_list *list, tern_error *err);
 
 // How well a name fits a model, 0: not at all. Besides the model's own, in any case: with
-// ":latest"; with "hf:", "hf.co/" or the address of a page in front; the file's, with ".gguf" or
-// without; without the owner; without the quantization; without "-GGUF" at the end. The best fit of
-// a list counts; two equally good ones are ambiguous.
+// ":latest"; a short name; with "hf:", "hf://", "hf.co/" or the address of a page in front; the
+// file's, with ".gguf" or without; without the owner; without the quantization; without "-GGUF" at
+// the end. The best fit of a list counts; two equally good ones are ambiguous.
 int hub_name_fits(const hub_model *m, const char *name, size_t n);
 // The model that a name means. NULL: none, or with *other another one that fits as well.
 const hub_model *hub_find(const hub_list *list, const char *name, const hub_model **other);
-// What tern_model_open takes for a name: a path that exists is itself; else a model of the folder.
-// The caller frees it with free().
+// What tern_model_open takes for a name: a path that exists is itself; else a model of the folder,
+// else one that was installed with the program. The caller frees it with free().
 tern_status hub_resolve(char **path, const char *folder, const char *name, tern_error *err);
 
 // Removes a model's files, with the last model of a folder what it sees with, and its folders if
@@ -76,9 +81,19 @@ typedef struct hub_pull_progress {
     bool is_checking;       // reads what is there already
 } hub_pull_progress;
 
+// Names that stand for a repository and a type: hub_names.inc.
+typedef struct hub_short {
+    const char *name, *source; // "qwen3:0.6b"; "OWNER/NAME:TYPE"
+    unsigned megabytes;        // about
+    const char *licence, *what;
+} hub_short;
+const hub_short *hub_shorts(size_t *n);
+// In any letter case; without its size a family's first. NULL: it is none.
+const hub_short *hub_find_short(const char *name, size_t n);
+
 typedef struct hub_pull_desc {
     const char *folder;   // of models; made if it is not there
-    const char *name;     // "hf:OWNER/NAME[/FILE or FOLDER][:QUANTIZATION][@REVISION]"
+    const char *name; // a short name, or "hf:OWNER/NAME[/FILE or FOLDER][:QUANTIZATION][@REVISION]"
     const char *endpoint; // "https://huggingface.co"; NULL: that
     const char *token;    // sent to the endpoint only; NULL: none
     const char *revision; // a branch, tag or commit; NULL: the name's, else "main"
@@ -92,6 +107,16 @@ typedef struct hub_pull_desc {
 // what an earlier pull began goes on. *name: what it is called from then on; free() it. *n_new:
 // files that came.
 tern_status hub_pull(const hub_pull_desc *desc, char **name, size_t *n_new, tern_error *err);
+
+// What a pull would bring, by the hub's own word. Nothing is written.
+typedef struct hub_offer {
+    char source[300]; // "OWNER/NAME"
+    char licence[64]; // ""; the hub names none
+    char file[200];   // the model's
+    uint64_t bytes;   // of all files whose size the hub names
+    size_t n_files;
+} hub_offer;
+tern_status hub_look(const hub_pull_desc *desc, hub_offer *out, tern_error *err);
 
 // What a running `tern serve`, or another server with Ollama's interface, has in memory.
 typedef struct hub_running {

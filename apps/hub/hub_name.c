@@ -22,6 +22,9 @@ bool hub_same(tern_str a, tern_str b) {
     return a.len == b.len && (a.len == 0 || !strncasecmp(a.ptr, b.ptr, a.len));
 }
 
+static tern_str text_of(const char *s) {
+    return (tern_str){s, strlen(s)};
+}
 static tern_str from(tern_str s, size_t n) {
     return (tern_str){s.ptr + n, s.len - n};
 }
@@ -91,6 +94,31 @@ bool hub_split(tern_str path, unsigned *part, unsigned *n_parts) {
     return sscanf(end, "-%u-of-%u", part, n_parts) == 2 && *part >= 1 && *part <= *n_parts;
 }
 
+// ---- Short names -------------------------------------------------------------------------------
+
+static const hub_short shorts[] = {
+#define TERN_HUB_NAME(name, source, megabytes, licence, what)                                      \
+    {name, source, megabytes, licence, what},
+#include "apps/hub/hub_names.inc"
+#undef TERN_HUB_NAME
+};
+
+const hub_short *hub_shorts(size_t *n) {
+    *n = sizeof shorts / sizeof *shorts;
+    return shorts;
+}
+
+const hub_short *hub_find_short(const char *name, size_t n) {
+    tern_str typed = drop_end((tern_str){name, n}, ":latest");
+    for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
+        tern_str family = text_of(shorts[i].name), size;
+        if (hub_same(family, typed)) return &shorts[i];
+        cut(&family, ':', &size);
+        if (hub_same(family, typed)) return &shorts[i];
+    }
+    return NULL;
+}
+
 // ---- What is typed -----------------------------------------------------------------------------
 
 // "https://huggingface.co/", "hf.co/", "hf:" and what stands for them. *is_page: the rest may be
@@ -98,6 +126,7 @@ bool hub_split(tern_str path, unsigned *part, unsigned *n_parts) {
 static tern_str drop_front(tern_str s, const char *endpoint, bool *is_page) {
     static const char *const hosts[] = {"www.huggingface.co/", "huggingface.co/", "hf.co/"};
     *is_page = false;
+    if (hub_begins(s, "hf://")) return from(s, 5);
     if (hub_begins(s, "hf:")) return from(s, 3);
     size_t n = endpoint ? strlen(endpoint) : 0;
     if (n && hub_begins(s, endpoint) && s.len > n && s.ptr[n] == '/') {
@@ -136,7 +165,9 @@ bool hub_is_word(tern_str s) {
 
 bool hub_name_read(hub_name *out, const char *text, size_t n, const char *endpoint) {
     bool is_page;
-    tern_str s = drop_front((tern_str){text, n}, endpoint, &is_page), rest;
+    const hub_short *known = hub_find_short(text, n);
+    tern_str typed = known ? text_of(known->source) : (tern_str){text, n};
+    tern_str s = drop_front(typed, endpoint, &is_page), rest;
     *out = (hub_name){0};
     if (!is_page && cut(&s, '@', &rest)) out->revision = rest;
     if (!is_page && cut(&s, ':', &rest)) out->quantization = rest;
@@ -144,15 +175,15 @@ bool hub_name_read(hub_name *out, const char *text, size_t n, const char *endpoi
     if (!cut(&out->owner, '/', &out->name)) return false;
     cut(&out->name, '/', &out->inside);
     if (is_page) read_page(out);
+    if (hub_ends(out->quantization, ".gguf") && !out->inside.len) {
+        out->inside = out->quantization;
+        out->quantization = (tern_str){NULL, 0};
+    }
     while (out->inside.len && out->inside.ptr[out->inside.len - 1] == '/') out->inside.len--;
     return hub_is_word(out->owner) && hub_is_word(out->name);
 }
 
 // ---- Fitting -----------------------------------------------------------------------------------
-
-static tern_str text_of(const char *s) {
-    return (tern_str){s, strlen(s)};
-}
 
 // "a/b" for "a/b:tag": without the tag.
 static tern_str untagged(tern_str name) {
@@ -191,6 +222,16 @@ static bool is_inside(tern_str path, tern_str typed) {
            path.ptr[path.len - typed.len - 1] == '/';
 }
 
+// "owner/name:file.gguf".
+static bool names_file(tern_str path, tern_str typed) {
+    char room[512];
+    const char *colon = typed.len < sizeof room ? memchr(typed.ptr, ':', typed.len) : NULL;
+    if (!colon || !hub_ends(typed, ".gguf")) return false;
+    memcpy(room, typed.ptr, typed.len);
+    room[colon - typed.ptr] = '/';
+    return is_inside(path, (tern_str){room, typed.len});
+}
+
 int hub_name_fits(const hub_model *m, const char *name, size_t n) {
     bool is_page;
     char room[512];
@@ -203,6 +244,9 @@ int hub_name_fits(const hub_model *m, const char *name, size_t n) {
     if (fit) return fit;
     if (!m->is_folder && (hub_same(last, typed) || hub_same(hub_stem(path), typed))) return 14;
     if (!m->is_folder && is_inside(path, typed)) return 14;
+    const hub_short *known = hub_find_short(typed.ptr, typed.len);
+    if (known && hub_same(own, text_of(known->source))) return 15;
+    if (!m->is_folder && names_file(path, typed)) return 14;
     tern_str bare = without_gguf(own, room, sizeof room);
     return bare.ptr && (fit = fit_one(bare, typed)) ? fit - 1 : 0;
 }

@@ -19,8 +19,9 @@ tern_str hub_quantization(tern_str path);
 // Whether it is a part of a split set, and which, from 1.
 bool hub_split(tern_str path, unsigned *part, unsigned *n_parts);
 
-// "hf:OWNER/NAME[/INSIDE][:QUANTIZATION][@REVISION]", or the address of a page. What is not there
-// is empty. It points into the text.
+// "hf:OWNER/NAME[/INSIDE][:QUANTIZATION][@REVISION]", also with "hf://" in front and with a file
+// for the quantization; or the address of a page; or a short name. What is not there is empty. It
+// points into the text, or into the table of short names.
 typedef struct hub_name {
     tern_str owner, name, inside, quantization, revision;
 } hub_name;

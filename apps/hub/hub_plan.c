@@ -104,6 +104,19 @@ static tern_status add_file(hub_plan *all, const tern_json_doc *doc, const tern_
     return TERN_OK;
 }
 
+// What its card says, else a tag.
+static void read_licence(hub_plan *all, const tern_json_doc *doc) {
+    const tern_json *root = tern_json_root(doc);
+    const tern_json *tags = tern_json_get(doc, root, "tags");
+    tern_str s = tern_json_str(tern_json_get(doc, tern_json_get(doc, root, "cardData"), "license"));
+    for (const tern_json *t = tern_json_first(doc, tags); t && !s.ptr;
+         t = tern_json_next(doc, tags, t))
+        if (hub_begins(tern_json_str(t), "license:"))
+            s = (tern_str){tern_json_str(t).ptr + 8, tern_json_str(t).len - 8};
+    for (size_t i = 0; s.ptr && i < s.len && i + 1 < sizeof all->licence; i++)
+        all->licence[i] = s.ptr[i] > 32 && s.ptr[i] < 127 ? s.ptr[i] : '?';
+}
+
 static tern_status read_listing(hub_plan *all, const char *json, size_t n, tern_error *err) {
     tern_json_doc doc = {0};
     tern_status status = tern_json_parse(&doc, json, n, err);
@@ -114,6 +127,7 @@ static tern_status read_listing(hub_plan *all, const char *json, size_t n, tern_
     for (const tern_json *one = tern_json_first(&doc, list); one && status == TERN_OK;
          one = tern_json_next(&doc, list, one))
         status = add_file(all, &doc, one, err);
+    if (status == TERN_OK) read_licence(all, &doc);
     if (status == TERN_OK && hub_is_word(sha)) {
         all->commit = tern_strndup(TERN_MEM_MISC, sha.ptr, sha.len);
         if (!all->commit) status = tern_fail_memory(err, sha.len);
@@ -333,6 +347,7 @@ tern_status hub_plan_read(hub_plan *out, const hub_name *n, bool text_only, cons
     const chooser c = {&all, out, n, text_only, err};
     if (status == TERN_OK) status = choose(&c);
     out->commit = all.commit;
+    memcpy(out->licence, all.licence, sizeof out->licence);
     all.commit = NULL;
     hub_plan_free(&all);
     if (status != TERN_OK) hub_plan_free(out);

@@ -424,7 +424,9 @@ static tern_status open_pull(pull *p, tern_error *err) {
     if (!p->endpoint) return tern_fail_memory(err, n);
     if (!hub_name_read(&p->name, d->name, strlen(d->name), p->endpoint))
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "'%s' is not of the form hf:OWNER/NAME[/FILE][:TYPE][@REVISION]", d->name);
+                         "'%s' is no short name (`tern pull --list`) and not of the form "
+                         "hf:OWNER/NAME[/FILE][:TYPE][@REVISION]",
+                         d->name);
     if (d->revision) p->name.revision = (tern_str){d->revision, strlen(d->revision)};
     tern_str r = p->name.revision.len ? p->name.revision : TERN_STR("main");
     for (size_t i = 0; i < r.len; i++) // it becomes a part of a folder's name
@@ -448,6 +450,35 @@ static void remove_if_empty(const pull *p) {
     tern_free(owner);
 }
 
+static void close_pull(pull *p) {
+    hub_plan_free(&p->plan);
+    tern_strbuf_free(&p->what);
+    tern_free(p->endpoint);
+    tern_free(p->revision);
+    tern_free(p->folder);
+    tern_free(p->state);
+}
+
+tern_status hub_look(const hub_pull_desc *desc, hub_offer *out, tern_error *err) {
+    tern_error local = {0};
+    pull p = {.desc = desc, .fd = -1};
+    if (!err) err = &local;
+    *out = (hub_offer){0};
+    tern_status status = open_pull(&p, err);
+    if (status == TERN_OK) status = get_listing(&p, err);
+    for (size_t i = 0; status == TERN_OK && i < p.plan.n; i++) {
+        if (p.plan.files[i].bytes != UINT64_MAX) out->bytes += p.plan.files[i].bytes;
+        snprintf(out->file, sizeof out->file, "%s", p.plan.files[i].name);
+    }
+    if (status == TERN_OK) {
+        snprintf(out->source, sizeof out->source, "%s", tern_strbuf_text(&p.what) + strlen("hf:"));
+        memcpy(out->licence, p.plan.licence, sizeof out->licence);
+        out->n_files = p.plan.n;
+    }
+    close_pull(&p);
+    return status;
+}
+
 tern_status hub_pull(const hub_pull_desc *desc, char **name, size_t *n_new, tern_error *err) {
     tern_error local = {0};
     pull p = {.desc = desc, .fd = -1};
@@ -461,11 +492,6 @@ tern_status hub_pull(const hub_pull_desc *desc, char **name, size_t *n_new, tern
     else if (p.folder)
         remove_if_empty(&p);
     *n_new = p.n_new;
-    hub_plan_free(&p.plan);
-    tern_strbuf_free(&p.what);
-    tern_free(p.endpoint);
-    tern_free(p.revision);
-    tern_free(p.folder);
-    tern_free(p.state);
+    close_pull(&p);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "apps/hub/hub_private.h"
 #include "base/alloc.h"
+#include "base/os_library.h"
 #include "base/status.h"
 
 #define DEPTH_MAX 4 // OWNER/NAME/FOLDER/file.gguf
@@ -235,8 +236,55 @@ static tern_status find_in(const hub_list *list, const char *folder, const char 
     }
     return tern_fail(err, TERN_ERR_IO,
                      "'%s': no such file or folder, and no model of that name in %s (`tern list` "
-                     "shows those, `tern pull` gets more)",
+                     "shows those, `tern pull --list` what has a short name)",
                      name, folder);
+}
+
+char *hub_installed_folder(void) {
+    char *folder = NULL, *out = NULL;
+    if (tern_program_folder(&folder, NULL) != TERN_OK) return NULL;
+    char *up = folder[0] ? tern_path_folder(folder) : NULL;
+    char *shared = up ? tern_path_join(up, "share/tern/models") : NULL;
+    if (shared && tern_folder_is(shared)) out = strdup(shared);
+    tern_free(shared);
+    tern_free(up);
+    tern_free(folder);
+    return out;
+}
+
+static bool has_name(const hub_list *list, const char *name) {
+    for (size_t i = 0; i < list->n; i++)
+        if (!strcmp(list->models[i].name, name)) return true;
+    return false;
+}
+
+tern_status hub_list_installed(hub_list *list, tern_error *err) {
+    hub_list more = {0};
+    char *folder = hub_installed_folder();
+    tern_status status = folder ? hub_list_folder(&more, folder, err) : TERN_OK;
+    if (tern_array_reserve(TERN_MEM_MISC, &list->models, &list->capacity, list->n, more.n + 1) != 0)
+        status = tern_fail_memory(err, more.n * sizeof *more.models);
+    for (size_t i = 0; status == TERN_OK && i < more.n; i++) {
+        if (has_name(list, more.models[i].name)) continue;
+        list->models[list->n++] = more.models[i];
+        more.models[i] = (hub_model){0};
+    }
+    if (list->n) qsort(list->models, list->n, sizeof *list->models, by_name);
+    hub_list_free(&more);
+    free(folder);
+    return status;
+}
+
+// What people have themselves comes first.
+static void find_installed(char **path, const char *name) {
+    hub_list list;
+    char *folder = hub_installed_folder();
+    if (folder && hub_list_folder(&list, folder, NULL) == TERN_OK) {
+        const hub_model *m = hub_find(&list, name, NULL);
+        if (m) *path = strdup(m->path);
+        hub_list_free(&list);
+    }
+    free(folder);
 }
 
 tern_status hub_resolve(char **path, const char *folder, const char *name, tern_error *err) {
@@ -248,10 +296,12 @@ tern_status hub_resolve(char **path, const char *folder, const char *name, tern_
         tern_status status = find_in(&list, folder, name, &m, err);
         if (m) *path = strdup(m->path);
         hub_list_free(&list);
+        if (status == TERN_ERR_IO) find_installed(path, name);
+        if (*path) return TERN_OK;
         // What opens the file says why it cannot.
         if (status != TERN_OK && !looks_like_path(name)) return status;
     }
-    if (!m) *path = strdup(name);
+    *path = strdup(name);
     return *path ? TERN_OK : tern_fail_memory(err, strlen(name));
 }
 
