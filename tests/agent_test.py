@@ -563,6 +563,32 @@ def test_mcp_bad():
     check(not left, "still running", left)
 
 
+def test_mcp_odd_tools():
+    """Names that become equal are made distinct, and tools that cannot be are left out: the others run. Seen to fail: with two tools of
+    one name ending the run; with a message that is nested too deeply not heard, and so waited for."""
+    names = [n for _, n in mcp_fake.ODD if n]
+    m = model("mcp_odd", *[call(n) for n in names], "Done.")
+    run = Run(m, "--mcp", fake("odd"), "-c", "100000")
+    check([t["name"] for t in run.lines[0]["tools"]] == names, run.lines[0]["tools"])
+    check(run.results() == [("called " + t["name"], False) for t, n in mcp_fake.ODD if n], run.results())
+    left_out = [line for line in run.err.split("\n") if " is left out: " in line]
+    check(len(left_out) == len([n for _, n in mcp_fake.ODD if not n]), run.err)
+    check(all(any(why in line for line in left_out) for why in ("nested too deeply", "another one has its name", "no name", "no object", "64 KB")), run.err)
+    about = {t["name"]: t["description"] for t in run.lines[0]["tools"]}
+    check(about["it___"] == "\u67e5\u627e: Finds" and about["it____2"] == "\u8bbe\u7f6e" and about["it_files_read_2"] == "files_read", about)
+
+
+def test_tool_that_no_template_takes():
+    """One tool that the model's template fails with is left out. Seen to fail: with all of them refused for it."""
+    picky = TEMPLATE.replace("[{{ t.function.name", "{% if t.function.name == 'bad' %}{{ raise_exception('no bad tools') }}{% endif %}[{{ t.function.name")
+    one, bad = (tool(n, "print('ran')") for n in ("one", "bad"))
+    run = Run(model("picky", call("one"), call("bad"), "Done.", template=picky), "--tool", bad, "--tool", one)
+    check([c["name"] for c in run.of("call")] == ["one", "one"], run.lines)  # to which calls are bound
+    check("note: the tool bad is left out: " in run.err and "no bad tools" in run.err, run.err)
+    run = Run(model("pickier", "Done.", template=picky), "--tool", bad, status=1)
+    check("no bad tools" in run.err, run.err)
+
+
 def test_mcp_silent():
     """A server that never answers: Ctrl-C ends the waiting."""
     p = subprocess.Popen([TERN, "agent", at("plain.gguf"), "Go.", "--mcp", fake("silent")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -585,7 +611,7 @@ def test_mcp_http():
         server, url = mcp_fake.serve(mode)
         run = Run(m, "--mcp", "it=" + url)
         check(run.results() == [(says, fails) for _, _, says, fails in asks], mode, run.results(), run.err)
-        left_out = "note: the tool it_misrouted is left out: an x-mcp-header of it is beside what is no property" in run.err
+        left_out = "note: it: the tool 'misrouted' is left out: an x-mcp-header of it is beside what is no property" in run.err
         check(left_out == (mode != "legacy"), mode, run.err)
         check(mode != "legacy" or server.told[-1][0] == "DELETE" and [t[0] for t in server.told].count("initialize") == 2, [t[0] for t in server.told])
         server.shutdown()

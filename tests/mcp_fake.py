@@ -4,7 +4,8 @@
     serve(mode)                              over HTTP, on a free port
 
 Modes: modern (2026-07-28), legacy (initialize), old (2024-11-05, dies of what it does not know), and of the bad ones: silent,
-garbage, dies (in a call), hangs (in a call), long (a line without end), deaf (does not read), future (a version nobody knows).
+garbage, dies (in a call), hangs (in a call), long (a line without end), deaf (does not read), future (a version nobody knows),
+odd (tools whose names are alike, or that are none).
 """
 import http.server
 import json
@@ -22,6 +23,18 @@ TOOLS = [{"name": "weather", "description": "Looks outside", "inputSchema": TOWN
              "dry": {"type": "boolean", "x-mcp-header": "Dry"}, "not": {"type": "string"},
              "at": {"type": "object", "properties": {"street": {"type": ["string", "null"], "x-mcp-header": "Street"}}}}}},
          {"name": "misrouted", "inputSchema": {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}}}}]
+def nested(n):
+    return {"type": "object", "properties": {"a": nested(n - 1)}} if n else {"type": "string"}
+
+
+# As (tool, its name as the model has it; None: it is left out).
+ODD = [({"name": "files.read"}, "it_files_read"), ({"name": "files_read"}, "it_files_read_2"), ({"name": "files/read"}, "it_files_read_3"),
+       ({"name": "\u67e5\u627e", "description": "Finds"}, "it___"), ({"name": "\u8bbe\u7f6e"}, "it____2"), ({"name": "n" * 70 + "a"}, "it_" + "n" * 61),
+       ({"name": "n" * 70 + "b"}, "it_" + "n" * 59 + "_2"), ({"name": "twice"}, "it_twice"), ({"name": "twice"}, None), ({"name": ""}, None),
+       ({"title": "none"}, None), ({"name": 5}, None), ({"name": "z\0"}, None), ("text", None), (None, None), ({"name": "list", "inputSchema": [1]}, None),
+       ({"name": "deep", "inputSchema": nested(70)}, None), ({"name": "deeper", "inputSchema": nested(200)}, None),
+       ({"name": "long", "inputSchema": {"type": "object", "properties": {"p%d" % i: {} for i in range(20000)}}}, None),
+       ({"name": "bare", "inputSchema": {"type": "object", "bare": 1}}, "it_bare"), ({"name": "good"}, "it_good")]
 FORM = {"type": "object", "required": ["name", "town"], "properties": {
     "name": {"type": "string", "title": "Your\x1b name", "minLength": 2}, "town": {"type": "string", "enum": ["Ghent", "Lier"]},
     "age": {"type": "integer", "minimum": 18}, "weight": {"type": "number", "default": 70.5}, "member": {"type": "boolean", "default": True},
@@ -63,6 +76,10 @@ def answer(mode, m):
             assert params["protocolVersion"] == "2025-11-25" and "_meta" not in params
             return {"protocolVersion": {"old": "2024-11-05", "future": "2099-01-01"}.get(mode, "2025-11-25"), "capabilities": {"tools": {}},
                     "serverInfo": {"name": "fake", "version": "1"}}
+    if method == "tools/list" and mode == "odd":
+        return done({"tools": [t for t, _ in ODD]})
+    if method == "tools/call" and mode == "odd":
+        return done({"content": [{"type": "text", "text": "called " + params["name"]}], "structuredContent": nested(200)})
     if method == "tools/list":  # in pages
         at = int(params.get("cursor", "0"))
         return done(dict({"tools": TOOLS[at:at + 4]}, **({"nextCursor": str(at + 4)} if at + 4 < len(TOOLS) else {})))

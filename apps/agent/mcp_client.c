@@ -15,6 +15,7 @@
 #define PAGES_MAX           100
 #define TOOLS_MAX           1000
 #define ROUNDS_MAX          10 // of questions within a call
+#define SCHEMA_BYTES_MAX    ((size_t)64 << 10)
 
 struct mcp_client {
     char *name;
@@ -80,7 +81,11 @@ mcp_taken mcp_client_take(mcp_client *c, const char *text, size_t n, int64_t id,
     jsonrpc_message m;
     jsonrpc_fault fault = {0};
     mcp_taken taken = MCP_NOTHING;
-    if (tern_json_parse(&doc, text, n, NULL) != TERN_OK) return MCP_NOTHING;
+    tern_strbuf pruned = {0};
+    if (mcp_parse(&doc, text, n, &pruned, NULL) != TERN_OK) {
+        tern_strbuf_free(&pruned);
+        return MCP_NOTHING;
+    }
     tern_json_writer w = {.out = reply};
     if (!jsonrpc_read(&m, &doc, &fault)) {
         taken = MCP_NOTHING;
@@ -92,13 +97,14 @@ mcp_taken mcp_client_take(mcp_client *c, const char *text, size_t n, int64_t id,
         taken = reply->failed ? MCP_NOTHING : MCP_REPLY;
     }
     tern_json_free(&doc);
+    tern_strbuf_free(&pruned);
     return taken;
 }
 
 // ---- Requests ----------------------------------------------------------------------------------
 
 typedef struct answer { // of a request
-    tern_strbuf text;
+    tern_strbuf text, pruned;
     tern_json_doc doc;
     jsonrpc_message m;
     bool timed_out;
@@ -108,6 +114,7 @@ typedef struct answer { // of a request
 static void free_answer(answer *a) {
     tern_json_free(&a->doc);
     tern_strbuf_free(&a->text);
+    tern_strbuf_free(&a->pruned);
     *a = (answer){0};
 }
 
@@ -163,7 +170,8 @@ static tern_status ask(mcp_client *c, const request *r, answer *out, tern_error 
     out->text = x.answer;
     jsonrpc_fault fault = {0};
     if (status == TERN_OK)
-        status = tern_json_parse(&out->doc, tern_strbuf_text(&out->text), out->text.len, err);
+        status =
+            mcp_parse(&out->doc, tern_strbuf_text(&out->text), out->text.len, &out->pruned, err);
     if (status == TERN_OK && !jsonrpc_read(&out->m, &out->doc, &fault))
         status = tern_fail(err, TERN_ERR_FORMAT, "%s: %s", c->name, fault.message);
     tern_strbuf_free(&text);
@@ -288,43 +296,6 @@ static tern_status begin(mcp_client *c, tern_error *err) {
 
 // ---- Calls -------------------------------------------------------------------------------------
 
-static void put_other(tern_strbuf *out, const tern_json_doc *doc, const tern_json *part) {
-    tern_str type = tern_json_str(tern_json_get(doc, part, "type"));
-    const tern_json *resource = tern_json_get(doc, part, "resource");
-    tern_str text = tern_json_str(tern_json_get(doc, resource, "text"));
-    tern_str uri = tern_json_str(tern_json_get(doc, resource ? resource : part, "uri"));
-    tern_str kind = tern_json_str(tern_json_get(doc, resource ? resource : part, "mimeType"));
-    if (text.ptr) {
-        tern_strbuf_append(out, text.ptr, text.len);
-        return;
-    }
-    tern_strbuf_putc(out, '[');
-    tern_strbuf_append(out, type.ptr ? type.ptr : "part", type.ptr ? type.len : 4);
-    if (kind.len) tern_strbuf_putc(out, ' '), tern_strbuf_append(out, kind.ptr, kind.len);
-    if (uri.len) tern_strbuf_putc(out, ' '), tern_strbuf_append(out, uri.ptr, uri.len);
-    tern_strbuf_puts(out, ", which is not shown]");
-}
-
-// What a result says to a model that reads text.
-static void put_result(tern_strbuf *out, const answer *a) {
-    const tern_json_doc *doc = &a->doc;
-    const tern_json *content = tern_json_get(doc, a->m.result, "content");
-    const tern_json *structured = tern_json_get(doc, a->m.result, "structuredContent");
-    bool is_list = tern_json_is(content, TERN_JSON_ARRAY);
-    for (const tern_json *part = is_list ? tern_json_first(doc, content) : NULL; part;
-         part = tern_json_next(doc, content, part)) {
-        tern_str text = tern_json_str(tern_json_get(doc, part, "text"));
-        if (out->len) tern_strbuf_putc(out, '\n');
-        if (text.ptr && tern_str_is(tern_json_str(tern_json_get(doc, part, "type")), "text"))
-            tern_strbuf_append(out, text.ptr, text.len);
-        else
-            put_other(out, doc, part);
-    }
-    tern_json_writer w = {.out = out};
-    if (!out->len && structured) tern_json_put_value(&w, NULL, doc, structured);
-    if (!out->len) tern_strbuf_puts(out, "[no output]");
-}
-
 // more: members of params besides; NULL: none.
 static tern_status ask_call(mcp_tool *tool, const tern_agent_call *call, const char *more,
                             answer *a, tern_error *err) {
@@ -438,7 +409,7 @@ static bool run_call(void *user, const tern_agent_call *call, tern_text_fn put, 
         agent_tool_fail(put, put_user, "%s: a result of a kind that this program does not know",
                         tool->client->name);
     } else {
-        put_result(&out, &a);
+        mcp_put_result(&out, &a.doc, a.m.result);
         ok = !tern_json_bool(tern_json_get(&a.doc, a.m.result, "isError"), false);
         agent_tool_put(put, put_user, &out);
     }
@@ -457,16 +428,14 @@ static void free_tool(void *user) {
     tern_free(tool);
 }
 
-// SERVER_TOOL, in the characters that models' templates take, and not too long.
-static void put_name(const mcp_client *c, tern_str name, char out[65]) {
-    size_t n = (size_t)snprintf(out, 65, "%s_", c->name);
-    for (size_t i = 0; i < name.len && n < 64; i++) {
-        char l = (char)(name.ptr[i] | 32);
-        bool is_plain = (l >= 'a' && l <= 'z') || (name.ptr[i] >= '0' && name.ptr[i] <= '9') ||
-                        name.ptr[i] == '_' || name.ptr[i] == '-';
-        out[n++] = is_plain ? name.ptr[i] : '_';
+static bool offers(const mcp_client *c, tern_str name) {
+    for (size_t i = 0; i < c->tools->n; i++) {
+        const agent_tool *row = &c->tools->list[i];
+        if (row->run == run_call && ((mcp_tool *)row->user)->client == c &&
+            tern_str_is(name, ((mcp_tool *)row->user)->name))
+            return true;
     }
-    out[n] = 0;
+    return false;
 }
 
 // The tool, for calls. parameters: its schema; "": none.
@@ -482,45 +451,64 @@ static mcp_tool *new_tool(const mcp_client *c, tern_str own, const tern_strbuf *
     return NULL;
 }
 
-static void note_left_out(const mcp_client *c, const char *name, const char *why) {
+static void note_left_out(const mcp_client *c, tern_str name, const char *why) {
     tern_strbuf line = {0};
-    tern_strbuf_printf(&line, "the tool %s is left out: %s", name, why);
+    tern_strbuf_printf(&line, "%s: the tool '%.*s' is left out: %s", c->name,
+                       name.len < 100 ? (int)name.len : 100, name.ptr ? name.ptr : "", why);
     if (c->tools->note && !line.failed) c->tools->note(c->tools->user, line.ptr);
     tern_strbuf_free(&line);
 }
 
+// Why a tool is no good; NULL: it is.
+static const char *fault_of(const mcp_client *c, const tern_json_doc *doc, tern_str name,
+                            const tern_json *schema, const tern_strbuf *parameters) {
+    if (!name.len || memchr(name.ptr, 0, name.len)) return "it has no name";
+    if (offers(c, name)) return "another one has its name";
+    if (schema && !tern_json_is(schema, TERN_JSON_OBJECT)) return "its schema is no object";
+    if (parameters->len > SCHEMA_BYTES_MAX) return "its schema has more than 64 KB";
+    if (parameters->len && strstr(parameters->ptr, MCP_TOO_DEEP))
+        return "its schema is nested too deeply";
+    return c->is_http && c->is_modern ? mcp_params_check(doc, schema) : NULL;
+}
+
+static tern_status add_row(mcp_client *c, const char *name, tern_str own, const tern_strbuf *text,
+                           const tern_strbuf *parameters, tern_error *err) {
+    agent_tool *row;
+    mcp_tool *tool = text->failed || parameters->failed ? NULL : new_tool(c, own, parameters);
+    if (!tool) return tern_fail_memory(err, sizeof *tool);
+    tern_status status = agent_tools_add(c->tools, name, tern_strbuf_text(text),
+                                         parameters->len ? parameters->ptr : NULL, &row, err);
+    if (status != TERN_OK) {
+        free_tool(tool);
+        return status;
+    }
+    tool->client = c;
+    c->n_users++;
+    row->from = c->name;
+    row->run = run_call;
+    row->user = tool;
+    row->free = free_tool;
+    return TERN_OK;
+}
+
 static tern_status add_tool(mcp_client *c, const tern_json_doc *doc, const tern_json *t,
                             tern_error *err) {
-    char name[65];
+    char name[AGENT_NAME_BYTES];
     tern_str own = tern_json_str(tern_json_get(doc, t, "name"));
-    tern_str description = tern_json_str(tern_json_get(doc, t, "description"));
     const tern_json *schema = tern_json_get(doc, t, "inputSchema");
     tern_strbuf text = {0}, parameters = {0};
     tern_json_writer w = {.out = &parameters};
-    agent_tool *row;
-    if (!own.len || memchr(own.ptr, 0, own.len)) return TERN_OK; // no tool
-    put_name(c, own, name);
-    const char *why = c->is_http && c->is_modern ? mcp_params_check(doc, schema) : NULL;
-    if (why) {
-        note_left_out(c, name, why);
-        return TERN_OK;
-    }
-    if (!description.len) description = tern_json_str(tern_json_get(doc, t, "title"));
-    if (description.len) tern_strbuf_append(&text, description.ptr, description.len);
+    if (tern_json_is(schema, TERN_JSON_NULL)) schema = NULL;
     if (tern_json_is(schema, TERN_JSON_OBJECT)) tern_json_put_value(&w, NULL, doc, schema);
-    mcp_tool *tool = text.failed || parameters.failed ? NULL : new_tool(c, own, &parameters);
-    tern_status status = !tool ? tern_fail_memory(err, sizeof *tool)
-                               : agent_tools_add(c->tools, name, tern_strbuf_text(&text),
-                                                 parameters.len ? parameters.ptr : NULL, &row, err);
-    if (status == TERN_OK) {
-        tool->client = c;
-        c->n_users++;
-        row->from = c->name;
-        row->run = run_call;
-        row->user = tool;
-        row->free = free_tool;
-    } else if (tool) {
-        free_tool(tool);
+    const char *why = fault_of(c, doc, own, schema, &parameters);
+    tern_status status = TERN_OK;
+    if (why) {
+        note_left_out(c, own, why);
+    } else {
+        bool has_name = mcp_tool_name(c->name, own, name);
+        has_name &= !agent_tools_make_distinct(c->tools, name);
+        mcp_tool_description(&text, doc, t, own, has_name);
+        status = add_row(c, name, own, &text, &parameters, err);
     }
     tern_strbuf_free(&text);
     tern_strbuf_free(&parameters);
@@ -542,8 +530,14 @@ static tern_status take_page(mcp_client *c, tern_strbuf *cursor, size_t *n, tern
     if (status == TERN_OK && !tern_json_is(list, TERN_JSON_ARRAY))
         status = tern_fail(err, TERN_ERR_FORMAT, "%s: the server names no tools", c->name);
     for (const tern_json *t = status == TERN_OK ? tern_json_first(&a.doc, list) : NULL;
-         t && status == TERN_OK && *n < TOOLS_MAX; t = tern_json_next(&a.doc, list, t), (*n)++)
+         t && status == TERN_OK; t = tern_json_next(&a.doc, list, t)) {
+        if ((*n)++ == TOOLS_MAX) {
+            note_left_out(c, tern_json_str(tern_json_get(&a.doc, t, "name")),
+                          "the server has more than 1000, and so are those after it");
+            break;
+        }
         status = add_tool(c, &a.doc, t, err);
+    }
     tern_strbuf_clear(cursor);
     tern_str next = {0};
     if (status == TERN_OK) next = tern_json_str(tern_json_get(&a.doc, a.m.result, "nextCursor"));
@@ -557,7 +551,7 @@ static tern_status take_tools(mcp_client *c, tern_error *err) {
     tern_strbuf cursor = {0};
     size_t n = 0;
     tern_status status = take_page(c, &cursor, &n, err);
-    for (int i = 1; cursor.len && i < PAGES_MAX && n < TOOLS_MAX && status == TERN_OK; i++)
+    for (int i = 1; cursor.len && i < PAGES_MAX && n <= TOOLS_MAX && status == TERN_OK; i++)
         status = take_page(c, &cursor, &n, err);
     tern_strbuf_free(&cursor);
     return status;

@@ -67,6 +67,22 @@ const char *mcp_client_name(const mcp_client *c);
 const char *mcp_client_version(const mcp_client *c); // that was agreed on; NULL: not yet
 bool mcp_client_is_modern(const mcp_client *c);
 
+// A message, or what of it is not nested too deeply: what is has become this text. The document
+// points into the message or into *pruned.
+#define MCP_TOO_DEEP "[nested too deeply]"
+tern_status mcp_parse(tern_json_doc *doc, const char *text, size_t n, tern_strbuf *pruned,
+                      tern_error *err);
+
+// SERVER_TOOL, in the characters that models' templates take, and not too long. Whether it says as
+// much as the tool's name.
+bool mcp_tool_name(const char *server, tern_str name, char out[AGENT_NAME_BYTES]);
+// A name that had to be changed (has_name: it is as it was) says more than what is left of it.
+void mcp_tool_description(tern_strbuf *out, const tern_json_doc *doc, const tern_json *tool,
+                          tern_str name, bool has_name);
+
+// What the result of a call says to a model that reads text.
+void mcp_put_result(tern_strbuf *out, const tern_json_doc *doc, const tern_json *result);
+
 // The value of a field of HTTP for a text of any kind: as it is, or as "=?base64?...?=".
 void mcp_field_value(tern_str text, tern_strbuf *out);
 

@@ -12,8 +12,8 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-#define REPLY_SECONDS   10.0
-#define REFUSAL_BYTES   4096
+#define REPLY_SECONDS 10.0
+#define REFUSAL_BYTES 4096
 
 typedef struct http {
     mcp_client *client;

@@ -1,15 +1,34 @@
 // The list of tools, and what its rows share. See tools.h.
 #include "apps/agent/tools.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
 
+static bool is_taken(const agent_tools *t, const char *name) {
+    for (size_t i = 0; i < t->n; i++)
+        if (!strcmp(t->list[i].name, name)) return true;
+    return false;
+}
+
+bool agent_tools_make_distinct(const agent_tools *t, char name[AGENT_NAME_BYTES]) {
+    const size_t n = strlen(name);
+    const bool was_taken = is_taken(t, name);
+    // Of many names that clash, few numbers are tried.
+    for (size_t number = 2; is_taken(t, name); number += number < 10 || number > t->n ? 1 : t->n) {
+        char end[24];
+        size_t n_end = (size_t)snprintf(end, sizeof end, "_%zu", number);
+        size_t at = n + n_end < AGENT_NAME_BYTES ? n : AGENT_NAME_BYTES - 1 - n_end;
+        memcpy(name + at, end, n_end + 1);
+    }
+    return was_taken;
+}
+
 tern_status agent_tools_add(agent_tools *t, const char *name, const char *description,
                             const char *parameters, agent_tool **out, tern_error *err) {
-    for (size_t i = 0; i < t->n; i++)
-        if (!strcmp(t->list[i].name, name))
-            return tern_fail(err, TERN_ERR_ARGUMENT, "two tools are called '%.100s'", name);
+    if (is_taken(t, name))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "two tools are called '%.100s'", name);
     if (tern_array_reserve(TERN_MEM_MISC, &t->list, &t->capacity, t->n, 1) != 0)
         return tern_fail_memory(err, sizeof **out);
     agent_tool tool = {.name = tern_strdup(TERN_MEM_MISC, name),

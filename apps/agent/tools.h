@@ -37,6 +37,9 @@ struct agent_tools {  // zero-initialise
 // name is taken.
 tern_status agent_tools_add(agent_tools *t, const char *name, const char *description,
                             const char *parameters, agent_tool **out, tern_error *err);
+// Makes a name another one if it is taken: NAME_2, NAME_3 ... Whether it was.
+#define AGENT_NAME_BYTES 65 // that a name takes at most, with its end
+bool agent_tools_make_distinct(const agent_tools *t, char name[AGENT_NAME_BYTES]);
 void agent_tools_free(agent_tools *t);
 static inline bool agent_was_stopped(const agent_tools *t) {
     return t->was_stopped && t->was_stopped();

@@ -39,6 +39,11 @@ static tern_status check_tool(const tern_agent *a, size_t i, tern_error *err) {
     return tern_fail_prefix(err, status, place);
 }
 
+// A tool that the model's template fails with: the others do not suffer for it.
+static bool is_left_out(const tern_agent_tool *t) {
+    return !t->run;
+}
+
 // parameters: NULL, the tool's own.
 static void put_tool(tern_json_writer *w, const tern_agent_tool *t, const char *parameters) {
     if (!parameters) parameters = t->parameters;
@@ -69,15 +74,21 @@ static bool is_unknown(tern_status status) {
     return status == TERN_ERR_UNSUPPORTED || status == TERN_ERR_FORMAT;
 }
 
+// The list of tools, all or one, but those that are left out.
+static void put_list(const tern_agent *a, size_t first, size_t n, tern_strbuf *list) {
+    tern_json_writer w = {.out = list};
+    tern_strbuf_clear(list);
+    tern_json_open(&w, NULL, '[');
+    for (size_t i = first; i < first + n; i++)
+        if (!is_left_out(&a->tools[i])) put_tool(&w, &a->tools[i], NULL);
+    tern_json_close(&w, ']');
+}
+
 // Whether the tools, all or one, bind calls as they are; *err says why not.
 static tern_status try_tools(tern_agent *a, size_t first, size_t n, tern_strbuf *list,
                              tern_error *err) {
-    tern_json_writer w = {.out = list};
     tern_grammar *grammar = NULL;
-    tern_strbuf_clear(list);
-    tern_json_open(&w, NULL, '[');
-    for (size_t i = first; i < first + n; i++) put_tool(&w, &a->tools[i], NULL);
-    tern_json_close(&w, ']');
+    put_list(a, first, n, list);
     if (list->failed) return tern_fail_memory(err, list->len);
     tern_status status = open_grammar(a, &grammar, list->ptr, err);
     tern_grammar_close(grammar);
@@ -95,6 +106,7 @@ static tern_status loosen(tern_agent *a, tern_error *err) {
     tern_json_open(&w, NULL, '[');
     for (size_t i = 0; i < a->desc.n_tools && status == TERN_OK; i++) {
         tern_error why = {0};
+        if (is_left_out(&a->tools[i])) continue;
         status = try_tools(a, i, 1, &one, &why);
         bool unknown = is_unknown(status);
         put_tool(&w, &a->tools[i], unknown ? any_object : NULL);
@@ -224,8 +236,12 @@ bool tern_agent_run_call(tern_agent *a, const agent_call *c, tern_strbuf *out, s
     tern_agent_call_view(a, c, &call);
     if (!tool) {
         tern_strbuf_printf(&g.text, "There is no tool '%s'.", call.name);
-        for (size_t i = 0; i < a->desc.n_tools; i++)
-            tern_strbuf_printf(&g.text, "%s%s", i ? ", " : " There are: ", a->tools[i].name);
+        const char *before = " There are: ";
+        for (size_t i = 0; i < a->desc.n_tools; i++) {
+            if (is_left_out(&a->tools[i])) continue;
+            tern_strbuf_printf(&g.text, "%s%s", before, a->tools[i].name);
+            before = ", ";
+        }
         g.n = g.text.len;
     } else if (!c->is_whole) {
         tern_strbuf_puts(&g.text, "The call's arguments were no JSON object.");
@@ -247,7 +263,8 @@ bool tern_agent_run_call(tern_agent *a, const agent_call *c, tern_strbuf *out, s
 
 size_t tern_agent_find_tool(const tern_agent *a, const char *name) {
     for (size_t i = 0; i < a->desc.n_tools; i++)
-        if (a->tools[i].name && !strcmp(a->tools[i].name, name)) return i;
+        if (a->tools[i].name && !is_left_out(&a->tools[i]) && !strcmp(a->tools[i].name, name))
+            return i;
     return SIZE_MAX;
 }
 
@@ -279,12 +296,13 @@ static bool ignore(void *user, const char *text, size_t n) {
     return true;
 }
 
-// Whether the model's template takes tools at all.
-static tern_status try_template(tern_agent *a, tern_error *err) {
+// Whether the model's template takes these tools.
+static tern_status try_template(tern_agent *a, const tern_strbuf *list, tern_error *err) {
     tern_strbuf request = {0};
+    if (list->failed) return tern_fail_memory(err, list->len);
     tern_strbuf_printf(&request,
                        "{\"tools\":%s,\"messages\":[{\"role\":\"user\",\"content\":\"?\"}]}",
-                       a->shown.ptr);
+                       tern_strbuf_text(list));
     tern_status status = request.failed ? tern_fail_memory(err, request.len)
                                         : tern_chat_format_json(a->model, request.ptr, request.len,
                                                                 ignore, NULL, err);
@@ -292,15 +310,39 @@ static tern_status try_template(tern_agent *a, tern_error *err) {
     return status;
 }
 
+// Leaves out the tools that the template fails with alone, unless it fails with all of them.
+static tern_status leave_out(tern_agent *a, const tern_error *failure, tern_error *err) {
+    tern_strbuf one = {0};
+    tern_status status = TERN_OK;
+    size_t n_left = a->desc.n_tools;
+    for (size_t i = 0; i < a->desc.n_tools && status != TERN_ERR_MEMORY; i++) {
+        tern_error why = {0};
+        put_list(a, i, 1, &one);
+        status = try_template(a, &one, &why);
+        if (status == TERN_OK || status == TERN_ERR_MEMORY) continue;
+        tern_strbuf_printf(&a->notes, "the tool %s is left out: %s\n", a->tools[i].name,
+                           why.message);
+        a->tools[i].run = NULL;
+        n_left--;
+    }
+    tern_strbuf_free(&one);
+    if (status == TERN_ERR_MEMORY) return tern_fail_memory(err, a->shown.len);
+    if (!n_left || n_left == a->desc.n_tools)
+        return tern_fail(err, failure->status, "%s", failure->message);
+    put_list(a, 0, a->desc.n_tools, &a->shown);
+    return try_template(a, &a->shown, err);
+}
+
 tern_status tern_agent_take_tools(tern_agent *a, const tern_agent_desc *desc, tern_error *err) {
     tern_error why = {0};
     if (desc->n_tools == 0) return TERN_OK;
     TERN_TRY(copy_tools(a, desc, err));
     for (size_t i = 0; i < a->desc.n_tools; i++) TERN_TRY(check_tool(a, i, err));
-    tern_status status = try_tools(a, 0, a->desc.n_tools, &a->bound, &why);
-    tern_strbuf_append(&a->shown, tern_strbuf_text(&a->bound), a->bound.len);
-    if (a->shown.failed || a->bound.failed) return tern_fail_memory(err, a->bound.len);
-    TERN_TRY(try_template(a, err)); // says best what is missing
+    put_list(a, 0, a->desc.n_tools, &a->shown);
+    tern_status status = try_template(a, &a->shown, &why); // says best what is missing
+    if (status == TERN_ERR_MEMORY) return tern_fail(err, status, "%s", why.message);
+    if (status != TERN_OK) TERN_TRY(leave_out(a, &why, err));
+    status = try_tools(a, 0, a->desc.n_tools, &a->bound, &why);
     if (is_unknown(status))
         TERN_TRY(loosen(a, err));
     else if (status != TERN_OK)
