@@ -21,6 +21,7 @@ import unicodedata
 import mcp_fake
 import parrot
 
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 300

@@ -1,6 +1,7 @@
 # What the tests of commands share, sourced: a folder $dir that goes with them, $n checks, $bad of them
 # failed, and the words to check with.
 dir=$(mktemp -d)
+export TERN_DEVICE=cpu # also on machines with a GPU
 trap 'rm -rf "$dir"' EXIT
 n=0 bad=0
 

@@ -8,6 +8,7 @@
 set -u
 tern=$1 model=$2 loops=${3:-3}
 dir=$(mktemp -d)
+export TERN_DEVICE=cpu # also on machines with a GPU
 trap 'rm -rf "$dir"' EXIT
 n=0 bad=0
 

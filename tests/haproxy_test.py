@@ -19,6 +19,7 @@ import time
 import zlib
 
 sys.dont_write_bytecode = True
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 sys.path.insert(0, "apps/serve/haproxy")
 import restart  # noqa: E402
 

@@ -20,6 +20,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from fake_hub import FakeHub
 
@@ -43,7 +44,8 @@ class Place:
 
     def tern(self, *args, env=None, **kw):
         variables = {"PATH": os.environ["PATH"], "HOME": self.folder, "TERN_MODELS": self.folder,
-                     "HF_ENDPOINT": self.hub.url, **(env or {})}
+                     "HF_ENDPOINT": self.hub.url,
+                     "TERN_DEVICE": "cpu", **(env or {})}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LD_LIBRARY_PATH"):
             if name in os.environ:
                 variables[name] = os.environ[name]

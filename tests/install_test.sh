@@ -7,6 +7,7 @@
 set -eu
 make=$1 cc=$2
 dir=$(mktemp -d)
+export TERN_DEVICE=cpu # also on machines with a GPU
 trap 'rm -rf "$dir"' EXIT
 failed=0
 check() { # what, command...

@@ -16,6 +16,7 @@ import time
 
 import parrot
 
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = os.path.abspath(sys.argv[1])
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 folder = tempfile.TemporaryDirectory()

@@ -19,6 +19,7 @@ import termios
 import time
 
 sys.dont_write_bytecode = True
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = os.path.abspath(sys.argv[1])
 STORIES = "models/stories.gguf"
 failures = 0

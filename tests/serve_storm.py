@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = sys.argv[1]
 SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 60
 CLIENTS = int(sys.argv[3]) if len(sys.argv) > 3 else 1000

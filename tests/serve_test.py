@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = sys.argv[1]
 MODEL = "models/stories.gguf"
 # Seconds after which something will never come: machines may be busy, and the program a sanitizer's.

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = os.path.abspath(sys.argv[1])
 MODEL = "models/stories.gguf"
 UNIT = "apps/serve/systemd/tern@.service"

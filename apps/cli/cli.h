@@ -127,7 +127,11 @@ typedef struct model_args {
     const char *path, *folder, *device, *template_file, *cpu_features, *mmproj;
     int n_threads, n_batch, ternary, head, thinking, pooling;
     bool verbose, vocab_only, precise;
+    bool finds_gpu; // the device is "auto" unless something else is said
 } model_args;
+// The device that is asked for: by the option, else TERN_DEVICE, else as the command has it; NULL:
+// the library's default.
+const char *device_of(const model_args *args);
 #define MODEL_OPTIONS(m)                                                                           \
     MODEL_OPTIONS_BEGIN(m),                                                                        \
     {'t', "threads", OPTION_COUNT, &(m).n_threads, "N",                                            \
@@ -157,7 +161,7 @@ typedef struct model_args {
 extern bool takes_downloads; // get_model.c
 #define DEVICE_OPTION(target)                                                                      \
     {0, "device", OPTION_NAME, &(target), "cpu|webgpu|auto",                                       \
-     "where it runs (cpu); `man tern` has the variables for GPUs"}
+     "where it runs (TERN_DEVICE; run, chat, serve, mcp, ask, agent: auto; others: cpu)"}
 #define FEATURES_OPTION(target)                                                                    \
     {0, "cpu-features", OPTION_NAME, &(target), "scalar|avx2|avx512|neon|dotprod",                 \
      "use at most these instructions"}

@@ -302,7 +302,8 @@ static int prepare(const command *self, agent_args *args, const char *task) {
 }
 
 int cmd_agent(const command *self, int argc, char **argv) {
-    agent_args args = {.sampling = sampling_args_default(), .max_steps = 20, .result_bytes = 16384};
+    agent_args args = {.model.finds_gpu = true,
+                       .sampling = sampling_args_default(), .max_steps = 20, .result_bytes = 16384};
     const option options[] = {
         OPTIONS_GROUP("Task"),
         {'q', "task", OPTION_TEXT, &args.task, "TEXT", "what is to be done; -: read it",

@@ -204,7 +204,7 @@ static int open_and_ask(const command *self, ask_args *args, const text *questio
 }
 
 int cmd_ask(const command *self, int argc, char **argv) {
-    ask_args args = {.sampling = sampling_args_default(), .n_hits = 6};
+    ask_args args = {.model.finds_gpu = true, .sampling = sampling_args_default(), .n_hits = 6};
     const option options[] = {
         OPTIONS_GROUP("Question"),
         {'q', "question", OPTION_TEXT, &args.question, "TEXT", "the question; -: read it",

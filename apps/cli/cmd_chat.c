@@ -133,13 +133,15 @@ static void greet(const chat *c) {
     const char *slash = strrchr(info.path, '/');
     const char *name = info.name && *info.name ? info.name : slash ? slash + 1 : info.path;
     char line[1024];
+    const char *why = strstr(info.device, " (no GPU: "); // was said in front of this
     renderer *r = render_open(true, false);
     snprintf(line, sizeof line,
-             "%s (%s, %.3g%s weights) on %s, context of %d tokens\n"
+             "%s (%s, %.3g%s weights) on %.*s, context of %d tokens\n"
              "/help lists the commands, Tab completes them, Ctrl-D leaves.",
              name, info.architecture,
              (double)info.n_params * (info.n_params < 1000000000 ? 1e-6 : 1e-9),
-             info.n_params < 1000000000 ? "M" : "B", info.device,
+             info.n_params < 1000000000 ? "M" : "B",
+             (int)(why ? (size_t)(why - info.device) : strlen(info.device)), info.device,
              (int)tern_session_n_context(c->session));
     render_text(r, line, strlen(line));
     render_close(r);
@@ -194,7 +196,7 @@ int chat_open(const command *self, chat_args *args) {
 }
 
 int cmd_chat(const command *self, int argc, char **argv) {
-    chat_args args = {.sampling = sampling_args_default()};
+    chat_args args = {.model.finds_gpu = true, .sampling = sampling_args_default()};
     const option options[] = {
         OPTIONS_GROUP("Conversation"),
         {0, "system", OPTION_TEXT, &args.system, "TEXT", "what the model is told before"},

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 int cmd_mcp(const command *self, int argc, char **argv) {
-    serve_args a = {.n_parallel = 4,
+    serve_args a = {.model.finds_gpu = true,
+                    .n_parallel = 4,
                     .n_queue = 256,
                     .cache_memory = 1 << 30,
                     .cache_device = 1 << 30,

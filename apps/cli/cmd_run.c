@@ -280,7 +280,9 @@ static const char *wrong_usage(const run_args *args, bool has_text) {
 }
 
 int cmd_run(const command *self, int argc, char **argv) {
-    run_args args = {.sampling = sampling_args_default(), .n_logprobs = -1};
+    run_args args = {.model.finds_gpu = true,
+                     .sampling = sampling_args_default(),
+                     .n_logprobs = -1};
     const option options[] = {
         OPTIONS_GROUP("Prompt"),
         {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT",

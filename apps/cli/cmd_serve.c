@@ -186,7 +186,8 @@ int serve_models(const command *self, serve_args *a, serve_fn run) {
 }
 
 int cmd_serve(const command *self, int argc, char **argv) {
-    serve_args a = {.host = "127.0.0.1",
+    serve_args a = {.model.finds_gpu = true,
+                    .host = "127.0.0.1",
                     .port = 8080,
                     .n_parallel = 16,
                     .n_queue = 256,

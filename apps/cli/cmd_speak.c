@@ -167,7 +167,7 @@ static bool sound_of_codes(tern_model *codec, const char *path, speech *out) {
 static tern_model *open_codec(const command *self, const speak_args *args, int *status) {
     model_args codec = {.path = args->codec,
                         .folder = args->model.folder,
-                        .device = args->model.device,
+                        .device = device_of(&args->model),
                         .cpu_features = args->model.cpu_features,
                         .n_threads = args->model.n_threads,
                         .verbose = args->model.verbose};

@@ -216,13 +216,32 @@ void free_loras(tern_lora *loras, size_t n) {
     free(loras);
 }
 
+const char *device_of(const model_args *args) {
+    const char *usual = getenv("TERN_DEVICE");
+    if (args->device) return args->device;
+    if (usual && *usual) return usual;
+    return args->finds_gpu ? "auto" : NULL;
+}
+
+// Where the model runs and why, for who has left that to tern: in one line, on a terminal or if it
+// was asked for.
+static void say_device(const model_args *args, const char *device) {
+    const char *asked = device_of(args);
+    bool is_said = args->device != NULL;
+    if (!asked || strcmp(asked, "auto") != 0 || args->verbose) return;
+    if (!is_said && !isatty(STDERR_FILENO)) return;
+    bool on_gpu = strncmp(device, "cpu", 3) != 0;
+    fprintf(stderr, "device: %s%s\n", device,
+            on_gpu && !is_said ? " (found by itself; --device cpu does without)" : "");
+}
+
 bool read_model_desc(const model_args *args, tern_model_desc *out) {
     text template = {0};
     if (args->template_file && !text_read(&template, args->template_file)) return false;
     *out = (tern_model_desc){
         .loras = read_loras(&args->loras),
         .n_loras = args->loras.n,
-        .device = args->device,
+        .device = device_of(args),
         .webgpu = cli_webgpu(),
         .n_threads = args->n_threads,
         .n_batch = args->n_batch,
@@ -269,8 +288,7 @@ tern_model *open_model(const command *self, model_args *args, int *status) {
     }
     tern_model_info info;
     tern_model_get_info(model, &info);
-    if (args->device && !strcmp(args->device, "auto") && !args->verbose)
-        fprintf(stderr, "device: %s\n", info.device);
+    say_device(args, info.device);
     if (args->verbose) {
         fprintf(stderr, "%s: %s, %.2f billion weights, %s, products %s, head %s, %.2f s to load\n",
                 info.path, info.architecture, (double)info.n_params * 1e-9, info.device,

@@ -128,7 +128,7 @@ static bool get_model(const char *folder, const char *name, const char *why) {
     describe(&offer, what, sizeof what);
     text line = {0}; // the hub's words: nothing that a terminal would obey
     const char *const parts[] = {
-        name, " is not here. On the hub: ", offer.source, ", ", offer.file, " (", what, ")"};
+        name, " is not here. On the hub: ", offer.source, ", ", offer.shown, " (", what, ")"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) text_puts(&line, parts[i]);
     put_plain(stderr, line.ptr);
     fputc('\n', stderr);

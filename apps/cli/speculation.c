@@ -45,7 +45,7 @@ bool open_speculation(const speculation_args *args, const model_args *model,
     if (!args->draft_model) return true;
     const char *path = resolve_model(model->folder, args->draft_model);
     if (!path) return false;
-    const tern_model_desc desc = {.device = model->device,
+    const tern_model_desc desc = {.device = device_of(model),
                                   .webgpu = cli_webgpu(),
                                   .n_threads = model->n_threads,
                                   .cpu_features = model->cpu_features};

@@ -112,7 +112,7 @@ tern_status hub_pull(const hub_pull_desc *desc, char **name, size_t *n_new, tern
 typedef struct hub_offer {
     char source[300]; // "OWNER/NAME"
     char licence[64]; // ""; the hub names none
-    char file[200];   // the model's
+    char shown[200];  // the name of the model's file, for people
     uint64_t bytes;   // of all files whose size the hub names
     size_t n_files;
 } hub_offer;

@@ -468,7 +468,7 @@ tern_status hub_look(const hub_pull_desc *desc, hub_offer *out, tern_error *err)
     if (status == TERN_OK) status = get_listing(&p, err);
     for (size_t i = 0; status == TERN_OK && i < p.plan.n; i++) {
         if (p.plan.files[i].bytes != UINT64_MAX) out->bytes += p.plan.files[i].bytes;
-        snprintf(out->file, sizeof out->file, "%s", p.plan.files[i].name);
+        snprintf(out->shown, sizeof out->shown, "%s", p.plan.files[i].name);
     }
     if (status == TERN_OK) {
         snprintf(out->source, sizeof out->source, "%s", tern_strbuf_text(&p.what) + strlen("hf:"));

@@ -2,6 +2,7 @@
 #ifndef TERN_BASE_OS_LIBRARY_H
 #define TERN_BASE_OS_LIBRARY_H
 
+#include <stdbool.h>
 #include "base/status.h"
 
 #if defined(_WIN32)
@@ -23,6 +24,10 @@ void *tern_library_symbol(void *library, const char *name);
 // The path of the library or program that contains this function. The caller frees it; NULL:
 // unknown, or no memory.
 char *tern_library_of(const void *function);
+
+// Whether there may be a GPU. False only where a system would show one and does not: then no
+// library has to be loaded to find none.
+bool tern_gpu_may_be_here(void);
 
 // Where the program's file is, without its name; "": unknown. The caller frees it.
 tern_status tern_program_folder(char **folder, tern_error *err);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -154,6 +155,26 @@ char *tern_library_of(const void *function) {
     bool known = dladdr((void *)(uintptr_t)function, &info) && info.dli_fname;
     return known ? tern_strdup(TERN_MEM_MISC, info.dli_fname) : NULL;
 }
+
+#if defined(__linux__)
+// A driver's device nodes: of DRM, NVIDIA, AMD's compute, Windows' Linux, Adreno and Mali.
+bool tern_gpu_may_be_here(void) {
+    static const char *const nodes[] = {"/dev/nvidiactl", "/dev/nvidia0",  "/dev/kfd",
+                                        "/dev/dxg",       "/dev/kgsl-3d0", "/dev/mali0"};
+    char node[32];
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++)
+        if (access(nodes[i], F_OK) == 0) return true;
+    for (int i = 128; i < 192; i++) {
+        snprintf(node, sizeof node, "/dev/dri/renderD%d", i);
+        if (access(node, F_OK) == 0) return true;
+    }
+    return false;
+}
+#else
+bool tern_gpu_may_be_here(void) {
+    return true;
+}
+#endif
 
 tern_status tern_program_folder(char **folder, tern_error *err) {
     *folder = NULL;

@@ -173,6 +173,10 @@ char *tern_library_of(const void *function) {
     return GetModuleHandleExA(flags, function, &module) ? path_of(module) : NULL;
 }
 
+bool tern_gpu_may_be_here(void) {
+    return true;
+}
+
 tern_status tern_program_folder(char **folder, tern_error *err) {
     char *path = path_of(NULL);
     *folder = path ? tern_path_folder(path) : tern_strdup(TERN_MEM_MISC, "");

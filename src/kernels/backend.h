@@ -31,6 +31,9 @@ typedef struct tern_device_desc {
     tern_ternary_layout ternary;
     bool precise; // products with codes in groups take float activations
     const tern_webgpu_desc *webgpu; // NULL: the defaults
+    // A GPU, or none: no adapter that computes on this processor, where the CPU backend is faster.
+    // Programs that bring WebGPU's functions have chosen the adapter themselves.
+    bool only_hardware;
 } tern_device_desc;
 
 // A weight as the file has it.

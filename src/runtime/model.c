@@ -468,14 +468,26 @@ tern_status tern_model_open_begin(tern_opening **out, const char *path, const te
     return status;
 }
 
+// A GPU that cannot take the model is none, where the choice is left to us.
+static tern_status settle(tern_opening *o, tern_status status, tern_error *err) {
+    tern_error local = {0};
+    if (status == TERN_OK) return TERN_OK;
+    status = tern_placement_go_to_cpu(&o->model->now, o->model, status, err ? err : &local);
+    if (status == TERN_OK) o->has_weights = false;
+    return status;
+}
+
 // Weights, then graphs by their types, then plans.
 static tern_status go_on(tern_opening *o, bool *done, tern_error *err) {
     tern_model *m = o->model;
     *done = !m->now;
     if (*done) return TERN_OK;
     if (!o->has_weights) {
+        const tern_placement *at = m->now;
         uint64_t before = m->now->bytes_bound;
         tern_status status = tern_placement_poll(m->now, m, &o->has_weights, err);
+        status = settle(o, status, err);
+        if (m->now != at && status == TERN_OK) return TERN_OK;
         if (status == TERN_ERR_IO) return status; // it names the file
         if (status != TERN_OK) return tern_fail_prefix(err, status, m->path);
         if (m->now->bytes_bound == before) return TERN_OK;
@@ -483,7 +495,7 @@ static tern_status go_on(tern_opening *o, bool *done, tern_error *err) {
     }
     if (!o->has_graphs) TERN_TRY(run_passes(m, err));
     o->has_graphs = true;
-    return tern_placement_compile(m->now, m, done, err);
+    return settle(o, tern_placement_compile(m->now, m, done, err), err);
 }
 
 tern_status tern_model_open_poll(tern_opening *o, bool *done, tern_model **model, tern_error *err) {

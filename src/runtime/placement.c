@@ -16,8 +16,10 @@
 
 static tern_status open_on(tern_placement *p, const tern_model *m, const tern_backend *backend,
                            tern_error *err) {
+    tern_device_desc desc = m->device_desc;
+    desc.only_hardware = p->is_automatic;
     p->backend = backend;
-    return backend->open(&p->device, &m->device_desc, err);
+    return backend->open(&p->device, &desc, err);
 }
 
 // "auto" takes a GPU if there is one, and remembers why not if there is none.
@@ -121,6 +123,18 @@ tern_status tern_placement_poll(tern_placement *p, const tern_model *m, bool *do
     for (uint64_t sum = 0, n = 1; sum < POLL_BYTES && n > 0 && p->n_bound < m->n_weights; sum += n)
         TERN_TRY(bind_some(p, m, &n, err));
     *done = p->n_bound == m->n_weights;
+    return TERN_OK;
+}
+
+tern_status tern_placement_go_to_cpu(tern_placement **p, const tern_model *m, tern_status status,
+                                     tern_error *err) {
+    bool faults =
+        status == TERN_ERR_DEVICE || status == TERN_ERR_UNSUPPORTED || status == TERN_ERR_MEMORY;
+    if (!faults || !(*p)->is_automatic || (*p)->backend == &tern_backend_cpu) return status;
+    tern_error why = err ? *err : (tern_error){0};
+    tern_placement_close(*p, m);
+    TERN_TRY(tern_placement_begin(p, m, "cpu", err));
+    snprintf((*p)->remark, sizeof(*p)->remark, "no GPU: %s", why.message);
     return TERN_OK;
 }
 

@@ -196,6 +196,10 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
                                  tern_error *err);
 tern_status tern_placement_poll(tern_placement *p, const tern_model *m, bool *done,
                                 tern_error *err);
+// After a failure on a GPU that was chosen automatically: the CPU instead, from the beginning, with
+// the reason in its description. What is none of the GPU's stays the failure it was.
+tern_status tern_placement_go_to_cpu(tern_placement **p, const tern_model *m, tern_status status,
+                                     tern_error *err);
 tern_weight_kind tern_placement_kind(const tern_placement *p, size_t weight);
 // The bound weights of a graph, by value, for n_values of them; to be freed with tern_free.
 tern_status tern_placement_weights(const tern_placement *p, const tern_model_graph *g,

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 
+os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 BUILD, CC = os.environ["TERN_PYTHON_BUILD"], os.environ["TERN_PYTHON_CC"]
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 TERN = os.path.join(BUILD, "tern")

@@ -7,7 +7,7 @@
 #include "kernels/webgpu/gpu.h"
 
 // Most wanted first: the newer Dawn has matrix units for prompts.
-static const char *const subfolders[] = {"", "/webgpu-newer", "/webgpu"};
+static const char *const subfolders[] = {"", "/webgpu-newer", "/webgpu", "/../lib/tern", "/../lib"};
 static const char *const names[] = {
     TERN_LIBRARY_PREFIX "webgpu_dawn" TERN_LIBRARY_SUFFIX,
     TERN_LIBRARY_PREFIX "webgpu_wrapper" TERN_LIBRARY_SUFFIX,
@@ -15,8 +15,8 @@ static const char *const names[] = {
 #define N_SUBFOLDERS (sizeof subfolders / sizeof *subfolders)
 #define N_NAMES  (sizeof names / sizeof *names)
 
-// Next to the program, and in the neighbouring folders where `make webgpu-newer` and `make
-// webgpu-native` put one.
+// Next to the program, in the neighbouring folders where `make webgpu-newer` and `make
+// webgpu-native` put one, and where an installed program has its libraries.
 static tern_status open_beside_program(void **library, tern_error *err) {
     char *folder;
     TERN_TRY(tern_program_folder(&folder, err));
@@ -80,8 +80,8 @@ tern_status gpu_library_load(const tern_webgpu_desc *desc, void **library, tern_
         tern_library_open(library, names[i], NULL);
     return *library ? TERN_OK
                     : tern_fail(err, TERN_ERR_DEVICE,
-                                "no WebGPU library was found; `make webgpu-native` fetches one, or "
-                                "name one (tern: TERN_WEBGPU_LIB)");
+                                "no WebGPU library was found (`make webgpu-native` fetches one; "
+                                "TERN_WEBGPU_LIB names one)");
 }
 
 tern_status gpu_library_open(wgpu_api *api, const tern_webgpu_desc *desc, tern_error *err) {

@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/os_library.h"
 #include "base/os_time.h"
 #include "kernels/webgpu/gpu.h"
 
 typedef struct gpu_opening {
     const tern_webgpu_desc *desc;
-    bool halves;
+    bool halves, only_hardware;
     enum { ASKED_ADAPTER, ASKED_DEVICE, TRYING } step;
     double asked;  // when the adapter or the device was
     bool answered; // it has come, or a message why not
@@ -69,8 +70,10 @@ static void ask(gpu_opening *o, int step) {
 
 // Drivers may take seconds to load; anything longer is a hang.
 #define OPEN_SECONDS 60
+#define OPEN_SECONDS_IF_ANY 15 // where the CPU waits to do without
 static tern_status check_time(const gpu_opening *o, const char *what, tern_error *err) {
-    if (tern_seconds() < o->asked + OPEN_SECONDS) return TERN_OK;
+    double most = o->only_hardware ? OPEN_SECONDS_IF_ANY : OPEN_SECONDS;
+    if (tern_seconds() < o->asked + most) return TERN_OK;
     return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no %s in time", what);
 }
 
@@ -149,6 +152,13 @@ static tern_status read_info(tern_device *d, tern_error *err) {
         d->api.AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
     }
     d->software = info.type == WGPU_ADAPTER_CPU;
+    if (d->software && d->opening->only_hardware) {
+        wgpu_text name = info.device.len > 0 ? info.device : info.description;
+        tern_fail(err, TERN_ERR_DEVICE, "WebGPU has only %.*s here, which computes in software",
+                  shown(name), name.ptr);
+        d->api.AdapterInfoFreeMembers(info);
+        return TERN_ERR_DEVICE;
+    }
     snprintf(d->adapter_key, sizeof d->adapter_key, "%u %u %u %u %.*s %.*s", info.backend,
              info.type, info.vendor_id, info.device_id, shown(info.device), info.device.ptr,
              shown(info.description), info.description.ptr);
@@ -294,8 +304,8 @@ static void shut(tern_device *d) {
     tern_free(d->slabs);
 }
 
-tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, bool halves,
-                             tern_error *err) {
+static tern_status begin(tern_device **out, const tern_webgpu_desc *desc, bool halves,
+                         bool only_hardware, tern_error *err) {
     static const tern_webgpu_desc defaults = {0};
     *out = NULL;
     tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
@@ -305,12 +315,18 @@ tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, bo
     if (d->opening) {
         d->opening->desc = desc ? desc : &defaults;
         d->opening->halves = halves;
+        d->opening->only_hardware = only_hardware;
         status = ask_for_adapter(d, err);
     } else
         tern_fail_memory(err, sizeof *d->opening);
     if (status == TERN_OK) *out = d;
     else gpu_device_close(d);
     return status;
+}
+
+tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, bool halves,
+                             tern_error *err) {
+    return begin(out, desc, halves, false, err);
 }
 
 static tern_status begin_again(tern_device *d, tern_error *err) {
@@ -351,7 +367,11 @@ tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool
 }
 
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err) {
-    TERN_TRY(gpu_device_begin(out, desc->webgpu, false, err));
+    bool chooses = desc->only_hardware && !(desc->webgpu && desc->webgpu->symbol);
+    *out = NULL;
+    if (chooses && !tern_gpu_may_be_here())
+        return tern_fail(err, TERN_ERR_DEVICE, "this machine shows none");
+    TERN_TRY(begin(out, desc->webgpu, false, chooses, err));
     (*out)->precise = desc->precise;
     return TERN_OK;
 }

@@ -65,10 +65,11 @@ static void report_verdict(tern_report *r, bool is_gpu, bool no_gpu, bool with_m
 static tern_status open_device(const tern_diagnose_desc *desc, const tern_backend **backend,
                                tern_device **device, tern_error *no_gpu, tern_error *err) {
     const char *name = desc->device ? desc->device : "cpu";
+    bool automatic = strcmp(name, "auto") == 0;
     const tern_device_desc d = {.n_threads = desc->n_threads,
                                 .cpu_features = desc->cpu_features,
-                                .webgpu = desc->webgpu};
-    bool automatic = strcmp(name, "auto") == 0;
+                                .webgpu = desc->webgpu,
+                                .only_hardware = automatic};
     if (!automatic && strcmp(name, "webgpu") != 0 && strcmp(name, "cpu") != 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "device \"%s\": expected cpu, webgpu or auto",
                          name);
