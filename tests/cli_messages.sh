@@ -15,6 +15,11 @@ cp "$dir/only/config.json" "$model" "$dir/mixed/"
 fails 1 "name the one that is meant: $dir/mixed/tiny.gguf$" "$tern" run "$dir/mixed" hi
 fails 1 "do not say how it makes a vector of a text; a pooling (mean, last or cls) .*: --pooling$" \
     "$tern" embed "$model" hi
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n' >"$dir/lfs.gguf"
+fails 1 "lfs.gguf: a Git LFS pointer" "$tern" run "$dir/lfs.gguf" hi
+mkdir "$dir/lfs" && cp "$dir/lfs.gguf" "$dir/lfs/model.safetensors" && echo '{}' >"$dir/lfs/config.json"
+fails 1 "model.safetensors: a Git LFS pointer" "$tern" run "$dir/lfs" hi
+fails 2 "no model: a file, a folder or a name" "$tern" chat
 cp -r tests/oracles/qwen3 "$dir/fp8"
 sed '0,/{/s//{"quantization_config": {"quant_method": "fp8"},/' tests/oracles/qwen3/config.json >"$dir/fp8/config.json"
 fails 1 'quant_method is "fp8", but no tensor is stored in a way of fp8 that is read here' "$tern" run "$dir/fp8" hi

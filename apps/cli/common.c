@@ -265,7 +265,9 @@ void free_model_desc(tern_model_desc *desc) {
 }
 
 int no_model(const command *self) {
-    return bad_usage("%s: no model (usage: tern %s %s)", self->name, self->name, self->usage);
+    return bad_usage("%s: no model: a file, a folder or a name (`tern list`, `tern pull --list`; "
+                     "usage: tern %s %s)",
+                     self->name, self->name, self->usage);
 }
 
 tern_model *open_model(const command *self, model_args *args, int *status) {

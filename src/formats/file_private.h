@@ -12,6 +12,11 @@
 
 #include "formats/formats.h"
 
+// Of a repository that was cloned without them, the large files begin with "version
+// https://git-lfs".
+#define TERN_LFS_POINTER                                                                           \
+    "a Git LFS pointer, which stands for the file: `git lfs pull` or `tern pull` gets it"
+
 // ---- A whole file in memory: mapped, or read ----------------------------------------------------
 
 typedef struct tern_mapping {

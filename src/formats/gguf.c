@@ -288,6 +288,8 @@ fail:
 static tern_status read_header(reader *r, uint64_t *n_tensors, uint64_t *n_kv) {
     uint32_t magic = 0, version = 0;
     TERN_TRY(read_bytes(r, &magic, sizeof magic, "the header"));
+    if (memcmp(&magic, "vers", 4) == 0)
+        return tern_fail(r->err, TERN_ERR_FORMAT, "%s", TERN_LFS_POINTER);
     if (memcmp(&magic, "GGUF", 4) != 0)
         return tern_fail(r->err, TERN_ERR_FORMAT, "neither a GGUF file (wrong first bytes) nor a "
                          "Hugging Face folder");

@@ -153,6 +153,8 @@ tern_status tern_safetensors_parse(tern_file *file, int shard, const tern_blob *
         return tern_fail(err, TERN_ERR_FORMAT, "not a safetensors file: only %llu bytes long",
                          (unsigned long long)n);
     TERN_TRY(tern_blob_read(all, 0, sizeof n_header, &n_header, err));
+    if (memcmp(&n_header, "version ", sizeof n_header) == 0)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s", TERN_LFS_POINTER);
     if (n_header > HEADER_MAX || n_header > n - sizeof n_header)
         return tern_fail(err, TERN_ERR_FORMAT, "the safetensors header is said to be %llu bytes "
                          "long; the file has %llu more, and 104857600 are allowed",
