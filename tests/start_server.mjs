@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 
 // The address that it listens on, once it does.
 export async function startServer(command, args) {
-    const server = spawn(command, args);
+    const server = spawn(command, args, { env: { ...process.env, TERN_DEVICE: "cpu" } });
     process.on("exit", () => server.kill());
     return await new Promise((done, fail) => {
         let log = "";

@@ -34,7 +34,7 @@ def count(word, text):
 
 
 def ask(tern, model, request, seed):
-    done = subprocess.run([tern, "run", "-m", model, "--chat", "--json", "-t", "1", "--seed", str(seed),
+    done = subprocess.run([tern, "run", "-m", model, "--chat", "--json", "--device", "cpu", "-t", "1", "--seed", str(seed),
                            "-p", request], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 

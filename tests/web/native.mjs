@@ -18,7 +18,7 @@ export const webgpuLibrary =
 // Standard output of a command of `tern`. webgpu: with the library that `make webgpu-native`
 // fetches, on Chromium's SwiftShader.
 export function tern(args, { webgpu = false } = {}) {
-  const env = { ...process.env };
+  const env = { ...process.env, TERN_DEVICE: 'cpu' }; // unless the arguments name a device
   if (webgpu) env.TERN_WEBGPU_LIB = webgpuLibrary;
   if (webgpu && existsSync(swiftshader)) env.VK_DRIVER_FILES ??= swiftshader;
   return new Promise((done, fail) => {

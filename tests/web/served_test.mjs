@@ -12,7 +12,8 @@ const words = (text) => text.replace(/[^\p{L}\p{N}]+/gu, ' ').trim();
 
 async function serve(t, model, ...options) {
   const args = ['serve', model, '--port', '0', '-t', '1', ...options];
-  const child = spawn(path.join(build, 'tern'), args, { stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(path.join(build, 'tern'), args,
+    { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, TERN_DEVICE: 'cpu' } });
   t.cleanup(() => child.kill());
   let log = '';
   return new Promise((done, fail) => {
