@@ -4,15 +4,20 @@ import re
 
 from tales import chat, exchange_names, exchange_subject
 from fables import fable
-from facts import short_chats
-from questions import exchange_colours, gist, passage_of, questions, sentences
+from facts import asked, short_chats
+from questions import exchange_colours, passage_of, questions, sentences
+from plots import plot
+from scenes import scene_passage, whole_passage
 from worlds import summary, world
 
 N_PASSAGES = 3      # of a story, each time with other names, animals and colours
-N_WORLDS = 200000   # so many that each is read once or twice: what is new cannot be known by heart
-N_FABLES = 120000
-N_SHORT = 60000
-N_PARTS = 48        # of these three, each with a seed of its own
+N_WORLDS = 100000   # so many that each is read once or twice: what is new cannot be known by heart
+N_SCENES = 360000
+N_WHOLE = 160000
+N_FABLES = 60000
+N_PLOTS = 150000
+N_SHORT = 300000
+N_PARTS = 48        # of these, each with a seed of its own
 CONTINUED = 0.15    # of the stories
 
 ONE_SENTENCE = ["Summarise the following text in one sentence. Answer with the summary alone.", "Sum this up in one sentence.",
@@ -22,7 +27,10 @@ TWO_SENTENCES = ["Summarise the following text in 2 sentences. Answer with the s
                  "Summarize this paragraph:", "Summarise this text.", "Sum up this paragraph.", "Write a short summary.",
                  "Summarize the following text:", "Give me a short summary of this:", "Sum this up, please.",
                  "Can you summarize this?", "Summarize this story.", "What happens in this story?", "TL;DR"]
-QUESTION_FRAMES = ["{p}\n\n{q}", "{p}\n\n{q}", "{p} {q}", "{q}\n\n{p}", "Read this text and answer the question.\n\n{p}\n\n{q}",
+QUESTION_FRAMES = ["{p} {q}", "{p}\n{q}", "Text: {p}\nQuestion: {q}", "Passage: {p}\n\nQuestion: {q}\nAnswer:", "Read this: {p}\n\n{q}", "\"{p}\" {q}",
+                   "Read the passage and answer the question.\n\nPassage: {p}\n\nQuestion: {q}", "{p}\n\nQuestion: {q}", "Context: {p}\n\nQuestion: {q}",
+                   "Question: {q}\n\n{p}", "{q} {p}", "Here is a short text.\n\n{p}\n\n{q}", "Use this text to answer: {p}\n\n{q}", "{p}\n\nFrom the text: {q}",
+                   "{p}\n\n{q}", "{p}\n\n{q}", "{p} {q}", "{q}\n\n{p}", "Read this text and answer the question.\n\n{p}\n\n{q}",
                    "Text: {p}\n\nQuestion: {q}", "Answer the question about the text.\n\n{p}\n\n{q}", "Here is a text: {p}\n\n{q}"]
 SUMMARY_FRAMES = ["{q}\n\n{p}", "{q}\n\n{p}", "{q} {p}", "{p}\n\n{q}"]
 CONTINUE = ["Continue this story:", "Go on with this story:", "Finish this story:", "How does this story go on?", "Continue the story."]
@@ -38,8 +46,8 @@ def about_passage(passage, known, brief, rng):
     known: [(question, answer)]; brief: a function of the number of sentences that returns the summary, or None."""
     n = rng.choice((1, 2, 2))
     asked = (rng.choice(ONE_SENTENCE if n == 1 else TWO_SENTENCES), brief(n)) if brief else None
-    some = known[:rng.choice((1, 2, 3, 4, 5, 6))]
-    if asked and (rng.random() < 0.4 or not some):
+    some = known[:rng.choice((1, 1, 2, 3, 4, 6))]
+    if asked and (rng.random() < 0.25 or not some):
         first, *more = [asked] + some[:3]
         frames = SUMMARY_FRAMES
     elif some:
@@ -60,14 +68,27 @@ def passages(text, pools, rng):
         passage = passage_of(version, rng)
         if not passage:
             return
-        short = gist(passage, rng)
-        brief = short and (lambda n: short[0] if n == 1 or not short[1] else " ".join(short))
-        known = questions(passage, rng)
-        made = about_passage(passage, known, None if known else brief, rng)
+        made = about_passage(passage, questions(passage, rng), None, rng)
         if made:
             yield made
-        if brief and known:
-            yield about_passage(passage, rng.sample(known, rng.randrange(3) % (len(known) + 1)), brief, rng)
+
+
+def repeated(text, rng):
+    """A sentence of a text, found by how it begins or by a word, or said again: nothing but copying."""
+    passage = passage_of(text, rng)
+    lines = [s for s in sentences(passage or "") if 25 < len(s) < 160 and '"' not in s]
+    if len(lines) < 3:
+        return
+    line = rng.choice(lines)
+    words = line.split()
+    begin = " ".join(words[:3])
+    rare = [w.strip(".,!?;:") for w in words if len(w) > 5 and passage.count(w.strip(".,!?;:")) == 1]
+    ways = [(f"{rng.choice(('Repeat', 'Repeat this', 'Say again', 'Copy this sentence'))}: {line}", line)]
+    if passage.count(begin) == 1:
+        ways.append((f'{passage}\n\n{rng.choice(("How does the sentence go on that begins with", "Which sentence begins with"))} "{begin}"?', line))
+    if rare:
+        ways.append((f'{passage}\n\n{rng.choice(("Which sentence has the word", "Give me the sentence with the word"))} "{rng.choice(rare)}"?', line))
+    yield chat(*rng.choice(ways))
 
 
 def continued(text, rng):
@@ -91,9 +112,23 @@ def of_article(request, text, rng):
         yield chat(f"{rng.choice(TWO_SENTENCES)}\n\n{passage}", " ".join(lines[:2]))
 
 
+def asked_of(known, rng):
+    return [(asked(q, rng) if rng.random() < 0.3 else q, answer) for q, answer in known]
+
+
 def made_up(part, held_out):
     """One of N_PARTS parts of what is put together: passages from facts, fables, and short questions from tables."""
     rng = random.Random(1000 + part)
+    for _ in range(N_SCENES // N_PARTS):
+        passage, known, _ = scene_passage(rng)
+        yield about_passage(passage, asked_of(known, rng), None, rng)
+    for _ in range(N_WHOLE // N_PARTS):
+        passage, known, brief = whole_passage(rng)
+        yield about_passage(passage, asked_of(known, rng), brief and (lambda n: brief), rng)
+    for _ in range(N_PLOTS // N_PARTS):
+        request, title, story = plot(rng)
+        if request not in held_out:
+            yield chat(request, f"**{title}**\n\n{story}")
     for _ in range(N_WORLDS // N_PARTS):
         passage, known, (hero, deeds) = world(rng)
         yield about_passage(passage, known, lambda n: summary(hero, deeds, n), rng)

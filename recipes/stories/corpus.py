@@ -15,7 +15,9 @@ story and explanation once, a part of the rest). The same input gives the same f
     questions.py  questions, answers and summaries about a passage of a story, found in its words
     fables.py     short stories that are put together, each with what was asked for and its gist
     worlds.py     passages that are put together from facts, with questions, answers and a gist
-    facts.py      short questions with short answers
+    scenes.py     passages made of the sentences in scenes.txt, passages.txt and nouns.txt, with questions
+    plots.py      stories by the plots of plots.txt, each with a request that says what happens in it
+    facts.py      short questions with short answers, those of facts.txt too
     chats.py      the chats that are made of these
 What the model is judged by, requests.tsv (check.py) and prompts.jsonl (score.py), is left out.
 """
@@ -26,7 +28,7 @@ import os
 import random
 import sys
 
-from chats import N_PARTS, continued, made_up, of_article, passages
+from chats import N_PARTS, continued, made_up, of_article, passages, repeated
 from tales import MAX_EXPLANATION, chat, forms, name_pools, synthetic, tiny_stories
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -65,7 +67,7 @@ def of_story(job):
     """All that is made of the i-th story."""
     i, request, text, pools, held_out = job
     rng = random.Random(i)
-    return [*forms(request, text, pools, held_out, rng), *passages(text, pools, rng), *continued(text, rng)]
+    return [*forms(request, text, pools, held_out, rng), *passages(text, pools, rng), *continued(text, rng), *repeated(text, rng), *repeated(text, rng)]
 
 
 def of_part(part):

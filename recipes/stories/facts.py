@@ -1,6 +1,8 @@
-"""Short questions with short answers, from tables, and small passages whose facts and gist are known because they
-were put together from them.
-"""
+"""Short questions with short answers, from tables (here and in facts.txt) and from a little arithmetic, in many words."""
+import os
+import re
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 OPPOSITES = """hot cold, big small, tall short, fast slow, happy sad, day night, up down, in out, open closed,
     light dark, hard soft, wet dry, full empty, old young, new old, early late, loud quiet, rich poor, strong weak,
     clean dirty, thick thin, wide narrow, deep shallow, high low, near far, left right, front back, good bad,
@@ -89,9 +91,9 @@ PLAIN = {"What do bees make?": "Honey.", "What do we breathe?": "Air.", "What fa
          "What is the largest ocean?": "The Pacific.", "What is the colour of the sun?": "Yellow."}
 TALK = [(("Hello!", "Hi!", "Hello.", "Hi there.", "Good morning!", "Hey!"), "Hello! What may I do for you?"),
         (("Who are you?", "What are you?", "What is your name?", "Introduce yourself."),
-         "I am a small language model. I tell stories, answer short questions and sum up a paragraph."),
+         "I am a small language model. I tell stories and answer short questions."),
         (("What can you do?", "What can you help me with?", "How can you help me?", "Help."),
-         "I can tell a story about what you like, answer a short question, or sum up a paragraph."),
+         "I can tell a story about what you like, answer a short question, or find something in a short text."),
         (("Thank you!", "Thanks.", "Thank you very much.", "Thanks a lot!"), "You are welcome!"),
         (("Goodbye!", "Bye.", "Good night!", "See you later."), "Goodbye!"),
         (("How are you?", "How are you today?", "How do you do?"), "I am fine, thank you.")]
@@ -172,46 +174,148 @@ def each_fact():
         yield (question,), answer.rstrip(".")
 
 
+# Animals from small to big, and from slow to fast; each is clearly ahead of the third one before it.
+BY_SIZE = "ant bee mouse frog rat rabbit cat dog sheep pig cow horse giraffe elephant whale".split()
+BY_SPEED = "snail turtle mouse pig rabbit dog horse cheetah plane rocket".split()
+WORDS = """cat dog sun house tree fish book bird moon apple bread water milk hand foot star ball door king queen ship rain snow wind
+    fire stone rose bear wolf goat duck frog nest road lake hill boat ring lamp chair table bed cup hat shoe""".split()
+ODD = {"animal": "apple table car shoe", "fruit": "dog chair carrot stone", "colour": "dog table Monday bread",
+       "vehicle": "apple cat rose bread", "tool": "banana cow rose cloud", "bird": "dog cow shark table"}
+
+
+def read_facts():
+    """[(wordings, answer)] of facts.txt."""
+    with open(f"{HERE}/facts.txt", encoding="utf-8") as file:
+        for line in file:
+            if not line.startswith("#") and line.strip():
+                wordings, answer = line.strip().split(" > ")
+                yield tuple(wordings.split(" | ")), answer
+
+
 def lists(rng):
     """Things that are named when asked for so many of a kind."""
     kind = rng.choice([k for k in KINDS if k not in ("season",)])
-    n = rng.choice((2, 3, 3, 3, 4))
+    n = rng.choice((1, 2, 2, 3, 3, 3, 4))
     some = rng.sample(KINDS[kind].split(), n)
+    if n == 1:
+        ask = rng.choice(("Name {}.", "Tell me {}.", "Give me the name of {}.", "Can you name {}?"))
+        return ask.format(a(kind)), capital(a(some[0]) if kind not in ("colour", "season", "vegetable") else some[0]) + "."
     plural = kind + "s"
-    ask = rng.choice(("Name {} {}.", "Tell me {} {}.", "Give me {} {}.", "Can you name {} {}?", "List {} {}."))
-    return ask.format(NUMBERS[n], plural), capital(", ".join(some[:-1]) + " and " + some[-1]) + "."
+    ask = rng.choice(("Name {} {}.", "Tell me {} {}.", "Give me {} {}.", "Can you name {} {}?", "List {} {}.", "What are {} {}?", "Name me {} {}, please."))
+    return ask.format(rng.choice((NUMBERS[n], str(n))), plural), capital(", ".join(some[:-1]) + " and " + some[-1]) + "."
 
 
 def which_kind(rng):
-    """Whether a thing is of a kind, or which of three is."""
+    """Whether a thing is of a kind, or which of three is, or is not."""
     one, other = rng.sample([k for k in KINDS if k not in ("season", "tree", "bird", "colour")], 2)
     is_one, are_not = rng.choice(KINDS[one].split()), rng.sample(KINDS[other].split(), 2)
-    if rng.random() < 0.5:
+    draw = rng.random()
+    if draw < 0.4:
         yes = rng.random() < 0.5
         return f"Is {a(is_one if yes else are_not[0])} {a(one)}?", "Yes." if yes else "No."
-    three = are_not + [is_one]
+    if draw < 0.6:
+        kind = rng.choice(sorted(ODD))
+        odd, three = rng.choice(ODD[kind].split()), rng.sample(KINDS[kind].split(), 3)
+        four = three + [odd]
+        rng.shuffle(four)
+        ask = rng.choice(("Which one does not belong: {}?", "Which word does not fit: {}?", "Which is the odd one out: {}?"))
+        return ask.format(", ".join(four[:-1]) + " or " + four[-1]), capital(odd) + "."
+    three = are_not[:rng.choice((1, 2))] + [is_one]
     rng.shuffle(three)
-    return f"Which one is {a(one)}: {three[0]}, {three[1]} or {three[2]}?", capital(a(is_one)) + "."
+    ask = rng.choice(("Which one is {}: {}?", "Which of these is {}: {}?", "What is {}: {}?"))
+    return ask.format(a(one), ", ".join(three[:-1]) + " or " + three[-1]), capital(a(is_one)) + "."
+
+
+def compare(rng):
+    """Which of two is bigger, faster, more."""
+    draw = rng.random()
+    if draw < 0.4:
+        i, j = sorted(rng.sample(range(1, 21) if rng.random() < 0.6 else range(1, 101), 2))
+        more = rng.random() < 0.5
+        x, y = rng.sample((i, j), 2)
+        ask = rng.choice(("Which number is {}, {} or {}?", "What is {}: {} or {}?", "Which is {}, {} or {}?"))
+        word = rng.choice(("bigger", "larger", "greater", "more")) if more else rng.choice(("smaller", "less"))
+        return ask.format(word, x, y), f"{j if more else i}."
+    line, up, down = (BY_SIZE, ("bigger", "heavier", "larger"), ("smaller", "lighter")) if draw < 0.75 else (BY_SPEED, ("faster",), ("slower",))
+    i = rng.randrange(len(line) - 3)
+    j = rng.randrange(i + 3, len(line))
+    more = rng.random() < 0.5
+    x, y = rng.sample((line[i], line[j]), 2)
+    if rng.random() < 0.25:
+        ask = f"Is {a(x)} {rng.choice(up if more else down)} than {a(y)}?"
+        return ask, "Yes." if (line.index(x) > line.index(y)) == more else "No."
+    ask = rng.choice(("Which is {}, {} or {}?", "What is {}, {} or {}?", "Who is {}, {} or {}?", "Which one is {}: {} or {}?"))
+    return ask.format(rng.choice(up if more else down), a(x), a(y)), capital(a(line[j if more else i])) + "."
+
+
+def arithmetic(rng):
+    x, y = rng.randrange(0, 11), rng.randrange(0, 11)
+    draw = rng.random()
+    if draw < 0.5:
+        asks, n = ("What is {} + {}?", "What is {} plus {}?", "How much is {} plus {}?", "{} + {} =", "What do {} and {} make?", "Add {} and {}."), x + y
+    elif draw < 0.85:
+        x, y = x + y, y
+        asks, n = ("What is {} - {}?", "What is {} minus {}?", "How much is {} minus {}?", "{} - {} ="), x - y
+    else:
+        x, y = rng.choice((1, 2, 3, 4, 5, 10)), rng.randrange(1, 11)
+        asks, n = ("What is {} times {}?", "What is {} x {}?", "How much is {} times {}?"), x * y
+    ask = rng.choice(asks)
+    words = rng.random() < 0.4 and max(x, y) <= 20 and n <= 20 and not re.search("[-+=x] ?[{]?", ask)
+    return (ask.format(NUMBERS[x], NUMBERS[y]), capital(NUMBERS[n]) + ".") if words else (ask.format(x, y), f"{n}.")
+
+
+def of_letters(rng):
+    """Spelling, first letters, days from today, numbers in a row."""
+    draw, word = rng.random(), rng.choice(WORDS)
+    if draw < 0.25:
+        ask = rng.choice(("Which letter does {} begin with?", "What is the first letter of {}?", "What letter does the word {} start with?"))
+        return ask.format(f'"{word}"' if rng.random() < 0.5 else word), word[0].upper() + "."
+    if draw < 0.4:
+        return rng.choice(("Spell {}.", "How do you spell {}?", "Can you spell {}?")).format(word), "-".join(word.upper()) + "."
+    if draw < 0.5:
+        return rng.choice(("How many letters does the word {} have?", "How many letters are in {}?")).format(word), capital(NUMBERS[len(word)]) + "."
+    if draw < 0.75:
+        i = rng.randrange(7)
+        step, what = rng.choice(((1, "is it tomorrow"), (-1, "was it yesterday"), (1, "is tomorrow"), (-1, "was yesterday"), (2, "is the day after tomorrow")))
+        return rng.choice(("If today is {}, what day {}?", "Today is {}. What day {}?")).format(DAYS[i], what), DAYS[(i + step) % 7] + "."
+    n = rng.randrange(1, 99)
+    after = rng.random() < 0.5
+    return f"{rng.choice(('What number', 'Which number'))} {'comes after' if after else 'comes before'} {n}?", f"{n + 1 if after else n - 1}."
+
+
+def asked(question, rng):
+    """A question as people type it."""
+    draw = rng.random()
+    if draw < 0.06:
+        question = question.replace("What is ", "What's ", 1)
+    elif draw < 0.14:
+        question = question[0].lower() + question[1:].rstrip("?.")
+    elif draw < 0.18:
+        question = rng.choice(("Please tell me: {}", "Can you tell me: {}", "I have a question: {}", "Tell me, {}")).format(question[0].lower() + question[1:])
+    elif draw < 0.22:
+        question = rng.choice(("Question: {}", "{} Answer in one word.", "{} Please answer briefly.", "Answer this question: {}")).format(question)
+    return question
+
+
+OTHERS = (lists, which_kind, compare, arithmetic, of_letters)
 
 
 def short_chats(n, held_out, rng):
     """Chats of one to six short questions."""
-    facts = list(each_fact())
+    tables, more = list(each_fact()), list(read_facts())
     for _ in range(n):
         turns = []
-        for _ in range(rng.choice((1, 2, 3, 4, 6))):
+        for _ in range(rng.choice((1, 1, 1, 2, 3, 4, 6))):
             draw = rng.random()
-            if draw < 0.05:
+            if draw < 0.03:
                 wordings, answer = rng.choice(TALK)
                 question = rng.choice(wordings)
-            elif draw < 0.12:
-                question, answer = lists(rng)
-            elif draw < 0.17:
-                question, answer = which_kind(rng)
+            elif draw < 0.28:
+                question, answer = rng.choice(OTHERS)(rng)
             else:
-                wordings, answer = rng.choice(facts)
+                wordings, answer = rng.choice(tables if draw < 0.58 else more)
                 question, answer = rng.choice(wordings), answer + "."
             if question not in held_out:
-                turns.append((question, answer))
+                turns.append((asked(question, rng), answer))
         if turns:
             yield turns

@@ -2,6 +2,7 @@
 """Tests of the recipe: what is found in a passage, what is made up, and the rules by which answers are judged."""
 import os
 import random
+import re
 import subprocess
 import sys
 import unittest
@@ -10,6 +11,8 @@ from corpus import held_out_requests
 from fables import Fable, fable
 from facts import each_fact, short_chats
 from questions import gist, questions
+from plots import plot
+from scenes import LISTS, Cast, scene_passage, whole_passage
 from score import is_accepted, is_story, is_summary, repeats
 from worlds import summary, world
 
@@ -70,6 +73,39 @@ class Worlds(unittest.TestCase):
         asked = lambda without: {q for turns in short_chats(3000, without, random.Random(1)) for q, _ in turns}
         self.assertTrue(held_out & asked(set()))
         self.assertFalse(held_out & asked(held_out))
+
+
+class Scenes(unittest.TestCase):
+    SAID_OTHERWISE = set("""yes no rainy sunny its because was were it he she they his her the a an to in on at of from by with and not did
+        repair fix mend too who three two raining brother sister mother father""".split())
+
+    def test_answers_stand_in_the_passage(self): # seen to fail: with an answer's slot drawn anew
+        for seed in range(150):
+            for passage, known, brief in (scene_passage(random.Random(seed)), whole_passage(random.Random(seed))):
+                said = passage.lower()
+                self.assertNotRegex(passage + (brief or ""), r"[{}|]")
+                for question, answer in known:
+                    self.assertNotRegex(question + answer, r"[{}|]")
+                    for word in answer.rstrip(".").lower().split():
+                        word = word.strip(",").removesuffix("'s")
+                        self.assertTrue(word in said or word in self.SAID_OTHERWISE, f"{passage}\n{question} {answer}")
+
+    def test_a_list_whose_name_ends_with_a_number_is_its_own(self): # seen to fail: with {food1} drawn from the list of food
+        cast = Cast(random.Random(1))
+        self.assertIn(cast.fill("{food1}"), LISTS["food1"])
+        self.assertNotEqual(cast.fill("{food}"), cast.fill("{food2}"))
+
+    def test_names_are_an_open_class(self): # seen to fail: with names of the lists alone
+        drawn = {Cast(random.Random(seed)).fill("{A}") for seed in range(1500)}
+        self.assertGreater(len(drawn), 400)
+
+    def test_a_story_has_what_its_request_says(self): # seen to fail: with the thing of the request drawn anew
+        for seed in range(150):
+            request, title, story = plot(random.Random(seed))
+            self.assertNotRegex(request + title + story, r"[{}|]")
+            found = re.search(r"who (?:loses|lost|finds|is looking for) an? (?:[a-z]+ )?([a-z]+)[.?]?$", request)
+            if found and found.group(1) not in ("friend", "way"):
+                self.assertIn(found.group(1), story)
 
 
 class Fables(unittest.TestCase):
