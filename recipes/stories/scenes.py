@@ -232,7 +232,7 @@ def play(line, rng, taken=()):
     cast = Cast(rng, taken)
     text, pairs, sums = line
     said = cast.fill(one_way(text, rng)).strip()
-    asks = [(capital(cast.fill(q)), capital(capital(Cast(rng).fill(answer))) + ".") for q, answer in pairs]
+    asks = [(capital(cast.fill(q)), capital(cast.fill(answer)) + ".") for q, answer in pairs]
     return said, asks, [cast.fill(s) for s in sums], cast.taken
 
 
