@@ -300,7 +300,7 @@ TERN_API tern_status tern_chat_format_json(const tern_model *model, const char *
 // write them in their family's format, between marks; a tern_answer parses them as they arrive. A
 // call is passed on in parts: TERN_PART_CALL with the function's name, any number of
 // TERN_PART_ARGUMENTS that together are one JSON object, TERN_PART_CALL_END. A call that was cut
-// off (by max_tokens) has no end. Whatever is not in the family's call format is text.
+// off has closed arguments, and no end. Whatever is not in the family's call format is text.
 typedef enum tern_part_kind {
     TERN_PART_TEXT,
     TERN_PART_REASONING,

@@ -46,7 +46,7 @@ static void put_more(tern_json_writer *w, const blocks *b, bool only_new) {
     if (only_new) return;
     for (size_t i = 0; i < b->n; i++) {
         const answer_block *each = &b->list[i];
-        if (each->kind != BLOCK_CALL || !each->is_whole || !block_has_object(each)) continue;
+        if (each->kind != BLOCK_CALL || !block_has_object(each)) continue;
         if (!has_calls) tern_json_open(w, "tool_calls", '[');
         has_calls = true;
         put_call(w, each);

@@ -14,13 +14,36 @@ static void pass(tern_answer *a, tern_part_kind kind, const char *text, size_t n
 static void pass_text(tern_answer *a, tern_part_kind kind, const char *text, size_t n) {
     if (!n) return;
     a->has_begun = true, a->skips_space = false;
+    for (size_t i = 0; kind == TERN_PART_TEXT && i < n; i++) tern_prose_put(&a->prose, text[i]);
     pass(a, kind, text, n);
 }
 
+// Passes on what of the arguments can be closed.
 static void flush_arguments(tern_answer *a) {
-    if (!a->is_open || !a->arguments.len) return;
-    pass(a, TERN_PART_ARGUMENTS, a->arguments.ptr, a->arguments.len);
+    tern_strbuf *all = &a->arguments;
+    if (!a->is_open || !all->len || all->failed) return;
+    tern_call_scan(&a->json, all->ptr, all->len);
+    size_t n = a->json.safe;
+    if (!n) return;
+    pass(a, TERN_PART_ARGUMENTS, all->ptr, n);
+    memmove(all->ptr, all->ptr + n, all->len - n + 1);
+    all->len -= n;
+    a->json.scanned -= n, a->json.safe = 0;
+}
+
+// A call that does not come to its end: what came of its arguments becomes JSON.
+static void close_call(tern_answer *a) {
+    tern_strbuf end = {0};
+    if (!a->is_open) return;
+    if (a->style.body == TERN_CALLS_TAGS) tern_call_cut_tags(a);
+    flush_arguments(a);
+    tern_call_close(&a->json, &end);
+    if (end.len) pass(a, TERN_PART_ARGUMENTS, end.ptr, end.len);
+    a->arguments.failed |= end.failed;
+    tern_strbuf_free(&end);
     tern_strbuf_clear(&a->arguments);
+    a->n_calls++; // the next one is another
+    a->is_open = false;
 }
 
 static const tern_json *find_function(const tern_answer *a, const char *name) {
@@ -37,15 +60,27 @@ static const tern_json *find_function(const tern_answer *a, const char *name) {
 
 bool tern_call_begin(tern_answer *a) {
     a->call.function = find_function(a, tern_strbuf_text(&a->name));
-    if (!a->name.len || (a->style.is_bare && !a->call.function)) return false;
+    if (!a->name.len || ((a->style.is_bare || a->is_unmarked) && !a->call.function)) return false;
     a->has_calls = a->is_open = true;
     tern_strbuf_clear(&a->raw);
+    tern_call_free(&a->json);
+    a->json = (call_json){0};
     pass(a, TERN_PART_CALL, a->name.ptr, a->name.len);
     return true;
 }
 
+bool tern_call_is_known(tern_answer *a) {
+    return a->name.len && find_function(a, tern_strbuf_text(&a->name));
+}
+
 void tern_call_finish(tern_answer *a) {
+    if (!a->json.has_begun && !a->arguments.len) tern_strbuf_puts(&a->arguments, "{}");
     flush_arguments(a);
+    if (!tern_call_is_complete(&a->json)) {
+        close_call(a);
+        return;
+    }
+    tern_strbuf_clear(&a->arguments);
     pass(a, TERN_PART_CALL_END, "", 0);
     a->is_open = false;
     a->n_calls++;
@@ -65,51 +100,81 @@ static match match_mark(const tern_answer *a, const char *mark, const char *text
 
 typedef struct found {
     size_t at;        // where the mark begins, or may begin; the text's length: nowhere
-    const char *mark; // NULL: not whole
+    const char *mark; // NULL: not whole, or there is none
+    bool begins_call; // without a mark
 } found;
 
-// first: a mark that counts only where nothing but spaces stands before it; any: one that may stand
-// anywhere. Either may be NULL.
-static found find_mark(const tern_answer *a, const char *first, const char *any, const char *text,
-                       size_t n) {
+static const char bare_tag[] = "<function="; // Qwen3-Coder leaves out the mark before it
+
+// Whether a call may begin here without its mark: with a tag, or with an object that begins a line.
+// More must come before it is one.
+static match match_unmarked(const tern_answer *a, const answer_prose *p, const char *text,
+                            size_t n) {
+    if (a->style.body == TERN_CALLS_TAGS) return match_mark(a, bare_tag, text, n);
+    bool begins = a->style.body == TERN_CALLS_JSON && !a->style.is_bare && *text == '{';
+    return begins && tern_prose_at_line(p) ? MATCH_WHOLE : MATCH_NO;
+}
+
+// In reasoning: its end.
+static found find_mark(const tern_answer *a, const char *mark, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        match m = match_mark(a, any, text + i, n - i);
-        if (m != MATCH_NO) return (found){i, m == MATCH_WHOLE ? any : NULL};
-        m = match_mark(a, first, text + i, n - i);
-        if (m != MATCH_NO) return (found){i, m == MATCH_WHOLE ? first : NULL};
-        if (!tern_call_is_space(text[i])) first = NULL;
-        if (!first && !any) break;
+        match m = match_mark(a, mark, text + i, n - i);
+        if (m != MATCH_NO) return (found){i, m == MATCH_WHOLE ? mark : NULL, false};
     }
-    return (found){n, NULL};
+    return (found){n, NULL, false};
+}
+
+// In a text: a call, or reasoning, which counts only where nothing but spaces stands before it.
+static found find_in_text(const tern_answer *a, const char *think, const char *call,
+                          const char *text, size_t n) {
+    answer_prose p = a->prose;
+    for (size_t i = 0; i < n; i++) {
+        if (tern_prose_takes_marks(&p)) {
+            match m = match_mark(a, call, text + i, n - i);
+            if (m != MATCH_NO) return (found){i, m == MATCH_WHOLE ? call : NULL, false};
+            m = match_mark(a, think, text + i, n - i);
+            if (m != MATCH_NO) return (found){i, m == MATCH_WHOLE ? think : NULL, false};
+            m = call ? match_unmarked(a, &p, text + i, n - i) : MATCH_NO;
+            if (m != MATCH_NO) return (found){i, NULL, m == MATCH_WHOLE};
+        }
+        if (!tern_call_is_space(text[i])) think = NULL;
+        if (!think && !call) break;
+        tern_prose_put(&p, text[i]);
+    }
+    return (found){n, NULL, false};
 }
 
 // Spaces before a mark belong to it and are held back until something else comes; but not
-// thousands.
+// thousands: of more, the first are text.
 enum { HELD_SPACES_MAX = 256 };
 
-// Passes on text up to a mark that was found, and returns how many bytes it dealt with.
-static size_t pass_until(tern_answer *a, tern_part_kind kind, const char *text, size_t n, found f) {
+// Passes on text up to a mark that was found, or to the spaces before it, and returns how many
+// bytes it dealt with.
+static size_t pass_until(tern_answer *a, tern_part_kind kind, const char *text, found f) {
     size_t begin = 0, end = f.at;
-    while (a->skips_space && begin < end && tern_call_is_space(text[begin])) begin++;
-    while (end > begin && tern_call_is_space(text[end - 1])) end--;
-    if (!f.mark && n - end > HELD_SPACES_MAX) end = f.at;
+    while (a->skips_space && begin < end && tern_call_is_space(text[begin]))
+        tern_prose_put(&a->prose, text[begin++]); // a line may begin behind them
+    while (end > begin && f.at - end < HELD_SPACES_MAX && tern_call_is_space(text[end - 1])) end--;
     pass_text(a, kind, text + begin, end - begin);
-    if (f.mark) return f.at + strlen(f.mark);
     return end > begin ? end : begin;
 }
 
-static void enter_call(tern_answer *a, const char *mark) {
+// A call begins with these bytes: spaces, and the mark, which are its reader's no more.
+static void enter_call(tern_answer *a, const char *text, size_t n, bool is_unmarked) {
     a->at = ANSWER_CALL;
     a->call = (call_state){0};
     a->rests = true, a->has_calls = false;
+    a->is_unmarked = is_unmarked;
     tern_strbuf_clear(&a->raw);
-    tern_strbuf_puts(&a->raw, mark);
+    tern_strbuf_append(&a->raw, text, n);
+    a->n_mark = is_unmarked ? n + 1 : n;
     tern_strbuf_clear(&a->arguments);
 }
 
 static void leave(tern_answer *a) {
     a->at = ANSWER_TEXT;
     a->skips_space = true;
+    a->prose = (answer_prose){0}; // what was shown before is over
 }
 
 // ---- One step in each state; each returns how many bytes it dealt with, 0: it waits for more
@@ -120,8 +185,8 @@ static size_t step_text(tern_answer *a, const char *text, size_t n) {
         size_t i = 0;
         while (i < n && tern_call_is_space(text[i])) i++;
         if (i < n && text[i] == '{') {
-            enter_call(a, "");
-            tern_strbuf_append(&a->raw, text, i);
+            enter_call(a, text, i, false);
+            a->n_mark++;
             return i;
         }
     }
@@ -133,32 +198,49 @@ static size_t step_text(tern_answer *a, const char *text, size_t n) {
         pass_text(a, TERN_PART_TEXT, text, n);
         return n;
     }
-    found f = find_mark(a, think, call, text, n);
-    size_t done = pass_until(a, TERN_PART_TEXT, text, n, f);
-    if (f.mark && f.mark == call) enter_call(a, f.mark);
-    if (f.mark && f.mark == think) a->at = ANSWER_REASONING, a->skips_space = true;
-    return done;
+    found f = find_in_text(a, think, call, text, n);
+    size_t done = pass_until(a, TERN_PART_TEXT, text, f);
+    size_t n_mark = f.mark ? strlen(f.mark) : 0;
+    if (f.begins_call || (f.mark && f.mark == call)) {
+        enter_call(a, text + done, f.at + n_mark - done, f.begins_call);
+        return f.at + n_mark;
+    }
+    if (!f.mark) return done;
+    a->at = ANSWER_REASONING, a->skips_space = true;
+    return f.at + n_mark;
 }
 
 static size_t step_reasoning(tern_answer *a, const char *text, size_t n) {
-    found f = find_mark(a, NULL, a->style.think_close, text, n);
-    size_t done = pass_until(a, TERN_PART_REASONING, text, n, f);
-    if (f.mark) leave(a);
-    return done;
+    found f = find_mark(a, a->style.think_close, text, n);
+    size_t done = pass_until(a, TERN_PART_REASONING, text, f);
+    if (!f.mark) return done;
+    leave(a);
+    return f.at + strlen(f.mark);
 }
 
-// What began like a call is none: its bytes are text.
+// What is looked at again; more is text, whatever is in it.
+enum { AGAIN_MAX = 4096 };
+
+// What began like a call is none: its mark is text, and what follows is looked at again. Behind
+// calls it is text up to the body's end.
 static void give_up_call(tern_answer *a) {
+    tern_strbuf *raw = &a->raw;
+    bool was_open = a->is_open;
+    size_t n = raw->len < a->n_mark || raw->len > AGAIN_MAX ? raw->len : a->n_mark;
+    close_call(a);
     a->at = ANSWER_TEXT, a->skips_space = false;
     if (a->has_calls) {
-        flush_arguments(a);
-        a->n_calls += a->is_open; // the next one is another
-        a->is_open = false;       // what came of it stands; its rest up to the mark is lost
-        a->at = a->style.close ? ANSWER_SKIP : ANSWER_TEXT;
-        return;
+        size_t begin = 0;
+        while (begin < raw->len && tern_call_is_space(raw->ptr[begin])) begin++;
+        a->skips_space = true;
+        pass_text(a, TERN_PART_TEXT, tern_strbuf_text(raw) + begin, raw->len - begin);
+        if (a->style.close && !a->is_unmarked) a->at = ANSWER_SKIP, a->skips_rest = was_open;
+    } else {
+        pass_text(a, TERN_PART_TEXT, tern_strbuf_text(raw), n);
+        tern_strbuf_clear(&a->again);
+        tern_strbuf_append(&a->again, tern_strbuf_text(raw) + n, raw->len - n);
     }
-    pass_text(a, TERN_PART_TEXT, a->raw.ptr, a->raw.len);
-    tern_strbuf_clear(&a->raw);
+    tern_strbuf_clear(raw);
 }
 
 static call_fed feed(tern_answer *a, char c) {
@@ -171,18 +253,26 @@ static call_fed feed(tern_answer *a, char c) {
     }
 }
 
+// Whether more calls may come with these bytes, where no mark ends the body.
+static match goes_on(const tern_answer *a, const char *text, size_t n) {
+    if (a->call.in_list || tern_call_is_space(*text)) return MATCH_WHOLE;
+    if (a->is_unmarked && a->style.body == TERN_CALLS_TAGS) return match_mark(a, bare_tag, text, n);
+    return *text == '{' || (!a->is_unmarked && (*text == ',' || *text == ';')) ? MATCH_WHOLE
+                                                                               : MATCH_NO;
+}
+
 // Between calls: whether the body ends here, and with how many bytes. Without a mark for the end it
 // ends when something comes that no further call begins with.
 static bool ends_body(tern_answer *a, const char *text, size_t n, size_t *n_mark, bool *waits) {
     match m = match_mark(a, a->style.close, text, n);
-    *waits = m == MATCH_CUT;
     *n_mark = m == MATCH_WHOLE ? strlen(a->style.close) : 0;
-    if (m == MATCH_WHOLE && !a->has_calls) {
-        tern_strbuf_puts(&a->raw, a->style.close);
-        return true;
-    }
-    bool goes_on = a->call.in_list || tern_call_is_space(*text) || strchr(",;{", *text);
-    return m == MATCH_WHOLE || (!a->style.close && a->has_calls && !goes_on);
+    *waits = m == MATCH_CUT;
+    if (m == MATCH_WHOLE && !a->has_calls) tern_strbuf_puts(&a->raw, a->style.close);
+    if (m != MATCH_NO || !a->has_calls || (a->style.close && !a->is_unmarked))
+        return m == MATCH_WHOLE;
+    m = goes_on(a, text, n);
+    *waits = m == MATCH_CUT;
+    return m == MATCH_NO;
 }
 
 static size_t step_call(tern_answer *a, const char *text, size_t n) {
@@ -197,18 +287,27 @@ static size_t step_call(tern_answer *a, const char *text, size_t n) {
             return i + n_mark;
         }
         if (waits) return i;
-        if (!a->has_calls) tern_strbuf_putc(&a->raw, text[i]);
+        if (!a->is_open) tern_strbuf_putc(&a->raw, text[i]);
         call_fed fed = feed(a, text[i]);
         a->rests = fed == CALL_REST;
-        if (fed == CALL_BAD) return give_up_call(a), i + 1;
+        bool is_long = a->is_unmarked && !a->is_open && a->raw.len > AGAIN_MAX;
+        if (fed == CALL_REST && a->has_calls && !a->is_open && !tern_call_is_space(text[i]))
+            tern_strbuf_clear(&a->raw);
+        if (fed == CALL_LAST) leave(a);
+        if (fed == CALL_BAD || is_long) give_up_call(a);
+        if (a->at != ANSWER_CALL) return i + 1;
     }
     return n;
 }
 
+// Behind a call that broke off: the rest of that is lost, for its name and arguments were passed
+// on.
 static size_t step_skip(tern_answer *a, const char *text, size_t n) {
-    found f = find_mark(a, NULL, a->style.close, text, n);
-    if (!f.mark) return f.at;
+    found f = find_mark(a, a->style.close, text, n);
+    size_t done = a->skips_rest ? f.at : pass_until(a, TERN_PART_TEXT, text, f);
+    if (!f.mark) return done;
     leave(a);
+    a->skips_space = a->skips_rest;
     return f.at + strlen(f.mark);
 }
 
@@ -221,6 +320,15 @@ static size_t step(tern_answer *a, const char *text, size_t n) {
     }
 }
 
+// Puts what is to be looked at again in the place of what was dealt with.
+static void look_again(tern_answer *a, size_t n_done) {
+    tern_strbuf_append(&a->again, tern_strbuf_text(&a->in) + n_done, a->in.len - n_done);
+    tern_strbuf_clear(&a->in);
+    tern_strbuf_append(&a->in, tern_strbuf_text(&a->again), a->again.len);
+    a->in.failed |= a->again.failed;
+    tern_strbuf_clear(&a->again);
+}
+
 static void take(tern_answer *a) {
     size_t at = 0;
     for (bool moves = true; moves && at < a->in.len;) {
@@ -228,6 +336,7 @@ static void take(tern_answer *a) {
         size_t done = step(a, a->in.ptr + at, a->in.len - at);
         moves = done || a->at != before;
         at += done;
+        if (a->again.len) look_again(a, at), at = 0, moves = true;
     }
     if (!at) return;
     memmove(a->in.ptr, a->in.ptr + at, a->in.len - at + 1);
@@ -235,7 +344,8 @@ static void take(tern_answer *a) {
 }
 
 static tern_status ended(tern_answer *a, tern_error *err) {
-    const tern_strbuf *all[] = {&a->in, &a->raw, &a->name, &a->arguments, &a->word};
+    const tern_strbuf *all[] = {&a->in,   &a->raw,   &a->name,        &a->arguments,
+                                &a->word, &a->again, &a->json.closers};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]->failed) return tern_fail_memory(err, all[i]->len);
     return TERN_OK;
@@ -260,10 +370,12 @@ tern_status tern_answer_end(tern_answer *a, tern_part_fn on_part, void *user, te
     if (a->has_ended) return tern_fail(err, TERN_ERR_ARGUMENT, "the answer has ended");
     a->has_ended = true, a->on_part = on_part, a->user = user;
     if (!a->in.failed) take(a); // what looked like a beginning of a mark is none
-    if (a->at == ANSWER_CALL && !a->has_calls)
+    while (a->at == ANSWER_CALL && !a->is_open && !a->in.failed) {
         give_up_call(a);
-    else if (a->at == ANSWER_CALL)
-        flush_arguments(a);
+        look_again(a, a->in.len);
+        if (!a->in.failed) take(a);
+    }
+    close_call(a);
     // Spaces at the end belong to the text, unless they stand after reasoning or a call.
     if (a->at == ANSWER_TEXT && !a->skips_space) pass_text(a, TERN_PART_TEXT, a->in.ptr, a->in.len);
     return ended(a, err);
@@ -323,7 +435,8 @@ tern_status tern_answer_create(tern_answer **out, const tern_answer_style *style
 
 void tern_answer_close(tern_answer *a) {
     if (!a) return;
-    tern_strbuf *all[] = {&a->in, &a->raw, &a->name, &a->arguments, &a->word};
+    tern_strbuf *all[] = {&a->in,   &a->raw,   &a->name,        &a->arguments,
+                          &a->word, &a->again, &a->json.closers};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) tern_strbuf_free(all[i]);
     tern_json_free(&a->tools);
     tern_free(a->tools_text);

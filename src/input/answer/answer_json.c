@@ -129,6 +129,7 @@ static call_fed begin_value(tern_answer *a, char c) {
     } else if (!s->has_arguments && (!strcmp(key, "arguments") || !strcmp(key, "parameters"))) {
         s->has_arguments = true, s->copy = (call_copy){0};
         tern_strbuf_clear(&a->arguments);
+        if (s->has_name && !a->is_open && !tern_call_begin(a)) return CALL_BAD;
         if (c == '"')
             s->at = AT_ARGUMENTS_TEXT, begin_text(a, c);
         else if (c == '{')
@@ -151,7 +152,7 @@ static call_fed end_member(tern_answer *a, char c) {
     if (c != '}') return tern_call_is_space(c) ? CALL_MORE : CALL_BAD;
     s->at = AT_AFTER;
     if (--s->depth) return CALL_MORE;
-    if (!s->has_name) return CALL_BAD;
+    if (!s->has_name || !a->is_open) return CALL_BAD;
     if (!s->has_arguments) tern_strbuf_puts(&a->arguments, "{}");
     tern_call_finish(a);
     return s->at = AT_ITEM, CALL_REST;
@@ -167,6 +168,9 @@ static call_fed skip_value(tern_answer *a, char c) {
 
 static call_fed end_name(tern_answer *a) {
     a->call.has_name = true, a->call.at = AT_AFTER;
+    // Without a mark a name alone is no call yet.
+    if (a->is_unmarked && !a->call.has_arguments)
+        return tern_call_is_known(a) ? CALL_MORE : CALL_BAD;
     return tern_call_begin(a) ? CALL_MORE : CALL_BAD;
 }
 
@@ -186,7 +190,9 @@ call_fed tern_call_feed_json(tern_answer *a, char c) {
     case AT_KEY_TEXT:
         if (!finish_text(a, c, &a->word)) return CALL_MORE;
         s->at = AT_COLON;
-        return a->style.is_bare && !a->is_open && !is_of_calls(&a->word) ? CALL_BAD : CALL_MORE;
+        return (a->style.is_bare || a->is_unmarked) && !a->is_open && !is_of_calls(&a->word)
+                   ? CALL_BAD
+                   : CALL_MORE;
     case AT_COLON:
         if (c == ':') s->at = AT_VALUE;
         return c == ':' || is_space ? CALL_MORE : CALL_BAD;

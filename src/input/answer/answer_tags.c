@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { AT_ITEM, AT_TAG, AT_VALUE }; // call_state.at
+enum { AT_ITEM, AT_TAG, AT_VALUE, AT_VALUE_END }; // call_state.at
 
 static const char end_of_value[] = "</parameter>";
 enum { END_BYTES = sizeof end_of_value - 1 };
@@ -46,10 +46,12 @@ static call_fed end_tag(tern_answer *a) {
         return tern_call_begin(a) ? CALL_MORE : CALL_BAD;
     }
     if (!strncmp(tag, "parameter=", 10) && a->is_open) return begin_parameter(a, tag + 10);
-    if (strcmp(tag, "/function") || !a->is_open) return CALL_BAD;
+    const char *close = a->style.close ? a->style.close : "<";
+    bool is_end = !strncmp(tag, close + 1, strlen(tag)) && strlen(tag) + 2 == strlen(close);
+    if ((strcmp(tag, "/function") && !is_end) || !a->is_open) return CALL_BAD;
     tern_strbuf_puts(&a->arguments, s->comma ? "}" : "{}");
     tern_call_finish(a);
-    return CALL_REST;
+    return is_end ? CALL_LAST : CALL_REST;
 }
 
 static void put_chars(tern_answer *a, size_t n) {
@@ -75,7 +77,7 @@ static void end_value(tern_answer *a) {
         {"True", "true"}, {"False", "false"}, {"None", "null"}};
     tern_strbuf *word = &a->word;
     if (word->failed) return;
-    word->len -= END_BYTES;
+    word->len = a->call.n_value;
     if (word->len && word->ptr[word->len - 1] == '\n') word->len--;
     size_t skip = !a->call.is_key && word->len && *word->ptr == '\n';
     if (skip) memmove(word->ptr, word->ptr + 1, --word->len);
@@ -103,11 +105,65 @@ static call_fed in_value(tern_answer *a, char c) {
     if (c != end_of_value[s->matched]) {
         s->matched = c == *end_of_value; // no other byte of the mark is like its first
         put_early(a);
-    } else if (++s->matched == END_BYTES) {
-        end_value(a);
-        s->at = AT_ITEM;
+    } else if (++s->matched == END_BYTES && !a->word.failed) {
+        s->n_value = a->word.len - END_BYTES;
+        s->n_tail = a->word.len;
+        s->at = AT_VALUE_END;
     }
     return CALL_MORE;
+}
+
+static bool begins(const char *text, const char *with, size_t n) {
+    return !strncmp(text, with, n < strlen(with) ? n : strlen(with));
+}
+
+// A value may speak of its mark: it has ended if a tag comes that can follow one, or the body's
+// end.
+static call_fed after_value(tern_answer *a, char c) {
+    call_state *s = &a->call;
+    tern_strbuf *word = &a->word;
+    tern_strbuf_putc(word, c);
+    if (word->failed) return CALL_MORE;
+    if (s->n_tail + 1 == word->len && tern_call_is_space(c)) return s->n_tail++, CALL_MORE;
+    const char *tag = word->ptr + s->n_tail, *close = a->style.close;
+    size_t n = word->len - s->n_tail;
+    bool is_item = begins(tag, "<parameter=", n) && (n <= 11 || c != '\n');
+    if ((close && !strcmp(tag, close)) || (n > 11 && is_item && c == '>') ||
+        !strcmp(tag, "</function>")) {
+        tern_strbuf next = {0};
+        tern_strbuf_append(&next, tag + 1, n - 2);
+        end_value(a);
+        tern_strbuf_clear(word);
+        tern_strbuf_append(word, tern_strbuf_text(&next), next.len);
+        word->failed |= next.failed;
+        tern_strbuf_free(&next);
+        return end_tag(a);
+    }
+    if (is_item || begins(tag, "</function>", n) || (close && begins(tag, close, n)))
+        return CALL_MORE;
+    s->at = AT_VALUE;
+    for (s->matched = (uint32_t)(n < END_BYTES ? n : END_BYTES - 1); s->matched; s->matched--)
+        if (!memcmp(word->ptr + word->len - s->matched, end_of_value, s->matched)) break;
+    return CALL_MORE;
+}
+
+// Whether a beginning of a value of this type is another value, or none.
+static bool has_parts(tern_str type) {
+    static const char *const types[] = {"integer", "number", "boolean", "null", "array", "object"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (tern_str_is(type, types[i])) return true;
+    return false;
+}
+
+// The answer ends here: what came of a text is its beginning.
+void tern_call_cut_tags(tern_answer *a) {
+    call_state *s = &a->call;
+    if (s->at == AT_VALUE_END) {
+        end_value(a);
+    } else if (s->at == AT_VALUE && !a->word.failed && !has_parts(s->type)) {
+        s->n_value = a->word.len - s->matched;
+        end_value(a);
+    }
 }
 
 call_fed tern_call_feed_tags(tern_answer *a, char c) {
@@ -121,6 +177,7 @@ call_fed tern_call_feed_tags(tern_answer *a, char c) {
         if (c == '>') return end_tag(a);
         if (c == '\n') return CALL_BAD;
         return tern_strbuf_putc(&a->word, c), CALL_MORE;
-    default: return in_value(a, c);
+    case AT_VALUE: return in_value(a, c);
+    default: return after_value(a, c);
     }
 }
