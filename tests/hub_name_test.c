@@ -39,6 +39,7 @@ TEST(hub_reads_names) {
          "v2"},
         {"https://huggingface.co/o/n/tree/main", "o", "n", "", "", ""},
         {"http://mirror:1/o/n/blob/main/a.gguf", "o", "n", "a.gguf", "", ""},
+        {"hf://qwen3", "Qwen", "Qwen3-0.6B-GGUF", "", "Q8_0", ""},
         {"hf://o/n:Q8_0", "o", "n", "", "Q8_0", ""},
         {"hf://o/n:a-Q8_0.gguf", "o", "n", "a-Q8_0.gguf", "", ""},
         {"Qwen3:0.6B", "Qwen", "Qwen3-0.6B-GGUF", "", "Q8_0", ""},

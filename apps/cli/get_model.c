@@ -101,7 +101,8 @@ static bool says_yes(void) {
 
 // Gets a model that is not here: with -hf and -y without a question. False after saying why not.
 static bool get_model(const char *folder, const char *name, const char *why) {
-    bool is_asked_for = takes_downloads || begins(name, "hf://");
+    bool by_hf = begins(name, "hf://"), is_asked_for = takes_downloads || by_hf;
+    const char *typed = by_hf ? name + strlen("hf://") : name;
     const hub_short *known = hub_find_short(name, strlen(name));
     const char *token = getenv("HF_TOKEN");
     hub_pull_desc desc = {.folder = folder,
@@ -116,13 +117,14 @@ static bool get_model(const char *folder, const char *name, const char *why) {
     if (!is_asked_for && !(isatty(STDIN_FILENO) && isatty(STDERR_FILENO))) {
         if (known)
             fail("'%s' is not here: `tern pull %s` gets it (about %s, licence %s), or -y does",
-                 name, name, size_text((uint64_t)known->megabytes * 1000000, size), known->licence);
+                 typed, typed, size_text((uint64_t)known->megabytes * 1000000, size),
+                 known->licence);
         else
             fail("%s; -y gets it from the hub", why);
         return false;
     }
     if (hub_look(&desc, &offer, &err) != TERN_OK) {
-        fail("'%s' is not here, and %s", name, err.message);
+        fail("'%s' is not here, and %s", typed, err.message);
         return false;
     }
     describe(&offer, what, sizeof what);
@@ -134,7 +136,7 @@ static bool get_model(const char *folder, const char *name, const char *why) {
     fputc('\n', stderr);
     free(line.ptr);
     if (!is_asked_for && !says_yes()) {
-        fail("'%s': not downloaded", name);
+        fail("'%s': not downloaded", typed);
         return false;
     }
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};

@@ -110,6 +110,7 @@ const hub_short *hub_shorts(size_t *n) {
 
 const hub_short *hub_find_short(const char *name, size_t n) {
     tern_str typed = drop_end((tern_str){name, n}, ":latest");
+    if (hub_begins(typed, "hf://")) typed = from(typed, 5); // -hf
     for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
         tern_str family = text_of(shorts[i].name), size;
         if (hub_same(family, typed)) return &shorts[i];
