@@ -78,6 +78,11 @@ def test_jobs():
     check(run("recall", m, "tea", "--context") == "tea at four\n", "the context alone")
     check(run("recall", m, "tea", "--context", "--max-tokens", "2") == "", "a budget that is too small")
     check("[1] diary:1" in run("recall", m, "tea"), "a hit's source")
+    with open(at("marked.md"), "w", encoding="utf-8-sig") as f:  # U+FEFF first: seen to fail with it in the text
+        f.write("# Cake\n\nPlums and flour\n")
+    run("add", at("marked"), at("marked.md"))
+    hit = json.loads(run("recall", at("marked"), "plums", "--json"))
+    check(hit["heading"] == "Cake" and "\ufeff" not in hit["text"], "a file that begins with a mark: %s" % hit)
     h = at("hidden")
     run("add", h, "--text", "cocoa \u202eat\u202c five", "--source", "a\u200bb")
     for shown in (run("recall", h, "cocoa"), run("list", h)):  # seen to fail with what is stored shown as it is

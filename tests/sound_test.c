@@ -175,6 +175,39 @@ TEST(sound_has_the_pieces_of_a_wav) {
     CHECK(memcmp(bytes + 8, head + 8, 32) == 0 && memcmp(bytes + 40, "\xff\xff\xff\xff", 4) == 0);
 }
 
+// A WAV that was written into a pipe has all its samples, and an empty one none. Seen to fail with the
+// sizes taken as they are.
+TEST(sound_of_a_wav_without_sizes) {
+    static const struct {
+        uint32_t riff, data;
+        bool has_list; // behind the samples
+        size_t n_frames;
+        int64_t n;
+    } rows[] = {{36 + 2000, 0, false, 1000, 1000},
+                {0, 0, false, 1000, 1000},
+                {UINT32_MAX, UINT32_MAX, false, 1000, 1000},
+                {UINT32_MAX, 1u << 31, false, 1000, 1000},
+                {36 + 2000, 2000, false, 1000, 1000},
+                {36 + 12, 0, true, 0, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint8_t bytes[TERN_WAV_HEAD + 2012] = {0};
+        float samples[1000];
+        size_t n = TERN_WAV_HEAD + 2 * rows[i].n_frames;
+        tern_error err = {0};
+        tern_sound s = {0};
+        for (size_t t = 0; t < 1000; t++) samples[t] = 0.5f * sinf((float)t);
+        tern_sound_wav_head(16000, 1000, bytes);
+        tern_sound_pcm16(samples, rows[i].n_frames, bytes + TERN_WAV_HEAD);
+        memcpy(bytes + 4, &rows[i].riff, 4);
+        memcpy(bytes + 40, &rows[i].data, 4);
+        if (rows[i].has_list) memcpy(bytes + n, "LIST\4\0\0\0INFO", 12), n += 12;
+        tern_status status = tern_sound_decode(&s, bytes, n, 0, 60, &err);
+        CHECK_MSG(status == TERN_OK && s.n == rows[i].n, "row %zu: %lld, %s", i,
+                  (long long)s.n, err.message);
+        tern_sound_free(&s);
+    }
+}
+
 TEST(sound_refuses_what_is_none_or_too_long) {
     tern_error err = {0};
     tern_sound s;

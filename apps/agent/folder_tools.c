@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/os_file.h"
+#include "base/utf8.h"
 
 #define READ_BYTES  ((size_t)1 << 20) // of a file at a time, if the model may read as much
 #define NOTE_BYTES  100               // what is said of the rest
@@ -194,7 +195,8 @@ static void put_lines(const arguments *a, size_t n_most, const char *text, size_
 static bool read_whole(int fd, size_t n, tern_strbuf *text) {
     char *bytes = tern_alloc(TERN_MEM_MISC, n + 1);
     int64_t got = bytes ? tern_fd_read(fd, bytes, n) : -1;
-    if (got > 0) tern_strbuf_append(text, bytes, (size_t)got);
+    size_t n_mark = got > 0 ? tern_utf8_mark(bytes, (size_t)got) : 0;
+    if (got > 0) tern_strbuf_append(text, bytes + n_mark, (size_t)got - n_mark);
     tern_free(bytes);
     return got >= 0 && !text->failed;
 }

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/json_write.h"
 #include "base/os_file.h"
+#include "base/utf8.h"
 
 #define SKILL_BYTES       ((size_t)1 << 20)
 #define NAME_BYTES        64
@@ -78,10 +79,9 @@ static void read_value(tern_str first, const char *text, size_t n, size_t *at, t
 }
 
 tern_status skill_read_head(skill_head *out, const char *text, size_t n, tern_error *err) {
-    size_t at = 0;
+    size_t at = tern_utf8_mark(text, n);
     bool has_end = false;
     *out = (skill_head){0};
-    if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) at = 3;
     if (!tern_str_is(trimmed(next_line(text, n, &at)), "---"))
         return tern_fail(err, TERN_ERR_FORMAT, "it does not begin with front matter, '---'");
     while (at < n && !has_end) {

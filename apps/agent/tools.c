@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
+#include "base/utf8.h"
 
 static bool is_taken(const agent_tools *t, const char *name) {
     for (size_t i = 0; i < t->n; i++)
@@ -72,7 +73,8 @@ tern_status agent_read_file(tern_strbuf *out, const char *path, size_t n_most, t
     if (status == TERN_OK && !bytes) status = tern_fail_memory(err, (size_t)n);
     int64_t got = status == TERN_OK ? tern_fd_read(fd, bytes, (size_t)n) : 0;
     if (got < 0) status = tern_fail(err, TERN_ERR_IO, "%s: it cannot be read", path);
-    if (status == TERN_OK) tern_strbuf_append(out, bytes, (size_t)got);
+    size_t n_mark = status == TERN_OK ? tern_utf8_mark(bytes, (size_t)got) : 0;
+    if (status == TERN_OK) tern_strbuf_append(out, bytes + n_mark, (size_t)got - n_mark);
     if (status == TERN_OK && out->failed) status = tern_fail_memory(err, (size_t)n);
     tern_free(bytes);
     tern_fd_close(fd);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/plain.h"
+#include "base/utf8.h"
 
 // ---- Memory and time ----------------------------------------------------------------------------
 
@@ -57,6 +58,8 @@ bool text_read(text *t, const char *path) {
         text_append(t, chunk, n);
     }
     bool ok = f && !ferror(f);
+    size_t n_mark = tern_utf8_mark(t->ptr, t->n);
+    if (n_mark) memmove(t->ptr, t->ptr + n_mark, (t->n -= n_mark) + 1);
     if (!ok) fail("%s: %s", is_stdin ? "standard input" : path, strerror(errno));
     if (f && !is_stdin) fclose(f);
     if (ok) return true;

@@ -241,7 +241,7 @@ static tern_status parse_value(parser *p, int depth) {
 
 tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern_error *err) {
     *doc = (tern_json_doc){0};
-    if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+    if (tern_utf8_mark(text, n)) {
         text += 3;
         n -= 3;
     }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "base/utf8.h"
 
 tern_status tern_lines_open(tern_lines *l, const char *path, tern_error *err) {
     *l = (tern_lines){.path = path, .file = fopen(path, "rb")};
@@ -28,6 +29,8 @@ tern_status tern_lines_next(tern_lines *l, bool *more, tern_error *err) {
             return tern_fail(err, TERN_ERR_FORMAT, "%s:%zu: the line is longer than %zu bytes",
                              l->path, l->number + 1, TERN_LINE_MAX);
     }
+    size_t n_mark = l->number == 0 ? tern_utf8_mark(tern_strbuf_text(&l->line), l->line.len) : 0;
+    if (n_mark) memmove(l->line.ptr, l->line.ptr + n_mark, (l->line.len -= n_mark) + 1);
     l->number += *more;
     if (!ferror(l->file)) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be read: %s", l->path, strerror(errno));

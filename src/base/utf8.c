@@ -1,5 +1,7 @@
 #include "base/utf8.h"
 
+#include <string.h>
+
 int tern_utf8_decode(const char *bytes, size_t n, uint32_t *code) {
     const unsigned char *s = (const unsigned char *)bytes;
     uint32_t c = s[0];
@@ -47,4 +49,8 @@ size_t tern_utf8_complete_prefix(const char *bytes, size_t n) {
         return tern_utf8_decode(bytes + n - back, back, &code) == -1 ? n - back : n;
     }
     return n;
+}
+
+size_t tern_utf8_mark(const char *bytes, size_t n) {
+    return n >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
 }

@@ -12,5 +12,8 @@ int tern_utf8_decode(const char *bytes, size_t n, uint32_t *code);
 int tern_utf8_encode(uint32_t code, char out[4]);
 // Length of the longest prefix that does not end inside a character (for streaming output).
 size_t tern_utf8_complete_prefix(const char *bytes, size_t n);
+// Bytes of the mark U+FEFF that a file of text may begin with, and which is none of its text: 3 or
+// 0.
+size_t tern_utf8_mark(const char *bytes, size_t n);
 
 #endif

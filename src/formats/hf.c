@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
+#include "base/utf8.h"
 
 #define CONFIG_BYTES_MAX ((uint64_t)32 << 20) // a thousand times the usual size
 #define SHARDS_MAX       512                  // searched for each tensor: a bound on time
@@ -28,7 +29,10 @@ static tern_status read_text(tern_file *file, const char *folder, const char *na
                              tern_error *err) {
     char *path;
     TERN_TRY(tern_hf_join(file, folder, (tern_str){name, strlen(name)}, &path, err));
-    return tern_file_add_text(file, path, out, err);
+    TERN_TRY(tern_file_add_text(file, path, out, err));
+    size_t n_mark = out->ptr ? tern_utf8_mark(out->ptr, out->len) : 0;
+    *out = (tern_str){out->ptr ? out->ptr + n_mark : NULL, out->len - n_mark};
+    return TERN_OK;
 }
 
 tern_status tern_hf_read_json(tern_file *file, const char *folder, const char *name,

@@ -12,6 +12,8 @@
 typedef struct bytes_file {
     const uint8_t *at;
     sf_count_t n, position;
+    sf_count_t n_at[2];  // where sizes are that the writer never filled in; 0: nowhere
+    uint8_t sizes[2][4]; // and what they are
 } bytes_file;
 
 static sf_count_t length_of(void *user) {
@@ -30,6 +32,10 @@ static sf_count_t read_some(void *to, sf_count_t n, void *user) {
     if (n > f->n - f->position) n = f->n - f->position;
     if (n <= 0) return 0;
     memcpy(to, f->at + f->position, (size_t)n);
+    for (size_t k = 0; k < 8; k++) {
+        sf_count_t at = f->n_at[k / 4] + (sf_count_t)(k % 4) - f->position;
+        if (f->n_at[k / 4] && at >= 0 && at < n) ((uint8_t *)to)[at] = f->sizes[k / 4][k % 4];
+    }
     f->position += n;
     return n;
 }
@@ -41,6 +47,45 @@ static sf_count_t write_none(const void *from, sf_count_t n, void *user) {
 
 static sf_count_t tell(void *user) {
     return ((bytes_file *)user)->position;
+}
+
+// ---- Sizes that a stream's writer could not know ------------------------------------------------
+
+static uint32_t size_at(const uint8_t *at) {
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static void set_size(bytes_file *f, int which, sf_count_t at, sf_count_t n) {
+    uint32_t size = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+    f->n_at[which] = at;
+    for (int i = 0; i < 4; i++) f->sizes[which][i] = (uint8_t)(size >> 8 * i);
+}
+
+// Whether there are chunks from here to the end: then those before have the right sizes.
+static bool are_chunks(const bytes_file *f, sf_count_t at) {
+    while (f->n - at >= 8) {
+        for (int i = 0; i < 4; i++)
+            if (f->at[at + i] < 32 || f->at[at + i] > 126) return false;
+        sf_count_t size = size_at(f->at + at + 4);
+        at += 8 + size + size % 2;
+    }
+    return at == f->n || at == f->n + 1;
+}
+
+// A WAV that was written into a pipe says 0, or the most there is, of its samples: they are those
+// that come.
+static void find_sizes(bytes_file *f) {
+    if (f->n < 12 || memcmp(f->at, "RIFF", 4) != 0 || memcmp(f->at + 8, "WAVE", 4) != 0) return;
+    for (sf_count_t at = 12; f->n - at >= 8;) {
+        sf_count_t size = size_at(f->at + at + 4), rest = f->n - at - 8;
+        if (memcmp(f->at + at, "data", 4) == 0) {
+            if (rest == 0 || (size <= rest && (size != 0 || are_chunks(f, at + 8)))) return;
+            set_size(f, 0, 4, f->n - 8);
+            set_size(f, 1, at + 4, rest);
+            return;
+        }
+        at += 8 + size + size % 2;
+    }
 }
 
 // ---- Blocks ------------------------------------------------------------------------------------
@@ -126,7 +171,8 @@ static tern_status prepare(reading *r, int32_t rate, tern_error *err) {
 tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes, int32_t rate,
                               double seconds_max, tern_error *err) {
     SF_VIRTUAL_IO io = {length_of, seek_to, read_some, write_none, tell};
-    bytes_file file = {bytes, (sf_count_t)n_bytes, 0};
+    bytes_file file = {.at = bytes, .n = (sf_count_t)n_bytes};
+    find_sizes(&file);
     reading r = {.out = out, .seconds_max = seconds_max};
     r.file = sf_open_virtual(&io, SFM_READ, &r.info, &file);
     if (!r.file)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
+#include "base/utf8.h"
 #include "train/data/data.h"
 
 #ifdef TERN_ZLIB
@@ -19,6 +20,7 @@ struct tern_stream {
     uint8_t *packed;         // read but not unpacked yet
     size_t n_packed, at;
     bool is_gzip, inside; // inside: of a gzip member
+    bool has_begun;       // some was read
 #ifdef TERN_ZLIB
     z_stream z;
     bool z_open;
@@ -109,7 +111,7 @@ static tern_status unpack(tern_stream *s, void *to, size_t capacity, size_t *n, 
 }
 #endif
 
-tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *n,
+static tern_status read_some(tern_stream *s, void *to, size_t capacity, size_t *n,
                              tern_error *err) {
 #ifdef TERN_ZLIB
     if (s->is_gzip) return unpack(s, to, capacity, n, err);
@@ -118,5 +120,17 @@ tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *
     *n = s->n_packed - s->at < capacity ? s->n_packed - s->at : capacity;
     memcpy(to, s->packed + s->at, *n);
     s->at += *n;
+    return TERN_OK;
+}
+
+tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *n,
+                             tern_error *err) {
+    TERN_TRY(read_some(s, to, capacity, n, err));
+    size_t n_mark = s->has_begun ? 0 : tern_utf8_mark(to, *n);
+    s->has_begun |= *n > 0;
+    if (!n_mark) return TERN_OK;
+    *n -= n_mark;
+    if (!*n) return read_some(s, to, capacity, n, err);
+    memmove(to, (char *)to + n_mark, *n);
     return TERN_OK;
 }
