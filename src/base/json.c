@@ -1,9 +1,11 @@
-#include "base/json.h"
+#include "base/json_index.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/hash.h"
+#include "base/os_time.h"
 #include "base/utf8.h"
 
 // One pass, recursive over the nesting (at most TERN_JSON_DEPTH_MAX deep). Strings with escapes are
@@ -255,7 +257,49 @@ tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern
     return status;
 }
 
+// ---- An index of the root's members ------------------------------------------------------------
+
+#define FEW_MEMBERS 64
+
+// It is where strings have their text, which objects have not. At most half of its places are
+// taken; the seed is a secret, so that nobody can choose names that meet.
+typedef struct name_index {
+    uint64_t seed;
+    size_t mask;
+    const tern_json *keys[]; // [mask + 1]
+} name_index;
+
+static name_index *index_of(const tern_json_doc *doc) {
+    const tern_json *root = tern_json_root(doc);
+    return tern_json_is(root, TERN_JSON_OBJECT) ? (name_index *)(void *)root->text : NULL;
+}
+
+static const tern_json *find_name(const name_index *index, tern_str name, size_t *at) {
+    *at = tern_hash64(index->seed, name.ptr, name.len) & index->mask;
+    for (; index->keys[*at]; *at = (*at + 1) & index->mask)
+        if (tern_str_eq(tern_json_str(index->keys[*at]), name)) return index->keys[*at];
+    return NULL;
+}
+
+tern_status tern_json_index(tern_json_doc *doc, tern_error *err) {
+    const tern_json *root = tern_json_root(doc);
+    size_t n = FEW_MEMBERS, at;
+    if (!tern_json_is(root, TERN_JSON_OBJECT) || root->n < FEW_MEMBERS || root->text)
+        return TERN_OK;
+    while (n < 2 * (size_t)root->n) n *= 2;
+    name_index *index = tern_alloc(TERN_MEM_MISC, sizeof *index + n * sizeof *index->keys);
+    if (!index) return tern_fail_memory(err, n * sizeof *index->keys);
+    index->seed = tern_random_seed();
+    index->mask = n - 1;
+    for (const tern_json *key = tern_json_first(doc, root); key;
+         key = tern_json_next(doc, root, key)) // of members of one name the first counts
+        if (!find_name(index, tern_json_str(key), &at)) index->keys[at] = key;
+    doc->nodes[0].text = (const char *)index;
+    return TERN_OK;
+}
+
 void tern_json_free(tern_json_doc *doc) {
+    tern_free(index_of(doc));
     tern_free(doc->nodes);
     tern_free(doc->unescaped);
     *doc = (tern_json_doc){0};
@@ -264,6 +308,9 @@ void tern_json_free(tern_json_doc *doc) {
 // Its subtree is one piece of the array, and says where it goes on by indices.
 void tern_json_keep(tern_json_doc *doc, const tern_json *value) {
     uint32_t first = (uint32_t)(value - doc->nodes);
+    name_index *index = index_of(doc);
+    if (index) doc->nodes[0].text = NULL;
+    tern_free(index);
     doc->n_nodes = value->next - first;
     memmove(doc->nodes, value, doc->n_nodes * sizeof *doc->nodes);
     for (size_t i = 0; i < doc->n_nodes; i++) doc->nodes[i].next -= first;
@@ -294,6 +341,11 @@ const tern_json *tern_json_value_of(const tern_json_doc *doc, const tern_json *k
 
 const tern_json *tern_json_get(const tern_json_doc *doc, const tern_json *object, const char *key) {
     if (!tern_json_is(object, TERN_JSON_OBJECT)) return NULL;
+    if (object == tern_json_root(doc) && object->text) {
+        size_t at;
+        const tern_str name = {key, strlen(key)};
+        return tern_json_value_of(doc, find_name((name_index *)(void *)object->text, name, &at));
+    }
     const tern_json *k = tern_json_first(doc, object);
     for (; k; k = tern_json_next(doc, object, k))
         if (tern_str_is(tern_json_str(k), key)) return tern_json_value_of(doc, k);

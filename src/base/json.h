@@ -37,7 +37,7 @@ typedef struct tern_json {
     uint32_t next;   // index of the node after this value's subtree
     uint32_t line;   // where it begins, for messages
     union {
-        const char *text; // string, not terminated
+        const char *text; // string, not terminated; of the root json_index.h's
         double number;
     };
 } tern_json;
