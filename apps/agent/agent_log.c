@@ -8,7 +8,7 @@
 
 tern_status agent_log_open(agent_log *log, const char *path, tern_error *err) {
     *log = (agent_log){.fd = -1, .path = path};
-    return tern_file_open_log(&log->fd, path, UINT64_MAX, err);
+    return tern_file_open_log(&log->fd, path, UINT64_MAX, true, err); // it has what was said
 }
 
 void agent_log_close(agent_log *log) {

@@ -317,7 +317,7 @@ static tern_status bring(pull *p, const char *path, const char *url, tern_error 
     p->part = part_path(p);
     if (!p->part) return tern_fail_memory(err, 0);
     // Locked until it is closed: a second pull of the same file is refused.
-    TERN_TRY(tern_file_open_log(&p->fd, p->part, UINT64_MAX, err));
+    TERN_TRY(tern_file_open_log(&p->fd, p->part, UINT64_MAX, false, err));
     tern_status status = read_into_digest(p, p->part, &p->have, err);
     p->progress.done += p->have;
     if (status == TERN_OK && p->have > p->file->bytes && !restart_part(p, err))

@@ -342,9 +342,13 @@ static void free_files(front_files *f) {
 
 static tern_status open_folder(front_files *f, tern_error *err) {
     const char *folder = f->desc.folder;
-    // For this user alone: it has what others said.
-    if (!tern_folder_is(folder) && !tern_folder_create(folder, true))
-        TERN_TRY(tern_folder_make(folder, err));
+    // For this user alone: it has what others said, and what is in it is gone on from.
+    TERN_TRY(tern_folder_make_private(folder, err));
+    if (tern_folder_is_others(folder))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: other users may write there: a cache must be this user's alone "
+                         "(chmod go-w)",
+                         folder);
     f->folder = tern_strdup(TERN_MEM_SESSION, folder);
     return f->folder ? TERN_OK : tern_fail_memory(err, strlen(folder));
 }

@@ -35,12 +35,20 @@ char *tern_path_folder(const char *path) {
 
 bool tern_folder_is(const char *path) { return tern_path_look(path) == TERN_PATH_FOLDER; }
 
-tern_status tern_folder_make(const char *folder, tern_error *err) {
-    if (tern_folder_create(folder, false)) return TERN_OK;
+static tern_status make_folder(const char *folder, bool is_private, tern_error *err) {
+    if (tern_folder_create(folder, is_private)) return TERN_OK;
     int reason = errno;
     if (tern_folder_is(folder)) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be made: %s", folder,
                      strerror(reason == EEXIST ? ENOTDIR : reason));
+}
+
+tern_status tern_folder_make(const char *folder, tern_error *err) {
+    return make_folder(folder, false, err);
+}
+
+tern_status tern_folder_make_private(const char *folder, tern_error *err) {
+    return make_folder(folder, true, err);
 }
 
 tern_status tern_names_add(tern_names *names, const char *name, tern_error *err) {

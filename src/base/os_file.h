@@ -55,6 +55,12 @@ bool tern_folder_is(const char *path);
 // An existing folder is fine; only the last folder of the path is made.
 tern_status tern_folder_make(const char *folder, tern_error *err);
 
+// Whether other users than this one and root may write into it, or own it: what lies there may be
+// theirs.
+bool tern_folder_is_others(const char *path);
+// A folder for this user alone, whatever the umask; an existing one stays as it is.
+tern_status tern_folder_make_private(const char *folder, tern_error *err);
+
 typedef struct tern_names { // zero-initialise
     char **list;            // [n], sorted by bytes
     size_t n, capacity;
@@ -124,8 +130,9 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
 
 // For a log that grows line by line: cuts the file to its first n_keep bytes (UINT64_MAX: all) and
 // returns a descriptor that appends. Creates the file if needed, and locks it until the descriptor
-// is closed: a second writer is refused.
-tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_error *err);
+// is closed: a second writer is refused. is_private: a new file is for this user only.
+tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, bool is_private,
+                               tern_error *err);
 
 // A small file that processes share, read and written whole, created if need be. Excludes others
 // who open it in this way, in this process or another one. May be for reading only. -1: it cannot
@@ -134,6 +141,8 @@ int tern_file_open_shared(const char *path, bool anyway, bool *taken);
 
 // A new file for writing; the permissions are those of the file `like` if there is one. -1: errno.
 int tern_file_create(const char *path, const char *like);
+// A new file for this user only, whatever the umask.
+int tern_file_create_private(const char *path);
 // Is it not a file but a device, a pipe, or a name such as /dev/stdout for a descriptor of this
 // process? Such a descriptor is used directly, not reopened, so that the output continues where
 // others wrote. *is_stdout: it is standard output.

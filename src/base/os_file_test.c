@@ -106,14 +106,14 @@ TEST(only_regular_files_are_opened) {
     CHECK(tern_file_open_regular(&fd, pipe_path, &n, &err) == TERN_ERR_IO);
     CHECK_MSG(strstr(err.message, "not a regular file"), "%s", err.message);
     CHECK(tern_file_open_regular(&fd, "/dev/null", &n, &err) == TERN_ERR_IO);
-    CHECK(tern_file_open_log(&fd, pipe_path, 0, &err) == TERN_ERR_IO);
+    CHECK(tern_file_open_log(&fd, pipe_path, 0, false, &err) == TERN_ERR_IO);
     alarm(0);
     const char *path = test_tmp("a log");
-    REQUIRE_OK(tern_file_open_log(&fd, path, 0, &err), err);
+    REQUIRE_OK(tern_file_open_log(&fd, path, 0, false, &err), err);
     CHECK(write(fd, "one\ntwo", 7) == 7);
-    CHECK(tern_file_open_log(&other, path, 0, &err) == TERN_ERR_IO);
+    CHECK(tern_file_open_log(&other, path, 0, false, &err) == TERN_ERR_IO);
     close(fd);
-    REQUIRE_OK(tern_file_open_log(&fd, path, 4, &err), err);
+    REQUIRE_OK(tern_file_open_log(&fd, path, 4, false, &err), err);
     CHECK(write(fd, "three\n", 6) == 6);
     close(fd);
     REQUIRE_OK(tern_file_open_regular(&fd, path, &n, &err), err);

@@ -75,6 +75,17 @@ bool tern_folder_create(const char *path, bool is_private) {
     return mkdir(path, is_private ? 0700 : 0777) == 0;
 }
 
+bool tern_folder_is_others(const char *path) {
+#ifdef __wasi__
+    (void)path; // there are no users
+    return false;
+#else
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    return (st.st_mode & 022) != 0 || (st.st_uid != geteuid() && st.st_uid != 0);
+#endif
+}
+
 void tern_folder_sync(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
@@ -210,9 +221,11 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
     return TERN_ERR_IO;
 }
 
-tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_error *err) {
+tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, bool is_private,
+                               tern_error *err) {
     struct stat st;
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+    *fd = open(path, flags, is_private ? 0600 : 0666);
     if (*fd < 0 || fstat(*fd, &st) != 0) {
         tern_fail(err, TERN_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
@@ -249,6 +262,10 @@ int tern_file_create(const char *path, const char *like) {
         (void)!fchmod(fd, st.st_mode & 0777);
 #endif
     return fd;
+}
+
+int tern_file_create_private(const char *path) {
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
 // The descriptor of this process that a path names, -1: none.

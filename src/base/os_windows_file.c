@@ -139,6 +139,11 @@ bool tern_folder_create(const char *path, bool is_private) {
     return CreateDirectoryA(path, NULL) || fail_last();
 }
 
+bool tern_folder_is_others(const char *path) {
+    (void)path; // permissions come from the folder that it is in
+    return false;
+}
+
 void tern_folder_sync(const char *path) { (void)path; } // renaming writes through
 
 // ---- Folders -----------------------------------------------------------------------------------
@@ -207,7 +212,9 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
     return TERN_OK;
 }
 
-tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, tern_error *err) {
+tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, bool is_private,
+                               tern_error *err) {
+    (void)is_private; // permissions come from the folder
     *fd = -1;
     tern_path_kind kind = tern_path_look(path);
     if (kind != TERN_PATH_NONE && kind != TERN_PATH_FILE)
@@ -237,6 +244,8 @@ int tern_file_create(const char *path, const char *like) {
     return descriptor_of(CreateFileA(path, GENERIC_READ | GENERIC_WRITE, SHARE_ALL, NULL,
                                      CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL), 0);
 }
+
+int tern_file_create_private(const char *path) { return tern_file_create(path, ""); }
 
 static int standard_of(const char *path) {
     return !strcmp(path, "/dev/stdout") ? 1 : !strcmp(path, "/dev/stderr") ? 2 : -1;

@@ -215,7 +215,8 @@ static tern_status create(tern_out_file *f, const char *name, tern_error *err) {
     }
     char *staged = tern_out_staged(set, name);
     if (!staged) return fail_join(err, set->staging, name);
-    f->fd = tern_file_create(staged, f->path); // a private file stays private
+    f->fd = set->is_private ? tern_file_create_private(staged)
+                            : tern_file_create(staged, f->path); // a private file stays private
     tern_free(staged);
     if (f->fd < 0) return fail_path(err, f->path, "cannot be written");
     return tern_names_add(&set->names, name, err);
@@ -392,16 +393,26 @@ struct tern_output {
     tern_out_file file;
 };
 
-tern_status tern_output_open(tern_output **out, const char *path, tern_error *err) {
+static tern_status open_output(tern_output **out, const char *path, bool is_private,
+                               tern_error *err) {
     if (!out || !path) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_output_open: NULL argument");
     tern_output *o = *out = NULL;
     o = tern_alloc(TERN_MEM_MISC, sizeof *o);
     if (!o) return tern_fail_memory(err, sizeof *o);
     tern_status status = tern_out_open_file(&o->set, path, err);
+    o->set.is_private = is_private;
     if (status == TERN_OK) status = tern_out_begin(&o->set, NULL, &o->file, err);
     if (status == TERN_OK) *out = o;
     else tern_output_close(o);
     return status;
+}
+
+tern_status tern_output_open(tern_output **out, const char *path, tern_error *err) {
+    return open_output(out, path, false, err);
+}
+
+tern_status tern_output_open_private(tern_output **out, const char *path, tern_error *err) {
+    return open_output(out, path, true, err);
 }
 
 tern_status tern_output_write(tern_output *o, const void *bytes, size_t n, tern_error *err) {
@@ -425,11 +436,21 @@ void tern_output_close(tern_output *o) {
     tern_free(o);
 }
 
-tern_status tern_file_write(const char *path, const void *bytes, size_t n, tern_error *err) {
+static tern_status write_file(const char *path, const void *bytes, size_t n, bool is_private,
+                              tern_error *err) {
     tern_output *o;
-    TERN_TRY(tern_output_open(&o, path, err));
+    TERN_TRY(open_output(&o, path, is_private, err));
     tern_status status = tern_output_write(o, bytes, n, err);
     if (status == TERN_OK) status = tern_output_finish(o, err);
     tern_output_close(o);
     return status;
+}
+
+tern_status tern_file_write(const char *path, const void *bytes, size_t n, tern_error *err) {
+    return write_file(path, bytes, n, false, err);
+}
+
+tern_status tern_file_write_private(const char *path, const void *bytes, size_t n,
+                                    tern_error *err) {
+    return write_file(path, bytes, n, true, err);
 }

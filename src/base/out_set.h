@@ -25,6 +25,7 @@ typedef struct tern_out_set { // zero-initialise
     tern_names names, gone; // written; to be removed with the commit
     size_t n_open;          // files begun but not ended
     bool made_folder, is_device;
+    bool is_private;        // its files are for this user only; may be set once it is open
     int device; // a descriptor, if a single file is a device or a pipe
 } tern_out_set;
 
@@ -61,6 +62,12 @@ char *tern_out_staged(const tern_out_set *set, const char *name);
 // last: the file that readers need before any other of the set; NULL for a single file.
 tern_status tern_out_commit(tern_out_set *set, const char *last, tern_error *err);
 void tern_out_close(tern_out_set *set); // removes what was not committed
+
+// What tern_output_open and tern_file_write (tern.h) do, for what people said: the file is for this
+// user only, whatever the umask and whatever it replaces.
+struct tern_output;
+tern_status tern_output_open_private(struct tern_output **out, const char *path, tern_error *err);
+tern_status tern_file_write_private(const char *path, const void *bytes, size_t n, tern_error *err);
 
 // For readers of sets whose last file is folder/name: refuses one that is half replaced.
 tern_status tern_out_check(const char *folder, const char *name, tern_error *err);

@@ -238,3 +238,28 @@ TEST(out_set_is_never_mixed_when_its_writer_is_killed) {
     CHECK_MSG(enough(n_old, n_new, n_refused), "old %d, new %d, refused %d", n_old, n_new,
               n_refused);
 }
+
+// Seen to fail: with the umask alone, with the permissions of what is replaced.
+TEST(out_private_files_are_for_their_user) {
+    char *folder = tern_strdup(TERN_MEM_MISC, test_tmp("private"));
+    char *path = tern_path_join(folder, "said");
+    struct stat st;
+    tern_error err = {0};
+    int fd;
+    mode_t old = umask(0);
+    REQUIRE_OK(tern_folder_make_private(folder, &err), err);
+    CHECK(stat(folder, &st) == 0 && (st.st_mode & 0777) == 0700 && !tern_folder_is_others(folder));
+    REQUIRE_OK(tern_file_write(path, "a", 1, &err), err);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0666);
+    REQUIRE_OK(tern_file_write_private(path, "b", 1, &err), err);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600);
+    tern_file_remove(path);
+    REQUIRE_OK(tern_file_open_log(&fd, path, UINT64_MAX, true, &err), err);
+    tern_fd_close(fd);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600);
+    CHECK(chmod(folder, 0770) == 0 && tern_folder_is_others(folder));
+    CHECK(chmod(folder, 0755) == 0 && !tern_folder_is_others(folder));
+    umask(old);
+    tern_free(path);
+    tern_free(folder);
+}

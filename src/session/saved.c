@@ -15,7 +15,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_file.h"
+#include "base/out_set.h"
 #include "session/session.h"
 
 #define MAGIC   "TERNSESS"
@@ -77,7 +77,7 @@ tern_status tern_session_save(tern_session *s, const char *path, tern_error *err
         if (ids[i] >= TERN_SIGHT_IDS) // whose meaning ends with the model
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "%s: a session with pictures cannot be saved", path);
-    TERN_TRY(tern_output_open(&to.out, path, err));
+    TERN_TRY(tern_output_open_private(&to.out, path, err));
     tern_status status = save(s, &to, err);
     tern_output_close(to.out);
     return status;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/lines.h"
+#include "base/out_set.h"
 #include "session/session.h"
 
 struct tern_chat {
@@ -184,7 +185,7 @@ tern_status tern_chat_save(const tern_chat *chat, const char *path, tern_error *
     if (!chat || !path) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_save: NULL argument");
     (is_markdown(path) ? write_markdown : write_json)(chat, &out);
     tern_status status = out.failed ? tern_fail_memory(err, out.len)
-                                    : tern_file_write(path, out.ptr, out.len, err);
+                                    : tern_file_write_private(path, out.ptr, out.len, err);
     tern_strbuf_free(&out);
     return status;
 }

@@ -37,7 +37,13 @@ static tern_status find_path(tern_memory_store *s, const char *folder, bool must
                              tern_error *err) {
     s->path = tern_path_join(folder, NAME);
     if (!s->path) return tern_fail_memory(err, strlen(folder));
-    if (!must_exist) return tern_folder_make(folder, err);
+    if (!must_exist) {
+        TERN_TRY(tern_folder_make_private(folder, err));
+        // Before SQLite makes it for everybody: its other files have the permissions of this one.
+        int fd = tern_file_create_private(s->path);
+        if (fd >= 0) tern_fd_close(fd);
+        return TERN_OK;
+    }
     if (tern_path_look(s->path) != TERN_PATH_FILE)
         return tern_fail(err, TERN_ERR_IO, "%s: there is no memory here", folder);
     return TERN_OK;

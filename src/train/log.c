@@ -102,7 +102,7 @@ static tern_status open_log(tern_train_log *log, const tern_trainer *t, bool kee
     TERN_TRY(measure(log->path, t->step, &m, err));
     *n_dropped = m.n_dropped;
     if (!keep) m.n_keep = 0;
-    TERN_TRY(tern_file_open_log(&log->fd, log->path, m.n_keep, err));
+    TERN_TRY(tern_file_open_log(&log->fd, log->path, m.n_keep, false, err));
     return write_head(log, t, m.n_keep == 0, err);
 }
 

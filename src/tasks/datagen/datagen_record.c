@@ -255,7 +255,7 @@ tern_status tern_datagen_file_open(datagen_job *j, tern_error *err) {
     tern_lines l = {0};
     uint64_t end = 0;
     if (!j->desc->path) return TERN_OK;
-    TERN_TRY(tern_file_open_log(&j->fd, j->desc->path, UINT64_MAX, err)); // locks: then read
+    TERN_TRY(tern_file_open_log(&j->fd, j->desc->path, UINT64_MAX, false, err)); // locks: then read
     tern_status status = tern_lines_open(&l, j->desc->path, err);
     if (status == TERN_OK) status = read_all(j, &l, &end, err);
     tern_lines_close(&l);

@@ -104,7 +104,7 @@ static tern_status write_line(tern_eval_store *s, tern_error *err) {
 
 static tern_status open_locked(tern_eval_store *s, tern_error *err) {
     int fd;
-    TERN_TRY(tern_file_open_log(&fd, s->path, UINT64_MAX, err));
+    TERN_TRY(tern_file_open_log(&fd, s->path, UINT64_MAX, false, err));
     s->file = fdopen(fd, "ab");
     if (s->file) return TERN_OK;
     tern_fd_close(fd);

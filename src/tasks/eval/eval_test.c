@@ -692,7 +692,7 @@ TEST(eval_resumes_wherever_it_was_cut_off) {
     CHECK(result.n_resumed == 3);
     // Two writers of one file would truncate each other's results. Seen to fail with fopen.
     int fd;
-    REQUIRE_OK(tern_file_open_log(&fd, results, UINT64_MAX, &err), err);
+    REQUIRE_OK(tern_file_open_log(&fd, results, UINT64_MAX, false, &err), err);
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_IO);
     CHECK_MSG(strstr(err.message, "another process is writing there"), "%s", err.message);
     CHECK(size_of(results) == size);
