@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 #include "apps/serve/ask.h"
+#include "apps/serve/away.h"
+#include "base/json_write.h"
 #include "base/alloc.h"
 #include "tests/harness.h"
 
@@ -56,6 +58,7 @@ static void close_desk(desk *d) {
     errands_close(d->server.errands);
     errands_close(d->server.readers);
     registry_close(d->server.registry);
+    share_free(&d->server.inflight);
     pthread_cond_destroy(&d->woken);
     pthread_mutex_destroy(&d->lock);
 }
@@ -252,4 +255,66 @@ TEST(serve_vectors_survive_failing_allocations) {
     close_desk(&d);
     CHECK_MSG(tern_mem_get_stats().total_now == before, "%zd bytes are left",
               (ssize_t)(tern_mem_get_stats().total_now - before));
+}
+
+// ---- What is long ------------------------------------------------------------------------------
+
+// {"NAME": [n times ITEM]}, with more members behind it.
+static char *repeat(const char *before, const char *item, size_t n, const char *after) {
+    tern_strbuf out = {0};
+    tern_strbuf_puts(&out, before);
+    for (size_t i = 0; i < n; i++) tern_strbuf_printf(&out, "%s%s", i ? "," : "", item);
+    tern_strbuf_puts(&out, after);
+    return out.ptr;
+}
+
+static char *many_members(const char *before, size_t n, const char *after) {
+    tern_strbuf out = {0};
+    tern_strbuf_puts(&out, before);
+    for (size_t i = 0; i < n; i++) tern_strbuf_printf(&out, "%s\"%zu\":1", i ? "," : "", i);
+    tern_strbuf_puts(&out, after);
+    return out.ptr;
+}
+
+#define CHAT "\"max_tokens\":2,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
+
+// However long a request is, the loop's thread handles no more of it, nor of its answer, than is
+// short. It counts bytes, and no time. Seen to fail: with a handler that is called on the loop's
+// thread, with an answer written there.
+TEST(serve_loop_handles_nothing_long) {
+    static desk d;
+    struct {
+        const char *path;
+        char *body;
+        int status;
+    } all[] = {
+        {"/v1/chat/completions", many_members("{" CHAT ",\"logit_bias\":{", 4096, "}}"), 200},
+        {"/v1/chat/completions", many_members("{" CHAT ",\"x\":1,", 20000, "}"), 200},
+        {"/v1/chat/completions", many_members("{" CHAT ",\"metadata\":{", 20000, "}}"), 200},
+        {"/v1/responses",
+         many_members("{\"input\":\"a\",\"max_output_tokens\":2,\"x\":{", 20000, "}}"), 200},
+        {"/v1/messages", many_members("{" CHAT ",\"metadata\":{", 20000, "}}"), 200},
+        {"/api/chat", many_members("{" CHAT ",\"stream\":false,\"x\":{", 20000, "}}"), 200},
+        {"/completion", many_members("{\"prompt\":\"a\",\"n_predict\":2,\"x\":{", 20000, "}}"),
+         200},
+        {"/detokenize", repeat("{\"tokens\":[", "67", 30000, "]}"), 200},
+        {"/tokenize", repeat("{\"x\":[", "1", 30000, "],\"content\":\"a\",\"with_pieces\":true}"),
+         200},
+        {"/apply-template", many_members("{" CHAT ",\"x\":{", 20000, "}}"), 200},
+        {"/v1/completions", repeat("{\"max_tokens\":2,\"prompt\":[", "5", 60000, "]}"), 400},
+        {"/v1/embeddings", repeat("{\"input\":[", "\"a\"", 20000, "]}"), 400},
+        {"/v1/rerank", repeat("{\"query\":\"a\",\"documents\":[", "\"a\"", 20000, "]}"), 400},
+        {"/api/show", many_members("{\"model\":\"none\",\"x\":{", 20000, "}}"), 404},
+    };
+    if (!open_desk(&d, TERN_POOLING_NONE)) return;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        uint64_t ignored;
+        d.server.n_loop_bytes = 0;
+        int status = ask_for(&d, all[i].path, all[i].body, 0, &ignored);
+        CHECK_MSG(status == all[i].status, "%s: %.300s", all[i].path, d.bytes);
+        CHECK_MSG(d.server.n_loop_bytes <= SHORT_BYTES, "%s: %zu bytes on the loop's thread",
+                  all[i].path, d.server.n_loop_bytes);
+        tern_free(all[i].body);
+    }
+    close_desk(&d);
 }

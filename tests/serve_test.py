@@ -9,6 +9,7 @@ import atexit
 import base64
 import calendar
 import contextlib
+import gzip
 import http.client
 import json
 import os
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 
 os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = sys.argv[1]
@@ -616,6 +618,159 @@ def test_keys_names_and_origins():
     s.stop()
 
 
+def refused(*options):
+    """How a server that does not start says so."""
+    p = subprocess.run([TERN, "serve", MODEL, "--port", "0", *options], capture_output=True, text=True, timeout=PATIENCE)
+    return p.stderr if p.returncode else "it serves"
+
+
+def test_keys_that_are_none_are_refused():
+    # Seen to fail: with an empty key that everybody has who has none.
+    for key in ("", " ", "\t"):
+        check("--api-key: a key is empty" in refused("--api-key", "good", "--api-key", key), repr(key), refused("--api-key", key))
+    check("a blank" in refused("--api-key", "key "), refused("--api-key", "key "))
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write("\n  \n# none\n")
+        f.flush()
+        check("there is no key in it" in refused("--api-key-file", f.name), refused("--api-key-file", f.name))
+
+
+def test_folders_of_others_are_refused():
+    # Seen to fail: with a folder in which everybody may put what answers are gone on from.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        for option in ("--cache-dir", "--slot-save-path"):
+            check("other users may write there" in refused(option, folder), option, refused(option, folder))
+
+
+def test_names_and_a_warning_beyond_this_machine():
+    # Seen to fail: with any name answered to because the server listens everywhere.
+    s = Server("--host", "0.0.0.0", "--allow-host", "box.lan")
+    check("warning" in s.read_log() and "asks for no key" in s.read_log(), s.read_log())
+    for name, status in {"127.0.0.1:1": 200, "localhost": 200, "box.lan:8080": 200, "evil.example": 403}.items():
+        check(s.ask("GET", "/v1/models", headers={"Host": name})[0] == status, name, "is not", status)
+    s.stop()
+    s = Server("--host", "0.0.0.0")
+    check(s.ask("GET", "/v1/models", headers={"Host": "evil.example"})[0] == 403, "a page's own name")
+    s.stop()
+    s = Server("--host", "0.0.0.0", "--api-key", "k")
+    check("warning" not in s.read_log(), s.read_log())
+    check(s.ask("GET", "/v1/models", headers={"Host": "any.example", "x-api-key": "k"})[0] == 200, "it has a key")
+    s.stop()
+
+
+def head(path, *fields, method="POST"):
+    return ("%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % (method, path, "".join(f + "\r\n" for f in fields))).encode()
+
+
+def test_who_may_not_ask_sends_no_body():
+    # Seen to fail: with bodies read before the key is looked at, with leave to send them.
+    s = Server("--api-key", "k")
+    long = "Content-Length: 16000000"
+    for path, fields, status in (("/v1/chat/completions", (long,), 401), ("/v1/chat/completions", (long, "Authorization: Bearer no"), 401),
+                                 ("/none", (long, "x-api-key: k"), 404), ("/v1/models", (long, "x-api-key: k"), 405),
+                                 ("/v1/chat/completions", ("Expect: 100-continue", "Content-Length: 10"), 401),
+                                 ("/v1/chat/completions", ("Transfer-Encoding: chunked",), 401),
+                                 ("/v1/chat/completions", (long, "x-api-key: k", "Content-Encoding: br"), 415)):
+        got = s.raw(head(path, *fields))  # and no byte of a body
+        check(got.startswith(b"HTTP/1.1 %d " % status) and b"Connection: close" in got and b"100 Continue" not in got, path, fields, got)
+    # A short one is read past, and the connection goes on.
+    got = s.raw(head("/v1/embeddings", "Content-Length: 2") + b"{}" + head("/health", "Connection: close", method="GET"))
+    check(re.findall(rb"HTTP/1\.1 (\d+) ", got) == [b"401", b"200"], got)
+    with s.connect() as c:
+        c.sendall(head("/tokenize", "x-api-key: k", "Expect: 100-continue", "Content-Length: 15"))
+        check(c.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n", "leave to send it")
+        c.sendall(b'{"content":"a"}')
+        check(c.recv(100).startswith(b"HTTP/1.1 200 "), "the body comes")
+    s.stop()
+
+
+def test_compressed_bodies(s):
+    # Seen to fail: with a body that is unpacked whatever its size, with one that ends early.
+    plain = json.dumps({"content": "a fox"}).encode()
+    whole = s.ask("POST", "/tokenize", plain)[2]
+    def ask(body, encoding):
+        status, headers, text = s.ask("POST", "/tokenize", body, {"Content-Encoding": encoding})
+        return status, text, headers
+    for body, encoding in ((gzip.compress(plain), "gzip"), (gzip.compress(plain), "X-GZIP"), (zlib.compress(plain), "deflate"), (plain, "identity")):
+        check(ask(body, encoding)[:2] == (200, whole), encoding, ask(body, encoding))
+    for body, status, words in ((gzip.compress(plain)[:-9], 400, "Content-Encoding"), (plain, 400, "Content-Encoding"),
+                                (gzip.compress(plain) + b"x", 400, "Content-Encoding"), (gzip.compress(b" " * 64000000), 413, "unpacked")):
+        got = ask(body, "gzip")
+        check(got[0] == status and words in got[1], status, got)
+    for encoding in ("br", "zstd", "gzip, gzip", "x"):
+        got = ask(plain, encoding)
+        check(got[0] == 415 and "'%s'" % encoding in got[1] and got[2].get("Accept-Encoding") == "gzip, deflate", encoding, got)
+    got = s.raw(head("/tokenize", "Connection: close", "Content-Encoding: gzip", "Content-Encoding: gzip", "Content-Length: 2") + b"{}")
+    check(got.startswith(b"HTTP/1.1 415 "), "two of them", got)
+    got = s.ask("POST", "/tokenize", gzip.compress(plain))
+    check(got[0] == 415 and "compressed with gzip" in got[2], got)
+
+
+def test_one_key_leaves_others_a_place():
+    # Seen to fail: with a queue that is whoever's who fills it.
+    s = Server("--parallel", "1", "--queue", "4", "-c", "64K", "--api-key", "a", "--api-key", "b")
+    def of(key):
+        data = json.dumps(LONG).encode()
+        c = s.connect()
+        c.sendall(head("/v1/completions", "x-api-key: " + key, "Content-Length: %d" % len(data)) + data)
+        return c
+    running = of("a")
+    running.recv(100)
+    full = [of("a") for _ in range(6)]
+    refusals = [c.recv(100) for c in full[4:]]
+    check(all(r.startswith(b"HTTP/1.1 429 ") for r in refusals), refusals)
+    other = of("b")
+    check(other.recv(100).startswith(b"HTTP/1.1 200 "), "the other key is refused")
+    for c in full + [running, other]:
+        c.close()
+    s.stop(signal.SIGINT)
+
+
+def test_bytes_in_flight_have_an_end():
+    # Seen to fail: with bodies of any number of connections kept.
+    s = Server("--max-inflight", "4M", "--max-body", "2M", "--api-key", "a", "--api-key", "b")
+    def begin_body(key, n=1500000):
+        c = s.connect()
+        c.sendall(head("/tokenize", "x-api-key: " + key, "Content-Length: %d" % n) + b" " * (n - 1))
+        return c
+    first = begin_body("a")
+    time.sleep(0.3)
+    second = begin_body("a")
+    check(second.recv(100).startswith(b"HTTP/1.1 429 "), "a second one of the same key")
+    other = s.ask("POST", "/tokenize", json.dumps({"content": "a", "x": " " * 200000}), {"x-api-key": "b"})
+    check(other[0] == 200, "the other key's", other)
+    first.close()
+    second.close()
+    end = time.time() + PATIENCE
+    while (got := s.ask("POST", "/tokenize", json.dumps({"content": "a", "x": " " * 900000}), {"x-api-key": "a"})[0]) == 429 and time.time() < end:
+        time.sleep(0.05)
+    check(got == 200, "what was given back is not", got)
+    s.stop()
+
+
+def test_idle_connections_make_room():
+    # Seen to fail: with a newcomer that waits until others' idle time is over.
+    s = Server("--connections", "4", "--idle", "600")
+    idle = [s.connect() for _ in range(4)]
+    time.sleep(0.2)
+    check(s.ask("GET", "/health")[0] == 200, "the fifth")
+    for c in idle:
+        c.close()
+    s.stop()
+    s = Server("--client-connections", "2", "--idle", "600")
+    kept = [s.connect() for _ in range(2)]
+    time.sleep(0.2)
+    check(s.raw(head("/health", method="GET")) == b"", "more than one address may have")
+    for c in kept:
+        c.close()
+    end = time.time() + PATIENCE
+    while not (got := s.raw(head("/health", "Connection: close", method="GET"))) and time.time() < end:
+        time.sleep(0.02)
+    check(got.startswith(b"HTTP/1.1 200 "), "a place that was given back", got)
+    s.stop()
+
+
 def test_keys_have_what_was_computed_apart():
     # Seen to fail: with the owner of a job not set; with a slot's text erased by who has another key.
     front = "Once upon a time a little girl lived with her grandmother near a big forest, and in it was a fox"
@@ -1159,7 +1314,8 @@ def main():
         return 0
     shared = Server("--parallel", "2", "--idle", "2", "-c", "64K")
     many = Server("--parallel", "8")
-    alone = [test_the_queue_has_an_end, test_keys_names_and_origins, test_keys_have_what_was_computed_apart, test_stopping_lets_answers_end, test_a_lame_duck_answers, test_sockets_and_tls,
+    alone = [test_the_queue_has_an_end, test_keys_names_and_origins, test_keys_that_are_none_are_refused, test_folders_of_others_are_refused, test_names_and_a_warning_beyond_this_machine,
+             test_who_may_not_ask_sends_no_body, test_one_key_leaves_others_a_place, test_bytes_in_flight_have_an_end, test_idle_connections_make_room, test_keys_have_what_was_computed_apart, test_stopping_lets_answers_end, test_a_lame_duck_answers, test_sockets_and_tls,
              test_vectors_and_scores, test_long_texts_stall_nobody, test_long_bodies_stall_nobody, test_a_folder_of_models, test_models_come_and_go, test_models_share_memory,
              test_options_of_several_models, test_what_was_computed_survives_a_restart,
              test_slots_are_saved_and_restored, test_a_killed_server_leaves_what_it_wrote, test_a_full_disk_is_no_end]
@@ -1167,7 +1323,7 @@ def main():
                  test_health_answers_at_full_load,
                  test_clients_that_leave_as_their_answer_ends, test_bad_clients_do_not_change_what_others_get]
     on_many = [test_every_way_says_what_tern_run_says, test_many_at_once_say_what_each_says_alone, test_bytes_that_are_no_requests_are_refused,
-               test_requests_in_a_row, test_wrong_requests_are_refused_by_name, test_the_page_is_for_browsers, test_choices_biases_and_usage,
+               test_requests_in_a_row, test_compressed_bodies, test_wrong_requests_are_refused_by_name, test_the_page_is_for_browsers, test_choices_biases_and_usage,
                test_responses]
     n = sum(run_tests(tests, *args) for tests, args in ((on_many, (many,)), (on_shared, (shared,)), (alone, ())))
     shared.stop()

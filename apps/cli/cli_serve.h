@@ -11,9 +11,9 @@ typedef struct serve_args {
     const char *name, *folder, *keep_alive, *host, *socket, *certificate, *key, *key_file;
     string_list models, aliases, devices, keys, origins, hosts;
     int cache_scope;
-    int port, n_parallel, n_queue, n_connections, idle, lame_duck, drain;
+    int port, n_parallel, n_queue, n_connections, n_client_connections, idle, lame_duck, drain;
     const char *cache_folder, *slot_folder;
-    uint64_t models_memory, cache_memory, cache_device, cache_disk, body;
+    uint64_t models_memory, cache_memory, cache_device, cache_disk, body, inflight;
     bool no_page, mcp;
     const char *memory, *embedder, *reranker, *codec;
     int n_candidates; // that the reranker reads

@@ -1,11 +1,15 @@
 // From a request to jobs, and from their events to pieces of the answer: see ask.h.
 #include "apps/serve/answer_forms.h"
+#include "apps/serve/away.h"
+#include "apps/serve/mcp_desk.h"
 
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
 #include "base/utf8.h"
+
+#define LOGPROB_BYTES 64 // of a token's likelihood in JSON, about
 
 ask *ask_new(exchange *x, const ask_writer *writer, api_error *e) {
     ask *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
@@ -61,6 +65,8 @@ void ask_free(ask *a) {
     for (size_t i = 0; i < a->n_choices; i++) free_choice(&a->choices[i]);
     for (size_t i = 0; i < a->n_prompts; i++) tern_free(a->prompts[i].ids);
     for (size_t i = 0; i < a->params.n_stops; i++) tern_free(a->stops[i]);
+    for (size_t i = 0; a->jobs && i < a->n_choices; i++) job_free(a->jobs[i]);
+    tern_free(a->jobs);
     tern_free(a->choices);
     tern_free(a->prompts);
     tern_free(a->stops);
@@ -130,7 +136,7 @@ static bool keep(choice *c, const job_event *e) {
     return !c->text.failed;
 }
 
-static void tell_all(exchange *x) {
+static void tell(exchange *x) {
     ask *a = x->ask;
     if (a->stream) {
         if (a->writer->end) a->writer->end(x, &x->piece);
@@ -140,6 +146,18 @@ static void tell_all(exchange *x) {
         a->writer->whole(x, &x->piece);
         reply_json(x, &x->piece);
     }
+}
+
+// Much of an answer, or of what it repeats of the request, is written away.
+static void tell_all(exchange *x) {
+    const ask *a = x->ask;
+    size_t n = x->n_body;
+    for (size_t i = 0; i < a->n_choices && !a->stream; i++)
+        n += a->choices[i].text.len + LOGPROB_BYTES * a->choices[i].n_ids * a->choices[i].n_each;
+    if (n > SHORT_BYTES)
+        exchange_do_away(x, x->server->readers, true, tell, NULL);
+    else
+        tell(x);
 }
 
 static void end_choice(exchange *x, choice *c, const job *j) {
@@ -203,6 +221,7 @@ static void take_events(server *s, served *m) {
 void server_take_events(server *s) {
     errands_take_done(s->errands);
     errands_take_done(s->readers);
+    if (s->mcp && s->mcp->memory) mcp_memory_take(s);
     registry_take(s->registry);
     for (size_t i = 0; i < s->registry->n; i++)
         if (s->registry->list[i]->state == SERVED_OPEN) take_events(s, s->registry->list[i]);
@@ -245,53 +264,47 @@ static bool make_jobs(exchange *x, job **jobs) {
     return true;
 }
 
-static void submit(exchange *x, job **jobs, api_error *e) {
+static void prepare(exchange *x, api_error *e) {
     ask *a = x->ask;
-    size_t n = a->n_choices;
-    bool ok = make_jobs(x, jobs);
-    if (!ok)
-        api_fail_memory(e);
-    else if (x->server->stopping) {
-        api_fail(e, 503, "stopping", NULL, "the server is stopping");
-    } else if (!scheduler_submit(x->model->scheduler, jobs, n)) {
-        api_fail_full(e);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (e->status) {
-            job_free(jobs[i]);
-            continue;
-        }
-        a->choices[i].job = jobs[i];
-        registry_hold(x->model); // until its last event
-    }
+    size_t n = a->n_choices = a->n_prompts * (size_t)a->n;
+    a->choices = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *a->choices);
+    a->jobs = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *a->jobs);
+    if (!a->choices || !a->jobs) a->n_choices = 0;
+    if (!a->choices || !a->jobs || !make_jobs(x, a->jobs)) api_fail_memory(e);
+    if (!e->status && a->stream && a->writer->begin) a->writer->begin(x, &x->piece);
 }
 
-static void start(exchange *x, api_error *e) {
+static void submit(exchange *x) {
     ask *a = x->ask;
-    a->n_choices = a->n_prompts * (size_t)a->n;
-    a->choices = tern_alloc_array(TERN_MEM_SESSION, a->n_choices, sizeof *a->choices);
-    job **jobs = tern_alloc_array(TERN_MEM_SESSION, a->n_choices, sizeof *jobs);
-    if (a->choices && jobs)
-        submit(x, jobs, e);
-    else
-        api_fail_memory(e);
-    if (!a->choices) a->n_choices = 0;
-    tern_free(jobs);
+    api_error e = {0};
+    if (x->server->stopping)
+        api_fail(&e, 503, "stopping", NULL, "the server is stopping");
+    else if (!scheduler_submit(x->model->scheduler, a->jobs, a->n_choices))
+        api_fail_full(&e);
+    if (e.status) {
+        reply_error(x, &e);
+        return;
+    }
+    for (size_t i = 0; i < a->n_choices; i++) {
+        a->choices[i].job = a->jobs[i];
+        registry_hold(x->model); // until its last event
+    }
+    tern_free(a->jobs);
+    a->jobs = NULL;
+    if (!a->stream) return;
+    reply_stream(x, a->writer->type);
+    reply_piece(x, &x->piece);
 }
 
 void ask_begin(exchange *x, api_error *e) {
     ask *a = x->ask;
     if (!e->status && a->n_prompts == 0) api_fail(e, 400, NULL, "prompt", "there is no prompt");
     ask_open_format(x, e);
-    if (!e->status) start(x, e);
-    if (e->status) {
+    if (!e->status) prepare(x, e);
+    if (e->status)
         reply_error(x, e);
-        return;
-    }
-    if (!a->stream) return;
-    reply_stream(x, a->writer->type);
-    if (a->writer->begin) a->writer->begin(x, &x->piece);
-    reply_piece(x, &x->piece);
+    else
+        exchange_then(x, submit);
 }
 
 ask_usage ask_usage_of(const ask *a) {

@@ -97,6 +97,7 @@ struct ask {
     struct shared_grammar *grammar; // the same, held; NULL: anything
     // The answer.
     choice *choices; // [n_choices], prompt by prompt
+    job **jobs;      // [n_choices] of them, until they are handed over; else NULL
     size_t n_choices, n_over;
     double began;
     int64_t created; // seconds since 1970

@@ -2,6 +2,7 @@
 #include "apps/serve/long_text.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,30 @@ void ask_read_stops(exchange *x, const fields *f, const char *name, size_t n_max
     if (!ok) api_fail_memory(f->error);
 }
 
+static int by_id(const void *a, const void *b) {
+    const tern_logit_bias *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+// The object may be as long as a body: each key is looked at once, and where the vocabulary has no
+// more ids, it has the same ones again.
+static void drop_doubles(ask *a) {
+    size_t n = 0;
+    qsort(a->biases, a->params.n_biases, sizeof *a->biases, by_id);
+    for (size_t i = 0; i < a->params.n_biases; i++)
+        if (n == 0 || a->biases[n - 1].id != a->biases[i].id) a->biases[n++] = a->biases[i];
+    a->params.n_biases = n;
+}
+
+// "15043", as a member's name.
+static int32_t read_id(const served *s, tern_str name) {
+    char digits[12], *end = digits;
+    snprintf(digits, sizeof digits, "%.*s", name.len < 11 ? (int)name.len : 11, name.ptr);
+    long id = strtol(digits, &end, 10);
+    bool is_id = !*end && end != digits && digits[0] != '+' && id >= 0 && id < s->info.n_vocab;
+    return is_id ? (int32_t)id : -1;
+}
+
 // {"15043": -100}: keys are ids, as strings.
 void ask_read_biases(exchange *x, const fields *f, const char *name) {
     fields inner = fields_within(f, name, "logit_bias.");
@@ -99,17 +124,21 @@ void ask_read_biases(exchange *x, const fields *f, const char *name) {
     }
     for (const tern_json *key = tern_json_first(f->doc, inner.object); key;
          key = tern_json_next(f->doc, inner.object, key)) {
-        tern_str s = tern_json_str(key);
-        char digits[12], *end = digits;
-        snprintf(digits, sizeof digits, "%.*s", s.len < 11 ? (int)s.len : 11, s.ptr);
-        long id = strtol(digits, &end, 10);
-        if (*end || end == digits || digits[0] == '+' || id < 0 || id >= x->model->info.n_vocab) {
+        int32_t id = read_id(x->model, tern_json_str(key));
+        double bias = tern_json_number(tern_json_value_of(f->doc, key), NAN);
+        if (id < 0) {
             field_fail(f, name, "an object whose keys are ids of the vocabulary");
             return;
         }
-        float bias = (float)field_number(&inner, digits, 0, -100, 100);
-        a->biases[a->params.n_biases++] = (tern_logit_bias){(int32_t)id, bias};
+        if (!(bias >= -100 && bias <= 100)) {
+            char digits[12];
+            snprintf(digits, sizeof digits, "%d", (int)id);
+            field_fail(&inner, digits, "a number from -100 to 100");
+            return;
+        }
+        a->biases[a->params.n_biases++] = (tern_logit_bias){id, (float)bias};
     }
+    drop_doubles(a);
 }
 
 // ---- Prompts -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "apps/serve/ask.h"
-#include "apps/serve/long_body.h"
+#include "apps/serve/away.h"
 #include "apps/serve/loop.h"
 #include "base/alloc.h"
 #include "base/os_time.h"
@@ -18,6 +18,7 @@
 #define READ_AHEAD     65536              // bytes of later requests that are taken from the socket
 #define UNREAD_MAX     ((size_t)16 << 20) // bytes of a stream that its client has not read
 #define PING_SECONDS   15                 // of silence in a stream
+#define DISCARD_MAX    65536              // bytes of a body that is read only to be thrown away
 #define LINGER_SECONDS 2                  // for a client to read why it was refused
 
 struct connection {
@@ -26,6 +27,7 @@ struct connection {
     struct bufferevent *socket;
     struct event *go_on; // the answer is over, or the connection is
     http_reader reader;
+    exchange *coming;   // whose head is there, and whose body comes; NULL: none
     exchange *exchange; // that is being answered; NULL: none
     uint64_t client;
     char peer[64];
@@ -36,6 +38,7 @@ struct connection {
 };
 
 static void free_connection(connection *c) {
+    if (c->coming) exchange_free(c->coming);
     if (c->exchange) exchange_free(c->exchange);
     if (c->socket) bufferevent_free(c->socket);
     if (c->go_on) event_free(c->go_on);
@@ -43,6 +46,7 @@ static void free_connection(connection *c) {
         *c->link = c->next;
         if (c->next) c->next->link = c->link;
         c->loop->server.n_connections--;
+        share_give(&c->loop->places, c->client, 1);
     }
     http_reader_free(&c->reader);
     tern_free(c);
@@ -51,7 +55,7 @@ static void free_connection(connection *c) {
 void connection_close(connection *c) {
     loop *l = c->loop;
     free_connection(c);
-    if (l->listener && l->server.n_connections + 1 == l->desc->n_connections)
+    if (l->listener && l->server.n_connections <= l->desc->n_connections)
         evconnlistener_enable(l->listener); // there is room again
 }
 
@@ -90,12 +94,28 @@ static void sink_end(void *to) {
     connection *c = to;
     event_active(c->go_on, EV_TIMEOUT, 0);
 }
-static const sink socket_sink = {.write = sink_write, .end = sink_end};
+
+static void free_sent(const void *bytes, size_t n, void *arg) {
+    (void)n;
+    (void)arg;
+    tern_free((void *)bytes);
+}
+
+// Without a copy: it may be long.
+static void sink_give(void *to, tern_strbuf *text) {
+    connection *c = to;
+    struct evbuffer *out = bufferevent_get_output(c->socket);
+    if (!c->is_doomed && evbuffer_add_reference(out, text->ptr, text->len, free_sent, NULL) == 0)
+        *text = (tern_strbuf){0};
+    else
+        sink_write(to, text->ptr, text->len);
+}
+static const sink socket_sink = {.write = sink_write, .end = sink_end, .give = sink_give};
 
 static void log_exchange(const connection *c, const exchange *x) {
     tern_strbuf path = {0}, model = {0};
     ask_usage u = {0};
-    if (x->ask) u = ask_usage_of(x->ask);
+    if (x->ask && !x->is_away) u = ask_usage_of(x->ask);
     tern_strbuf_json(&path, x->request->path.ptr, x->request->path.len);
     if (x->model) {
         tern_strbuf_puts(&model, " model=");
@@ -112,22 +132,33 @@ static void log_exchange(const connection *c, const exchange *x) {
     tern_strbuf_free(&model);
 }
 
-static void begin_exchange(connection *c) {
+static void doom(connection *c) { // there is no memory
+    c->is_doomed = c->closing = true;
+    event_active(c->go_on, EV_TIMEOUT, 0);
+}
+
+static exchange *make_exchange(connection *c) {
     exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
-    if (!x) {
-        c->is_doomed = c->closing = true;
-        event_active(c->go_on, EV_TIMEOUT, 0);
-        return;
-    }
+    if (!x) return NULL;
     x->server = &c->loop->server;
     x->sink = &socket_sink;
     x->to = c;
     x->request = &c->reader.request;
     x->client = c->client;
-    if (c->reader.body.len > LONG_BODY) { // it may have to outlive the connection
-        x->text = c->reader.body;
-        c->reader.body = (tern_strbuf){0};
+    return x;
+}
+
+// The request is the exchange's from now on, which may outlive the connection.
+static void begin_exchange(connection *c) {
+    exchange *x = c->coming ? c->coming : make_exchange(c);
+    c->coming = NULL;
+    if (!x) {
+        doom(c);
+        return;
     }
+    x->reader = c->reader;
+    x->request = &x->reader.request;
+    c->reader = (http_reader){.limits = x->reader.limits};
     c->exchange = x;
     exchange_begin(x);
     if (c->loop->desc->verbose)
@@ -147,11 +178,63 @@ static void refuse(connection *c) {
     finish(c);
 }
 
+// Refuses a request whose body has not come. A short one is awaited, so that the connection can go
+// on; else it ends.
+static void refuse_early(connection *c, exchange *x, const api_error *e) {
+    http_reader *r = &c->reader;
+    bool is_short = r->has_length && r->left <= DISCARD_MAX && !r->request.expects_continue;
+    x->refusal = is_short ? tern_alloc(TERN_MEM_SESSION, sizeof *x->refusal) : NULL;
+    r->discards = true;
+    if (x->refusal) {
+        *x->refusal = *e;
+        c->coming = x;
+        return;
+    }
+    r->request.keeps_alive = false;
+    c->exchange = x;
+    exchange_refuse(x, e);
+}
+
+static void refuse_inflight(connection *c, exchange *x) {
+    api_error e = {0};
+    api_fail_inflight(&e);
+    c->coming = NULL;
+    c->reader.has_length = false; // it is not awaited
+    refuse_early(c, x, &e);
+}
+
+// The head is there: who may not ask is told so before a byte of the body is kept.
+static void look_at_head(connection *c) {
+    api_error e = {0};
+    exchange *x = make_exchange(c);
+    if (!x) {
+        doom(c);
+    } else if (!exchange_screen(x, &e)) {
+        refuse_early(c, x, &e);
+    } else if (!exchange_takes_body(x)) {
+        c->reader.discards = true; // of a GET
+        c->coming = x;
+    } else if (c->reader.left > SHORT_BYTES && !budget_may_take(x, (size_t)c->reader.left)) {
+        refuse_inflight(c, x);
+    } else {
+        c->coming = x;
+    }
+}
+
+// What comes is in memory, and counts as the client's.
+static void weigh_body(connection *c) {
+    size_t n = c->reader.body.capacity;
+    exchange *x = c->coming;
+    if (n > SHORT_BYTES && n > x->charged && !budget_take(x, n - x->charged)) refuse_inflight(c, x);
+}
+
 // A client that asks for leave to send a body gets it, once.
 static void continue_body(connection *c) {
     static const char leave[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    if (c->continued || c->reader.place < HTTP_AT_BODY || !c->reader.request.expects_continue)
-        return;
+    if (c->reader.place < HTTP_AT_BODY) return;
+    if (!c->coming && !c->exchange) look_at_head(c);
+    if (c->coming) weigh_body(c);
+    if (c->continued || !c->coming || !c->reader.request.expects_continue) return;
     c->continued = true;
     bufferevent_write(c->socket, leave, sizeof leave - 1);
 }
@@ -165,8 +248,7 @@ static void read_some(connection *c) {
         size_t used;
         const char *bytes = (const char *)evbuffer_pullup(in, -1);
         if (!bytes) {
-            c->is_doomed = c->closing = true; // out of memory
-            event_active(c->go_on, EV_TIMEOUT, 0);
+            doom(c);
             return;
         }
         if (!c->in_request) c->since = c->loop->ticks;
@@ -206,6 +288,14 @@ static void on_event(struct bufferevent *socket, short what, void *arg) {
     connection_close(c);
 }
 
+// The reader's memory serves the next request, unless it is much.
+static void take_back(connection *c, exchange *x) {
+    if (x->request != &x->reader.request && x->request != &x->decoded) return; // the reader is here
+    if (x->is_away || x->reader.body.capacity > SHORT_BYTES) return;
+    c->reader = x->reader;
+    x->reader = (http_reader){0};
+}
+
 static void on_go_on(evutil_socket_t fd, short what, void *arg) {
     connection *c = arg;
     exchange *x = c->exchange;
@@ -217,7 +307,8 @@ static void on_go_on(evutil_socket_t fd, short what, void *arg) {
         return;
     }
     if (!x) return;
-    bool stays = c->reader.request.keeps_alive && !c->loop->server.stopping;
+    bool stays = x->request->keeps_alive && !c->loop->server.stopping;
+    take_back(c, x);
     exchange_free(x);
     c->exchange = NULL;
     c->in_request = c->continued = false;
@@ -246,10 +337,50 @@ static struct bufferevent *open_socket(loop *l, evutil_socket_t fd) {
     return b;
 }
 
+// ---- Room --------------------------------------------------------------------------------------
+
+// Of a client: the one that has waited longest for a request, or, if it may, for the rest of one.
+static connection *find_idle(const loop *l, uint64_t client, const connection *but, bool half) {
+    connection *best = NULL;
+    for (connection *c = l->connections; c; c = c->next) {
+        bool is_idle = !c->exchange && !c->closing && (half || !c->in_request);
+        if (!is_idle || c == but || c->client != client) continue;
+        if (!best || c->since < best->since) best = c;
+    }
+    return best;
+}
+
+static const share_client *who_has_most(const share *s) {
+    const share_client *most = s->clients;
+    for (size_t i = 1; i < s->n_clients; i++)
+        if (s->clients[i].n > most->n) most = &s->clients[i];
+    return most;
+}
+
+// One more than there may be: an idle one goes, of the address that has most. Who has fewer need
+// not wait until those others have said what they are about to say.
+static bool make_room(loop *l, const connection *newest) {
+    const share_client *most = who_has_most(&l->places);
+    bool has_fewer = share_of(&l->places, newest->client) < most->n;
+    connection *goes = find_idle(l, most->client, newest, false);
+    if (!goes && has_fewer) goes = find_idle(l, most->client, newest, true);
+    if (!goes) return false;
+    log_line("closed", "client=%s reason=\"all connections are taken\"", goes->peer);
+    connection_close(goes);
+    return true;
+}
+
+static bool may_connect(const loop *l, uint64_t client) {
+    size_t most = l->desc->n_client_connections;
+    return most == 0 || share_of(&l->places, client) < most;
+}
+
 void connection_open(loop *l, evutil_socket_t fd, uint64_t client, const char *peer) {
-    connection *c = tern_alloc(TERN_MEM_SESSION, sizeof *c);
-    struct bufferevent *b = c ? open_socket(l, fd) : NULL;
+    connection *c = may_connect(l, client) ? tern_alloc(TERN_MEM_SESSION, sizeof *c) : NULL;
+    struct bufferevent *b =
+        c && share_take(&l->places, client, 1, SIZE_MAX) ? open_socket(l, fd) : NULL;
     if (!b) {
+        if (c) share_give(&l->places, client, 1);
         evutil_closesocket(fd);
         tern_free(c);
         return;
@@ -263,6 +394,7 @@ void connection_open(loop *l, evutil_socket_t fd, uint64_t client, const char *p
         (http_limits){.head_bytes = 32768, .n_fields = 100, .body_bytes = l->desc->body_bytes};
     c->go_on = event_new(l->base, -1, 0, on_go_on, c);
     if (!c->go_on) {
+        share_give(&l->places, client, 1);
         free_connection(c);
         return;
     }
@@ -275,7 +407,8 @@ void connection_open(loop *l, evutil_socket_t fd, uint64_t client, const char *p
     bufferevent_setcb(b, on_read, on_written, on_event, c);
     bufferevent_setwatermark(b, EV_READ, 0, READ_AHEAD);
     bufferevent_enable(b, EV_READ | EV_WRITE);
-    if (l->server.n_connections == l->desc->n_connections) evconnlistener_disable(l->listener);
+    if (l->server.n_connections > l->desc->n_connections && !make_room(l, c))
+        evconnlistener_disable(l->listener);
 }
 
 // ---- Time --------------------------------------------------------------------------------------
@@ -291,7 +424,7 @@ static bool is_late(const connection *c) {
 
 static void ping(exchange *x, double now) {
     tern_strbuf text = {0};
-    if (!x->pings || x->is_over || now - x->wrote < PING_SECONDS) return;
+    if (!x->pings || x->is_over || x->is_away || now - x->wrote < PING_SECONDS) return;
     tern_strbuf_puts(&text, ": ping\n\n");
     reply_piece(x, &text);
     tern_strbuf_free(&text);

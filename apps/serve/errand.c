@@ -1,24 +1,38 @@
 #include "apps/serve/errand.h"
 
+#include "apps/serve/share.h"
 #include "base/alloc.h"
 #include "base/os_thread.h"
+
+#define THREADS_MAX 32 // errands that have begun; most of them wait for a turn
 
 typedef struct line { // of errands, first come first served
     errand *first, **end;
 } line;
 
+// Who has turns, or had one while another errand of it was there.
+typedef struct turn_taker {
+    uint64_t client, last; // last: number of its last turn; 0: none yet
+    size_t n_errands, n_turns;
+} turn_taker;
+
 struct errands {
-    size_t n_threads, n_waiting_max;
-    tern_thread *threads; // [n_threads]
+    size_t n_turns, n_waiting_max;
     void (*wake)(void *user);
     void *user;
     // Under the lock.
     tern_mutex lock;
     tern_condition changed;
-    line waiting, over;
-    size_t n_waiting;
-    errand **running; // [n_threads], NULL: none
-    size_t n_started; // threads, each of which knows its place by this
+    tern_thread threads[THREADS_MAX];
+    size_t n_threads, n_idle; // idle: wait for an errand that has none
+    line known; // all that are not over: those that wait for a thread, or for a turn, or compute
+    line given; // have a turn, and wait for an idle thread to take them up
+    line over;
+    share waiting; // for a thread
+    size_t n_computing;
+    turn_taker *clients; // [n_clients]
+    size_t n_clients, capacity;
+    uint64_t n_taken, n_submitted;
     bool closing;
 };
 
@@ -35,29 +49,150 @@ static errand *take_all(line *l) {
     return list;
 }
 
-static errand *take_first(line *l) {
-    errand *e = l->first;
-    l->first = e->next;
-    if (!l->first) l->end = &l->first;
+static void take_out(line *l, const errand *e) {
+    errand **at = &l->first;
+    while (*at != e) at = &(*at)->next;
+    *at = e->next;
+    if (!*at) l->end = at;
+}
+
+// ---- Turns, under the lock ---------------------------------------------------------------------
+
+static turn_taker *client_of(const errands *s, const errand *e) {
+    for (size_t i = 0; i < s->n_clients; i++)
+        if (s->clients[i].client == e->client) return &s->clients[i];
+    return NULL;
+}
+
+static bool know_client(errands *s, const errand *e) {
+    turn_taker *c = client_of(s, e);
+    if (!c) {
+        if (tern_array_reserve(TERN_MEM_SESSION, &s->clients, &s->capacity, s->n_clients, 1) != 0)
+            return false;
+        c = &s->clients[s->n_clients++];
+        *c = (turn_taker){.client = e->client, .last = s->n_taken}; // behind those that wait
+    }
+    c->n_errands++;
+    return true;
+}
+
+static void forget_client(errands *s, const errand *e) {
+    turn_taker *c = client_of(s, e);
+    if (--c->n_errands == 0) *c = s->clients[--s->n_clients];
+}
+
+static bool may_compute(const errands *s, const turn_taker *c) {
+    size_t most = s->n_turns > 1 ? s->n_turns - 1 : 1; // one is left for others
+    return c->n_turns < most;
+}
+
+static bool is_before(const turn_taker *c, const errand *e, const turn_taker *d, const errand *f) {
+    if (c->n_turns != d->n_turns) return c->n_turns < d->n_turns;
+    if (c->last != d->last) return c->last < d->last;
+    return e->n_turns != f->n_turns ? e->n_turns < f->n_turns : e->number < f->number;
+}
+
+// The one whose turn it is; NULL: none, or there is no turn.
+static errand *pick(const errands *s) {
+    errand *best = NULL;
+    const turn_taker *of = NULL;
+    bool has_thread = s->n_idle > 0 || s->n_threads < THREADS_MAX;
+    if (s->n_computing == s->n_turns) return NULL;
+    for (errand *e = s->known.first; e; e = e->next) {
+        const turn_taker *c = client_of(s, e);
+        if (e->computes || (!e->has_thread && !has_thread) || !may_compute(s, c)) continue;
+        if (best && !is_before(c, e, of, best)) continue;
+        best = e;
+        of = c;
+    }
+    return best;
+}
+
+static void work(void *arg);
+
+static void give_turn(errands *s, errand *e) {
+    turn_taker *c = client_of(s, e);
+    c->n_turns++;
+    c->last = ++s->n_taken;
+    s->n_computing++;
+    e->n_turns++;
+    e->computes = true;
+}
+
+static void take_turn(errands *s, errand *e) {
+    turn_taker *c = client_of(s, e);
+    c->n_turns--;
+    c->last = ++s->n_taken; // behind who came meanwhile
+    s->n_computing--;
+    e->computes = false;
+}
+
+// The thread that it gets is an idle one, or a new one. False: the system has none to give now.
+static bool find_thread(errands *s) {
+    if (s->n_idle > 0) {
+        s->n_idle--;
+        return true;
+    }
+    if (!tern_thread_start(&s->threads[s->n_threads], work, s)) return false;
+    s->n_threads++;
+    return true;
+}
+
+static void give_turns(errands *s) {
+    for (errand *e; !s->closing && (e = pick(s));) {
+        if (!e->has_thread) {
+            if (!find_thread(s)) break; // when the next one ends there is one
+            e->has_thread = true;
+            take_out(&s->known, e);
+            put(&s->given, e);
+            share_give(&s->waiting, e->client, 1);
+        }
+        give_turn(s, e);
+    }
+    tern_condition_wake_all(&s->changed);
+}
+
+bool errand_pause(errand *e) {
+    errands *s = e->among;
+    if (!s) return !atomic_load(&e->cancelled);
+    tern_mutex_lock(&s->lock);
+    take_turn(s, e);
+    give_turns(s);
+    while (!e->computes && !s->closing) tern_condition_wait(&s->changed, &s->lock);
+    if (!e->computes) give_turn(s, e); // all come to their end now
+    tern_mutex_unlock(&s->lock);
+    return !atomic_load(&e->cancelled);
+}
+
+// ---- Threads -----------------------------------------------------------------------------------
+
+static errand *take_given(errands *s) {
+    errand *e = s->given.first;
+    if (!e) return NULL;
+    take_out(&s->given, e);
+    put(&s->known, e);
     return e;
 }
 
 static void work(void *arg) {
     errands *s = arg;
     tern_mutex_lock(&s->lock);
-    size_t place = s->n_started++;
-    while (!s->closing) {
-        if (!s->waiting.first) {
+    for (;;) {
+        errand *e = take_given(s);
+        if (!e && s->closing) break;
+        if (!e) {
             tern_condition_wait(&s->changed, &s->lock);
             continue;
         }
-        errand *e = s->running[place] = take_first(&s->waiting);
-        s->n_waiting--;
         tern_mutex_unlock(&s->lock);
         if (!atomic_load(&e->cancelled)) e->run(e);
         tern_mutex_lock(&s->lock);
-        s->running[place] = NULL;
+        take_turn(s, e);
+        take_out(&s->known, e);
+        forget_client(s, e);
         put(&s->over, e);
+        s->n_idle++;
+        give_turns(s);
         tern_mutex_unlock(&s->lock);
         s->wake(s->user);
         tern_mutex_lock(&s->lock);
@@ -80,20 +215,18 @@ void errands_tell(errands *s, errand *e) {
     s->wake(s->user);
 }
 
-// One that runs is freed by nobody else than this thread, when it is over.
-static void take_news(errands *s) {
-    for (size_t i = 0; i < s->n_threads; i++) {
-        tern_mutex_lock(&s->lock);
-        errand *e = s->running[i];
-        bool has = e && e->has_news;
-        if (has) e->has_news = false;
-        tern_mutex_unlock(&s->lock);
-        if (has) e->news(e);
-    }
+static errand *take_one_with_news(errands *s) {
+    tern_mutex_lock(&s->lock);
+    errand *e = s->known.first;
+    while (e && !e->has_news) e = e->next;
+    if (e) e->has_news = false;
+    tern_mutex_unlock(&s->lock);
+    return e;
 }
 
+// One that runs is freed by nobody else than this thread, when it is over.
 void errands_take_done(errands *s) {
-    take_news(s);
+    for (errand *e; (e = take_one_with_news(s));) e->news(e);
     tern_mutex_lock(&s->lock);
     errand *list = take_all(&s->over);
     tern_mutex_unlock(&s->lock);
@@ -102,58 +235,63 @@ void errands_take_done(errands *s) {
 
 bool errands_submit(errands *s, errand *e) {
     tern_mutex_lock(&s->lock);
-    bool fits = s->n_waiting < s->n_waiting_max && !s->closing;
+    // A new one waits even where a thread is free, for a moment: so it takes a place at first.
+    size_t room = e->is_owed ? SIZE_MAX : s->n_waiting_max;
+    bool fits = !s->closing && share_take(&s->waiting, e->client, 1, room);
+    if (fits && !know_client(s, e)) {
+        share_give(&s->waiting, e->client, 1);
+        fits = false;
+    }
     if (fits) {
-        put(&s->waiting, e);
-        s->n_waiting++;
+        e->among = s;
+        e->has_thread = e->computes = false;
+        e->n_turns = 0;
+        e->number = ++s->n_submitted;
+        put(&s->known, e);
+        give_turns(s);
     }
     tern_mutex_unlock(&s->lock);
-    if (fits) tern_condition_wake_all(&s->changed);
     return fits;
 }
 
-tern_status errands_open(errands **out, size_t n_threads, size_t n_waiting_max,
+// ---- Opening -----------------------------------------------------------------------------------
+
+tern_status errands_open(errands **out, size_t n_turns, size_t n_waiting_max,
                          void (*wake)(void *user), void *user, tern_error *err) {
     errands *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     *out = NULL;
     if (!s) return tern_fail_memory(err, sizeof *s);
-    *s = (errands){.n_waiting_max = n_waiting_max, .wake = wake, .user = user};
-    s->waiting.end = &s->waiting.first;
+    *s = (errands){.n_turns = n_turns, .n_waiting_max = n_waiting_max, .wake = wake, .user = user};
+    s->known.end = &s->known.first;
+    s->given.end = &s->given.first;
     s->over.end = &s->over.first;
     tern_mutex_init(&s->lock);
     tern_condition_init(&s->changed);
-    s->threads = tern_alloc_array(TERN_MEM_SESSION, n_threads, sizeof *s->threads);
-    s->running = tern_alloc_array(TERN_MEM_SESSION, n_threads, sizeof *s->running);
-    tern_status status =
-        s->threads && s->running ? TERN_OK : tern_fail_memory(err, n_threads * sizeof *s->threads);
-    while (status == TERN_OK && s->n_threads < n_threads) {
-        if (tern_thread_start(&s->threads[s->n_threads], work, s))
-            s->n_threads++;
-        else
-            status = tern_fail(err, TERN_ERR_UNSUPPORTED, "the system has no thread to give");
-    }
-    if (status == TERN_OK)
+    // One at once: so that there is always somebody to do what is submitted.
+    if (tern_thread_start(&s->threads[0], work, s)) {
+        s->n_threads = s->n_idle = 1;
         *out = s;
-    else
-        errands_close(s);
-    return status;
+        return TERN_OK;
+    }
+    errands_close(s);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "the system has no thread to give");
 }
 
 void errands_close(errands *s) {
     if (!s) return;
     tern_mutex_lock(&s->lock);
     s->closing = true;
-    for (errand *e = s->waiting.first; e; e = e->next) atomic_store(&e->cancelled, true);
-    for (size_t i = 0; s->running && i < s->n_threads; i++)
-        if (s->running[i]) atomic_store(&s->running[i]->cancelled, true);
+    for (errand *e = s->known.first; e; e = e->next) atomic_store(&e->cancelled, true);
+    for (errand *e = s->given.first; e; e = e->next) atomic_store(&e->cancelled, true);
+    size_t n_threads = s->n_threads;
     tern_mutex_unlock(&s->lock);
     tern_condition_wake_all(&s->changed);
-    for (size_t i = 0; i < s->n_threads; i++) tern_thread_join(&s->threads[i]);
-    end_all(take_all(&s->waiting));
+    for (size_t i = 0; i < n_threads; i++) tern_thread_join(&s->threads[i]);
+    end_all(take_all(&s->known)); // that never began
     end_all(take_all(&s->over));
+    share_free(&s->waiting);
+    tern_free(s->clients);
     tern_condition_free(&s->changed);
     tern_mutex_free(&s->lock);
-    tern_free(s->threads);
-    tern_free(s->running);
     tern_free(s);
 }

@@ -8,6 +8,7 @@
 #include "apps/serve/metrics.h"
 #include "apps/serve/registry.h"
 #include "apps/serve/serve.h"
+#include "apps/serve/share.h"
 #include "base/json.h"
 #include "base/json_write.h"
 
@@ -15,7 +16,9 @@ typedef struct server {
     const serve_desc *desc;
     registry *registry; // its models
     errands *errands;   // what is neither a step nor quick
-    errands *readers;   // tokens of long texts
+    errands *readers;   // what is long to read or to write (away.h)
+    share inflight;     // bytes of bodies, and of what they became (budget.c)
+    size_t n_loop_bytes; // most bytes of a request, or of an answer, that the loop's thread handled
     struct mcp_desk *mcp; // its tools (mcp_desk.h); NULL: none
     tern_model *codec;    // makes sound of codes; NULL: none
     metrics metrics;
@@ -23,7 +26,7 @@ typedef struct server {
     int64_t born;         // seconds since 1970
     size_t n_connections; // that are open
     bool is_leaving;      // it is going to stop, and still answers
-    bool stopping;
+    atomic_bool stopping; // handlers that are away look, too
 } server;
 
 // Why a request is refused. Each interface has its own words for it.
@@ -54,6 +57,8 @@ extern const dialect dialect_openai, dialect_anthropic, dialect_ollama, dialect_
 typedef struct sink {
     void (*write)(void *to, const char *bytes, size_t n);
     void (*end)(void *to); // the answer is complete, or broken
+    // The same as write, of a long text, which is the sink's then; NULL: write it.
+    void (*give)(void *to, tern_strbuf *text);
     bool is_plain;         // it takes lines: bodies and pieces of streams alone, and no HTTP
 } sink;
 
@@ -78,8 +83,24 @@ struct exchange {
     uint64_t client;          // for turns: who asks
     size_t owner;             // whose its texts are: registry.h
     char allow_origin[256];   // "": none
-    tern_strbuf text;         // of a long body, which request->body is; else empty
+    // The request, whose head is in another reader until its body is there.
+    http_reader reader;
+    http_request decoded;     // the same with a body that was compressed, which is in `text`
+    tern_strbuf text;         // that body; or a line of a pipe; else empty
     tern_json_doc body;       // of a request with JSON
+    tern_str form_model;      // what a form says that the model is
+    size_t n_told_tokens;     // of texts that were read away: counted when it is back
+    size_t charged;           // bytes of server.inflight that are its
+    api_error *refusal;       // is told when its body has come, which nobody reads; NULL: none
+    // While it is away (away.h), and what for.
+    errand away;
+    void (*work)(exchange *x);
+    void (*then)(exchange *x); // when it is back
+    void (*stop)(exchange *x); // instead: of the loop's thread
+    tern_strbuf said;          // what was written
+    struct texts *texts;       // whose vectors it asks for (texts.h)
+    errands *errands;          // that `errand` is for
+    served *errand_model;
     struct mcp_run *mcp;      // the message that the body is (mcp_desk.h); NULL: it is none
     ask *ask;                 // what it generates; NULL: nothing
     errand *errand;           // that runs for it; NULL: none
@@ -95,6 +116,12 @@ struct exchange {
     uint32_t front;           // of its (first) prompt: front.c
     int status;               // of the answer; 0: not begun
     bool is_stream, is_over, preflight, has_front;
+    bool is_away, is_left, is_emptied; // is_left: its client has gone: it is freed when it is back
+    bool counts;                       // it began to be answered while away
+    bool is_screened, body_failed;
+    void (*with_body)(exchange *x, api_error *e);
+    size_t n_body; // bytes of it, and more if it was compressed: whether handling it is short
+    unsigned encoding;                 // of the body: content_encoding (long_body.h)
     bool pings;     // a stream that may have comments while it is silent
     bool is_broken; // there was no memory to say what was to be said: the connection must close
 };
@@ -116,16 +143,29 @@ void api_fail(api_error *e, int status, const char *code, const char *param, con
               ...) __attribute__((format(printf, 5, 6)));
 void api_fail_memory(api_error *e);
 void api_fail_full(api_error *e); // the queue is
+void api_fail_inflight(api_error *e); // the client has too much in memory
 // What a failure of the library means to a client: what it asked for was wrong, or it was not.
 void api_fail_status(api_error *e, const tern_error *err, const char *param);
 
 // ---- Life --------------------------------------------------------------------------------------
 
-// The request is complete. Answers it, now or later.
+// The request's head is there: may it be asked at all? Nothing of its body is read before. False:
+// e says why not.
+bool exchange_screen(exchange *x, api_error *e); // routes.c
+// The request is complete. Answers it, now or later; screens it, unless that is done.
 void exchange_begin(exchange *x); // routes.c
+void exchange_refuse(exchange *x, const api_error *e); // that was screened
+// Calls x->handle: away, if the request is long.
+void exchange_handle(exchange *x);
+bool exchange_takes_body(const exchange *x); // that was screened: its body is looked at
+void exchange_free_parts(exchange *x); // routes.c: what the loop's thread frees
 void exchange_name(exchange *x);  // gives it its id: exchange_begin does
 // The client has gone, or has its answer: what runs for it is cancelled.
 void exchange_free(exchange *x);
+// Bytes that it has in memory. False: its client has more than its share in flight (budget.c).
+bool budget_take(exchange *x, size_t n_bytes);
+bool budget_may_take(const exchange *x, size_t n_bytes);
+void budget_give(exchange *x); // all that it has
 // What the scheduler sent becomes pieces of answers.
 void server_take_events(server *s); // ask.c
 // What a field of the query says, decoded into *room; {NULL, 0}: it is not there.

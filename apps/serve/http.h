@@ -71,6 +71,8 @@ typedef struct http_reader {
     size_t line;      // where the line that is being read begins
     size_t n_trailer; // bytes of trailers so far
     bool skipped_line, is_chunked, has_length;
+    bool discards; // the body: it is read past, and stays empty
+    uint64_t n_discarded;
     uint64_t left; // bytes of the body or the chunk
     tern_strbuf body;
     http_span method, path, query, host;

@@ -158,12 +158,6 @@ static http_progress take_encoding(http_reader *r, tern_str value) {
     return HTTP_MORE;
 }
 
-// A body that is packed is refused before it comes: unpacked it may be of any size.
-static http_progress take_packing(http_reader *r, tern_str value) {
-    if (value.len == 0 || http_same_name(value, "identity")) return HTTP_MORE;
-    return refuse(r, 415, "a compressed body (Content-Encoding): send it as it is");
-}
-
 static http_progress take_host(http_reader *r, http_span value) {
     tern_str s = text_of(r, value);
     if (r->host.at) return refuse(r, 400, "Host twice");
@@ -202,7 +196,6 @@ static http_progress take_field(http_reader *r, http_span line) {
     tern_str name = text_of(r, f.name), value = text_of(r, f.value);
     if (http_same_name(name, "content-length")) return take_length(r, value);
     if (http_same_name(name, "transfer-encoding")) return take_encoding(r, value);
-    if (http_same_name(name, "content-encoding")) return take_packing(r, value);
     if (http_same_name(name, "host")) return take_host(r, f.value);
     if (http_same_name(name, "connection")) take_connection(r, value);
     if (http_same_name(name, "expect")) {
@@ -243,7 +236,8 @@ static http_progress take_chunk_size(http_reader *r, tern_str line) {
         return refuse(r, 400, "the size of a chunk is not a number");
     for (size_t i = n; i < line.len; i++)
         if (!is_value_char(line.ptr[i])) return refuse(r, 400, "a control character in a chunk");
-    if (size > r->limits.body_bytes - r->body.len) return refuse(r, 413, "the body is too long");
+    if (size > r->limits.body_bytes - r->body.len - r->n_discarded)
+        return refuse(r, 413, "the body is too long");
     r->left = size;
     r->place = size > 0 ? HTTP_AT_CHUNK : HTTP_AT_TRAILER;
     return HTTP_MORE;
@@ -327,7 +321,10 @@ static http_progress read_line(http_reader *r, const char *bytes, size_t n, size
 
 static http_progress read_body(http_reader *r, const char *bytes, size_t n, size_t *n_used) {
     *n_used = n < r->left ? n : (size_t)r->left;
-    tern_strbuf_append(&r->body, bytes, *n_used);
+    if (r->discards)
+        r->n_discarded += *n_used;
+    else
+        tern_strbuf_append(&r->body, bytes, *n_used);
     if (r->body.failed) return refuse_memory(r);
     r->left -= *n_used;
     if (r->left == 0) r->place = r->place == HTTP_AT_CHUNK ? HTTP_AT_CHUNK_END : HTTP_AT_END;

@@ -1,6 +1,7 @@
 #include "apps/serve/keys.h"
 
 #include <string.h>
+#include <unistd.h>
 
 // ---- Keys --------------------------------------------------------------------------------------
 
@@ -16,7 +17,7 @@ tern_str key_of(const http_request *r) {
 // All of what the client sent is looked at, whatever differs, and its length is no secret.
 static bool is_same(const char *key, tern_str given) {
     size_t n = strlen(key);
-    volatile unsigned char differs = n != given.len;
+    volatile unsigned char differs = n != given.len || n == 0;
     for (size_t i = 0; i < given.len; i++)
         differs = (unsigned char)(differs | (key[n ? i % n : 0] ^ given.ptr[i]));
     return !differs;
@@ -63,6 +64,18 @@ static bool is_loopback(tern_str name) {
            (is_address(name) && name.len > 4 && !memcmp(name.ptr, "127.", 4));
 }
 
+static bool is_loopback_address(tern_str host) { // as --host has it, without brackets
+    return is_loopback(host) || http_same_name(host, "::1");
+}
+
+// What the machine, or the container, calls itself.
+static bool is_own_name(tern_str name) {
+    char own[256];
+    if (gethostname(own, sizeof own) != 0) return false;
+    own[sizeof own - 1] = 0;
+    return *own && http_same_name(name, own);
+}
+
 static bool is_listed(const serve_list *list, tern_str name) {
     for (size_t i = 0; i < list->n; i++)
         if (http_same_name(name, list->items[i])) return true;
@@ -72,10 +85,11 @@ static bool is_listed(const serve_list *list, tern_str name) {
 bool host_is_allowed(const serve_desc *d, tern_str host) {
     tern_str name = without_port(host);
     tern_str own = {d->host ? d->host : "", d->host ? strlen(d->host) : 0};
-    bool is_local = is_loopback(own) || http_same_name(own, "::1");
-    if (d->socket || (!is_local && d->hosts.n == 0)) return true;
+    bool is_known = d->keys.n > 0 && !is_loopback_address(own); // what it asks for it has a key for
+    if (d->socket || (is_known && d->hosts.n == 0) || is_listed(&d->hosts, TERN_STR("*")))
+        return true;
     return name.len == 0 || is_address(name) || is_localhost(name) ||
-           http_same_name(name, d->host) || is_listed(&d->hosts, name);
+           http_same_name(name, d->host) || is_listed(&d->hosts, name) || is_own_name(name);
 }
 
 bool origin_is_allowed(const serve_desc *d, tern_str origin, tern_str host) {

@@ -64,6 +64,18 @@ static const char *first_name(const loop *l) {
     return s ? s->about.name : "";
 }
 
+static bool is_loopback(const struct sockaddr *a) {
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)a;
+    if (a->sa_family == AF_INET) return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+}
+
+static void warn_if_open(const loop *l, const struct sockaddr *a) {
+    if (l->desc->keys.n > 0 || is_loopback(a)) return;
+    log_line("warning", "message=\"everybody who reaches this machine may use the server: it "
+                        "listens beyond the machine, and asks for no key (--api-key-file)\"");
+}
+
 static void say_where(const loop *l) {
     struct sockaddr_storage bound;
     socklen_t n = sizeof bound;
@@ -74,6 +86,7 @@ static void say_where(const loop *l) {
     bool v6 = a->sa_family == AF_INET6;
     int port = ntohs(v6 ? ((const struct sockaddr_in6 *)a)->sin6_port
                         : ((const struct sockaddr_in *)a)->sin_port);
+    warn_if_open(l, a);
     log_line("listening", "url=%s://%s%s%s:%d model=\"%s\" models=%zu", l->tls ? "https" : "http",
              v6 ? "[" : "", address, v6 ? "]" : "", port, first_name(l), l->server.registry->n);
 }

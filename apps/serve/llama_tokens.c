@@ -1,5 +1,6 @@
 // llama-server's routes about tokens: /tokenize, /detokenize, /apply-template.
 #include <string.h>
+#include "apps/serve/away.h"
 #include "apps/serve/interfaces.h"
 #include "apps/serve/long_text.h"
 #include "base/alloc.h"
@@ -30,89 +31,41 @@ static void put_token(tern_json_writer *w, const served *s, int32_t id) {
     tern_strbuf_free(&piece);
 }
 
-// Of a long text the answer is written on the thread that reads its tokens: pieces take longer.
-typedef struct tokenizing {
-    errand errand;
-    served *model;
-    char *text;
-    size_t n_text;
-    unsigned flags;
-    bool pieces;
-    tern_strbuf out;
-    api_error error;
-} tokenizing;
-
-static void run(errand *e) {
-    tokenizing *t = (tokenizing *)e;
-    size_t n;
-    tern_json_writer w = {.out = &t->out};
-    int32_t *ids =
-        read_text(t->model, (tern_str){t->text, t->n_text}, t->flags, 0, &n, "content", &t->error);
-    if (!ids) return;
+static void put_tokens(exchange *x, const int32_t *ids, size_t n, bool pieces, tern_strbuf *out) {
+    tern_json_writer w = {.out = out};
     tern_json_open(&w, NULL, '{');
     tern_json_open(&w, "tokens", '[');
     for (size_t i = 0; i < n; i++) {
-        if (t->pieces)
-            put_token(&w, t->model, ids[i]);
+        if (i % 4096 == 4095 && !exchange_pause(x)) break;
+        if (pieces)
+            put_token(&w, x->model, ids[i]);
         else
             tern_json_put_int(&w, NULL, ids[i]);
     }
     tern_json_close(&w, ']');
     tern_json_close(&w, '}');
-    tern_free(ids);
-}
-
-static void done(errand *e) {
-    tokenizing *t = (tokenizing *)e;
-    exchange *x = e->user;
-    if (x) {
-        x->errand = NULL;
-        if (t->error.status)
-            reply_error(x, &t->error);
-        else
-            reply_json(x, &t->out);
-    }
-    registry_release(t->model);
-    tern_free(t->text);
-    tern_strbuf_free(&t->out);
-    tern_free(t);
-}
-
-static void begin(exchange *x, tokenizing *t) {
-    t->errand = (errand){.run = run, .done = done, .user = x};
-    t->model = x->model;
-    registry_hold(t->model);
-    x->errand = &t->errand;
-    if (t->n_text <= LONG_TEXT) {
-        run(&t->errand);
-    } else if (errands_submit(x->server->readers, &t->errand)) {
-        return;
-    } else {
-        api_fail_full(&t->error);
-    }
-    done(&t->errand);
 }
 
 void llama_tokenize(exchange *x) {
     api_error e = {0};
     fields f = fields_of_body(x, &e);
     tern_str content = field_text(&f, "content");
-    tokenizing *t = tern_alloc(TERN_MEM_SESSION, sizeof *t);
-    if (t) {
-        t->text = tern_strndup(TERN_MEM_SESSION, content.ptr ? content.ptr : "", content.len);
-        t->n_text = content.len;
-        t->pieces = field_bool(&f, "with_pieces", false);
-        t->flags = (field_bool(&f, "add_special", false) ? TERN_TOKENIZE_BOS : 0u) |
-                   (field_bool(&f, "parse_special", true) ? TERN_TOKENIZE_SPECIAL : 0u);
+    tern_strbuf out = {0};
+    size_t n = 0;
+    bool pieces = field_bool(&f, "with_pieces", false);
+    unsigned flags = (field_bool(&f, "add_special", false) ? TERN_TOKENIZE_BOS : 0u) |
+                     (field_bool(&f, "parse_special", true) ? TERN_TOKENIZE_SPECIAL : 0u);
+    int32_t *ids = NULL;
+    if (!content.ptr) content = TERN_STR("");
+    if (!e.status) ids = read_text(x->model, content, flags, 0, &n, "content", &e);
+    if (e.status) {
+        reply_error(x, &e);
+    } else {
+        put_tokens(x, ids, n, pieces, &out);
+        reply_json(x, &out);
     }
-    if (!t || !t->text) api_fail_memory(&e);
-    if (!e.status) {
-        begin(x, t);
-        return;
-    }
-    if (t) tern_free(t->text);
-    tern_free(t);
-    reply_error(x, &e);
+    tern_free(ids);
+    tern_strbuf_free(&out);
 }
 
 // ---- To text -----------------------------------------------------------------------------------

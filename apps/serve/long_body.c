@@ -1,17 +1,83 @@
 #include "apps/serve/long_body.h"
 
 #include <string.h>
-
+#if TERN_ZLIB
+#include <zlib.h>
+#endif
+#include "apps/serve/away.h"
+#include "apps/serve/interfaces.h"
+#include "apps/serve/routes.h"
 #include "base/alloc.h"
+#include "base/json_index.h"
 #include "base/utf8.h"
 
-typedef struct long_body {
-    errand errand;
-    tern_strbuf text; // the exchange's, which may have gone
-    tern_json_doc doc;
-    api_error error;
-    void (*go_on)(exchange *x, api_error *e);
-} long_body;
+// ---- What is compressed ------------------------------------------------------------------------
+
+bool encoding_read(exchange *x, api_error *e) {
+    tern_str name = http_field_of(x->request, "content-encoding");
+    size_t n = 0; // two of them: one in the other
+    for (size_t i = 0; i < x->request->n_fields; i++)
+        n += http_same_name(x->request->fields[i].name, "content-encoding");
+    if (n > 1) name = TERN_STR("more than one");
+    if (name.len == 0 || http_same_name(name, "identity")) return true;
+#if TERN_ZLIB
+    static const char accepted[] = "gzip, deflate";
+    if (http_same_name(name, "gzip") || http_same_name(name, "x-gzip")) x->encoding = ENCODING_GZIP;
+    if (http_same_name(name, "deflate")) x->encoding = ENCODING_DEFLATE;
+    if (x->encoding) return true;
+#else
+    static const char accepted[] = "identity";
+#endif
+    tern_strbuf_printf(&x->head, "Accept-Encoding: %s\r\n", accepted);
+    api_fail(e, 415, "unsupported_encoding", NULL,
+             "the body's Content-Encoding is '%.*s': this server reads %s",
+             name.len < 40 ? (int)name.len : 40, name.ptr, accepted);
+    return false;
+}
+
+#if TERN_ZLIB
+// Stops at the first byte that is too many: a few compressed ones can stand for gigabytes.
+static void inflate_all(z_stream *z, size_t most, tern_strbuf *out, api_error *e) {
+    int code = Z_OK;
+    while (code == Z_OK && !e->status) {
+        char some[16384];
+        z->next_out = (unsigned char *)some;
+        z->avail_out = sizeof some;
+        code = inflate(z, Z_NO_FLUSH);
+        size_t n = sizeof some - z->avail_out;
+        if (n > most - out->len)
+            api_fail(e, 413, NULL, NULL, "the body has more than %zu bytes when it is unpacked",
+                     most);
+        else
+            tern_strbuf_append(out, some, n);
+        if (out->failed || code == Z_MEM_ERROR) api_fail_memory(e);
+    }
+    if (code != Z_STREAM_END || z->avail_in > 0)
+        api_fail(e, 400, NULL, NULL, "the body is not what its Content-Encoding says");
+}
+
+static void unpack(exchange *x, api_error *e) {
+    const tern_str packed = x->request->body;
+    const size_t limit = x->server->desc->body_bytes;
+    z_stream z = {.next_in = (unsigned char *)packed.ptr, .avail_in = (unsigned)packed.len};
+    if (inflateInit2(&z, x->encoding == ENCODING_GZIP ? 15 + 16 : 15) != Z_OK) {
+        api_fail_memory(e);
+        return;
+    }
+    inflate_all(&z, limit ? limit : SIZE_MAX, &x->text, e);
+    inflateEnd(&z);
+    x->decoded = *x->request;
+    x->decoded.body = (tern_str){tern_strbuf_text(&x->text), x->text.len};
+    x->request = &x->decoded;
+}
+#else
+static void unpack(exchange *x, api_error *e) {
+    (void)x;
+    api_fail(e, 415, NULL, NULL, "compressed bodies are not read");
+}
+#endif
+
+// ---- Reading -----------------------------------------------------------------------------------
 
 static bool is_utf8(tern_str s) {
     for (size_t i = 0; i < s.len;) {
@@ -23,64 +89,73 @@ static bool is_utf8(tern_str s) {
     return true;
 }
 
-static bool read_json(tern_json_doc *doc, tern_str text, api_error *e) {
-    tern_error err = {0};
-    if (text.len > 2 && !memcmp(text.ptr, "\x1f\x8b", 2)) { // without the field that says so
-        api_fail(e, 415, NULL, NULL, "the body is compressed with gzip: send it as it is");
-        return false;
-    }
-    if (!is_utf8(text)) {
-        api_fail(e, 400, NULL, NULL, "the body is not UTF-8");
-        return false;
-    }
-    if (tern_json_parse(doc, text.ptr, text.len, &err) == TERN_OK) return true;
-    api_fail_status(e, &err, NULL);
-    return false;
-}
-
 bool body_read(exchange *x, tern_str text, api_error *e) {
-    return read_json(&x->body, text, e);
+    tern_error err = {0};
+    if (text.len >= 2 && !memcmp(text.ptr, "\x1f\x8b", 2))
+        api_fail(e, 415, NULL, NULL,
+                 "the body is compressed with gzip: send it as it is, or say so (Content-Encoding: "
+                 "gzip)");
+    else if (!is_utf8(text))
+        api_fail(e, 400, NULL, NULL, "the body is not UTF-8");
+    else if (tern_json_parse(&x->body, text.ptr, text.len, &err) != TERN_OK ||
+             tern_json_index(&x->body, &err) != TERN_OK)
+        api_fail_status(e, &err, NULL);
+    return e->status == 0;
 }
 
-// On the errand's thread.
-static void run(errand *e) {
-    long_body *b = (long_body *)e;
-    read_json(&b->doc, (tern_str){b->text.ptr, b->text.len}, &b->error);
-}
-
-static void done(errand *e) {
-    long_body *b = (long_body *)e, own = *b;
-    exchange *x = e->user;
-    tern_free(b);
-    if (!x) {
-        tern_json_free(&own.doc);
-        tern_strbuf_free(&own.text);
+// On any thread.
+static void read_any(exchange *x, api_error *e) {
+    tern_str body = x->request->body;
+    if (x->sink->is_plain) body = (tern_str){tern_strbuf_text(&x->text), x->text.len};
+    if (x->encoding) {
+        unpack(x, e);
+        body = x->request->body;
+    }
+    if (e->status) return;
+    if (x->rule && route_takes_form(x->rule)) {
+        x->form_model = form_field(x->request, "model");
         return;
     }
-    x->errand = NULL;
-    x->body = own.doc;
-    x->text = own.text;
-    own.go_on(x, &own.error);
+    if (body.len == 0 && x->rule && route_takes_nothing(x->rule)) body = TERN_STR("{}");
+    if (body.len > 0)
+        body_read(x, body, e);
+    else
+        api_fail(e, 400, NULL, NULL, "the request has no body");
 }
 
-bool body_read_later(exchange *x, void (*go_on)(exchange *x, api_error *e)) {
-    api_error failed = {0};
-    if (x->text.len <= LONG_BODY) return false;
-    long_body *b = tern_alloc(TERN_MEM_SESSION, sizeof *b);
-    if (!b) {
-        api_fail_memory(&failed);
-        go_on(x, &failed);
-        return true;
-    }
-    *b = (long_body){
-        .errand = {.run = run, .done = done, .user = x}, .text = x->text, .go_on = go_on};
-    if (errands_submit(x->server->readers, &b->errand)) {
-        x->errand = &b->errand;
-        x->text = (tern_strbuf){0};
-        return true;
-    }
-    tern_free(b);
-    api_fail_full(&failed);
-    go_on(x, &failed);
-    return true;
+static void read_it(exchange *x) {
+    api_error e = {0};
+    read_any(x, &e);
+    if (!e.status) return;
+    x->refusal = tern_alloc(TERN_MEM_SESSION, sizeof *x->refusal);
+    if (x->refusal)
+        *x->refusal = e;
+    else
+        x->body_failed = true;
+}
+
+// Nodes are much greater than what they are read from.
+static void charge(exchange *x, api_error *e) {
+    size_t n_bytes = x->body.n_nodes * sizeof *x->body.nodes + (x->encoding ? x->text.capacity : 0);
+    if (n_bytes > SHORT_BYTES && !budget_take(x, n_bytes)) api_fail_inflight(e);
+}
+
+static void go_on(exchange *x) {
+    api_error e = {0};
+    if (x->refusal)
+        e = *x->refusal;
+    else if (x->body_failed)
+        api_fail_memory(&e);
+    tern_free(x->refusal);
+    x->refusal = NULL;
+    if (!e.status) charge(x, &e);
+    x->with_body(x, &e);
+}
+
+void body_read_then(exchange *x, void (*with_body)(exchange *x, api_error *e)) {
+    x->with_body = with_body;
+    // What is packed may be long.
+    size_t n = x->encoding ? SHORT_BYTES + 1 : x->request->body.len + x->text.len;
+    x->n_body = n;
+    exchange_do(x, n, read_it, go_on);
 }

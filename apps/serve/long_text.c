@@ -1,5 +1,6 @@
 #include "apps/serve/long_text.h"
 #include "apps/serve/answer_forms.h"
+#include "apps/serve/away.h"
 
 #include <string.h>
 #include "base/alloc.h"
@@ -26,7 +27,7 @@ typedef struct long_texts { // that are read together
     served *model;
     long_text *first, **end;
     format_wanted grammar; // of a grammar that is compiled with them
-    bool has_grammar;
+    bool has_grammar, is_new; // is_new: it is not the model's yet
     shared_grammar *opened; // NULL: the error
     api_error error;
 } long_texts;
@@ -139,7 +140,7 @@ static int32_t *read_now(const served *s, const text_wanted *t, size_t n_more, s
 // On the errand's thread.
 static void run(errand *e) {
     long_texts *l = (long_texts *)e;
-    for (long_text *t = l->first; t && !atomic_load(&e->cancelled); t = t->next) {
+    for (long_text *t = l->first; t && errand_pause(e); t = t->next) {
         const text_wanted wanted = {
             .text = {t->text, t->n_text}, .flags = t->flags, .is_chat = t->is_chat, .end = &t->end};
         if (t->pictures.n && !see_pictures(l->model, t, &e->cancelled)) continue;
@@ -147,8 +148,10 @@ static void run(errand *e) {
         if (t->ids && t->pictures.n)
             t->ids = place_pictures(l->model, t, t->ids, &t->n_ids, &t->error);
     }
-    if (l->has_grammar && !atomic_load(&e->cancelled))
+    if (l->has_grammar && !l->opened && !atomic_load(&e->cancelled)) {
         l->opened = format_open(l->model, &l->grammar, &l->error);
+        l->is_new = true;
+    }
 }
 
 // ---- Later -------------------------------------------------------------------------------------
@@ -175,7 +178,7 @@ static void keep_grammar(exchange *x, long_texts *l) {
 static void done(errand *e) {
     long_texts *l = (long_texts *)e;
     exchange *x = e->user;
-    if (l->opened) formats_add(l->model, l->opened);
+    if (l->opened && l->is_new) formats_add(l->model, l->opened);
     if (x && l->has_grammar) keep_grammar(x, l);
     if (x) {
         long_text **end = &x->known;
@@ -187,7 +190,7 @@ static void done(errand *e) {
         x->errand = NULL;
         ask_free(x->ask);
         x->ask = NULL;
-        x->handle(x);
+        exchange_handle(x);
     }
     served *model = l->model;
     free_texts(l); // pictures before their model
@@ -235,22 +238,18 @@ static void put_off(exchange *x, const text_wanted *t, const char *param, api_er
     api_fail_memory(e);
 }
 
-bool long_text_begin(exchange *x, const api_error *e) {
+static void begin(exchange *x) {
     long_texts *l = x->later;
-    api_error full = {0};
     bool sees = false; // seconds of work, that no text has to wait for
-    if (e->status != LATER) return false;
     for (const long_text *t = l->first; t; t = t->next) sees |= t->pictures.n > 0;
+    if (l->has_grammar) l->opened = formats_find(l->model, &l->grammar);
     x->later = NULL;
-    l->errand.user = x;
-    x->errand = &l->errand;
-    registry_hold(l->model); // also if who asked has gone
-    if (errands_submit(sees ? x->server->errands : x->server->readers, &l->errand)) return true;
-    registry_release(l->model);
-    x->errand = NULL;
-    free_texts(l);
-    api_fail_full(&full);
-    reply_error(x, &full);
+    exchange_run(x, sees ? x->server->errands : x->server->readers, &l->errand, l->model);
+}
+
+bool long_text_begin(exchange *x, const api_error *e) {
+    if (e->status != LATER) return false;
+    exchange_then(x, begin);
     return true;
 }
 
@@ -288,7 +287,8 @@ shared_grammar *read_grammar(exchange *x, const format_wanted *w, api_error *e) 
         return NULL;
     }
     if (x->known_grammar) return shared_grammar_hold(x->known_grammar);
-    shared_grammar *g = formats_find(x->model, w);
+    // The list is the loop's thread's, which looks when this is handed over.
+    shared_grammar *g = x->is_away ? NULL : formats_find(x->model, w);
     if (g) return g;
     long_texts *l = later_of(x);
     if (!l || !format_copy(&l->grammar, w)) {
@@ -305,7 +305,8 @@ int32_t *read_tokens(exchange *x, const text_wanted *t, size_t n_more, size_t *n
     if (is_refused(e)) return NULL;
     x->n_read += t->text.len;
     bool sees = t->pictures && t->pictures->n > 0;
-    if (x->n_read <= LONG_TEXT && !sees) return read_now(x->model, t, n_more, n, param, e);
+    bool is_now = x->is_away || x->n_read <= LONG_TEXT;
+    if (is_now && !sees) return read_now(x->model, t, n_more, n, param, e);
     if (x->next_known) return take_known(x, t->end, n_more, n, e);
     put_off(x, t, param, e);
     return NULL;

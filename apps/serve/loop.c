@@ -135,6 +135,7 @@ static void close_loop(loop *l) {
         if (events[i]) event_free(events[i]);
     if (l->base) event_base_free(l->base);
     SSL_CTX_free(l->tls);
+    share_free(&l->places);
     for (int i = 0; i < 2; i++)
         if (l->wake[i] >= 0) close(l->wake[i]);
 }

@@ -137,8 +137,13 @@ void mcp_run_free(exchange *x) {
 }
 
 // It has no answer any more. Over HTTP, though, a request that has none yet must have one.
-static void stop(mcp_run *r) {
-    exchange *x = r->exchange;
+static void stop(exchange *x) {
+    const mcp_run *r = x->mcp;
+    if (x->is_away) { // it is stopped when it is back
+        x->stop = stop;
+        atomic_store(&x->away.cancelled, true);
+        return;
+    }
     if (x->is_stream || x->sink->is_plain) {
         reply_end(x);
         return;
@@ -160,7 +165,7 @@ static void cancel(exchange *x) {
         if (r != by && !r->exchange->is_over && r->exchange->client == x->client &&
             !strcmp(r->session, by->session) &&
             jsonrpc_same_id(r->call.message.id, by->call.cancelled))
-            stop(r);
+            stop(r->exchange);
     }
 }
 
@@ -175,7 +180,7 @@ static bool knows_arguments(exchange *x, const desk_tool *t, api_error *e) {
     const tern_json *known = tern_json_get(mine, schema, "properties");
     bool is_open = tern_json_bool(tern_json_get(mine, schema, "additionalProperties"), true);
     for (const tern_json *key = c->arguments ? tern_json_first(&x->body, c->arguments) : NULL;
-         key && !is_open; key = tern_json_next(&x->body, c->arguments, key)) {
+         key && !is_open && !e->status; key = tern_json_next(&x->body, c->arguments, key)) {
         tern_str name = tern_json_str(key);
         const tern_json *k = known ? tern_json_first(mine, known) : NULL;
         while (k && !tern_str_eq(tern_json_str(k), name)) k = tern_json_next(mine, known, k);

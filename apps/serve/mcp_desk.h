@@ -78,6 +78,7 @@ void mcp_embed(exchange *x);    // embeddings.c
 // mcp_memory.c
 tern_status mcp_memory_open(server *s, tern_error *err); // if desc->memory_folder is there
 void mcp_memory_close(server *s);
+void mcp_memory_take(server *s); // what is done becomes answers: for server_take_events
 void mcp_remember(exchange *x);
 void mcp_recall(exchange *x);
 void mcp_forget(exchange *x);

@@ -3,18 +3,30 @@
 // its reranker, which is opened when something is recalled.
 #include <math.h>
 #include <string.h>
+#include "apps/serve/away.h"
 #include "apps/serve/mcp_desk.h"
 #include "base/alloc.h"
+#include "base/os_thread.h"
 #include "tern_memory.h"
 
 #define HITS_MAX  100
 #define WHERE_MAX 16
+#define N_STORES  2
+
+typedef struct memory_store {
+    tern_memory_store *store; // NULL: not opened yet
+    bool is_used;             // under the lock
+} memory_store;
 
 struct mcp_memory {
     served *embedder;         // NULL: words alone
     served *reranker;         // NULL: none
     bool holds;               // the embedder is open, and stays so
-    tern_memory_store *store; // of the errands' thread; NULL: not opened yet
+    // Of the errands that compute, one for each: what one client remembers, however long that
+    // takes, keeps nobody from recalling.
+    errands *errands;
+    tern_mutex lock;
+    memory_store stores[N_STORES];
 };
 
 typedef struct memory_job memory_job;
@@ -22,6 +34,7 @@ struct memory_job {
     errand errand;
     const serve_desc *desc;
     mcp_memory *memory;
+    tern_memory_store *store; // while it runs
     tern_strbuf text; // the arguments: whoever asked may have gone
     void (*run)(memory_job *j, const fields *f);
     served *reranker; // open until the job is done; NULL: none is needed
@@ -115,7 +128,7 @@ static void add(memory_job *j, const tern_memory_item *item, bool replace) {
     tern_memory_added added = {0};
     tern_json_writer w = {.out = &j->value};
     const tern_memory_add_params params = {.replace = replace, .on_progress = go_on, .user = j};
-    if (tern_memory_add(j->memory->store, item, &params, &added, &j->err) != TERN_OK) return;
+    if (tern_memory_add(j->store, item, &params, &added, &j->err) != TERN_OK) return;
     tern_json_open(&w, NULL, '{');
     tern_json_put_int(&w, "record", added.id);
     tern_json_put_int(&w, "passages", (int64_t)added.n_chunks);
@@ -201,7 +214,7 @@ static void recall(memory_job *j, const fields *f) {
     if (text.len == 0) field_fail(f, "query", "given");
     query.n_filters = read_where(f, where);
     if (!f->error->status &&
-        tern_memory_recall(j->memory->store, &query, &hits, &j->err) == TERN_OK)
+        tern_memory_recall(j->store, &query, &hits, &j->err) == TERN_OK)
         put_hits(j, hits);
     tern_memory_hits_free(hits);
     free_where(where, query.n_filters);
@@ -212,7 +225,7 @@ static void recall(memory_job *j, const fields *f) {
 
 static void forget(memory_job *j, const fields *f) {
     tern_memory_filter where[WHERE_MAX];
-    tern_memory_store *store = j->memory->store;
+    tern_memory_store *store = j->store;
     int64_t n_records = 1, id = field_int(f, "record", 0, 1, INT64_MAX);
     size_t n = read_where(f, where);
     if ((id == 0) == (n == 0)) field_fail(f, "record", "given, or 'where' in its place");
@@ -230,21 +243,44 @@ static void forget(memory_job *j, const fields *f) {
 // ---- On the errands' thread
 // ----------------------------------------------------------------------
 
-static tern_status open_store(memory_job *j, tern_error *err) {
+// There are as many as errands that compute at once, none of which lets others go first.
+static memory_store *take_store(mcp_memory *m) {
+    tern_mutex_lock(&m->lock);
+    memory_store *s = m->stores[0].is_used ? &m->stores[1] : &m->stores[0];
+    s->is_used = true;
+    tern_mutex_unlock(&m->lock);
+    return s;
+}
+
+static void give_store(mcp_memory *m, memory_store *s) {
+    tern_mutex_lock(&m->lock);
+    s->is_used = false;
+    tern_mutex_unlock(&m->lock);
+}
+
+static tern_status open_store(memory_job *j, memory_store *at, tern_error *err) {
     mcp_memory *m = j->memory;
     const tern_memory_desc desc = {.model = m->embedder ? m->embedder->model : NULL,
                                    .n_threads = j->desc->opening.n_threads};
-    return m->store ? TERN_OK : tern_memory_open(&m->store, j->desc->memory_folder, &desc, err);
+    if (!at->store) TERN_TRY(tern_memory_open(&at->store, j->desc->memory_folder, &desc, err));
+    j->store = at->store;
+    return TERN_OK;
 }
 
-static void run(errand *e) {
-    memory_job *j = (memory_job *)e;
+static void run_with(memory_job *j, memory_store *at) {
     tern_json_doc doc;
-    if (open_store(j, &j->err) != TERN_OK) return;
+    if (open_store(j, at, &j->err) != TERN_OK) return;
     if (tern_json_parse(&doc, j->text.ptr, j->text.len, &j->err) != TERN_OK) return;
     const fields f = {&doc, tern_json_root(&doc), "", &j->error};
     j->run(j, &f);
     tern_json_free(&doc);
+}
+
+static void run(errand *e) {
+    memory_job *j = (memory_job *)e;
+    memory_store *at = take_store(j->memory);
+    run_with(j, at);
+    give_store(j->memory, at);
 }
 
 // ---- On the loop's thread
@@ -292,16 +328,21 @@ static void hold_embedder(mcp_memory *m) {
     m->holds = m->embedder != NULL;
 }
 
+static void hand_over(exchange *x) {
+    mcp_memory *m = x->server->mcp->memory;
+    hold_embedder(m);
+    exchange_run(x, m->errands, x->errand, x->errand_model);
+}
+
 static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)) {
     server *s = x->server;
     mcp_memory *m = s->mcp->memory;
     api_error e = {0};
     fields f = fields_of_body(x, &e);
     memory_job *j = tern_alloc(TERN_MEM_SESSION, sizeof *j);
-    hold_embedder(m);
     if (j) {
         tern_json_writer w = {.out = &j->text};
-        j->errand = (errand){.run = run, .done = done, .user = x};
+        j->errand = (errand){.run = run, .done = done};
         j->desc = s->desc;
         j->memory = m;
         j->run = run_tool;
@@ -313,14 +354,11 @@ static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)
     if (!j || j->text.failed) api_fail_memory(&e);
     if (!e.status) {
         mcp_begin_stream(x);
-        x->errand = &j->errand;
         j->reranker = x->model == m->reranker ? m->reranker : NULL;
-        if (errands_submit(s->errands, &j->errand)) {
-            if (j->reranker) registry_hold(j->reranker); // also if who asked has gone
-            return;
-        }
-        x->errand = NULL;
-        api_fail_full(&e);
+        x->errand = &j->errand;
+        x->errand_model = j->reranker;
+        exchange_then(x, hand_over);
+        return;
     }
     if (j) free_job(j);
     reply_error(x, &e);
@@ -350,12 +388,15 @@ static void with_store(exchange *x, void (*handle)(exchange *x)) {
 }
 
 // An exchange holds one model: the store's is held for the store before the reranker is asked for.
-static void recall_ranked(exchange *x) {
+static void ask_reranker(exchange *x) {
     mcp_memory *m = x->server->mcp->memory;
     hold_embedder(m);
     if (x->holds) registry_release(x->model);
     x->holds = false;
     with_model(x, m->reranker, recall_now);
+}
+static void recall_ranked(exchange *x) {
+    exchange_then(x, ask_reranker);
 }
 
 void mcp_remember(exchange *x) {
@@ -379,13 +420,21 @@ tern_status mcp_memory_open(server *s, tern_error *err) {
     served **models = s->registry->list; // those of the command line come first
     *m = (mcp_memory){.embedder = d->embedder ? models[d->embedder - 1] : NULL,
                       .reranker = d->reranker ? models[d->reranker - 1] : NULL};
-    return TERN_OK;
+    tern_mutex_init(&m->lock);
+    return errands_open(&m->errands, N_STORES, d->n_queue, s->registry->wake, s->registry->user,
+                        err);
+}
+
+void mcp_memory_take(server *s) {
+    errands_take_done(s->mcp->memory->errands);
 }
 
 void mcp_memory_close(server *s) {
     mcp_memory *m = s->mcp->memory;
     if (!m) return;
-    tern_memory_close(m->store);
+    errands_close(m->errands);
+    for (size_t i = 0; i < N_STORES; i++) tern_memory_close(m->stores[i].store);
+    tern_mutex_free(&m->lock);
     if (m->holds) registry_release(m->embedder);
     tern_free(m);
 }

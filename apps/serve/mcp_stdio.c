@@ -54,7 +54,7 @@ static void sink_end(void *to) {
     pipe_exchange *p = to;
     p->is_over = true;
 }
-static const sink pipe_sink = {sink_write, sink_end, true};
+static const sink pipe_sink = {.write = sink_write, .end = sink_end, .is_plain = true};
 
 static void free_over(pipes *p, bool all) {
     for (pipe_exchange **at = &p->list; *at;) {
@@ -101,9 +101,10 @@ static bool take_line(pipes *p, tern_str line, jsonrpc_line kind) {
     else
         api_fail(&e, 400, NULL, NULL, "a message has more than %zu bytes", p->lines.line_max);
     if (x->text.failed) api_fail_memory(&e);
-    if (!e.status && body_read_later(x, take_body)) return true;
-    if (!e.status) body_read(x, (tern_str){x->text.ptr, x->text.len}, &e);
-    take_body(x, &e);
+    if (e.status)
+        take_body(x, &e);
+    else
+        body_read_then(x, take_body);
     return true;
 }
 

@@ -29,6 +29,11 @@ void api_fail_full(api_error *e) {
     api_fail(e, 429, "queue_full", NULL, "too many requests are waiting: try again later");
 }
 
+void api_fail_inflight(api_error *e) {
+    api_fail(e, 429, "too_many_bytes", NULL,
+             "the bodies of your requests in flight are too many bytes: try again later");
+}
+
 void api_fail_status(api_error *e, const tern_error *err, const char *param) {
     switch (err->status) {
     case TERN_ERR_MEMORY: api_fail(e, 503, "out_of_memory", NULL, "%s", err->message); break;
@@ -85,12 +90,16 @@ static void put_head(tern_strbuf *out, const exchange *x, int status, const char
 static void begin(exchange *x, int status) {
     x->status = status;
     x->wrote = tern_seconds();
-    metrics_count_request(&x->server->metrics, x->route ? x->route : "other", status);
+    if (x->is_away)
+        x->counts = true;
+    else
+        metrics_count_request(&x->server->metrics, x->route ? x->route : "other", status);
 }
 
 static void finish(exchange *x) {
     if (x->is_over) return;
     x->is_over = true;
+    if (x->is_away) return; // away.c ends it
     metrics_add(&x->server->metrics.request, tern_seconds() - x->arrived);
     x->sink->end(x->to);
 }
@@ -100,6 +109,15 @@ static void finish(exchange *x) {
 static void send(exchange *x, tern_strbuf *out) {
     if (x->is_over) return;
     if (out->failed) {
+        x->is_broken = true;
+        finish(x);
+    } else if (x->is_away && x->said.len == 0) {
+        tern_strbuf_free(&x->said);
+        x->said = *out;
+        *out = (tern_strbuf){0};
+    } else if (x->is_away) {
+        tern_strbuf_append(&x->said, tern_strbuf_text(out), out->len);
+        if (!x->said.failed) return;
         x->is_broken = true;
         finish(x);
     } else if (out->len > 0) {
@@ -163,6 +181,8 @@ void reply_whole(exchange *x, int status, const char *type, const tern_strbuf *b
 }
 
 void reply_json(exchange *x, const tern_strbuf *body) {
+    server *s = x->server;
+    if (!x->is_away && body->len > s->n_loop_bytes) s->n_loop_bytes = body->len;
     reply_whole(x, 200, "application/json", body);
 }
 

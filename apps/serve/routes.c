@@ -4,12 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "apps/serve/away.h"
+#include "apps/serve/home_page.h"
 #include "apps/serve/interfaces.h"
 #include "apps/serve/keys.h"
 #include "apps/serve/long_body.h"
 #include "apps/serve/long_text.h"
 #include "apps/serve/mcp_desk.h"
-#include "apps/serve/home_page.h"
+#include "apps/serve/routes.h"
+#include "apps/serve/texts.h"
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/os_time.h"
@@ -46,8 +49,7 @@ static const route routes[] = {
     {"POST", "/v1/responses", &dialect_openai, openai_responses, NEEDS_MODEL},
     {"POST", "/v1/responses/input_tokens", &dialect_openai, openai_count_tokens, NEEDS_MODEL},
     {"POST", "/v1/embeddings", &dialect_openai, openai_embeddings, NEEDS_MODEL},
-    {"POST", "/v1/audio/transcriptions", &dialect_openai, openai_transcriptions,
-     NEEDS_MODEL_FORM},
+    {"POST", "/v1/audio/transcriptions", &dialect_openai, openai_transcriptions, NEEDS_MODEL_FORM},
     {"POST", "/v1/audio/translations", &dialect_openai, openai_translations, NEEDS_MODEL_FORM},
     {"POST", "/v1/audio/speech", &dialect_openai, openai_speech, NEEDS_MODEL},
     {"POST", "/v1/messages", &dialect_anthropic, anthropic_messages, NEEDS_MODEL},
@@ -135,7 +137,8 @@ static bool check_key(exchange *x, const route *r, api_error *e) {
     tern_str key = key_of(x->request);
     if (d->keys.n == 0 || r->needs == NEEDS_NOTHING) return true;
     size_t which = find_key(&d->keys, key);
-    x->client = tern_mix64(x->client + which + 1);
+    // Where there are several keys, who has one is a client, wherever it asks from.
+    x->client = tern_mix64((d->keys.n > 1 ? 0 : x->client) + which + 1);
     x->owner = registry_owner(x->server->registry, which);
     if (which != SIZE_MAX) return true;
     api_fail(e, 401, "invalid_api_key", NULL,
@@ -145,12 +148,12 @@ static bool check_key(exchange *x, const route *r, api_error *e) {
 
 // ---- The body ----------------------------------------------------------------------------------
 
-static bool read_body(exchange *x, const route *r, api_error *e) {
-    tern_str body = x->request->body;
-    if (body.len == 0 && r->needs == NEEDS_MODEL_ALONE) body = TERN_STR("{}");
-    if (body.len > 0) return body_read(x, body, e);
-    api_fail(e, 400, NULL, NULL, "the request has no body");
-    return false;
+bool route_takes_form(const route *r) {
+    return r->needs == NEEDS_MODEL_FORM;
+}
+
+bool route_takes_nothing(const route *r) {
+    return r->needs == NEEDS_MODEL_ALONE;
 }
 
 // ---- The model ---------------------------------------------------------------------------------
@@ -177,7 +180,7 @@ static bool find_model(exchange *x, api_error *e) {
     tern_str name = tern_json_str(tern_json_get(&x->body, root, "model"));
     if (!name.ptr && x->dialect == &dialect_ollama)
         name = tern_json_str(tern_json_get(&x->body, root, "name"));
-    if (x->rule->needs == NEEDS_MODEL_FORM) name = form_field(x->request, "model");
+    if (x->rule->needs == NEEDS_MODEL_FORM) name = x->form_model;
     if (!name.ptr) name = exchange_query(x, "model", &room);
     x->model = registry_find(x->server->registry, name, &err);
     if (!x->model)
@@ -194,7 +197,7 @@ static void on_ready(model_wait *w, const tern_error *err) {
         x->holds = true;
         x->waited = tern_seconds() - x->arrived;
         if (x->has_keep) registry_keep(x->model, x->keep_seconds);
-        x->handle(x);
+        exchange_handle(x);
         return;
     }
     if (x->server->stopping)
@@ -204,10 +207,18 @@ static void on_ready(model_wait *w, const tern_error *err) {
     reply_error(x, &e);
 }
 
+void exchange_handle(exchange *x) {
+    exchange_do(x, x->n_body, x->handle, NULL);
+}
+
+static void ask_registry(exchange *x) {
+    registry_ask(x->model, &x->wait);
+}
+
 void exchange_with_model(exchange *x, void (*handle)(exchange *x)) {
     x->handle = handle;
     x->wait.ready = on_ready;
-    registry_ask(x->model, &x->wait);
+    exchange_then(x, ask_registry);
 }
 
 // ---- Beginning and ending ----------------------------------------------------------------------
@@ -239,53 +250,66 @@ static void go_on(exchange *x, api_error *e) {
         r->handle(x);
 }
 
-void exchange_begin(exchange *x) {
-    api_error e = {0};
+// What is asked of the path and the fields alone.
+static void screen(exchange *x, api_error *e) {
     const route *other, *r;
-    exchange_name(x);
-    x->dialect = &dialect_openai;
     if (!http_unescape(x->request->path, &x->path))
-        x->path.failed ? api_fail_memory(&e)
-                       : api_fail(&e, 400, NULL, NULL, "the path has a wrong escape");
+        x->path.failed ? api_fail_memory(e)
+                       : api_fail(e, 400, NULL, NULL, "the path has a wrong escape");
     x->dialect = dialect_of(x);
-    r = find_route(x, &other);
+    r = x->rule = find_route(x, &other);
     if (r) x->route = r->path;
-    bool ok = !e.status && check_origin(x, &e);
-    if (ok && tern_str_is(x->request->method, "OPTIONS")) {
-        reply_preflight(x);
-        return;
-    }
-    if (ok && !r && other) {
+    if (e->status || !check_origin(x, e) || tern_str_is(x->request->method, "OPTIONS")) return;
+    if (r) {
+        x->dialect = r->dialect;
+        if (check_key(x, r, e)) encoding_read(x, e);
+    } else if (other) {
         x->allow = !strcmp(other->method, "GET") ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-        api_fail(&e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&x->path), other->method);
-    } else if (ok && !r) {
-        api_fail(&e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&x->path));
+        api_fail(e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&x->path), other->method);
+    } else {
+        api_fail(e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&x->path));
     }
-    if (r) x->dialect = r->dialect;
-    x->rule = r;
-    ok = ok && r && check_key(x, r, &e);
-    if (ok && !strcmp(r->method, "POST") && r->needs != NEEDS_MODEL_FORM) {
-        if (body_read_later(x, go_on)) return;
-        read_body(x, r, &e);
-    }
-    go_on(x, &e);
 }
 
-void exchange_free(exchange *x) {
-    if (x->errand) { // when it is done it finds nobody
-        x->errand->user = NULL;
-        atomic_store(&x->errand->cancelled, true);
+bool exchange_screen(exchange *x, api_error *e) {
+    exchange_name(x);
+    x->dialect = &dialect_openai;
+    x->is_screened = true;
+    screen(x, e);
+    return e->status == 0;
+}
+
+bool exchange_takes_body(const exchange *x) {
+    return x->rule && !strcmp(x->rule->method, "POST") && tern_str_is(x->request->method, "POST") &&
+           !x->refusal;
+}
+
+void exchange_refuse(exchange *x, const api_error *e) {
+    x->rule = NULL;
+    reply_error(x, e);
+}
+
+void exchange_begin(exchange *x) {
+    api_error e = {0};
+    if (!x->is_screened) {
+        exchange_screen(x, &e);
+    } else if (x->refusal) {
+        e = *x->refusal;
     }
-    registry_forget(&x->wait);
+    tern_free(x->refusal);
+    x->refusal = NULL;
+    if (!e.status && tern_str_is(x->request->method, "OPTIONS"))
+        reply_preflight(x);
+    else if (!e.status && exchange_takes_body(x))
+        body_read_then(x, go_on);
+    else
+        go_on(x, &e);
+}
+
+void exchange_free_parts(exchange *x) {
     long_text_free(x);
     mcp_run_free(x);
+    texts_free(x->texts);
     ask_free(x->ask);
-    if (x->holds) registry_release(x->model);
-    tern_json_free(&x->body);
-    tern_strbuf_free(&x->text);
-    tern_strbuf_free(&x->path);
-    tern_strbuf_free(&x->head);
-    tern_strbuf_free(&x->piece);
-    tern_strbuf_free(&x->frame);
-    tern_free(x);
+    tern_free(x->refusal);
 }

@@ -1,6 +1,7 @@
 #include "apps/serve/scheduler.h"
 
 #include <string.h>
+#include "apps/serve/share.h"
 #include "apps/serve/waiting.h"
 #include "base/alloc.h"
 #include "base/os_thread.h"
@@ -21,7 +22,7 @@ struct scheduler {
     tern_mutex lock;
     tern_condition changed;
     job *inbox, **inbox_end;
-    size_t n_jobs; // that were taken, and whose last event is not posted yet
+    share jobs; // that were taken, and whose last event is not posted yet
     job_event *events, **events_end;
     size_t n_watching; // threads in scheduler_wait_step
     visit *visits;
@@ -43,7 +44,7 @@ static void post(scheduler *s, job_event *e) {
     e->next = NULL;
     *s->events_end = e;
     s->events_end = &e->next;
-    if (e->kind == JOB_END) s->n_jobs--;
+    if (e->kind == JOB_END) share_give(&s->jobs, e->job->client, 1);
     tern_mutex_unlock(&s->lock);
     if (was_empty) s->desc.wake(s->desc.user);
 }
@@ -283,11 +284,22 @@ static void run(void *arg) {
 
 // ---- From the other thread ---------------------------------------------------------------------
 
+// Most often all are one client's.
+static bool take_places(scheduler *s, job *const *jobs, size_t n, size_t room) {
+    for (size_t i = 0, k; i < n; i = k) {
+        for (k = i + 1; k < n && jobs[k]->client == jobs[i]->client;) k++;
+        if (share_take(&s->jobs, jobs[i]->client, k - i, room)) continue;
+        while (i > 0) share_give(&s->jobs, jobs[--i]->client, 1);
+        return false;
+    }
+    return true;
+}
+
 bool scheduler_submit(scheduler *s, job *const *jobs, size_t n) {
     double now = tern_seconds();
     tern_mutex_lock(&s->lock);
     size_t room = s->desc.n_waiting_max + s->view.n_parallel;
-    bool fits = !s->stopping && s->n_jobs + n <= room;
+    bool fits = !s->stopping && take_places(s, jobs, n, room);
     for (size_t i = 0; fits && i < n; i++) {
         jobs[i]->scheduler = s;
         jobs[i]->id = ++s->n_submitted;
@@ -296,7 +308,6 @@ bool scheduler_submit(scheduler *s, job *const *jobs, size_t n) {
         *s->inbox_end = jobs[i];
         s->inbox_end = &jobs[i]->next;
     }
-    if (fits) s->n_jobs += n;
     tern_mutex_unlock(&s->lock);
     if (fits) tern_condition_wake_all(&s->changed);
     return fits;
@@ -365,7 +376,7 @@ size_t scheduler_look_slots(scheduler *s, slot_view *out, size_t n) {
 void scheduler_look(scheduler *s, scheduler_view *out) {
     tern_mutex_lock(&s->lock);
     *out = s->view;
-    out->n_waiting = s->n_jobs > out->n_running ? s->n_jobs - out->n_running : 0;
+    out->n_waiting = s->jobs.n > out->n_running ? s->jobs.n - out->n_running : 0;
     tern_mutex_unlock(&s->lock);
 }
 
@@ -420,6 +431,7 @@ void scheduler_close(scheduler *s) {
     slots_close(&s->slots);
     tern_free(s->slot_views);
     waiting_free(&s->waiting);
+    share_free(&s->jobs);
     tern_condition_free(&s->changed);
     tern_mutex_free(&s->lock);
     tern_free(s);

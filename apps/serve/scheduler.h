@@ -14,7 +14,7 @@ typedef struct scheduler scheduler;
 
 typedef struct scheduler_desc {
     slots_desc slots;
-    size_t n_waiting_max;     // jobs that wait for a slot
+    size_t n_waiting_max;     // jobs that wait for a slot; clients share them (share.h)
     void (*wake)(void *user); // there are events: called by the scheduler's thread
     void (*complain)(void *user, const char *what); // of files; by any thread. May be NULL
     void *user;
@@ -25,7 +25,8 @@ tern_status scheduler_open(scheduler **out, const scheduler_desc *desc, tern_err
 // NULL is allowed.
 void scheduler_close(scheduler *s);
 
-// All of them, or none: false if that many do not fit in the queue, or the scheduler is stopping.
+// All of them, or none: false if that many do not fit in the queue (share.h), or the
+// scheduler is stopping.
 bool scheduler_submit(scheduler *s, job *const *jobs, size_t n);
 // The job ends within a step; its last event still comes.
 void scheduler_cancel(scheduler *s, job *j);

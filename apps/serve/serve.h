@@ -64,6 +64,8 @@ typedef struct serve_desc {
     serve_list hosts; // names by which the server may be asked for, besides addresses and localhost
     // How much.
     size_t body_bytes, n_connections;
+    size_t inflight_bytes;       // of bodies in memory at once; 0: no limit
+    size_t n_client_connections; // of one address; 0: its share of n_connections
     double idle_seconds;      // a connection without a request; half of it for a request to arrive
     double lame_duck_seconds; // /health says that it is going for so long before it takes no more
     double drain_seconds;     // for answers that are not over when the server is to stop

@@ -1,6 +1,9 @@
 // What every way to speak to the server needs: models, threads for errands, tools.
+#include <string.h>
 #include <time.h>
 #include "apps/serve/mcp_desk.h"
+#include "base/os_file.h"
+#include "base/os_thread.h"
 #include "tern_media.h"
 
 // It is small and stays open.
@@ -16,11 +19,43 @@ static tern_status open_codec(server *s, tern_error *err) {
                      s->desc->codec);
 }
 
+// An empty key is most likely a variable that is not set: nobody is served by mistake.
+static tern_status check_keys(const serve_desc *d, tern_error *err) {
+    for (size_t i = 0; i < d->keys.n; i++) {
+        const char *key = d->keys.items[i];
+        size_t n = strlen(key);
+        if (n == 0 || strspn(key, " \t\r\n") == n)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "--api-key: a key is empty: is a variable not set?");
+        for (size_t k = 0; k < n; k++)
+            if ((unsigned char)key[k] < ' ' || key[k] == 0x7f || strchr(" \t", key[k ? n - 1 : 0]))
+                return tern_fail(err, TERN_ERR_ARGUMENT,
+                                 "--api-key: a key begins or ends with a blank, or has a control "
+                                 "character: no client could send it");
+    }
+    return TERN_OK;
+}
+
+// What clients save there others could replace by what they like.
+static tern_status check_slot_folder(const serve_desc *d, tern_error *err) {
+    if (!d->slot_folder) return TERN_OK;
+    TERN_TRY(tern_folder_make_private(d->slot_folder, err));
+    if (!tern_folder_is_others(d->slot_folder)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT,
+                     "%s: other users may write there: what is saved must be this user's alone "
+                     "(chmod go-w)",
+                     d->slot_folder);
+}
+
 tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *user), void *user,
                         tern_error *err) {
     *s = (server){.desc = desc, .born = (int64_t)time(NULL)};
-    TERN_TRY(errands_open(&s->errands, 1, desc->n_queue, wake, user, err));
-    TERN_TRY(errands_open(&s->readers, 1, desc->n_queue, wake, user, err));
+    TERN_TRY(check_keys(desc, err));
+    TERN_TRY(check_slot_folder(desc, err));
+    int n = tern_n_processors();
+    size_t n_readers = n < 2 ? 2 : n > 4 ? 4 : (size_t)n;
+    TERN_TRY(errands_open(&s->errands, 2, desc->n_queue, wake, user, err));
+    TERN_TRY(errands_open(&s->readers, n_readers, desc->n_queue, wake, user, err));
     TERN_TRY(open_codec(s, err));
     TERN_TRY(registry_open(&s->registry, desc, wake, user, err));
     return mcp_desk_open(s, err);
@@ -32,4 +67,5 @@ void server_close(server *s) {
     mcp_desk_close(s); // has a model that the registry closes
     registry_close(s->registry);
     tern_model_close(s->codec);
+    share_free(&s->inflight);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "apps/serve/away.h"
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
 #include "base/os_file.h"
@@ -53,7 +54,7 @@ static void erase(void *user, slots *s) {
 static void save(action *a) {
     struct stat info;
     scheduler_visit(a->model->scheduler, copy, a);
-    while (a->state == SLOTS_COMING && !atomic_load(&a->errand.cancelled)) { // from disk
+    while (a->state == SLOTS_COMING && errand_pause(&a->errand)) { // from disk
         tern_sleep(0.01);
         scheduler_visit(a->model->scheduler, copy, a);
     }
@@ -201,14 +202,9 @@ void llama_slot_action(exchange *x) {
     if (!e.status) {
         a->model = x->model;
         a->owner = x->owner;
-        a->errand = (errand){.run = run, .done = done, .user = x};
-        x->errand = &a->errand;
-        if (errands_submit(x->server->errands, &a->errand)) {
-            registry_hold(a->model);
-            return;
-        }
-        x->errand = NULL;
-        api_fail_full(&e);
+        a->errand = (errand){.run = run, .done = done};
+        exchange_run(x, x->server->errands, &a->errand, a->model);
+        return;
     }
     if (a) free_action(a);
     reply_error(x, &e);

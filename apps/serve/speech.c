@@ -3,6 +3,7 @@
 // kinds of files are made when all samples are there.
 #include <string.h>
 #include "apps/serve/fields.h"
+#include "apps/serve/away.h"
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
 #include "base/os_thread.h"
@@ -50,7 +51,7 @@ static bool keep_samples(speaking *s, const float *samples, size_t n) {
 static bool on_samples(void *user, const float *samples, size_t n) {
     speaking *s = user;
     if (forms[s->form].is_whole)
-        return keep_samples(s, samples, n) && !atomic_load(&s->errand.cancelled);
+        return keep_samples(s, samples, n) && errand_pause(&s->errand);
     tern_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i += PIECE) {
         uint8_t bytes[2 * PIECE];
@@ -61,7 +62,7 @@ static bool on_samples(void *user, const float *samples, size_t n) {
     bool failed = s->ready.failed;
     tern_mutex_unlock(&s->lock);
     errands_tell(s->errands, &s->errand);
-    return !failed && !atomic_load(&s->errand.cancelled);
+    return !failed && errand_pause(&s->errand);
 }
 
 static bool on_file(void *user, const void *bytes, size_t n) {
@@ -202,17 +203,11 @@ void openai_speech(exchange *x) {
         s->errand.run = run;
         s->errand.news = on_news;
         s->errand.done = done;
-        s->errand.user = x;
         s->model = x->model;
         s->codec = x->server->codec;
         s->errands = x->server->errands;
-        x->errand = &s->errand;
-        if (errands_submit(x->server->errands, &s->errand)) {
-            registry_hold(s->model); // also if who asked has gone
-            return;
-        }
-        x->errand = NULL;
-        api_fail_full(&e);
+        exchange_run(x, x->server->errands, &s->errand, s->model);
+        return;
     }
     if (s) free_speaking(s);
     reply_error(x, &e);

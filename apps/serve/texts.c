@@ -9,9 +9,6 @@
 
 // ---- What is asked for -------------------------------------------------------------------------
 
-static void done(errand *e);
-static void run(errand *e);
-
 texts *texts_new(exchange *x, const char *param, void (*reply)(exchange *x, const texts *t),
                  api_error *e) {
     texts *t = tern_alloc(TERN_MEM_SESSION, sizeof *t);
@@ -19,8 +16,7 @@ texts *texts_new(exchange *x, const char *param, void (*reply)(exchange *x, cons
         api_fail_memory(e);
         return NULL;
     }
-    t->errand.run = run;
-    t->errand.done = done;
+    t->x = x;
     t->model = x->model;
     t->param = param;
     t->reply = reply;
@@ -104,16 +100,16 @@ void texts_add_list(texts *t, const fields *f, const tern_json *value) {
         texts_add_json(t, f, item);
 }
 
-// ---- Computing, on a thread of errands ---------------------------------------------------------
+// ---- Computing, away ---------------------------------------------------------
 
 // Between two pieces: those who wait for their next token come first.
 static bool go_on(void *user, const char *phase, double fraction) {
     texts *t = user;
     (void)phase;
     (void)fraction;
-    if (atomic_load(&t->errand.cancelled)) return false;
+    if (exchange_is_cancelled(t->x)) return false;
     scheduler_wait_step(t->model->scheduler);
-    return !atomic_load(&t->errand.cancelled);
+    return exchange_pause(t->x);
 }
 
 static tern_status compute(texts *t, size_t first, size_t n) {
@@ -145,8 +141,7 @@ static void note_too_long(texts *t, size_t i) {
     t->n_too_long = n;
 }
 
-static void run(errand *e) {
-    texts *t = (texts *)e;
+static void compute_all(texts *t) {
     for (size_t i = 0, n; i < t->n && t->too_long == 0; i += n) {
         n = t->n - i < N_AT_ONCE ? t->n - i : N_AT_ONCE;
         if (compute(t, i, n) != TERN_OK) return;
@@ -179,19 +174,13 @@ static void answer(exchange *x, texts *t) {
         reply_error(x, &e);
         return;
     }
-    x->model->counts.n_prompt_tokens += texts_count_tokens(t);
+    x->n_told_tokens = texts_count_tokens(t);
     t->reply(x, t);
 }
 
-static void done(errand *e) {
-    texts *t = (texts *)e;
-    exchange *x = e->user;
-    if (x) {
-        x->errand = NULL;
-        answer(x, t);
-    }
-    registry_release(t->model);
-    texts_free(t);
+static void work(exchange *x) {
+    compute_all(x->texts);
+    if (!exchange_is_cancelled(x)) answer(x, x->texts);
 }
 
 // What the model makes of a text, and room for it.
@@ -205,19 +194,18 @@ static void make_room(texts *t, api_error *e) {
     if (!t->numbers || !t->n_tokens || !t->was_cut) api_fail_memory(e);
 }
 
+static void begin(exchange *x) {
+    exchange_do_away(x, x->server->errands, false, work, NULL);
+}
+
 void texts_begin(exchange *x, texts *t, api_error *e) {
     if (!e->status) make_room(t, e);
     if (!e->status && x->server->stopping)
         api_fail(e, 503, "stopping", NULL, "the server is stopping");
     if (!e->status) {
-        t->errand.user = x;
-        x->errand = &t->errand;
-        if (errands_submit(x->server->errands, &t->errand)) {
-            registry_hold(t->model); // also if who asked has gone
-            return;
-        }
-        x->errand = NULL;
-        api_fail_full(e);
+        x->texts = t;
+        exchange_then(x, begin);
+        return;
     }
     texts_free(t);
     reply_error(x, e);

@@ -1,13 +1,14 @@
-// Texts that are read and not gone on with: their vectors, or how well each answers a query. An
-// errand computes them in pieces between the steps of running answers, so that a thousand texts
-// stall nobody.
+// Texts that are read and not gone on with: their vectors, or how well each answers a query. They
+// are computed away, in pieces between the steps of running answers and other clients' pieces, so
+// that a thousand texts stall nobody.
 #ifndef TERN_SERVE_TEXTS_H
 #define TERN_SERVE_TEXTS_H
 
 #include "apps/serve/ask.h"
+#include "apps/serve/away.h"
 
 typedef struct texts {
-    errand errand;
+    exchange *x;
     served *model;
     // What is asked for. All of it is its own.
     tern_embed_text *list; // [n]

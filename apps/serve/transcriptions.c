@@ -1,6 +1,7 @@
 // OpenAI's POST /v1/audio/transcriptions: a form with a sound file becomes text. An errand computes
 // it, so that no stream waits for a recording; with `stream` its segments are told as they come.
 #include <string.h>
+#include "apps/serve/away.h"
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
 #include "base/os_thread.h"
@@ -93,7 +94,7 @@ static bool go_on(void *user, const tern_segment *segment) {
         t->has_told = true;
         errands_tell(t->errands, &t->errand);
     }
-    return !atomic_load(&t->errand.cancelled);
+    return errand_pause(&t->errand);
 }
 
 static void run(errand *e) {
@@ -256,7 +257,7 @@ static transcribing *new_transcribing(exchange *x, tern_str file) {
         free_transcribing(t);
         return NULL;
     }
-    t->errand = (errand){.run = run, .done = done, .news = tell, .user = x};
+    t->errand = (errand){.run = run, .done = done, .news = tell};
     t->errands = x->server->errands;
     t->model = x->model;
     t->n = file.len;
@@ -294,13 +295,8 @@ static void transcribe(exchange *x, bool translates) {
         t->translates = translates;
         t->streams = stream.ptr && tern_str_is(stream, "true");
         if (language.len < sizeof t->language) memcpy(t->language, language.ptr, language.len);
-        x->errand = &t->errand;
-        if (errands_submit(x->server->errands, &t->errand)) {
-            registry_hold(t->model); // also if who asked has gone
-            return;
-        }
-        x->errand = NULL;
-        api_fail_full(&e);
+        exchange_run(x, x->server->errands, &t->errand, t->model);
+        return;
     }
     free_transcribing(t);
     reply_error(x, &e);

@@ -1,0 +1,168 @@
+#include "apps/serve/away.h"
+
+#include <stddef.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/os_time.h"
+
+static exchange *of(errand *e) {
+    return (exchange *)((char *)e - offsetof(exchange, away));
+}
+
+// On a thread of errands.
+static void run(errand *e) {
+    of(e)->work(of(e));
+}
+
+// What was written away is said now.
+static void say(exchange *x) {
+    if (x->counts)
+        metrics_count_request(&x->server->metrics, x->route ? x->route : "other", x->status);
+    x->counts = false;
+    if (x->model) x->model->counts.n_prompt_tokens += x->n_told_tokens;
+    x->n_told_tokens = 0;
+    if (x->said.len && x->sink->give)
+        x->sink->give(x->to, &x->said);
+    else if (x->said.len)
+        x->sink->write(x->to, x->said.ptr, x->said.len);
+    tern_strbuf_free(&x->said);
+    if (!x->is_over) return;
+    metrics_add(&x->server->metrics.request, tern_seconds() - x->arrived);
+    x->sink->end(x->to);
+}
+
+static void back(errand *e) {
+    exchange *x = of(e);
+    x->is_away = false;
+    if (x->is_left) {
+        exchange_free(x);
+        return;
+    }
+    void (*then)(exchange * x) = x->then;
+    x->then = NULL;
+    if (x->stop && !x->is_over) { // somebody wanted its end meanwhile
+        tern_strbuf_clear(&x->said);
+        then = x->stop;
+        x->stop = NULL;
+    }
+    say(x);
+    if (then && !x->is_over) then(x);
+}
+
+void exchange_do_away(exchange *x, errands *among, bool is_owed, void (*work)(exchange *x),
+                      void (*then)(exchange *x)) {
+    x->away = (errand){.run = run, .done = back, .client = x->client, .is_owed = is_owed};
+    x->work = work;
+    x->then = then;
+    x->is_away = true;
+    if (errands_submit(among, &x->away)) return;
+    api_error full = {0};
+    x->is_away = false;
+    x->then = NULL;
+    api_fail_full(&full);
+    reply_error(x, &full);
+}
+
+void exchange_do(exchange *x, size_t n_bytes, void (*work)(exchange *x),
+                 void (*then)(exchange *x)) {
+    server *s = x->server;
+    if (n_bytes > SHORT_BYTES && !x->is_away) {
+        exchange_do_away(x, s->readers, false, work, then);
+        return;
+    }
+    if (!x->is_away && n_bytes > s->n_loop_bytes) s->n_loop_bytes = n_bytes;
+    work(x);
+    if (then && !x->is_over) exchange_then(x, then);
+}
+
+void exchange_then(exchange *x, void (*then)(exchange *x)) {
+    if (x->is_away)
+        x->then = then;
+    else
+        then(x);
+}
+
+static void submit(exchange *x) {
+    errand *e = x->errand;
+    api_error full = {0};
+    e->user = x;
+    e->client = x->client;
+    if (x->errand_model) registry_hold(x->errand_model); // also if who asked has gone
+    if (errands_submit(x->errands, e)) return;
+    x->errand = NULL;
+    e->user = NULL;
+    e->done(e);
+    api_fail_full(&full);
+    reply_error(x, &full);
+}
+
+void exchange_run(exchange *x, errands *among, errand *e, served *model) {
+    x->errand = e;
+    x->errands = among;
+    x->errand_model = model;
+    exchange_then(x, submit);
+}
+
+bool exchange_is_cancelled(const exchange *x) {
+    return x->is_away && atomic_load(&x->away.cancelled);
+}
+
+bool exchange_pause(exchange *x) {
+    return !x->is_away || errand_pause(&x->away);
+}
+
+// ---- The end -----------------------------------------------------------------------------------
+
+static void end_errand(exchange *x) {
+    errand *e = x->errand;
+    if (!e) return;
+    x->errand = NULL;
+    e->user = NULL; // when it is done it finds nobody
+    atomic_store(&e->cancelled, true);
+    if (e->among) return;
+    if (x->errand_model) registry_hold(x->errand_model); // it was not handed over yet
+    e->done(e);
+}
+
+static void free_request(exchange *x) {
+    tern_json_free(&x->body);
+    tern_strbuf_free(&x->text);
+    http_reader_free(&x->reader);
+}
+
+// What is long takes the system a while to take back, too.
+static bool is_freed_away(exchange *x) {
+    bool is_long = x->text.capacity + x->reader.body.capacity > SHORT_BYTES;
+    if (!is_long || x->is_emptied || !x->server->readers) return false;
+    x->is_emptied = true;
+    x->is_left = x->is_away = true;
+    x->away = (errand){.run = run, .done = back, .client = x->client, .is_owed = true};
+    x->work = free_request;
+    if (errands_submit(x->server->readers, &x->away)) return true;
+    x->is_left = x->is_away = false;
+    return false;
+}
+
+void exchange_free(exchange *x) {
+    if (x->is_away) { // who works for it frees it
+        x->is_left = true;
+        atomic_store(&x->away.cancelled, true);
+        registry_forget(&x->wait);
+        return;
+    }
+    if (!x->is_emptied) {
+        end_errand(x);
+        registry_forget(&x->wait);
+        exchange_free_parts(x);
+        if (x->holds) registry_release(x->model);
+        if (is_freed_away(x)) return;
+    }
+    free_request(x);
+    budget_give(x);
+    tern_strbuf_free(&x->path);
+    tern_strbuf_free(&x->head);
+    tern_strbuf_free(&x->piece);
+    tern_strbuf_free(&x->frame);
+    tern_strbuf_free(&x->said);
+    tern_free(x);
+}

@@ -1,0 +1,159 @@
+// What clients share: places in queues, bytes in memory, turns of threads.
+#include <pthread.h>
+#include <string.h>
+#include "apps/serve/errand.h"
+#include "apps/serve/share.h"
+#include "tests/harness.h"
+
+// Seen to fail: with places that whoever comes first may keep.
+TEST(serve_share_lets_newcomers_in) {
+    share s = {0};
+    for (int i = 0; i < 40; i++) CHECK(share_take(&s, 1, 1, 40)); // alone: all of them
+    CHECK(!share_take(&s, 1, 1, 40));
+    for (int i = 0; i < 20; i++) CHECK(share_take(&s, 2, 1, 40)); // its half, all the same
+    CHECK(!share_take(&s, 2, 1, 40) && !share_take(&s, 1, 1, 40));
+    CHECK(share_take(&s, 3, 13, 40) && !share_take(&s, 3, 1, 40)); // a third
+    share_give(&s, 1, 39);
+    CHECK(share_of(&s, 1) == 1 && s.n == 34);
+    CHECK(share_take(&s, 1, 6, 40) && !share_take(&s, 1, 7, 40)); // there is room for all again
+    CHECK(!share_take(&s, 4, 41, 40));                            // more than there is
+    share_give(&s, 1, 7), share_give(&s, 2, 20), share_give(&s, 3, 13);
+    CHECK(s.n == 0 && s.n_clients == 0);
+    share_free(&s);
+}
+
+// Bytes: nobody can take what the next one needs.
+TEST(serve_share_of_bytes_leaves_some) {
+    share s = {0};
+    CHECK(share_take_some(&s, 1, 500, 1000) && !share_take_some(&s, 1, 1, 1000));
+    CHECK(share_take_some(&s, 2, 250, 1000) && !share_take_some(&s, 2, 1, 1000));
+    CHECK(share_may_take_some(&s, 3, 125, 1000) && !share_may_take_some(&s, 3, 126, 1000));
+    share_give(&s, 1, 500);
+    CHECK(share_take_some(&s, 2, 125, 1000));
+    share_give(&s, 2, 375);
+    share_free(&s);
+}
+
+// ---- Errands -----------------------------------------------------------------------------------
+
+typedef struct desk {
+    errands *errands;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    char order[32]; // who computed a piece
+    size_t n_order, n_done;
+    bool is_open; // pieces may be computed
+} desk;
+
+typedef struct piecework {
+    errand errand;
+    desk *desk;
+    char name;
+    int n_pieces;
+} piecework;
+
+static void wake(void *user) {
+    desk *d = user;
+    pthread_mutex_lock(&d->lock);
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void run(errand *e) {
+    piecework *p = (piecework *)e;
+    desk *d = p->desk;
+    for (int i = 0; i < p->n_pieces; i++) {
+        pthread_mutex_lock(&d->lock);
+        d->order[d->n_order++] = p->name;
+        pthread_cond_broadcast(&d->changed);
+        while (!d->is_open) pthread_cond_wait(&d->changed, &d->lock);
+        pthread_mutex_unlock(&d->lock);
+        if (!errand_pause(e)) return;
+    }
+}
+
+static void done(errand *e) {
+    ((piecework *)e)->desk->n_done++;
+}
+
+static piecework piece(desk *d, uint64_t client, char name, int n) {
+    return (piecework){.errand = {.run = run, .done = done, .client = client},
+                       .desk = d,
+                       .name = name,
+                       .n_pieces = n};
+}
+
+static void open_desk(desk *d, size_t n_turns) {
+    tern_error err = {0};
+    *d = (desk){0};
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
+    REQUIRE_OK(errands_open(&d->errands, n_turns, 8, wake, d, &err), err);
+}
+
+static void wait_for_pieces(desk *d, size_t n) {
+    pthread_mutex_lock(&d->lock);
+    while (d->n_order < n) pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void finish(desk *d, size_t n) {
+    pthread_mutex_lock(&d->lock);
+    d->is_open = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    while (d->n_done < n) {
+        errands_take_done(d->errands);
+        pthread_mutex_lock(&d->lock);
+        struct timespec soon = {.tv_nsec = 2000000};
+        pthread_mutex_unlock(&d->lock);
+        nanosleep(&soon, NULL);
+    }
+    errands_close(d->errands);
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+}
+
+// Of one turn: another client's only piece comes after the first one of a long errand, and not
+// after its last. Seen to fail: with errands that run to their end, first come first served.
+TEST(serve_errands_take_turns) {
+    desk d;
+    open_desk(&d, 1);
+    piecework a = piece(&d, 1, 'a', 5), a2 = piece(&d, 1, 'A', 1), b = piece(&d, 2, 'b', 1);
+    CHECK(errands_submit(d.errands, &a.errand));
+    wait_for_pieces(&d, 1);
+    CHECK(errands_submit(d.errands, &a2.errand) && errands_submit(d.errands, &b.errand));
+    finish(&d, 3);
+    CHECK_MSG(!strcmp(d.order, "abAaaaa"), "%s", d.order);
+}
+
+// Of two turns one client has one, however many errands it has. Seen to fail: with turns that
+// whoever comes first has.
+TEST(serve_errands_leave_a_turn_to_others) {
+    desk d;
+    open_desk(&d, 2);
+    piecework a = piece(&d, 1, 'a', 1), a2 = piece(&d, 1, 'A', 1), b = piece(&d, 2, 'b', 1);
+    CHECK(errands_submit(d.errands, &a.errand) && errands_submit(d.errands, &a2.errand));
+    wait_for_pieces(&d, 1);
+    CHECK(errands_submit(d.errands, &b.errand));
+    wait_for_pieces(&d, 2); // while no piece of the other is over
+    CHECK_MSG(!strncmp(d.order, "ab", 2), "%s", d.order);
+    finish(&d, 3);
+}
+
+// What was accepted is done, whatever waits; what ends is cancelled.
+TEST(serve_errands_that_are_owed_have_places) {
+    desk d;
+    piecework a[12];
+    open_desk(&d, 1);
+    for (int i = 0; i < 12; i++) a[i] = piece(&d, 1, 'a', 1);
+    CHECK(errands_submit(d.errands, &a[0].errand));
+    wait_for_pieces(&d, 1);
+    for (int i = 1; i < 9; i++) CHECK(errands_submit(d.errands, &a[i].errand));
+    CHECK(!errands_submit(d.errands, &a[9].errand));
+    a[10].errand.is_owed = true;
+    CHECK(errands_submit(d.errands, &a[10].errand));
+    a[11].errand.client = 2; // has nothing there yet
+    CHECK(errands_submit(d.errands, &a[11].errand));
+    finish(&d, 11);
+}
