@@ -184,7 +184,7 @@ static const spelling spellings[] = {
      4, TERN_POOLING_NONE},
     {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"full_attention\", "
      "\"linear_attention\", \"linear_attention\", \"full_attention\"]}",
-     "model.", NULL, "qwen35", "FDDF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
+     "model.", NULL, "qwen35", "FDDF", 0, 10000, 0, 1, 0, 2, 8, 2, TERN_POOLING_NONE},
     {"{" LFM2 ", \"full_attn_idxs\": [1]}", "model.", NULL, "lfm2", "CFC", 0, 1e6, 0, 1, 0, 4, 4, 4,
      TERN_POOLING_NONE},
     {"{" LFM2 ", \"norm_eps\": 1e-3, \"layer_types\": [\"conv\", \"conv\", \"full_attention\"]}",
@@ -208,7 +208,7 @@ static const spelling spellings[] = {
     {"{" QWEN3 ", \"use_sliding_window\": false, \"sliding_window\": 5}", "model.", NULL, "qwen3",
      "FF", 0, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"full_attention_interval\": 1}",
-     "model.", NULL, "qwen35", "FFFF", 0, 10000, 0, 1, 0, 2, 8, 8, TERN_POOLING_NONE},
+     "model.", NULL, "qwen35", "FFFF", 0, 10000, 0, 1, 0, 2, 8, 2, TERN_POOLING_NONE},
     {"{\"model_type\": \"gemma3_text\", " GEMMA FEW_HEADS ", \"sliding_window_pattern\": 1}",
      "model.", NULL, "gemma3", "FFFFFFF", 6, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_NONE},
     {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
@@ -222,7 +222,7 @@ static const spelling spellings[] = {
      "", NULL, "qwen2", "FFFWW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     // An older Mistral inside of what sees pictures.
     {NESTED("mistral3", SMALL("mistral") ", \"head_dim\": 6, \"sliding_window\": null"),
-     "language_model.model.", "multi_modal_projector.norm.weight", "ministral3", "FFFFF", 0, 1e6, 0,
+     "language_model.model.", "multi_modal_projector.norm.weight", "ministral3", "FFFFF", 0, 10000, 0,
      1, 0, 4, 6, 6, TERN_POOLING_NONE},
     {"{" SMALL("smollm3") ", \"no_rope_layer_interval\": 2}", "model.", NULL, "smollm3", "FfFfF", 0,
      2e6, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
@@ -800,7 +800,7 @@ TEST(families_windows_of_the_whole_context_are_none) {
     static const struct {
         const char *window;
         int64_t want, n_context;
-    } cases[] = {{"40", 40, 40}, {"63", 63, 63}, {"64", 0, 64}, {"262144", 0, 64}};
+    } cases[] = {{"40", 40, 64}, {"63", 63, 64}, {"64", 0, 64}, {"262144", 0, 64}};
     const made_tensor table = {"model.embed_tokens.weight", {N_VOCAB, 16}, 2};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char folder[600], json[600];
@@ -863,9 +863,32 @@ TEST(families_refuse_in_one_line) {
     } cases[] = {
         {"{" QWEN3 ", \"num_experts\": 8}", "8 experts: mixtures of experts are not supported"},
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"spiral\", \"factor\": 2}}",
-         "RoPE scaling \"spiral\" is not supported"},
+         "RoPE scaling \"spiral\" of a qwen3 is not supported"},
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}",
-         "RoPE scaling \"dynamic\" is not supported"},
+         "RoPE scaling \"dynamic\" of a qwen3 is not supported"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2, "
+         "\"alpha\": 9}}",
+         "RoPE scaling \"dynamic\" of a qwen3 is not supported"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": 3, \"factor\": 2}}",
+         "rope_scaling.rope_type is not a text"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"linear\"}}",
+         "without a number factor"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2, "
+         "\"high_freq_factor\": 4}}",
+         "without a number low_freq_factor"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, "
+         "\"truncate\": false}}",
+         "(truncate) is not supported"},
+        {"{" QWEN3 ", \"rope_scaling\": \"yarn\"}", "rope_scaling is not an object"},
+        {"{" QWEN3 ", \"rope_theta\": \"many\"}", "rope_theta is not a number"},
+        {"{" QWEN3 ", \"rms_norm_eps\": true}", "rms_norm_eps is not a number"},
+        {"{" QWEN3 ", \"head_dim\": 4.5}", "head_dim is not a whole number"},
+        {"{" QWEN3 ", \"use_sliding_window\": \"yes\"}", "use_sliding_window is not true or"},
+        {"{" QWEN3 ", \"hidden_act\": 3}", "hidden_act is not a text"},
+        {"{" QWEN3 ", \"partial_rotary_factor\": 0.5}", "the heads of a qwen3 turn whole"},
+        {"{" SMALL("llama") ", \"partial_rotary_factor\": 0.5}", "heads of a llama turn whole"},
+        {"{" SMALL("phi3") ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+         "RoPE scaling \"linear\" of a phi3 is not supported"},
         {"{" SMALL("smollm3") ", \"no_rope_layers\": [1, 0]}",
          "no_rope_layers has 2 entries for 5 layers"},
         {"{" SMALL("smollm3") ", \"no_rope_layer_interval\": 0}", "expected 1 or more"},
@@ -875,7 +898,7 @@ TEST(families_refuse_in_one_line) {
         {"{" SMALL("ministral3") ", \"head_dim\": 8, \"partial_rotary_factor\": 0.5, "
          "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, "
          "\"llama_4_scaling_beta\": 0.1}}",
-         "of which RoPE turns 4 of 8 dimensions"},
+         "the heads of a ministral3 turn whole"},
         {"{" SMALL("phi3") ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [], "
          "\"long_factor\": []}}",
          "no numbers for rope_factors_short.weight"},

@@ -217,8 +217,10 @@ static tern_status add_array(tern_file *file, const tern_json *list, const char 
 }
 
 static tern_status add_rope_factors(tern_file *file, tern_error *err) {
-    static const char *const groups[] = {"rope_parameters", "rope_scaling",
-                                         "text_config.rope_parameters", "text_config.rope_scaling"};
+    // In the order in which they count (models/config_rope.c).
+    static const char *const groups[] = {"text_config.rope_scaling", "rope_scaling",
+                                         "text_config.rope_parameters", "rope_parameters",
+                                         "rope_parameters.full_attention"};
     static const char *const names[][2] = {{"short_factor", "rope_factors_short.weight"},
                                            {"long_factor", "rope_factors_long.weight"}};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {

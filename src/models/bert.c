@@ -89,7 +89,7 @@ static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "config.json: position_embedding_type \"%.*s\" is not supported",
                          (int)(kind.len < 40 ? kind.len : 40), kind.ptr);
-    if (!tern_json_bool(tern_config_json(s, "is_decoder"), false)) return TERN_OK;
+    if (!tern_config_bool(s, "is_decoder", false)) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "config.json: a decoder of this kind is not "
                      "supported");

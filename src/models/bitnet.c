@@ -36,13 +36,17 @@ static const tern_tensor_row tensors[] = {
     TERN_ROWS_END,
 };
 
+static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 5e5f}};
+
 const tern_arch tern_arch_bitnet = {
     .name = "bitnet",
     .gguf_names = gguf_names,
     .hf_types = hf_types,
     .tensors = tensors,
     .ignored = tern_decoder_ignored,
+    .act = TERN_ACTIVATION_RELU2,
     .gguf_act = gguf_act,
+    .defaults = &defaults,
     .hf_class = "BitNetForCausalLM",
     .read = read,
     .write_gguf = TERN_WRITER(tern_config_write_pooling),

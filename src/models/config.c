@@ -32,18 +32,30 @@ const tern_arch *tern_arch_fresh(bool bitlinear) {
 
 #define KEY_BYTES 160
 
+static void found_odd(const tern_config_source *s, const char *key, const char *expected) {
+    if (!s->odd || s->odd->key[0]) return;
+    snprintf(s->odd->key, sizeof s->odd->key, "%s", key);
+    s->odd->expected = expected;
+}
+
+static void is_asked(const tern_config_source *s, const char *key) {
+    if (s->watch) s->watch->on_key(s->watch->user, key);
+}
+
 static bool is_gguf(const tern_config_source *s) {
     return s->file->kind == TERN_FILE_GGUF;
 }
 
 static const char *gguf_key(const tern_config_source *s, const char *name, char key[KEY_BYTES]) {
     snprintf(key, KEY_BYTES, "%s.%s", s->prefix, name);
+    is_asked(s, key);
     return key;
 }
 
 const tern_json *tern_config_json(const tern_config_source *s, const char *path) {
     char nested[KEY_BYTES];
     if (!path) return NULL;
+    is_asked(s, path);
     snprintf(nested, sizeof nested, "text_config.%s", path);
     const tern_json *j = tern_json_path(&s->file->config, nested);
     if (!j || j->type == TERN_JSON_NULL) j = tern_json_path(&s->file->config, path);
@@ -53,13 +65,41 @@ const tern_json *tern_config_json(const tern_config_source *s, const char *path)
     return j;
 }
 
+// A number in quotes is one: some programs write them so.
+static bool quoted_number(tern_str text, double *out) {
+    tern_json_doc doc;
+    if (!text.ptr || text.len == 0 || text.len > 64) return false;
+    if (tern_json_parse(&doc, text.ptr, text.len, NULL) != TERN_OK) return false;
+    const tern_json *root = tern_json_root(&doc);
+    bool is_number = tern_json_is(root, TERN_JSON_NUMBER);
+    if (is_number) *out = root->number;
+    tern_json_free(&doc);
+    return is_number;
+}
+
+static bool json_number(const tern_config_source *s, const char *hf, double *out) {
+    const tern_json *j = tern_config_json(s, hf);
+    if (!j || j->type == TERN_JSON_NULL) return false;
+    if (j->type == TERN_JSON_NUMBER) *out = j->number;
+    else if (!quoted_number(tern_json_str(j), out)) {
+        found_odd(s, hf, "a number");
+        return false;
+    }
+    return true;
+}
+
+// A key that is there, but not as its reader wants it.
+static bool meta_is_odd(const tern_config_source *s, const char *key, const char *expected) {
+    if (tern_file_meta(s->file, key)) found_odd(s, key, expected);
+    return false;
+}
+
 bool tern_config_float(const tern_config_source *s, const char *gguf, const char *hf, double *out) {
     char key[KEY_BYTES];
-    if (is_gguf(s)) return gguf && tern_file_meta_float(s->file, gguf_key(s, gguf, key), out);
-    const tern_json *j = tern_config_json(s, hf);
-    if (!tern_json_is(j, TERN_JSON_NUMBER)) return false;
-    *out = j->number;
-    return true;
+    if (!is_gguf(s)) return json_number(s, hf, out);
+    if (!gguf) return false;
+    return tern_file_meta_float(s->file, gguf_key(s, gguf, key), out) ||
+           meta_is_odd(s, key, "a number");
 }
 
 // Some files give one value a layer, with 0 where a layer has no such thing; else they must be
@@ -87,21 +127,44 @@ bool tern_config_int(const tern_config_source *s, const char *gguf, const char *
     if (is_gguf(s)) {
         if (!gguf) return false;
         gguf_key(s, gguf, key);
-        bool first_counts = s->arch->ff_by_layer && strcmp(gguf, "feed_forward_length") == 0;
+        bool flag, first_counts = s->arch->ff_by_layer && strcmp(gguf, "feed_forward_length") == 0;
+        if (tern_file_meta_bool(s->file, key, &flag)) {
+            *out = flag;
+            return true;
+        }
         return tern_file_meta_int(s->file, key, out) ||
-               read_equal_elements(s->file, key, first_counts, out);
+               read_equal_elements(s->file, key, first_counts, out) ||
+               meta_is_odd(s, key, "a whole number, the same for all layers");
     }
-    const tern_json *j = tern_config_json(s, hf);
-    if (!tern_json_is(j, TERN_JSON_NUMBER)) return false;
-    *out = tern_json_int(j, -1);
+    double d;
+    if (!json_number(s, hf, &d)) return false;
+    if (d != floor(d) || !(fabs(d) <= 0x1p53)) {
+        found_odd(s, hf, "a whole number");
+        return false;
+    }
+    *out = (int64_t)d;
     return true;
+}
+
+bool tern_config_bool(const tern_config_source *s, const char *hf, bool otherwise) {
+    const tern_json *j = is_gguf(s) ? NULL : tern_config_json(s, hf);
+    if (!j || j->type == TERN_JSON_NULL) return otherwise;
+    if (j->type == TERN_JSON_NUMBER) return j->number != 0;
+    if (j->type != TERN_JSON_BOOL) found_odd(s, hf, "true or false");
+    return tern_json_bool(j, otherwise);
 }
 
 tern_str tern_config_str(const tern_config_source *s, const char *gguf, const char *hf) {
     char key[KEY_BYTES];
     tern_str text = {NULL, 0};
-    if (!is_gguf(s)) return tern_json_str(tern_config_json(s, hf));
-    if (gguf) tern_file_meta_str(s->file, gguf_key(s, gguf, key), &text);
+    if (!is_gguf(s)) {
+        const tern_json *j = tern_config_json(s, hf);
+        if (j && j->type != TERN_JSON_NULL && j->type != TERN_JSON_STRING)
+            found_odd(s, hf, "a text");
+        return tern_json_str(j);
+    }
+    if (gguf && !tern_file_meta_str(s->file, gguf_key(s, gguf, key), &text))
+        meta_is_odd(s, key, "a text");
     return text;
 }
 
@@ -213,23 +276,25 @@ static tern_status read_sizes(const tern_config_source *s, tern_config *c, tern_
     return refuse_experts(s, err);
 }
 
-// One window for all layers. It is also how long a context is unless more is asked for: so much is
-// attention to everything. One that the longest text fits into is none (Phi-4-mini states 262,144).
-static void read_window(const tern_config_source *s, tern_config *c) {
-    int64_t window = 0;
-    bool is_used = !s->arch->windows_by_layer &&
-                   (is_gguf(s) || tern_json_bool(tern_config_json(s, "use_sliding_window"), true));
-    if (!is_used || !tern_config_int(s, "attention.sliding_window", "sliding_window", &window))
-        return;
-    if (window <= 0 || window >= c->n_context) return;
-    c->n_window = c->n_context = window;
+// One that the longest text fits into is none (Phi-4-mini states 262,144).
+tern_status tern_config_window(const tern_config_source *s, int64_t otherwise, tern_config *c,
+                               tern_error *err) {
+    const tern_json *json = is_gguf(s) ? NULL : tern_config_json(s, "sliding_window");
+    int64_t window = is_gguf(s) || json ? 0 : otherwise; // null is no window
+    tern_config_int(s, "attention.sliding_window", "sliding_window", &window);
+    TERN_TRY(check_range("sliding_window", window, 0, INT32_MAX, err));
+    c->n_window = window < c->n_context ? window : 0;
+    return TERN_OK;
 }
 
-static tern_status settle_sizes(const tern_config_source *s, tern_config *c, tern_error *err) {
+bool tern_config_is_text_of(const tern_config_source *s, const char *type) {
+    return !is_gguf(s) && tern_str_is(tern_config_str(s, NULL, "model_type"), type);
+}
+
+static tern_status settle_sizes(tern_config *c, tern_error *err) {
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
     if (c->head_dim == 0) c->head_dim = c->n_embd / c->n_heads;
     if (c->n_context == 0) c->n_context = 2048;
-    read_window(s, c);
     if (c->head_dim >= 2 && c->head_dim % 2 == 0 && c->head_dim <= TERN_HEAD_DIM_MAX &&
         c->n_heads % c->n_kv_heads == 0)
         return TERN_OK;
@@ -427,8 +492,9 @@ static bool has_tied_head(const tern_config_source *s) {
     if (!tern_model_tensor(s->file, s->arch, "output.weight")) return true;
     if (is_gguf(s)) return false;
     const tern_json *whole = tern_json_path(&s->file->config, "tie_word_embeddings");
-    if (!tern_json_is(whole, TERN_JSON_BOOL)) whole = tern_config_json(s, "tie_word_embeddings");
-    return tern_json_bool(whole, false);
+    if (tern_json_is(whole, TERN_JSON_BOOL)) return tern_json_bool(whole, false);
+    bool usual = s->arch->defaults && s->arch->defaults->tied_head;
+    return tern_config_bool(s, "tie_word_embeddings", usual);
 }
 
 // ---- Factors -----------------------------------------------------------------------------------
@@ -502,7 +568,7 @@ static tern_status read_pooling(const tern_config_source *s, tern_config *c, ter
     tern_str name = tern_json_str(tern_json_path(doc, "pooling_mode"));
     if (!name.ptr) name = tern_config_str(s, NULL, "tern_pooling");
     c->any_length = s->file->any_length ||
-                    tern_json_bool(tern_config_json(s, "tern_pooling_any_length"), false);
+                    tern_config_bool(s, "tern_pooling_any_length", false);
     for (size_t i = 0; i < N_POOLINGS; i++)
         if (tern_str_is(name, poolings[i].name) ||
             tern_json_bool(tern_json_path(doc, poolings[i].flag), false))
@@ -550,22 +616,35 @@ static tern_status read_table(const tern_config_source *s, tern_config *c, tern_
     return TERN_OK;
 }
 
-tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *c,
-                            tern_error *err) {
-    tern_config_source s = {.file = file};
+static tern_status read_all(tern_config_source *s, tern_config *c, tern_error *err) {
+    const tern_arch *arch = s->arch;
+    if (arch->own_config) return arch->read(s, c, err);
+    TERN_TRY(read_sizes(s, c, err));
+    TERN_TRY(settle_sizes(c, err));
+    c->final_rms_eps = c->rms_eps;
+    tern_config_float(s, "final_norm_rms_epsilon", "final_norm_eps", &c->final_rms_eps);
+    TERN_TRY(check_epsilon("final_norm_eps", c->final_rms_eps, err));
+    TERN_TRY(read_table(s, c, err));
+    read_ids(s, c);
+    TERN_TRY(read_linears(s, c, err));
+    TERN_TRY(check_epsilon("the norms in front of projections", c->input_norm_eps, err));
+    TERN_TRY(read_act(s, c, err));
+    TERN_TRY(tern_config_rope(s, c, "full_attention", &c->rope, err));
+    return arch->read ? arch->read(s, c, err) : TERN_OK;
+}
+
+tern_status tern_model_read_watched(const tern_file *file, const tern_config_watch *watch,
+                                    const tern_arch **arch, tern_config *c, tern_error *err) {
+    struct tern_config_odd odd = {0};
+    tern_config_source s = {.file = file, .odd = &odd, .watch = watch};
     *c = (tern_config){0};
     TERN_TRY(find_arch(file, &s, arch, err));
-    if ((*arch)->own_config) return (*arch)->read(&s, c, err);
-    TERN_TRY(read_sizes(&s, c, err));
-    TERN_TRY(settle_sizes(&s, c, err));
-    c->final_rms_eps = c->rms_eps;
-    tern_config_float(&s, "final_norm_rms_epsilon", "final_norm_eps", &c->final_rms_eps);
-    TERN_TRY(check_epsilon("final_norm_eps", c->final_rms_eps, err));
-    TERN_TRY(read_table(&s, c, err));
-    read_ids(&s, c);
-    TERN_TRY(read_linears(&s, c, err));
-    TERN_TRY(check_epsilon("the norms in front of projections", c->input_norm_eps, err));
-    TERN_TRY(read_act(&s, c, err));
-    TERN_TRY(tern_config_rope(&s, c, "full_attention", &c->rope, err));
-    return (*arch)->read ? (*arch)->read(&s, c, err) : TERN_OK;
+    tern_status status = read_all(&s, c, err);
+    if (!odd.key[0]) return status;
+    return tern_fail(err, TERN_ERR_FORMAT, "config: %s is not %s", odd.key, odd.expected);
+}
+
+tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *c,
+                            tern_error *err) {
+    return tern_model_read_watched(file, NULL, arch, c, err);
 }

@@ -1,7 +1,7 @@
 // RoPE's parameters, which files spell in many ways:
 //
 //   GGUF            rope.freq_base, rope.dimension_count, rope.scaling.*, or factors as a tensor;
-//                   rope.freq_base_swa for layers with a window
+//                   rope.freq_base_swa for layers with a window; rope.scale_linear in old files
 //   transformers 4  rope_theta, rope_scaling {rope_type or type, ...}, partial_rotary_factor;
 //                   rope_local_base_freq
 //   transformers 5  rope_parameters {rope_type, rope_theta, partial_rotary_factor, ...}, or one
@@ -17,45 +17,83 @@
 typedef struct rope_source {
     const tern_config_source *s;
     const tern_config *c;
-    char group[64]; // the path in config.json; empty: none
-    bool own;       // group is this layer type's
+    // Paths in config.json, of which an earlier one wins; n 0: none.
+    char groups[2][64];
+    int n_groups;
+    bool own; // one of them is this layer type's
     bool windowed;
     char member[96];
 } rope_source;
 
-static bool is_object(const rope_source *r, const char *path) {
-    return tern_json_is(tern_config_json(r->s, path), TERN_JSON_OBJECT);
+static bool is_gguf(const rope_source *r) {
+    return r->s->file->kind == TERN_FILE_GGUF;
 }
 
-static void find_group(rope_source *r, const char *layer_type) {
-    snprintf(r->group, sizeof r->group, "rope_parameters.%s", layer_type);
-    r->own = is_object(r, r->group);
-    if (r->own) return;
-    bool v5 = is_object(r, "rope_parameters");
-    snprintf(r->group, sizeof r->group, "%s",
-             r->windowed ? ""
-             : v5        ? "rope_parameters"
-                         : "rope_scaling");
+static tern_status find_object(const rope_source *r, const char *path, bool *found,
+                               tern_error *err) {
+    const tern_json *j = tern_config_json(r->s, path);
+    bool is_object = tern_json_is(j, TERN_JSON_OBJECT);
+    *found = is_object && j->n > 0;
+    if (!j || j->type == TERN_JSON_NULL || is_object) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "config.json: %s is not an object", path);
 }
 
-static const char *in_group(rope_source *r, const char *name) {
-    if (!r->group[0]) return NULL;
-    snprintf(r->member, sizeof r->member, "%s.%s", r->group, name);
-    return r->member;
+static void add_group(rope_source *r, const char *path) {
+    snprintf(r->groups[r->n_groups++], sizeof r->groups[0], "%s", path);
+}
+
+// transformers 5 takes rope_scaling, where it is given, instead of rope_parameters; beside those of
+// layer types it changes the full ones.
+static tern_status find_groups(rope_source *r, const char *layer_type, tern_error *err) {
+    char own[64];
+    bool v4 = false, v5 = false;
+    if (is_gguf(r)) return TERN_OK;
+    snprintf(own, sizeof own, "rope_parameters.%s", layer_type);
+    TERN_TRY(find_object(r, own, &r->own, err));
+    TERN_TRY(find_object(r, "rope_scaling", &v4, err));
+    TERN_TRY(find_object(r, "rope_parameters", &v5, err));
+    if (v4 && !r->windowed) add_group(r, "rope_scaling");
+    if (r->own) add_group(r, own);
+    else if (v5 && !v4 && !r->windowed) add_group(r, "rope_parameters");
+    return TERN_OK;
+}
+
+// The path of a member, in the first group that has it, until the next call.
+static const char *in_groups(rope_source *r, const char *name) {
+    for (int i = 0; i < r->n_groups; i++) {
+        snprintf(r->member, sizeof r->member, "%s.%s", r->groups[i], name);
+        const tern_json *j = tern_config_json(r->s, r->member);
+        if (j && j->type != TERN_JSON_NULL) return r->member;
+    }
+    return NULL;
+}
+
+static bool has_number(rope_source *r, const char *name, double *d) {
+    return tern_config_float(r->s, NULL, in_groups(r, name), d);
 }
 
 static float number(rope_source *r, const char *gguf, const char *name, double otherwise) {
     double d = otherwise;
-    tern_config_float(r->s, r->windowed ? NULL : gguf, in_group(r, name), &d);
+    if (is_gguf(r)) tern_config_float(r->s, r->windowed ? NULL : gguf, NULL, &d);
+    else has_number(r, name, &d);
     return (float)d;
 }
 
+// A member without which transformers does not go on, either.
+static tern_status need_number(rope_source *r, const char *gguf, const char *name, float *out,
+                               tern_error *err) {
+    double d = 0;
+    *out = number(r, gguf, name, 0);
+    if (is_gguf(r) || has_number(r, name, &d)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "config.json: RoPE is scaled without a number %s", name);
+}
+
 static tern_status read_original(rope_source *r, tern_rope_attrs *a, tern_error *err) {
+    static const char name[] = "original_max_position_embeddings";
     int64_t original = r->c->n_context;
-    if (!tern_config_int(r->s, r->windowed ? NULL : "rope.scaling.original_context_length",
-                         in_group(r, "original_max_position_embeddings"), &original) &&
-        !tern_config_int(r->s, NULL, "original_max_position_embeddings", &original))
-        original = r->c->n_context;
+    const char *gguf = r->windowed ? NULL : "rope.scaling.original_context_length";
+    if (!tern_config_int(r->s, gguf, name, &original) && !is_gguf(r))
+        tern_config_int(r->s, NULL, in_groups(r, name), &original);
     if (original < 1 || original > INT32_MAX)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "RoPE scaling: trained with %" PRId64 " tokens makes no sense", original);
@@ -70,8 +108,7 @@ static double mscale(double factor, double m) {
 // What YaRN multiplies cosine and sine by; 0: what follows from the factor. Some files state it as
 // two numbers, of which GGUF has the second one only.
 static float yarn_magnitude(rope_source *r, const tern_rope_attrs *a) {
-    bool gguf = r->s->file->kind == TERN_FILE_GGUF;
-    double m = gguf ? 1 : (double)number(r, NULL, "mscale", 0);
+    double m = is_gguf(r) ? 1 : (double)number(r, NULL, "mscale", 0);
     double all = (double)number(r, "rope.scaling.yarn_log_multiplier", "mscale_all_dim", 0);
     float stated = number(r, "rope.scaling.attn_factor", "attention_factor", 0);
     if (stated != 0 || m == 0 || all == 0) return stated;
@@ -81,59 +118,102 @@ static float yarn_magnitude(rope_source *r, const tern_rope_attrs *a) {
 // Two sets of factors. What cosine and sine are multiplied by follows from how much longer texts
 // may be; GGUF states it.
 static void read_long(rope_source *r, tern_rope_attrs *a) {
-    double length = (double)r->c->n_context, trained = (double)a->n_context_orig;
-    bool gguf = r->s->file->kind == TERN_FILE_GGUF;
+    double trained = (double)a->n_context_orig, longer = (double)r->c->n_context / trained;
     a->scaling = TERN_ROPE_LONG;
     a->attn_factor = number(r, "rope.scaling.attn_factor", "attention_factor", 0);
-    if (a->attn_factor == 0 && !gguf && length > trained)
-        a->attn_factor = (float)sqrt(1 + log(length / trained) / log(trained));
+    longer = (double)number(r, NULL, "factor", longer);
+    if (a->attn_factor == 0 && !is_gguf(r) && longer > 1)
+        a->attn_factor = (float)sqrt(1 + log(longer) / log(trained));
     if (a->attn_factor == 0) a->attn_factor = 1;
 }
 
-static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, tern_error *err) {
-    if (!type.ptr || tern_str_is(type, "default") || tern_str_is(type, "none")) return TERN_OK;
-    if (tern_str_is(type, "linear")) {
-        if (a->factor != 1.0f) a->scaling = TERN_ROPE_LINEAR;
-    } else if (tern_str_is(type, "dynamic") && number(r, NULL, "alpha", 0) > 0) {
-        double dim = a->n_rot; // a greater base, once and for all
-        a->base = (float)((double)a->base *
-                          pow((double)number(r, NULL, "alpha", 0), dim / (dim - 2)));
-    } else if (tern_str_is(type, "proportional")) { // pairs of the whole head, of which some turn
-        a->scaling = TERN_ROPE_PROPORTIONAL;
-        a->factor = number(r, NULL, "partial_rotary_factor", 1);
-        a->n_rot = (int32_t)r->c->head_dim;
-    } else if (tern_str_is(type, "llama3")) {
-        a->scaling = TERN_ROPE_LLAMA3;
-        a->low_freq_factor = number(r, NULL, "low_freq_factor", 1);
-        a->high_freq_factor = number(r, NULL, "high_freq_factor", 4);
-    } else if (tern_str_is(type, "longrope") || tern_str_is(type, "su")) {
-        read_long(r, a);
-    } else if (tern_str_is(type, "yarn")) {
-        a->scaling = TERN_ROPE_YARN;
-        a->beta_fast = number(r, "rope.scaling.yarn_beta_fast", "beta_fast", 32);
-        a->beta_slow = number(r, "rope.scaling.yarn_beta_slow", "beta_slow", 1);
-        a->attn_factor = yarn_magnitude(r, a);
-    } else
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "RoPE scaling \"%.*s\" is not supported",
-                         (int)(type.len < 64 ? type.len : 64), type.ptr);
+static tern_status read_yarn(rope_source *r, tern_rope_attrs *a, tern_error *err) {
+    const char *truncates = in_groups(r, "truncate");
+    if (truncates && !tern_config_bool(r->s, truncates, true))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: YaRN whose bounds are not rounded (truncate) is not "
+                         "supported");
+    a->scaling = TERN_ROPE_YARN;
+    a->beta_fast = number(r, "rope.scaling.yarn_beta_fast", "beta_fast", 32);
+    a->beta_slow = number(r, "rope.scaling.yarn_beta_slow", "beta_slow", 1);
+    a->attn_factor = yarn_magnitude(r, a);
     return TERN_OK;
 }
 
-static tern_status read_scaling(rope_source *r, tern_rope_attrs *a, tern_error *err) {
-    bool gguf = r->s->file->kind == TERN_FILE_GGUF;
-    a->factor = number(r, "rope.scaling.factor", "factor", 1);
-    const char *key = r->windowed ? NULL : "rope.scaling.type";
-    tern_str type = tern_config_str(r->s, key, in_group(r, "rope_type"));
-    if (!type.ptr) type = tern_config_str(r->s, key, in_group(r, "type"));
+// A greater base, once and for all.
+static bool take_alpha(rope_source *r, tern_rope_attrs *a) {
+    double alpha = (double)number(r, NULL, "alpha", 0), dim = a->n_rot;
+    if (!r->s->arch->rope_has_alpha || !(alpha > 0)) return false;
+    a->base = (float)((double)a->base * pow(alpha, dim / (dim - 2)));
+    return true;
+}
+
+// Which of the kinds it is, of those that the family has.
+static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, tern_error *err) {
+    const tern_arch *arch = r->s->arch;
+    bool is_long = tern_str_is(type, "longrope") ||
+                   (arch->rope_is_long && (tern_str_is(type, "su") || tern_str_is(type, "yarn")));
+    bool others = is_gguf(r) || !arch->rope_is_long;
+    if (!type.ptr || tern_str_is(type, "default") || tern_str_is(type, "none")) return TERN_OK;
+    if (is_long) {
+        read_long(r, a);
+        return TERN_OK;
+    }
+    if (tern_str_is(type, "dynamic") && take_alpha(r, a)) return TERN_OK;
+    if (tern_str_is(type, "linear") && others) {
+        TERN_TRY(need_number(r, "rope.scaling.factor", "factor", &a->factor, err));
+        if (a->factor == 0 && is_gguf(r)) a->factor = number(r, "rope.scale_linear", "", 0);
+        if (a->factor == 0 && is_gguf(r)) a->factor = 1;
+        if (a->factor != 1.0f) a->scaling = TERN_ROPE_LINEAR;
+        return TERN_OK;
+    }
+    if (tern_str_is(type, "proportional") && others) { // of the pairs of the whole head some turn
+        a->scaling = TERN_ROPE_PROPORTIONAL;
+        a->factor = number(r, NULL, "partial_rotary_factor", 1);
+        a->n_rot = (int32_t)r->c->head_dim;
+        return TERN_OK;
+    }
+    if (tern_str_is(type, "llama3") && others && !is_gguf(r)) {
+        a->scaling = TERN_ROPE_LLAMA3;
+        TERN_TRY(need_number(r, NULL, "factor", &a->factor, err));
+        TERN_TRY(need_number(r, NULL, "low_freq_factor", &a->low_freq_factor, err));
+        return need_number(r, NULL, "high_freq_factor", &a->high_freq_factor, err);
+    }
+    if (tern_str_is(type, "yarn") && others) {
+        TERN_TRY(need_number(r, "rope.scaling.factor", "factor", &a->factor, err));
+        if (a->factor == 0 && is_gguf(r)) a->factor = 1;
+        return read_yarn(r, a, err);
+    }
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "RoPE scaling \"%.*s\" of a %s is not supported",
+                     (int)(type.len < 64 ? type.len : 64), type.ptr, arch->name);
+}
+
+// GGUF: a factor alone is a linear one, as in llama.cpp.
+static tern_str type_of(rope_source *r) {
+    tern_str type = {NULL, 0};
+    if (is_gguf(r) && r->windowed) return type;
+    if (is_gguf(r) && tern_file_tensor(r->s->file, "rope_factors_short.weight"))
+        return TERN_STR("longrope");
+    if (is_gguf(r)) {
+        type = tern_config_str(r->s, "rope.scaling.type", NULL);
+        return type.ptr ? type : TERN_STR("linear");
+    }
+    const char *path = in_groups(r, "rope_type");
+    if (!path) path = in_groups(r, "type");
+    return path ? tern_config_str(r->s, NULL, path) : type;
+}
+
+static tern_status read_scaling(rope_source *r, tern_str type, tern_rope_attrs *a,
+                                tern_error *err) {
+    a->factor = 1;
     TERN_TRY(read_original(r, a, err));
-    if (gguf && !r->windowed && tern_file_tensor(r->s->file, "rope_freqs.weight")) {
+    if (is_gguf(r) && !r->windowed && tern_file_tensor(r->s->file, "rope_freqs.weight")) {
         a->scaling = TERN_ROPE_FACTORS;
         return TERN_OK;
     }
-    if (gguf && !r->windowed && tern_file_tensor(r->s->file, "rope_factors_short.weight"))
-        type = TERN_STR("longrope");
     TERN_TRY(read_type(r, type, a, err));
-    a->growth = number(r, "attention.temperature_scale", "llama_4_scaling_beta", 0);
+    if (r->s->arch->rope_grows)
+        a->growth = number(r, "attention.temperature_scale", "llama_4_scaling_beta", 0);
     const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor, a->beta_fast,
                              a->beta_slow, a->attn_factor,     a->base,             a->growth};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -145,38 +225,44 @@ static tern_status read_scaling(rope_source *r, tern_rope_attrs *a, tern_error *
 
 static double read_base(rope_source *r) {
     const tern_config *defaults = r->s->arch->defaults;
-    bool stated = r->s->file->kind == TERN_FILE_GGUF || r->windowed || !defaults;
+    bool stated = is_gguf(r) || r->windowed || !defaults;
     double d = !stated && defaults->rope.base > 0 ? (double)defaults->rope.base : 10000;
-    if (r->own && tern_config_float(r->s, NULL, in_group(r, "rope_theta"), &d)) return d;
-    if (r->windowed) {
-        tern_config_float(r->s, "rope.freq_base_swa", "rope_local_base_freq", &d);
-        return d;
-    }
-    if (!tern_config_float(r->s, "rope.freq_base", "rope_theta", &d))
-        tern_config_float(r->s, NULL, in_group(r, "rope_theta"), &d);
+    if (has_number(r, "rope_theta", &d)) return d;
+    if (r->windowed) tern_config_float(r->s, "rope.freq_base_swa", "rope_local_base_freq", &d);
+    else tern_config_float(r->s, "rope.freq_base", "rope_theta", &d);
     return d;
 }
 
-static int64_t read_rotated(rope_source *r) {
+static int64_t gguf_rotated(rope_source *r) {
     int64_t n_rot = r->c->head_dim;
-    double d;
-    if (r->s->file->kind == TERN_FILE_GGUF) {
-        bool own = r->windowed && tern_config_int(r->s, "rope.dimension_count_swa", NULL, &n_rot);
-        if (!own) tern_config_int(r->s, "rope.dimension_count", NULL, &n_rot);
-        return n_rot;
-    }
-    bool found = tern_config_float(r->s, NULL, in_group(r, "partial_rotary_factor"), &d) ||
-                 tern_config_float(r->s, NULL, "partial_rotary_factor", &d);
-    if (!found) return n_rot;
-    return d > 0 && d <= 1 ? (int64_t)((double)n_rot * d) : 0;
+    bool own = r->windowed && tern_config_int(r->s, "rope.dimension_count_swa", NULL, &n_rot);
+    if (!own) tern_config_int(r->s, "rope.dimension_count", NULL, &n_rot);
+    return n_rot;
+}
+
+// A share of a head in families whose code in transformers turns one; the code of the others would
+// not read it, or not fit.
+static tern_status read_rotated(rope_source *r, tern_str type, int64_t *n_rot, tern_error *err) {
+    static const char name[] = "partial_rotary_factor";
+    double usual = r->s->arch->turns_part, d = usual > 0 ? usual : 1;
+    *n_rot = gguf_rotated(r);
+    if (is_gguf(r)) return TERN_OK;
+    if (!has_number(r, name, &d)) tern_config_float(r->s, NULL, name, &d);
+    *n_rot = d > 0 && d <= 1 ? (int64_t)((double)r->c->head_dim * d) : 0;
+    if (usual > 0 || d == 1 || tern_str_is(type, "proportional")) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "config.json: %s %g: the heads of a %s turn whole", name, d,
+                     r->s->arch->name);
 }
 
 tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
                              const char *layer_type, tern_rope_attrs *a, tern_error *err) {
     rope_source r = {.s = s, .c = c, .windowed = strcmp(layer_type, "sliding_attention") == 0};
-    find_group(&r, layer_type);
+    int64_t n_rot;
+    TERN_TRY(find_groups(&r, layer_type, err));
+    tern_str type = type_of(&r);
     a->base = (float)read_base(&r);
-    int64_t n_rot = read_rotated(&r);
+    TERN_TRY(read_rotated(&r, type, &n_rot, err));
     // Of an odd share, as 51 of 64, transformers turns a dimension more, at the frequencies of 51.
     if (s->file->kind == TERN_FILE_HF && n_rot > 2 && n_rot % 2 != 0) {
         a->base = powf(a->base, (float)(n_rot + 1) / (float)n_rot);
@@ -189,5 +275,5 @@ tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
                          n_rot, c->head_dim, (double)a->base);
     a->n_rot = (int32_t)n_rot;
     a->halves = s->file->kind == TERN_FILE_HF || !s->arch->gguf_rope_neighbours;
-    return read_scaling(&r, a, err);
+    return read_scaling(&r, type, a, err);
 }

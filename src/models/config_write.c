@@ -152,6 +152,18 @@ tern_status tern_config_write_scales(tern_gguf_writer *w, const char *name, cons
     return TERN_OK;
 }
 
+tern_status tern_config_write_window(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    char key[160];
+    if (c->n_window == 0) return TERN_OK;
+    snprintf(key, sizeof key, "%s.attention.sliding_window", name);
+    return tern_gguf_put_int(w, key, TERN_META_U32, c->n_window);
+}
+
+void tern_config_write_window_json(const tern_config *c, tern_strbuf *out) {
+    if (c->n_window) tern_strbuf_printf(out, "  \"sliding_window\": %" PRId64 ",\n", c->n_window);
+    else tern_strbuf_puts(out, "  \"sliding_window\": null,\n");
+}
+
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c) {
     char key[160];
     uint8_t flags[TERN_LAYERS_MAX];
@@ -186,10 +198,11 @@ static void put_long_rope(const tern_rope_attrs *r, const tern_rope_factors *fac
     tern_strbuf_puts(out, "},\n");
 }
 
-static void put_rope(const tern_config *c, const tern_rope_factors *factors, tern_strbuf *out) {
+static void put_rope(const tern_arch *arch, const tern_config *c, const tern_rope_factors *factors,
+                     tern_strbuf *out) {
     const tern_rope_attrs *r = &c->rope;
     tern_strbuf_printf(out, "  \"rope_theta\": %.9g,\n", (double)r->base);
-    if (r->n_rot != c->head_dim && !c->full_head_dim)
+    if (arch->turns_part > 0 && !c->full_head_dim)
         tern_strbuf_printf(out, "  \"partial_rotary_factor\": %.17g,\n",
                            tern_config_rotary_factor(r, c->head_dim));
     if (r->axes == TERN_ROPE_MIXED && r->scaling == TERN_ROPE_NONE) {
@@ -203,6 +216,11 @@ static void put_rope(const tern_config *c, const tern_rope_factors *factors, ter
     if (r->scaling == TERN_ROPE_LINEAR)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
+                           (double)r->factor);
+    if (r->scaling == TERN_ROPE_PROPORTIONAL && !c->full_head_dim)
+        tern_strbuf_printf(out,
+                           "  \"rope_scaling\": {\"rope_type\": \"proportional\", "
+                           "\"partial_rotary_factor\": %.9g},\n",
                            (double)r->factor);
     if (r->scaling == TERN_ROPE_LONG) put_long_rope(r, factors, out);
     if (r->scaling == TERN_ROPE_YARN) {
@@ -253,11 +271,45 @@ static void put_quantization(const tern_config *c, const char *mode, tern_strbuf
     tern_strbuf_puts(out, "},\n");
 }
 
+tern_status tern_config_check_folder(const tern_arch *arch, const tern_config *c,
+                                     tern_error *err) {
+    tern_rope_scaling scaling = c->rope.scaling;
+    bool is_own = arch->own_config || c->full_head_dim;
+    if (arch->turns_part == 0 && !is_own && c->rope.n_rot != c->head_dim)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "RoPE turns %d of a head's %" PRId64 " dimensions, which a %s's "
+                         "config.json cannot say: it stays GGUF",
+                         (int)c->rope.n_rot, c->head_dim, arch->name);
+    if (!arch->rope_is_long || scaling == TERN_ROPE_NONE || scaling == TERN_ROPE_LONG)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "RoPE is scaled in a way that a %s's config.json cannot say: it stays GGUF",
+                     arch->name);
+}
+
+// Factors of pairs are tensors, which not all families' GGUFs have.
+tern_status tern_config_check_gguf(const tern_arch *arch, const tern_config *c, tern_error *err) {
+    const char *factors = NULL, *name = "factors of pairs";
+    switch (c->rope.scaling) {
+    case TERN_ROPE_LLAMA3: factors = "rope_freqs.weight", name = "llama3"; break;
+    case TERN_ROPE_PROPORTIONAL: factors = "rope_freqs.weight", name = "proportional"; break;
+    case TERN_ROPE_FACTORS: factors = "rope_freqs.weight"; break;
+    case TERN_ROPE_LONG: factors = "rope_factors_long.weight", name = "longrope"; break;
+    default: return TERN_OK;
+    }
+    if (c->full_head_dim || tern_model_row(arch, factors)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "a %s whose RoPE is scaled (%s) cannot be written as GGUF: there is no place "
+                     "for the factors", arch->name, name);
+}
+
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,
                             const char *ternary_mode, const tern_rope_factors *factors,
                             tern_strbuf *out) {
+    tern_model_folder names = {arch->hf_types[0], arch->hf_class};
+    if (arch->hf_windowed && c->n_window) names = *arch->hf_windowed;
     tern_strbuf_printf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
-                       arch->hf_class, arch->hf_types[0]);
+                       names.class_name, names.type);
     if (arch->own_config) {
         arch->write_json(c, out);
         tern_strbuf_printf(out, "  \"torch_dtype\": \"%s\"\n}\n", dtype);
@@ -274,7 +326,7 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
         tern_strbuf_printf(out, "  \"final_norm_eps\": %.9g,\n", c->final_rms_eps);
     tern_strbuf_printf(out, "  \"%s\": \"%s\",\n", arch->hf_act ? arch->hf_act : TERN_HF_ACT,
                        tern_act_name(c->act));
-    put_rope(c, factors, out);
+    put_rope(arch, c, factors, out);
     if (arch->mixed_layers) put_layer_types(c, out);
     if (arch->write_json) arch->write_json(c, out);
     if (ternary_mode) put_quantization(c, ternary_mode, out);

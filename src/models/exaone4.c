@@ -24,8 +24,8 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 // A number, or "LLLG": a letter a layer, over and over.
 static tern_status read_pattern(const tern_config_source *s, tern_config *c, tern_error *err) {
     int64_t every = PATTERN;
-    tern_str letters = tern_config_str(s, NULL, "sliding_window_pattern");
-    tern_config_int(s, NULL, "sliding_window_pattern", &every);
+    tern_str letters = tern_json_str(tern_config_json(s, "sliding_window_pattern"));
+    if (!letters.len) tern_config_int(s, NULL, "sliding_window_pattern", &every);
     if (every < 1)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "config: sliding_window_pattern is %" PRId64 ", expected 1 or more",

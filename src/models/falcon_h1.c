@@ -29,7 +29,7 @@ static tern_vid feed_forward(tern_graph *g, const tern_config *c, tern_vid x) {
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     const tern_multipliers *m = &c->multipliers;
     const tern_attention_block block = {
-        .window = (int32_t)c->n_window, .key_scale = (float)m->key, .rope = &c->rope};
+        .key_scale = (float)m->key, .rope = &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     tern_vid mamba = times(g, tern_block_mamba(g, c, a), m->ssm_out);
     tern_vid attention = tern_block_attention(g, c, times(g, a, m->attention_in), &block);
@@ -90,7 +90,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
         c->conv_bias = tern_file_tensor(s->file, "blk.0.ssm_conv1d.bias") != NULL;
         c->ssm_norm = tern_file_tensor(s->file, "blk.0.ssm_norm.weight") != NULL;
     } else {
-        c->ssm_norm = tern_json_bool(tern_config_json(s, "mamba_rms_norm"), false);
+        c->ssm_norm = tern_config_bool(s, "mamba_rms_norm", false);
         TERN_TRY(read_multipliers(s, c, err));
     }
     if (!c->ssm_norm) return TERN_OK;
@@ -162,7 +162,7 @@ static double folded(const tern_config *c, const char *gguf_name, int64_t row) {
 
 static const char *const gguf_names[] = {"falcon-h1", NULL};
 static const char *const hf_types[] = {"falcon_h1", NULL};
-static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 1e11f}};
+static const tern_config defaults = {.rms_eps = 1e-5};
 static const tern_generation_defaults generation = {
     .temperature = 0.1f, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1};
 

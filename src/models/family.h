@@ -8,11 +8,13 @@
 //
 // gguf: the key after "<architecture>."; hf: a path in config.json, looked for in text_config
 // first, which holds the decoder of models with pictures or sound. Either may be NULL: not in that
-// world. False: absent, null, or of another kind.
+// world. False: absent, null, or of another kind, which then refuses the file in the end. Numbers
+// may be quoted.
 
 bool tern_config_int(const tern_config_source *s, const char *gguf, const char *hf, int64_t *out);
 bool tern_config_float(const tern_config_source *s, const char *gguf, const char *hf, double *out);
 tern_str tern_config_str(const tern_config_source *s, const char *gguf, const char *hf);
+bool tern_config_bool(const tern_config_source *s, const char *hf, bool otherwise);
 const tern_json *tern_config_json(const tern_config_source *s, const char *hf);
 // Required, and from least to most.
 tern_status tern_config_need(const tern_config_source *s, const char *gguf, const char *hf,
@@ -27,6 +29,12 @@ bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const 
                              tern_layer_kind kind);
 // An array of flags of GGUF, one a layer. False: there is none.
 bool tern_config_flags(const tern_config_source *s, const char *gguf, int64_t n, uint8_t *flags);
+// One window for all layers, into c->n_window: 0 where nothing says it and `otherwise` is 0. A
+// family reads it if its layers have one.
+tern_status tern_config_window(const tern_config_source *s, int64_t otherwise, tern_config *c,
+                               tern_error *err);
+// Whether the part of a folder that writes text is of this model_type.
+bool tern_config_is_text_of(const tern_config_source *s, const char *type);
 // RoPE of the layers of one type, "full_attention" or "sliding_attention".
 tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
                              const char *layer_type, tern_rope_attrs *out, tern_error *err);
@@ -70,6 +78,9 @@ tern_status tern_config_write_mamba(tern_gguf_writer *w, const char *name, const
 void tern_config_write_mamba_json(const tern_config *c, tern_strbuf *out);
 tern_status tern_config_write_experts(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_experts_json(const tern_config *c, tern_strbuf *out);
+// c->n_window, where there is one; in a folder null says that there is none.
+tern_status tern_config_write_window(tern_gguf_writer *w, const char *name, const tern_config *c);
+void tern_config_write_window_json(const tern_config *c, tern_strbuf *out);
 // c->window, and which layers have it.
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
 // The share of a head that is rotated, as a number that a reader's product with the head's

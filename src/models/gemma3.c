@@ -112,6 +112,10 @@ static tern_status read_window(const tern_config_source *s, tern_config *c, tern
                               &window, err));
     c->window = (int32_t)window;
     TERN_TRY(tern_config_rope(s, c, "sliding_attention", &c->window_rope, err));
+    if (c->window_rope.scaling != TERN_ROPE_NONE)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config: the RoPE of layers with a window is scaled: no file of Gemma 3 "
+                         "can say so");
     if (c->window_rope.n_rot == c->rope.n_rot) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "config: RoPE turns %d numbers of a head in layers with a window, and %d in "
@@ -247,7 +251,8 @@ static const char *const gguf_names[] = {"gemma3", NULL};
 static const char *const encoder_gguf_names[] = {"gemma-embedding", NULL};
 static const char *const hf_types[] = {"gemma3_text", "gemma3", NULL};
 // What the config of the published 4B leaves out.
-static const tern_config defaults = {.n_heads = 8,
+static const tern_config defaults = {.tied_head = true,
+                                     .n_heads = 8,
                                      .n_kv_heads = 4,
                                      .head_dim = 256,
                                      .n_context = 131072,

@@ -118,13 +118,37 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 // ---- Config ------------------------------------------------------------------------------------
 
 static tern_status refuse(const tern_config_source *s, tern_error *err) {
-    static const char *const names[] = {"attention_k_eq_v", "enable_moe_block",
-                                        "use_bidirectional_attention"};
+    static const char *const names[] = {"attention_k_eq_v", "enable_moe_block"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (tern_json_bool(tern_config_json(s, names[i]), false))
+        if (tern_config_bool(s, names[i], false))
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: %s is not supported",
                              names[i]);
+    // "vision": of pictures, which are not seen here.
+    const tern_json *both = tern_config_json(s, "use_bidirectional_attention");
+    if (both && both->type != TERN_JSON_NULL && !tern_str_is(tern_json_str(both), "vision") &&
+        tern_json_bool(both, true))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: use_bidirectional_attention is not supported");
+    // transformers ignores it here, and instead of rope_parameters elsewhere.
+    const tern_json *scaling = tern_config_json(s, "rope_scaling");
+    if (tern_json_is(scaling, TERN_JSON_OBJECT) && scaling->n > 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: a gemma4 with rope_scaling is not supported");
     return TERN_OK;
+}
+
+// Where a folder says nothing of RoPE.
+static void default_ropes(const tern_config_source *s, tern_config *c) {
+    if (s->file->kind == TERN_FILE_GGUF || tern_config_json(s, "rope_parameters")) return;
+    c->rope.scaling = TERN_ROPE_PROPORTIONAL;
+    c->rope.factor = 0.25f;
+}
+
+static tern_status refuse_ropes(const tern_config *c, tern_error *err) {
+    bool full = c->rope.scaling == TERN_ROPE_NONE || c->rope.scaling == TERN_ROPE_PROPORTIONAL;
+    if (full && c->window_rope.scaling == TERN_ROPE_NONE) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "config: a gemma4 whose RoPE is scaled is not supported");
 }
 
 static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
@@ -197,7 +221,9 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
                               &window, err));
     c->window = (int32_t)window;
     TERN_TRY(read_heads(s, c, err));
+    default_ropes(s, c);
     TERN_TRY(read_factors(s, c, err));
+    TERN_TRY(refuse_ropes(c, err));
     if (!tern_config_int(s, "attention.shared_kv_layers", "num_kv_shared_layers", &c->n_shared))
         c->n_shared = 0;
     if (!tern_config_int(s, "embedding_length_per_layer_input", "hidden_size_per_layer_input",
@@ -219,7 +245,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
         return tern_fail(err, TERN_ERR_FORMAT, "config: a cap of %g makes no sense", c->score_cap);
     snprintf(key, sizeof key, "blk.%d.ffn_gate.weight", (int)c->n_layers - 1);
     const tern_tensor *last = tern_model_tensor(s->file, s->arch, key);
-    bool wide = tern_json_bool(tern_config_json(s, "use_double_wide_mlp"), false);
+    bool wide = tern_config_bool(s, "use_double_wide_mlp", false);
     c->wide_shared = c->n_shared > 0 && (gguf ? last && (int64_t)last->ne[1] == 2 * c->n_ff : wide);
     return TERN_OK;
 }
@@ -286,7 +312,7 @@ static const char *ignores(const tern_config *c, const char *gguf_name) {
 
 static const char *const gguf_names[] = {"gemma4", NULL};
 static const char *const hf_types[] = {"gemma4_text", "gemma4", NULL};
-static const tern_config defaults = {.rms_eps = 1e-6, .rope = {.base = 1e6f}};
+static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-6, .rope = {.base = 1e6f}};
 static const tern_generation_defaults generation = {
     .temperature = 1, .top_k = 64, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
@@ -361,6 +387,7 @@ const tern_arch tern_arch_gemma4 = {
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+    .turns_part = 1,
     .mixed_layers = true,
     .windows_by_layer = true,
     .ff_by_layer = true,

@@ -75,8 +75,7 @@ const tern_arch tern_arch_granite = {
 // ---- Hybrid ------------------------------------------------------------------------------------
 
 static tern_vid hybrid_layer(tern_graph *g, const tern_config *c, tern_vid x) {
-    const tern_attention_block block = {.window = (int32_t)c->n_window,
-                                        .rope = c->unrotated[g->layer] ? NULL : &c->rope};
+    const tern_attention_block block = {.rope = c->unrotated[g->layer] ? NULL : &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     bool is_mamba = c->layers[g->layer] == TERN_LAYER_MAMBA;
     tern_vid mixed =

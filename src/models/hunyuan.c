@@ -46,6 +46,7 @@ const tern_arch tern_arch_hunyuan = {
     .tensors = tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
+    .rope_has_alpha = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .generation = &generation,
     .sample = &sample,

@@ -33,7 +33,7 @@ static tern_vid short_conv(tern_graph *g, const tern_config *c, tern_vid x) {
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_rope_attrs rope = c->rope;
     const tern_attention_block block = {
-        .head_norms = true, .window = (int32_t)c->n_window, .rope = &rope};
+        .head_norms = true, .rope = &rope};
     if (c->rope_rates[g->layer] > 0) {
         rope.scaling = TERN_ROPE_LINEAR;
         rope.factor = 1 / c->rope_rates[g->layer];
@@ -125,7 +125,7 @@ static tern_status read_folder_layers(const tern_config_source *s, tern_config *
 static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_speaking *v = &c->speech;
     bool learnt = s->file->kind == TERN_FILE_GGUF ||
-                  tern_json_bool(tern_config_json(s, "use_learnable_rope"), false);
+                  tern_config_bool(s, "use_learnable_rope", false);
     v->rate_least = 0.1;
     v->rate_most = 2;
     tern_config_float(s, "speech.rate_least", "alpha_min", &v->rate_least);
@@ -236,7 +236,7 @@ static void write_speech_json(const tern_config *c, tern_strbuf *out) {
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     int64_t taps;
-    if (tern_json_bool(tern_config_json(s, "conv_bias"), false))
+    if (tern_config_bool(s, "conv_bias", false))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "config.json: conv_bias: biases around the convolution are not "
                          "supported");
@@ -279,10 +279,10 @@ static tern_status read_moe(const tern_config_source *s, tern_config *c, tern_er
                          gating);
     TERN_TRY(tern_config_need(s, "leading_dense_block_count", "num_dense_layers", 0, c->n_layers,
                               &c->n_dense_layers, err));
-    const tern_json *bias = tern_config_json(s, "use_expert_bias");
+    bool biased = tern_config_bool(s, "use_expert_bias", true);
     char name[64];
     snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", (int)c->n_dense_layers);
-    c->experts_bias = gguf ? tern_file_tensor(s->file, name) != NULL : tern_json_bool(bias, true);
+    c->experts_bias = gguf ? tern_file_tensor(s->file, name) != NULL : biased;
     c->experts_sigmoid = true;
     return TERN_OK;
 }
@@ -315,7 +315,7 @@ static const char *const hf_types[] = {"lfm2", NULL};
 #endif
 // The first models' config.json states what the width was made of.
 static const char *const renamed[][2] = {{"intermediate_size", "block_ff_dim"}, {NULL}};
-static const tern_config defaults = {.rms_eps = 1e-5, .rope = {.base = 1e6f}};
+static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-5, .rope = {.base = 1e6f}};
 static const tern_generation_defaults generation = {
     .temperature = 0.3f, .top_k = -1, .top_p = -1, .min_p = 0.15f, .repeat_penalty = 1.05f};
 

@@ -2,8 +2,30 @@
 // become BitLinears when the graph is lowered, and masters by quantization_config. Some embed.
 #include "models/family.h"
 
+// Mistral's layers have a window, 4096 where config.json does not say; Llama's have none, whatever
+// it says. In GGUF a key of our own, which programs other than tern do not look for.
+static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool is_mistral = tern_config_is_text_of(s, "mistral");
+    if (is_mistral || s->file->kind == TERN_FILE_GGUF)
+        TERN_TRY(tern_config_window(s, is_mistral ? 4096 : 0, c, err));
+    return tern_config_pooling(s, c, err);
+}
+
+static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
+    TERN_TRY(tern_config_write_window(w, name, c));
+    return tern_config_write_pooling(w, name, c);
+}
+
+// A folder of a model with a window is a Mistral's.
+static void write_json(const tern_config *c, tern_strbuf *out) {
+    if (c->n_window) tern_config_write_window_json(c, out);
+    tern_config_write_pooling_json(c, out);
+}
+
+static const tern_config defaults = {.rms_eps = 1e-6};
 static const char *const gguf_names[] = {"llama", NULL};
 static const char *const hf_types[] = {"llama", "mistral", NULL};
+static const tern_model_folder mistral = {"mistral", "MistralForCausalLM"};
 
 const tern_arch tern_arch_llama = {
     .name = "llama",
@@ -13,9 +35,11 @@ const tern_arch tern_arch_llama = {
     .ignored = tern_decoder_ignored,
     .hf_class = "LlamaForCausalLM",
     .gguf_rope_neighbours = true,
-    .read = tern_config_pooling,
-    .write_gguf = TERN_WRITER(tern_config_write_pooling),
-    .write_json = TERN_WRITER(tern_config_write_pooling_json),
+    .defaults = &defaults,
+    .hf_windowed = &mistral,
+    .read = read,
+    .write_gguf = TERN_WRITER(write_gguf),
+    .write_json = TERN_WRITER(write_json),
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder), TERN_ENCODER(tern_build_decoder)),
     .fresh = TERN_FRESH_FLOATS,
 };

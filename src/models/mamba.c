@@ -67,7 +67,7 @@ static tern_status refuse_biases(const tern_config_source *s, tern_error *err) {
     static const char *const names[] = {"mamba_proj_bias", "projectors_bias", "attention_bias",
                                         "mlp_bias"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (tern_json_bool(tern_config_json(s, names[i]), false))
+        if (tern_config_bool(s, names[i], false))
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: %s is not supported",
                              names[i]);
     return TERN_OK;
@@ -77,7 +77,9 @@ static tern_status refuse_biases(const tern_config_source *s, tern_error *err) {
 static tern_status read_heads(const tern_config_source *s, tern_config *c, int64_t n_heads,
                               int64_t *dim, tern_error *err) {
     int64_t all = 0;
-    if (s->file->kind != TERN_FILE_GGUF && tern_config_int(s, NULL, "mamba_d_head", dim))
+    bool stated = s->file->kind != TERN_FILE_GGUF &&
+                  !tern_str_is(tern_json_str(tern_config_json(s, "mamba_d_head")), "auto");
+    if (stated && tern_config_int(s, NULL, "mamba_d_head", dim))
         return tern_config_need(s, "", "mamba_d_head", 1, 4096, dim, err);
     if (!tern_config_int(s, "ssm.inner_size", "mamba_d_ssm", &all)) {
         int64_t expand = 2;
@@ -109,7 +111,7 @@ tern_status tern_config_mamba(const tern_config_source *s, tern_config *c, tern_
                               .n_state = (int32_t)n_state};
     c->multipliers = (tern_multipliers){1, 1, {1, 1, 1, 1, 1}, 1, 1, 1, 1, 1};
     if (gguf) return TERN_OK;
-    c->conv_bias = tern_json_bool(tern_config_json(s, "mamba_conv_bias"), true);
+    c->conv_bias = tern_config_bool(s, "mamba_conv_bias", true);
     TERN_TRY(refuse_biases(s, err));
     return refuse_limits(s, err);
 }

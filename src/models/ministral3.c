@@ -4,8 +4,32 @@
 #include <stdio.h>
 #include "models/family.h"
 
+// RoPE where config.json says nothing of it, and what an older Mistral's leaves out.
+static void take_defaults(const tern_config_source *s, bool is_older, tern_config *c) {
+    static const char *const names[] = {"rope_parameters", "rope_scaling", "rope_theta"};
+    double eps;
+    if (s->file->kind == TERN_FILE_GGUF) return;
+    if (is_older && !tern_config_float(s, NULL, "rms_norm_eps", &eps))
+        c->rms_eps = c->final_rms_eps = 1e-6;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const tern_json *j = tern_config_json(s, names[i]);
+        if (j && j->type != TERN_JSON_NULL) return;
+    }
+    c->rope.base = is_older ? 1e4f : 1e6f;
+    if (is_older) return;
+    c->rope.scaling = TERN_ROPE_YARN;
+    c->rope.factor = 16;
+    c->rope.n_context_orig = 16384;
+    c->rope.beta_fast = 32;
+    c->rope.beta_slow = 1;
+    c->rope.attn_factor = 1;
+    c->rope.growth = 0.1f;
+}
+
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    (void)s;
+    bool is_older = tern_config_is_text_of(s, "mistral"); // whose window is 4096 if none is said
+    TERN_TRY(tern_config_window(s, is_older ? 4096 : 0, c, err));
+    take_defaults(s, is_older, c);
     if (c->rope.growth == 0 || c->rope.n_rot == c->head_dim) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "config: queries that grow with their position, of which RoPE turns %d of %d "
@@ -16,6 +40,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
 // yarn_log_multiplier: 1 leaves cosine and sine as they are.
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     char key[160];
+    TERN_TRY(tern_config_write_window(w, name, c));
     if (c->rope.attn_factor == 1) {
         snprintf(key, sizeof key, "%s.rope.scaling.yarn_log_multiplier", name);
         TERN_TRY(tern_gguf_put_f32(w, key, 1));
@@ -56,6 +81,8 @@ const tern_arch tern_arch_ministral3 = {
     .defaults = &defaults,
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
+    .write_json = TERN_WRITER(tern_config_write_window_json),
+    .rope_grows = true,
     .gguf_rope_neighbours = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
     .generation = &generation,

@@ -49,8 +49,7 @@ tern_status tern_config_experts(const tern_config_source *s, tern_config *c, ter
     TERN_TRY(tern_config_need(s, "expert_feed_forward_length", "moe_intermediate_size", 1, 1 << 22,
                               &c->n_ff_expert, err));
     snprintf(key, sizeof key, "%s.expert_weights_norm", s->prefix);
-    const tern_json *normed = gguf ? NULL : tern_config_json(s, "norm_topk_prob");
-    c->experts_normed = gguf ? true : tern_json_bool(normed, false);
+    c->experts_normed = tern_config_bool(s, "norm_topk_prob", gguf);
     if (gguf && tern_file_meta_bool(s->file, key, &stated)) c->experts_normed = stated;
     tern_config_float(s, "expert_weights_scale", "routed_scaling_factor", &scale);
     c->experts_scale = scale != 0 ? scale : 1;

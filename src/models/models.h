@@ -103,7 +103,7 @@ typedef struct tern_speaking {
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
-    int64_t n_window; // of every layer, 0: all; a context is at most this unless asked for
+    int64_t n_window; // of every layer, 0: all
     double rms_eps, final_rms_eps; // final: of the last norm; the same unless the file says so
     tern_act_kind act;
     tern_rope_attrs rope; // of attention to everything
@@ -237,11 +237,25 @@ typedef struct tern_generation_defaults {
     int32_t top_k;
 } tern_generation_defaults;
 
+// Is told every key that a reader of a config asks for, there or not: a path in config.json, or
+// GGUF's.
+typedef struct tern_config_watch {
+    void (*on_key)(void *user, const char *key);
+    void *user;
+} tern_config_watch;
+
 // Where the readers of a config look (config.c).
 typedef struct tern_config_source {
     const tern_file *file;
     const struct tern_arch *arch;
     char prefix[64]; // GGUF: general.architecture
+    // The first key whose value is of another kind than its reader can take: to go on as if it were
+    // not there would be another model. Empty: there is none.
+    struct tern_config_odd {
+        char key[160];
+        const char *expected; // "a number"
+    } *odd;
+    const tern_config_watch *watch; // NULL: nobody
 } tern_config_source;
 
 // A kind of tower, and how files call what it is made of (vision.c). Numbers are int64_t of
@@ -282,6 +296,11 @@ typedef struct tern_seeing_names {
     const char *type, *class_name, *text_type, *vision_type, *processor;
 } tern_seeing_names;
 
+// What a folder is called: model_type and architectures.
+typedef struct tern_model_folder {
+    const char *type, *class_name;
+} tern_model_folder;
+
 // What training from nothing makes of this architecture.
 typedef enum tern_fresh { TERN_FRESH_NONE, TERN_FRESH_FLOATS, TERN_FRESH_TERNARY } tern_fresh;
 
@@ -301,6 +320,7 @@ typedef struct tern_arch {
                                    // written by conversion
     const char *const *hf_types;   // config.json model_type values; the first one is written
     const char *hf_class;          // config.json: architectures
+    const tern_model_folder *hf_windowed; // both, of a model with one window; NULL: the same
     bool (*is_mine)(const tern_file *file); // of several with the same name; NULL: always
     const tern_tensor_row *tensors;         // ends with one that has no names
     const tern_ignored *ignored;            // ends with one that has no reason; NULL: none
@@ -329,6 +349,12 @@ typedef struct tern_arch {
     const char *hf_prefix; // written instead of "model." in front of names; NULL: that
     // Members of config.json that this family spells differently; NULL: the usual ones.
     const char *hf_eps, *hf_act;
+    // RoPE in folders. turns_part: the share of a head that turns where config.json does not say;
+    // 0: heads turn whole, as transformers' code for the family has it, whatever a file says.
+    double turns_part;
+    bool rope_is_long;   // of what scales it, the family has two sets of factors alone
+    bool rope_grows;     // queries grow with their position
+    bool rope_has_alpha; // the family has a greater base, once and for all
     const char *const (*hf_renamed)[2]; // usual name, own name; ends with {NULL}. NULL: none
     // GGUF of this architecture stores the rows of q and k so that RoPE pairs are neighbours,
     // Hugging Face so that they are halves of the head: conversion moves rows.
@@ -351,6 +377,8 @@ typedef struct tern_arch {
 // The architecture of a file, its config checked for sense (no zero, no absurd size).
 tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *config,
                             tern_error *err);
+tern_status tern_model_read_watched(const tern_file *file, const tern_config_watch *watch,
+                                    const tern_arch **arch, tern_config *config, tern_error *err);
 // Fails, by name, on a tensor that none of the graphs (as the architecture built them) reads:
 // without it the model would be another one. The architecture lists those that may be left out; see
 // also tern_model_ignores.
@@ -523,6 +551,9 @@ bool tern_model_is_seen(const char *gguf_name);
 typedef struct tern_rope_factors {
     float of[2][TERN_ROPE_PAIRS_MAX];
 } tern_rope_factors;
+// Refuse what no file of the family can say.
+tern_status tern_config_check_folder(const tern_arch *arch, const tern_config *c, tern_error *err);
+tern_status tern_config_check_gguf(const tern_arch *arch, const tern_config *c, tern_error *err);
 // config.json text for a Hugging Face folder; model_type and architectures by arch. factors: read
 // where c->rope.scaling is TERN_ROPE_LONG.
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,

@@ -58,7 +58,7 @@ static tern_status read_layers(const tern_config_source *s, tern_config *c, tern
 static tern_status refuse_biases(const tern_config_source *s, tern_error *err) {
     static const char *const names[] = {"norm_bias", "attention_bias", "mlp_bias"};
     for (size_t i = 0; i < 3; i++)
-        if (tern_json_bool(tern_config_json(s, names[i]), false))
+        if (tern_config_bool(s, names[i], false))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "config.json: a ModernBERT with %s is not supported", names[i]);
     return TERN_OK;
@@ -68,6 +68,9 @@ static tern_status refuse_biases(const tern_config_source *s, tern_error *err) {
 static tern_status read_ropes(const tern_config_source *s, tern_config *c, tern_error *err) {
     double base;
     TERN_TRY(tern_config_rope(s, c, "sliding_attention", &c->window_rope, err));
+    if (c->rope.scaling != TERN_ROPE_NONE || c->window_rope.scaling != TERN_ROPE_NONE)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config: a ModernBERT whose RoPE is scaled is not supported");
     if (tern_config_float(s, NULL, "global_rope_theta", &base) && base > 0)
         c->rope.base = (float)base;
     if (tern_config_float(s, NULL, "local_rope_theta", &base) && base > 0)

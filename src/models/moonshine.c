@@ -250,6 +250,7 @@ const tern_arch tern_arch_moonshine = {
     .tensors = tensors,
     .ignored = ignored,
     .defaults = &defaults,
+    .turns_part = 0.9,
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),

@@ -324,6 +324,7 @@ const tern_arch tern_arch_moonshine_streaming = {
     .tensors = tensors,
     .ignored = ignored,
     .defaults = &defaults,
+    .turns_part = 1,
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),

@@ -36,7 +36,7 @@ static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
     double fraction = 1;
     tern_str act = tern_config_str(s, NULL, "activation_function");
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (tern_json_bool(tern_config_json(s, flags[i].name), flags[i].usual) != flags[i].usual)
+        if (tern_config_bool(s, flags[i].name, flags[i].usual) != flags[i].usual)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "config.json: a nomic_bert with another %s is not supported",
                              flags[i].name);

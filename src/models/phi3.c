@@ -17,6 +17,10 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
                             err);
 }
 
+static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    return tern_config_window(s, 0, c, err);
+}
+
 static const char *const gguf_names[] = {"phi3", NULL};
 static const char *const hf_types[] = {"phi3", NULL};
 static const tern_config defaults = {.rms_eps = 1e-5};
@@ -45,6 +49,11 @@ const tern_arch tern_arch_phi3 = {
     .tensors = tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
+    .read = read,
+    .write_gguf = TERN_WRITER(tern_config_write_window),
+    .write_json = TERN_WRITER(tern_config_write_window_json),
+    .turns_part = 1,
+    .rope_is_long = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .sample = &sample,
 };

@@ -23,7 +23,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 static tern_status read_json_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool found;
     int64_t window = 0, n_full = 28; // as in transformers
-    if (!tern_json_bool(tern_config_json(s, "use_sliding_window"), false) ||
+    if (!tern_config_bool(s, "use_sliding_window", false) ||
         !tern_config_int(s, NULL, "sliding_window", &window))
         return TERN_OK;
     if (window < 1 || window > INT32_MAX)

@@ -42,7 +42,7 @@ static tern_vid delta_net(tern_graph *g, const tern_config *c, tern_vid x) {
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     const tern_attention_block block = {
-        .head_norms = true, .gate = true, .window = (int32_t)c->n_window, .rope = &c->rope};
+        .head_norms = true, .gate = true, .rope = &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     tern_vid mixed = c->layers[g->layer] == TERN_LAYER_DELTA
                          ? delta_net(g, c, a)
@@ -127,8 +127,7 @@ static tern_status drop_predictors(const tern_config_source *s, tern_config *c, 
 }
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    const tern_json *gate = tern_config_json(s, "attn_output_gate");
-    if (!tern_json_bool(gate, true))
+    if (!tern_config_bool(s, "attn_output_gate", true))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "config.json: attention without a gate (attn_output_gate) is not "
                          "supported");
@@ -272,6 +271,7 @@ const tern_arch tern_arch_qwen35 = {
                                           "qwen3_5_text", "qwen3_5",
                                           "Qwen2VLImageProcessorFast"},
 #endif
+    .turns_part = 0.25,
     .mixed_layers = true,
     .sample = &sample,
 };

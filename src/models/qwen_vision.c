@@ -151,12 +151,12 @@ void tern_config_rope_sections(const tern_config *c, int32_t out[4]) {
 
 static void read_sections(const tern_config_source *s, tern_config *c) {
     const tern_json_doc *doc = &s->file->config;
-    const tern_json *list = tern_config_json(s, "rope_parameters.mrope_section");
+    const tern_json *list = tern_config_json(s, "rope_scaling.mrope_section");
     int32_t shares[4];
     char key[96];
     double share;
     int i = 0;
-    if (!list) list = tern_config_json(s, "rope_scaling.mrope_section");
+    if (!list) list = tern_config_json(s, "rope_parameters.mrope_section");
     tern_config_rope_sections(c, shares);
     for (const tern_json *e = tern_json_first(doc, list); e && i < 3;
          e = tern_json_next(doc, list, e))

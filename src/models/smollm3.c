@@ -57,7 +57,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
 
 static const char *const gguf_names[] = {"smollm3", NULL};
 static const char *const hf_types[] = {"smollm3", NULL};
-static const tern_config defaults = {.rms_eps = 1e-6, .rope = {.base = 2e6f}};
+static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-6, .rope = {.base = 2e6f}};
 static const tern_generation_defaults generation = {
     .temperature = 0.6f, .top_k = -1, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 

@@ -197,8 +197,7 @@ static bool is_multilingual(const tern_config_source *s, int64_t n_vocab) {
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_whisper *w = &c->whisper;
-    const tern_json *scales = tern_config_json(s, "scale_embedding");
-    if (s->file->kind == TERN_FILE_HF && tern_json_bool(scales, false))
+    if (tern_config_bool(s, "scale_embedding", false))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "config.json: scale_embedding is not supported");
     tern_config_int(s, "decoder_start_token_id", "decoder_start_token_id", &c->bos_id);

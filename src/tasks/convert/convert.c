@@ -595,6 +595,8 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY_GOTO(tern_convert_check_mlx(c, err));
     TERN_TRY_GOTO(tern_convert_read_mixing(c, err));
     TERN_TRY_GOTO(take_rope_factors(c, err));
+    TERN_TRY_GOTO((c->to_gguf ? tern_config_check_gguf : tern_config_check_folder)(
+        c->arch, &c->config, err));
     TERN_TRY_GOTO(refuse_tied(c, err));
     TERN_TRY_GOTO(list_items(c, err));
     if (c->desc->imatrix && c->n_important == 0)
