@@ -159,6 +159,10 @@ tern_status tern_config_write_window(tern_gguf_writer *w, const char *name, cons
     return tern_gguf_put_int(w, key, TERN_META_U32, c->n_window);
 }
 
+const char *tern_config_windows_differ(const tern_config *c) {
+    return c->n_window || c->window ? "compute attention without its window" : NULL;
+}
+
 void tern_config_write_window_json(const tern_config *c, tern_strbuf *out) {
     if (c->n_window) tern_strbuf_printf(out, "  \"sliding_window\": %" PRId64 ",\n", c->n_window);
     else tern_strbuf_puts(out, "  \"sliding_window\": null,\n");

@@ -81,6 +81,8 @@ void tern_config_write_experts_json(const tern_config *c, tern_strbuf *out);
 // c->n_window, where there is one; in a folder null says that there is none.
 tern_status tern_config_write_window(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_window_json(const tern_config *c, tern_strbuf *out);
+// tern_arch.differs of families whose windows programs other than tern do not look for.
+const char *tern_config_windows_differ(const tern_config *c);
 // c->window, and which layers have it.
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
 // The share of a head that is rotated, as a number that a reader's product with the head's

@@ -171,6 +171,16 @@ static tern_status put_window(tern_gguf_writer *w, const char *name, const tern_
     return tern_gguf_put_array(w, key, TERN_META_BOOL, flags, (size_t)c->n_layers);
 }
 
+static double usual_scalar(const tern_config *c) {
+    return c->n_layers == 62 ? (double)c->n_embd / (double)c->n_heads : (double)c->head_dim;
+}
+
+static const char *differs(const tern_config *c) {
+    double usual = usual_scalar(c);
+    if (fabs(c->query_scalar - usual) < 1e-5 * usual) return NULL;
+    return "scale the scores of attention by the size of its heads, not by query_pre_attn_scalar";
+}
+
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     TERN_TRY(tern_config_write_pooling(w, name, c));
     return put_window(w, name, c, c->window);
@@ -300,7 +310,7 @@ static const tern_ignored ignored[] = {
 #define BOTH                                                                                       \
     .hf_types = hf_types, .hf_act = "hidden_activation", .act = TERN_ACTIVATION_GELU_TANH,         \
     .tensors = tensors, .ignored = ignored, .defaults = &defaults, .mixed_layers = true,           \
-    .windows_by_layer = true
+    .windows_by_layer = true, .differs = differs
 
 const tern_arch tern_arch_gemma3 = {
     BOTH,

@@ -211,11 +211,33 @@ static tern_status read_factors(const tern_config_source *s, tern_config *c, ter
     return TERN_OK;
 }
 
+// Whose own part makes rows of pictures and sounds; without it nothing is given where these stand.
+static void read_placeholders(const tern_config_source *s, tern_config *c) {
+    static const struct {
+        const char *hf, *text;
+        int64_t usual;
+    } tokens[] = {{"image_token_id", "<|image|>", 258880},
+                  {"audio_token_id", "<|audio|>", 258881},
+                  {"video_token_id", "<|video|>", 258884}};
+    const tern_meta *list = tern_file_meta(s->file, "tokenizer.ggml.tokens");
+    bool gguf = s->file->kind == TERN_FILE_GGUF;
+    bool is_whole = !gguf && tern_config_json(s, "text_config");
+    int n = 0;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        int64_t id = is_whole ? tokens[i].usual : 0;
+        tern_config_int(s, NULL, tokens[i].hf, &id);
+        for (uint64_t t = 0; gguf && list && list->strings && t < list->n; t++)
+            if (tern_str_is(list->strings[t], tokens[i].text)) id = (int64_t)t;
+        if (id > 0 && id < c->n_vocab) c->placeholders[n++] = (int32_t)id;
+    }
+}
+
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     int64_t window;
     char key[64] = "blk.0.ffn_gate.weight";
     TERN_TRY(refuse(s, err));
+    read_placeholders(s, c);
     TERN_TRY(read_layers(s, c, err));
     TERN_TRY(tern_config_need(s, "attention.sliding_window", "sliding_window", 1, INT32_MAX / 2,
                               &window, err));

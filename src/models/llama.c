@@ -36,6 +36,7 @@ const tern_arch tern_arch_llama = {
     .hf_class = "LlamaForCausalLM",
     .gguf_rope_neighbours = true,
     .defaults = &defaults,
+    .differs = tern_config_windows_differ,
     .hf_windowed = &mistral,
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),

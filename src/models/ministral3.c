@@ -79,6 +79,7 @@ const tern_arch tern_arch_ministral3 = {
     .tensors = tern_decoder_tensors,
     .ignored = ignored,
     .defaults = &defaults,
+    .differs = tern_config_windows_differ,
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(tern_config_write_window_json),

@@ -100,6 +100,8 @@ typedef struct tern_speaking {
     double rate_least, rate_most; // of what layers learnt to turn faster or slower; 0: nothing
 } tern_speaking;
 
+#define TERN_PLACEHOLDERS_MAX 4
+
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
@@ -114,6 +116,9 @@ typedef struct tern_config {
     double input_norm_eps;
     const char *guess;      // what had to be guessed because the file does not say, or NULL
     int64_t bos_id, eos_id; // -1: not stated
+    // Tokens that stand where a picture or a sound is given: computed as tokens, they would be what
+    // no program computes. The first 0 ends them.
+    int32_t placeholders[TERN_PLACEHOLDERS_MAX];
     // What only some families have
     uint8_t layers[TERN_LAYERS_MAX]; // a tern_layer_kind each; all zero: full attention
     int32_t window;                  // of TERN_LAYER_WINDOW: rows see that many positions
@@ -333,6 +338,9 @@ typedef struct tern_arch {
     void (*write_json)(const tern_config *c, tern_strbuf *out);
     // Whether a tensor of a folder or GGUF is not read, by its GGUF name; NULL: no other is.
     const char *(*ignores)(const tern_config *c, const char *gguf_name);
+    // What programs other than tern do with a GGUF of such a config instead, as the rest of a
+    // sentence; NULL: they compute the same.
+    const char *(*differs)(const tern_config *c);
     // What a row of a folder's tensor is multiplied with to be GGUF's, whose weights have in them
     // what config.json states as factors. NULL: always 1.
     double (*folded)(const tern_config *c, const char *gguf_name, int64_t row);

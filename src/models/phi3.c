@@ -49,6 +49,7 @@ const tern_arch tern_arch_phi3 = {
     .tensors = tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
+    .differs = tern_config_windows_differ,
     .read = read,
     .write_gguf = TERN_WRITER(tern_config_write_window),
     .write_json = TERN_WRITER(tern_config_write_window_json),

@@ -39,6 +39,7 @@ const tern_arch tern_arch_qwen2 = {
     .tensors = tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
+    .differs = tern_config_windows_differ,
     .read = read,
     .write_gguf = TERN_WRITER(tern_config_write_qwen_gguf),
     .write_json = TERN_WRITER(tern_config_write_qwen_json),

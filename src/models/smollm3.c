@@ -23,7 +23,29 @@ static tern_status read_json_layers(const tern_config_source *s, tern_config *c,
                      n, c->n_layers);
 }
 
-static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+// Windows are off in the published file; where they are on, they are of layers without RoPE, unless
+// layer_types says otherwise. GGUF: a key of our own.
+static tern_status read_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
+    bool found, gguf = s->file->kind == TERN_FILE_GGUF;
+    int64_t window = 0;
+    tern_config_int(s, "attention.sliding_window", "sliding_window", &window);
+    bool is_on = gguf || tern_config_bool(s, "use_sliding_window", false);
+    if (!is_on || window == 0) return TERN_OK;
+    if (window < 1 || window > INT32_MAX)
+        return tern_fail(err, TERN_ERR_FORMAT, "config: sliding_window is %" PRId64, window);
+    TERN_TRY(tern_config_layer_types(s, c, 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_WINDOW, &found,
+                                     err));
+    if (gguf)
+        found = tern_config_layer_flags(s, c, "attention.sliding_window_pattern",
+                                        TERN_LAYER_WINDOW);
+    if (gguf && !found) return TERN_OK;
+    c->window = (int32_t)window;
+    for (int64_t i = 0; !found && i < c->n_layers; i++)
+        c->layers[i] = c->unrotated[i] ? TERN_LAYER_WINDOW : TERN_LAYER_FULL;
+    return TERN_OK;
+}
+
+static tern_status read_rotated(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     int64_t interval = INTERVAL;
     const tern_json *list = gguf ? NULL : tern_config_json(s, "no_rope_layers");
@@ -38,9 +60,15 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     return TERN_OK;
 }
 
+static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
+    TERN_TRY(read_rotated(s, c, err));
+    return read_windows(s, c, err);
+}
+
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     char key[160];
     bool usual = true;
+    if (c->window) TERN_TRY(tern_config_write_windows(w, name, c));
     for (int64_t i = 0; i < c->n_layers; i++)
         usual &= (c->unrotated[i] != 0) == ((i + 1) % INTERVAL == 0);
     if (usual) return TERN_OK;
@@ -53,6 +81,9 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
     for (int64_t i = 0; i < c->n_layers; i++)
         tern_strbuf_printf(out, "%s%d", i ? ", " : "", !c->unrotated[i]);
     tern_strbuf_puts(out, "],\n");
+    if (c->window)
+        tern_strbuf_printf(out, "  \"use_sliding_window\": true,\n  \"sliding_window\": %d,\n",
+                           (int)c->window);
 }
 
 static const char *const gguf_names[] = {"smollm3", NULL};
@@ -72,6 +103,8 @@ const tern_arch tern_arch_smollm3 = {
     .tensors = tern_decoder_tensors,
     .ignored = tern_decoder_ignored,
     .defaults = &defaults,
+    .differs = tern_config_windows_differ,
+    .mixed_layers = true,
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),

@@ -434,6 +434,9 @@ static tern_status to_gguf(conversion *c, const char *out, tern_error *err) {
     if (status == TERN_OK && tower.gguf) status = tern_gguf_writer_finish(tower.gguf, err);
     if (status == TERN_OK) status = tern_gguf_writer_finish(c->gguf, err);
     tern_convert_close_tower(&tower);
+    const char *differs = c->arch->differs ? c->arch->differs(&c->config) : NULL;
+    if (status == TERN_OK && differs)
+        tern_convert_note(c, "programs other than tern will %s", differs);
     return status;
 }
 
