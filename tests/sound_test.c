@@ -175,8 +175,8 @@ TEST(sound_has_the_pieces_of_a_wav) {
     CHECK(memcmp(bytes + 8, head + 8, 32) == 0 && memcmp(bytes + 40, "\xff\xff\xff\xff", 4) == 0);
 }
 
-// A WAV that was written into a pipe has all its samples, and an empty one none. Seen to fail with the
-// sizes taken as they are.
+// A WAV that was written into a pipe has all its samples, and an empty one none. Seen to fail with
+// the sizes taken as they are.
 TEST(sound_of_a_wav_without_sizes) {
     static const struct {
         uint32_t riff, data;

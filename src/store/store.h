@@ -15,6 +15,7 @@ struct tern_memory_store {
     sqlite3 *db;
     char *path; // of the file
     double wait_seconds;
+    bool has_pairs; // in its index; older files have not
     tern_model *model;
     const tern_model *counter;
     tern_embedding_info embedding;
@@ -28,6 +29,16 @@ struct tern_memory_store {
     tern_vectors vectors;
     int64_t n_deleted;
 };
+
+// ---- Words without blanks (store_pairs.c) -------------------------------------------------------
+
+// Bytes of the first character, and whether it belongs to a script that has no blanks.
+size_t tern_pair_at(const char *text, size_t n, bool *is_pair);
+// A text as the index has it: pairs of such characters stand for themselves.
+void tern_pairs_put(tern_strbuf *out, const char *text, size_t n);
+// A statement whose second and third values are a heading and a text of the index.
+tern_status tern_store_do_words(tern_memory_store *s, sqlite3_stmt *st, tern_str heading,
+                                tern_str text, tern_error *err);
 
 // ---- SQL (store_sql.c) --------------------------------------------------------------------------
 

@@ -56,9 +56,8 @@ static tern_status put_chunk(chunk_writer *w, const tern_store_item *item, size_
     TERN_TRY(tern_store_do(w->s, w->chunk, err));
     int64_t id = sqlite3_last_insert_rowid(w->s->db);
     sqlite3_bind_int64(w->words, 1, id);
-    sqlite3_bind_text64(w->words, 2, heading, c->n_heading, SQLITE_STATIC, SQLITE_UTF8);
-    sqlite3_bind_text64(w->words, 3, text, c->end - c->begin, SQLITE_STATIC, SQLITE_UTF8);
-    TERN_TRY(tern_store_do(w->s, w->words, err));
+    TERN_TRY(tern_store_do_words(w->s, w->words, (tern_str){heading, c->n_heading},
+                                 (tern_str){text, c->end - c->begin}, err));
     if (!item->vectors) return TERN_OK;
     return put_vector(w, item->vectors + i * (size_t)w->s->n_dims, id, err);
 }

@@ -125,17 +125,37 @@ tern_status tern_memory_show(tern_memory_store *store, int64_t id, tern_memory_r
 
 // ---- Forgetting ---------------------------------------------------------------------------------
 
+// The index is told what the texts were.
+static tern_status delete_words(tern_memory_store *s, int64_t record, tern_error *err) {
+    sqlite3_stmt *chunks = NULL, *words = NULL;
+    bool more = true;
+    tern_status status =
+        tern_store_prepare(s, &chunks, "SELECT id, heading, text FROM chunk WHERE record = ?", err);
+    if (status == TERN_OK)
+        status = tern_store_prepare(
+            s, &words, "INSERT INTO words(words, rowid, heading, text) VALUES('delete', ?, ?, ?)",
+            err);
+    if (status == TERN_OK) sqlite3_bind_int64(chunks, 1, record);
+    while (status == TERN_OK && (status = tern_store_step(s, chunks, &more, err)) == TERN_OK &&
+           more) {
+        sqlite3_bind_int64(words, 1, sqlite3_column_int64(chunks, 0));
+        status = tern_store_do_words(s, words, tern_store_text(chunks, 1),
+                                     tern_store_text(chunks, 2), err);
+    }
+    sqlite3_finalize(chunks);
+    sqlite3_finalize(words);
+    return status;
+}
+
 tern_status tern_store_delete(tern_memory_store *s, int64_t id, tern_error *err) {
-    // The index is told what the texts were. Its rows go first, while chunk has them.
     static const char *const steps[] = {
-        ("INSERT INTO words(words, rowid, heading, text)"
-         " SELECT 'delete', id, heading, text FROM chunk WHERE record = ?"),
         "DELETE FROM code WHERE id IN (SELECT id FROM chunk WHERE record = ?)",
         "DELETE FROM vector WHERE id IN (SELECT id FROM chunk WHERE record = ?)",
         "DELETE FROM chunk WHERE record = ?",
         "UPDATE meta SET value = value + 1 WHERE key = 'deleted' AND ? > 0",
         "DELETE FROM record WHERE id = ?", // the last: its changes are looked at
     };
+    TERN_TRY(delete_words(s, id, err)); // first, while chunk has them
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         sqlite3_stmt *st = NULL;
         TERN_TRY(tern_store_prepare(s, &st, steps[i], err));

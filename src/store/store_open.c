@@ -7,7 +7,8 @@
 
 #define NAME           "memory.sqlite"
 #define APPLICATION_ID 0x7465726E // "tern", in SQLite's header
-#define VERSION        1
+#define VERSION        2
+#define WITHOUT_PAIRS  1 // the version before: its index has no pairs of characters
 #define TEXT_(x)       #x
 #define TEXT(x)        TEXT_(x)
 
@@ -84,7 +85,8 @@ static tern_status look_at_tables(tern_memory_store *s, bool *are_there, tern_er
     *are_there = n > 0;
     if (n > 0 && id != APPLICATION_ID)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: a SQLite file of another program", s->path);
-    if (n > 0 && version != VERSION)
+    s->has_pairs = n == 0 || version >= VERSION;
+    if (n > 0 && version != VERSION && version != WITHOUT_PAIRS)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: version %lld, and this program knows %d",
                          s->path, (long long)version, VERSION);
     return TERN_OK;

@@ -16,6 +16,7 @@ typedef struct word {
     const char *text;
     size_t n;
     int64_t n_texts; // that have it, at most RANKED + 1
+    bool is_prefix;  // words that begin so
 } word;
 
 static bool is_word(char c) {
@@ -27,17 +28,43 @@ static bool same(const word *a, const word *b) {
     return a->n == b->n && memcmp(a->text, b->text, a->n) == 0;
 }
 
+static size_t add_word(word *out, size_t n_words, word more) {
+    size_t i = 0;
+    if (n_words == WORDS_MAX) return n_words;
+    out[n_words] = more;
+    while (!same(&out[i], &out[n_words])) i++;
+    return n_words + (i == n_words);
+}
+
+// What the index has of a word: its pairs of characters that have no blanks between them, and what
+// is between those. One such character alone begins a pair.
+static size_t add_pairs(word *out, size_t n_words, const char *text, size_t n) {
+    bool is_pair, follows, is_alone = true;
+    for (size_t at = 0, end; at < n; at = end) {
+        end = at + tern_pair_at(text + at, n - at, &is_pair);
+        size_t next = end < n ? tern_pair_at(text + end, n - end, &follows) : 0;
+        if (is_pair && next && follows)
+            n_words = add_word(out, n_words, (word){text + at, end + next - at, 0, false});
+        else if (is_pair && is_alone)
+            n_words = add_word(out, n_words, (word){text + at, end - at, 0, true});
+        is_alone = !is_pair;
+        if (is_pair) continue;
+        for (; end < n && (next = tern_pair_at(text + end, n - end, &follows), !follows);)
+            end += next;
+        n_words = add_word(out, n_words, (word){text + at, end - at, 0, false});
+    }
+    return n_words;
+}
+
 // The different words of a query; n: bytes.
-static size_t find_words(word *out, const char *text, size_t n) {
+static size_t find_words(word *out, const char *text, size_t n, bool has_pairs) {
     size_t n_words = 0;
     for (size_t at = 0, end; at < n && n_words < WORDS_MAX; at = end) {
         end = at + 1;
         if (!is_word(text[at])) continue;
         while (end < n && is_word(text[end])) end++;
-        out[n_words] = (word){text + at, end - at, 0};
-        size_t i = 0;
-        while (!same(&out[i], &out[n_words])) i++;
-        n_words += i == n_words;
+        n_words = has_pairs ? add_pairs(out, n_words, text + at, end - at)
+                            : add_word(out, n_words, (word){text + at, end - at, 0, false});
     }
     return n_words;
 }
@@ -48,7 +75,7 @@ static tern_status bind_words(sqlite3_stmt *st, const word *words, size_t n, ter
     for (size_t i = 0; i < n; i++) {
         tern_strbuf_puts(&text, i ? " OR \"" : "\"");
         tern_strbuf_append(&text, words[i].text, words[i].n);
-        tern_strbuf_putc(&text, '"');
+        tern_strbuf_puts(&text, words[i].is_prefix ? "\" *" : "\"");
     }
     int code = text.failed ? SQLITE_NOMEM
                            : sqlite3_bind_text64(st, 1, tern_strbuf_text(&text), text.len,
@@ -110,7 +137,7 @@ static tern_status rank(tern_recall *r, const word *words, size_t n, tern_error 
 
 tern_status tern_recall_words(tern_recall *r, tern_error *err) {
     word words[WORDS_MAX + 1];
-    size_t n = find_words(words, r->query->text, r->query->n_bytes);
+    size_t n = find_words(words, r->query->text, r->query->n_bytes, r->s->has_pairs);
     TERN_TRY(count_texts(r, words, n, err));
     n = choose(r, words, n);
     return n ? rank(r, words, n, err) : TERN_OK;
