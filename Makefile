@@ -132,7 +132,7 @@ TEST_JOBS ?= $(shell nproc)
 # Parts of names, or '!PART' of those that are left out: which tests of build/tern_tests `make test`, asan,
 # tsan and test-unmapped run; nothing is all of them.
 TESTS ?=
-test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test python-test fuzz-replay ## every test that takes no longer than seconds
+test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test python-test fuzz-replay ## the tests that every change must pass
 	tools/check_format.sh
 	@# What was skipped, and why, comes last.
 	$(BUILD)/tern_tests -j $(TEST_JOBS) $(TESTS) > $(BUILD)/tests.log & tests=$$!; \

@@ -138,14 +138,36 @@ while IFS="$(printf '\t')" read -r example quoted; do
     esac
 done <"$work/quotes"
 
+says() { # PAGE TEXT
+    tr '\n' ' ' <"$1" | tr -s ' ' | grep -qF -e "$2" || wrong "$1 does not say \"$2\""
+}
+
+# ---- What the pages claim and the program can show ------------------------------------------------
+# Each failed with the text that stood there before: an example of a schema that allowed, and got, other keys;
+# a memory "in one file"; "inspect describes any file"; 45 KB for what takes 62; "man tern" where there is none.
+example=$(sed -n "/^    tern run MODEL .* --schema '/,/'\$/p" docs/cli.md | sed '1s|^ *tern run MODEL|$tern run models/stories.gguf|')
+told=$(eval "$example --seed 1" </dev/null 2>&1 | tr -d ' \n')
+echo "$told" | grep -qx '{"age":[0-9]*}' || wrong "docs/cli.md: the example of --schema says: $told"
+LC_ALL=C sed 's/bitnet-b1\.58/another-arch/g' models/stories.gguf >"$work/other.gguf"
+"$tern" inspect "$work/other.gguf" >"$work/said" 2>&1 && grep -q 'cannot be run: .*another-arch' "$work/said" ||
+    wrong "README.md: tern inspect does not describe a file of an unsupported model: $(head -n 3 "$work/said")"
+if "$tern" memory add "$work/notes" --text "a fox" >/dev/null 2>&1; then
+    [ -d "$work/notes" ] && says README.md "in one folder on your disk"
+fi
+"$tern" help | grep -q 'once installed, `man tern`' || wrong "tern help does not say that man tern needs make install"
+packed() { gzip -9nc "$build/web/$1" | wc -c; }
+if [ -f "$build/web/tern.wasm" ] && [ -f "$build/web/tern-senses.wasm" ]; then # where `make web` was run
+    more=$((($(packed tern-senses.wasm) - $(packed tern.wasm)) / 1000))
+    said=$(sed -n 's/.*about \([0-9]*\) KB more with gzip.*/\1/p' docs/browser.md)
+    [ "${said:-0}" -ge $((more - 5)) ] && [ "$said" -le $((more + 5)) ] ||
+        wrong "docs/browser.md says that senses take $said KB more: it is $more"
+fi
+
 # ---- The man page --------------------------------------------------------------------------------
 tools/man_options.sh "$tern" docs/tern.1 | cmp -s - docs/tern.1 ||
     wrong "docs/tern.1 is not what tools/man_options.sh writes: tools/man_options.sh $tern docs/tern.1 > new"
 
 # ---- Figures -------------------------------------------------------------------------------------
-says() { # PAGE TEXT
-    tr '\n' ' ' <"$1" | tr -s ' ' | grep -qF -e "$2" || wrong "$1 does not say \"$2\""
-}
 spell() { echo "Zero One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve" | cut -d ' ' -f $(($1 + 1)); }
 "$tern" inspect models/stories.gguf --json >"$work/model"
 field() { sed -n "s/.*\"\(bitnet-b1.58\.\)\{0,1\}$1\":\([0-9.]*\).*/\2/p" "$work/model" | head -n 1; }

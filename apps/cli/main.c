@@ -114,7 +114,7 @@ static int print_commands(FILE *f) {
     for (const command *c = cli_commands; c->name; c++)
         fprintf(f, "  %-12s %s\n", c->name, c->summary);
     fprintf(f, "\n`tern COMMAND --help` lists a command's options, `tern help --all` all of them,\n"
-               "`man tern` tells more.\n");
+               "docs/cli.md and, once installed, `man tern` tell more.\n");
     return f == stdout ? EXIT_OK : EXIT_USAGE;
 }
 
