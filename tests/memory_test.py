@@ -127,6 +127,16 @@ def test_jobs():
     check("ann@example.com" in open(at("notes/deep/b.txt")).read(), "the file itself was changed")
 
 
+def test_private():
+    """Seen to fail: with what the umask leaves to others, in the log that SQLite writes, too."""
+    old = os.umask(0)
+    m = at("private")
+    run("add", m, "--text", "what nobody else may read")
+    for name in [m] + [os.path.join(m, n) for n in os.listdir(m)]:
+        check(os.stat(name).st_mode & 0o77 == 0, "others may open " + name)
+    os.umask(old)
+
+
 def acknowledged(output):
     """Numbers of the lines that came whole."""
     whole = output[:output.rfind(b"\n") + 1].decode()
