@@ -160,7 +160,8 @@ void tern_automaton_close(tern_automaton *a) {
 
 // ---- Budgets ------------------------------------------------------------------------------------
 
-void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user), void *user) {
+void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user),
+                          void *user) {
     a->work_max = work;
     a->stop = stop;
     a->stop_user = user;

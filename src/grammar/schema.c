@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "grammar/pattern.h"
 
-#define DEPTH_MAX 40 // of demands that are made within each other; deeper ones wait
+#define DEPTH_MAX 20 // of demands that are made within each other; deeper ones wait
 
 // ---- Errors -------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ const tern_json *tern_schema_get(const tern_schema *x, const tern_json *schema, 
         {"$dynamicAnchor", 9, 9},
         {"$recursiveAnchor", 8, 8},
     };
-    const tern_json *v = tern_json_get(&x->doc, schema, name);
+    const tern_json *v = tern_schema_key(x, schema, (tern_str){name, strlen(name)});
     if (!v || x->is_lenient) return v;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         if (strcmp(some[i].name, name) == 0)
@@ -321,6 +321,7 @@ static tern_status each_value(tern_schema *x, const tern_fact *f, size_t n, unsi
     for (; e; e = one ? NULL : tern_json_next(&x->doc, list, e)) {
         bool fits = false;
         if (!(tern_schema_type_of(e) & types)) continue;
+        TERN_TRY(tern_schema_work(x, 1));
         x->taken = list;
         tern_status status = tern_schema_facts_hold(x, f, n, e, &fits);
         x->taken = NULL;
@@ -369,9 +370,8 @@ typedef struct value_list {
 
 static tern_status take_value(tern_schema *x, const tern_json *v, void *to) {
     value_list *l = to;
-    (void)x;
     for (size_t i = 0; i < l->n && i < l->max; i++)
-        if (tern_schema_equal(l->values[i], v)) return TERN_OK;
+        if (tern_schema_equal(x, l->values[i], v)) return TERN_OK;
     if (l->n < l->max) l->values[l->n] = v;
     if (l->n <= l->max) l->n++;
     return TERN_OK;
@@ -597,14 +597,14 @@ static tern_status compile(tern_schema *x, tern_str text_of, tern_str member, te
     TERN_TRY(tern_json_parse(&x->doc, text_of.ptr, text_of.len, x->err));
     if (x->doc.n_nodes >= UINT32_MAX / 2)
         return tern_fail(x->err, TERN_ERR_UNSUPPORTED, "the schema is too large");
+    TERN_TRY(tern_schema_index(x));
     TERN_TRY(find_draft(x));
     TERN_TRY(make_terms(x));
     TERN_TRY(tern_schema_collect(x));
     const tern_json *at = tern_json_root(&x->doc);
     const tern_json *map = member.ptr ? tern_json_get(&x->doc, at, "properties") : NULL;
-    for (const tern_json *k = map ? tern_json_first(&x->doc, map) : NULL; k;
-         k = tern_json_next(&x->doc, map, k))
-        if (tern_str_eq(tern_json_str(k), member)) at = tern_json_value_of(&x->doc, k);
+    const tern_json *of_member = tern_schema_key(x, map, member);
+    if (of_member) at = of_member;
     item = tern_schema_item(x, at);
     TERN_TRY(tern_schema_demand(x, &item, 1, &demand));
     TERN_TRY(tern_schema_demand_expr(x, demand, root));
@@ -620,6 +620,7 @@ tern_status tern_schema_expr(tern_rules *r, tern_str schema, const tern_json_way
     tern_error unused;
     tern_schema x = {.rules = r, .terms = r->terms, .way = way, .err = err ? err : &unused};
     tern_status status = compile(&x, schema, member, root);
+    tern_schema_index_free(&x);
     tern_json_free(&x.doc);
     for (size_t i = 0; i < x.n_named; i++) tern_free(x.named[i].uri);
     tern_free(x.named);

@@ -137,8 +137,10 @@ typedef struct tern_schema {
     const tern_json *taken; // the list whose own values are being judged
     tern_scope *scopes;
     size_t n_scopes, scopes_capacity;
-    int depth;
-    size_t n_work; // cases and members so far
+    uint32_t *key_slots, *key_owners; // names in large objects: key nodes, and whose they are
+    size_t n_key_slots;
+    int depth, n_choosing, n_judging; // calls within each other
+    size_t n_work;                    // cases and members so far
     const tern_json_way *way;
     // Terms that are used everywhere.
     tern_term any_char, quote, any_string, space, colon;
@@ -157,6 +159,10 @@ const tern_json *tern_schema_get(const tern_schema *x, const tern_json *schema, 
 tern_status tern_schema_fail(const tern_schema *x, const tern_json *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 tern_status tern_schema_memory(const tern_schema *x);
+// Counts work; fails where there is no more to be done.
+static inline tern_status tern_schema_work(const tern_schema *x, uint64_t n) {
+    return tern_terms_work(x->terms, n) ? TERN_OK : tern_terms_check(x->terms, x->err);
+}
 tern_item tern_schema_item(const tern_schema *x, const tern_json *schema);
 static inline const tern_json *tern_schema_at(const tern_schema *x, tern_item i) {
     return &x->doc.nodes[i >> 1];
@@ -167,6 +173,13 @@ tern_status tern_schema_count(const tern_schema *x, const tern_json *v, uint32_t
 // must not hold. A least count of TERN_NO_LIMIT is that of no value at all.
 tern_status tern_schema_limit(const tern_schema *x, const tern_json *v, bool is_least, bool holds,
                               uint32_t *least, uint32_t *most);
+
+// ---- Names in objects (schema_index.c) ----------------------------------------------------------
+
+tern_status tern_schema_index(tern_schema *x); // of the document that was read
+void tern_schema_index_free(tern_schema *x);
+// The value of a member of an object of the document; NULL: there is none.
+const tern_json *tern_schema_key(const tern_schema *x, const tern_json *object, tern_str name);
 
 // ---- References (schema_refs.c) -----------------------------------------------------------------
 
@@ -266,6 +279,8 @@ typedef struct tern_object {
     uint32_t min, max;
     tern_member *members; // in the schema's order
     size_t n_members, members_capacity;
+    uint32_t *slots; // hash table of them, + 1
+    size_t n_slots;
     tern_key_pattern *patterns;
     size_t n_patterns, patterns_capacity;
     uint32_t names; // the demand on names, of propertyNames
@@ -290,6 +305,6 @@ unsigned tern_schema_type_of(const tern_json *v);
 unsigned tern_schema_types_in(const tern_schema *x, const tern_json *list);
 // The types of what a fact about `const` or `enum` names; 0 of other facts.
 unsigned tern_schema_fact_values(const tern_schema *x, const tern_fact *f);
-bool tern_schema_equal(const tern_json *a, const tern_json *b);
+bool tern_schema_equal(const tern_schema *x, const tern_json *a, const tern_json *b);
 
 #endif

@@ -2,10 +2,12 @@
 // left. Each choice (anyOf, oneOf, if ...) is tried in turn; what contradicts itself is dropped.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "grammar/schema.h"
 
 #define CASES_MAX  2000
-#define CHOICE_MAX 200 // choices within each other
+#define CHOICE_MAX 80 // choices within each other: each is a call within the one before
+#define DONE_MIN   32 // schemas; fewer are looked through
 
 typedef enum choice_kind {
     CHOOSE_ANY,     // one of a list holds
@@ -26,13 +28,14 @@ typedef struct choice {
     tern_str name;
     const tern_json *element; // of SOME: the last that was chosen or not; NULL: none was
     bool has_one;             // of SOME: one was
-    uint32_t scope;
+    uint32_t scope, parent;
 } choice;
 
-// A schema to be taken, and the scope that it is in.
+// A schema to be taken, the scope that it is in, and which of those that were taken led to it, + 1.
 typedef struct scoped {
     tern_item item;
-    uint32_t scope;
+    uint32_t scope, parent;
+    bool is_target; // by a reference
 } scoped;
 
 typedef struct maker {
@@ -41,13 +44,16 @@ typedef struct maker {
     unsigned types;
     scoped *todo, *done;
     size_t n_todo, todo_capacity, n_done, done_capacity;
+    uint32_t *slots; // hash table of done, + 1, by schema; what is taken back was put in last
+    size_t n_slots;
     tern_fact *facts;
     size_t n_facts, facts_capacity;
     choice *choices; // those before `next` are made
     size_t n_choices, choices_capacity, next;
     int depth;
-    bool is_broken; // what was pushed contradicts itself
-    uint32_t scope; // of what is pushed
+    bool is_broken;         // what was pushed contradicts itself
+    uint32_t scope, parent; // of what is pushed
+    bool refers;            // it is what a reference leads to
 } maker;
 
 static tern_status run(maker *m);
@@ -57,7 +63,7 @@ static tern_status run(maker *m);
 static tern_status hold(maker *m, tern_item item) {
     if (tern_array_reserve(TERN_MEM_SESSION, &m->todo, &m->todo_capacity, m->n_todo, 1) != 0)
         return tern_schema_memory(m->x);
-    m->todo[m->n_todo++] = (scoped){item, item & 1 ? 0 : m->scope};
+    m->todo[m->n_todo++] = (scoped){item, item & 1 ? 0 : m->scope, m->parent, m->refers};
     return TERN_OK;
 }
 
@@ -81,6 +87,7 @@ static tern_status choose(maker *m, choice c) {
         0)
         return tern_schema_memory(m->x);
     c.scope = m->scope;
+    c.parent = m->parent;
     m->choices[m->n_choices++] = c;
     return TERN_OK;
 }
@@ -148,7 +155,10 @@ static tern_status reference(maker *m, const tern_json *s, bool holds, bool *is_
         if (i == 2 && tern_json_bool(tern_schema_get(m->x, to, "$recursiveAnchor"), false))
             return tern_schema_fail(m->x, ref, "a recursive reference with an anchor");
         *is_one = true;
-        TERN_TRY(holds ? yes(m, to) : no(m, to));
+        m->refers = true;
+        const tern_status status = holds ? yes(m, to) : no(m, to);
+        m->refers = false;
+        TERN_TRY(status);
     }
     return TERN_OK;
 }
@@ -168,10 +178,9 @@ static tern_status dependencies(maker *m, const tern_json *s) {
         for (const tern_json *k = tern_json_first(doc, map); k; k = tern_json_next(doc, map, k)) {
             const tern_json *v = tern_json_value_of(doc, k);
             bool is_list = tern_json_is(v, TERN_JSON_ARRAY);
-            TERN_TRY(
-                choose(m, (choice){.kind = is_list ? CHOOSE_NEEDS : CHOOSE_FOLLOWS,
-                                   .at = v,
-                                   .name = tern_json_str(k)}));
+            TERN_TRY(choose(m, (choice){.kind = is_list ? CHOOSE_NEEDS : CHOOSE_FOLLOWS,
+                                        .at = v,
+                                        .name = tern_json_str(k)}));
         }
     }
     return TERN_OK;
@@ -227,22 +236,84 @@ static tern_status holds(maker *m, const tern_json *s) {
 
 // ---- Choices ------------------------------------------------------------------------------------
 
+static size_t slot_of(const maker *m, const scoped *what) {
+    return tern_mix64(what->item >> 1) & (m->n_slots - 1);
+}
+
+static void put_in(maker *m, size_t i) {
+    size_t at = slot_of(m, &m->done[i]);
+    while (m->slots[at]) at = (at + 1) & (m->n_slots - 1);
+    m->slots[at] = (uint32_t)i + 1;
+}
+
+static tern_status add_done(maker *m, scoped what) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &m->done, &m->done_capacity, m->n_done, 1) != 0)
+        return tern_schema_memory(m->x);
+    m->done[m->n_done++] = what;
+    if (m->n_done < DONE_MIN && !m->n_slots) return TERN_OK;
+    if (m->n_done * 2 < m->n_slots) {
+        put_in(m, m->n_done - 1);
+        return TERN_OK;
+    }
+    const size_t more = m->n_slots ? m->n_slots * 2 : 4 * DONE_MIN;
+    uint32_t *slots = tern_alloc_array(TERN_MEM_SESSION, more, sizeof *slots);
+    if (!slots) return tern_schema_memory(m->x);
+    tern_free(m->slots);
+    m->slots = slots;
+    m->n_slots = more;
+    for (size_t i = 0; i < m->n_done; i++) put_in(m, i);
+    return TERN_OK;
+}
+
+static void take_back(maker *m) {
+    const scoped last = m->done[--m->n_done];
+    if (!m->n_slots) return;
+    size_t at = slot_of(m, &last);
+    while (m->slots[at] && m->slots[at] != m->n_done + 1) at = (at + 1) & (m->n_slots - 1);
+    m->slots[at] = 0;
+}
+
+// The next one that was taken of the same schema; `at` is where the search stands.
+static const scoped *next_done(const maker *m, const scoped *what, size_t *at) {
+    if (!m->n_slots) {
+        while (*at < m->n_done && m->done[*at].item >> 1 != what->item >> 1) ++*at;
+        return *at < m->n_done ? &m->done[(*at)++] : NULL;
+    }
+    for (size_t slot; (slot = m->slots[(slot_of(m, what) + *at) & (m->n_slots - 1)]);) {
+        ++*at;
+        if (m->done[slot - 1].item >> 1 == what->item >> 1) return &m->done[slot - 1];
+    }
+    return NULL;
+}
+
+// Whether references lead from a schema to it, and nothing else.
+static bool leads_to_itself(const maker *m, const scoped *what) {
+    bool is_target = what->is_target;
+    for (uint32_t i = what->parent; i && is_target; i = m->done[i - 1].parent) {
+        if (m->done[i - 1].item >> 1 == what->item >> 1) return true;
+        is_target = m->done[i - 1].is_target;
+    }
+    return false;
+}
+
 typedef struct saved {
     unsigned types;
-    uint32_t scope;
+    uint32_t scope, parent;
     size_t n_done, n_facts, n_choices, next;
 } saved;
 
 static saved save(const maker *m) {
-    return (saved){m->types, m->scope, m->n_done, m->n_facts, m->n_choices, m->next};
+    return (saved){m->types, m->scope, m->parent, m->n_done, m->n_facts, m->n_choices, m->next};
 }
 
 // Goes on with what was pushed since `save`, and takes it back.
 static tern_status go(maker *m, saved s) {
     tern_status status = TERN_OK;
-    if (m->x->n_work++ > TERN_SCHEMA_WORK_MAX || m->depth > CHOICE_MAX)
+    if (m->x->n_work++ > TERN_SCHEMA_WORK_MAX || m->x->n_choosing > CHOICE_MAX)
         status = tern_schema_fail(m->x, tern_json_root(&m->x->doc), "too many alternatives");
+    if (status == TERN_OK) status = tern_schema_work(m->x, 1 + m->n_facts / 8);
     m->depth++;
+    m->x->n_choosing++;
     for (size_t i = 0, k = m->n_todo; i + 1 < k; i++) { // the first one first
         const scoped item = m->todo[--k];
         m->todo[k] = m->todo[i];
@@ -250,11 +321,13 @@ static tern_status go(maker *m, saved s) {
     }
     if (status == TERN_OK && !m->is_broken && m->types) status = run(m);
     m->depth--;
+    m->x->n_choosing--;
     m->is_broken = false;
     m->types = s.types;
     m->scope = s.scope;
+    m->parent = s.parent;
     m->n_todo = 0;
-    m->n_done = s.n_done;
+    while (m->n_done > s.n_done) take_back(m);
     m->n_facts = s.n_facts;
     m->n_choices = s.n_choices;
     m->next = s.next;
@@ -270,7 +343,8 @@ static tern_status disjoint(maker *m, const tern_json *a, const tern_json *b, bo
     uint32_t demand;
     bool may;
     *out = false;
-    if (m->depth > 20) return TERN_OK;
+    if (m->depth > 20 || m->x->n_choosing > CHOICE_MAX / 2) return TERN_OK;
+    TERN_TRY(tern_schema_work(m->x, 1));
     TERN_TRY(tern_schema_demand(m->x, pair, 2, &demand));
     TERN_TRY(tern_schema_may_hold(m->x, demand, m->depth + 1, &may));
     *out = !may;
@@ -587,6 +661,7 @@ static tern_status emit(maker *m) {
 static tern_status make_choice(maker *m) {
     const choice c = m->choices[m->next++];
     m->scope = c.scope;
+    m->parent = c.parent;
     switch (c.kind) {
     case CHOOSE_ANY: return choose_in(m, c.at, true);
     case CHOOSE_SOME: return choose_some(m, &c);
@@ -604,18 +679,19 @@ static tern_status make_choice(maker *m) {
 
 static tern_status take(maker *m, scoped what) {
     const tern_item item = what.item;
-    m->scope = what.scope;
-    for (size_t i = 0; i < m->n_done; i++) {
-        if (m->done[i].item == item && m->done[i].scope == what.scope) return TERN_OK;
-        if (m->done[i].item == tern_item_not(item)) {
-            m->is_broken = true;
-            return TERN_OK;
-        }
-    }
-    if (tern_array_reserve(TERN_MEM_SESSION, &m->done, &m->done_capacity, m->n_done, 1) != 0)
-        return tern_schema_memory(m->x);
-    m->done[m->n_done++] = what;
     const tern_json *s = tern_schema_at(m->x, item);
+    const scoped *other;
+    m->scope = what.scope;
+    TERN_TRY(tern_schema_work(m->x, 1));
+    for (size_t at = 0; (other = next_done(m, &what, &at));) {
+        if (leads_to_itself(m, &what))
+            return tern_schema_fail(m->x, s, "its references lead back to it, and say nothing");
+        if (other->item == item && other->scope == what.scope) return TERN_OK;
+        m->is_broken = m->is_broken || other->item == tern_item_not(item);
+        if (m->is_broken) return TERN_OK;
+    }
+    TERN_TRY(add_done(m, what));
+    m->parent = (uint32_t)m->n_done;
     if (!(item & 1)) return holds(m, s);
     if (tern_json_is(s, TERN_JSON_BOOL)) {
         m->is_broken = m->is_broken || tern_json_bool(s, true);
@@ -650,6 +726,7 @@ tern_status tern_schema_cases(tern_schema *x, const tern_item *items, size_t n, 
     if (status == TERN_OK) status = run(&m);
     tern_free(m.todo);
     tern_free(m.done);
+    tern_free(m.slots);
     tern_free(m.facts);
     tern_free(m.choices);
     return status;

@@ -1,19 +1,51 @@
 // What facts say of an object's members: which names are known, and what each value must satisfy.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "grammar/schema.h"
 
-static tern_status member(tern_object *o, tern_str name, tern_member **out) {
+// Fewer are looked through.
+#define HASHED_MIN 16
+
+static size_t find_slot(const tern_object *o, tern_str name) {
+    const size_t mask = o->n_slots - 1;
+    size_t at = tern_hash64(name.len, name.ptr, name.len) & mask;
+    while (o->slots[at] && !tern_str_eq(o->members[o->slots[at] - 1].name, name))
+        at = (at + 1) & mask;
+    return at;
+}
+
+static bool grow_slots(tern_object *o) {
+    if (o->n_members * 2 < o->n_slots) return true;
+    const size_t more = o->n_slots ? o->n_slots * 2 : 4 * HASHED_MIN;
+    uint32_t *slots = tern_alloc_array(TERN_MEM_SESSION, more, sizeof *slots);
+    if (!slots) return false;
+    tern_free(o->slots);
+    o->slots = slots;
+    o->n_slots = more;
     for (size_t i = 0; i < o->n_members; i++)
-        if (tern_str_eq(o->members[i].name, name)) {
-            *out = &o->members[i];
-            return TERN_OK;
-        }
-    if (tern_array_reserve(TERN_MEM_SESSION, &o->members, &o->members_capacity, o->n_members, 1) !=
-        0)
-        return tern_schema_memory(o->x);
-    *out = &o->members[o->n_members++];
-    **out = (tern_member){.name = name};
+        o->slots[find_slot(o, o->members[i].name)] = (uint32_t)i + 1;
+    return true;
+}
+
+static tern_status member(tern_object *o, tern_str name, tern_member **out) {
+    size_t i = 0, at = 0;
+    const bool is_hashed = o->n_members >= HASHED_MIN;
+    TERN_TRY(tern_schema_work(o->x, 1));
+    if (is_hashed) {
+        if (!grow_slots(o)) return tern_schema_memory(o->x);
+        at = find_slot(o, name);
+        i = o->slots[at] ? o->slots[at] - 1 : o->n_members;
+    } else {
+        while (i < o->n_members && !tern_str_eq(o->members[i].name, name)) i++;
+    }
+    if (i == o->n_members) {
+        if (tern_array_reserve(TERN_MEM_SESSION, &o->members, &o->members_capacity, i, 1) != 0)
+            return tern_schema_memory(o->x);
+        o->members[o->n_members++] = (tern_member){.name = name};
+        if (is_hashed) o->slots[at] = (uint32_t)o->n_members;
+    }
+    *out = &o->members[i];
     return TERN_OK;
 }
 
@@ -100,6 +132,8 @@ tern_status tern_schema_object_read(tern_schema *x, const tern_fact *f, size_t n
 void tern_schema_object_free(tern_object *o) {
     tern_free(o->members);
     tern_free(o->patterns);
+    tern_free(o->slots);
+    o->slots = NULL;
     o->members = NULL;
     o->patterns = NULL;
 }
@@ -123,9 +157,7 @@ static tern_status finish(const tern_object *o, items *in, uint32_t *out) {
 
 static const tern_json *named(const tern_schema *x, const tern_json *s, tern_str name) {
     const tern_json *map = tern_schema_get(x, s, "properties");
-    EACH_MEMBER(x, k, map)
-    if (tern_str_eq(tern_json_str(k), name)) return tern_json_value_of(&(x)->doc, k);
-    return NULL;
+    return tern_schema_key(x, map, name);
 }
 
 static bool matches(const tern_object *o, tern_term term, tern_str name) {
@@ -170,6 +202,7 @@ tern_status tern_schema_object_demand(const tern_object *o, tern_str name, uint3
         const tern_fact *f = &o->facts[i];
         if (f->kind == TERN_FACT_PROPERTY && tern_str_eq(f->name, name) && in.n < 64)
             in.few[in.n++] = f->item;
+        TERN_TRY(tern_schema_work(x, 1));
         if (f->kind != TERN_FACT_SCHEMA) continue;
         const tern_json *s = named(x, f->at, name),
                         *others = tern_schema_get(x, f->at, "additionalProperties");

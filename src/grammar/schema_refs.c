@@ -124,7 +124,11 @@ static tern_status add_named(tern_schema *x, const tern_json *at, const char *ba
     }
     if (!uri) return tern_schema_memory(x);
     x->named[x->n_named++] = (tern_named){at, uri};
-    return TERN_OK;
+    // They are within each other's: so is their memory.
+    x->terms->bytes += strlen(uri);
+    if (x->terms->bytes_max && x->terms->bytes > x->terms->bytes_max)
+        tern_terms_fail(x->terms, TERN_TERMS_TOO_LARGE);
+    return tern_schema_work(x, 1 + strlen(uri) / 64);
 }
 
 static tern_status collect(tern_schema *x, const tern_json *schema, const char *base, int depth);
@@ -141,6 +145,7 @@ static tern_status collect_each(tern_schema *x, const tern_json *v, const char *
 
 static tern_status collect(tern_schema *x, const tern_json *schema, const char *base, int depth) {
     if (!tern_json_is(schema, TERN_JSON_OBJECT)) return TERN_OK;
+    TERN_TRY(tern_schema_work(x, 1));
     tern_str id = tern_json_str(tern_json_get(&x->doc, schema, x->draft < 6 ? "id" : "$id"));
     bool ref_hides = x->draft < 8 && tern_json_get(&x->doc, schema, "$ref");
     if (id.len && !ref_hides) {
@@ -153,11 +158,13 @@ static tern_status collect(tern_schema *x, const tern_json *schema, const char *
     }
     static const char *const anchors[] = {"$anchor", "$dynamicAnchor"};
     for (size_t i = 0; i < 2 && x->draft >= 8; i++) {
-        tern_str name = tern_json_str(tern_json_get(&x->doc, schema, anchors[i]));
+        tern_str name =
+            tern_json_str(tern_schema_key(x, schema, (tern_str){anchors[i], strlen(anchors[i])}));
         if (name.len) TERN_TRY(add_named(x, schema, base, name, true));
     }
     for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
-        const tern_json *v = tern_json_get(&x->doc, schema, holders[i].name);
+        const tern_json *v =
+            tern_schema_key(x, schema, (tern_str){holders[i].name, strlen(holders[i].name)});
         if (!v) continue;
         bool map = holders[i].holds == HOLDS_MAP && tern_json_is(v, TERN_JSON_OBJECT);
         bool list = holders[i].holds != HOLDS_ONE && tern_json_is(v, TERN_JSON_ARRAY);
@@ -217,8 +224,7 @@ static size_t unescape(const char *s, size_t n, char *out) {
 
 static const tern_json *child(const tern_schema *x, const tern_json *v, tern_str name) {
     if (tern_json_is(v, TERN_JSON_OBJECT)) {
-        for (const tern_json *k = tern_json_first(&x->doc, v); k; k = tern_json_next(&x->doc, v, k))
-            if (tern_str_eq(tern_json_str(k), name)) return tern_json_value_of(&x->doc, k);
+        return tern_schema_key(x, v, name);
     } else if (tern_json_is(v, TERN_JSON_ARRAY)) {
         size_t i = 0, wanted = 0;
         for (size_t k = 0; k < name.len; k++) {
@@ -251,6 +257,7 @@ static const tern_json *follow(const tern_schema *x, const tern_json *v, const c
 tern_status tern_schema_resolve(const tern_schema *x, const tern_json *ref, const tern_json **out) {
     const tern_str text = tern_json_str(ref);
     if (!text.ptr) return tern_schema_fail(x, ref, "a reference that is no string");
+    TERN_TRY(tern_schema_work(x, 1 + x->n_named));
     const tern_named *from = document_of(x, ref);
     char *uri = resolve_uri(from->uri, text.ptr, text.len);
     if (!uri) return tern_schema_memory(x);

@@ -292,6 +292,37 @@ TEST(schema_unevaluated) {
     CHECK_CASES(cases);
 }
 
+// References that lead only to each other say nothing. Seen to be taken for any JSON.
+TEST(references_that_lead_back_to_themselves_are_refused) {
+    static const char *const schemas[] = {
+        "{\"$ref\":\"#\"}",
+        "{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},"
+        "\"b\":{\"$ref\":\"#/$defs/a\",\"title\":\"b\"}}}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/properties/a\"}}}",
+    };
+    static const char *const fine[] = {
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}}}",
+        "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}}",
+        "{\"allOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/a\"}],"
+        "\"$defs\":{\"a\":{\"type\":\"integer\"}}}",
+        "{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"allOf\":[{\"$ref\":\"#/$defs/"
+        "a\"}],\"minimum\":3}],"
+        "\"$defs\":{\"a\":{\"type\":\"integer\"}}}",
+    };
+    for (size_t i = 0; i < sizeof schemas / sizeof *schemas + sizeof fine / sizeof *fine; i++) {
+        const size_t n = sizeof schemas / sizeof *schemas;
+        const char *text = i < n ? schemas[i] : fine[i - n];
+        const tern_grammar_source source = {.kind = TERN_GRAMMAR_JSON_SCHEMA,
+                                            .text = {text, strlen(text)}};
+        tern_automaton *a;
+        tern_error err = {0};
+        const tern_status status = tern_automaton_open(&a, &source, NULL, &err);
+        CHECK_MSG((status == TERN_OK) == (i >= n), "%s: %s", text, err.message);
+        CHECK_MSG(i >= n || strstr(err.message, "lead back to it"), "%s: %s", text, err.message);
+        tern_automaton_close(a);
+    }
+}
+
 // What is not known is refused where it stands.
 TEST(schema_refusals_point_to_the_place) {
     static const char *const cases[][2] = {

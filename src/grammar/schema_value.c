@@ -3,6 +3,8 @@
 #include "base/alloc.h"
 #include "grammar/schema.h"
 
+#define JUDGING_MAX 32 // values within each other
+
 unsigned tern_schema_type_of(const tern_json *v) {
     switch ((tern_json_type)v->type) {
     case TERN_JSON_NULL: return TERN_TYPE_NULL;
@@ -53,7 +55,8 @@ static const tern_json *find(const tern_json *object, tern_str name) {
     return NULL;
 }
 
-bool tern_schema_equal(const tern_json *a, const tern_json *b) {
+bool tern_schema_equal(const tern_schema *x, const tern_json *a, const tern_json *b) {
+    x->terms->work++;
     if (a->type != b->type) return false;
     switch ((tern_json_type)a->type) {
     case TERN_JSON_NULL: return true;
@@ -61,22 +64,23 @@ bool tern_schema_equal(const tern_json *a, const tern_json *b) {
     case TERN_JSON_STRING: return tern_str_eq(tern_json_str(a), tern_json_str(b));
     case TERN_JSON_NUMBER:
         if (a->n == TERN_JSON_LONG && b->n == TERN_JSON_LONG)
-            return tern_schema_equal(a + 1, b + 1);
+            return tern_schema_equal(x, a + 1, b + 1);
         return a->number == b->number && (a->n == TERN_JSON_LONG) == (b->n == TERN_JSON_LONG);
     case TERN_JSON_ARRAY:
         if (a->n != b->n) return false;
         for (size_t i = 0, n = a->n; i < n; i++) {
             a = i ? skip(a) : a + 1;
             b = i ? skip(b) : b + 1;
-            if (!tern_schema_equal(a, b)) return false;
+            if (!tern_schema_equal(x, a, b)) return false;
         }
         return true;
     case TERN_JSON_OBJECT:
         if (a->n != b->n) return false;
         const tern_json *k = a + 1;
         for (size_t i = 0; i < a->n; i++, k = skip(k + 1)) {
+            x->terms->work += b->n / 4;
             const tern_json *other = find(b, tern_json_str(k));
-            if (!other || !tern_schema_equal(k + 1, other)) return false;
+            if (!other || !tern_schema_equal(x, k + 1, other)) return false;
         }
         return true;
     }
@@ -85,10 +89,10 @@ bool tern_schema_equal(const tern_json *a, const tern_json *b) {
 
 // ---- Facts --------------------------------------------------------------------------------------
 
-static bool is_listed(const tern_json *list, const tern_json *v) {
+static bool is_listed(const tern_schema *x, const tern_json *list, const tern_json *v) {
     const tern_json *e = list + 1;
     for (size_t i = 0; i < list->n; i++, e = skip(e))
-        if (tern_schema_equal(e, v)) return true;
+        if (tern_schema_equal(x, e, v)) return true;
     return false;
 }
 
@@ -98,18 +102,19 @@ static bool fits_lists(const tern_schema *x, const tern_fact *f, size_t n, const
         if (f[i].kind == TERN_FACT_SCHEMA) {
             const tern_json *one = tern_schema_get(x, f[i].at, "const"),
                             *list = tern_schema_get(x, f[i].at, "enum");
-            if (one && !tern_schema_equal(one, v)) return false;
-            if (list && list != x->taken && !is_listed(list, v)) return false;
+            if (one && !tern_schema_equal(x, one, v)) return false;
+            if (list && list != x->taken && !is_listed(x, list, v)) return false;
         } else if (f[i].kind == TERN_FACT_NOT) {
-            if (tern_str_is(f[i].name, "const") && tern_schema_equal(f[i].at, v)) return false;
-            if (tern_str_is(f[i].name, "enum") && is_listed(f[i].at, v)) return false;
+            if (tern_str_is(f[i].name, "const") && tern_schema_equal(x, f[i].at, v)) return false;
+            if (tern_str_is(f[i].name, "enum") && is_listed(x, f[i].at, v)) return false;
         }
     }
     return true;
 }
 
-static tern_status fits_text(tern_schema *x, const tern_fact *f, size_t n, const tern_json *v,
-                             bool *out) {
+// The digits of a number are not on the stack of those that go into parts.
+__attribute__((noinline)) static tern_status fits_text(tern_schema *x, const tern_fact *f, size_t n,
+                                                       const tern_json *v, bool *out) {
     tern_term term;
     tern_strbuf b = {0};
     if (v->type == TERN_JSON_STRING) {
@@ -156,13 +161,14 @@ static tern_status fits_array(tern_schema *x, const tern_fact *f, size_t n, cons
         TERN_TRY(tern_schema_holds(x, demand, e, out));
         const tern_json *other = v + 1;
         for (uint32_t k = 0; k < i && a.unique && *out; k++, other = skip(other))
-            *out = !tern_schema_equal(other, e);
+            *out = !tern_schema_equal(x, other, e);
     }
     for (size_t k = 0; k < a.n_contains && *out; k++) {
         uint32_t count = 0;
         e = v + 1;
         for (uint32_t i = 0; i < v->n; i++, e = skip(e)) {
             bool fits;
+            TERN_TRY(tern_schema_work(x, 1));
             TERN_TRY(item_holds(x, a.contains[k].item, e, &fits));
             count += fits;
         }
@@ -175,6 +181,7 @@ static tern_status fits_object(tern_schema *x, const tern_object *o, const tern_
                                bool *out) {
     *out = v->n >= o->min && v->n <= o->max;
     for (size_t i = 0; i < o->n_members && *out; i++) {
+        TERN_TRY(tern_schema_work(x, 1 + v->n / 4));
         const tern_member *m = &o->members[i];
         bool is_there = find(v, m->name) != NULL;
         if (m->is_required && !is_there) *out = false;
@@ -212,6 +219,10 @@ tern_status tern_schema_holds(tern_schema *x, uint32_t demand, const tern_json *
     tern_cases cases = {0};
     *out = false;
     x->taken = NULL;
+    if (x->n_judging == JUDGING_MAX)
+        return tern_schema_fail(x, tern_json_root(&x->doc),
+                                "a value is nested too deep to be judged by another schema");
+    x->n_judging++;
     if (x->n_work++ > TERN_SCHEMA_WORK_MAX)
         return tern_schema_fail(x, tern_json_root(&x->doc), "too many alternatives");
     tern_status status = tern_schema_cases(x, tern_demand_items(x, &d), d.n, &cases);
@@ -222,5 +233,6 @@ tern_status tern_schema_holds(tern_schema *x, uint32_t demand, const tern_json *
     }
     tern_schema_cases_free(&cases);
     x->taken = taken;
+    x->n_judging--;
     return status;
 }

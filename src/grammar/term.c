@@ -39,7 +39,8 @@ static void look_later(tern_terms *t) {
     if (t->work_next > t->work_max) t->work_next = t->work_max;
 }
 
-void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user), void *user) {
+void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user),
+                      void *user) {
     if (t->failed && t->fault >= TERN_TERMS_TOO_LONG) t->failed = false;
     t->n_stack = 0;
     t->work_max = work && work < UINT64_MAX - t->work ? t->work + work : UINT64_MAX;

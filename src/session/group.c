@@ -220,6 +220,7 @@ tern_status tern_group_add(tern_group *group, tern_session *s, const int32_t *id
         return tern_fail_memory(err, (group->n_running + 1) * sizeof *group->running);
     TERN_TRY(tern_generation_begin(&g, s, &desc, err));
     s->group = group;
+    g->constraint.is_beside = true;
     group->running[group->n_running++] = g;
     tern_status status = group->in_step ? TERN_OK : make_ready(group, err);
     if (status != TERN_OK) tern_group_leave(s);

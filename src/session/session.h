@@ -245,6 +245,8 @@ tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_
 // Where an answer stands in its grammar, and the tokens that may come there and after the tokens of
 // a draft.
 typedef struct tern_constraint {
+    bool is_beside;     // others, in a group: what it may take is limited (constraint.c)
+    uint64_t work_left; // of that
     tern_grammar *grammar; // NULL: anything may come
     tern_gplace place;
     size_t n_words, n_rows;
