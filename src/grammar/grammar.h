@@ -69,8 +69,7 @@ typedef struct tern_grammar_source {
     size_t n_choices;
     const tern_call_form *calls;                 // the text is a list of tools
     const struct tern_grammar_source *otherwise; // texts of this one's kind are accepted, too
-    bool (*stop)(void *user,
-                 double spent); // asked now and then while it is compiled; true: give up
+    bool (*stop)(void *user); // asked now and then while it is compiled; true: give up
     void *stop_user;
 } tern_grammar_source;
 
@@ -84,8 +83,7 @@ void tern_automaton_close(tern_automaton *a);
 // How much work one call of those below may do, in steps of some 50 ns (0: half a second's worth),
 // and what it asks now and then whether to stop. A call that takes more fails; then is_slow holds,
 // and the same call may be made again: it begins with all that the first one found out.
-void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user),
-                          void *user);
+void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user), void *user);
 bool tern_automaton_is_slow(const tern_automaton *a);
 uint64_t tern_automaton_work(const tern_automaton *a); // all so far
 

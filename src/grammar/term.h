@@ -176,8 +176,7 @@ tern_term tern_terms_fail(tern_terms *t, tern_terms_fault why); // returns NOTHI
 
 // A budget for what follows; 0: none. What was given up before may be tried again: what it left
 // holds, and all that is remembered was found before.
-void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user),
-                      void *user);
+void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user), void *user);
 bool tern_terms_look(tern_terms *t); // at the budget, and whether to stop
 // Counts work; false: it is to be given up.
 static inline bool tern_terms_work(tern_terms *t, uint64_t n) {

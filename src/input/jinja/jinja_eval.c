@@ -12,7 +12,7 @@ const jlimits tern_jinja_limits = {
     .n_steps = 100000000, // one or two seconds
     .memory_bytes = 256 << 20,
     .text_bytes = 64 << 20,
-    .depth = 500,
+    .depth = 250, // of which each takes some 400 bytes of stack: threads of 128 KB do
 };
 
 typedef enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAILED } flow;
