@@ -11,9 +11,9 @@
 #define FORCED_BYTES_MAX 256
 
 // In a group masks are found between steps, in which other answers go on: there an answer whose
-// grammar takes much ends by name. Steps of work, some 15 to 50 a microsecond, that one mask or token may take; that
-// all of an answer may, not counting what most take; and what most take. Of a million masks of
-// MaskBench none takes 200,000.
+// grammar takes much ends by name. Steps of work, some 15 to 50 a microsecond, that one mask or
+// token may take; that all of an answer may, not counting what most take; and what most take. Of a
+// million masks of MaskBench none takes 200,000.
 #define WORK_MAX   2000000
 #define ANSWER_MAX 20000000
 #define WORK_USUAL 200000
