@@ -16,6 +16,7 @@
 #define TERN_LIBRARY_SUFFIX ".so"
 #endif
 
+bool tern_can_load_libraries(void); // a program that is linked statically cannot
 // A path, or a name to look for in the system's places. It stays loaded until the process ends.
 // TERN_ERR_DEVICE: there is none, or it cannot be used; the message is the system's.
 tern_status tern_library_open(void **library, const char *path, tern_error *err);

@@ -1,7 +1,12 @@
 // Linux, macOS, the BSDs and Emscripten.
 #if !defined(_WIN32) && !defined(__wasi__)
 #include <dlfcn.h>
+#include <errno.h>
+#if defined(__GLIBC__)
+#include <link.h>
+#endif
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +19,7 @@
 #include "base/hash.h"
 #include "base/os_library.h"
 #include "base/os_memory.h"
+#include "base/os_processors.h"
 #include "base/os_thread.h"
 #include "base/os_time.h"
 
@@ -58,9 +64,30 @@ void tern_thread_join(tern_thread *t) {
     pthread_join(id, NULL);
 }
 
+#if defined(__linux__)
+// Those that this process may run on: one kept to a processor (taskset, a container's cpuset) has no
+// use for more threads that spin. The set of a kernel for more processors than cpu_set_t has is larger.
+static int n_allowed(int n_online) {
+    for (size_t n = CPU_SETSIZE; n <= (size_t)1 << 20; n *= 4) {
+        cpu_set_t *set = CPU_ALLOC(n);
+        if (!set) return n_online;
+        int n_set = sched_getaffinity(0, CPU_ALLOC_SIZE(n), set) == 0
+                        ? CPU_COUNT_S(CPU_ALLOC_SIZE(n), set)
+                        : errno == EINVAL ? -1 : n_online;
+        CPU_FREE(set);
+        if (n_set >= 0) return n_set;
+    }
+    return n_online;
+}
+#endif
+
 int tern_n_processors(void) {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = online > 0 ? (int)online : 1;
+#if defined(__linux__)
+    n = tern_processors_granted("", n_allowed(n));
+#endif
+    return n > 0 ? n : 1;
 }
 
 // ---- Time --------------------------------------------------------------------------------------
@@ -95,18 +122,25 @@ uint64_t tern_random_seed(void) {
 void *tern_heap_take(size_t n) { return aligned_alloc(64, n); }
 void tern_heap_give(void *block) { free(block); }
 
-#if defined(__linux__)
+#if !defined(__EMSCRIPTEN__)
+#if !defined(MAP_NORESERVE) // of Linux and macOS: no memory is set aside for pages that nobody writes
+#define MAP_NORESERVE 0
+#endif
 void *tern_pages_take(size_t n, bool huge) {
     // Map one huge page more than needed, then unmap what is outside the aligned part.
     char *raw = mmap(NULL, n + TERN_PAGES_BYTES, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                     MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED) return NULL;
     uintptr_t mask = TERN_PAGES_BYTES - 1;
     char *start = (char *)(((uintptr_t)raw + mask) & ~mask);
     if (start > raw) munmap(raw, (size_t)(start - raw));
     size_t tail = (size_t)(raw + TERN_PAGES_BYTES - start);
     if (tail) munmap(start + n, tail);
+#if defined(MADV_HUGEPAGE)
     if (huge) madvise(start, n, MADV_HUGEPAGE);
+#else
+    (void)huge;
+#endif
     return start;
 }
 void tern_pages_give(void *pages, size_t n) { munmap(pages, n); }
@@ -143,7 +177,32 @@ void tern_map_drop(const void *part, size_t n) {
 
 // ---- Libraries ---------------------------------------------------------------------------------
 
+#if defined(__GLIBC__)
+static int find_loader(struct dl_phdr_info *program, size_t size, void *found) {
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        if (program->dlpi_phdr[i].p_type == PT_INTERP) *(bool *)found = true;
+    return 1; // the program is the first, and what it has loaded is not asked
+}
+#endif
+
+// In a program that is linked statically, glibc's dlopen loads a second C library beside the first, and what
+// it loads for that one crashes. Other C libraries refuse it themselves.
+bool tern_can_load_libraries(void) {
+#if defined(__GLIBC__)
+    bool found = false;
+    dl_iterate_phdr(find_loader, &found);
+    return found;
+#else
+    return true;
+#endif
+}
+
 tern_status tern_library_open(void **library, const char *path, tern_error *err) {
+    *library = NULL;
+    if (!tern_can_load_libraries())
+        return tern_fail(err, TERN_ERR_DEVICE,
+                         "%.200s: this program is linked statically and cannot load libraries", path);
     *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return *library ? TERN_OK : tern_fail(err, TERN_ERR_DEVICE, "%s", dlerror());
 }

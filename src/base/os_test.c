@@ -230,6 +230,13 @@ TEST(os_libraries_are_loaded_by_name) {
     REQUIRE_OK(tern_library_open(&library, "kernel32.dll", &err), err);
     CHECK(tern_library_symbol(library, "Sleep") && !tern_library_symbol(library, "Slept"));
 #elif defined(__linux__)
+    if (!tern_can_load_libraries()) { // `make test` has a static program of these tests
+        CHECK_MSG(tern_library_open(&library, "libm.so.6", &err) == TERN_ERR_DEVICE && !library &&
+                      strstr(err.message, "libm.so.6: this program is linked statically"),
+                  "%s", err.message);
+        tern_free(folder);
+        return;
+    }
     REQUIRE_OK(tern_library_open(&library, "libm.so.6", &err), err);
     void *cosine = tern_library_symbol(library, "cos");
     char *path = tern_library_of(cosine);

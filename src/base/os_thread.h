@@ -36,6 +36,6 @@ void tern_condition_wake_all(tern_condition *c);
 bool tern_thread_start(tern_thread *t, void (*fn)(void *arg), void *arg);
 void tern_thread_join(tern_thread *t);
 
-int tern_n_processors(void); // that are switched on; at least 1
+int tern_n_processors(void); // that this process may use; at least 1
 
 #endif

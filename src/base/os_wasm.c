@@ -184,6 +184,8 @@ void tern_map_drop(const void *part, size_t n) { (void)part, (void)n; }
 
 // ---- Libraries ---------------------------------------------------------------------------------
 
+bool tern_can_load_libraries(void) { return false; }
+
 tern_status tern_library_open(void **library, const char *path, tern_error *err) {
     *library = NULL;
     return tern_fail(err, TERN_ERR_DEVICE, "%s: libraries cannot be loaded here", path);

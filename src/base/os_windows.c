@@ -61,6 +61,10 @@ void tern_thread_join(tern_thread *t) {
 
 int tern_n_processors(void) {
     DWORD n = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
+    DWORD_PTR mine, all;
+    // Of its group, where it is kept to some of them; 0 where it is in several groups.
+    if (GetProcessAffinityMask(GetCurrentProcess(), &mine, &all) && mine && mine != all)
+        for (n = 0; mine; mine &= mine - 1) n++;
     return n > 0 ? (int)n : 1;
 }
 
@@ -137,6 +141,8 @@ void tern_unmap(void *mapped, size_t n) {
 void tern_map_drop(const void *part, size_t n) { (void)part, (void)n; }
 
 // ---- Libraries ---------------------------------------------------------------------------------
+
+bool tern_can_load_libraries(void) { return true; }
 
 tern_status tern_library_open(void **library, const char *path, tern_error *err) {
     *library = (void *)LoadLibraryA(path);

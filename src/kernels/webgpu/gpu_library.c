@@ -70,6 +70,9 @@ static tern_status remember_path(wgpu_api *api, finder f, tern_error *err) {
 
 tern_status gpu_library_load(const tern_webgpu_desc *desc, void **library, tern_error *err) {
     *library = NULL;
+    if (!tern_can_load_libraries())
+        return tern_fail(err, TERN_ERR_DEVICE,
+                         "this program is linked statically, and so it can load no WebGPU library");
     if (desc->library && desc->library[0]) {
         tern_error why = {0};
         if (tern_library_open(library, desc->library, &why) == TERN_OK) return TERN_OK;
