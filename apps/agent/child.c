@@ -31,6 +31,35 @@ static void close_fd(int *fd) {
     *fd = -1;
 }
 
+// What POSIX has no function for, glibc got one after the other, and older systems have none.
+#if defined(__GLIBC__)
+#define HAS_ADDCHDIR  __GLIBC_PREREQ(2, 29)
+#define HAS_CLOSEFROM __GLIBC_PREREQ(2, 34)
+#else
+#define HAS_ADDCHDIR  1
+#define HAS_CLOSEFROM 0
+#endif
+
+#if !HAS_CLOSEFROM
+#define FDS_MAX 1024
+#endif
+
+#if !HAS_ADDCHDIR
+// A shell goes to the folder, and becomes the program.
+static const char **through_shell(const child_desc *d, int *bad) {
+    static const char *const words[] = {"/bin/sh", "-c", "cd -- \"$0\" && exec \"$@\""};
+    size_t n = 0, n_words = sizeof words / sizeof *words;
+    while (d->argv[n]) n++;
+    const char **argv = tern_alloc_array(TERN_MEM_MISC, n_words + 1 + n + 1, sizeof *argv);
+    *bad = argv ? 0 : ENOMEM;
+    if (!argv) return NULL;
+    memcpy(argv, words, sizeof words);
+    argv[n_words] = d->folder;
+    memcpy(argv + n_words + 1, d->argv, (n + 1) * sizeof *argv);
+    return argv;
+}
+#endif
+
 static int spawn(child *c, const child_desc *d, const int in[2], const int out[2],
                  const int errors[2]) {
     posix_spawn_file_actions_t actions;
@@ -42,23 +71,33 @@ static int spawn(child *c, const child_desc *d, const int in[2], const int out[2
     sigfillset(&all);
     sigdelset(&all, SIGKILL);
     sigdelset(&all, SIGSTOP);
+    const char *const *argv = d->argv, **shell = NULL;
     int bad = posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     if (!bad) bad = posix_spawn_file_actions_adddup2(&actions, out[1], 1);
     if (!bad && errors[1] >= 0) bad = posix_spawn_file_actions_adddup2(&actions, errors[1], 2);
+#if HAS_ADDCHDIR
     if (!bad && d->folder) bad = posix_spawn_file_actions_addchdir_np(&actions, d->folder);
-#if defined(__GLIBC__)
+#else
+    if (!bad && d->folder) argv = shell = through_shell(d, &bad);
+#endif
+#if HAS_CLOSEFROM
     if (!bad) bad = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+#else
+    // Ours are closed by exec already; these are what whoever started this program left open.
+    for (int fd = 3, flags; fd < FDS_MAX; fd++)
+        if ((flags = fcntl(fd, F_GETFD)) >= 0) fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
 #endif
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     if (!bad)
-        bad = posix_spawnp(&c->pid, d->argv[0], &actions, &attributes, (char *const *)d->argv,
+        bad = posix_spawnp(&c->pid, argv[0], &actions, &attributes, (char *const *)argv,
                            (char *const *)d->env);
     if (bad) c->pid = 0;
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
+    tern_free(shell);
     return bad;
 }
 

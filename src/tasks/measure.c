@@ -6,6 +6,7 @@
 #include "base/os_time.h"
 #include "kernels/cpu/kernels.h"
 #include "base/team.h"
+#include "tasks/cpu_name.h"
 #include "tasks/tasks.h"
 
 tern_memory tern_memory_get(void) {
@@ -48,16 +49,12 @@ static void multiply(void *ctx, const tern_team *team) {
 }
 
 static void read_cpu_name(char *out, size_t size) {
+    static const size_t most = 65536; // of machines with hundreds of processors, the first
     FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[256];
-    snprintf(out, size, "unknown");
-    while (f && fgets(line, sizeof line, f)) {
-        char *value = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !value) continue;
-        value[strcspn(value, "\n")] = 0;
-        snprintf(out, size, "%s", value + 2);
-        break;
-    }
+    char *text = f ? tern_alloc(TERN_MEM_MISC, most) : NULL;
+    if (text) text[fread(text, 1, most - 1, f)] = 0;
+    tern_cpu_name(text ? text : "", out, size);
+    tern_free(text);
     if (f) fclose(f);
 }
 
