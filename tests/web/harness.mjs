@@ -22,7 +22,8 @@ export const isLong = !['', '0'].includes(process.env.TERN_TEST_LONG ?? '');
 
 const tests = [];
 
-// seconds: after how long the test has failed. long: only with TERN_TEST_LONG.
+// seconds: after how long the test has failed. computesIn: the browser in which it compares what models say
+// (run.mjs has a use for it). long: only with TERN_TEST_LONG.
 export function test(name, options, run) {
   tests.push({ name, seconds: 60, long: false, ...options, run });
 }
@@ -181,7 +182,7 @@ function difference(a, b) {
   return `${piece(a)} instead of ${piece(b)} (from character ${at} on)`;
 }
 
-async function runOne({ name, seconds, long, run }, shared) {
+async function runOne({ name, seconds, long, computesIn, run }, shared) {
   const t = new Test(shared);
   const began = performance.now();
   let skipped;
@@ -205,6 +206,7 @@ async function runOne({ name, seconds, long, run }, shared) {
   }
   return {
     name,
+    computesIn,
     skipped,
     failures: t.failures,
     consoles: t.failures.length ? t.consoles : [],

@@ -102,7 +102,7 @@ async function compare(t, ask, model, build) {
 }
 
 for (const [which, names] of Object.entries({ chromium: ['relaxed', 'threads'], webkit: ['simd'] }))
-  test(`oracles: every family in ${which}`, { seconds: 180 }, async (t) => {
+  test(`oracles: every family in ${which}`, { seconds: 180, computesIn: which }, async (t) => {
     const { ask } = await enginePage(t, which);
     for (const model of models()) for (const build of names) await compare(t, ask, model, build);
   });

@@ -22,7 +22,7 @@ async function openWith(t, which, loadOptions, pageOptions = {}) {
 }
 
 for (const which of ['chromium', 'firefox', 'webkit'])
-  test(`package: in a worker by default, in ${which}`, { seconds: 90 }, async (t) => {
+  test(`package: in a worker by default, in ${which}`, { seconds: 90, computesIn: which }, async (t) => {
     const { page, loaded } = await openWith(t, which, {});
     t.equal(loaded.info.worker, true, 'in a worker');
     t.equal(loaded.info.build, which === 'webkit' ? 'simd' : 'threads', 'module');
@@ -52,7 +52,7 @@ const animal = {
 
 // Seen to fail: with a module that has no grammars (an answer of any form).
 for (const which of ['chromium', 'firefox', 'webkit'])
-  test(`package: an object of a schema, as the native program gives it, in ${which}`, { seconds: 90 }, async (t) => {
+  test(`package: an object of a schema, as the native program gives it, in ${which}`, { seconds: 90, computesIn: which }, async (t) => {
     const { page } = await openWith(t, which, {});
     const prompt = 'An animal, in JSON: ';
     const options = { schema: animal, temperature: 0, maxTokens: 60, compact: true };

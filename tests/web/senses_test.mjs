@@ -51,7 +51,7 @@ function transparentPng(width, height) {
 // browsers have decoders of their own; and GIF, whose transparent pixels have no colour in browsers. Seen to
 // fail with such a GIF.
 for (const [which, build] of [['chromium', 'threads'], ['firefox', 'threads'], ['webkit', 'simd']])
-  test(`senses: labels of pictures, the native program's, in ${which}`, { seconds: 90 }, async (t) => {
+  test(`senses: labels of pictures, the native program's, in ${which}`, { seconds: 90, computesIn: which }, async (t) => {
     const clear = path.join(await t.folder(), 'clear.png');
     writeFileSync(clear, transparentPng(40, 29));
     const files = [clear, ...['png', 'webp'].map((name) => path.join(root, 'fuzz/corpus/picture', name)), oracle(`${sees}/picture.png`)];
@@ -81,7 +81,7 @@ const nativeSaid = (model) =>
   ]).then((out) => JSON.parse(out.toString())));
 
 for (const [which, model] of [['chromium', sees], ['webkit', sees], ['chromium', 'lfm2vl_sees'], ['chromium', 'gemma3_sees']])
-  test(`senses: a picture in a chat, in ${which}, ${model}`, { seconds: 90 }, async (t) => {
+  test(`senses: a picture in a chat, in ${which}, ${model}`, { seconds: 90, computesIn: which }, async (t) => {
     const { call } = await open(t, which);
     const got = await call('look', `/oracles/${model}/`, `/oracles/${model}/picture.png`, 'What is it?', 6);
     const want = await nativeSaid(model);
@@ -94,7 +94,7 @@ for (const [which, model] of [['chromium', sees], ['webkit', sees], ['chromium',
 // ---- Sounds --------------------------------------------------------------------------------------
 
 for (const which of ['chromium', 'firefox', 'webkit'])
-  test(`senses: what is said, in ${which}`, { seconds: 90 }, async (t) => {
+  test(`senses: what is said, in ${which}`, { seconds: 90, computesIn: which }, async (t) => {
     const { call } = await open(t, which);
     const got = await call('hear', `/oracles/${hears}/`, `/oracles/${hears}/sound.wav`);
     const want = JSON.parse((await tern(['transcribe', oracle(hears), oracle(`${hears}/sound.wav`), '--ids', '--json'])).toString());

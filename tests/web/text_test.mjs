@@ -75,7 +75,7 @@ for (const [which, build] of [
   ['firefox', 'threads'],
   ['webkit', 'simd'],
 ])
-  test(`text: forty engines in ${which} write the same`, { seconds: 180 }, async (t) => {
+  test(`text: forty engines in ${which} write the same`, { seconds: 180, computesIn: which }, async (t) => {
     const { ask } = await enginePage(t, which);
     const [{ prompt }] = prompts;
     const text = { prompt, maxTokens: 12 };
