@@ -14,7 +14,26 @@ PREFIX  ?= /usr/local
 OPT     ?= -O3
 Q       := $(if $(V),,@)
 VERSION := 0.1.0
-MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
+
+# `make run` and `make test` install what is missing, before anything else is asked of this machine: they
+# make a file that is included here, after which make begins again. Parts of tern that cannot be
+# installed are left out; other targets only name what they need.
+include tools/packages.mk
+SETS_UP := $(filter run test asan tsan test-webgpu test-mpi,$(MAKECMDGOALS))
+PACKAGES_WANTED := needed $(if $(filter-out run,$(SETS_UP)),tests) --also complete
+ifneq ($(and $(SETS_UP),$(if $(MAKE_RESTARTS)$(findstring n,$(firstword -$(MAKEFLAGS))),,first)),)
+ifneq ($(shell tools/install_deps.sh --check $(PACKAGES_WANTED) 2>&1),)
+include $(BUILD)/set-up.mk
+$(BUILD)/set-up.mk: FORCE
+	@mkdir -p $(@D)
+	@CC="$(CC)" tools/install_deps.sh $(PACKAGES_WANTED)
+	@touch $@
+endif
+endif
+.PHONY: FORCE
+FORCE:
+
+MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 
 # -ffp-contract=off: a multiply and an add are fused only where the code says so (fma), so that
 # every instruction set gives the same bits.
@@ -25,70 +44,86 @@ WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototype
 HARDEN   ?= -fstack-protector-strong $(if $(findstring sanitize,$(EXTRA_CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 HARDEN_LINK ?= -Wl,-z,relro,-z,now
 PIE      ?= -pie
-ALL_CFLAGS := -std=c11 -D_GNU_SOURCE $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
+ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
               -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc -I. -I$(BUILD)/gen \
               $(EXTRA_CFLAGS)
 LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
-CLI_LIBS := -ledit
+EDIT_LIBS := -ledit
 
-# `tern data` reads compressed text with zlib if it is installed, else it says that it cannot.
-ZLIB ?= $(shell pkg-config --exists zlib 2>/dev/null && echo 1)
+# Parts that tern can be built without. It then says so where one is asked for (src/store/store_none.c,
+# src/media/picture_none.c, src/media/sound_none.c); ZLIB= and the like leave them out on purpose.
+there = $(shell pkg-config --exists $(MODULES_$(1)) 2>/dev/null && echo 1)
+cflags_of = $(shell pkg-config --cflags $(MODULES_$(1)))
+libs_of   = $(shell pkg-config --libs $(MODULES_$(1)))
+SWITCH_gz := ZLIB
+SWITCH_memory := SQLITE
+SWITCH_pictures := PICTURES
+SWITCH_sounds := SOUNDS
+SWITCH_serve := LIBEVENT
+SWITCH_pull := LIBCURL
+define part_rule
+$(SWITCH_$(1)) ?= $$(call there,$(1))
+$(SWITCH_$(1)) := $$($(SWITCH_$(1)))
+endef
+$(foreach p,$(PARTS),$(eval $(call part_rule,$(p))))
+# Libraries of which only some commands know are loaded by them (src/base/lazy.h), not at every start.
+# LAZY= links them, and so does a static program.
+LAZY ?= $(if $(or $(filter-out x86_64 aarch64,$(MACHINE)),$(findstring -static,$(CFLAGS) $(EXTRA_CFLAGS) $(PIE) $(HARDEN_LINK))),,1)
+LAZY := $(LAZY)
+CLI_LIBS := $(if $(LAZY),,$(EDIT_LIBS))
+# The stubs of a group of libraries, where it is built in: $(1): name, $(2): the libraries
+lazy_obj = $(if $(and $(LAZY),$(2)),$(BUILD)/obj/lazy_$(1).o)
+
+PARTS_IN  := $(foreach p,$(PARTS),$(if $(filter 1,$($(SWITCH_$(p)))),$(p)))
+PARTS_OUT := $(filter-out $(PARTS_IN),$(PARTS))
+
+obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+# Flags of some files alone: others need not be compiled again when a package comes.
+STORE_SRC   := $(filter-out %_test.c %/store_none.c,$(wildcard src/store/*.c))
+PICTURE_SRC := $(addprefix src/media/picture_,jpeg.c png.c webp.c gif.c)
 ifeq ($(ZLIB),1)
-ALL_CFLAGS += -DTERN_ZLIB=1 $(shell pkg-config --cflags zlib)
-LIBS       += $(shell pkg-config --libs zlib)
+$(call obj,src/train/data/data_stream.c src/train/data/data_test.c fuzz/documents_fuzz.c): ALL_CFLAGS += -DTERN_ZLIB=1 $(call cflags_of,gz)
+LIBS += $(call libs_of,gz)
 endif
-
-# `tern memory` keeps its texts with SQLite; without it, it says so (src/store/store_none.c).
-SQLITE ?= $(shell pkg-config --exists sqlite3 2>/dev/null && echo 1)
-STORE_SRC := $(filter-out %_test.c %/store_none.c,$(wildcard src/store/*.c))
 ifeq ($(SQLITE),1)
-ALL_CFLAGS += -DTERN_SQLITE=1 $(shell pkg-config --cflags sqlite3)
-LIBS       += $(shell pkg-config --libs sqlite3)
+$(call obj,$(STORE_SRC) tests/store_test.c): ALL_CFLAGS += -DTERN_SQLITE=1 $(call cflags_of,memory)
+LIBS += $(call libs_of,memory)
 STORE_LEFT_OUT := src/store/store_none.c
 else
 STORE_LEFT_OUT := $(STORE_SRC)
 endif
-
-# Pictures are decoded by these libraries; without one of them none is, and tern says so
-# (src/media/picture_none.c).
-PICTURE_LIBS := libturbojpeg libpng libwebp libwebpdemux libgif
-PICTURES ?= $(shell pkg-config --exists $(PICTURE_LIBS) 2>/dev/null && echo 1)
-PICTURE_SRC := $(addprefix src/media/picture_,jpeg.c png.c webp.c gif.c)
 ifeq ($(PICTURES),1)
-ALL_CFLAGS += -DTERN_PICTURES=1 $(shell pkg-config --cflags $(PICTURE_LIBS))
-LIBS       += $(shell pkg-config --libs $(PICTURE_LIBS))
+$(call obj,$(PICTURE_SRC)): ALL_CFLAGS += $(call cflags_of,pictures)
+PICTURE_LIBS := $(call libs_of,pictures)
+LIBS += $(if $(LAZY),,$(PICTURE_LIBS))
 MEDIA_LEFT_OUT := src/media/picture_none.c
 else
 MEDIA_LEFT_OUT := $(PICTURE_SRC)
 endif
-
-# Sounds: libsndfile decodes, soxr resamples; without them tern says so (src/media/sound_none.c).
-SOUND_LIBS := sndfile soxr
-SOUNDS ?= $(shell pkg-config --exists $(SOUND_LIBS) 2>/dev/null && echo 1)
 ifeq ($(SOUNDS),1)
-ALL_CFLAGS += -DTERN_SOUNDS=1 $(shell pkg-config --cflags $(SOUND_LIBS))
-LIBS       += $(shell pkg-config --libs $(SOUND_LIBS))
+$(call obj,src/media/sound_file.c): ALL_CFLAGS += $(call cflags_of,sounds)
+SOUND_LIBS := $(call libs_of,sounds)
+LIBS += $(if $(LAZY),,$(SOUND_LIBS))
 MEDIA_LEFT_OUT += src/media/sound_none.c
 else
 MEDIA_LEFT_OUT += src/media/sound_file.c
 endif
 
-# `tern serve` needs libevent and OpenSSL; without them it says so. What knows of neither is there,
-# tested and fuzzed everywhere: `tern mcp` is made of it.
-LIBEVENT ?= $(shell pkg-config --exists libevent_openssl openssl 2>/dev/null && echo 1)
+# What of the server knows of neither libevent nor OpenSSL is there, tested and fuzzed everywhere:
+# `tern mcp` is made of it.
 SERVE_LOOP  := apps/serve/connection.c apps/serve/listen.c apps/serve/loop.c
 SERVE_PLAIN := $(filter-out $(SERVE_LOOP),$(wildcard apps/serve/*.c)) $(wildcard apps/mcp/*.c)
 ifeq ($(LIBEVENT),1)
-SERVE_LIBS := $(shell pkg-config --libs libevent_core libevent_openssl openssl)
+SERVE_NEEDS := $(shell pkg-config --libs-only-L --libs-only-l libevent_core libevent_openssl openssl | sed 's/-levent //')
+SERVE_LIBS  := $(if $(LAZY),,$(SERVE_NEEDS))
 endif
 
-# `tern pull` fetches with libcurl; without it, it says so, and all else about models is there.
-LIBCURL ?= $(shell pkg-config --exists libcurl 2>/dev/null && echo 1)
 HUB_SRC := $(wildcard apps/hub/*.c) $(wildcard apps/load/*.c)
 # What `tern agent` is made of, but for the loop, which is the library's.
 AGENT_SRC := $(wildcard apps/agent/*.c)
 ifeq ($(LIBCURL),1)
-HUB_LIBS := $(shell pkg-config --libs libcurl)
+HUB_NEEDS := $(call libs_of,pull)
+HUB_LIBS  := $(if $(LAZY),,$(HUB_NEEDS))
 endif
 
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
@@ -106,22 +141,34 @@ isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/
 TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
-TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(PICTURES),,tests/picture_test.c) $(if $(SOUNDS),,tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
+TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter pictures,$(PARTS_OUT)),tests/picture_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
             tests/harness.c tests/blobs.c tests/tiny_model.c tests/real_shapes.c tests/closeness.c tests/goldens.c tests/gpu_fixture.c tests/sight_fixture.c tests/grammar_data.c tests/unicode_web.c \
             apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
-CLI_SRC  := $(wildcard apps/cli/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_LIBS),$(wildcard $(SERVE_LOOP)))
+CLI_SRC  := $(wildcard apps/cli/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
 
-obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
-LIB_OBJ  := $(call obj,$(LIB_SRC))
-TEST_OBJ := $(call obj,$(TEST_SRC))
-CLI_OBJ  := $(call obj,$(CLI_SRC))
-$(call obj,apps/cli/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_LIBS),-DTERN_SERVE=1)
-$(call obj,apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp_http.c): ALL_CFLAGS += $(if $(HUB_LIBS),-DTERN_CURL=1 $(shell pkg-config --cflags libcurl))
+LIB_OBJ  := $(call obj,$(LIB_SRC)) $(call lazy_obj,sounds,$(SOUND_LIBS)) $(call lazy_obj,pictures,$(PICTURE_LIBS))
+TEST_OBJ := $(call obj,$(TEST_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS))
+CLI_OBJ  := $(call obj,$(CLI_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS)) $(call lazy_obj,serve,$(SERVE_NEEDS)) \
+            $(call lazy_obj,edit,$(EDIT_LIBS))
+SOUND_CALLER := src/media/sound_file.c
+HUB_CALLERS  := apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp_http.c
+EDIT_CALLER  := apps/cli/line.c
+$(call obj,$(SOUND_CALLER) $(PICTURE_SRC) $(HUB_CALLERS) $(SERVE_LOOP) $(EDIT_CALLER) tests/sound_test.c tests/picture_test.c): ALL_CFLAGS += $(if $(LAZY),-DTERN_LAZY=1)
+$(call obj,apps/cli/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_NEEDS),-DTERN_SERVE=1)
+$(call obj,$(HUB_CALLERS)): ALL_CFLAGS += $(if $(HUB_NEEDS),-DTERN_CURL=1 $(call cflags_of,pull))
 
 .DEFAULT_GOAL := all
 .PHONY: all run test check bench asan tsan lint gradients oracles bits install uninstall clean help deps header-test
 
 all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and the libraries
+	@$(if $(PARTS_OUT),$(say_parts),$(if $(filter-out all,$(MAKECMDGOALS)),:,echo "  $(BUILD)/tern has all its parts"))
+# What is in and what is left out, and which packages bring it.
+define say_parts
+echo; echo "  $(BUILD)/tern has no"; \
+$(foreach p,$(PARTS_OUT),printf '    %-56s %s\n' "$(BRINGS_$(p))" "($(PACKAGES_$(p)))";) \
+$(if $(PARTS_IN),echo "  and has"; $(foreach p,$(PARTS_IN),echo "    $(BRINGS_$(p))";)) \
+echo "  \`tools/install_deps.sh complete\` installs the packages (Debian's names), and make adds what they bring."; echo
+endef
 
 # ---- Main jobs ----------------------------------------------------------------------------------
 
@@ -132,10 +179,10 @@ TEST_JOBS ?= $(shell nproc)
 # Parts of names, or '!PART' of those that are left out: which tests of build/tern_tests `make test`, asan,
 # tsan and test-unmapped run; nothing is all of them.
 TESTS ?=
-test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test python-test fuzz-replay ## the tests that every change must pass
+test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test make-test python-test static-test fuzz-replay ## the tests that every change must pass
 	tools/check_format.sh
-	@# What was skipped, and why, comes last.
-	$(BUILD)/tern_tests -j $(TEST_JOBS) $(TESTS) > $(BUILD)/tests.log & tests=$$!; \
+	@# What was skipped, and why, comes last; build/tests.log has a line for each test.
+	$(BUILD)/tern_tests -v -j $(TEST_JOBS) $(TESTS) > $(BUILD)/tests.log & tests=$$!; \
 	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
 	    tests/agent_test.py $(BUILD)/tern >$(BUILD)/agent.log 2>&1 & agents=$$!; \
 	    tests/cli_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf; bad=$$?; \
@@ -153,7 +200,7 @@ test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test python
 	    tests/hub_test.py $(BUILD)/tern || bad=1; \
 	    tests/load_test.py $(BUILD)/tern || bad=1; \
 	    tests/memory_test.py $(BUILD)/tern || bad=1; \
-	    wait $$files || bad=1; wait $$agents || bad=1; tail -n 20 $(BUILD)/agent.log; wait $$tests || bad=1; cat $(BUILD)/tests.log; exit $$bad
+	    wait $$files || bad=1; wait $$agents || bad=1; tail -n 20 $(BUILD)/agent.log; wait $$tests || bad=1; grep -vE '^(ok|skipped) ' $(BUILD)/tests.log; exit $$bad
 
 .PHONY: test-unmapped
 test-unmapped: $(BUILD)/tern_tests ## the library's tests, as on a system that cannot map files
@@ -178,6 +225,9 @@ ASAN_FLAGS := -fsanitize=address,undefined,float-cast-overflow -fno-omit-frame-p
 # Tests of numbers that shaders compute: no sanitizer sees into the GPU, and what the host does for them, it
 # does for the tests of whole models, too.
 SHADERS = '!gpu_token_' '!gpu_schedules_' '!gpu_wide_products' '!gpu_ternary_products' '!gpu_products_' '!gpu_groups_of_products'
+.PHONY: print-asan-flags
+print-asan-flags:
+	@echo '$(ASAN_FLAGS)'
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/tern_tests
 	build/asan/tern_tests -j $(TEST_JOBS) $(SHADERS) $(TESTS)
@@ -230,7 +280,7 @@ STRIP  ?= strip
 TO     := $(DESTDIR)$(PREFIX)
 SHELLS := bash zsh fish
 # A service of systemd, where the server is built.
-UNIT := $(if $(SERVE_LIBS),lib/systemd/system/tern@.service)
+UNIT := $(if $(SERVE_NEEDS),lib/systemd/system/tern@.service)
 completion_bash := share/bash-completion/completions/tern
 completion_zsh  := share/zsh/site-functions/_tern
 completion_fish := share/fish/vendor_completions.d/tern.fish
@@ -241,6 +291,10 @@ $(SHELLS:%=$(BUILD)/completions/%): $(BUILD)/completions/%: tools/completions.sh
 
 # What `tern chat stories` finds, and the drafts that lie beside it.
 CARRIED := $(wildcard models/*.gguf) models/chain-buckets.bin
+.PHONY: make-test
+make-test: deps
+	tests/make_test.sh "$(MAKE)" "$(CC)"
+
 # Names may have spaces, which pkg-config needs escaped.
 empty :=
 pc_prefix = $(subst $(empty) ,\\ ,$(PREFIX))
@@ -268,10 +322,8 @@ uninstall: ## remove what install installed
 install-test: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%)
 	tests/install_test.sh "$(MAKE)" $(CC)
 
-# On a fresh machine, `run` and `test` install what is missing; other targets only name it.
-SETS_UP := $(filter run test asan tsan test-webgpu test-mpi check,$(MAKECMDGOALS))
 deps:
-	@tools/install_deps.sh $(if $(SETS_UP),,--check)
+	@CC="$(CC)" tools/install_deps.sh --check needed
 clean: ## remove the build folder
 	rm -rf $(BUILD)
 help: ## this list
@@ -284,30 +336,60 @@ $(BUILD)/obj/%_$(1).o: ALL_CFLAGS += $(FLAGS_$(1))
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
+# A file is made again when what it is made of is newer, and also when the command that makes it is
+# another than last time: a package came or went, another compiler, other flags. The command is in
+# FILE.was, which is read below; this rule runs it: $(call again,WORD FOR PEOPLE,COMMAND).
+comma := ,
+hash := \#
+quoted = '$(subst ','\'',$(1))'
+made_of = $(filter-out FORCE,$^)
+differs = $(subst =$(strip $(1))=,,=$(strip $(2))=)
+again = $(if $(or $(filter-out FORCE,$?),$(call differs,$(2),$(was.$@))),$(call make_it,$(1),$(2)))
+define make_it
+@mkdir -p $(@D) && rm -f $@ $@.was
+@echo "  $(1)$(if $(filter cc,$(1)),    $<,$(if $(filter ar,$(1)),    $@,  $@))"
+$(Q)$(2)
+@printf 'was.%s := %s\n' $(call quoted,$@) $(call quoted,$(subst $(hash),$$(hash),$(subst $$,$$$$,$(strip $(2))))) >$@.was
+endef
+
+# Kernels may be compiled for speed where all else need not be.
+KERNEL_OPT ?=
+$(BUILD)/obj/src/kernels/cpu/%.o: ALL_CFLAGS += $(KERNEL_OPT)
+
+# tools/mutants.sh: a file that is compiled for one trial.
+ifneq ($(MUTATED),)
+$(call obj,$(MUTATED)): ALL_CFLAGS += -O1
+endif
+
 # Objects depend on the installed packages only in order: a fresh machine gets them first.
-$(BUILD)/obj/%.o: %.c | deps
-	@mkdir -p $(@D)
-	@echo "  cc    $<"
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/libtern.a: $(LIB_OBJ)
-	@rm -f $@
-	@echo "  ar    $@"
-	$(Q)$(AR) rcs $@ $^
+$(BUILD)/obj/%.o: %.c FORCE | deps
+	$(call again,cc,$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@)
+# Stubs of libraries that are loaded when they are needed: $(1): name, $(2): for people, $(3): the
+# libraries, $(4): the objects that call them
+define lazy_rule
+$(BUILD)/gen/lazy_$(1).c: tools/lazy_stubs.sh $(call obj,$(4)) FORCE
+	$$(call again,write,tools/lazy_stubs.sh $(1) '$(2)' '$(CC)' '$(3)' $(call obj,$(4)) >$$@)
+$(BUILD)/obj/lazy_$(1).o: $(BUILD)/gen/lazy_$(1).c FORCE
+	$$(call again,cc,$$(CC) $$(ALL_CFLAGS) -MMD -MP -c $$< -o $$@)
+endef
+ifneq ($(LAZY),)
+$(eval $(call lazy_rule,sounds,libsndfile and soxr,$(SOUND_LIBS),$(SOUND_CALLER)))
+$(eval $(call lazy_rule,pictures,the libraries of pictures,$(PICTURE_LIBS),$(PICTURE_SRC)))
+$(eval $(call lazy_rule,edit,libedit,$(EDIT_LIBS),$(EDIT_CALLER)))
+$(eval $(call lazy_rule,serve,libevent and OpenSSL,$(SERVE_NEEDS),$(SERVE_LOOP)))
+$(eval $(call lazy_rule,curl,libcurl,$(HUB_NEEDS),$(HUB_CALLERS)))
+endif
+$(BUILD)/libtern.a: $(LIB_OBJ) FORCE
+	$(call again,ar,$(AR) rcs $@ $(made_of))
 # For installation: one object, in which only the public functions are visible. Tests link the
 # archive above, where they find the others, too.
 OBJCOPY ?= objcopy
-$(BUILD)/public/libtern.a: $(LIB_OBJ)
-	@mkdir -p $(@D)
-	@rm -f $@
-	@echo "  ar    $@"
-	$(Q)$(LD) -r -o $(@D)/tern.o $^ && $(OBJCOPY) --localize-hidden $(@D)/tern.o
-	$(Q)$(AR) rcs $@ $(@D)/tern.o
-$(BUILD)/libtern.so: $(LIB_OBJ)
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -shared $(HARDEN_LINK) -Wl,-soname,libtern.so.0 -o $@ $^ $(LIBS)
-$(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(PIE) $(HARDEN_LINK) -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)
+$(BUILD)/public/libtern.a: $(LIB_OBJ) FORCE
+	$(call again,ar,$(LD) -r -o $(@D)/tern.o $(made_of) && $(OBJCOPY) --localize-hidden $(@D)/tern.o && $(AR) rcs $@ $(@D)/tern.o)
+$(BUILD)/libtern.so: $(LIB_OBJ) FORCE
+	$(call again,link,$(CC) $(ALL_CFLAGS) -shared $(HARDEN_LINK) -Wl$(comma)-soname$(comma)libtern.so.0 -o $@ $(made_of) $(LIBS))
+$(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a FORCE
+	$(call again,link,$(CC) $(ALL_CFLAGS) $(PIE) $(HARDEN_LINK) -o $@ $(made_of) $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS))
 
 # The command line for several machines: `mpirun -n 2 build/tern-mpi train ...`.
 MPICC ?= mpicc
@@ -320,9 +402,8 @@ $(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/comm.c $(BUILD)/li
 	@echo "  link  $@"
 	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)
 
-$(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(HUB_LIBS)
+$(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a FORCE
+	$(call again,link,$(CC) $(ALL_CFLAGS) -o $@ $(made_of) $(LIBS) $(HUB_LIBS) $(PICTURE_LIBS) $(SOUND_LIBS))
 $(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c tests/real_shapes.c) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
@@ -350,4 +431,4 @@ header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
 	$(BUILD)/many $(BUILD)/tiny.gguf the and >$(BUILD)/many.log && test "$$(grep -c 'tokens\]' $(BUILD)/many.log)" = 2
 
 -include fuzz/fuzz.mk kernels.mk memory.mk serve.mk webgpu.mk systems.mk bindings/python/python.mk web.mk web/pages.mk tests/web/web-tests.mk recipes/recipes.mk
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj -name '*.d' -o -name '*.was' 2>/dev/null) $(wildcard $(BUILD)/*.was $(BUILD)/*/*.was $(BUILD)/python/tern/*.was)

@@ -40,7 +40,11 @@ $(BUILD)/grammar_bench: $(call obj,bench/grammar_bench.c tests/grammar_data.c) $
 
 check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference
 	$(RUN) $(BUILD)/kernel_tests -v
+ARM_MAKE = $(MAKE) CC=$(ARM_CC) BUILD=$(BUILD)/arm PICTURES= SOUNDS=
+.PHONY: build-kernels-arm
+build-kernels-arm:
+	$(ARM_MAKE) $(BUILD)/arm/kernel_tests
 check-kernels-arm: ## the same for 64-bit ARM, under qemu
-	$(MAKE) check-kernels CC=$(ARM_CC) BUILD=$(BUILD)/arm PICTURES= SOUNDS= RUN="qemu-aarch64 -L $(ARM_ROOT)"
+	$(ARM_MAKE) check-kernels RUN="qemu-aarch64 -L $(ARM_ROOT)"
 bench-kernels: $(BUILD)/kernel_bench ## time the kernels: then $(BUILD)/kernel_bench -t 2
 	$(BUILD)/kernel_bench

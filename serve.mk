@@ -44,7 +44,7 @@ $(BUILD)/gen/mcp_fixture.inc: tools/embed_files.sh tests/mcp_fixture.json
 	$(Q)tools/embed_files.sh fixture tests/mcp_fixture.json > $@.tmp && mv $@.tmp $@
 $(BUILD)/obj/tests/mcp_fixture.o: $(BUILD)/gen/mcp_fixture.inc
 $(BUILD)/mcp_fixture: $(call obj,tests/mcp_fixture.c apps/hub/hub_facts.c apps/hub/hub_name.c apps/hub/hub_plan.c \
-                      apps/hub/hub_store.c $(SERVE_LOOP) $(SERVE_PLAIN)) $(BUILD)/libtern.a
+                      apps/hub/hub_store.c $(SERVE_LOOP) $(SERVE_PLAIN)) $(call lazy_obj,serve,$(SERVE_NEEDS)) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(SERVE_LIBS)
 

@@ -2,10 +2,11 @@
 # (src/base/os_test.c) run where something here can run them. Nothing is linked or shipped.
 # Debian's packages: gcc-mingw-w64-x86-64 and wine64; clang-19, wasi-libc and nodejs.
 OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)) $(STORE_SRC) $(PICTURE_SRC) src/media/sound_file.c,$(LIB_SRC)) \
-             $(if $(SQLITE),src/store/store_none.c) $(if $(PICTURES),src/media/picture_none.c) $(if $(SOUNDS),src/media/sound_none.c)
+             $(if $(filter memory,$(PARTS_IN)),src/store/store_none.c) $(if $(filter pictures,$(PARTS_IN)),src/media/picture_none.c) \
+             $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c)
 OTHER_TEST = $(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c)) src/base/os_test.c \
              tests/plain_harness.c
-OTHER_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 $(WARNINGS) -ffp-contract=off -fno-math-errno \
+OTHER_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -O2 $(WARNINGS) -ffp-contract=off -fno-math-errno \
                -DPCRE2_STATIC -DUTF8PROC_STATIC -Iinclude -Isrc -I. -I$(BUILD)/gen
 
 # The libraries' headers alone, without those of this system that lie beside them.
@@ -14,6 +15,15 @@ $(BUILD)/other/include/pcre2.h: | deps
 	cp /usr/include/pcre2.h /usr/include/utf8proc.h $(@D)
 $(BUILD)/windows/obj/src/kernels/webgpu/gpu_shaders.o $(BUILD)/wasm/obj/src/kernels/webgpu/gpu_shaders.o: \
     $(BUILD)/gen/webgpu_wgsl.inc
+
+# ---- Static programs ----------------------------------------------------------------------------
+
+# They have what the system gives but for libraries that are loaded: glibc's dlopen would end them.
+.PHONY: static-test
+$(BUILD)/os_test_static: $(call obj,$(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c)) src/base/os_test.c src/base/lazy_test.c tests/plain_harness.c) FORCE
+	$(call again,link,$(CC) $(ALL_CFLAGS) -static -o $@ $(made_of) -lm -pthread 2>/dev/null)
+static-test: $(BUILD)/os_test_static
+	cd $(BUILD) && ./os_test_static
 
 # ---- Windows ------------------------------------------------------------------------------------
 

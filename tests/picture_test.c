@@ -7,6 +7,7 @@
 #include <turbojpeg.h>
 #include <webp/encode.h>
 #include "base/alloc.h"
+#include "base/lazy.h"
 #include "blobs.h"
 #include "formats/formats.h"
 #include "harness.h"
@@ -58,7 +59,14 @@ static void put_exif(bytes *to, int orientation, bool big) {
     to->at[at + 30 + big] = (uint8_t)orientation;
 }
 
+// What the library calls is a stub in this program, too.
+static void need_libraries(void) {
+    tern_error err = {0};
+    REQUIRE_OK(TERN_LAZY_LOAD(pictures, &err), err);
+}
+
 static void make_jpeg(bytes *to, const uint8_t *rgb, int orientation) {
+    need_libraries();
     tjhandle tj = tjInitCompress();
     unsigned char *jpeg = NULL;
     unsigned long n = 0;
@@ -84,6 +92,7 @@ static void flush_png(png_structp png) {
 
 // depth 16: each byte twice.
 static void make_png(bytes *to, const uint8_t *rgb, bool alpha, int depth, int orientation) {
+    need_libraries();
     int channels = alpha ? 4 : 3;
     uint8_t pixels[WIDTH * HEIGHT * 8], *out = pixels;
     for (int i = 0; i < WIDTH * HEIGHT; i++)
@@ -105,6 +114,7 @@ static void make_png(bytes *to, const uint8_t *rgb, bool alpha, int depth, int o
 }
 
 static void make_webp(bytes *to, const uint8_t *rgb) {
+    need_libraries();
     uint8_t *made = NULL;
     size_t n = WebPEncodeLosslessRGB(rgb, WIDTH, HEIGHT, WIDTH * 3, &made);
     put(to, made, n);
@@ -118,6 +128,7 @@ static int write_gif(GifFileType *gif, const GifByteType *from, int n) {
 
 // The picture, whose colours are the palette, stands at (left, top) of a larger whole.
 static void make_gif(bytes *to, const uint8_t *rgb, int left, int top, bool interlaced) {
+    need_libraries();
     int code;
     ColorMapObject *map = GifMakeMapObject(128, NULL);
     for (int i = 0; i < WIDTH * HEIGHT; i++)

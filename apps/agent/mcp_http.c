@@ -10,6 +10,7 @@
 #include <strings.h>
 #include "apps/hub/curl_options.h"
 #include "base/alloc.h"
+#include "base/lazy.h"
 #include "base/os_time.h"
 
 #define REPLY_SECONDS 10.0
@@ -258,6 +259,7 @@ static void close_http(void *self) {
 tern_status mcp_open_http(mcp_carrier *out, mcp_client *client, const mcp_server_desc *desc,
                           tern_error *err) {
     static bool is_ready;
+    TERN_TRY(TERN_LAZY_LOAD(curl, err));
     if (!is_ready) curl_global_init(CURL_GLOBAL_DEFAULT); // the program has one thread by now
     is_ready = true;
     http *h = tern_alloc(TERN_MEM_MISC, sizeof *h);

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
+#include "base/lazy.h"
 
 #define HISTORY_MAX 1000
 
@@ -163,6 +164,11 @@ static unsigned char complete_word(EditLine *el, int key) {
 
 static void open_editor(line_reader *r) {
     HistEvent event;
+    tern_error err = {0};
+    if (TERN_LAZY_LOAD(edit, &err) != TERN_OK) { // lines as the terminal has them
+        fprintf(stderr, "%s\n", err.message);
+        return;
+    }
     setlocale(LC_CTYPE, "");
     if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8"); // models speak UTF-8
     r->el = el_init("tern", stdin, stdout, stderr);

@@ -11,6 +11,7 @@
 #include "apps/hub/curl_options.h"
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/lazy.h"
 
 #define REDIRECTS_MAX   8
 #define STALL_SECONDS   30L // without a byte: the connection counts as cut
@@ -224,8 +225,10 @@ tern_status hub_fetch(const hub_request *r, hub_reply *reply, tern_error *err) {
     char *url = tern_strdup(TERN_MEM_MISC, r->url);
     tern_status status = url ? TERN_OK : tern_fail_memory(err, strlen(r->url));
     *reply = (hub_reply){0};
-    if (!is_ready) curl_global_init(CURL_GLOBAL_DEFAULT); // the program fetches from one thread
-    is_ready = true;
+    if (status == TERN_OK) status = TERN_LAZY_LOAD(curl, err);
+    if (status == TERN_OK && !is_ready)
+        curl_global_init(CURL_GLOBAL_DEFAULT); // the program fetches from one thread
+    is_ready |= status == TERN_OK;
     for (int i = 0; status == TERN_OK; i++) {
         char *next = NULL;
         status = ask_once(r, url, reply, &next, err);

@@ -11,6 +11,7 @@
 #include "apps/load/load_stream.h"
 #include "base/alloc.h"
 #include "base/json_write.h"
+#include "base/lazy.h"
 #include "base/os_time.h"
 #include "base/status.h"
 
@@ -332,6 +333,7 @@ bool load_is_possible(void) {
 tern_status load_run(const load_desc *desc, load_result *out, tern_error *err) {
     load l = {.desc = desc, .result = out};
     *out = (load_result){0};
+    TERN_TRY(TERN_LAZY_LOAD(curl, err));
     curl_global_init(CURL_GLOBAL_DEFAULT);
     tern_status status = prepare(&l, err);
     if (status == TERN_OK) status = run(&l, err);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "apps/serve/notify.h"
+#include "base/lazy.h"
 #include "base/os_time.h"
 #include "base/status.h"
 
@@ -142,6 +143,7 @@ static void close_loop(loop *l) {
 
 tern_status serve(const serve_desc *desc, tern_error *err) {
     loop l = {.desc = desc, .wake = {-1, -1}};
+    TERN_TRY(TERN_LAZY_LOAD(serve, err));
     signal(SIGPIPE, SIG_IGN); // a client that has gone is an error of the write
     tern_status status = open_events(&l, err);
     if (status == TERN_OK) status = server_open(&l.server, desc, wake, &l, err);

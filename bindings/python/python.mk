@@ -9,7 +9,7 @@ PYTHON_FILES := $(PYTHON_SRC:bindings/python/%=$(PYTHON_TO)/%) $(PYTHON_TO)/tern
 
 # What it needs of others goes into its library where there are static ones (Debian has them), so that
 # the wheel runs where nothing is installed.
-static_of      = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a))
+static_of      = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a 2>/dev/null))
 PYTHON_STATIC := $(foreach l,pcre2-8 utf8proc $(if $(filter 1,$(ZLIB)),z) $(if $(filter 1,$(SQLITE)),sqlite3),$(or $(call static_of,$(l)),missing))
 PYTHON_LIBS   := $(if $(filter missing,$(PYTHON_STATIC)),$(LIBS),$(PYTHON_STATIC) -Wl,--exclude-libs,ALL -lm -ldl -pthread)
 
@@ -19,12 +19,10 @@ PYTHON_NOTICES := $(if $(filter missing,$(PYTHON_STATIC)),,$(wildcard /usr/share
 
 # Debian's static decoders of pictures and sounds cannot go into a shared library; who has pictures in Python has
 # Pillow, whose pixels the package takes.
-PYTHON_OBJ := $(filter-out $(call obj,$(PICTURE_SRC) src/media/sound_file.c),$(LIB_OBJ)) \
-              $(if $(PICTURES),$(call obj,src/media/picture_none.c)) $(if $(SOUNDS),$(call obj,src/media/sound_none.c))
-$(PYTHON_TO)/tern/libtern.so: $(PYTHON_OBJ)
-	@mkdir -p $(@D)
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -shared -s $(HARDEN_LINK) -Wl,-soname,libtern.so.0 -o $@ $^ $(PYTHON_LIBS)
+PYTHON_OBJ := $(filter-out $(call obj,$(PICTURE_SRC) src/media/sound_file.c) $(BUILD)/obj/lazy_sounds.o $(BUILD)/obj/lazy_pictures.o,$(LIB_OBJ)) \
+              $(call obj,$(if $(filter pictures,$(PARTS_IN)),src/media/picture_none.c) $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c))
+$(PYTHON_TO)/tern/libtern.so: $(PYTHON_OBJ) FORCE
+	$(call again,link,$(CC) $(ALL_CFLAGS) -shared -s $(HARDEN_LINK) -Wl$(comma)-soname$(comma)libtern.so.0 -o $@ $(made_of) $(PYTHON_LIBS))
 $(PYTHON_TO)/tern/_c.py: bindings/python/declare.py $(PUBLIC)
 	@mkdir -p $(@D)
 	@echo "  write $@"

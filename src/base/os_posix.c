@@ -65,8 +65,9 @@ void tern_thread_join(tern_thread *t) {
 }
 
 #if defined(__linux__)
-// Those that this process may run on: one kept to a processor (taskset, a container's cpuset) has no
-// use for more threads that spin. The set of a kernel for more processors than cpu_set_t has is larger.
+// Those that this process may run on: one kept to a processor (taskset, a container's cpuset) has
+// no use for more threads that spin. A kernel for more processors than cpu_set_t has wants a larger
+// set.
 static int n_allowed(int n_online) {
     for (size_t n = CPU_SETSIZE; n <= (size_t)1 << 20; n *= 4) {
         cpu_set_t *set = CPU_ALLOC(n);
@@ -123,7 +124,7 @@ void *tern_heap_take(size_t n) { return aligned_alloc(64, n); }
 void tern_heap_give(void *block) { free(block); }
 
 #if !defined(__EMSCRIPTEN__)
-#if !defined(MAP_NORESERVE) // of Linux and macOS: no memory is set aside for pages that nobody writes
+#if !defined(MAP_NORESERVE) // Linux, macOS: no memory is set aside for pages that nobody writes
 #define MAP_NORESERVE 0
 #endif
 void *tern_pages_take(size_t n, bool huge) {
@@ -186,8 +187,8 @@ static int find_loader(struct dl_phdr_info *program, size_t size, void *found) {
 }
 #endif
 
-// In a program that is linked statically, glibc's dlopen loads a second C library beside the first, and what
-// it loads for that one crashes. Other C libraries refuse it themselves.
+// In a program that is linked statically, glibc's dlopen loads a second C library beside the first,
+// and what it loads for that one crashes. Other C libraries refuse it themselves.
 bool tern_can_load_libraries(void) {
 #if defined(__GLIBC__)
     bool found = false;
@@ -202,7 +203,8 @@ tern_status tern_library_open(void **library, const char *path, tern_error *err)
     *library = NULL;
     if (!tern_can_load_libraries())
         return tern_fail(err, TERN_ERR_DEVICE,
-                         "%.200s: this program is linked statically and cannot load libraries", path);
+                         "%.200s: this program is linked statically and cannot load libraries",
+                         path);
     *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return *library ? TERN_OK : tern_fail(err, TERN_ERR_DEVICE, "%s", dlerror());
 }

@@ -1,4 +1,5 @@
-// Quotas of control groups, on systems that are made up: version 1, version 2, nested, in containers.
+// Quotas of control groups, on systems that are made up: version 1, version 2, nested, in
+// containers.
 #if defined(__linux__)
 #include <sched.h>
 #include <stdio.h>
@@ -40,8 +41,8 @@ static void begin(const char *name, const char *mountinfo, const char *cgroup) {
 
 #define V2 "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 
-// Seen to fail: with the number of processors that are switched on; with the group of the process alone;
-// with quotas rounded down to 0.
+// Seen to fail: with the number of processors that are switched on; with the group of the process
+// alone; with quotas rounded down to 0.
 TEST(processors_granted_by_cgroup2) {
     begin("two", "22 1 0:20 / / rw - ext4 /dev/vda rw\n" V2, "0::/user.slice/job/inner\n");
     CHECK(tern_processors_granted(root, 8) == 8); // no file says anything
@@ -66,12 +67,14 @@ TEST(processors_granted_in_a_container) {
     put("sys/fs/cgroup/cpu.max", "200000 100000\n");
     CHECK(tern_processors_granted(root, 8) == 2);
     // Without one it is told of a group outside, of which it sees the end, or nothing.
-    begin("part", "30 23 0:26 /docker/ab /sys/fs/cgroup ro - cgroup2 cgroup ro\n", "0::/docker/ab/x\n");
+    begin("part", "30 23 0:26 /docker/ab /sys/fs/cgroup ro - cgroup2 cgroup ro\n",
+          "0::/docker/ab/x\n");
     put("sys/fs/cgroup/x/cpu.max", "400000 100000\n");
     CHECK(tern_processors_granted(root, 8) == 4);
     put("sys/fs/cgroup/cpu.max", "300000 100000\n");
     CHECK(tern_processors_granted(root, 8) == 3);
-    begin("other", "30 23 0:26 /docker/ab /sys/fs/cgroup ro - cgroup2 cgroup ro\n", "0::/docker/abc\n");
+    begin("other", "30 23 0:26 /docker/ab /sys/fs/cgroup ro - cgroup2 cgroup ro\n",
+          "0::/docker/abc\n");
     put("sys/fs/cgroup/cpu.max", "300000 100000\n");
     put("sys/fs/cgroup/c/cpu.max", "100000 100000\n");
     CHECK(tern_processors_granted(root, 8) == 3);

@@ -178,6 +178,13 @@ static tern_status open_any(tern_file *file, const char *path, tern_error *err) 
 tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
     tern_file *file;
     *out = NULL;
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    // Else a GGUF would seem to be big-endian, and a safetensors' header longer than the file.
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "%.300s: tern reads models on little-endian machines, and this one is "
+                     "big-endian",
+                     path);
+#endif
     TERN_TRY(tern_file_new(&file, path, err));
     tern_status status = open_any(file, path, err);
     if (status == TERN_OK) *out = file;

@@ -2,6 +2,7 @@
 #include <gif_lib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/lazy.h"
 #include "media/media.h"
 
 typedef struct source {
@@ -86,6 +87,7 @@ static tern_status decode(GifFileType *gif, const tern_picture_file *f, tern_pic
 }
 
 tern_status tern_picture_gif(tern_picture_file *f, tern_picture *out, tern_error *err) {
+    TERN_TRY(TERN_LAZY_LOAD(pictures, err));
     source s = {.bytes = f->bytes, .n = f->n};
     int code = 0;
     GifFileType *gif = DGifOpen(&s, read_some, &code);

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <turbojpeg.h>
 #include "base/alloc.h"
+#include "base/lazy.h"
 #include "media/media.h"
 
 #define SCANS_MAX 500 // of a progressive one; more only make a reader work
@@ -60,6 +61,7 @@ static tern_status decode(tjhandle tj, tern_picture_file *f, tern_picture *out, 
 }
 
 tern_status tern_picture_jpeg(tern_picture_file *f, tern_picture *out, tern_error *err) {
+    TERN_TRY(TERN_LAZY_LOAD(pictures, err));
     tjhandle tj = tjInitDecompress();
     if (!tj) return tern_fail_memory(err, 0);
     tern_status status = decode(tj, f, out, err);

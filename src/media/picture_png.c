@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/lazy.h"
 #include "media/media.h"
 
 #define SIDE_MAX  1000000
@@ -88,6 +89,7 @@ static tern_status decode(reading *r) {
 }
 
 tern_status tern_picture_png(tern_picture_file *file, tern_picture *out, tern_error *err) {
+    TERN_TRY(TERN_LAZY_LOAD(pictures, err));
     reading *r = tern_alloc(TERN_MEM_MISC, sizeof *r);
     if (!r) return tern_fail_memory(err, sizeof *r);
     r->file = file;

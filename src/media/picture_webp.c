@@ -3,6 +3,7 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 #include "base/alloc.h"
+#include "base/lazy.h"
 #include "media/media.h"
 
 static tern_status damaged(tern_error *err) {
@@ -21,6 +22,7 @@ static tern_status decode_frame(const WebPIterator *frame, tern_picture *out, te
 }
 
 tern_status tern_picture_webp(tern_picture_file *f, tern_picture *out, tern_error *err) {
+    TERN_TRY(TERN_LAZY_LOAD(pictures, err));
     const WebPData data = {f->bytes, f->n};
     WebPDemuxer *webp = WebPDemux(&data);
     WebPIterator frame;

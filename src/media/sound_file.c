@@ -5,6 +5,7 @@
 #include <soxr.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/lazy.h"
 #include "media/sound.h"
 
 // ---- Bytes as a file ---------------------------------------------------------------------------
@@ -174,6 +175,7 @@ tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes
     bytes_file file = {.at = bytes, .n = (sf_count_t)n_bytes};
     find_sizes(&file);
     reading r = {.out = out, .seconds_max = seconds_max};
+    TERN_TRY(TERN_LAZY_LOAD(sounds, err));
     r.file = sf_open_virtual(&io, SFM_READ, &r.info, &file);
     if (!r.file)
         return tern_fail(err, TERN_ERR_FORMAT, "this is no WAV, FLAC, MP3, Ogg or AIFF%s",
@@ -302,6 +304,7 @@ tern_status tern_sound_pack(const tern_sound *sound, const char *kind, uint8_t *
     if (!format)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: expected wav, flac, mp3, ogg or opus",
                          kind);
+    TERN_TRY(TERN_LAZY_LOAD(sounds, err));
     bool is_opus = strcmp(kind, "opus") == 0;
     tern_status status = is_opus ? resample(sound, OPUS_RATE, &other, err) : TERN_OK;
     if (status == TERN_OK) status = pack(is_opus ? &other : sound, kind, format, &f, err);
