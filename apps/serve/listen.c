@@ -17,14 +17,17 @@
 
 // ---- Accepting ---------------------------------------------------------------------------------
 
-// Who asks is the address without the port: connections of one program take turns as one.
+// Who asks is the address without the port: connections of one program take turns as one. Of IPv6
+// it is the network, in which one machine may have any number of addresses.
 static uint64_t name_peer(const struct sockaddr *address, char *out, size_t size) {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
     if (address->sa_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, out, (socklen_t)size))
         return tern_hash64(4, &v4->sin_addr, sizeof v4->sin_addr);
     if (address->sa_family == AF_INET6 && inet_ntop(AF_INET6, &v6->sin6_addr, out, (socklen_t)size))
-        return tern_hash64(6, &v6->sin6_addr, sizeof v6->sin6_addr);
+        return IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)
+                   ? tern_hash64(4, v6->sin6_addr.s6_addr + 12, 4)
+                   : tern_hash64(6, &v6->sin6_addr, 8);
     snprintf(out, size, "unix");
     return 1;
 }
