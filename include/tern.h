@@ -16,11 +16,18 @@
 //
 // Rules that hold for every function:
 // - In a desc or params struct, zero means "the default"; pass NULL for all defaults. (Sampling is
-//   the exception: there 0 is a value.) Every struct can be set to = {0}, in C and C++.
-// - A required argument that is NULL is refused with TERN_ERR_ARGUMENT; functions without a status
-//   then do nothing, or return 0 or NULL.
-// - Functions that can fail return tern_status and fill *err (may be NULL) with one line of text.
-// - The library never prints, never exits and keeps no global state except memory counters.
+//   the exception: there 0 is a value.) Every struct can be set to zeros: with = {0} in C, with
+//   = {} in C++ (where g++ -Wextra warns about = {0}).
+// - A required argument that is NULL is refused with TERN_ERR_ARGUMENT, and so is a value outside
+//   its enum; functions without a status then do nothing, or return 0 or NULL.
+// - Functions that can fail return tern_status and fill *err (may be NULL) with one line of text;
+//   when they succeed, err->status is TERN_OK and the message empty.
+// - What an argument points to may be what the same object gave: its tokens, say.
+// - A model stays until everything that was opened with it (sessions, groups, grammars, answers,
+//   sights, stores ...) is closed, too, in any order. So does a session that is closed in its own
+//   callback, a grammar that still constrains an answer, a table of chains that is drafted from.
+// - The library never prints, never exits and keeps no global state except memory counters, and
+//   for each thread the request that it watches (see Cancelling).
 // - Text is UTF-8. Token ids are int32. Sizes are in bytes and times in seconds unless named
 //   otherwise.
 // - Functions are thread-safe for different objects, but not for the same session.
@@ -76,11 +83,40 @@ TERN_API const char *tern_status_name(tern_status status);
 // to stop: the operation then fails with TERN_ERR_CANCELLED.
 typedef bool (*tern_progress_fn)(void *user, const char *phase, double fraction);
 
-// Receives a piece of a report or of generated text (not terminated). Return false to stop.
+// Receives a piece of a report or of generated text (not terminated). Return false to stop: what
+// generates then ends with TERN_OK and TERN_STOP_CALLER, everything else with TERN_ERR_CANCELLED.
 typedef bool (*tern_text_fn)(void *user, const char *text, size_t n_bytes);
 
 // The format of a report; DOT is for graphs only.
 typedef enum tern_format { TERN_FORMAT_TEXT = 0, TERN_FORMAT_JSON, TERN_FORMAT_DOT } tern_format;
+
+// ---- Cancelling --------------------------------------------------------------------------------
+
+// Everything that takes long can be stopped from outside, in one way: a thread watches a request,
+// and any thread, or a signal handler, makes it. Loading, reading prompts, generating, embedding,
+// seeing, hearing, speaking, converting, evaluating, training: on the CPU a call returns after the
+// matrix product that it is at, on a GPU without waiting for what is on its way. It fails with
+// TERN_ERR_CANCELLED; only what generates ends with TERN_OK and TERN_STOP_CALLER.
+//
+// What is left is as valid as after any other failure: a session has the tokens that were computed,
+// a group may be stepped again, no file was changed, a training run has written a checkpoint.
+//
+//     static tern_cancel stop;
+//     tern_model *model = NULL;
+//     tern_error err = {0};
+//     tern_cancel_watch(&stop); // and tern_cancel_request(&stop) in a handler of SIGINT
+//     if (tern_model_open(&model, "model.gguf", NULL, &err) == TERN_ERR_CANCELLED)
+//         puts("stopped");
+//     tern_cancel_watch(NULL);
+typedef struct tern_cancel {
+    int32_t is_requested; // only for the functions below
+} tern_cancel;
+TERN_API void tern_cancel_request(tern_cancel *cancel);
+TERN_API bool tern_cancel_is_requested(const tern_cancel *cancel);
+TERN_API void tern_cancel_reset(tern_cancel *cancel); // takes the request back
+// From now on the calls of this thread stop when `cancel` is requested (also if it is already), up
+// to the next call of this function. NULL: nothing is watched. Returns what was watched before.
+TERN_API tern_cancel *tern_cancel_watch(tern_cancel *cancel);
 
 // ---- Writing files -----------------------------------------------------------------------------
 
@@ -192,10 +228,12 @@ typedef struct tern_model_desc {
 // a tokenizer.json.
 TERN_API tern_status tern_model_open(tern_model **out, const char *path,
                                      const tern_model_desc *desc, tern_error *err);
-TERN_API void tern_model_close(tern_model *model); // NULL is allowed; close its sessions first
+// NULL is allowed. What was opened with the model goes on; the last of it to be closed frees it.
+TERN_API void tern_model_close(tern_model *model);
 
 // The same for event loops, without waiting for the device: begin, then poll until *done, when
-// *model is open, or until a failure; in either case, close the opening afterwards. Begin reads the
+// *model is open, or until a failure; in either case, close the opening afterwards. (Further polls
+// give the same again.) Begin reads the
 // file's header, the tokenizer and the template, and copies what is needed later from desc. A poll
 // handles about 16 MB of weights, or one larger unit of work that cannot be split (on the CPU, one
 // weight); on_progress is called from begin and from polls. One thread at a time.
@@ -255,7 +293,7 @@ typedef enum tern_tokenize_flags {
 } tern_tokenize_flags;
 
 // Writes up to capacity ids and sets *n_ids to the number for the whole text; if *n_ids > capacity,
-// call again with more room. Thread-safe.
+// call again with more room. flags: of tern_tokenize_flags; others are refused. Thread-safe.
 TERN_API tern_status tern_tokenize(const tern_model *model, const char *text, size_t n_bytes,
                                    unsigned flags, int32_t *ids, size_t capacity, size_t *n_ids,
                                    tern_error *err);
@@ -319,8 +357,7 @@ typedef void (*tern_part_fn)(void *user, const tern_part *part);
 
 typedef struct tern_answer tern_answer;
 // prompt: the rendered text before the answer (it may have opened the reasoning), or NULL. tools:
-// JSON, as in the request; NULL: do not look for calls. The model must outlive the answer. One
-// thread at a time.
+// JSON, as in the request; NULL: do not look for calls. One thread at a time.
 TERN_API tern_status tern_answer_open(tern_answer **out, const tern_model *model,
                                       const char *prompt, const char *tools, tern_error *err);
 TERN_API void tern_answer_close(tern_answer *answer); // NULL is allowed
@@ -386,8 +423,7 @@ typedef struct tern_grammar_desc {
     size_t n_bytes_max; // memory limit, 0: 256 MiB
 } tern_grammar_desc;
 
-// The model must outlive the grammar. Any number of sessions and threads may use it; they take
-// turns.
+// Any number of sessions and threads may use a grammar; they take turns.
 TERN_API tern_status tern_grammar_open(tern_grammar **out, tern_model *model,
                                        const tern_grammar_desc *desc, tern_error *err);
 TERN_API void tern_grammar_close(tern_grammar *grammar); // NULL is allowed
@@ -457,10 +493,10 @@ typedef int32_t (*tern_draft_fn)(void *user, const int32_t *ids, size_t n_ids, i
                                  int32_t n_max);
 
 typedef struct tern_speculation { // the drafters; none: no speculation
-    const tern_chains *chains;    // a mined table; must outlive the session
+    const tern_chains *chains;    // a mined table
     bool lookup;                  // what followed earlier occurrences of the last tokens
     bool online;             // buckets filled while generating, kept by the session
-    tern_model *draft_model; // a smaller model with the same vocabulary; must outlive it
+    tern_model *draft_model; // a smaller model with the same vocabulary
     tern_draft_fn draft;     // the caller's own drafter
     void *draft_user;
     int32_t max_length; // of a draft in tokens, 0: 8, at most TERN_DRAFT_MAX
@@ -485,8 +521,16 @@ typedef struct tern_session_desc {
 
 TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
                                        const tern_session_desc *desc, tern_error *err);
+// NULL is allowed. In a callback of the session's own (on_text, a drafter) it is closed when the
+// call that called back returns, which this also ends, as tern_session_cancel does.
 TERN_API void tern_session_close(tern_session *session);
-TERN_API void tern_session_reset(tern_session *session);
+TERN_API void tern_session_reset(tern_session *session); // does nothing while it generates
+// Stops what the session is doing (generating, reading a prompt, scoring, saving ...), as described
+// under Cancelling: may be called from any thread and from a signal handler, at any time before the
+// session is closed. A generation in a group ends with the group's next call, or when the step that
+// computes it is done. Does nothing if the session is doing nothing; a request that is to last is a
+// tern_cancel.
+TERN_API void tern_session_cancel(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
 TERN_API tern_kv_type tern_session_kv_type(const tern_session *session); // what AUTO chose
 TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
@@ -550,7 +594,7 @@ typedef enum tern_stop_reason {
     TERN_STOP_LENGTH,  // max_tokens
     TERN_STOP_STRING,  // one of the stop strings
     TERN_STOP_CONTEXT, // the context is full
-    TERN_STOP_CALLER,  // the callback returned false
+    TERN_STOP_CALLER,  // the callback returned false, or it was cancelled
 } tern_stop_reason;
 
 // Added to a token's logit before all else: -INFINITY excludes it.
@@ -561,20 +605,21 @@ typedef struct tern_logit_bias {
 
 typedef struct tern_generate_params {
     const tern_sampling *sampling; // NULL: tern_sampling_default()
-    int32_t max_tokens;            // 0: until the model ends its text or the context is full
+    int32_t max_tokens;            // 0: until the model ends its text or the context is full;
+                                   // below 0 is refused
     const char *const *stops;      // strings that end the answer and are not part of it
     size_t n_stops;
     bool ignore_end; // go on after end tokens (for measurements)
     bool logprobs;   // keep each token's log-probability: see tern_session_token_logprobs
     int32_t n_top_logprobs; // with logprobs: how many of the most likely tokens to add; 0 to 20
-    const tern_logit_bias *biases; // each token at most once
+    const tern_logit_bias *biases; // each token at most once; two of one are refused
     size_t n_biases;
     bool with_special; // include the names of control tokens in the text: for tern_answer_put
     // After this many tokens of the prompt the session can be forked without computing them again,
     // as it can at the prompt's end; 0: only there. If tern_session_cuts_freely returns true, it
     // can be forked anywhere.
     int32_t fork_at;
-    // Constrains the answer; NULL: anything. It must stay open until the answer is over. Text that
+    // Constrains the answer; NULL: anything. Text that
     // the grammar determines completely is appended without asking the model, unless logprobs are
     // kept. The answer ends with TERN_STOP_END where nothing can follow, even with ignore_end.
     tern_grammar *grammar;
@@ -614,7 +659,8 @@ typedef struct tern_generate_stats {
 } tern_generate_stats;
 
 // Continues the given ids; on_text receives whole characters as they are generated. No other thread
-// may use the session meanwhile, but on_text may return false at any time.
+// may use the session meanwhile, but on_text may return false at any time, and tern_session_cancel
+// ends it, also while the prompt is read: with TERN_OK and TERN_STOP_CALLER.
 TERN_API tern_status tern_generate_ids(tern_session *session, const int32_t *ids, size_t n_ids,
                                        const tern_generate_params *params, tern_text_fn on_text,
                                        void *user, tern_generate_stats *stats, tern_error *err);
@@ -671,12 +717,13 @@ typedef void (*tern_end_fn)(void *user, tern_session *session, const tern_genera
 
 TERN_API tern_status tern_group_open(tern_group **out, tern_model *model,
                                      const tern_group_desc *desc, tern_error *err);
-// NULL is allowed. Cancels what is still running; the sessions stay open.
+// NULL is allowed. Cancels what is still running; the sessions stay open. In a callback of the
+// group it is closed when the call that called back returns.
 TERN_API void tern_group_close(tern_group *group);
 // Like tern_generate_ids, starting with the next step. What the arguments point to is copied. May
 // be called at any time, also in callbacks. Until its generation is over, the session can only be
-// inspected (tern_session_generated and the like), forked, swapped out, cancelled, or closed (but
-// not in its own on_text). A session with desc.profile is refused.
+// inspected (tern_session_generated and the like), forked, swapped out, cancelled, or closed (then
+// on_end is not called). A session with desc.profile is refused.
 TERN_API tern_status tern_group_add(tern_group *group, tern_session *session, const int32_t *ids,
                                     size_t n_ids, const tern_generate_params *params,
                                     tern_text_fn on_text, tern_end_fn on_end, void *user,
@@ -703,9 +750,6 @@ typedef struct tern_group_info {
 } tern_group_info;
 // As of the last step.
 TERN_API void tern_group_get_info(const tern_group *group, tern_group_info *info);
-// Ends the session's generation in its group, with TERN_STOP_CALLER: at once, or when the step that
-// computes it is done. Does nothing for sessions that are in no group.
-TERN_API void tern_session_cancel(tern_session *session);
 
 // A new session, with the same desc, whose timeline is the first n_tokens of another session's.
 // Their common prefix (a system prompt, say) is computed and stored once. Models with fixed-size

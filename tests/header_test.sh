@@ -1,6 +1,7 @@
 #!/bin/sh
-# Each public header alone: as C and as C++, its examples, its structs initialised with = {0}; and the
-# functions of all of them called with nothing (null_calls.c).
+# Each public header alone: as C and as C++, its examples, its structs initialised with = {0} and, as
+# C++, with = {}, the way that gives no warning; the functions of all of them called with nothing
+# (null_calls.c); and whether each that can fail begins with an error that says nothing.
 # usage: header_test.sh BUILD MODEL CC CXX LIBS...
 #
 # Seen to fail: a status as tern_error's first member (C++ takes no 0 for it), a function that
@@ -42,12 +43,23 @@ for header in include/*.h; do
     } >"$to/$name.zeros.c"
     compiles "$to/$name.examples.c"
     compiles "$to/$name.zeros.c"
+    sed 's/= {0}/= {}/' "$to/$name.zeros.c" >"$to/$name.zeros.cpp"
+    # shellcheck disable=SC2086
+    $cxx -std=c++17 $strict -fsyntax-only "$to/$name.zeros.cpp"
 done
 
 sed -n 's/^TERN_API .*[ *]\(tern_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort -u >"$to/functions"
 lines=$(cat include/*.h | grep -c '^TERN_API ')
 [ "$(wc -l <"$to/functions")" -eq "$lines" ] ||
     { echo "include: $lines lines begin with TERN_API, but not as many functions were found" >&2; exit 1; }
+# src/store/store_none.c is what stands for the others in a build without SQLite.
+sed -n 's/^TERN_API tern_status \(tern_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort >"$to/failing"
+find src -name '*.c' ! -name '*_test.c' ! -name store_none.c -exec awk '
+    /^tern_status tern_[a-z0-9_]*\(/ { name = $2; sub(/\(.*/, "", name) }
+    name != "" && /\{$/ { getline; if (/^    tern_clear\(err\);$/) print name; name = "" }
+    /;$/ { name = "" }' {} + | sort >"$to/clearing"
+comm -23 "$to/failing" "$to/clearing" | sed 's/$/ does not begin with tern_clear(err)/' >"$to/unclear"
+[ ! -s "$to/unclear" ] || { cat "$to/unclear" >&2; exit 1; }
 for name in $(cat "$to/functions"); do
     grep -qE "(FAILS\(|RUNS\(|GIVES\([A-Za-z0-9_]*, |holds\()$name\b" tests/null_calls.c ||
         { echo "tests/null_calls.c does not call $name" >&2; exit 1; }

@@ -103,6 +103,10 @@ static void call_small_ones(void) {
     GIVES(0u, tern_session_bytes, NULL);
     GIVES(false, tern_session_cuts_freely, NULL);
     RUNS(tern_session_cancel, NULL);
+    RUNS(tern_cancel_request, NULL);
+    RUNS(tern_cancel_reset, NULL);
+    GIVES(false, tern_cancel_is_requested, NULL);
+    GIVES(NULL, tern_cancel_watch, NULL);
     RUNS(tern_group_close, NULL);
     GIVES(NULL, tern_session_notice, NULL);
     GIVES(NULL, tern_session_generated, NULL, NULL);

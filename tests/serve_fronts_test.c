@@ -313,8 +313,11 @@ static void open_slots(schedule *s) {
 }
 
 static void close_slots(schedule *s) {
-    for (size_t i = 0; i < s->slots.n; i++) // as on_end does, when the group has ended it
-        while (s->slots.list[i].job) tern_session_cancel(s->slots.list[i].session);
+    tern_error err = {0};
+    bool done;
+    for (size_t i = 0; i < s->slots.n; i++)
+        if (s->slots.list[i].job) tern_session_cancel(s->slots.list[i].session);
+    check(s, tern_group_poll(s->group, &done, NULL, &err) == TERN_OK, err.message); // ends them
     fronts_add_counts(&s->before, &s->slots.fronts.view.counts);
     slots_close(&s->slots);
 }

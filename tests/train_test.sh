@@ -59,7 +59,7 @@ says '^step 12/12, wrote .*run/step-00000012.gguf$'
 there "$dir/run/step-00000012.gguf" "$dir/run/log.jsonl"
 sum=$(cksum "$dir/run/log.jsonl")
 ends 1 $train -o "$dir/run" -n 12
-says '^tern: .*run holds a run already (step 12, 1 checkpoint): --resume goes on'
+says '^tern: .*run holds a run already (step 12, 1 checkpoint): resume goes on'
 n=$((n + 1))
 [ "$(cksum "$dir/run/log.jsonl")" = "$sum" ] || wrong "a refused run has changed the log"
 ends 1 $train -o "$dir/run" --resume --rate 0.001
@@ -87,7 +87,7 @@ wait $run
 stopped=$?
 n=$((n + 1))
 [ $stopped = 1 ] || wrong "a stopped run does not exit with 1"
-grep -q '^tern: train: stopped after step [0-9]* of 1000000; --resume goes on' "$dir/long.err" ||
+grep -q '^tern: train: stopped after step [0-9]* of 1000000; resume goes on' "$dir/long.err" ||
     wrong "no word on where it stopped: $(tail -n 1 "$dir/long.err")"
 stopped=$(sed -n 's/.*stopped after step \([0-9]*\) .*/\1/p' "$dir/long.err")
 there "$dir/long/step-$(printf %08d "${stopped:-0}").gguf"

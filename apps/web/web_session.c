@@ -341,6 +341,9 @@ int32_t web_cancel(int32_t session) {
     tern_error err = {0};
     web_session *s = web_session_find(session, &err);
     if (!s) return web_fail(&err);
+    bool done;
     tern_session_cancel(s->session);
+    // It ends at once, or when the step that computes it is done.
+    if (s->model->group && !s->model->stepping) tern_group_poll(s->model->group, &done, NULL, NULL);
     return 0;
 }

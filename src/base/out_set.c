@@ -408,6 +408,7 @@ static tern_status open_output(tern_output **out, const char *path, bool is_priv
 }
 
 tern_status tern_output_open(tern_output **out, const char *path, tern_error *err) {
+    tern_clear(err);
     return open_output(out, path, false, err);
 }
 
@@ -416,6 +417,7 @@ tern_status tern_output_open_private(tern_output **out, const char *path, tern_e
 }
 
 tern_status tern_output_write(tern_output *o, const void *bytes, size_t n, tern_error *err) {
+    tern_clear(err);
     if (!o || (!bytes && n))
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_output_write: NULL argument");
     if (!o->file.set)
@@ -424,6 +426,7 @@ tern_status tern_output_write(tern_output *o, const void *bytes, size_t n, tern_
 }
 
 tern_status tern_output_finish(tern_output *o, tern_error *err) {
+    tern_clear(err);
     if (!o) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_output_finish: NULL argument");
     TERN_TRY(tern_out_end(&o->file, err));
     return tern_out_commit(&o->set, NULL, err);
@@ -447,6 +450,7 @@ static tern_status write_file(const char *path, const void *bytes, size_t n, boo
 }
 
 tern_status tern_file_write(const char *path, const void *bytes, size_t n, tern_error *err) {
+    tern_clear(err);
     return write_file(path, bytes, n, false, err);
 }
 

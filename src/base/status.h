@@ -21,6 +21,11 @@ tern_status tern_fail_prefix(tern_error *err, tern_status status, const char *co
 // Out of memory, with the size that was requested.
 tern_status tern_fail_memory(tern_error *err, size_t bytes);
 
+// For the beginning of a public function that can fail: what was said before is not true any more.
+static inline void tern_clear(tern_error *err) {
+    if (err) err->status = TERN_OK, err->message[0] = 0;
+}
+
 // For the beginning of a public function: arguments that callers may not leave out.
 #define TERN_NEED(pointer)                                                                         \
     do {                                                                                           \
@@ -41,6 +46,14 @@ tern_status tern_fail_memory(tern_error *err, size_t bytes);
             if (!(array)[need_i_])                                                                 \
                 return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s[%zu] is NULL", __func__, #array,  \
                                  need_i_);                                                         \
+    } while (0)
+
+// A value of an enum whose members are 0 to last.
+#define TERN_NEED_ENUM(value, last)                                                                \
+    do {                                                                                           \
+        if ((unsigned)(value) > (unsigned)(last))                                                  \
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s is %d: expected 0 to %d", __func__,   \
+                             #value, (int)(value), (int)(last));                                   \
     } while (0)
 
 #define TERN_TRY(expression)                                                                       \

@@ -2,6 +2,7 @@
 #include "formats/chains.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
@@ -12,6 +13,7 @@ enum { HEADER_BYTES = 12, ENTRY_BYTES = 8, FOOTER_BYTES = 4 };
 enum { ENTRIES_MAX = 65535, PROBES_MAX = 256 };
 
 struct tern_chains {
+    atomic_size_t n_users;
     int version;
     uint16_t max_length;
     tern_chain *entries;
@@ -52,6 +54,7 @@ static tern_status new_table(tern_chains **out, int version, size_t n_entries, s
     tern_chains *c = tern_alloc(TERN_MEM_SESSION, sizeof *c);
     *out = NULL;
     if (!c) return tern_fail_memory(err, sizeof *c);
+    atomic_init(&c->n_users, 1);
     c->version = version;
     c->n_entries = n_entries;
     c->match_max = (size_t)tern_chains_match_max(version);
@@ -68,8 +71,13 @@ static tern_status new_table(tern_chains **out, int version, size_t n_entries, s
     return TERN_OK;
 }
 
+void tern_chains_hold(const tern_chains *chains) {
+    tern_chains *c = (tern_chains *)(uintptr_t)chains; // the count is not part of its value
+    atomic_fetch_add_explicit(&c->n_users, 1, memory_order_relaxed);
+}
+
 void tern_chains_close(tern_chains *c) {
-    if (!c) return;
+    if (!c || atomic_fetch_sub_explicit(&c->n_users, 1, memory_order_acq_rel) > 1) return;
     tern_free(c->entries);
     tern_free(c->tokens);
     tern_free(c->chances);
@@ -143,6 +151,7 @@ static void copy_entry(tern_chains *c, size_t index, size_t at, const tern_chain
 
 tern_status tern_chains_create(tern_chains **out, const tern_chain *entries, size_t n_entries,
                                tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED_ARRAY(entries, n_entries);
@@ -285,6 +294,7 @@ tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t
 }
 
 tern_status tern_chains_open(tern_chains **out, const char *path, tern_error *err) {
+    tern_clear(err);
     tern_mapping m;
     TERN_NEED(out);
     *out = NULL;
@@ -315,6 +325,7 @@ static void put_table(tern_strbuf *b, const tern_chains *c) {
 }
 
 tern_status tern_chains_save(const tern_chains *c, const char *path, tern_error *err) {
+    tern_clear(err);
     tern_strbuf b = {0};
     tern_status status = TERN_OK;
     TERN_NEED(c);

@@ -37,6 +37,8 @@ tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t
 
 // The version of a table of n entries, by the length of the longest; and the m of a version, see
 // below.
+// Who uses a table closes it afterwards; the last one frees it.
+void tern_chains_hold(const tern_chains *chains);
 int tern_chains_version_for(size_t n_entries, int32_t longest);
 int tern_chains_match_max(int version);
 

@@ -251,6 +251,7 @@ tern_status tern_npy_parse(tern_array *out, const char *path, const uint8_t *byt
 }
 
 tern_status tern_array_read(tern_array *out, const char *path, tern_error *err) {
+    tern_clear(err);
     tern_mapping m;
     TERN_NEED(out);
     TERN_NEED(path);
@@ -312,6 +313,7 @@ static tern_status check_array(const tern_array *a, uint64_t *n, tern_error *err
 }
 
 tern_status tern_array_write(const tern_array *a, const char *path, tern_error *err) {
+    tern_clear(err);
     tern_output *out = NULL;
     tern_strbuf front = {0};
     uint64_t n = 0;

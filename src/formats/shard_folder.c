@@ -99,7 +99,7 @@ static tern_status list_folder(tern_names *paths, const char *folder, const char
     TERN_TRY(tern_folder_list(&others, folder, "", ".tern", err));
     if (others.n)
         status = tern_fail(err, TERN_ERR_FORMAT, "%s: there is no manifest.json, so its build did "
-                           "not end; run tern data build again", folder);
+                           "not end; build it again", folder);
     tern_names_free(&others);
     return status;
 }

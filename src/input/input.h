@@ -187,5 +187,7 @@ bool tern_answer_follows(const char *prompt, const char *mark);
 tern_status tern_answer_create(tern_answer **out, const tern_answer_style *style,
                                const tern_tokenizer *tokenizer, const char *prompt,
                                const char *tools, tern_error *err);
+// Who owns what style points to is let go when the reader is closed.
+void tern_answer_own(tern_answer *a, const void *owner, void (*let_go)(const void *owner));
 
 #endif

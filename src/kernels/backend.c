@@ -213,6 +213,9 @@ tern_vid tern_graph_scores(const tern_graph *g) {
 tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type wanted,
                            tern_kv_type *out, tern_error *err) {
     uint64_t f32_bytes = 0;
+    if ((unsigned)wanted > TERN_KV_Q8_0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "kv_type is %d: expected 0 to %d", (int)wanted,
+                         TERN_KV_Q8_0);
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == TERN_VALUE_STATE && g->values[v].state == TERN_STATE_POSITIONAL)
             f32_bytes += (uint64_t)g->values[v].cols * (uint64_t)n_context * sizeof(float);

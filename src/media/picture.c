@@ -16,6 +16,7 @@ void tern_picture_free(tern_picture *picture) {
 }
 
 tern_status tern_picture_new(tern_picture *out, int32_t width, int32_t height, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = (tern_picture){0};
     if (width < 1 || height < 1 || width > SIDE_MAX || height > SIDE_MAX)
@@ -95,6 +96,7 @@ static tern_status unknown(const tern_picture_file *f, tern_error *err) {
 
 tern_status tern_picture_read(tern_picture *out, const void *bytes, size_t n_bytes,
                               const tern_picture_desc *desc, tern_error *err) {
+    tern_clear(err);
     static const tern_picture_desc defaults = {0};
     TERN_NEED(out);
     *out = (tern_picture){0};
@@ -116,6 +118,7 @@ tern_status tern_picture_read(tern_picture *out, const void *bytes, size_t n_byt
 
 tern_status tern_picture_open(tern_picture *out, const char *path, const tern_picture_desc *desc,
                               tern_error *err) {
+    tern_clear(err);
     tern_blob_file *file;
     tern_blob all;
     tern_hold hold;

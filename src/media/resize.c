@@ -130,15 +130,9 @@ static tern_status down(tern_picture *out, const tern_picture *p, int32_t height
 }
 
 // A direction whose size stays is left as it is.
-tern_status tern_picture_resize(tern_picture *out, const tern_picture *p, int32_t width,
-                                int32_t height, tern_picture_filter filter, tern_error *err) {
+static tern_status resize(tern_picture *out, const tern_picture *p, int32_t width, int32_t height,
+                          tern_picture_filter filter, tern_error *err) {
     tern_picture between;
-    TERN_NEED(out);
-    *out = (tern_picture){0};
-    TERN_NEED(p);
-    TERN_NEED(p->rgb);
-    if ((int)filter < 0 || filter > TERN_PICTURE_BILINEAR)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "filter %d: there is none", (int)filter);
     TERN_TRY(tern_picture_new(&between, width, height, err)); // whether there can be one
     tern_picture_free(&between);
     if (width == p->width && height == p->height) {
@@ -152,4 +146,19 @@ tern_status tern_picture_resize(tern_picture *out, const tern_picture *p, int32_
     tern_status status = down(out, &between, height, filter, err);
     tern_picture_free(&between);
     return status;
+}
+
+tern_status tern_picture_resize(tern_picture *out, const tern_picture *p, int32_t width,
+                                int32_t height, tern_picture_filter filter, tern_error *err) {
+    tern_clear(err);
+    tern_picture resized = {0};
+    TERN_NEED(out);
+    if (out != p) *out = (tern_picture){0};
+    TERN_NEED(p);
+    TERN_NEED(p->rgb);
+    TERN_NEED_ENUM(filter, TERN_PICTURE_BILINEAR);
+    TERN_TRY(resize(&resized, p, width, height, filter, err));
+    if (out == p) tern_picture_free(out); // in place
+    *out = resized;
+    return TERN_OK;
 }

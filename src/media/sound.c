@@ -20,6 +20,7 @@ static tern_status check_rate(int32_t rate, tern_error *err) {
 }
 
 tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = (tern_sound){0};
     TERN_TRY(check_rate(rate, err));
@@ -44,6 +45,7 @@ bool tern_sound_append(tern_sound *sound, size_t *capacity, const float *samples
 
 tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
                             const tern_sound_desc *desc, tern_error *err) {
+    tern_clear(err);
     static const tern_sound_desc defaults = {0};
     TERN_NEED(out);
     *out = (tern_sound){0};
@@ -61,6 +63,7 @@ tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
 
 tern_status tern_sound_open(tern_sound *out, const char *path, const tern_sound_desc *desc,
                             tern_error *err) {
+    tern_clear(err);
     tern_blob_file *file;
     tern_blob all;
     tern_hold hold;
@@ -135,6 +138,7 @@ static tern_status pack_wav(const tern_sound *sound, uint8_t **out, size_t *n, t
 
 tern_status tern_sound_encode(const tern_sound *sound, const char *kind, tern_bytes_fn on_bytes,
                               void *user, tern_error *err) {
+    tern_clear(err);
     uint8_t *bytes = NULL;
     size_t n = 0;
     TERN_NEED(sound);
@@ -161,6 +165,7 @@ static bool write_bytes(void *user, const void *bytes, size_t n) {
 }
 
 tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err) {
+    tern_clear(err);
     tern_out_set set = {0};
     tern_out_file file = {0};
     writing w = {.file = &file, .err = err};

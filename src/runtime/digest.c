@@ -53,6 +53,7 @@ static uint64_t add_graph(uint64_t h, const tern_graph *g) {
 
 static tern_status add_bytes(uint64_t *h, const tern_blob *b, tern_error *err) {
     for (uint64_t at = 0; at < b->n; at += PIECE) {
+        TERN_TRY(tern_check_cancelled("reading the weights", err));
         tern_blob part = tern_blob_part(b, at, PIECE);
         tern_hold hold;
         TERN_TRY(tern_blob_hold(&part, &hold, err));

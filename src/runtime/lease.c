@@ -191,6 +191,22 @@ tern_status tern_lease_know(tern_lease *l, size_t n_ids, tern_error *err) {
     return TERN_OK;
 }
 
+// Where it points to among the lease's ids; SIZE_MAX: elsewhere.
+static size_t place_of(const tern_lease *l, const int32_t *ids) {
+    const uintptr_t at = (uintptr_t)ids, begin = (uintptr_t)l->ids;
+    if (!l->ids || at < begin || at >= begin + l->capacity * sizeof *ids) return SIZE_MAX;
+    return (at - begin) / sizeof *ids;
+}
+
+tern_status tern_lease_make_room(tern_lease *l, size_t n_ids, const int32_t **a, const int32_t **b,
+                                 tern_error *err) {
+    const size_t at_a = a ? place_of(l, *a) : SIZE_MAX, at_b = b ? place_of(l, *b) : SIZE_MAX;
+    TERN_TRY(tern_lease_know(l, n_ids, err));
+    if (at_a != SIZE_MAX) *a = l->ids + at_a;
+    if (at_b != SIZE_MAX) *b = l->ids + at_b;
+    return TERN_OK;
+}
+
 tern_status tern_lease_reserve(tern_lease *l, int32_t n_positions, tern_error *err) {
     if (n_positions > l->n_context) n_positions = l->n_context;
     TERN_TRY(tern_lease_know(l, (size_t)n_positions, err));
@@ -281,7 +297,7 @@ const int32_t *tern_lease_ids(const tern_lease *l) { return l->ids; }
 
 tern_status tern_lease_put(tern_lease *l, size_t at, const int32_t *ids, size_t n,
                            tern_error *err) {
-    TERN_TRY(tern_lease_know(l, at + n, err));
+    TERN_TRY(tern_lease_make_room(l, at + n, &ids, NULL, err));
     TERN_TRY(tern_lease_see(l, ids, n, err));
     if (n) memmove(l->ids + at, ids, n * sizeof *ids);
     if (l->n_ids > at) l->n_ids = at;

@@ -404,7 +404,9 @@ static tern_status poll_run(tern_computation *c, bool *done, tern_error *err) {
 tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err) {
     tern_error why = {0};
     *done = false;
-    tern_status status = c->is_moving ? try_start(c, &why) : poll_run(c, done, &why);
+    tern_status status = tern_check_cancelled("the computation", &why);
+    if (status != TERN_OK) tern_model_cancel(c);
+    else status = c->is_moving ? try_start(c, &why) : poll_run(c, done, &why);
     status = move_if_lost(c, status, &why);
     if (*done) status = finish(c, &why);
     if (status != TERN_OK && err) *err = why;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
+#include "base/use.h"
 #include "runtime/runtime.h"
 
 #define BATCH           512  // tokens computed at once, unless somebody says otherwise
@@ -14,7 +15,10 @@ const char *tern_version(void) {
 }
 
 struct tern_opening {
-    tern_model *model; // NULL: it is open, or failed
+    tern_use use;
+    tern_model *model; // NULL: it failed
+    bool is_open;      // so the opening is one of its users
+    tern_error failure;
     bool has_weights, has_graphs; // bound; lowered and fused
     double began;
     tern_progress_fn on_progress;
@@ -22,7 +26,7 @@ struct tern_opening {
 };
 
 static tern_status report(const tern_opening *o, double fraction, tern_error *err) {
-    if (!o->on_progress || o->on_progress(o->user, "load", fraction)) return TERN_OK;
+    if (tern_progress(o->on_progress, o->user, "load", fraction)) return TERN_OK;
     return tern_fail(err, TERN_ERR_CANCELLED, "loading was cancelled");
 }
 
@@ -431,6 +435,7 @@ static tern_status begin(tern_opening *o, const char *path, const tern_model_des
                          tern_error *err) {
     tern_model *m = tern_alloc(TERN_MEM_GRAPH, sizeof *m);
     if (!m) return tern_fail_memory(err, sizeof *m);
+    atomic_init(&m->n_users, 1);
     tern_mutex_init(&m->lock);
     tern_mutex_init(&m->vocab_lock);
     tern_mutex_init(&m->sights_lock);
@@ -443,17 +448,33 @@ static tern_status begin(tern_opening *o, const char *path, const tern_model_des
     return fill_names(m, err);
 }
 
+static tern_status check_desc(const tern_model_desc *desc, tern_error *err) {
+    TERN_NEED_ARRAY(desc->loras, desc->n_loras);
+    for (size_t i = 0; i < desc->n_loras; i++) {
+        TERN_NEED(desc->loras[i].path);
+        if (!isfinite(desc->loras[i].scale))
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: a scale of %g makes no sense",
+                             desc->loras[i].path, (double)desc->loras[i].scale);
+    }
+    TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
+    TERN_NEED_ENUM(desc->ternary, TERN_TERNARY_1_6BIT);
+    TERN_NEED_ENUM(desc->head, TERN_HEAD_Q4_0);
+    TERN_NEED_ENUM(desc->thinking, TERN_THINKING_OFF);
+    if (desc->n_threads < 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%d threads: expected 1 or more, or 0",
+                         desc->n_threads);
+    return TERN_OK;
+}
+
 tern_status tern_model_open_begin(tern_opening **out, const char *path, const tern_model_desc *desc,
                                   tern_error *err) {
+    tern_clear(err);
     static const tern_model_desc defaults = {0};
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(path);
     if (!desc) desc = &defaults;
-    TERN_NEED_ARRAY(desc->loras, desc->n_loras);
-    if ((int)desc->pooling < 0 || desc->pooling > TERN_POOLING_FIRST)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "pooling %d: there is no such way",
-                         (int)desc->pooling);
+    TERN_TRY(check_desc(desc, err));
     if (desc->n_batch < 0 || desc->n_batch > 65536)
         return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
                          desc->n_batch);
@@ -498,36 +519,58 @@ static tern_status go_on(tern_opening *o, bool *done, tern_error *err) {
     return settle(o, tern_placement_compile(m->now, m, done, err), err);
 }
 
+static tern_status poll(tern_opening *o, bool *done, tern_model **model, tern_error *err) {
+    tern_model *m = o->model;
+    if (!m) {
+        if (err) *err = o->failure;
+        return o->failure.status;
+    }
+    tern_status status = o->is_open ? TERN_OK : tern_check_cancelled("loading", &o->failure);
+    if (status == TERN_OK && !o->is_open) status = go_on(o, done, &o->failure);
+    if (status == TERN_OK && o->use.is_closed)
+        status = tern_fail(&o->failure, TERN_ERR_CANCELLED, "the opening was closed");
+    if (status == TERN_OK && !o->is_open && !*done) return TERN_OK;
+    if (status != TERN_OK) {
+        *done = false;
+        o->model = NULL;
+        tern_model_close(m);
+        if (err) *err = o->failure;
+        return status;
+    }
+    if (!o->is_open) {
+        fill_info(m);
+        m->info.load_seconds = tern_seconds() - o->began;
+        tern_model_hold(m);
+        o->is_open = true;
+    }
+    *done = true;
+    *model = m;
+    return TERN_OK;
+}
+
 tern_status tern_model_open_poll(tern_opening *o, bool *done, tern_model **model, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(o);
     TERN_NEED(done);
     *done = false;
     TERN_NEED(model);
     *model = NULL;
-    tern_model *m = o->model;
-    if (!m) return tern_fail(err, TERN_ERR_ARGUMENT, "the opening of the model is over");
-    tern_status status = go_on(o, done, err);
-    if (status == TERN_OK && !*done) return TERN_OK;
-    o->model = NULL;
-    if (status != TERN_OK) {
-        *done = false;
-        tern_model_close(m);
-        return status;
-    }
-    fill_info(m);
-    m->info.load_seconds = tern_seconds() - o->began;
-    *model = m;
-    return TERN_OK;
+    TERN_TRY(tern_use_begin(&o->use, "the opening", err));
+    tern_status status = poll(o, done, model, err);
+    if (tern_use_end(&o->use)) tern_opening_close(o);
+    return status;
 }
 
 void tern_opening_close(tern_opening *o) {
-    if (!o) return;
-    tern_model_close(o->model);
+    if (!o || tern_use_waits(&o->use)) return;
+    if (o->is_open) tern_model_let_go(o->model);
+    else tern_model_close(o->model);
     tern_free(o);
 }
 
 tern_status tern_model_open(tern_model **out, const char *path, const tern_model_desc *desc,
                             tern_error *err) {
+    tern_clear(err);
     tern_opening *o;
     TERN_NEED(out);
     *out = NULL;
@@ -562,8 +605,7 @@ void tern_model_give_spare(tern_model *m, tern_spare *s) {
     tern_mutex_unlock(&m->lock);
 }
 
-void tern_model_close(tern_model *m) {
-    if (!m) return;
+static void free_model(tern_model *m) {
     for (tern_spare *s = m->spares, *next; s; s = next) {
         next = s->next;
         s->kind->free(s);
@@ -601,6 +643,20 @@ void tern_model_close(tern_model *m) {
     tern_mutex_free(&m->vocab_lock);
     tern_mutex_free(&m->lock);
     tern_free(m);
+}
+
+void tern_model_hold(const tern_model *model) {
+    tern_model *m = (tern_model *)(uintptr_t)model; // the count is not part of its value
+    atomic_fetch_add_explicit(&m->n_users, 1, memory_order_relaxed);
+}
+
+void tern_model_let_go(const tern_model *model) {
+    tern_model *m = (tern_model *)(uintptr_t)model;
+    if (m && atomic_fetch_sub_explicit(&m->n_users, 1, memory_order_acq_rel) == 1) free_model(m);
+}
+
+void tern_model_close(tern_model *m) {
+    if (m && !atomic_exchange(&m->is_closed, true)) tern_model_let_go(m);
 }
 
 void tern_model_get_info(const tern_model *model, tern_model_info *info) {

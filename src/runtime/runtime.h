@@ -2,6 +2,8 @@
 #ifndef TERN_RUNTIME_RUNTIME_H
 #define TERN_RUNTIME_RUNTIME_H
 
+#include <stdatomic.h>
+#include "base/cancel.h"
 #include "base/os_thread.h"
 #include "formats/formats.h"
 #include "grammar/grammar.h"
@@ -123,6 +125,8 @@ tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **
                            tern_config *c, const char *mmproj, tern_error *err);
 
 struct tern_model {
+    atomic_size_t n_users; // who opened it, and what was opened with it and is not closed
+    atomic_bool is_closed; // by who opened it
     char *path;
     tern_file *file;
     const tern_arch *arch;
@@ -166,6 +170,9 @@ struct tern_model {
     size_t *labels;      // where they begin; NULL: it has none
 };
 
+// Who uses a model lets it go afterwards; the last one frees it.
+void tern_model_hold(const tern_model *m);
+void tern_model_let_go(const tern_model *m); // NULL is allowed
 // What states depend on besides their text, never 0 (digest.c). Reads all weights, the first time.
 tern_status tern_model_digest(tern_model *m, uint64_t *out, tern_error *err);
 // The vocabulary's bytes as grammars read them (vocabulary.c). Takes some tens of milliseconds, the
@@ -300,8 +307,12 @@ void tern_lease_trim(tern_lease *lease);
 bool tern_lease_fits(const tern_lease *a, const tern_lease *b);
 // The tokens of the timeline [as many as were computed or put]; valid until the lease is used.
 const int32_t *tern_lease_ids(const tern_lease *lease);
+// Room for n_ids tokens. What *a and *b point to (either may be NULL) may be the lease's own ids,
+// which move: they point to the same ones then.
+tern_status tern_lease_make_room(tern_lease *lease, size_t n_ids, const int32_t **a,
+                                 const int32_t **b, tern_error *err);
 // Writes tokens where they will be computed, from position `at` on; what the lease had computed
-// from there on is forgotten.
+// from there on is forgotten. The ids may be the lease's own.
 tern_status tern_lease_put(tern_lease *lease, size_t at, const int32_t *ids, size_t n,
                            tern_error *err);
 

@@ -20,12 +20,15 @@ static tern_status need_tokenizer(const tern_model *m, tern_error *err) {
 
 tern_status tern_tokenize(const tern_model *m, const char *text, size_t n_bytes, unsigned flags,
                           int32_t *ids, size_t capacity, size_t *n_ids, tern_error *err) {
+    tern_clear(err);
     tern_ids list = {0};
     TERN_NEED(m);
     TERN_NEED_ARRAY(text, n_bytes);
     TERN_NEED_ARRAY(ids, capacity);
     TERN_NEED(n_ids);
     *n_ids = 0;
+    if (flags & ~(unsigned)(TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no flags %u", __func__, flags);
     TERN_TRY(need_tokenizer(m, err));
     if (!text) text = "";
     tern_status status = tern_tokenizer_encode(m->tokenizer, text, n_bytes, flags, &list, err);
@@ -40,6 +43,7 @@ tern_status tern_tokenize(const tern_model *m, const char *text, size_t n_bytes,
 
 tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_ids,
                             bool with_special, tern_text_fn on_text, void *user, tern_error *err) {
+    tern_clear(err);
     tern_strbuf text = {0};
     tern_decoder d = {.with_special = with_special};
     TERN_NEED(m);
@@ -60,11 +64,15 @@ tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_id
 
 tern_status tern_token_piece(const tern_model *m, int32_t id, tern_text_fn on_text, void *user,
                              tern_error *err) {
+    tern_clear(err);
     tern_strbuf text = {0};
     tern_decoder d = {.with_special = true, .started = true, .raw = true};
     TERN_NEED(m);
     TERN_NEED(on_text);
     TERN_TRY(need_tokenizer(m, err));
+    if (id < 0 || id >= m->info.n_vocab)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "token %d is not in 0..%d", (int)id,
+                         (int)m->info.n_vocab - 1);
     tern_tokenizer_decode(m->tokenizer, &d, id, &text);
     return tern_text_give(&text, on_text, user, err);
 }
@@ -91,6 +99,7 @@ static tern_status need_template(const tern_model *m, tern_error *err) {
 tern_status tern_chat_format(const tern_model *m, const tern_message *messages, size_t n_messages,
                              bool add_generation_prompt, tern_text_fn on_text, void *user,
                              tern_error *err) {
+    tern_clear(err);
     tern_strbuf text = {0};
     TERN_NEED(m);
     TERN_NEED_ARRAY(messages, n_messages);
@@ -109,6 +118,7 @@ tern_status tern_chat_format(const tern_model *m, const tern_message *messages, 
 
 tern_status tern_chat_format_json(const tern_model *m, const char *request, size_t n_bytes,
                                   tern_text_fn on_text, void *user, tern_error *err) {
+    tern_clear(err);
     tern_strbuf text = {0};
     TERN_NEED(request);
     TERN_NEED(on_text);
@@ -120,13 +130,19 @@ tern_status tern_chat_format_json(const tern_model *m, const char *request, size
     return status;
 }
 
+static void let_go(const void *model) { tern_model_let_go(model); }
+
 tern_status tern_answer_open(tern_answer **out, const tern_model *m, const char *prompt,
                              const char *tools, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_TRY(need_template(m, err));
-    return tern_answer_create(out, tern_template_answer_style(m->chat_template), m->tokenizer,
-                              prompt, tools, err);
+    TERN_TRY(tern_answer_create(out, tern_template_answer_style(m->chat_template), m->tokenizer,
+                                prompt, tools, err));
+    tern_model_hold(m);
+    tern_answer_own(*out, m, let_go);
+    return TERN_OK;
 }
 
 // A picture of the fused graph is enough.
@@ -144,11 +160,13 @@ static void report_graph(tern_model *m, int graph, tern_format format, tern_strb
 
 tern_status tern_graph_report(const tern_model *model, const char *graph, tern_format format,
                               tern_text_fn on_text, void *user, tern_error *err) {
+    tern_clear(err);
     tern_model *m = (tern_model *)(uintptr_t)model; // the lock is not part of its value
     tern_strbuf text = {0};
     bool json = format == TERN_FORMAT_JSON;
     TERN_NEED(m);
     TERN_NEED(on_text);
+    TERN_NEED_ENUM(format, TERN_FORMAT_DOT);
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     int only = graph ? tern_model_graph_find(m, graph, err) : 0;

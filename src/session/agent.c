@@ -5,6 +5,7 @@
 // and a listener that wants to stop are heeded while long prompts are computed, too.
 #include "session/agent.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -18,6 +19,7 @@ const char *tern_agent_end_name(tern_agent_end end) {
 
 bool tern_agent_tell(tern_agent *a, const tern_agent_event *event) {
     if (a->desc.on_event && !a->desc.on_event(a->desc.user, event)) a->is_stopped = true;
+    if (tern_is_cancelled()) a->is_stopped = true;
     return !a->is_stopped;
 }
 
@@ -119,13 +121,14 @@ static tern_status generate(answering *w, const tern_generate_params *params, te
     while (!w->is_over) {
         size_t n_running;
         tern_status status = tern_group_step(a->group, &n_running, err);
-        if (status != TERN_OK) {
-            tern_session_cancel(a->session);
-            return status;
-        }
+        if (tern_is_cancelled()) a->is_stopped = true;
+        if (status != TERN_OK) tern_group_stop(a->session);
+        if (status == TERN_ERR_CANCELLED && a->is_stopped) tern_clear(err);
+        else if (status != TERN_OK) return status;
         tern_agent_tell(a, &working);
-        if (!w->is_over && !may_go_on(w)) tern_session_cancel(a->session);
+        if (!w->is_over && !may_go_on(w)) tern_group_stop(a->session);
     }
+    if (tern_is_cancelled()) a->is_stopped = true;
     a->result.n_prompt += w->stats.n_prompt - w->stats.n_reused;
     a->result.n_generated += w->stats.n_generated;
     if (w->err.status != TERN_OK) return tern_fail(err, w->err.status, "%s", w->err.message);
@@ -317,13 +320,10 @@ static void take_answer(tern_agent *a) {
     }
 }
 
-tern_status tern_agent_run(tern_agent *a, const char *task, tern_agent_result *result,
-                           tern_error *err) {
+static tern_status run(tern_agent *a, const char *task, tern_agent_result *result,
+                       tern_error *err) {
     bool goes_on = true;
     tern_status status = TERN_OK;
-    TERN_NEED(a);
-    TERN_NEED(task);
-    TERN_NEED(result);
     a->result = (tern_agent_result){.end = TERN_AGENT_STOPPED};
     a->begin = tern_seconds();
     a->is_stopped = a->is_late = false;
@@ -343,8 +343,29 @@ tern_status tern_agent_run(tern_agent *a, const char *task, tern_agent_result *r
     return status;
 }
 
+tern_status tern_agent_run(tern_agent *a, const char *task, tern_agent_result *result,
+                           tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(a);
+    TERN_NEED(task);
+    TERN_NEED(result);
+    if (a->is_running) return tern_fail(err, TERN_ERR_ARGUMENT, "the agent is running");
+    tern_session_call call;
+    tern_session_enter(&call, a->session);
+    a->is_running = true;
+    tern_status status = run(a, task, result, err);
+    a->is_running = false;
+    tern_session_leave(&call);
+    if (a->is_closed) {
+        result->answer = "", result->n_bytes = 0;
+        tern_agent_close(a);
+    }
+    return status;
+}
+
 tern_status tern_agent_messages(const tern_agent *a, tern_text_fn on_text_fn, void *user,
                                 tern_error *err) {
+    tern_clear(err);
     TERN_NEED(a);
     TERN_NEED(on_text_fn);
     tern_strbuf json = {0};
@@ -379,15 +400,19 @@ static void fill_defaults(tern_agent *a, const tern_agent_desc *desc) {
 
 tern_status tern_agent_open(tern_agent **out, tern_session *session, const tern_agent_desc *desc,
                             tern_error *err) {
+    tern_clear(err);
     const tern_agent_desc none = {0};
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(session);
     if (!desc) desc = &none;
     TERN_NEED_ARRAY(desc->tools, desc->n_tools);
+    if (isnan(desc->max_seconds))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "max_seconds is not a number");
     tern_agent *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
     if (!a) return tern_fail_memory(err, sizeof *a);
     a->session = session;
+    tern_session_hold(session);
     a->model = session->model;
     fill_defaults(a, desc);
     tern_status status = TERN_OK;
@@ -404,6 +429,10 @@ tern_status tern_agent_open(tern_agent **out, tern_session *session, const tern_
 
 void tern_agent_close(tern_agent *a) {
     if (!a) return;
+    if (a->is_running) { // in its own callback: when the run has ended
+        a->is_closed = a->is_stopped = true;
+        return;
+    }
     tern_group_close(a->group);
     tern_agent_free_tools(a);
     for (size_t i = 0; i < a->n_messages; i++) tern_agent_free_message(&a->messages[i]);
@@ -411,5 +440,6 @@ void tern_agent_close(tern_agent *a) {
     tern_free(a->system);
     tern_strbuf_free(&a->rendered);
     tern_free(a->ids.ids);
+    tern_session_let_go(a->session);
     tern_free(a);
 }

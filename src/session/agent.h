@@ -54,6 +54,7 @@ struct tern_agent {
     tern_agent_result result;
     double begin;
     bool is_stopped, is_late;
+    bool is_running, is_closed; // closed in its own callback: it ends with the run
 };
 
 bool tern_agent_tell(tern_agent *a, const tern_agent_event *event); // false: it is to stop

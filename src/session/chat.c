@@ -212,6 +212,7 @@ static tern_status fit(reading *r, size_t n_context, size_t n_answer, tern_ids *
 tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
                              size_t n_messages, int32_t n_context, int32_t n_answer, int32_t *ids,
                              size_t capacity, size_t *n_ids, size_t *n_dropped, tern_error *err) {
+    tern_clear(err);
     return tern_chat_tokens_shown(model, messages, n_messages, NULL, 0, n_context, n_answer, ids,
                                   capacity, n_ids, n_dropped, err);
 }
@@ -221,6 +222,7 @@ tern_status tern_chat_tokens_shown(const tern_model *model, const tern_message *
                                    int32_t n_context, int32_t n_answer, int32_t *ids,
                                    size_t capacity, size_t *n_ids, size_t *n_dropped,
                                    tern_error *err) {
+    tern_clear(err);
     reading r;
     tern_ids list = {0};
     if (!n_ids || (!ids && capacity) || n_context < 0)
@@ -269,6 +271,7 @@ static tern_status make_room(void *user, const int32_t *said, size_t n_said, ter
 tern_status tern_chat_answer(tern_session *session, const tern_message *messages, size_t n_messages,
                              const tern_generate_params *params, tern_text_fn on_text, void *user,
                              tern_chat_stats *stats, tern_error *err) {
+    tern_clear(err);
     return tern_chat_answer_shown(session, messages, n_messages, NULL, 0, params, on_text, user,
                                   stats, err);
 }
@@ -277,15 +280,22 @@ tern_status tern_chat_answer_shown(tern_session *session, const tern_message *me
                                    size_t n_messages, const tern_shown *shown, size_t n_shown,
                                    const tern_generate_params *params, tern_text_fn on_text,
                                    void *user, tern_chat_stats *stats, tern_error *err) {
+    tern_clear(err);
     answering a = {0};
     tern_ids prompt = {0};
     tern_generate_params p = params ? *params : (tern_generate_params){0};
     tern_chat_stats st = {0};
     if (!session) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_answer: NULL argument");
+    TERN_TRY(tern_session_check_idle(session, err));
+    if (p.max_tokens < 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "max_tokens is %d: expected 1 or more, or 0",
+                         (int)p.max_tokens);
+    tern_session_call call;
+    tern_session_enter(&call, session);
     a.n_context = (size_t)session->n_context;
     int64_t most = (int64_t)session->n_context * ANSWER_CONTEXTS;
     size_t n_answer = p.max_tokens > 0 ? (size_t)p.max_tokens : 0;
-    if (p.max_tokens <= 0) p.max_tokens = most < INT32_MAX ? (int32_t)most : INT32_MAX;
+    if (p.max_tokens == 0) p.max_tokens = most < INT32_MAX ? (int32_t)most : INT32_MAX;
     tern_status status =
         open_reading(&a.r, session->model, messages, n_messages, shown, n_shown, err);
     if (status == TERN_OK) status = fit(&a.r, a.n_context, n_answer, &prompt, err);
@@ -296,6 +306,7 @@ tern_status tern_chat_answer_shown(tern_session *session, const tern_message *me
     if (status == TERN_OK) st.n_dropped = dropped(&a.r);
     st.n_cut = a.n_cut;
     if (stats) *stats = st;
+    tern_session_leave(&call);
     tern_free(prompt.ids);
     close_reading(&a.r);
     return status;

@@ -155,6 +155,7 @@ static tern_status view(viewer *v, const tern_picture *pictures, tern_error *err
 tern_status tern_classify(tern_model *m, const tern_picture *pictures, size_t n_pictures,
                           const tern_classify_params *params, tern_classify_hit *hits,
                           tern_error *err) {
+    tern_clear(err);
     static const tern_classify_params defaults = {0};
     TERN_NEED(m);
     TERN_NEED_ARRAY(pictures, n_pictures);
@@ -168,6 +169,7 @@ tern_status tern_classify(tern_model *m, const tern_picture *pictures, size_t n_
     v.reader.take = take_scores;
     v.reader.width = (size_t)n_labels;
     const tern_embed_params p = {.on_progress = params->on_progress, .user = params->user};
+    tern_model_hold(m);
     tern_status status = settle(&v, &p, err);
     if (status == TERN_OK && !n_labels)
         status = tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -177,11 +179,13 @@ tern_status tern_classify(tern_model *m, const tern_picture *pictures, size_t n_
                            (int)params->n_hits, (int)n_labels, HITS);
     if (status == TERN_OK) status = view(&v, pictures, err);
     tern_reader_close(&v.reader);
+    tern_model_let_go(m);
     return status;
 }
 
 tern_status tern_embed_pictures(tern_model *m, const tern_picture *pictures, size_t n_pictures,
                                 float *out, tern_error *err) {
+    tern_clear(err);
     static const tern_embed_params defaults = {0};
     TERN_NEED(m);
     TERN_NEED_ARRAY(pictures, n_pictures);
@@ -189,9 +193,11 @@ tern_status tern_embed_pictures(tern_model *m, const tern_picture *pictures, siz
     viewer v = {.reader = {.m = m, .n_texts = n_pictures, .output = "embedding"}, .vectors = out};
     v.reader.take = take_vector;
     v.reader.width = (size_t)m->config.n_embd;
+    tern_model_hold(m);
     tern_status status = settle(&v, &defaults, err);
     if (status == TERN_OK) status = view(&v, pictures, err);
     tern_reader_close(&v.reader);
+    tern_model_let_go(m);
     return status;
 }
 

@@ -21,6 +21,7 @@
 // ---- Grammars -----------------------------------------------------------------------------------
 
 struct tern_grammar {
+    atomic_size_t n_users; // who opened it, and the answers that it constrains
     tern_model *model;
     tern_mutex lock; // of the automaton
     tern_automaton *automaton;
@@ -129,6 +130,7 @@ static tern_status open_source(tern_grammar *g, const tern_grammar_desc *d, tern
 
 // What can be said of a description without a model.
 static tern_status check_desc(const tern_grammar_desc *desc, tern_error *err) {
+    TERN_NEED_ENUM(desc->kind, TERN_GRAMMAR_CALLS);
     TERN_NEED_EACH(desc->choices, desc->n_choices);
     if (!desc->text && desc->kind != TERN_GRAMMAR_CHOICES && desc->kind != TERN_GRAMMAR_JSON)
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_grammar_open: desc->text is NULL");
@@ -137,6 +139,7 @@ static tern_status check_desc(const tern_grammar_desc *desc, tern_error *err) {
 
 tern_status tern_grammar_open(tern_grammar **out, tern_model *model, const tern_grammar_desc *desc,
                               tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(model);
@@ -152,7 +155,9 @@ tern_status tern_grammar_open(tern_grammar **out, tern_model *model, const tern_
     }
     tern_grammar *g = tern_alloc(TERN_MEM_SESSION, sizeof *g);
     if (!g) return tern_fail_memory(err, sizeof *g);
+    atomic_init(&g->n_users, 1);
     g->model = model;
+    tern_model_hold(model);
     tern_mutex_init(&g->lock);
     tern_status status = open_source(g, desc, err);
     if (status == TERN_OK)
@@ -163,15 +168,17 @@ tern_status tern_grammar_open(tern_grammar **out, tern_model *model, const tern_
 }
 
 void tern_grammar_close(tern_grammar *g) {
-    if (!g) return;
+    if (!g || atomic_fetch_sub_explicit(&g->n_users, 1, memory_order_acq_rel) > 1) return;
     tern_automaton_close(g->automaton);
     tern_strbuf_free(&g->marks);
     tern_mutex_free(&g->lock);
+    tern_model_let_go(g->model);
     tern_free(g);
 }
 
 tern_status tern_grammar_check(tern_grammar *g, const char *text, size_t n_bytes,
                                size_t *n_possible, bool *is_accepted, tern_error *err) {
+    tern_clear(err);
     tern_status status = TERN_OK;
     size_t n = 0;
     TERN_NEED(g);
@@ -192,6 +199,7 @@ tern_status tern_grammar_check(tern_grammar *g, const char *text, size_t n_bytes
 
 tern_status tern_grammar_mask(tern_grammar *g, const char *text, size_t n_bytes, uint64_t *bits,
                               size_t n_words, size_t *n_allowed, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(g);
     TERN_NEED_ARRAY(text, n_bytes);
     TERN_NEED(bits);
@@ -241,11 +249,12 @@ static void begin_waiting(tern_constraint *c) {
 
 tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_grammar *grammar,
                                   tern_error *err) {
-    c->grammar = grammar;
     c->n_rows = c->n_taken = c->forced.n = 0;
     if (!grammar) return TERN_OK;
     if (grammar->model != m)
         return tern_fail(err, TERN_ERR_ARGUMENT, "the grammar is for another model");
+    c->grammar = grammar;
+    atomic_fetch_add_explicit(&grammar->n_users, 1, memory_order_relaxed);
     c->n_words = ((size_t)m->info.n_vocab + 63) / 64;
     c->work_left = ANSWER_MAX;
     tern_mutex_lock(&grammar->lock);
@@ -255,6 +264,11 @@ tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_gramma
     c->is_done = !grammar->waits && tern_automaton_is_done(grammar->automaton, c->place);
     tern_mutex_unlock(&grammar->lock);
     return TERN_OK;
+}
+
+void tern_constraint_end(tern_constraint *c) {
+    tern_grammar_close(c->grammar);
+    c->grammar = NULL;
 }
 
 void tern_constraint_free(tern_constraint *c) {

@@ -44,6 +44,7 @@ static tern_status begin(tern_codec_stream *s, tern_error *err) {
 }
 
 tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
@@ -54,6 +55,7 @@ tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *
     tern_codec_stream *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->m = m;
+    tern_model_hold(m);
     tern_status status = begin(s, err);
     if (status == TERN_OK) *out = s;
     else tern_codec_close(s);
@@ -69,6 +71,7 @@ void tern_codec_close(tern_codec_stream *s) {
         tern_placement_let_go(s->m, s->at);
     }
     tern_free(s->samples);
+    tern_model_let_go(s->m);
     tern_free(s);
 }
 
@@ -97,6 +100,7 @@ static tern_status decode_some(tern_codec_stream *s, const int32_t *codes, int32
 
 tern_status tern_codec_decode(tern_codec_stream *s, const int32_t *codes, size_t n_frames,
                               const float **samples, size_t *n_samples, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(s);
     TERN_NEED(samples);
     TERN_NEED(n_samples);

@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/use.h"
 #include "session/session.h"
 
 struct tern_embedding {
+    tern_use use;
     tern_reader reader;
     const tern_embed_text *texts;
     size_t next;        // of the texts: the first that no step has
@@ -158,16 +160,25 @@ static tern_status begin_step(embedder *e, bool *done, tern_error *err) {
     return *done ? TERN_OK : tern_reader_begin(r, err);
 }
 
-tern_status tern_embed_poll(tern_embedding *e, bool *done, tern_error *err) {
-    TERN_NEED(e);
-    TERN_NEED(done);
-    *done = false;
+static tern_status go_on(embedder *e, bool *done, tern_error *err) {
     if (e->reader.is_running) {
         bool computed = false;
         TERN_TRY(tern_reader_poll(&e->reader, &computed, err));
         if (!computed) return TERN_OK;
     }
+    if (e->use.is_closed) return tern_fail(err, TERN_ERR_CANCELLED, "the embedding was closed");
     return begin_step(e, done, err);
+}
+
+tern_status tern_embed_poll(tern_embedding *e, bool *done, tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(e);
+    TERN_NEED(done);
+    *done = false;
+    TERN_TRY(tern_use_begin(&e->use, "the embedding", err));
+    tern_status status = go_on(e, done, err);
+    if (tern_use_end(&e->use)) tern_embed_close(e);
+    return status;
 }
 
 static tern_status check_texts(const tern_model *m, const tern_embed_text *texts, size_t n_texts,
@@ -185,6 +196,7 @@ static tern_status check_texts(const tern_model *m, const tern_embed_text *texts
 tern_status tern_embed_begin(tern_embedding **out, tern_model *m, const tern_embed_text *texts,
                              size_t n_texts, const tern_embed_params *params, float *vectors,
                              tern_error *err) {
+    tern_clear(err);
     static const tern_embed_params defaults = {0};
     TERN_NEED(out);
     *out = NULL;
@@ -196,6 +208,7 @@ tern_status tern_embed_begin(tern_embedding **out, tern_model *m, const tern_emb
                     .texts = texts,
                     .params = params ? *params : defaults,
                     .out = vectors};
+    tern_model_hold(m);
     e->reader.take = take;
     e->reader.user = e;
     tern_status status = settle(e, err);
@@ -207,14 +220,16 @@ tern_status tern_embed_begin(tern_embedding **out, tern_model *m, const tern_emb
 }
 
 void tern_embed_close(tern_embedding *e) {
-    if (!e) return;
+    if (!e || tern_use_waits(&e->use)) return;
     tern_reader_close(&e->reader);
     tern_strbuf_free(&e->prefixed);
+    tern_model_let_go(e->reader.m);
     tern_free(e);
 }
 
 tern_status tern_embed(tern_model *m, const tern_embed_text *texts, size_t n_texts,
                        const tern_embed_params *params, float *out, tern_error *err) {
+    tern_clear(err);
     tern_embedding *e;
     TERN_TRY(tern_embed_begin(&e, m, texts, n_texts, params, out, err));
     tern_status status = TERN_OK;

@@ -1,5 +1,6 @@
 // Generation: a machine that is stepped, alone by tern_generate, among others by a group.
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
@@ -13,7 +14,8 @@ static void stop(tern_generation *g, tern_stop_reason reason) {
 }
 
 static void emit(tern_generation *g, const char *text, size_t n) {
-    if (n && g->on_text && !g->on_text(g->user, text, n)) stop(g, TERN_STOP_CALLER);
+    if (!n || !g->on_text) return;
+    if (!g->on_text(g->user, text, n) || g->s->is_closed) stop(g, TERN_STOP_CALLER);
 }
 
 // Position of the first stop string in text, and which one it is; or SIZE_MAX.
@@ -143,6 +145,11 @@ static tern_status keep_stops(tern_generation *g, const tern_generate_params *p,
     return TERN_OK;
 }
 
+static int by_id(const void *a, const void *b) {
+    int32_t x = ((const tern_logit_bias *)a)->id, y = ((const tern_logit_bias *)b)->id;
+    return (x > y) - (x < y);
+}
+
 static tern_status keep_biases(tern_generation *g, const tern_generate_params *p,
                                tern_error *err) {
     size_t n = p->n_biases;
@@ -154,6 +161,11 @@ static tern_status keep_biases(tern_generation *g, const tern_generate_params *p
     if (tern_array_reserve(TERN_MEM_SESSION, &g->biases, &g->biases_capacity, 0, n) != 0)
         return tern_fail_memory(err, n * sizeof *g->biases);
     if (n) memcpy(g->biases, p->biases, n * sizeof *g->biases);
+    if (n) qsort(g->biases, n, sizeof *g->biases, by_id);
+    for (size_t i = 1; i < n; i++)
+        if (g->biases[i].id == g->biases[i - 1].id)
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d has two biases: expected one",
+                             (int)g->biases[i].id);
     g->sampler.biases = g->biases;
     g->sampler.n_biases = n;
     return TERN_OK;
@@ -209,12 +221,14 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     int32_t answer = desc->n_reserve < 0 || desc->n_reserve > g->max_tokens ? g->max_tokens
                                                                             : desc->n_reserve;
     size_t n = desc->n_ids, room = n + (size_t)answer, most = (size_t)s->n_context;
+    const int32_t *ids = desc->ids; // may be the timeline's own, which moves as it grows
+    TERN_TRY(tern_lease_make_room(s->lease, room < most ? room : most, &ids, NULL, err));
     TERN_TRY(tern_lease_reserve_ahead(s->lease, (int32_t)(room < most ? room : most), err));
     // The last one again: its scores are needed.
-    size_t common = tern_session_keep_common(s, desc->ids, n, 1), n_reused;
+    size_t common = tern_session_keep_common(s, ids, n, 1), n_reused;
     TERN_TRY(tern_lease_expect(s->lease, n, err));
     TERN_TRY(tern_session_count_reused(s, &n_reused, err));
-    TERN_TRY(tern_lease_put(s->lease, common, desc->ids + common, n - common, err));
+    TERN_TRY(tern_lease_put(s->lease, common, ids + common, n - common, err));
     g->n_left = n - common;
     g->is_prompt = true;
     g->id = -1;
@@ -232,6 +246,10 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
     TERN_NEED_ARRAY(desc->ids, desc->n_ids);
     TERN_NEED_EACH(params->stops, params->n_stops);
     TERN_NEED_ARRAY(params->biases, params->n_biases);
+    if (params->max_tokens < 0 || params->fork_at < 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s is %d: expected 1 or more, or 0",
+                         params->max_tokens < 0 ? "max_tokens" : "fork_at",
+                         (int)(params->max_tokens < 0 ? params->max_tokens : params->fork_at));
     TERN_TRY(tern_session_check_idle(s, err));
     if (desc->n_ids == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -249,6 +267,7 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
     tern_status status = prepare(g, desc, params, err);
     if (status == TERN_OK) status = put_prompt(g, desc, err);
     if (status != TERN_OK) {
+        tern_constraint_end(&g->constraint);
         tern_model_give_spare(s->model, &g->spare);
         return status;
     }
@@ -681,6 +700,7 @@ tern_status tern_generation_end(tern_generation *g, tern_status status, tern_gen
         status = tern_fail_memory(err, g->held.len);
     if (stats) *stats = st;
     s->running = NULL;
+    tern_constraint_end(&g->constraint);
     tern_lease_trim(s->lease);
     tern_model_give_spare(s->model, &g->spare);
     return status;
@@ -714,11 +734,23 @@ static tern_status step(tern_generation *g, tern_scratch *x, tern_error *err) {
     return tern_generation_take(g, &scores, tern_seconds() - start, err);
 }
 
-tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
-                                const tern_generate_params *params, const tern_refit *way,
-                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
-                                tern_error *err) {
-    TERN_NEED(s);
+// Steps until it is over: also when somebody wants that, whatever it is doing.
+static tern_status run(tern_generation *g, tern_scratch *scratch, tern_error *err) {
+    tern_status status = TERN_OK;
+    while (status == TERN_OK && !g->is_over) {
+        if (tern_is_cancelled()) stop(g, TERN_STOP_CALLER);
+        else status = step(g, scratch, err);
+    }
+    if (status != TERN_ERR_CANCELLED || !tern_is_cancelled()) return status;
+    tern_clear(err);
+    stop(g, TERN_STOP_CALLER);
+    return TERN_OK;
+}
+
+static tern_status generate(tern_session *s, const int32_t *ids, size_t n_ids,
+                            const tern_generate_params *params, const tern_refit *way,
+                            tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                            tern_error *err) {
     tern_generation *g;
     tern_scratch *scratch;
     size_t n_rows, n_logits;
@@ -732,32 +764,50 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
     TERN_TRY(tern_generation_begin(&g, s, &desc, err));
     tern_generation_rows(g, &n_rows, &n_logits);
     tern_status status = tern_scratch_take(s->model, n_rows, n_logits, &scratch, err);
-    while (status == TERN_OK && !g->is_over) status = step(g, scratch, err);
+    if (status == TERN_OK) status = run(g, scratch, err);
     status = tern_generation_end(g, status, stats, err);
     tern_scratch_give(s->model, scratch);
+    return status;
+}
+
+tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
+                                const tern_generate_params *params, const tern_refit *way,
+                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
+                                tern_error *err) {
+    TERN_NEED(s);
+    TERN_TRY(tern_session_check_idle(s, err)); // a call in its own callback changes nothing
+    tern_session_call call;
+    tern_session_enter(&call, s);
+    tern_status status = generate(s, ids, n_ids, params, way, on_text, user, stats, err);
+    tern_session_leave(&call);
     return status;
 }
 
 tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
                               const tern_generate_params *params, tern_text_fn on_text, void *user,
                               tern_generate_stats *stats, tern_error *err) {
+    tern_clear(err);
     return tern_generate_refit(s, ids, n_ids, params, NULL, on_text, user, stats, err);
 }
 
 tern_status tern_generate(tern_session *s, const char *prompt, const tern_generate_params *params,
                           tern_text_fn on_text, void *user, tern_generate_stats *stats,
                           tern_error *err) {
+    tern_clear(err);
     tern_ids ids = {0};
+    tern_session_call call;
     TERN_NEED(s);
     TERN_NEED(prompt);
     if (!s->model->tokenizer)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
                          s->model->path);
+    tern_session_enter(&call, s);
     tern_status status =
         tern_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
                               TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS, &ids, err);
     if (status == TERN_OK)
         status = tern_generate_ids(s, ids.ids, ids.n, params, on_text, user, stats, err);
+    tern_session_leave(&call);
     tern_free(ids.ids);
     return status;
 }

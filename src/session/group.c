@@ -36,6 +36,8 @@ struct tern_group {
     tern_work *works; // [n_planned] of the plan
     size_t n_planned, next, n_now, plan_capacity;
     bool in_step, in_flight, in_callback, is_closing;
+    const tern_generation *calling; // back: its session cannot be closed now; NULL: none
+    size_t n_calls;                 // that the group is in; closing it waits
     tern_wanted wanted;
     tern_computation computation;
     double started;
@@ -43,6 +45,7 @@ struct tern_group {
 
 tern_status tern_group_open(tern_group **out, tern_model *model, const tern_group_desc *desc,
                             tern_error *err) {
+    tern_clear(err);
     static const tern_group_desc defaults = {0};
     TERN_NEED(out);
     *out = NULL;
@@ -56,6 +59,7 @@ tern_status tern_group_open(tern_group **out, tern_model *model, const tern_grou
     tern_group *group = tern_alloc(TERN_MEM_SESSION, sizeof *group);
     if (!group) return tern_fail_memory(err, sizeof *group);
     group->model = model;
+    tern_model_hold(model);
     group->finds_piece = desc->n_piece == 0;
     group->n_piece = desc->n_piece ? desc->n_piece : FIRST_PIECE;
     if (group->n_piece > model->n_batch) group->n_piece = model->n_batch;
@@ -86,8 +90,12 @@ static void end(tern_group *group, tern_generation *g) {
     tern_error failure = g->failure;
     forget(group, g);
     group->in_callback = true;
+    group->calling = g;
     failure.status = tern_generation_end(g, failure.status, &stats, &failure);
+    group->calling = NULL;
     s->group = NULL;
+    if (s->is_closed) on_end = NULL; // in its own callback
+    tern_session_end(s);
     if (on_end) on_end(user, s, &stats, &failure);
     group->in_callback = false;
 }
@@ -111,11 +119,17 @@ static void fail(tern_generation *g, tern_status status, const tern_error *why) 
     g->failure.status = status;
 }
 
-void tern_session_cancel(tern_session *s) {
-    if (!s || !s->group || !s->running) return;
-    s->running->is_over = true;
-    s->running->reason = TERN_STOP_CALLER;
-    if (!s->group->in_callback) end_those_over(s->group);
+static void stop(tern_generation *g) {
+    g->is_over = true;
+    g->reason = TERN_STOP_CALLER;
+}
+
+// Those that somebody wants to end: from any thread, so it is looked at here.
+static void take_requests(tern_group *group) {
+    for (size_t i = 0; i < group->n_running; i++) {
+        tern_generation *g = group->running[i];
+        if (!g->is_over && tern_cancel_is_requested(&g->s->cancel)) stop(g);
+    }
 }
 
 static void land(tern_group *group) {
@@ -132,21 +146,23 @@ static void give_up_step(tern_group *group) {
     group->in_step = false;
 }
 
-void tern_group_leave(tern_session *s) {
+bool tern_group_leave(tern_session *s) {
     tern_group *group = s->group;
     tern_generation *g = s->running;
-    if (!group || !g) return;
+    if (!group || !g) return true;
+    if (g == group->calling) return false;
     if (g->in_flight) give_up_step(group);
     forget(group, g);
     g->reason = TERN_STOP_CALLER;
     tern_generation_end(g, TERN_OK, NULL, NULL);
     s->group = NULL;
+    tern_session_end(s);
+    return true;
 }
 
-void tern_group_close(tern_group *group) {
-    if (!group) return;
+static void free_group(tern_group *group) {
+    group->n_calls = 1; // what is called back finds it in use
     give_up_step(group);
-    group->is_closing = true;
     while (group->n_running > 0) {
         tern_generation *g = group->running[group->n_running - 1];
         if (!g->is_over) g->reason = TERN_STOP_CALLER;
@@ -156,7 +172,28 @@ void tern_group_close(tern_group *group) {
     tern_free(group->running);
     tern_free(group->plan);
     tern_free(group->works);
+    tern_model_let_go(group->model);
     tern_free(group);
+}
+
+void tern_group_close(tern_group *group) {
+    if (!group || group->is_closing) return;
+    group->is_closing = true;
+    if (group->n_calls == 0) free_group(group);
+}
+
+static void leave(tern_group *group) {
+    if (--group->n_calls == 0 && group->is_closing) free_group(group);
+}
+
+void tern_group_stop(tern_session *s) {
+    tern_group *group = s->group;
+    if (!group || !s->running) return;
+    stop(s->running);
+    if (group->in_callback) return;
+    group->n_calls++;
+    end_those_over(group);
+    leave(group);
 }
 
 // ---- Adding ------------------------------------------------------------------------------------
@@ -204,6 +241,7 @@ static tern_status check_added(const tern_group *group, const tern_session *s, t
 tern_status tern_group_add(tern_group *group, tern_session *s, const int32_t *ids, size_t n_ids,
                            const tern_generate_params *params, tern_text_fn on_text,
                            tern_end_fn on_end, void *user, tern_error *err) {
+    tern_clear(err);
     tern_generation *g;
     TERN_NEED(group);
     TERN_NEED(s);
@@ -218,11 +256,17 @@ tern_status tern_group_add(tern_group *group, tern_session *s, const int32_t *id
     if (tern_array_reserve(TERN_MEM_SESSION, &group->running, &group->capacity, group->n_running,
                            1) != 0)
         return tern_fail_memory(err, (group->n_running + 1) * sizeof *group->running);
-    TERN_TRY(tern_generation_begin(&g, s, &desc, err));
+    TERN_TRY(tern_session_check_idle(s, err));
+    tern_session_begin(s);
+    tern_status status = tern_generation_begin(&g, s, &desc, err);
+    if (status != TERN_OK) {
+        tern_session_end(s);
+        return status;
+    }
     s->group = group;
     g->constraint.is_beside = true;
     group->running[group->n_running++] = g;
-    tern_status status = group->in_step ? TERN_OK : make_ready(group, err);
+    status = group->in_step ? TERN_OK : make_ready(group, err);
     if (status != TERN_OK) tern_group_leave(s);
     return status;
 }
@@ -234,7 +278,14 @@ static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
     planned *p = &group->plan[group->n_planned];
     tern_error err = {0};
     *p = (planned){.g = g, .feeds = tern_generation_feeds(g)};
+    tern_cancel_scope scope;
+    tern_cancel_enter(&scope, &g->s->cancel); // masks and drafts may take long
     tern_status status = tern_generation_plan(g, n_most, group->n_running == 1, &p->need, &err);
+    tern_cancel_leave(&scope);
+    if (status == TERN_ERR_CANCELLED && tern_cancel_is_requested(&g->s->cancel)) {
+        stop(g);
+        return 0;
+    }
     if (status == TERN_OK)
         status = tern_lease_reserve(g->s->lease, g->work.first_pos + g->work.n_ids, &err);
     if (status != TERN_OK) {
@@ -338,36 +389,73 @@ static void want(tern_group *group) {
     w->top_logits = w->top_k ? x->top_logits : NULL;
 }
 
-// Begins the next batch of the step; none is left: the step is over.
-static tern_status begin_next(tern_group *group, tern_error *err) {
-    while (group->next < group->n_planned && !group->plan[group->next].g) group->next++;
+// A batch of one session stops in its middle when that is requested.
+static const tern_cancel *request_of(const tern_group *group) {
+    const tern_generation *g = group->n_now == 1 ? group->plan[group->next].g : NULL;
+    return g ? &g->s->cancel : NULL;
+}
+
+// Whether that is why it failed: the session's generation is over then, and the step goes on.
+static bool was_stopped(tern_group *group, tern_status status, tern_error *err) {
+    if (status != TERN_ERR_CANCELLED || !tern_cancel_is_requested(request_of(group))) return false;
+    stop(group->plan[group->next].g);
+    group->next++;
     group->n_now = 0;
-    if (group->next == group->n_planned) {
-        if (group->in_step) find_piece(group);
-        group->in_step = false;
-        return TERN_OK;
-    }
+    tern_clear(err);
+    return true;
+}
+
+static tern_status begin_batch(tern_group *group, tern_error *err) {
+    tern_cancel_scope scope;
     group->n_now = count_next(group);
     want(group);
     group->started = tern_seconds();
+    tern_cancel_enter(&scope, request_of(group));
     tern_status status =
         tern_model_begin(&group->computation, group->model, group->works + group->next,
                          (int32_t)group->n_now, &group->wanted, err);
+    tern_cancel_leave(&scope);
+    return status;
+}
+
+// Begins the next batch of the step; none is left: the step is over.
+static tern_status begin_next(tern_group *group, tern_error *err) {
+    tern_status status;
+    do {
+        while (group->next < group->n_planned && !group->plan[group->next].g) group->next++;
+        group->n_now = 0;
+        if (group->next == group->n_planned) {
+            if (group->in_step) find_piece(group);
+            group->in_step = false;
+            return TERN_OK;
+        }
+        status = begin_batch(group, err);
+    } while (was_stopped(group, status, err));
     group->in_step = group->in_flight = status == TERN_OK;
     for (size_t i = group->next; group->in_flight && i < group->next + group->n_now; i++)
         group->plan[i].g->in_flight = true;
     return status;
 }
 
-tern_status tern_group_begin(tern_group *group, tern_error *err) {
-    TERN_NEED(group);
+static tern_status begin_step(tern_group *group, tern_error *err) {
     if (group->in_step || group->in_callback)
         return tern_fail(err, TERN_ERR_ARGUMENT, "the group's last step is not done yet");
+    take_requests(group);
     end_those_over(group);
+    if (group->is_closing) return tern_fail(err, TERN_ERR_CANCELLED, "the group was closed");
     TERN_TRY(make_ready(group, err));
     group->step_began = tern_seconds();
     plan_step(group);
     return begin_next(group, err);
+}
+
+tern_status tern_group_begin(tern_group *group, tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(group);
+    group->n_calls++;
+    tern_status status = begin_step(group, err);
+    leave(group);
+    return status;
 }
 
 // The batch is computed: every session goes on with its rows.
@@ -388,8 +476,10 @@ static void take_results(tern_group *group) {
                                     .candidates = x->candidates};
         tern_error err = {0};
         row += group->plan[i].need.n_rows;
-        if (!g || g->is_over) continue; // cancelled meanwhile
+        if (!g || g->is_over || group->is_closing) continue; // cancelled meanwhile
+        group->calling = g;
         tern_status status = tern_generation_take(g, &scores, seconds, &err);
+        group->calling = NULL;
         if (status != TERN_OK) fail(g, status, &err);
     }
     group->in_callback = false;
@@ -400,35 +490,59 @@ static void take_results(tern_group *group) {
 static tern_status go_on(tern_group *group, tern_error *err) {
     bool done = true;
     if (group->in_flight) {
+        tern_cancel_scope scope;
+        tern_cancel_enter(&scope, request_of(group));
         tern_status status = tern_model_poll(&group->computation, &done, err);
+        tern_cancel_leave(&scope);
         if (status == TERN_OK && !done) return TERN_OK;
         land(group);
-        TERN_TRY(status);
-        take_results(group);
+        if (!was_stopped(group, status, err)) {
+            TERN_TRY(status);
+            take_requests(group);
+            take_results(group);
+        }
         end_those_over(group);
     }
-    return begin_next(group, err);
+    return group->is_closing ? TERN_OK : begin_next(group, err);
 }
 
-tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running, tern_error *err) {
-    TERN_NEED(group);
-    TERN_NEED(done);
+static tern_status poll_step(tern_group *group, bool *done, size_t *n_running, tern_error *err) {
     *done = true;
     if (group->in_callback)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a group is not stepped in a callback");
     tern_status status = group->in_step ? go_on(group, err) : TERN_OK;
-    if (status != TERN_OK) give_up_step(group);
-    if (!group->in_step) end_those_over(group);
+    if (status != TERN_OK || group->is_closing) give_up_step(group);
+    if (!group->in_step) {
+        take_requests(group);
+        end_those_over(group);
+    }
     *done = !group->in_step;
-    if (n_running) *n_running = group->n_running;
+    if (n_running) *n_running = group->is_closing ? 0 : group->n_running;
+    return status;
+}
+
+tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running, tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(group);
+    TERN_NEED(done);
+    group->n_calls++;
+    tern_status status = poll_step(group, done, n_running, err);
+    leave(group);
     return status;
 }
 
 tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *err) {
+    tern_clear(err);
     if (n_running) *n_running = group ? group->n_running : 0;
-    TERN_TRY(tern_group_begin(group, err));
-    for (bool done = false; !done;) TERN_TRY(tern_group_poll(group, &done, n_running, err));
-    return TERN_OK;
+    TERN_NEED(group);
+    group->n_calls++;
+    tern_status status = begin_step(group, err);
+    for (bool done = false; status == TERN_OK && !done;)
+        status = poll_step(group, &done, n_running, err);
+    if (group->is_closing && status == TERN_ERR_CANCELLED) status = TERN_OK, tern_clear(err);
+    if (group->is_closing && n_running) *n_running = 0;
+    leave(group);
+    return status;
 }
 
 void tern_group_get_info(const tern_group *group, tern_group_info *info) {

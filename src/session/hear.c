@@ -4,6 +4,7 @@
 // partial text. Steps are counted in samples, so what comes out does not depend on how it is fed.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/use.h"
 #include "session/hearing.h"
 
 #define STEP    (TERN_VOICE_RATE / 2)  // samples from one look to the next
@@ -12,6 +13,8 @@
 #define LEAD    TERN_VOICE_RATE        // that the network is given before what it is to judge
 
 struct tern_hear {
+    tern_use use;
+    tern_model *model;
     hearing h;
     char *vad, *language; // the caller's, copied
     float *samples;       // [n]
@@ -33,6 +36,7 @@ static tern_status copy(const char *text, char **out, tern_error *err) {
 
 tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe_params *params,
                            tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
@@ -40,6 +44,8 @@ tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe
     if (params) own = *params;
     tern_hear *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
+    s->model = m;
+    tern_model_hold(m);
     tern_status status = copy(own.vad, &s->vad, err);
     if (status == TERN_OK) status = copy(own.language, &s->language, err);
     own.vad = s->vad;
@@ -52,11 +58,12 @@ tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe
 }
 
 void tern_hear_close(tern_hear *s) {
-    if (!s) return;
+    if (!s || tern_use_waits(&s->use)) return;
     if (s->is_open) tern_hearing_close(&s->h);
     tern_free(s->vad);
     tern_free(s->language);
     tern_free(s->samples);
+    tern_model_let_go(s->model);
     tern_free(s);
 }
 
@@ -120,10 +127,7 @@ static tern_status look(tern_hear *s, bool ends, tern_error *err) {
     return status;
 }
 
-tern_status tern_hear_feed(tern_hear *s, const float *samples, int64_t n, tern_error *err) {
-    TERN_NEED(s);
-    if (n < 0 || (n > 0 && !samples))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a sound of %lld samples", (long long)n);
+static tern_status feed(tern_hear *s, const float *samples, int64_t n, tern_error *err) {
     while (n > 0) {
         int64_t now = STEP - end_of(s) % STEP;
         if (now > n) now = n;
@@ -138,7 +142,22 @@ tern_status tern_hear_feed(tern_hear *s, const float *samples, int64_t n, tern_e
     return TERN_OK;
 }
 
-tern_status tern_hear_end(tern_hear *s, tern_error *err) {
+tern_status tern_hear_feed(tern_hear *s, const float *samples, int64_t n, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(s);
-    return look(s, true, err);
+    if (n < 0 || (n > 0 && !samples))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a sound of %lld samples", (long long)n);
+    TERN_TRY(tern_use_begin(&s->use, "the sound", err));
+    tern_status status = feed(s, samples, n, err);
+    if (tern_use_end(&s->use)) tern_hear_close(s);
+    return status;
+}
+
+tern_status tern_hear_end(tern_hear *s, tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(s);
+    TERN_TRY(tern_use_begin(&s->use, "the sound", err));
+    tern_status status = look(s, true, err);
+    if (tern_use_end(&s->use)) tern_hear_close(s);
+    return status;
 }

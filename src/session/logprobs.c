@@ -69,16 +69,13 @@ static size_t next_stretch(const int32_t *targets, size_t n, size_t n_rows) {
     return k > 0 ? k : n < n_rows ? n : n_rows;
 }
 
-tern_status tern_session_logprobs(tern_session *s, const int32_t *ids, size_t n_ids,
-                                  const int32_t *targets, double *logprobs, int32_t *best,
-                                  tern_error *err) {
-    TERN_NEED(s);
-    TERN_NEED_ARRAY(ids, n_ids);
-    TERN_NEED_ARRAY(targets, n_ids);
-    TERN_NEED_ARRAY(logprobs, n_ids);
+static tern_status score(tern_session *s, const int32_t *ids, size_t n_ids, const int32_t *targets,
+                         double *logprobs, int32_t *best, tern_error *err) {
     size_t n_vocab = (size_t)s->model->info.n_vocab;
-    TERN_TRY(need_scores(s, err));
-    TERN_TRY(check_targets(targets, n_ids, (int32_t)n_vocab, err));
+    // Ids and targets may be the timeline's own, which moves as it grows.
+    size_t room = (size_t)s->n_context - s->n_tokens;
+    TERN_TRY(tern_lease_make_room(s->lease, s->n_tokens + (n_ids < room ? n_ids : room), &ids,
+                                  &targets, err));
     for (size_t done = 0; done < n_ids;) {
         size_t n = next_stretch(targets + done, n_ids - done, s->n_scores);
         float *scores = targets[done] >= 0 ? s->scores : NULL;
@@ -95,4 +92,21 @@ tern_status tern_session_logprobs(tern_session *s, const int32_t *ids, size_t n_
         done += n;
     }
     return TERN_OK;
+}
+
+tern_status tern_session_logprobs(tern_session *s, const int32_t *ids, size_t n_ids,
+                                  const int32_t *targets, double *logprobs, int32_t *best,
+                                  tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(s);
+    TERN_NEED_ARRAY(ids, n_ids);
+    TERN_NEED_ARRAY(targets, n_ids);
+    TERN_NEED_ARRAY(logprobs, n_ids);
+    TERN_TRY(need_scores(s, err));
+    TERN_TRY(check_targets(targets, n_ids, s->model->info.n_vocab, err));
+    tern_session_call call;
+    tern_session_enter(&call, s);
+    tern_status status = score(s, ids, n_ids, targets, logprobs, best, err);
+    tern_session_leave(&call);
+    return status;
 }

@@ -88,7 +88,7 @@ static tern_status take_step(tern_reader *r, tern_error *err) {
 
 static tern_status report(const tern_reader *r, tern_error *err) {
     double fraction = r->n_texts ? (double)r->n_done / (double)r->n_texts : 1;
-    if (!r->on_progress || r->on_progress(r->progress_user, "embed", fraction)) return TERN_OK;
+    if (tern_progress(r->on_progress, r->progress_user, "embed", fraction)) return TERN_OK;
     return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
 }
 

@@ -139,6 +139,7 @@ static tern_status rerank(reranker *k, const tern_embed_text *documents, tern_er
 tern_status tern_rerank(tern_model *m, const char *query, size_t n_query,
                         const tern_embed_text *documents, size_t n_documents,
                         const tern_embed_params *params, float *scores, tern_error *err) {
+    tern_clear(err);
     static const tern_embed_params defaults = {0};
     TERN_NEED(m);
     TERN_NEED_ARRAY(query, n_query);
@@ -152,10 +153,12 @@ tern_status tern_rerank(tern_model *m, const char *query, size_t n_query,
                   .params = params ? params : &defaults,
                   .query = {n_query ? query : "", n_query},
                   .scores = scores};
+    tern_model_hold(m);
     tern_status status = rerank(&k, documents, err);
     tern_reader_close(&k.reader);
     tern_free(k.front.ids);
     tern_free(k.back.ids);
     tern_strbuf_free(&k.text);
+    tern_model_let_go(m);
     return status;
 }

@@ -44,9 +44,27 @@ static float pick(float asked, float files, float usual) {
     return asked >= 0 ? asked : files >= 0 ? files : usual;
 }
 
+// A NaN compares as nothing, so it would pass for the default.
+static tern_status refuse_nan(const tern_sampling *p, tern_error *err) {
+    const struct {
+        const char *name;
+        float value;
+    } all[] = {{"temperature", p->temperature},
+               {"top_p", p->top_p},
+               {"min_p", p->min_p},
+               {"repeat_penalty", p->repeat_penalty},
+               {"frequency_penalty", p->frequency_penalty},
+               {"presence_penalty", p->presence_penalty}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (isnan(all[i].value))
+            return tern_fail(err, TERN_ERR_ARGUMENT, "sampling: %s is not a number", all[i].name);
+    return TERN_OK;
+}
+
 tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
                                  const tern_model_info *info, tern_error *err) {
     tern_sampling p = params ? *params : tern_sampling_default();
+    TERN_TRY(refuse_nan(&p, err));
     p.temperature = pick(p.temperature, info->temperature, 0.8f);
     p.top_k = p.top_k >= 0 ? p.top_k : info->top_k >= 0 ? info->top_k : 40;
     p.top_p = pick(p.top_p, info->top_p, 0.95f);

@@ -33,10 +33,15 @@ static uint64_t hash_front(const header *h, const int32_t *ids) {
 }
 
 tern_status tern_session_digest(tern_session *s, uint64_t *out, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(s);
     TERN_NEED(out);
     uint64_t model;
-    TERN_TRY(tern_model_digest(s->model, &model, err));
+    tern_session_call call;
+    tern_session_enter(&call, s);
+    tern_status status = tern_model_digest(s->model, &model, err);
+    tern_session_leave(&call);
+    TERN_TRY(status);
     const uint64_t kv_type = (uint64_t)s->desc.kv_type;
     *out = tern_hash64(model, &kv_type, sizeof kv_type);
     return TERN_OK;
@@ -52,6 +57,7 @@ typedef struct saving {
 static tern_status put(void *user, const void *bytes, size_t n, tern_error *err) {
     saving *to = user;
     to->hash = tern_hash64(to->hash, bytes, n);
+    TERN_TRY(tern_check_cancelled("saving", err));
     return tern_output_write(to->out, bytes, n, err);
 }
 
@@ -68,6 +74,7 @@ static tern_status save(tern_session *s, saving *to, tern_error *err) {
 }
 
 tern_status tern_session_save(tern_session *s, const char *path, tern_error *err) {
+    tern_clear(err);
     saving to = {0};
     TERN_NEED(s);
     TERN_NEED(path);
@@ -78,7 +85,10 @@ tern_status tern_session_save(tern_session *s, const char *path, tern_error *err
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "%s: a session with pictures cannot be saved", path);
     TERN_TRY(tern_output_open_private(&to.out, path, err));
+    tern_session_call call;
+    tern_session_enter(&call, s);
     tern_status status = save(s, &to, err);
+    tern_session_leave(&call);
     tern_output_close(to.out);
     return status;
 }
@@ -108,6 +118,7 @@ static tern_status read_bytes(loading *from, void *bytes, size_t n, tern_error *
 
 static tern_status get(void *user, void *bytes, size_t n, tern_error *err) {
     loading *from = user;
+    TERN_TRY(tern_check_cancelled("loading", err));
     TERN_TRY(read_bytes(from, bytes, n, err));
     from->hash = tern_hash64(from->hash, bytes, n);
     return TERN_OK;
@@ -188,23 +199,31 @@ static void close_loading(loading *from) {
 }
 
 tern_status tern_session_load(tern_session *s, const char *path, tern_error *err) {
+    tern_clear(err);
     loading from = {.path = path, .fd = -1};
     TERN_NEED(s);
     TERN_NEED(path);
     TERN_TRY(tern_session_check_idle(s, err));
+    tern_session_call call;
+    tern_session_enter(&call, s);
     tern_status status = load(s, &from, err);
+    tern_session_leave(&call);
     close_loading(&from);
     return status;
 }
 
 tern_status tern_session_peek(tern_session *s, const char *path, int32_t *ids, size_t capacity,
                               size_t *n_ids, tern_error *err) {
+    tern_clear(err);
     loading from = {.path = path, .fd = -1};
     TERN_NEED(s);
     TERN_NEED(path);
     TERN_NEED(n_ids);
     TERN_NEED_ARRAY(ids, capacity);
+    tern_session_call call;
+    tern_session_enter(&call, s);
     tern_status status = load_front(&from, s, err);
+    tern_session_leave(&call);
     *n_ids = status == TERN_OK ? from.n_ids : 0;
     size_t n = *n_ids < capacity ? *n_ids : capacity;
     if (n) memcpy(ids, from.ids, n * sizeof *ids);

@@ -363,6 +363,7 @@ static tern_status check_rows(const tern_model *m, const tern_sight *s, tern_err
 
 tern_status tern_sight_open(tern_sight **out, tern_model *m, const tern_picture *pictures,
                             size_t n_pictures, const tern_sight_params *params, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
@@ -386,12 +387,16 @@ tern_status tern_sight_open(tern_sight **out, tern_model *m, const tern_picture 
         if (status == TERN_OK) *out = s;
     }
     if (*out != s) tern_sight_drop(s);
+    if (*out) tern_model_hold(m);
     close_looking(&l);
     return status;
 }
 
 void tern_sight_close(tern_sight *s) {
-    if (s) tern_model_let_sight_go(s->model, s);
+    if (!s) return;
+    tern_model *m = s->model; // the sight may end here
+    tern_model_let_sight_go(m, s);
+    tern_model_let_go(m);
 }
 
 const int32_t *tern_sight_ids(const tern_sight *s, size_t *n_ids) {
@@ -448,6 +453,7 @@ static tern_status join(const tern_model *m, tern_ids *to, const int32_t *ids, s
 tern_status tern_sights_place(const tern_model *m, const int32_t *ids, size_t n_ids,
                               tern_sight *const *sights, size_t n_sights, int32_t *out,
                               size_t capacity, size_t *n_out, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(m);
     TERN_NEED(n_out);
     TERN_NEED_ARRAY(ids, n_ids);

@@ -11,6 +11,7 @@
 
 tern_status tern_session_open(tern_session **out, tern_model *model, const tern_session_desc *desc,
                               tern_error *err) {
+    tern_clear(err);
     static const tern_session_desc defaults = {0};
     TERN_NEED(out);
     *out = NULL;
@@ -19,12 +20,13 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
     if (model->config.pooling != TERN_POOLING_NONE)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: the model is an encoder: it has no scores of next tokens (see tern "
-                         "embed)",
+                         "%s: the model is an encoder: it makes vectors and has no scores of "
+                         "next tokens",
                          model->path);
     if (model->config.n_source)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: the model writes down what is said in a sound (see tern transcribe)",
+                         "%s: the model writes down what is said in a sound, and does not go on "
+                         "with texts",
                          model->path);
     TERN_TRY(tern_model_refuse_damaged(model, err));
     if (!desc) desc = &defaults;
@@ -32,9 +34,13 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (desc->n_context < 0 || desc->n_context > 1 << 24)
         return tern_fail(err, TERN_ERR_ARGUMENT, "context of %d tokens: expected 1 to %d",
                          desc->n_context, 1 << 24);
+    if (desc->n_keep < 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "n_keep is %d: expected 1 or more, or 0",
+                         desc->n_keep);
     tern_session *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->model = model;
+    tern_model_hold(model);
     s->desc = *desc;
     s->n_context = desc->n_context                 ? desc->n_context
                    : trained < DEFAULT_CONTEXT_MAX ? trained
@@ -57,16 +63,60 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     return TERN_OK;
 }
 
-void tern_session_close(tern_session *s) {
-    if (!s) return;
-    tern_group_leave(s);
+static void free_session(tern_session *s) {
     tern_lease_close(s->lease);
     tern_speculator_close(s->speculator);
     tern_free(s->generated);
     tern_free(s->token_logprobs);
     tern_free(s->scores);
     tern_free(s->profile);
+    tern_model_let_go(s->model);
     tern_free(s);
+}
+
+static void free_if_over(tern_session *s) {
+    if (s->is_closed && s->n_calls == 0 && s->n_holders == 0) free_session(s);
+}
+
+void tern_session_close(tern_session *s) {
+    if (!s || s->is_closed) return;
+    if (!tern_group_leave(s) || s->n_calls > 0) tern_session_cancel(s);
+    s->is_closed = true;
+    free_if_over(s);
+}
+
+// ---- Calls -------------------------------------------------------------------------------------
+
+void tern_session_cancel(tern_session *s) {
+    if (s) tern_cancel_request(&s->cancel);
+}
+
+void tern_session_begin(tern_session *s) {
+    if (s->n_calls++ == 0) tern_cancel_reset(&s->cancel);
+}
+
+void tern_session_end(tern_session *s) {
+    s->n_calls--;
+    free_if_over(s);
+}
+
+void tern_session_enter(tern_session_call *call, tern_session *s) {
+    call->session = s;
+    tern_session_begin(s);
+    tern_cancel_enter(&call->scope, &s->cancel);
+}
+
+void tern_session_leave(const tern_session_call *call) {
+    tern_cancel_leave(&call->scope);
+    tern_session_end(call->session);
+}
+
+void tern_session_hold(tern_session *s) { s->n_holders++; }
+
+void tern_session_let_go(tern_session *s) {
+    if (!s) return;
+    s->n_holders--;
+    free_if_over(s);
 }
 
 void tern_session_reset(tern_session *s) {
@@ -87,6 +137,7 @@ static int by_seconds(const void *a, const void *b) {
 
 tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows, size_t *n_rows,
                                  tern_error *err) {
+    tern_clear(err);
     TERN_NEED(s);
     TERN_NEED(rows);
     TERN_NEED(n_rows);
@@ -131,7 +182,8 @@ const int32_t *tern_session_tokens(const tern_session *s) {
     return s ? tern_lease_ids(s->lease) : NULL;
 }
 
-tern_status tern_session_check_idle(const tern_session *s, tern_error *err) {
+tern_status tern_session_check_idle(tern_session *s, tern_error *err) {
+    if (s->group && tern_cancel_is_requested(&s->cancel)) tern_group_stop(s);
     if (!s->running) return TERN_OK;
     return tern_fail(err, TERN_ERR_ARGUMENT, "the session is generating: cancel that first");
 }
@@ -175,6 +227,8 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
                          "%zu tokens do not fit into a context of %d, of which %zu are used", n,
                          (int)s->n_context, s->n_tokens);
     TERN_TRY(tern_session_check_ids(s, ids, n, err));
+    // The ids may be the timeline's own, which moves as it grows.
+    TERN_TRY(tern_lease_make_room(s->lease, s->n_tokens + n, &ids, NULL, err));
     TERN_TRY(tern_lease_see(s->lease, ids, n, err));
     TERN_TRY(tern_lease_expect(s->lease, s->n_tokens + n, err));
     for (size_t done = 0; done < n;) {
@@ -229,20 +283,32 @@ tern_status tern_session_count_reused(tern_session *s, size_t *n_reused, tern_er
 
 tern_status tern_session_sync(tern_session *s, const int32_t *ids, size_t n_ids, size_t *n_reused,
                               tern_error *err) {
+    tern_clear(err);
     TERN_NEED(s);
     TERN_NEED_ARRAY(ids, n_ids);
     TERN_TRY(tern_session_check_idle(s, err));
+    tern_session_call call;
+    tern_session_enter(&call, s);
     size_t common = tern_session_keep_common(s, ids, n_ids, 0), unused;
-    TERN_TRY(tern_session_count_reused(s, n_reused ? n_reused : &unused, err));
-    return append(s, ids + common, n_ids - common, &(wanted){0}, err);
+    tern_status status = tern_session_count_reused(s, n_reused ? n_reused : &unused, err);
+    if (status == TERN_OK)
+        status = append(s, ids + common, n_ids - common, &(wanted){0}, err);
+    tern_session_leave(&call);
+    return status;
 }
 
 tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_ids, float *logits,
                                 tern_error *err) {
+    tern_clear(err);
     TERN_NEED(s);
     TERN_NEED_ARRAY(ids, n_ids);
     TERN_TRY(tern_session_check_idle(s, err));
-    return append(s, ids, n_ids, &(wanted){.n_outputs = logits ? n_ids : 0, .logits = logits}, err);
+    const wanted w = {.n_outputs = logits ? n_ids : 0, .logits = logits};
+    tern_session_call call;
+    tern_session_enter(&call, s);
+    tern_status status = append(s, ids, n_ids, &w, err);
+    tern_session_leave(&call);
+    return status;
 }
 
 tern_status tern_session_fail_scores(const tern_session *s, tern_error *err) {
@@ -276,6 +342,7 @@ static tern_status check_not_computed(const tern_session *s, tern_error *err) {
 
 tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_tokens,
                               tern_error *err) {
+    tern_clear(err);
     tern_session *s;
     TERN_NEED(out);
     *out = NULL;
@@ -300,6 +367,7 @@ bool tern_session_cuts_freely(const tern_session *s) {
 }
 
 tern_status tern_session_swap_out(tern_session *s, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(s);
     TERN_TRY(check_not_computed(s, err));
     tern_lease_trim(s->lease);

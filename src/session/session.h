@@ -272,6 +272,8 @@ typedef struct tern_constraint {
 
 tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_grammar *grammar,
                                   tern_error *err);
+// The grammar may be closed; what was allocated stays for the next answer.
+void tern_constraint_end(tern_constraint *c);
 void tern_constraint_free(tern_constraint *c);
 // Whether not every token may come.
 static inline bool tern_constraint_binds(const tern_constraint *c) {
@@ -380,6 +382,11 @@ tern_status tern_generation_end(tern_generation *g, tern_status status, tern_gen
 
 struct tern_session {
     tern_model *model;
+    tern_cancel cancel; // of what it is doing
+    // Calls that it is in, one within the other, and a generation in a group; and those who keep it
+    // (agents). While there are any, closing it waits.
+    size_t n_calls, n_holders;
+    bool is_closed;
     tern_lease *lease; // whose tokens are the timeline's
     tern_session_desc desc;
     int32_t n_context;
@@ -396,6 +403,20 @@ struct tern_session {
     tern_profile *profile;       // sorted, as last asked for; NULL: never
 };
 
+// A call that works on a session: until it leaves, tern_session_cancel stops it, and closing the
+// session waits.
+typedef struct tern_session_call {
+    tern_session *session;
+    tern_cancel_scope scope;
+} tern_session_call;
+void tern_session_enter(tern_session_call *call, tern_session *s);
+void tern_session_leave(const tern_session_call *call);
+// The same without a scope: of what other calls will work on.
+void tern_session_begin(tern_session *s);
+void tern_session_end(tern_session *s);
+void tern_session_hold(tern_session *s);
+void tern_session_let_go(tern_session *s); // NULL is allowed
+
 // Keeps the common front of the timeline and ids; the last n_again tokens of ids are not counted.
 size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_ids, size_t n_again);
 // How much of the timeline, which was cut to its common front with another text, need not be
@@ -403,10 +424,12 @@ size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_id
 tern_status tern_session_count_reused(tern_session *s, size_t *n_reused, tern_error *err);
 tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, size_t n,
                                    tern_error *err);
-// Fails while it generates.
-tern_status tern_session_check_idle(const tern_session *s, tern_error *err);
-// Takes the session out of its group.
-void tern_group_leave(tern_session *s);
+// Fails while it generates. What was cancelled in a group ends here, if it can.
+tern_status tern_session_check_idle(tern_session *s, tern_error *err);
+// Takes the session out of its group. False: it is calling back; it leaves when that is over.
+bool tern_group_leave(tern_session *s);
+// Ends its generation there, at once or when the step that computes it is done.
+void tern_group_stop(tern_session *s);
 
 // Writes ln p of id from a row of scores, then the n - 1 likeliest ids with theirs.
 void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/use.h"
 #include "base/os_time.h"
 #include "kernels/single.h"
 #include "media/media.h"
@@ -34,6 +35,7 @@ typedef struct tern_pieces {
 } tern_pieces;
 
 struct tern_say {
+    tern_use use;
     tern_model *m;
     const tern_speaking *speech;
     tern_speak_params params; // voice and speaker are read at the beginning alone
@@ -310,9 +312,14 @@ static tern_status settle_sampling(tern_say *s, tern_error *err) {
     sampling.min_p = 0;
     sampling.repeat_penalty = 1;
     sampling.seed = p->seed;
-    if (!(p->repeat_penalty >= 0 && p->repeat_penalty < 1e6f) || !(sampling.top_p > 0))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "repeat_penalty %g, top_p %g make no sense",
-                         (double)p->repeat_penalty, (double)p->top_p);
+    if (isnan(p->temperature))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "temperature is not a number");
+    if (!(p->repeat_penalty >= 0 && p->repeat_penalty < 1e6f))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "repeat_penalty is %g: expected 0 or more",
+                         (double)p->repeat_penalty);
+    if (!(sampling.top_p > 0))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "top_p is %g: expected more than 0, up to 1",
+                         (double)p->top_p);
     tern_model_get_info(s->m, &info);
     return tern_sampler_prepare(&s->sampler, &sampling, &info, err);
 }
@@ -377,7 +384,7 @@ static void free_pieces(tern_pieces *p) {
 }
 
 void tern_say_close(tern_say *s) {
-    if (!s) return;
+    if (!s || tern_use_waits(&s->use)) return;
     free_pieces(&s->pieces);
     if (s->at) {
         tern_placement_begin_use(s->at);
@@ -394,6 +401,7 @@ void tern_say_close(tern_say *s) {
     tern_free(s->said);
     tern_free(s->candidates);
     tern_free(s->frames);
+    tern_model_let_go(s->m);
     tern_free(s);
 }
 
@@ -422,6 +430,7 @@ static tern_status say_open(tern_say **out, tern_model *m, tern_model *codec, te
     }
     s->pieces = *pieces;
     s->m = m;
+    tern_model_hold(m);
     s->speech = &m->config.speech;
     if (params) s->params = *params;
     s->stats = stats ? stats : &s->own_stats;
@@ -437,6 +446,7 @@ static tern_status say_open(tern_say **out, tern_model *m, tern_model *codec, te
 tern_status tern_say_open_ids(tern_say **out, tern_model *m, tern_model *codec, const int32_t *ids,
                               size_t n_ids, const tern_speak_params *params,
                               tern_speak_stats *stats, tern_error *err) {
+    tern_clear(err);
     tern_pieces one = {0};
     if (stats) *stats = (tern_speak_stats){0};
     TERN_NEED(out);
@@ -458,6 +468,7 @@ tern_status tern_say_open_ids(tern_say **out, tern_model *m, tern_model *codec, 
 tern_status tern_say_open(tern_say **out, tern_model *m, tern_model *codec, const char *text,
                           const tern_speak_params *params, tern_speak_stats *stats,
                           tern_error *err) {
+    tern_clear(err);
     tern_pieces pieces = {0};
     if (stats) *stats = (tern_speak_stats){0};
     TERN_NEED(out);
@@ -475,17 +486,21 @@ tern_status tern_say_open(tern_say **out, tern_model *m, tern_model *codec, cons
 
 tern_status tern_say_next(tern_say *s, const float **samples, size_t *n_samples, bool *over,
                           tern_error *err) {
+    tern_clear(err);
     TERN_NEED(s);
     TERN_NEED(samples);
     TERN_NEED(n_samples);
     TERN_NEED(over);
+    TERN_TRY(tern_use_begin(&s->use, "the text", err));
     s->samples = NULL;
     s->n_samples = 0;
     tern_status status = step(s, err);
-    if (status != TERN_OK) s->stage = OVER;
-    *samples = s->samples;
-    *n_samples = status == TERN_OK ? s->n_samples : 0;
+    const bool is_closed = tern_use_end(&s->use);
+    if (status != TERN_OK || is_closed) s->stage = OVER;
+    *samples = is_closed ? NULL : s->samples;
+    *n_samples = status == TERN_OK && !is_closed ? s->n_samples : 0;
     *over = s->stage == OVER;
+    if (is_closed) tern_say_close(s);
     return status;
 }
 
@@ -504,6 +519,7 @@ static tern_status say_all(tern_say *s, tern_error *err) {
 tern_status tern_speak_ids(tern_model *m, tern_model *codec, const int32_t *ids, size_t n_ids,
                            const tern_speak_params *params, tern_speak_stats *stats,
                            tern_error *err) {
+    tern_clear(err);
     tern_say *s;
     TERN_TRY(tern_say_open_ids(&s, m, codec, ids, n_ids, params, stats, err));
     tern_status status = say_all(s, err);
@@ -513,6 +529,7 @@ tern_status tern_speak_ids(tern_model *m, tern_model *codec, const int32_t *ids,
 
 tern_status tern_speak(tern_model *m, tern_model *codec, const char *text,
                        const tern_speak_params *params, tern_speak_stats *stats, tern_error *err) {
+    tern_clear(err);
     tern_say *s;
     TERN_TRY(tern_say_open(&s, m, codec, text, params, stats, err));
     tern_status status = say_all(s, err);

@@ -26,6 +26,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
+#include "formats/chains.h"
 #include "session/session.h"
 
 #define MEMORY    0.98f // decay of a record per guess: the last fifty matter
@@ -65,6 +66,7 @@ tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, t
     tern_speculator *sp = tern_alloc(TERN_MEM_SESSION, sizeof *sp);
     if (!sp) return tern_fail_memory(err, sizeof *sp);
     sp->params = *p;
+    if (p->chains) tern_chains_hold(p->chains);
     sp->n_vocab = s->model->info.n_vocab;
     if (sp->params.max_length == 0) sp->params.max_length = 8;
     int32_t run_max = tern_model_same_bits(s->model);
@@ -83,6 +85,7 @@ void tern_speculator_close(tern_speculator *sp) {
     tern_draft_table_close(&sp->device.table);
     tern_free(sp->buckets);
     tern_free(sp->odds);
+    tern_chains_close((tern_chains *)(uintptr_t)sp->params.chains);
     tern_free(sp);
 }
 

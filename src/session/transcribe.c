@@ -264,6 +264,7 @@ static tern_status check_sound(const tern_model *m, const tern_sound *sound, ter
 tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
                             const tern_transcribe_params *params, tern_transcript *out,
                             tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = (tern_transcript){0};
     TERN_NEED(m);
@@ -272,6 +273,7 @@ tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
     hearing_list list = {.out = out};
     TERN_TRY(check_sound(m, sound, err));
     out->seconds = (double)sound->n / TERN_VOICE_RATE;
+    tern_model_hold(m);
     tern_status status = tern_hearing_open(&h, m, params, err);
     if (status == TERN_OK)
         status = h.whisper ? tern_whisper_hear(&h, sound, &list, err) : hear(&h, sound, &list, err);
@@ -281,6 +283,7 @@ tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
     out->n_read = h.n_read;
     tern_hearing_close(&h);
     if (status != TERN_OK) tern_transcript_free(out);
+    tern_model_let_go(m);
     return status;
 }
 

@@ -17,6 +17,7 @@ struct tern_chat {
 };
 
 tern_status tern_chat_open(tern_chat **out, tern_error *err) {
+    tern_clear(err);
     if (!out) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_open: NULL argument");
     *out = tern_alloc(TERN_MEM_SESSION, sizeof **out);
     return *out ? TERN_OK : tern_fail_memory(err, sizeof **out);
@@ -30,7 +31,7 @@ static void free_message(tern_message *m) {
 void tern_chat_cut(tern_chat *chat, size_t n_messages) {
     while (chat && chat->n > n_messages) free_message(&chat->messages[--chat->n]);
     while (chat && chat->n_shown && chat->shown[chat->n_shown - 1].message >= chat->n)
-        chat->n_shown--;
+        tern_sight_close(chat->shown[--chat->n_shown].sight);
 }
 
 static void free_lists(tern_chat *chat) {
@@ -87,12 +88,14 @@ static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str co
 static tern_str text_of(const char *s) { return (tern_str){s, strlen(s)}; }
 
 tern_status tern_chat_add(tern_chat *chat, const char *role, const char *content, tern_error *err) {
+    tern_clear(err);
     if (!chat || !role || !content)
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_add: NULL argument");
     return insert(chat, chat->n, text_of(role), text_of(content), err);
 }
 
 tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_error *err) {
+    tern_clear(err);
     if (!chat) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_set_system: NULL argument");
     bool has = chat->n > 0 && !strcmp(chat->messages[0].role, "system");
     if (content && *content) TERN_TRY(insert(chat, 0, TERN_STR("system"), text_of(content), err));
@@ -107,6 +110,7 @@ tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_erro
 }
 
 tern_status tern_chat_show(tern_chat *chat, tern_sight *sight, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(chat);
     TERN_NEED(sight);
     if (chat->n == 0 || !strcmp(chat->messages[chat->n - 1].role, "system"))
@@ -114,6 +118,8 @@ tern_status tern_chat_show(tern_chat *chat, tern_sight *sight, tern_error *err) 
     if (tern_array_reserve(TERN_MEM_SESSION, &chat->shown, &chat->shown_capacity, chat->n_shown,
                            1) != 0)
         return tern_fail_memory(err, (chat->n_shown + 1) * sizeof *chat->shown);
+    tern_model_hold_sight(sight->model, sight->first_id);
+    tern_model_hold(sight->model);
     chat->shown[chat->n_shown++] = (tern_shown){chat->n - 1, sight};
     return TERN_OK;
 }
@@ -181,6 +187,7 @@ static bool is_markdown(const char *path) {
 }
 
 tern_status tern_chat_save(const tern_chat *chat, const char *path, tern_error *err) {
+    tern_clear(err);
     tern_strbuf out = {0};
     if (!chat || !path) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_save: NULL argument");
     (is_markdown(path) ? write_markdown : write_json)(chat, &out);
@@ -281,6 +288,7 @@ static tern_status read_file(const char *path, tern_strbuf *text, tern_error *er
 }
 
 tern_status tern_chat_load(tern_chat *chat, const char *path, tern_error *err) {
+    tern_clear(err);
     tern_strbuf text = {0};
     tern_chat read = {0};
     tern_error why = {0};

@@ -9,9 +9,11 @@
 #define TERN_STORE_STORE_H
 
 #include <sqlite3.h>
+#include "base/use.h"
 #include "memory/memory.h"
 
 struct tern_memory_store {
+    tern_use use;
     sqlite3 *db;
     char *path; // of the file
     double wait_seconds;
@@ -40,6 +42,9 @@ void tern_pairs_put(tern_strbuf *out, const char *text, size_t n);
 tern_status tern_store_do_words(tern_memory_store *s, sqlite3_stmt *st, tern_str heading,
                                 tern_str text, tern_error *err);
 
+// The end of a call that calls back: a store that was closed there is closed now.
+void tern_store_leave(tern_memory_store *s);
+
 // ---- SQL (store_sql.c) --------------------------------------------------------------------------
 
 // Fills err with what SQLite says: the file, and the reason in words.
@@ -62,8 +67,8 @@ tern_str tern_store_text(sqlite3_stmt *st, int column); // lives until the next 
 
 // ---- The model (store_model.c) ------------------------------------------------------------------
 
-tern_status tern_store_take_model(tern_memory_store *s, const tern_memory_desc *desc,
-                                  tern_error *err);
+// Computes what s->model, if there is one, makes of the fixed sentence.
+tern_status tern_store_take_model(tern_memory_store *s, tern_error *err);
 // Reads what the store says of its model, and refuses one that is not that. In a transaction.
 tern_status tern_store_know_model(tern_memory_store *s, tern_error *err);
 // The first vectors are going to be written: puts down whose they are. In a transaction.

@@ -158,6 +158,7 @@ static tern_status add(tern_memory_store *s, tern_store_item *item, const tern_m
 tern_status tern_memory_add(tern_memory_store *store, const tern_memory_item *item,
                             const tern_memory_add_params *params, tern_memory_added *added,
                             tern_error *err) {
+    tern_clear(err);
     static const tern_memory_add_params none;
     tern_memory_added ignored;
     tern_redactor *redactor;
@@ -167,15 +168,19 @@ tern_status tern_memory_add(tern_memory_store *store, const tern_memory_item *it
     TERN_NEED(store);
     TERN_NEED(item);
     TERN_NEED_ARRAY(item->text, item->n_bytes);
+    TERN_NEED_ENUM(item->format, TERN_MEMORY_CODE);
     if (!params) params = &none;
     TERN_TRY(tern_store_check_params(params, err));
     TERN_TRY(tern_redactor_open(&redactor, params->keep_secrets, params->patterns,
                                 params->n_patterns, err));
+    tern_use_enter(&store->use);
     tern_status status = tern_store_make_item(store, &made, item, params, redactor, err);
     tern_redactor_close(redactor);
-    if (status != TERN_OK) return status;
-    status = add(store, &made, params, added, err);
-    tern_store_free_item(&made);
-    if (status != TERN_OK) added->id = 0;
+    if (status == TERN_OK) {
+        status = add(store, &made, params, added, err);
+        tern_store_free_item(&made);
+        if (status != TERN_OK) added->id = 0;
+    }
+    tern_store_leave(store);
     return status;
 }

@@ -30,15 +30,19 @@ static bool export_record(void *user, const tern_memory_record *record) {
 tern_status tern_memory_export(tern_memory_store *store, const tern_memory_filter *filters,
                                size_t n_filters, tern_text_fn on_text, void *user,
                                tern_error *err) {
+    tern_clear(err);
     exporter x = {on_text, user, {0}};
     TERN_NEED(store);
     TERN_NEED(on_text);
     TERN_TRY(tern_store_check_filters(filters, n_filters, err));
     TERN_TRY(tern_store_begin(store, "BEGIN", err));
+    tern_use_enter(&store->use);
     tern_status status = tern_store_each(store, filters, n_filters, true, export_record, &x, err);
     if (status == TERN_ERR_CANCELLED && x.line.failed) status = tern_fail_memory(err, x.line.len);
     tern_strbuf_free(&x.line);
-    return tern_store_end(store, status, err);
+    status = tern_store_end(store, status, err);
+    tern_store_leave(store);
+    return status;
 }
 
 // ---- Import -------------------------------------------------------------------------------------
@@ -146,6 +150,7 @@ static tern_status add_lines(importer *m, const char *lines, size_t n, tern_erro
 tern_status tern_memory_import(tern_memory_store *store, const char *lines, size_t n_bytes,
                                const tern_memory_add_params *params, int64_t *n_records,
                                tern_error *err) {
+    tern_clear(err);
     static const tern_memory_add_params none;
     if (n_records) *n_records = 0;
     TERN_NEED(store);
@@ -157,6 +162,7 @@ tern_status tern_memory_import(tern_memory_store *store, const char *lines, size
     m->s = store;
     m->p = params;
     m->only_check = true;
+    tern_use_enter(&store->use);
     tern_status status = tern_redactor_open(&m->redactor, params->keep_secrets, params->patterns,
                                             params->n_patterns, err);
     if (status == TERN_OK) status = add_lines(m, lines, n_bytes, err);
@@ -166,5 +172,6 @@ tern_status tern_memory_import(tern_memory_store *store, const char *lines, size
     if (n_records) *n_records = m->n_added;
     tern_redactor_close(m->redactor);
     tern_free(m);
+    tern_store_leave(store);
     return status;
 }

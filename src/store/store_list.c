@@ -87,12 +87,16 @@ tern_status tern_store_each(tern_memory_store *s, const tern_memory_filter *filt
 tern_status tern_memory_list(tern_memory_store *store, const tern_memory_filter *filters,
                              size_t n_filters, tern_memory_record_fn on_record, void *user,
                              tern_error *err) {
+    tern_clear(err);
     TERN_NEED(store);
     TERN_NEED(on_record);
     TERN_TRY(tern_store_check_filters(filters, n_filters, err));
     TERN_TRY(tern_store_begin(store, "BEGIN", err));
+    tern_use_enter(&store->use);
     tern_status status = tern_store_each(store, filters, n_filters, false, on_record, user, err);
-    return tern_store_end(store, status, err);
+    status = tern_store_end(store, status, err);
+    tern_store_leave(store);
+    return status;
 }
 
 static tern_status show(tern_memory_store *s, int64_t id, tern_memory_record_fn on_record,
@@ -117,10 +121,14 @@ static tern_status show(tern_memory_store *s, int64_t id, tern_memory_record_fn 
 
 tern_status tern_memory_show(tern_memory_store *store, int64_t id, tern_memory_record_fn on_record,
                              void *user, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(store);
     TERN_NEED(on_record);
     TERN_TRY(tern_store_begin(store, "BEGIN", err));
-    return tern_store_end(store, show(store, id, on_record, user, err), err);
+    tern_use_enter(&store->use);
+    tern_status status = tern_store_end(store, show(store, id, on_record, user, err), err);
+    tern_store_leave(store);
+    return status;
 }
 
 // ---- Forgetting ---------------------------------------------------------------------------------
@@ -169,6 +177,7 @@ tern_status tern_store_delete(tern_memory_store *s, int64_t id, tern_error *err)
 }
 
 tern_status tern_memory_forget(tern_memory_store *store, int64_t id, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(store);
     TERN_TRY(tern_store_begin(store, "BEGIN IMMEDIATE", err));
     return tern_store_end(store, tern_store_delete(store, id, err), err);
@@ -188,6 +197,7 @@ static bool keep_id(void *user, const tern_memory_record *record) {
 
 tern_status tern_memory_forget_where(tern_memory_store *store, const tern_memory_filter *filters,
                                      size_t n_filters, int64_t *n_records, tern_error *err) {
+    tern_clear(err);
     id_list list = {0};
     if (n_records) *n_records = 0;
     TERN_NEED(store);
@@ -209,6 +219,7 @@ tern_status tern_memory_forget_where(tern_memory_store *store, const tern_memory
 // The index keeps deleted words until it is put together again, the file its empty pages, and the
 // log the old ones.
 tern_status tern_memory_compact(tern_memory_store *store, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(store);
     TERN_TRY(tern_store_run(store, "INSERT INTO words(words) VALUES('optimize')", err));
     TERN_TRY(tern_store_run(store, "VACUUM", err));

@@ -21,13 +21,10 @@ static const char *find_prompt(const tern_embedding_info *info, const char *cons
     return NULL;
 }
 
-tern_status tern_store_take_model(tern_memory_store *s, const tern_memory_desc *desc,
-                                  tern_error *err) {
+tern_status tern_store_take_model(tern_memory_store *s, tern_error *err) {
     static const char *const queries[] = {"query", "Retrieval-query", "search_query", NULL};
     static const char *const documents[] = {"document", "passage", "Retrieval-document",
                                             "search_document", NULL};
-    s->model = desc->model;
-    s->counter = desc->counter ? desc->counter : desc->model;
     if (!s->model) return TERN_OK;
     tern_embedding_get_info(s->model, &s->embedding);
     s->query_prompt = find_prompt(&s->embedding, queries);

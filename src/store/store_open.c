@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/os_file.h"
 #include "base/os_time.h"
+#include "runtime/runtime.h"
 #include "store/store.h"
 
 #define NAME           "memory.sqlite"
@@ -106,7 +107,7 @@ static tern_status make_tables(tern_memory_store *s, tern_error *err) {
 static tern_status open_store(tern_memory_store *s, const char *folder,
                               const tern_memory_desc *desc, tern_error *err) {
     s->wait_seconds = desc->wait_seconds > 0 ? desc->wait_seconds : 10;
-    TERN_TRY(tern_store_take_model(s, desc, err));
+    TERN_TRY(tern_store_take_model(s, err));
     TERN_TRY(find_path(s, folder, desc->must_exist, err));
     TERN_TRY(open_file(s, err));
     TERN_TRY(make_tables(s, err));
@@ -116,6 +117,7 @@ static tern_status open_store(tern_memory_store *s, const char *folder,
 
 tern_status tern_memory_open(tern_memory_store **out, const char *folder,
                              const tern_memory_desc *desc, tern_error *err) {
+    tern_clear(err);
     static const tern_memory_desc none;
     TERN_NEED(out);
     *out = NULL;
@@ -126,6 +128,8 @@ tern_status tern_memory_open(tern_memory_store **out, const char *folder,
                          folder);
     tern_memory_store *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
+    if ((s->model = desc->model)) tern_model_hold(s->model);
+    if ((s->counter = desc->counter ? desc->counter : desc->model)) tern_model_hold(s->counter);
     tern_status status = open_store(s, folder, desc, err);
     if (status == TERN_OK)
         *out = s;
@@ -134,8 +138,12 @@ tern_status tern_memory_open(tern_memory_store **out, const char *folder,
     return status;
 }
 
+void tern_store_leave(tern_memory_store *s) {
+    if (tern_use_end(&s->use)) tern_memory_close(s);
+}
+
 void tern_memory_close(tern_memory_store *s) {
-    if (!s) return;
+    if (!s || tern_use_waits(&s->use)) return;
     sqlite3_close(s->db);
     tern_team_close(s->team);
     tern_vectors_free(&s->vectors);
@@ -143,6 +151,8 @@ void tern_memory_close(tern_memory_store *s) {
     tern_free(s->model_name);
     tern_free(s->model_path);
     tern_free(s->path);
+    tern_model_let_go(s->model);
+    tern_model_let_go(s->counter);
     tern_free(s);
 }
 
@@ -166,6 +176,7 @@ static tern_status read_info(tern_memory_store *s, tern_memory_info *info, tern_
 
 tern_status tern_memory_get_info(tern_memory_store *store, tern_memory_info *info,
                                  tern_error *err) {
+    tern_clear(err);
     TERN_NEED(info);
     *info = (tern_memory_info){.model_name = "", .model_path = ""};
     TERN_NEED(store);

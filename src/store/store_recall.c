@@ -59,6 +59,8 @@ static tern_status check(const tern_memory_store *s, const tern_memory_query *q,
     if (q->reranker && q->n_most > RANKED_MAX)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%d hits: a reranker reads up to %d",
                          (int)q->n_most, RANKED_MAX);
+    if (isnan(q->least_similarity))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "least_similarity is not a number");
     if (q->search > TERN_MEMORY_WORDS)
         return tern_fail(err, TERN_ERR_ARGUMENT, "there is no search %d", (int)q->search);
     if (q->search == TERN_MEMORY_VECTORS && !s->model)
@@ -99,6 +101,7 @@ tern_status tern_store_recall(tern_memory_store *s, const tern_memory_query *que
 
 tern_status tern_memory_recall(tern_memory_store *store, const tern_memory_query *query,
                                tern_memory_hits **out, tern_error *err) {
+    tern_clear(err);
     float *vector = NULL;
     TERN_NEED(out);
     *out = NULL;

@@ -24,6 +24,7 @@ static tern_status give(const char *line, size_t n, const char *field, tern_text
 
 tern_status tern_json_lines(const char *bytes, size_t n, const char *field, tern_text_fn on_text,
                             void *user, tern_error *err) {
+    tern_clear(err);
     TERN_NEED_ARRAY(bytes, n);
     TERN_NEED(on_text);
     size_t number = 1;

@@ -59,6 +59,7 @@ static void read_cpu_name(char *out, size_t size) {
 }
 
 tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_error *err) {
+    tern_clear(err);
     tern_cpu_kernels kernels;
     tern_team *team;
     measurement m = {.kernels = &kernels, .n = READ_BYTES / sizeof(uint64_t)};

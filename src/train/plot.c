@@ -299,6 +299,7 @@ static void free_curves(curves *c) {
 
 tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
                             tern_error *err) {
+    tern_clear(err);
     picture p = {.n_logs = n_logs};
     tern_strbuf out = {0};
     tern_status status = TERN_OK;

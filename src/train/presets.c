@@ -83,11 +83,11 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
     } counts[] = {
         {"layers", d->n_layers}, {"embd", d->n_embd}, {"heads", d->n_heads},
         {"kv-heads", d->n_kv_heads}, {"ff", d->n_ff}, {"context", d->n_context},
-        {"seq-len", d->seq_len}, {"batch-tokens", d->batch_tokens},
-        {"micro-tokens", d->micro_tokens}, {"steps", d->n_steps}, {"warmup", d->n_warmup},
-        {"log-every", d->log_every}, {"valid-every", d->valid_every},
-        {"valid-tokens", d->valid_tokens}, {"checkpoint-every", d->checkpoint_every},
-        {"keep", d->keep}, {"batch-pairs", d->batch_pairs}, {"valid-pairs", d->valid_pairs}};
+        {"seq_len", d->seq_len}, {"batch_tokens", d->batch_tokens},
+        {"micro_tokens", d->micro_tokens}, {"n_steps", d->n_steps}, {"n_warmup", d->n_warmup},
+        {"log_every", d->log_every}, {"valid_every", d->valid_every},
+        {"valid_tokens", d->valid_tokens}, {"checkpoint_every", d->checkpoint_every},
+        {"keep", d->keep}, {"batch_pairs", d->batch_pairs}, {"valid_pairs", d->valid_pairs}};
     const float reals[] = {d->rate, d->rate_2, d->weight_decay, d->clip};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].value < 0)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/os_time.h"
 #include "base/os_file.h"
 #include "train/trainer.h"
@@ -283,7 +284,7 @@ static tern_status fail_loss(const loop *l, double loss) {
     if (has_host(t) || first == last) snprintf(steps, sizeof steps, "at step %lld", last);
     else snprintf(steps, sizeof steps, "in one of the steps %lld to %lld", first, last);
     return tern_fail(l->err, TERN_ERR_DEVICE, "train: the loss became %s %s, with a rate of %g: "
-                     "begin again with a lower one, or with --init from an earlier checkpoint",
+                     "begin again with a lower one, or with an earlier checkpoint as init",
                      isnan(loss) ? "NaN" : "infinite", steps,
                      (double)tern_train_rate(&t->desc, t->step));
 }
@@ -350,6 +351,7 @@ static tern_status tell_step(loop *l) {
         measure_speed(l, &e);
     }
     if (d->on_step && rank(t) == 0 && !d->on_step(d->user, &e)) l->stopped = true;
+    if (tern_is_cancelled()) l->stopped = true;
     return TERN_OK;
 }
 
@@ -438,7 +440,7 @@ static tern_status run(loop *l) {
         if (t->step % d->checkpoint_every == 0 || last || stopping) TERN_TRY(checkpoint(l));
         if (stopping && !last)
             return tern_fail(l->err, TERN_ERR_CANCELLED, "train: stopped after step %lld of %lld; "
-                             "--resume goes on from there", (long long)t->step,
+                             "resume goes on from there", (long long)t->step,
                              (long long)d->n_steps);
     }
     return TERN_OK;
@@ -452,9 +454,9 @@ static tern_status refuse_used(const char *folder, tern_error *err) {
     TERN_TRY(tern_train_log_steps(folder, &logged, err));
     if (n == 0 && logged == 0) return TERN_OK;
     return tern_fail(err, TERN_ERR_ARGUMENT, "%s holds a run already (step %lld, %zu checkpoint%s):"
-                     " --resume goes on with it, --resume -n MORE makes it longer; a new run needs "
-                     "another folder", folder, (long long)(logged > newest ? logged : newest), n,
-                     n == 1 ? "" : "s");
+                     " resume goes on with it, and with more steps makes it longer; a new run "
+                     "needs another folder", folder,
+                     (long long)(logged > newest ? logged : newest), n, n == 1 ? "" : "s");
 }
 
 // The folder is this run's alone until it ends; the other ranks of a group follow rank 0.
@@ -466,11 +468,15 @@ static tern_status take_folder(const tern_train_desc *desc, tern_lock *lock, ter
 }
 
 tern_status tern_train(const tern_train_desc *desc, tern_error *err) {
+    tern_clear(err);
     loop l = {.err = err};
     tern_lock lock = {0};
     TERN_NEED(desc);
     if (!desc->pairs) TERN_NEED(desc->data);
     TERN_NEED(desc->out);
+    TERN_NEED_ENUM(desc->recipe, TERN_RECIPE_LLAMA);
+    TERN_NEED_ENUM(desc->schedule, TERN_SCHEDULE_CONSTANT);
+    TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
     tern_status status = take_folder(desc, &lock, err);
     if (status == TERN_OK) status = tern_trainer_open(&l.t, desc, err);
     if (status == TERN_OK) status = run(&l);

@@ -25,7 +25,7 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     if (!t->tokenizer_file)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: has neither tokenizer.json nor "
                          "tokenizer.gguf, which a model to train takes along: build the shards "
-                         "again (tern data build)", t->desc.data);
+                         "again", t->desc.data);
     TERN_TRY(tern_tokenizer_open(&t->tokenizer, t->tokenizer_file, err));
     return take_chat_template(t, t->tokenizer_file, err);
 }
@@ -37,8 +37,8 @@ static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *i
     bool other = info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer);
     if (other || info->n_vocab != (uint32_t)tern_tokenizer_n_vocab(t->tokenizer) ||
         info->n_vocab > (uint64_t)t->config.n_vocab)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: was not made with the tokenizer of %s "
-                         "(tern data build --tokenizer)", info->path, t->desc.init);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: was not made with the tokenizer of %s: "
+                         "build the shards with that one", info->path, t->desc.init);
     // What the base puts before a text is in the shards, unless it is the end token.
     t->begins_by_marks = !(tern_tokenizer_adds_bos(t->tokenizer) &&
                            tern_tokenizer_bos(t->tokenizer) == info->end_id);

@@ -15,6 +15,12 @@ void tern_model_get_info(const tern_model *m, tern_model_info *info) {
     *info = (tern_model_info){.name = m->name, .path = m->path};
 }
 
+// The page's model, which stays as long as the module.
+void tern_model_hold(const tern_model *m);
+void tern_model_hold(const tern_model *m) { (void)m; }
+void tern_model_let_go(const tern_model *m);
+void tern_model_let_go(const tern_model *m) { (void)m; }
+
 void tern_embedding_get_info(const tern_model *m, tern_embedding_info *info) {
     *info = (tern_embedding_info){.n_dims = m->n_dims,
                                   .max_length = m->max_length,

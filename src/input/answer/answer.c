@@ -353,21 +353,31 @@ static tern_status ended(tern_answer *a, tern_error *err) {
 
 // ---- The door -----------------------------------------------------------------------------------
 
+static tern_status end_call(tern_answer *a, tern_error *err) {
+    tern_status status = ended(a, err);
+    if (tern_use_end(&a->use)) tern_answer_close(a);
+    return status;
+}
+
 tern_status tern_answer_put(tern_answer *a, const char *text, size_t n, tern_part_fn on_part,
                             void *user, tern_error *err) {
+    tern_clear(err);
     if (!a || (!text && n) || !on_part)
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_answer_put: NULL argument");
     if (a->has_ended) return tern_fail(err, TERN_ERR_ARGUMENT, "the answer has ended");
+    TERN_TRY(tern_use_begin(&a->use, "the answer", err));
     a->on_part = on_part, a->user = user;
     tern_strbuf_append(&a->in, text, n);
     if (!a->in.failed) take(a);
     flush_arguments(a);
-    return ended(a, err);
+    return end_call(a, err);
 }
 
 tern_status tern_answer_end(tern_answer *a, tern_part_fn on_part, void *user, tern_error *err) {
+    tern_clear(err);
     if (!a || !on_part) return tern_fail(err, TERN_ERR_ARGUMENT, "tern_answer_end: NULL argument");
     if (a->has_ended) return tern_fail(err, TERN_ERR_ARGUMENT, "the answer has ended");
+    TERN_TRY(tern_use_begin(&a->use, "the answer", err));
     a->has_ended = true, a->on_part = on_part, a->user = user;
     if (!a->in.failed) take(a); // what looked like a beginning of a mark is none
     while (a->at == ANSWER_CALL && !a->is_open && !a->in.failed) {
@@ -378,7 +388,7 @@ tern_status tern_answer_end(tern_answer *a, tern_part_fn on_part, void *user, te
     close_call(a);
     // Spaces at the end belong to the text, unless they stand after reasoning or a call.
     if (a->at == ANSWER_TEXT && !a->skips_space) pass_text(a, TERN_PART_TEXT, a->in.ptr, a->in.len);
-    return ended(a, err);
+    return end_call(a, err);
 }
 
 bool tern_answer_with_special(const tern_answer *a) {
@@ -434,11 +444,17 @@ tern_status tern_answer_create(tern_answer **out, const tern_answer_style *style
 }
 
 void tern_answer_close(tern_answer *a) {
-    if (!a) return;
+    if (!a || tern_use_waits(&a->use)) return;
     tern_strbuf *all[] = {&a->in,   &a->raw,   &a->name,        &a->arguments,
                           &a->word, &a->again, &a->json.closers};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) tern_strbuf_free(all[i]);
     tern_json_free(&a->tools);
     tern_free(a->tools_text);
+    if (a->let_go) a->let_go(a->owner);
     tern_free(a);
+}
+
+void tern_answer_own(tern_answer *a, const void *owner, void (*let_go)(const void *owner)) {
+    a->owner = owner;
+    a->let_go = let_go;
 }

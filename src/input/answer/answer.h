@@ -9,6 +9,7 @@
 #ifndef TERN_INPUT_ANSWER_ANSWER_H
 #define TERN_INPUT_ANSWER_ANSWER_H
 
+#include "base/use.h"
 #include "base/json.h"
 #include "base/json_write.h"
 #include "input/input.h"
@@ -76,6 +77,9 @@ typedef struct answer_prose { // zero-initialise
 typedef enum answer_at { ANSWER_TEXT, ANSWER_REASONING, ANSWER_CALL, ANSWER_SKIP } answer_at;
 
 struct tern_answer {
+    tern_use use;
+    const void *owner; // of what style points to
+    void (*let_go)(const void *owner);
     tern_answer_style style;
     char *tools_text; // what tools points into
     tern_json_doc tools;

@@ -7,6 +7,7 @@
 // count until it has it.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/hash.h"
 #include "input/learn/learn.h"
 
@@ -333,9 +334,10 @@ static tern_status learn(learner *l, tern_words *words, tern_strbuf *both) {
     TERN_TRY(take_words(l, words, byte_ids));
     while (l->out->n_tokens < (size_t)d->n_vocab && best_pair(l, &at)) {
         TERN_TRY(learn_one(l, at, both));
-        if (d->on_progress && l->out->n_tokens % 64 == 0 &&
-            !d->on_progress(d->user, "merge", (double)l->out->n_tokens / d->n_vocab))
-            return tern_fail(l->err, TERN_ERR_CANCELLED, "cancelled");
+        if (l->out->n_tokens % 64 == 0 &&
+            !tern_progress(d->on_progress, d->user, "merge",
+                           (double)l->out->n_tokens / d->n_vocab))
+            return tern_fail(l->err, TERN_ERR_CANCELLED, "the learning was cancelled");
     }
     return TERN_OK;
 }

@@ -139,6 +139,9 @@ typedef struct cpu_run {
     const tern_batch *batch;
     int64_t counts[TERN_DIMS_MAX];
     size_t n_blocks;
+    // The last step that is run, where the computation is cancelled; SIZE_MAX: all are. A thread
+    // may read it when the first one is a step ahead, so it is a step's number and no mark.
+    atomic_size_t last;
 } cpu_run;
 
 // Memory of a value in a run; NULL for weights, and for what the batch leaves out.

@@ -1,6 +1,7 @@
 // What a run on the CPU needs besides the plan and the sequences' pages, and running.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/os_time.h"
 #include "kernels/cpu/cpu.h"
 
@@ -176,7 +177,9 @@ static void run_steps(void *ctx, const tern_team *team) {
         const cpu_step *s = &run->plan->steps[i];
         if (!is_wanted(run, s)) continue;
         s->fn(run, s, team);
+        if (team->thread == 0 && tern_is_cancelled()) atomic_store(&run->last, i);
         tern_team_barrier(team);
+        if (atomic_load_explicit(&run->last, memory_order_relaxed) <= i) return;
         if (run->instance->tap) show(run, s, team);
         if (!profile) continue;
         double end = tern_seconds();
@@ -208,11 +211,13 @@ tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     for (size_t i = 0; i < p->n_steps * CPU_COUNTERS; i++)
         atomic_store_explicit(&in->counters[i], 0, memory_order_relaxed);
     cpu_run run = {.instance = in, .plan = p, .batch = batch};
+    atomic_init(&run.last, SIZE_MAX);
     tern_batch_counts(batch, p->g, run.counts);
     place_rows(&run);
     fill_rope_tables(&run);
     tern_team_run(p->device->team, run_steps, &run);
-    return TERN_OK;
+    if (atomic_load_explicit(&run.last, memory_order_relaxed) == SIZE_MAX) return TERN_OK;
+    return tern_fail(err, TERN_ERR_CANCELLED, "the computation was cancelled");
 }
 
 tern_status cpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on_value, void *ctx,

@@ -183,7 +183,8 @@ static tern_status want(job *j, size_t i, tern_error *err) {
     if (value->producer < 0 || value->type != TERN_VALUE_F32 || value->cols < 1 ||
         g->nodes[value->producer].op == TERN_OP_TOP_K)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: %s is no array of floats here (tern graph shows how it is lowered)",
+                         "%s: %s is no array of floats here (the graph's report shows how it is "
+                         "lowered)",
                          j->model->path, name);
     j->wanted[i] = v;
     return TERN_OK;
@@ -265,6 +266,7 @@ static tern_status prepare(job *j, tern_error *err) {
 }
 
 tern_status tern_compute(tern_model *m, const tern_compute_desc *desc, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(m);
     TERN_NEED(desc);
     TERN_NEED_ARRAY(desc->inputs, desc->n_inputs);
@@ -278,6 +280,7 @@ tern_status tern_compute(tern_model *m, const tern_compute_desc *desc, tern_erro
     int graph = tern_model_graph_find(m, desc->graph, err);
     if (graph < 0) return TERN_ERR_ARGUMENT;
     job j = {.model = m, .of = &m->graphs[graph], .desc = desc};
+    tern_model_hold(m);
     tern_status status = prepare(&j, err);
     if (status == TERN_OK) status = run(&j, err);
     for (size_t i = 0; status != TERN_OK && i < desc->n_outputs; i++)
@@ -287,6 +290,7 @@ tern_status tern_compute(tern_model *m, const tern_compute_desc *desc, tern_erro
     tern_free(j.given);
     tern_free(j.all_rows);
     tern_traced_close(&j.traced);
+    tern_model_let_go(m);
     return status;
 }
 
@@ -340,10 +344,12 @@ static void report_graph(const tern_model *m, int graph, bool json, tern_strbuf 
 
 tern_status tern_compute_report(const tern_model *m, const char *graph, tern_format format,
                                 tern_text_fn on_text, void *user, tern_error *err) {
+    tern_clear(err);
     tern_strbuf text = {0};
     bool json = format == TERN_FORMAT_JSON;
     TERN_NEED(m);
     TERN_NEED(on_text);
+    TERN_NEED_ENUM(format, TERN_FORMAT_JSON);
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     int only = tern_model_graph_find(m, graph, err);

@@ -312,8 +312,8 @@ tern_status tern_convert_write_items(conversion *c, tern_error *err) {
         tern_blob_drop(&t->data);
         c->bytes_done += t->bytes;
         const tern_convert_desc *d = c->desc;
-        if (d->on_progress &&
-            !d->on_progress(d->user, "convert", (double)c->bytes_done / (double)c->bytes_all))
+        if (!tern_progress(d->on_progress, d->user, "convert",
+                           (double)c->bytes_done / (double)c->bytes_all))
             return tern_fail(err, TERN_ERR_CANCELLED, "conversion was cancelled");
     }
     return TERN_OK;
@@ -615,11 +615,13 @@ fail:
 
 tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                          tern_error *err) {
+    tern_clear(err);
     static const tern_convert_desc defaults = {0};
     TERN_NEED(in);
     TERN_NEED(out);
     if (desc) TERN_NEED_ARRAY(desc->loras, desc->n_loras);
-    if (err) *err = (tern_error){0};
+    if (desc) TERN_NEED_ENUM(desc->type, TERN_TYPE_MLX_Q8);
+    if (desc) TERN_NEED_ENUM(desc->head_type, TERN_TYPE_MLX_Q8);
     if (tern_path_same(in, out))
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: input and output are the same", in);
     conversion c = {.desc = desc ? desc : &defaults};

@@ -192,8 +192,8 @@ static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
     if (!it->adapter || c->desc->force_ternary || !it->kind.is_ternary) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "tensor %s: an adapter cannot be merged into ternary weights without rounding "
-                     "the sum to -1, 0 and +1, which makes another model; run it beside them "
-                     "(--lora), or have it rounded with --force", it->from->name);
+                     "the sum to -1, 0 and +1, which makes another model; load it beside them, "
+                     "or force the rounding", it->from->name);
 }
 
 // The type of floats that a folder has instead of quantized weights. F16 holds small numbers times

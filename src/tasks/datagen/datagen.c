@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/hash.h"
 #include "base/os_time.h"
 
@@ -247,7 +248,7 @@ static tern_status run(datagen_job *j, tern_error *err) {
         TERN_TRY(j->status);
         TERN_TRY(judge_those_over(j, err));
         double part = (double)j->n_accepted / (double)d->n_records;
-        if (d->on_progress && !d->on_progress(d->user, "generate", part))
+        if (!tern_progress(d->on_progress, d->user, "generate", part))
             return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     return TERN_OK;
@@ -302,6 +303,11 @@ static tern_status check(const tern_datagen_desc *d, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "tern_datagen: a count is negative, or no records "
                          "are wanted");
+    if (isnan(d->min_quality) || isnan(d->max_repetition) || isnan(d->max_similarity))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_datagen: %s is not a number",
+                         isnan(d->min_quality)      ? "min_quality"
+                         : isnan(d->max_repetition) ? "max_repetition"
+                                                    : "max_similarity");
     if (d->raw && d->system)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "tern_datagen: a raw prompt has no system message");
@@ -310,6 +316,7 @@ static tern_status check(const tern_datagen_desc *d, tern_error *err) {
 
 tern_status tern_datagen(tern_model *model, const tern_datagen_desc *desc,
                          tern_datagen_stats *stats, tern_error *err) {
+    tern_clear(err);
     tern_datagen_stats own;
     if (!stats) stats = &own;
     *stats = (tern_datagen_stats){0};

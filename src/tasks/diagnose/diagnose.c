@@ -56,7 +56,7 @@ static void report_verdict(tern_report *r, bool is_gpu, bool no_gpu, bool with_m
         snprintf(text, sizeof text,
                  "%s%s%s is not to be trusted: the first of %zu failures is \"%s\"%s", begin,
                  r->device, with_model ? ", or the model," : "", r->n_failed, r->first_failed,
-                 is_gpu ? "; --device cpu does without a GPU" : "");
+                 is_gpu ? "; the device \"cpu\" does without a GPU" : "");
     tern_report_fact(r, "verdict", text);
 }
 
@@ -123,11 +123,13 @@ static tern_status diagnose(tern_report *r, const tern_diagnose_desc *desc, tern
 
 tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
                           size_t *n_failed, tern_error *err) {
+    tern_clear(err);
     static const tern_diagnose_desc defaults = {0};
     size_t unused;
     TERN_NEED(on_text);
     if (!n_failed) n_failed = &unused;
     if (!desc) desc = &defaults;
+    TERN_NEED_ENUM(desc->format, TERN_FORMAT_JSON);
     tern_report r = {
         .json = desc->format == TERN_FORMAT_JSON, .on_text = on_text, .user = user};
     *n_failed = 0;

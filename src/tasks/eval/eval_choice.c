@@ -310,7 +310,7 @@ static tern_status all_items(run *r, tern_error *err) {
         if (more && r->lines.line.len) TERN_TRY(one_item(r, err));
         double done = d->n_items ? (double)r->out->n_items / d->n_items
                                  : (double)r->lines.end / ((double)n_bytes + 1);
-        if (d->on_progress && !d->on_progress(d->user, d->task, more ? done : 1))
+        if (!tern_progress(d->on_progress, d->user, d->task, more ? done : 1))
             return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     if (r->out->n_items) return TERN_OK;
@@ -336,6 +336,7 @@ static tern_status open_store(run *r, tern_error *err) {
 
 tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
                              tern_eval_result *out, tern_error *err) {
+    tern_clear(err);
     run r = {.session = session, .desc = desc, .out = out};
     tern_status status = TERN_OK;
     TERN_NEED(session);
@@ -353,11 +354,14 @@ tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
     if (desc->n_shots > 0 && (!desc->shots_path || !strcmp(desc->shots_path, desc->path)))
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "examples need a file of their own, else the answers are known");
+    tern_session_call call;
+    tern_session_enter(&call, session);
     TERN_TRY_GOTO(tern_lines_open(&r.lines, desc->path, err));
     TERN_TRY_GOTO(open_store(&r, err));
     TERN_TRY_GOTO(all_items(&r, err));
     finish(&r);
 fail:
+    tern_session_leave(&call);
     tern_lines_close(&r.lines);
     tern_eval_store_close(&r.store);
     tern_eval_item_free(&r.item);

@@ -268,6 +268,7 @@ static tern_status look_and_print(paper *p, tern_format format, tern_strbuf *out
 
 tern_status tern_eval_paper(const char *path, tern_format format, tern_text_fn on_text, void *user,
                             tern_error *err) {
+    tern_clear(err);
     paper p = {0};
     tern_strbuf out = {0};
     if (!path || !on_text || format > TERN_FORMAT_JSON)

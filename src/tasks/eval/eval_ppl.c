@@ -89,7 +89,7 @@ static tern_status all_windows(run *r, tern_error *err) {
         if (d->n_windows && r->out->n_windows == (size_t)d->n_windows) break;
         TERN_TRY(score(r, &w, err));
         double done = (double)++r->out->n_windows / (double)(n + 1);
-        if (d->on_progress && !d->on_progress(d->user, "perplexity", done < 1 ? done : 0.999))
+        if (!tern_progress(d->on_progress, d->user, "perplexity", done < 1 ? done : 0.999))
             return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     if (d->on_progress) d->on_progress(d->user, "perplexity", 1);
@@ -156,6 +156,7 @@ static void finish(const run *r) {
 tern_status tern_eval_perplexity(tern_session *session, const char *text, size_t n_bytes,
                                  const tern_perplexity_desc *desc, tern_perplexity *out,
                                  tern_error *err) {
+    tern_clear(err);
     static const tern_perplexity_desc defaults = {0};
     TERN_NEED(session);
     TERN_NEED(text);
@@ -171,6 +172,9 @@ tern_status tern_eval_perplexity(tern_session *session, const char *text, size_t
     if (!session->model->tokenizer)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
                          session->model->path);
+    TERN_NEED_ENUM(desc->convention, TERN_PERPLEXITY_TRANSFORMERS);
+    tern_session_call call;
+    tern_session_enter(&call, session);
     TERN_TRY_GOTO(encode(&r, text, n_bytes, err));
     TERN_TRY_GOTO(check(&r, err));
     TERN_TRY_GOTO(allocate(&r, err));
@@ -178,6 +182,7 @@ tern_status tern_eval_perplexity(tern_session *session, const char *text, size_t
     TERN_TRY_GOTO(all_windows(&r, err));
     finish(&r);
 fail:
+    tern_session_leave(&call);
     tern_free(r.ids.ids);
     tern_free(r.ends);
     tern_free(r.fed);

@@ -4,6 +4,7 @@
 // model's main graph runs on one after the other, traced: the values that matrices are multiplied
 // with are seen as the device makes them. Matrices with the same input share its sums. What goes
 // into an expert are the rows that are routed to it. Embedding and head are left out.
+#include "base/cancel.h"
 #include "tasks/imatrix/imatrix.h"
 
 #include <math.h>
@@ -170,7 +171,7 @@ static tern_status run_windows(job *j, tern_error *err) {
     if (d->n_windows > 0 && n > (size_t)d->n_windows) n = (size_t)d->n_windows;
     for (size_t i = 0; i < n; i++) {
         TERN_TRY(run_window(j, i * (size_t)j->window, err));
-        if (d->on_progress && !d->on_progress(d->user, "imatrix", (double)(i + 1) / (double)n))
+        if (!tern_progress(d->on_progress, d->user, "imatrix", (double)(i + 1) / (double)n))
             return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     return TERN_OK;
@@ -287,12 +288,14 @@ static tern_status collect(job *j, const char *text, size_t n_bytes, const char 
 tern_status tern_imatrix(tern_model *m, const char *text, size_t n_bytes, const char *out,
                          const tern_imatrix_desc *desc, tern_imatrix_stats *stats,
                          tern_error *err) {
+    tern_clear(err);
     static const tern_imatrix_desc defaults = {0};
     TERN_NEED(m);
     TERN_NEED_ARRAY(text, n_bytes);
     TERN_NEED(out);
     if (desc) TERN_NEED_ARRAY(desc->ids, desc->n_ids);
     job j = {.model = m, .desc = desc ? desc : &defaults};
+    tern_model_hold(m);
     tern_status status = collect(&j, text, n_bytes, out, err);
     if (stats)
         *stats = (tern_imatrix_stats){.n_tokens = j.n_tokens, .n_windows = j.n_windows,
@@ -308,5 +311,6 @@ tern_status tern_imatrix(tern_model *m, const char *text, size_t n_bytes, const 
     tern_free(j.of);
     tern_free(j.ids.ids);
     tern_free(j.outputs);
+    tern_model_let_go(m);
     return status;
 }

@@ -232,6 +232,7 @@ static tern_status report(const tern_inspection *in, const tern_inspect_desc *de
 
 tern_status tern_inspect(const char *path, const tern_inspect_desc *desc, tern_text_fn on_text,
                          void *user, tern_error *err) {
+    tern_clear(err);
     static const tern_inspect_desc defaults;
     tern_file *file;
     tern_inspection in = {0};

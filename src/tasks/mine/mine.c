@@ -208,8 +208,8 @@ static tern_status write_all_own(own_text *t, tern_corpus *given, const tern_mod
     tern_model_get_info(model, &info);
     for (uint64_t i = t->rank; i < n_documents; i += t->size) {
         TERN_TRY(write_own(t, &info, i, err));
-        if (d->on_progress &&
-            !d->on_progress(d->user, "write", (double)(i + 1) / (double)n_documents))
+        if (!tern_progress(d->on_progress, d->user, "write",
+                           (double)(i + 1) / (double)n_documents))
             return tern_fail(err, TERN_ERR_CANCELLED, "mining was cancelled");
     }
     uint64_t n_tokens = 0;
@@ -337,8 +337,7 @@ static tern_status score_all(scorer *s, const tern_corpus *c, const tern_mine_de
         TERN_TRY(read_window(&w, i, ids, &n, err));
         TERN_TRY(score_window(s, ids, n, err));
         *n_scored += n;
-        if (d->on_progress &&
-            !d->on_progress(d->user, "score", (double)(i + 1) / (double)n_windows))
+        if (!tern_progress(d->on_progress, d->user, "score", (double)(i + 1) / (double)n_windows))
             return tern_fail(err, TERN_ERR_CANCELLED, "mining was cancelled");
     }
     return sum_scores(s->grams, d->comm, n_scored, err);
@@ -530,6 +529,7 @@ static tern_status check_desc(const tern_mine_desc *d, tern_error *err) {
 
 tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc *desc,
                       tern_mine_stats *stats, tern_error *err) {
+    tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(model);
@@ -543,6 +543,7 @@ tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc
     tern_ngrams grams = {0};
     tern_mine_stats st = {0};
     tern_status status = TERN_OK;
+    tern_model_hold(model);
     const tern_ngrams_desc counting = {
         .memory = desc->memory ? (size_t)desc->memory : (size_t)64 << 20,
         .comm = desc->comm,
@@ -567,5 +568,6 @@ fail:
     close_shards(&list);
     st.seconds = tern_seconds() - start;
     if (stats) *stats = st;
+    tern_model_let_go(model);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/hash.h"
 
 enum { CHUNK = 1 << 15, SLOTS = 4 * TERN_NGRAMS_KEPT, FULL = 2 * TERN_NGRAMS_KEPT };
@@ -128,10 +129,11 @@ static tern_status walk(level *l, double begin, double share, bool *full, tern_e
             look_at(l, ids, CHUNK, (size_t)take, full);
         }
         done += n * (uint64_t)size;
-        if (done < next_report || !l->desc->on_progress) continue;
+        if (done < next_report) continue;
         next_report = done + (1 << 20);
         double part = (double)done / (double)(c->n_tokens ? c->n_tokens : 1);
-        if (!l->desc->on_progress(l->desc->user, "count", begin + share * (part < 1 ? part : 1)))
+        if (!tern_progress(l->desc->on_progress, l->desc->user, "count",
+                           begin + share * (part < 1 ? part : 1)))
             TERN_TRY_GOTO(tern_fail(err, TERN_ERR_CANCELLED, "mining was cancelled"));
     }
 fail:

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/os_time.h"
 #include "base/hash.h"
 #include "formats/formats.h"
@@ -216,9 +217,9 @@ static tern_status build(builder *b) {
         atomic_store(&b->next_job, 0);
         tern_team_run(b->team, do_jobs, b);
         TERN_TRY(write_batch(b));
-        if (d->on_progress &&
-            !d->on_progress(d->user, "build", more ? tern_documents_fraction(b->documents) : 1))
-            return tern_fail(b->err, TERN_ERR_CANCELLED, "cancelled");
+        if (!tern_progress(d->on_progress, d->user, "build",
+                           more ? tern_documents_fraction(b->documents) : 1))
+            return tern_fail(b->err, TERN_ERR_CANCELLED, "the build was cancelled");
     }
     TERN_TRY(end_shard(b, &b->train));
     return end_shard(b, &b->valid);
@@ -302,7 +303,7 @@ static void notice_undivided(const builder *b) {
     tern_strbuf_json(&text, separator ? separator : "<|endoftext|>",
                      strlen(separator ? separator : "<|endoftext|>"));
     tern_strbuf_puts(&text, n == 1 ? " in it" : " in them");
-    tern_strbuf_puts(&text, " (--separator names what stands between documents; an empty one says "
+    tern_strbuf_puts(&text, " (the separator is what stands between documents; an empty one says "
                      "that a file is one)");
     if (!text.failed) b->desc->on_notice(b->desc->user, text.ptr);
     tern_strbuf_free(&text);
@@ -413,6 +414,7 @@ static tern_status remove_old(builder *b) {
 
 tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc,
                             tern_data_build_stats *stats, tern_error *err) {
+    tern_clear(err);
     tern_data_build_stats unused;
     double start = tern_seconds();
     if (!stats) stats = &unused;

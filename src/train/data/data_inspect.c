@@ -166,6 +166,7 @@ static tern_status inspect(tern_shard *s, const tern_data_inspect_desc *desc, re
 
 tern_status tern_data_inspect(const char *path, const tern_data_inspect_desc *desc,
                               tern_text_fn on_text, void *user, tern_error *err) {
+    tern_clear(err);
     static const tern_data_inspect_desc defaults;
     report r = {0};
     tern_strbuf out = {0};

@@ -1,6 +1,7 @@
 // Learning a vocabulary from one's own text.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/os_file.h"
 #include "base/os_time.h"
 #include "formats/formats.h"
@@ -115,10 +116,11 @@ static tern_status count_words(tern_bpe_trainer *trainer, const tern_data_tokeni
         status = tern_bpe_trainer_add(trainer, document.text.ptr, document.text.len, err);
         ++*n_documents;
         n_since += document.text.len;
-        if (status != TERN_OK || !desc->on_progress || n_since < PROGRESS_BYTES) continue;
+        if (status != TERN_OK || n_since < PROGRESS_BYTES) continue;
         n_since = 0;
-        if (!desc->on_progress(desc->user, "count", tern_documents_fraction(documents)))
-            status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
+        if (!tern_progress(desc->on_progress, desc->user, "count",
+                           tern_documents_fraction(documents)))
+            status = tern_fail(err, TERN_ERR_CANCELLED, "the learning was cancelled");
     }
     tern_documents_close(documents);
     return status;
@@ -173,6 +175,7 @@ static tern_status learn(const char *out, const tern_data_tokenizer_desc *desc,
 
 tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc *desc,
                                 tern_data_tokenizer_stats *stats, tern_error *err) {
+    tern_clear(err);
     tern_data_tokenizer_stats unused;
     if (!stats) stats = &unused;
     *stats = (tern_data_tokenizer_stats){0};
