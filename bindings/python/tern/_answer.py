@@ -1,6 +1,7 @@
 """An answer that is being generated."""
 from __future__ import annotations
 
+import threading
 from typing import Any, Dict, Iterator, List, Optional
 
 from ._engine import Ending, Engine, Job
@@ -11,8 +12,8 @@ class Answer(Iterator[str]):
     """A model's answer: pieces of whole characters as they are generated, or all of it: `text`.
 
     It is computed whether or not it is read, together with all other answers of the model. Ctrl-C while reading
-    cancels it; so does leaving a `with` block, dropping the last reference, and cancel() from any thread. Only
-    one thread at a time may read it.
+    cancels it; so does leaving a `with` block, dropping the last reference, and cancel() from any thread. Threads
+    that read one answer share its pieces; the properties are the same for all.
 
     >>> for piece in model.generate("Once upon a time"):
     ...     print(piece, end="", flush=True)
@@ -22,6 +23,7 @@ class Answer(Iterator[str]):
 
     def __init__(self, engine: Engine, job: Job, owner: object, dropped: int = 0) -> None:
         self._engine, self._job, self._owner = engine, job, owner  # keeps the owner open meanwhile
+        self._reading = threading.RLock()  # a signal handler may read what its thread reads
         self._pieces: List[str] = []
         self._ending: Optional[Ending] = None
         self.logprobs: List[TokenLogprob] = []  # with the option logprobs
@@ -31,6 +33,17 @@ class Answer(Iterator[str]):
         return self
 
     def __next__(self) -> str:
+        try:
+            self._reading.acquire()
+        except BaseException:  # Ctrl-C while another thread reads
+            self.cancel()
+            raise
+        try:
+            return self._read()
+        finally:
+            self._reading.release()
+
+    def _read(self) -> str:
         while self._ending is None:
             try:
                 said = self._job.out.get()

@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _c as c
-from ._library import Handle, TernError, error_of, lib, text_of
+from ._library import Handle, TernError, error_of, ids_array, lib, text_of, token_id
 from ._results import GenerateStats, TokenLogprob
 
 REASONS = {c.TERN_STOP_END: "end", c.TERN_STOP_LENGTH: "length", c.TERN_STOP_STRING: "string",
@@ -224,7 +224,7 @@ class Engine:
         number = self._number
         self._running[number] = job
         try:
-            ids = job.ids if isinstance(job.ids, ctypes.Array) else (ctypes.c_int32 * len(job.ids))(*job.ids)
+            ids = job.ids if isinstance(job.ids, ctypes.Array) else ids_array(job.ids)
             lib.tern_group_add(group, session, ids, len(ids), ctypes.byref(job.params), self._on_text, self._on_end, number)
         except BaseException as error:
             del self._running[number]
@@ -305,6 +305,7 @@ class Engine:
 
 def token_piece(model: Handle, token: int) -> bytes:
     """What a token adds in the middle of a text."""
+    token = token_id(token)
     with model as pointer:
         return text_of(lib.tern_token_piece, pointer, token)
 

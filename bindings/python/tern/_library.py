@@ -124,6 +124,8 @@ def encoded(path: Path) -> bytes:
 
 def utf8(text: str) -> bytes:
     """Zero-terminated text for the library."""
+    if not isinstance(text, str):
+        refuse("a text (str) is expected, not %r" % type(text).__name__)
     raw = text.encode("utf-8", "surrogatepass")
     return raw if b"\0" not in raw else refuse("a zero in a text that may have none: %r" % text[:40])
 
@@ -138,11 +140,21 @@ def decoded(raw: Optional[bytes]) -> str:
 
 def ids_array(ids: Iterable[int]) -> Any:
     """int32_t[n] of token ids."""
-    values = ids if isinstance(ids, (list, tuple)) else list(ids)
-    for value in values:
-        if not -1 << 31 <= value < 1 << 31:
-            refuse("%d is no token id" % value)
-    return (ctypes.c_int32 * len(values))(*values)
+    if isinstance(ids, (str, bytes, bytearray)):
+        refuse("token ids are a list of whole numbers, not %r" % type(ids).__name__)
+    try:
+        values = ids if isinstance(ids, (list, tuple)) else list(ids)
+    except TypeError:
+        refuse("token ids are a list of whole numbers, not %r" % type(ids).__name__)
+    return (ctypes.c_int32 * len(values))(*map(token_id, values))
+
+
+def token_id(value: Any) -> int:
+    """ctypes would silently keep the low bits of a larger one."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        refuse("a token id is a whole number, not %r" % (value,))
+    number = int(value.__index__())
+    return number if -1 << 31 <= number < 1 << 31 else refuse("%d is no token id" % number)
 
 
 def from_struct(kind: Type[T], struct: Any) -> T:
@@ -161,8 +173,7 @@ class Callbacks:
     """Python functions that the library calls, and a library call during which it does so.
 
     An exception in one of them stops the call, which then raises it. From the main thread, the call is made in
-    another thread, so that Ctrl-C is noticed at once, stops the call at its next callback, and is raised when
-    the call has ended. So callbacks run in that other thread.
+    another thread, so that Ctrl-C is noticed at once, stops the call, and is raised when it has ended. So callbacks run in that other thread.
     """
 
     def __init__(self) -> None:
@@ -207,13 +218,17 @@ class Callbacks:
 
     def _run_aside(self, function: Callable[..., None], args: Tuple[Any, ...]) -> None:
         done: queue.SimpleQueue[Optional[BaseException]] = queue.SimpleQueue()
+        stop = c.tern_cancel()
 
         def work() -> None:
+            lib.tern_cancel_watch(ctypes.byref(stop))
             try:
                 function(*args)
                 done.put(None)
             except BaseException as error:
                 done.put(error)
+            finally:
+                lib.tern_cancel_watch(None)
         threading.Thread(target=work, name="tern call", daemon=True).start()
         interrupt: Optional[BaseException] = None
         while True:
@@ -222,6 +237,7 @@ class Callbacks:
                 break
             except BaseException as error:  # KeyboardInterrupt, or what a signal handler raises
                 self.stopped = True
+                lib.tern_cancel_request(ctypes.byref(stop))
                 interrupt = interrupt or error
         if interrupt is not None:
             raise interrupt

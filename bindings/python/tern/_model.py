@@ -12,11 +12,12 @@ from ._answer import Answer
 from ._arrays import free, inputs_array, numpy_for, optional_float, outputs_array, pointer, taken
 from ._engine import Engine, Job, token_piece
 from ._library import (
-    Callbacks, Handle, Path, choice, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of, utf8,
+    Callbacks, Handle, Path, choice, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of,
+    token_id, utf8,
 )
 from ._options import (
     HEAD, KV, POOLING, TERNARY, THINKING, GenerateOptions, LoraOption, SpeculateOption, WebGpu, embed_params,
-    embed_texts, generate_params, loras_array, messages_array, session_desc, webgpu_desc, whole,
+    embed_texts, generate_params, loras_array, messages_array, raw_text, session_desc, webgpu_desc, whole,
 )
 from ._parts import Part, parts_of
 from ._pictures import Label, Picture, Pictures, Shown, listed, with_places
@@ -136,7 +137,7 @@ class Model:
     def tokenize(self, text: str, *, special: bool = False, bos: bool = True) -> List[int]:
         """Token ids. special: names of special tokens become those tokens. bos: begin as the tokenizer does."""
         flags = (c.TERN_TOKENIZE_SPECIAL if special else 0) | (c.TERN_TOKENIZE_BOS if bos else 0)
-        raw = text.encode("utf-8", "surrogatepass")
+        raw = raw_text("the text", text)
         with self._handle as model:
             return _with_room(len(raw) + 16, lambda ids, room, n: lib.tern_tokenize(model, raw, len(raw), flags, ids, room, n))
 
@@ -156,13 +157,14 @@ class Model:
 
     def token_text(self, token: int) -> Optional[bytes]:
         """The vocabulary entry, as stored; None: no such id."""
-        n = ctypes.c_size_t()
+        n, token = ctypes.c_size_t(), token_id(token)
         with self._handle as model:
             text = lib.tern_token_text(model, token, ctypes.byref(n))
             return ctypes.string_at(text, n.value) if text else None
 
     def token_is_end(self, token: int) -> bool:
         """Whether it ends a turn or a text."""
+        token = token_id(token)
         with self._handle as model:
             return bool(lib.tern_token_is_end(model, token))
 
@@ -194,7 +196,7 @@ class Model:
                         json.dumps(list(tools)).encode() if tools else None)
 
     def _ids(self, prompt: Tokens) -> Sequence[int]:
-        return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(prompt)
+        return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(ids_array(prompt))
 
     def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int, Shown]:
         """The ids of a conversation, how many messages did not fit, and its pictures, to be kept until the ids
@@ -285,7 +287,7 @@ class Model:
                step: int = 0, kv: str = "auto", on_progress: Optional[OnProgress] = None) -> "numpy.ndarray[Any, Any]":
         """float32 [n]: how well documents answer a query. prefix: a decoder's instruction."""
         np = numpy_for("Model.rerank")
-        array, raw = embed_texts(documents), query.encode("utf-8", "surrogatepass")
+        array, raw = embed_texts(documents), raw_text("the query", query)
         params, callbacks = embed_params(None, prefix, max_length, 0, step, kv), Callbacks()
         params.on_progress = callbacks.progress(on_progress)
         out = np.empty(len(array), np.float32)

@@ -140,7 +140,9 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
     params.ignore_end, params.logprobs = bool(given.get("ignore_end")), bool(given.get("logprobs"))
     params.with_special = bool(given.get("with_special"))
     if "grammar" in given:
-        handle = given["grammar"]._handle
+        handle = getattr(given["grammar"], "_handle", None)
+        if not isinstance(handle, Handle):
+            refuse("grammar must be a tern.Grammar, not %r" % type(given["grammar"]).__name__)
         with handle as grammar:
             params.grammar = grammar
         setattr(params, "uses", (handle,))  # kept until the answer is over
@@ -150,18 +152,31 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
     stops = given.get("stop", ())
     texts = [utf8(text) for text in ([stops] if isinstance(stops, str) else stops)]
     params.stops, params.n_stops = (ctypes.c_char_p * len(texts))(*texts), len(texts)
+    if not isinstance(given.get("logit_bias", {}), Mapping):
+        refuse("logit_bias maps tokens to numbers, not %r" % type(given["logit_bias"]).__name__)
     biases = [c.tern_logit_bias(whole("a token of logit_bias", token), real("logit_bias", value))
               for token, value in given.get("logit_bias", {}).items()]
     params.biases, params.n_biases = (c.tern_logit_bias * len(biases))(*biases), len(biases)
     return params
 
 
+def raw_text(what: str, text: Any) -> bytes:
+    """A text that may have zeros in it."""
+    if not isinstance(text, str):
+        refuse("%s must be a text (str), not %r" % (what, type(text).__name__))
+    return text.encode("utf-8", "surrogatepass")
+
+
 def messages_array(messages: Union[str, Sequence[Mapping[str, Any]]]) -> Any:
     """tern_message[n]. A plain string is one message of the user."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
+    if isinstance(messages, Mapping):
+        refuse("messages is a list of messages, or the user's text, and no single mapping")
     array = (c.tern_message * len(messages))()
     for i, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            refuse("messages[%d] must be a mapping with a role and a content, not %r" % (i, type(message).__name__))
         role, content = message.get("role"), message.get("content")
         if not isinstance(role, str) or not isinstance(content, str):
             refuse('messages[%d] must have a "role" and a "content", both texts' % i)
@@ -173,6 +188,8 @@ def messages_array(messages: Union[str, Sequence[Mapping[str, Any]]]) -> Any:
 
 
 def loras_array(loras: Sequence[LoraOption]) -> Any:
+    if isinstance(loras, (str, bytes, os.PathLike, Lora)):
+        refuse("loras is a list of adapters: [%r]" % (loras,))
     array = (c.tern_lora * len(loras))()
     for i, each in enumerate(loras):
         lora = each if isinstance(each, Lora) else Lora(*each) if isinstance(each, tuple) else Lora(each)
@@ -212,13 +229,16 @@ def session_desc(context: Optional[int], kv: str, shift: bool, keep: int, specul
 
 def embed_texts(texts: Sequence[Union[str, Sequence[int]]]) -> Any:
     """tern_embed_text[n], from texts and from ids."""
+    if not isinstance(texts, (list, tuple)):
+        texts = list(texts)
     array = (c.tern_embed_text * len(texts))()
     for i, text in enumerate(texts):
         if isinstance(text, str):
             raw = text.encode("utf-8", "surrogatepass")
             array[i].text, array[i].n_bytes = raw, len(raw)
         else:
-            array[i].ids, array[i].n_ids = ids_array(text), len(text)
+            ids = ids_array(text)
+            array[i].ids, array[i].n_ids = ids, len(ids)
     return array
 
 

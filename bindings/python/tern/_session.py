@@ -10,7 +10,7 @@ from . import _c as c
 from ._answer import Answer
 from ._arrays import numpy_for, pointer
 from ._engine import Job
-from ._library import Handle, ids_array, lib, refuse
+from ._library import Callbacks, Handle, ids_array, lib, refuse
 from ._options import KV, GenerateOptions, generate_params, whole
 from ._results import ProfileRow
 
@@ -75,7 +75,7 @@ class Session:
         reused = ctypes.c_size_t()
         array = ids_array(ids)
         with self._lock, self._free() as session:
-            lib.tern_session_sync(session, array, len(array), ctypes.byref(reused))
+            Callbacks().run(lib.tern_session_sync, session, array, len(array), ctypes.byref(reused))
         return reused.value
 
     def logits(self, ids: Sequence[int]) -> "numpy.ndarray[Any, Any]":
@@ -84,7 +84,7 @@ class Session:
         array = ids_array(ids)
         out: "numpy.ndarray[Any, Any]" = np.empty((len(array), self.model.info.n_vocab), np.float32)
         with self._lock, self._free() as session:
-            lib.tern_session_logits(session, array, len(array), pointer(out, ctypes.c_float))
+            Callbacks().run(lib.tern_session_logits, session, array, len(array), pointer(out, ctypes.c_float))
         return out
 
     def logprobs(self, ids: Sequence[int], targets: Sequence[int]) -> \
@@ -97,7 +97,7 @@ class Session:
             refuse("%d ids and %d targets" % (len(array), len(wanted)))
         out, best = np.zeros(len(array), np.float64), np.full(len(array), -1, np.int32)
         with self._lock, self._free() as session:
-            lib.tern_session_logprobs(session, array, len(array), wanted, pointer(out, ctypes.c_double),
+            Callbacks().run(lib.tern_session_logprobs, session, array, len(array), wanted, pointer(out, ctypes.c_double),
                                       pointer(best, ctypes.c_int32))
         return out, best
 
@@ -126,13 +126,13 @@ class Session:
     def save(self, path: "Union[str, os.PathLike[str]]") -> None:
         """Writes the timeline to a file: tokens, keys and values, other states."""
         with self._lock, self._free() as session:
-            lib.tern_session_save(session, os.fsencode(path))
+            Callbacks().run(lib.tern_session_save, session, os.fsencode(path))
 
     def load(self, path: "Union[str, os.PathLike[str]]") -> int:
         """Replaces the timeline by the one in the file, without computing it. Returns how many tokens it has.
         Files of another model, and damaged ones, are refused; the session is then unchanged."""
         with self._lock, self._free() as session:
-            lib.tern_session_load(session, os.fsencode(path))
+            Callbacks().run(lib.tern_session_load, session, os.fsencode(path))
             return int(lib.tern_session_n_tokens(session))
 
     def peek(self, path: "Union[str, os.PathLike[str]]") -> List[int]:
@@ -140,7 +140,7 @@ class Session:
         n = ctypes.c_size_t()
         with self._lock, self._free() as session:
             ids = (ctypes.c_int32 * self.context)()
-            lib.tern_session_peek(session, os.fsencode(path), ids, len(ids), ctypes.byref(n))
+            Callbacks().run(lib.tern_session_peek, session, os.fsencode(path), ids, len(ids), ctypes.byref(n))
         return list(ids[:n.value])
 
     @property
@@ -148,7 +148,7 @@ class Session:
         """A number that identifies which saved files the session can load: for names of files."""
         out = ctypes.c_uint64()
         with self._lock, self._free() as session:
-            lib.tern_session_digest(session, ctypes.byref(out))
+            Callbacks().run(lib.tern_session_digest, session, ctypes.byref(out))
         return out.value
 
     @property
@@ -195,6 +195,15 @@ class Session:
         with self._lock, self._free() as session:
             lib.tern_session_profile(session, ctypes.byref(rows), ctypes.byref(n))
             return [ProfileRow(row.name.decode(), row.n_calls, row.seconds, row.bytes) for row in rows[:n.value]]
+
+    def cancel(self) -> None:
+        """Stops what it is doing, from any thread: an answer ends with the reason "caller", other calls raise a
+        TernError "aborted". The timeline keeps what was computed."""
+        job = self._job
+        if job is not None and not job.ended.is_set():
+            self.model._engine.cancel(job)
+        with self._handle as session:
+            lib.tern_session_cancel(session)
 
     def close(self) -> None:
         """Cancels its answer, and frees it: at once, or when a call that uses it has returned."""

@@ -24,6 +24,35 @@ class WithModel(unittest.TestCase):
 
 
 class Text(WithModel):
+    def test_what_is_no_token_is_refused(self):
+        """Seen to fail: 2**32 + 35 was taken for 35, and True for 1."""
+        with self.model.session() as session:
+            for wrong in (2**32 + 35, -2**40, "a", 1.5, True, None):
+                for call in (lambda: self.model.generate([0, wrong], max_tokens=1).text,
+                             lambda: self.model.token_piece(wrong), lambda: self.model.token_text(wrong),
+                             lambda: self.model.token_is_end(wrong), lambda: self.model.detokenize([wrong]),
+                             lambda: self.model.generate("A", logit_bias={wrong: 1.0}, max_tokens=1).text,
+                             lambda: session.sync([wrong]), lambda: session.generate([wrong], max_tokens=1).text):
+                    with self.assertRaises(tern.TernError) as caught:
+                        call()
+                    self.assertEqual(caught.exception.code, "argument")
+
+    def test_a_thing_of_another_kind_is_refused_by_name(self):
+        """Seen to fail: a text was taken for the list of its characters, and others ended in an AttributeError."""
+        for call, word in ((lambda: tern.Model(STORIES, loras="adapter.gguf"), "loras"),
+                           (lambda: self.model.generate("x", grammar={"type": "integer"}), "grammar"),
+                           (lambda: self.model.generate(None), "token ids"),
+                           (lambda: self.model.generate(b"x"), "token ids"),
+                           (lambda: self.model.chat({"role": "user", "content": "x"}), "messages"),
+                           (lambda: self.model.chat(["x"]), "messages[0]"),
+                           (lambda: self.model.tokenize(b"x"), "the text"),
+                           (lambda: self.model.generate("x", stop=[None]), "text"),
+                           (lambda: self.model.generate("x", logit_bias=[1]), "logit_bias")):
+            with self.assertRaises(tern.TernError) as caught:
+                call()
+            self.assertEqual(caught.exception.code, "argument")
+            self.assertIn(word, str(caught.exception))
+
     def say(self, *args):
         return json.loads(command("run", STORIES, "-t", "1", "--json", *args))
 
