@@ -10,7 +10,7 @@
 #include "grammar/ebnf.h"
 #include "grammar/pattern.h"
 
-#define DEPTH_MAX  200
+#define DEPTH_MAX  80 // of brackets, which are read by functions that call themselves
 #define REPEAT_MAX 10000
 
 typedef struct reader {
@@ -311,7 +311,7 @@ static bool at_end(reader *r) {
 }
 
 static tern_status read_bracket(reader *r, const char *close, uint32_t *out) {
-    if (++r->depth > DEPTH_MAX) return refuse(r, "nested more than 200 deep");
+    if (++r->depth > DEPTH_MAX) return refuse(r, "nested more than 80 deep");
     TERN_TRY(read_either(r, out));
     skip_space(r, true);
     if (!eat(r, close)) return refuse(r, "a bracket that is not closed");
