@@ -260,7 +260,7 @@ def test_killed(p):
                              env={"TERN_MODELS": p.folder, "HF_ENDPOINT": p.hub.url, "PATH": os.environ["PATH"]})
     started.put(child)
     told = child.communicate(timeout=60)[1]
-    check(child.returncode == 1 and "cancelled" in told, child.returncode, told)
+    check(child.returncode == 1 and "stopped; what came stays" in told, child.returncode, told)
     check(p.read("own/k/k-Q8_0.gguf") == new, "what was there is lost: interrupted")
 
 

@@ -161,7 +161,7 @@ TEST(imatrix_reads_a_text) {
     CHECK(!tern_importances_find(&s, "output.weight"));
     tern_importances_free(&s);
     CHECK(tern_imatrix(model, text, 0, out, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
-    CHECK_MSG(strstr(err.message, "tokens: expected 2 or more"), "%s", err.message);
+    CHECK_MSG(strstr(err.message, "1 token: expected 2 or more"), "%s", err.message);
     to.window = 1 << 20;
     CHECK(tern_imatrix(model, text, 10, out, &to, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "the model's context"), "%s", err.message);
@@ -169,6 +169,29 @@ TEST(imatrix_reads_a_text) {
     to = (tern_imatrix_desc){.ids = wrong, .n_ids = 2};
     CHECK(tern_imatrix(model, NULL, 0, out, &to, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "token 1048576 at place 1"), "%s", err.message);
+    tern_model_close(model);
+}
+
+static bool stop_third(void *user, const char *phase, double fraction) {
+    int *n = user;
+    (void)phase;
+    return fraction > 0.5 || ++*n < 3;
+}
+
+// Seen to fail with progress told after whole windows: there is only one.
+TEST(imatrix_is_stopped_within_a_window) {
+    tern_error err = {0};
+    tern_model *model;
+    int n = 0;
+    const int32_t ids[] = {3, 4, 5, 6};
+    const char *path = test_tmp("stop.gguf"), *out = test_tmp("stop_imatrix.gguf");
+    tiny_model_desc d = {.arch = "llama", .type = TERN_DTYPE_F32, .seed = 91};
+    REQUIRE_OK(tiny_model_write(path, &d, &err), err);
+    REQUIRE_OK(tern_model_open(&model, path, NULL, &err), err);
+    tern_imatrix_desc to = {.ids = ids, .n_ids = 4, .on_progress = stop_third, .user = &n};
+    CHECK(tern_imatrix(model, NULL, 0, out, &to, NULL, &err) == TERN_ERR_CANCELLED);
+    CHECK_MSG(n == 3, "told %d times", n);
+    CHECK(fopen(out, "rb") == NULL);
     tern_model_close(model);
 }
 

@@ -129,6 +129,20 @@ def test_a_terminal_without_a_text_is_a_chat(p):
         check(t.end() == 2 and re.search(word, t.text), t.text)
 
 
+def test_ctrl_c_is_answered_at_once(p):
+    # Seen to fail: nothing was said until the step under way was done, and then "cancelled".
+    with open(p + "/text", "w") as f:  # minutes for any machine
+        f.write("Once upon a time there was a fox who lived by a river.\n" * 50000)
+    for args in (("imatrix", STORIES, p + "/text", "-o", p + "/out"),
+                 ("embed", STORIES, "-f", p + "/text", "--pooling", "mean", "-o", p + "/out")):
+        t = Terminal(*args)
+        check(t.read_until(r"%, [0-9]+ (s|min|h [0-9]+ min) left"), args[0], "no time left", t.text[-200:])
+        t.type("\x03")
+        check(t.end() == 1, args[0], t.text)
+        check(re.search(r"stopping .once more: at once.\ntern: stopped; nothing was written\n$", t.text), args[0], t.text[-300:])
+        check(os.listdir(p) == ["text"], args[0], os.listdir(p))
+
+
 def main():
     wanted = sys.argv[2] if len(sys.argv) > 2 else ""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -50,7 +50,7 @@ static int measure(const server_bench *b, size_t i_load, load_row *row, char err
 int bench_server(const server_bench *b) {
     size_t n_loads = b->rate > 0 ? 1 : b->users.n, n = b->servers.n * n_loads;
     int status = EXIT_OK;
-    cancel_on_signals();
+    cancel_on_signals(NULL);
     if (!load_is_possible()) return fail("bench: this program was built without libcurl");
     load_row *rows = must_alloc(NULL, n, sizeof *rows);
     char(*errors)[200] = must_alloc(NULL, n, sizeof *errors);

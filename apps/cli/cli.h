@@ -59,8 +59,9 @@ int cmd_train(const command *self, int argc, char **argv);
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));       // EXIT_FAILED
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));  // EXIT_USAGE
 
-// What a command returns for a status of the library, after printing the message. A failure of
-// standard output is reported at the very end.
+// What a command returns for a status of the library, after printing the message, or that the
+// command was stopped and what that leaves. A failure of standard output is reported at the very
+// end.
 int exit_status(tern_status status, const tern_error *err);
 
 // ---- Options ------------------------------------------------------------------------------------
@@ -302,6 +303,7 @@ const char *models_folder(const char *given);
 // why it is none, and returns NULL. It lives as long as the program.
 const char *resolve_model(const char *folder, const char *name);
 struct hub_pull_desc; // apps/hub/hub.h
+#define PULL_LEFT "what came stays, and the next pull goes on from there"
 // A pull with its progress. *name: what the model is called, NULL: it failed, and the reason is
 // printed. Returns the exit status.
 int pull_model(struct hub_pull_desc *desc, char **name, size_t *n_new);
@@ -332,14 +334,21 @@ void put_device_memory(FILE *f, const tern_device_memory *m); // as a JSON objec
 void print_profile(FILE *f, const char *title, const tern_profile_row *rows, size_t n);
 void put_profile(FILE *f, const tern_profile_row *rows, size_t n);
 
-// Shows progress on standard error if that is a terminal. For tern_progress_fn. Returns false,
-// which cancels the operation, after a signal that cancel_on_signals waits for.
+// Shows progress on standard error if that is a terminal, and the time left. For tern_progress_fn.
+// Returns false, which cancels the operation, after a signal that cancel_on_signals waits for.
 bool show_progress(void *user, const char *phase, double fraction);
 void end_progress(void); // clears the line, also after a cancellation
 // Ctrl-C, SIGTERM and SIGHUP end the command in order: unfinished output is removed. A second one
-// ends it at once. For commands that write and call show_progress or was_cancelled.
-void cancel_on_signals(void);
+// ends it at once. For commands that write and call show_progress or was_cancelled. A terminal is
+// told at once. left: what a stop leaves, for exit_status, such as "nothing was written"; or NULL.
+void cancel_on_signals(const char *left);
 bool was_cancelled(void);
+// When something began, at which fraction of it, and how far it was last; begins as zeros.
+typedef struct progress_clock {
+    double began, first, last;
+} progress_clock;
+// ", 12 s left", or nothing while that would be a guess.
+const char *time_left(progress_clock *c, double fraction, char out[48]);
 
 // tern bench --chains: bench_chains.c.
 typedef struct chains_bench {

@@ -352,7 +352,7 @@ int cmd_agent(const command *self, int argc, char **argv) {
     if (args.memory.reranker && !args.memory.folder)
         return bad_usage("agent: --rerank is for a --memory");
     if (!text_given(&task, args.task, NULL)) return EXIT_FAILED;
-    cancel_on_signals();
+    cancel_on_signals(NULL);
     signal(SIGPIPE, SIG_IGN); // a program that ends before it has read its input
     args.memory.model.folder = args.model.folder;
     args.memory.model.device = args.model.device;

@@ -81,7 +81,7 @@ static bool classify(tern_model *model, const classify_args *args, const label_n
         int n = n_paths - first < STEP ? n_paths - first : STEP;
         ok = read_pictures(pictures, paths + first, n, args->as_stored);
         if (ok && tern_classify(model, pictures, (size_t)n, &params, hits, &err) != TERN_OK) {
-            fail("%s", err.message);
+            exit_status(err.status, &err);
             ok = false;
         }
         for (int i = 0; ok && i < n; i++)
@@ -111,7 +111,7 @@ int cmd_classify(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, paths, WORDS_MAX, &n, &status))
         return status;
     if (n == 0) return bad_usage("classify: no picture is given (-: standard input)");
-    cancel_on_signals();
+    cancel_on_signals(NULL);
     tern_model *model = open_model(self, &args.model, &status);
     if (!model) return status;
     tern_vision_info info;

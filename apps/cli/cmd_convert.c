@@ -64,7 +64,7 @@ int cmd_convert(const command *self, int argc, char **argv) {
     if (desc.mmproj && !strcmp(desc.mmproj, "none")) desc.mmproj = "";
     desc.on_note = show_note;
     desc.on_progress = show_progress;
-    cancel_on_signals();
+    cancel_on_signals("nothing was written");
     tern_lora *adapters = read_loras(&loras);
     desc.loras = adapters;
     desc.n_loras = loras.n;

@@ -53,7 +53,7 @@ static int make_tokenizer(const command *self, int argc, char **argv) {
     desc.specials = specials.items;
     desc.n_specials = specials.n;
     desc.on_progress = show_progress;
-    cancel_on_signals();
+    cancel_on_signals("nothing was written");
     tern_status done = tern_data_tokenizer(out, &desc, &s, &err);
     if (done == TERN_OK) {
         printf("%s: %d tokens from %llu document%s, %llu byte%s, %llu word%s, %llu different\n",
@@ -130,7 +130,7 @@ static int build(const command *self, int argc, char **argv) {
     desc.drop_near = dedup == 2;
     desc.n_threads = n_threads;
     desc.on_progress = show_progress;
-    cancel_on_signals();
+    cancel_on_signals("nothing was written");
     desc.on_notice = print_notice_of_build;
     tern_status done = tern_data_build(out, &desc, &s, &err);
     free(held_out.items);

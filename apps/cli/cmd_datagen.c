@@ -151,7 +151,7 @@ static int open_and_make(const command *self, datagen_args *args) {
     if (!read_inputs(args)) return EXIT_FAILED;
     if (args->rejected && tern_output_open(&args->rejected_file, args->rejected, &err) != TERN_OK)
         return fail("%s", err.message);
-    cancel_on_signals();
+    cancel_on_signals(NULL);
     tern_model *model = open_model(self, &args->model, &status);
     if (model) {
         if (!args->desc.raw) note_template(model);

@@ -115,7 +115,7 @@ typedef struct sink {
 } sink;
 
 static bool failed(const tern_error *err) {
-    fail("%s", err->message);
+    exit_status(err->status, err);
     return false;
 }
 
@@ -227,11 +227,11 @@ static bool embed(tern_model *model, const embed_args *args, const texts *t, row
     for (; ok && p.first < t->n; p.first += p.n) {
         tern_error err = {0};
         p.n = t->n - p.first < PIECE ? t->n - p.first : PIECE;
-        ok = tern_embed(model, t->list + p.first, p.n, &params, rows, &err) == TERN_OK;
-        if (!ok) {
-            end_progress();
-            fail("%s%s", err.message, lacks_pooling(model) ? ": --pooling" : "");
-        }
+        tern_status done = tern_embed(model, t->list + p.first, p.n, &params, rows, &err);
+        ok = done == TERN_OK;
+        if (!ok) end_progress();
+        if (!ok && lacks_pooling(model)) fail("%s: --pooling", err.message);
+        else exit_status(done, &err);
         for (size_t i = 0; ok && i < p.n; i++) n_cut += was_cut[i];
         ok = ok && on_rows(user, rows, p.first, p.n);
     }
@@ -349,7 +349,7 @@ static int run_rerank(const command *self, embed_args *args, const char **words,
     if (model && tern_rerank(model, args->rerank, strlen(args->rerank), t.list, t.n, &args->params,
                              scores, &err) != TERN_OK) {
         end_progress();
-        status = fail("%s", err.message);
+        status = exit_status(err.status, &err);
     } else if (model) {
         status = write_ranking(args, scores, t.n) ? EXIT_OK : EXIT_FAILED;
     }
@@ -486,7 +486,7 @@ int cmd_embed(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, words, WORDS_MAX, &n, &status)) return status;
     args.params.max_length = args.max_length;
     args.params.n_dims = args.n_dims;
-    cancel_on_signals();
+    cancel_on_signals(args.out ? "nothing was written" : NULL);
     if (args.rerank && args.similarity)
         status = bad_usage("embed: --rerank and --similarity exclude each other");
     else if (args.similarity)

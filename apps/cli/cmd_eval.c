@@ -127,7 +127,7 @@ static int run_file(suite *s, const char *task, const char *path, const char *na
     tern_status status = tern_eval_choice(s->session, &s->desc, &result, &err);
     if (status != TERN_OK) {
         end_progress();
-        return fail("%s", err.message);
+        return exit_status(status, &err);
     }
     add_row(s, name, &result);
     return EXIT_OK;
@@ -300,7 +300,7 @@ static int eval_choice(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
     status = check_choice(self, &s);
     if (status != EXIT_OK) return status;
-    cancel_on_signals();
+    cancel_on_signals(NULL);
     tern_model *model = open_model(self, &model_options, &status);
     s.session = model ? open_session(model, &session_options) : NULL;
     if (model && !s.session) status = EXIT_FAILED;

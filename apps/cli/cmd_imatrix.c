@@ -27,7 +27,7 @@ int cmd_imatrix(const command *self, int argc, char **argv) {
     if (!text_read(&words, path)) return EXIT_FAILED;
     if (!out) out = "imatrix.gguf";
     desc.dataset = strcmp(path, "-") == 0 ? NULL : path;
-    cancel_on_signals();
+    cancel_on_signals("nothing was written");
     tern_model *model = open_model(self, &model_options, &status);
     if (model) {
         tern_status done = tern_imatrix(model, words.ptr, words.n, out, &desc, &stats, &err);

@@ -50,7 +50,7 @@ static int compute_logits(tern_model *model, session_args *args, const ids *list
     for (size_t done = 0; done < list->n && status == EXIT_OK;) {
         size_t n = list->n - done < LOGITS_PIECE ? list->n - done : LOGITS_PIECE;
         if (was_cancelled())
-            status = fail("cancelled");
+            status = exit_status(TERN_ERR_CANCELLED, &err);
         else if (tern_session_logits(session, list->ptr + done, n, logits, &err) != TERN_OK)
             status = fail("%s", err.message);
         to_bytes(logits, n * n_vocab);
@@ -82,7 +82,7 @@ int cmd_logits(const command *self, int argc, char **argv) {
     if (!in || !out)
         return bad_usage("logits: --ids and -o are needed (usage: tern logits %s)", self->usage);
     if (!read_id_file(in, &list)) return free(list.ptr), EXIT_FAILED;
-    cancel_on_signals();
+    cancel_on_signals("nothing was written");
     tern_model *model = open_model(self, &model_options, &status);
     tern_output *output = NULL;
     tern_error err = {0};

@@ -88,7 +88,7 @@ int cmd_mine(const command *self, int argc, char **argv) {
     desc.on_progress = show_progress;
     desc.shards = names;
     desc.n_shards = (size_t)n;
-    cancel_on_signals();
+    cancel_on_signals("nothing was written");
     tern_model *model = open_model(self, &model_options, &status);
     if (model && !out) default_output(&beside, model_options.path);
     if (model) status = mine(model, &desc, out ? out : beside.ptr, n_shown);

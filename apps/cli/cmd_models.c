@@ -89,7 +89,7 @@ int cmd_pull(const command *self, int argc, char **argv) {
     };
     char *own = NULL;
     size_t n_new;
-    cancel_on_signals();
+    cancel_on_signals(PULL_LEFT);
     status = pull_model(&desc, &own, &n_new);
     if (own) {
         put_plain(stdout, own);

@@ -256,6 +256,6 @@ int cmd_speak(const command *self, int argc, char **argv) {
     if (args.voice && args.language)
         return bad_usage("speak: --voice and --lang both stand before the text: one of them");
     if (!args.codes && !args.model.path) return bad_usage("speak: no model");
-    cancel_on_signals();
+    cancel_on_signals(NULL);
     return speak(self, &args, words, n);
 }

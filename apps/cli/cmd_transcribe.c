@@ -234,7 +234,7 @@ int cmd_transcribe(const command *self, int argc, char **argv) {
     if (args.live && (n != 1 || strcmp(paths[0], "-") != 0))
         return bad_usage("transcribe: --live is for standard input alone (-)");
     int form = args.json ? FORM_JSON : args.srt ? FORM_SRT : args.vtt ? FORM_VTT : FORM_TEXT;
-    cancel_on_signals();
+    cancel_on_signals(NULL);
     tern_model *model = open_model(self, &args.model, &status);
     if (!model) return status;
     bool ok = tern_model_hearing_rate(model) != 0;

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -155,45 +154,6 @@ void put_number(FILE *f, const char *name, const char *format, double value) {
     else fputs("null", f);
 }
 
-// ---- Progress -----------------------------------------------------------------------------------
-
-#define BAR_WIDTH 32
-
-static volatile sig_atomic_t cancelled;
-static void on_signal(int number) {
-    (void)number;
-    cancelled = 1;
-}
-
-void cancel_on_signals(void) {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    // No SA_RESTART: opening a pipe that nobody reads must return.
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    struct sigaction old;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) // nohup's stays
-        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &action, NULL);
-}
-
-bool was_cancelled(void) { return cancelled != 0; }
-
-bool show_progress(void *user, const char *phase, double fraction) {
-    char bar[BAR_WIDTH + 1];
-    (void)user;
-    if (!isatty(STDERR_FILENO)) return !cancelled;
-    int filled = (int)(fraction * BAR_WIDTH);
-    for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < filled ? '#' : '.';
-    bar[BAR_WIDTH] = 0;
-    if (fraction >= 1) fprintf(stderr, "\r\033[K"); // done: clear the line
-    else fprintf(stderr, "\r%s [%s] %3d%%", phase, bar, (int)(fraction * 100));
-    fflush(stderr);
-    return !cancelled;
-}
-
-void end_progress(void) {
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
-}
-
 // ---- Models and sessions ------------------------------------------------------------------------
 
 // What comes after the last '=' is a scale if it is a number; else it is part of the name.
@@ -288,7 +248,7 @@ tern_model *open_model(const command *self, model_args *args, int *status) {
     free_model_desc(&desc);
     if (opened != TERN_OK) {
         end_progress();
-        fail("%s", err.message);
+        exit_status(opened, &err);
         return NULL;
     }
     tern_model_info info;

@@ -27,18 +27,19 @@ const char *size_text(uint64_t bytes, char out[24]) {
 typedef struct pull_view {
     double began;
     uint64_t first; // bytes that were there
+    progress_clock clock;
     bool is_terminal, has_begun;
 } pull_view;
 
 static bool show_pull(void *user, const hub_pull_progress *p) {
     pull_view *v = user;
-    char done[24], all[24], speed[24];
+    char done[24], all[24], speed[24], left[48];
     if (!v->has_begun && !p->is_checking && p->done > 0) {
         v->has_begun = true;
         v->began = seconds_now();
         v->first = p->done;
     }
-    if (!v->is_terminal || !p->file) return !was_cancelled();
+    if (!v->is_terminal || !p->file || was_cancelled()) return !was_cancelled();
     double seconds = seconds_now() - v->began;
     fprintf(stderr, "\r\033[K%s %s of %s", p->is_checking ? "checking" : "getting",
             size_text(p->done, done), size_text(p->all, all));
@@ -46,6 +47,8 @@ static bool show_pull(void *user, const hub_pull_progress *p) {
     if (v->has_begun && seconds > 1 && p->done > v->first)
         fprintf(stderr, ", %s/s",
                 size_text((uint64_t)((double)(p->done - v->first) / seconds), speed));
+    if (p->all && v->has_begun && !p->is_checking)
+        fputs(time_left(&v->clock, (double)p->done / (double)p->all, left), stderr);
     if (p->n_files > 1) fprintf(stderr, ", file %zu of %zu", p->i_file + 1, p->n_files);
     fflush(stderr);
     return !was_cancelled();
@@ -142,7 +145,7 @@ static bool get_model(const char *folder, const char *name, const char *why) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction before[3];
     for (int i = 0; i < 3; i++) sigaction(numbers[i], NULL, &before[i]);
-    cancel_on_signals();
+    cancel_on_signals(PULL_LEFT);
     bool ok = pull_model(&desc, &own, &n_new) == EXIT_OK;
     if (ok && own) {
         put_plain(stderr, own);

@@ -92,10 +92,6 @@ int bad_usage(const char *format, ...) {
     return status;
 }
 
-int exit_status(tern_status status, const tern_error *err) {
-    return status == TERN_OK || ferror(stdout) ? EXIT_OK : fail("%s", err->message);
-}
-
 static const command *find_command(const char *name) {
     for (const command *c = cli_commands; c->name; c++)
         if (strcmp(c->name, name) == 0) return c;

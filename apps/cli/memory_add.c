@@ -131,7 +131,7 @@ static bool add_text(adder *a, const text *t, const char *source, bool is_file, 
     }
     end_progress();
     if (status != TERN_OK) {
-        fail("%s", err.message);
+        exit_status(status, &err);
         return false;
     }
     a->n_added += !added.was_there;
@@ -236,7 +236,7 @@ int memory_add(const command *self, int argc, char **argv) {
     };
     int status, n;
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
-    cancel_on_signals();
+    cancel_on_signals("records that were printed stay");
     if (!make_metadata(self, &args.metadata, &a.metadata)) {
         status = EXIT_USAGE;
     } else if (open_memory(self, &args.memory, false, true, NULL, &a.m, &status)) {
@@ -270,7 +270,7 @@ int memory_import(const command *self, int argc, char **argv) {
     int status, n;
     int64_t n_records;
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
-    cancel_on_signals();
+    cancel_on_signals("nothing was added");
     const tern_memory_add_params params = params_of(&args, false);
     if (!text_given(&lines, NULL, args.file)) {
         status = EXIT_FAILED;

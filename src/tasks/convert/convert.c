@@ -282,6 +282,12 @@ static tern_status add_tensor(conversion *c, const tern_tensor *t, tern_error *e
     return add_item(c, t, it.name, err);
 }
 
+static tern_status tell(const conversion *c, const char *phase, double part, tern_error *err) {
+    const tern_convert_desc *d = c->desc;
+    if (tern_progress(d->on_progress, d->user, phase, part)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_CANCELLED, "conversion was cancelled");
+}
+
 #define SHARES_MAX 8
 static tern_status list_items(conversion *c, tern_error *err) {
     size_t n = 2;
@@ -293,12 +299,18 @@ static tern_status list_items(conversion *c, tern_error *err) {
     c->views = tern_alloc_array(TERN_MEM_FILE, n, sizeof *c->views);
     c->blobs = tern_alloc_array(TERN_MEM_FILE, n, sizeof *c->blobs);
     if (!c->items || !c->views || !c->blobs) return tern_fail_memory(err, n * sizeof *c->items);
-    for (size_t i = 0; i < c->file->n_tensors; i++)
-        TERN_TRY(add_tensor(c, &c->file->tensors[i], err));
+    for (size_t i = 0; i < c->file->n_tensors; i++) {
+        TERN_TRY(add_tensor(c, &c->file->tensors[i], err)); // may read all of it
+        TERN_TRY(tell(c, "read", (double)(i + 1) / (double)c->file->n_tensors, err));
+    }
     return TERN_OK;
 }
 
 // ---- Tensors -----------------------------------------------------------------------------------
+
+tern_status tern_convert_tell(const conversion *c, uint64_t bytes, tern_error *err) {
+    return tell(c, "convert", (double)(c->bytes_done + bytes) / (double)c->bytes_all, err);
+}
 
 tern_status tern_convert_write_items(conversion *c, tern_error *err) {
     for (size_t i = 0; i < c->n_items; i++) {
@@ -308,13 +320,11 @@ tern_status tern_convert_write_items(conversion *c, tern_error *err) {
             TERN_TRY(tern_convert_write(c, it->values, it->n_values * sizeof(float), err));
             continue;
         }
+        c->bytes_told = 0;
         TERN_TRY(tern_convert_write_item(c, &c->items[i], err));
         tern_blob_drop(&t->data);
         c->bytes_done += t->bytes;
-        const tern_convert_desc *d = c->desc;
-        if (!tern_progress(d->on_progress, d->user, "convert",
-                           (double)c->bytes_done / (double)c->bytes_all))
-            return tern_fail(err, TERN_ERR_CANCELLED, "conversion was cancelled");
+        TERN_TRY(tern_convert_tell(c, 0, err));
     }
     return TERN_OK;
 }

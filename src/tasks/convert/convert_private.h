@@ -74,7 +74,7 @@ typedef struct conversion {
     tern_team *team;
     tern_gguf_writer *gguf;
     tern_st_writer *st;
-    uint64_t bytes_done, bytes_all;
+    uint64_t bytes_done, bytes_all, bytes_told; // told: of the tensor that is written
     size_t n_folded;    // tensors that have factors in them
     size_t n_rounded;   // tensors of codes that became F16
     size_t n_fallbacks; // tensors whose rows did not fit the requested type
@@ -86,6 +86,8 @@ void tern_convert_note(const conversion *c, const char *format, ...)
 
 // Bytes of the tensors, in the order in which they were declared.
 tern_status tern_convert_write(conversion *c, const void *bytes, uint64_t n, tern_error *err);
+// How far it is, with these bytes of the tensor that is written; an error if the caller stops it.
+tern_status tern_convert_tell(const conversion *c, uint64_t bytes, tern_error *err);
 tern_status tern_convert_write_item(conversion *c, const item *it, tern_error *err);
 // All items, in a GGUF.
 tern_status tern_convert_declare_items(conversion *c, tern_error *err);

@@ -21,6 +21,15 @@ tern_status tern_convert_write(conversion *c, const void *bytes, uint64_t n, ter
     return c->gguf ? tern_gguf_write(c->gguf, bytes, n, err) : tern_st_write(c->st, bytes, n, err);
 }
 
+// A tensor may be most of a file and take minutes: it is told how many of its rows are done.
+static tern_status tell_rows(conversion *c, const item *it, int64_t n, int64_t n_all,
+                             tern_error *err) {
+    uint64_t bytes = (uint64_t)((double)it->from->bytes * (double)n / (double)n_all);
+    if (bytes < c->bytes_told + ((uint64_t)1 << 18)) return TERN_OK;
+    c->bytes_told = bytes;
+    return tern_convert_tell(c, bytes, err);
+}
+
 // I2_S blocks run over the whole tensor, so rows are gathered into whole blocks first.
 typedef struct gather {
     int8_t *codes; // codes not written yet, then a row
@@ -50,6 +59,7 @@ static tern_status write_ternary_rows(conversion *c, const item *it, tern_codes 
             g->codes[g->n + (size_t)i] = q[source_column(it, i)];
         g->n += (size_t)v->n_cols;
         TERN_TRY(write_gathered(c, it, g, row == v->n_rows - 1, err));
+        TERN_TRY(tell_rows(c, it, row + 1, v->n_rows, err));
     }
     if (it->type != TERN_DTYPE_I2_S) return TERN_OK;
     float tail[8] = {it->kind.scale};
@@ -69,6 +79,7 @@ static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *co
                 bytes[i] |= (uint8_t)((q[source_column(it, i)] + 1) << (2 * k));
         }
         TERN_TRY(tern_convert_write(c, bytes, (uint64_t)v->n_cols, err));
+        TERN_TRY(tell_rows(c, it, row + 1, quarter, err));
     }
     return tern_convert_write(c, &it->kind.scale, sizeof(float), err);
 }
@@ -182,6 +193,7 @@ static tern_status write_pieces(conversion *c, piece *p, size_t most, tern_error
                              tern_dtype_block_n(p->it->type));
         if (p->scales) TERN_TRY(write_words(c, p, err));
         else TERN_TRY(tern_convert_write(c, p->encoded, p->n_rows * p->row_bytes, err));
+        TERN_TRY(tell_rows(c, p->it, p->first + (int64_t)p->n_rows, v->n_rows, err));
     }
     if (!p->scales) return TERN_OK;
     return tern_convert_write(c, p->scales, 2 * (size_t)v->n_rows * p->scales_bytes, err);
@@ -194,6 +206,7 @@ static tern_status copy_rows(conversion *c, const item *it, tern_codes *codes, u
         const uint8_t *at = codes->rows.hold.data;
         TERN_TRY(tern_convert_write(c, at + (uint64_t)source_row(it, row) * row_bytes, row_bytes,
                                     err));
+        TERN_TRY(tell_rows(c, it, row + 1, codes->rows.m.n_rows, err));
     }
     return TERN_OK;
 }

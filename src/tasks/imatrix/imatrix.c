@@ -44,6 +44,8 @@ typedef struct job {
     tern_ids ids;
     int32_t *outputs; // [window] 0, 1, 2 ...
     int64_t n_tokens, n_windows;
+    size_t n_all, n_seen, n_each; // windows to come; values of this one, and of one before
+    bool was_stopped;
 } job;
 
 // ---- Which values ------------------------------------------------------------------------------
@@ -133,9 +135,20 @@ static void keep(job *j, tern_vid v, const float *rows, int32_t n_rows) {
            (size_t)(n_rows * j->traced.graph.values[v].cols) * sizeof *rows);
 }
 
+// A window may take a minute: each of its values counts as a part of it.
+static void tell(job *j) {
+    const tern_imatrix_desc *d = j->desc;
+    double part = (double)j->n_seen++ / (double)(j->n_each ? j->n_each : 2 * j->n_sources);
+    double done = (double)j->n_windows + (part < 0.99 ? part : 0.99);
+    j->was_stopped = j->was_stopped ||
+                     !tern_progress(d->on_progress, d->user, "imatrix", done / (double)j->n_all);
+}
+
 static void see(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
     job *j = ctx;
     bool kept_now = false;
+    tell(j);
+    if (j->was_stopped) return;
     for (size_t i = 0; i < j->n_sources; i++) {
         source *s = &j->sources[i];
         if (s->x != v && s->route != v) continue;
@@ -159,7 +172,10 @@ static tern_status run_window(job *j, size_t first, tern_error *err) {
                         .outputs = j->outputs, .n_outputs = (int32_t)n};
     if (!j->desc->ids && tern_tokenizer_adds_bos(t)) j->ids.ids[first] = tern_tokenizer_bos(t);
     for (int i = 0; i < N_KEPT; i++) j->kept[i].v = -1;
+    j->n_seen = 0;
     TERN_TRY(tern_traced_run(&j->traced, &batch, see, j, err));
+    j->n_each = j->n_seen;
+    if (j->was_stopped) return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     j->n_windows++;
     j->n_tokens += (int64_t)n;
     return TERN_OK;
@@ -169,6 +185,7 @@ static tern_status run_windows(job *j, tern_error *err) {
     const tern_imatrix_desc *d = j->desc;
     size_t n = (j->ids.n + (size_t)j->window - 1) / (size_t)j->window;
     if (d->n_windows > 0 && n > (size_t)d->n_windows) n = (size_t)d->n_windows;
+    j->n_all = n;
     for (size_t i = 0; i < n; i++) {
         TERN_TRY(run_window(j, i * (size_t)j->window, err));
         if (!tern_progress(d->on_progress, d->user, "imatrix", (double)(i + 1) / (double)n))

@@ -1,0 +1,103 @@
+// Progress on a terminal, and what Ctrl-C does to a command that computes for long.
+#include "cli.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+// ---- Stopping -----------------------------------------------------------------------------------
+
+static volatile sig_atomic_t cancelled, on_terminal;
+static const char *left_behind; // by a command that is stopped
+
+static void on_signal(int number) {
+    static const char said[] = "\r\033[Kstopping (once more: at once)\n";
+    (void)number;
+    // At once, whatever is computed meanwhile and however long it takes to end.
+    if (!cancelled && on_terminal && write(STDERR_FILENO, said, sizeof said - 1) < 0)
+        on_terminal = 0;
+    cancelled = 1;
+}
+
+void cancel_on_signals(const char *left) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    // No SA_RESTART: opening a pipe that nobody reads must return.
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction old;
+    left_behind = left;
+    on_terminal = isatty(STDERR_FILENO);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) // nohup's stays
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+}
+
+bool was_cancelled(void) {
+    return cancelled != 0;
+}
+
+int exit_status(tern_status status, const tern_error *err) {
+    if (status == TERN_OK || ferror(stdout)) return EXIT_OK;
+    if (status != TERN_ERR_CANCELLED || !cancelled) return fail("%s", err->message);
+    return fail("stopped%s%s", left_behind ? "; " : "", left_behind ? left_behind : "");
+}
+
+// ---- Progress -----------------------------------------------------------------------------------
+
+#define BAR_WIDTH  32
+#define BESIDE_BAR 28 // blanks, brackets, the percentage and the time left
+
+static const char *duration_text(double seconds, char out[32]) {
+    const int s = seconds < 360000 ? (int)(seconds + 0.5) : 360000;
+    if (s < 100)
+        snprintf(out, 32, "%d s", s);
+    else if (s < 6000)
+        snprintf(out, 32, "%d min", (s + 30) / 60);
+    else
+        snprintf(out, 32, "%d h %02d min", s / 3600, s % 3600 / 60);
+    return out;
+}
+
+const char *time_left(progress_clock *c, double fraction, char out[48]) {
+    const double now = seconds_now(), done = fraction - c->first;
+    char time[32];
+    out[0] = 0;
+    if (!c->began || fraction < c->last) // another phase, or the same from its beginning
+        *c = (progress_clock){.began = now, .first = fraction};
+    c->last = fraction;
+    if (now - c->began < 2 || done <= 0 || fraction >= 1) return out; // it would be a guess
+    snprintf(out, 48, ", %s left", duration_text((now - c->began) * (1 - fraction) / done, time));
+    return out;
+}
+
+bool show_progress(void *user, const char *phase, double fraction) {
+    static progress_clock clock;
+    static char shown[32]; // the phase
+    static double drawn;
+    char bar[BAR_WIDTH + 1], left[48];
+    struct winsize size = {0};
+    (void)user;
+    if (cancelled || !isatty(STDERR_FILENO)) return !cancelled;
+    const double now = seconds_now();
+    const bool is_new = strncmp(shown, phase, sizeof shown - 1) != 0;
+    if (is_new) clock = (progress_clock){0};
+    time_left(&clock, fraction, left);
+    if (!is_new && fraction < 1 && now - drawn < 0.1) return true;
+    drawn = now;
+    snprintf(shown, sizeof shown, "%s", phase);
+    int width = BAR_WIDTH, beside = (int)strlen(phase) + BESIDE_BAR;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col && size.ws_col < width + beside)
+        width = size.ws_col > beside ? size.ws_col - beside : 0;
+    for (int i = 0; i < width; i++) bar[i] = i < (int)(fraction * width) ? '#' : '.';
+    bar[width] = 0;
+    if (fraction >= 1)
+        fprintf(stderr, "\r\033[K"); // done: clear the line
+    else
+        fprintf(stderr, "\r\033[K%s [%s] %3d%%%s", phase, bar, (int)(fraction * 100), left);
+    fflush(stderr);
+    return true;
+}
+
+void end_progress(void) {
+    if (isatty(STDERR_FILENO) && !cancelled) fprintf(stderr, "\r\033[K");
+}
