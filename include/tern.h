@@ -571,22 +571,47 @@ TERN_API tern_status tern_session_logprobs(tern_session *session, const int32_t 
                                            const int32_t *targets, double *logprobs, int32_t *best,
                                            tern_error *err);
 
+// How a token is chosen. The samplers act in this order unless `samplers` says otherwise: biases,
+// exclusions, penalties, DRY, top_n_sigma, top_k, typical_p, top_p, min_p, XTC, temperature; then a
+// token is drawn from what they left. docs/cli.md explains each of them. Whatever is not a number,
+// or out of range, is refused by its name.
 typedef struct tern_sampling {
     // For these five, a negative value means the file's default or, if it has none, the usual one
     // (0.8, 40, 0.95, 0.05, 1).
-    float temperature;    // 0: greedy
+    float temperature;    // 0: the likeliest of what the others left
     int32_t top_k;        // 0: off
-    float top_p;          // 0 or 1: off
+    float top_p;          // 1: off; 0: the likeliest token alone, if 0 was said (see has_defaults)
     float min_p;          // 0: off
     float repeat_penalty; // 0 or 1: off
     // For these, 0 is the default; negative penalties favour tokens seen before.
     float frequency_penalty; // 0: off
     float presence_penalty;  // 0: off
-    int32_t penalty_window;  // last tokens that the penalties look at, 0: 64
+    int32_t penalty_window;  // last tokens that the penalties look at, 0: 64; INT32_MAX: all
     uint64_t seed;           // 0: a new seed each time
+    // Further samplers are off at 0; their settings have a default below it (in brackets).
+    float top_n_sigma;          // logits at most this many standard deviations below the greatest
+    float typical_p;            // the most typical tokens that exceed it together; 1: off, too
+    float xtc_probability;      // of leaving out all but the least likely of the likely tokens
+    float xtc_threshold;        // which are those of this probability (0.1)
+    float dynatemp_range;       // the temperature goes this far up and down with the entropy
+    float dynatemp_exponent;    // (1)
+    float dry_multiplier;       // penalty of what would continue a repetition,
+    float dry_base;             // times this (1.75) for each token of it more
+    int32_t dry_allowed_length; // than so many (2)
+    int32_t dry_penalty_last_n; // of the last tokens (-1: all)
+    int32_t mirostat;           // 1 or 2: replaces all samplers but biases and temperature
+    float mirostat_tau;         // the surprise that it aims at, in bits (5)
+    float mirostat_eta;         // how fast (0.1)
+    // Letters of the samplers that act, in their order: e penalties, d DRY, s top_n_sigma, k top_k,
+    // y typical_p, p top_p, m min_p, x XTC, t temperature. "": "edskypmxt", "-": none.
+    char samplers[16];
+    // Set by tern_sampling_default(): a top_p of 0 was said, then. In a struct that was begun with
+    // zeros it was not, and is off.
+    bool has_defaults;
 } tern_sampling;
-// The first five negative, the rest 0: what NULL in tern_generate_params means. A zeroed struct, by
-// contrast, is greedy.
+#define TERN_SAMPLERS "edskypmxt"
+// What has a default below zero is -1, the rest 0: what NULL in tern_generate_params is. A zeroed
+// struct, by contrast, is greedy. Begin with this one to change single fields.
 TERN_API tern_sampling tern_sampling_default(void);
 
 typedef enum tern_stop_reason {
@@ -623,8 +648,24 @@ typedef struct tern_generate_params {
     // the grammar determines completely is appended without asking the model, unless logprobs are
     // kept. The answer ends with TERN_STOP_END where nothing can follow, even with ignore_end.
     tern_grammar *grammar;
+    int32_t min_tokens;            // no end token and no stop token before so many
+    const int32_t *stop_token_ids; // tokens that end the answer, as end tokens do
+    size_t n_stop_token_ids;
+    const int32_t *allowed_token_ids; // no others are chosen; none are given: all
+    size_t n_allowed_token_ids;
+    // Texts whose last token is not chosen where it would complete them, spelled as the tokenizer
+    // spells them, with and without a space before them; at most TERN_BAD_WORDS_MAX.
+    const char *const *bad_words;
+    size_t n_bad_words;
+    // Texts that no repetition of DRY reaches beyond; NULL: "\n", ":", "\"", "*". At most
+    // TERN_BREAKERS_MAX, of which the first TERN_BREAKER_BYTES bytes count.
+    const char *const *dry_sequence_breakers;
+    size_t n_dry_sequence_breakers;
 } tern_generate_params;
 #define TERN_TOP_LOGPROBS_MAX 20
+#define TERN_BAD_WORDS_MAX    1024
+#define TERN_BREAKERS_MAX     64
+#define TERN_BREAKER_BYTES    40
 
 typedef enum tern_drafter {
     TERN_DRAFTER_CHAINS = 0,

@@ -50,7 +50,7 @@ TEST(biases_keep_tokens_out_and_bring_them_in) {
     if (!open_stories(&f)) return;
     int32_t first[N_BANNED + 1], text[N];
     tern_logit_bias biases[N_BANNED] = {{0}};
-    const tern_sampling kinds[] = {{0}, {.temperature = 1, .top_k = 2, .seed = 5}};
+    const tern_sampling kinds[] = {{0}, {.temperature = 1, .top_k = 2, .top_p = 1, .seed = 5}};
     for (size_t i = 0; i <= N_BANNED; i++) {
         const tern_generate_params p = {.biases = biases, .n_biases = i};
         first[i] = go_on(&f, p, (tern_sampling){0}, NULL, NULL, NULL)[0];
@@ -123,5 +123,85 @@ TEST(token_pieces_are_bytes_of_their_own) {
     for (size_t i = 0; i < n && n <= sizeof text; i++)
         CHECK(tern_token_piece(f.model, ids[i], append, pieces, NULL) == TERN_OK);
     CHECK_MSG(n > 8 && !strcmp(text, pieces), "%zu tokens, '%s'", n, pieces);
+    close_stories(&f);
+}
+
+// What may not be chosen, alone and together. Seen to fail: with ends that are not counted among
+// what the scores must hold; with a stop token that is said; with a bad word that is kept out only
+// where no space stands before it.
+TEST(tokens_are_left_out_and_end_answers) {
+    fixture f;
+    if (!open_stories(&f)) return;
+    static const char *const words[] = {"there was", "upon"};
+    tern_generate_stats stats;
+    int32_t plain[N], bad[8];
+    size_t n_bad = 0;
+    tern_error err;
+    char text[512] = "";
+    memcpy(plain, go_on(&f, (tern_generate_params){0}, (tern_sampling){0}, NULL, append, text),
+           sizeof plain);
+    CHECK_MSG(strstr(text, "there was"), "%s", text);
+    // A token that ends the answer is no part of it.
+    const int32_t *ids = go_on(&f, (tern_generate_params){.stop_token_ids = plain + 4,
+                                                          .n_stop_token_ids = 1},
+                               (tern_sampling){0}, &stats, NULL, NULL);
+    CHECK(stats.reason == TERN_STOP_END && stats.n_generated <= 4);
+    for (size_t i = 0; i < stats.n_generated; i++) CHECK(ids[i] == plain[i] && ids[i] != plain[4]);
+    // Not before min_tokens: something else comes in its place.
+    ids = go_on(&f, (tern_generate_params){.stop_token_ids = plain + 4, .n_stop_token_ids = 1,
+                                           .min_tokens = 8},
+                (tern_sampling){0}, &stats, NULL, NULL);
+    CHECK(stats.n_generated >= 8 && ids[4] != plain[4]);
+    ids = go_on(&f, (tern_generate_params){.allowed_token_ids = plain, .n_allowed_token_ids = 2},
+                (tern_sampling){.temperature = 2, .top_p = 1, .seed = 1}, &stats, NULL, NULL);
+    for (int i = 0; i < N; i++) CHECK(ids[i] == plain[0] || ids[i] == plain[1]);
+    text[0] = 0;
+    go_on(&f, (tern_generate_params){.bad_words = words, .n_bad_words = 2}, (tern_sampling){0},
+          NULL, append, text);
+    CHECK_MSG(!strstr(text, "there was"), "%s", text);
+    CHECK(tern_tokenize(f.model, " there was", 10, 0, bad, 8, &n_bad, &err) == TERN_OK);
+    CHECK(n_bad > 1); // the word is kept out by its last token, its first one may come
+    const int32_t beyond = 1 << 30;
+    const tern_generate_params wrong[] = {
+        {.allowed_token_ids = &beyond, .n_allowed_token_ids = 1},
+        {.stop_token_ids = &beyond, .n_stop_token_ids = 1},
+        {.min_tokens = -1},
+    };
+    static const char *const names[] = {"allowed_token_ids", "stop_token_ids", "min_tokens"};
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(tern_generate_ids(f.session, f.prompt, f.n_prompt, &wrong[i], NULL, NULL, NULL,
+                                &err) == TERN_ERR_ARGUMENT);
+        CHECK_MSG(strstr(err.message, names[i]), "%s", err.message);
+    }
+    close_stories(&f);
+}
+
+// With every sampler that has memory of its own, steps allocate nothing. Seen to fail with the room
+// for repetitions taken at each choice.
+static bool count_allocs(void *user, const char *text, size_t n) {
+    uint64_t *seen = user;
+    (void)text, (void)n;
+    if (!seen[0]) seen[0] = tern_memory_get().n_allocs; // at the first piece
+    seen[1] = tern_memory_get().n_allocs;
+    return true;
+}
+
+TEST(samplers_allocate_nothing_while_they_choose) {
+    fixture f;
+    if (!open_stories(&f)) return;
+    static const char *const words[] = {"girl"};
+    const int32_t stop = 5;
+    tern_sampling s = tern_sampling_default();
+    s.dry_multiplier = 0.8f, s.repeat_penalty = 1.1f, s.penalty_window = INT32_MAX;
+    s.xtc_probability = 0.5f, s.typical_p = 0.9f, s.top_n_sigma = 3, s.dynatemp_range = 0.3f;
+    s.seed = 3;
+    for (s.mirostat = 0; s.mirostat <= 2; s.mirostat++) {
+        uint64_t seen[2] = {0};
+        go_on(&f, (tern_generate_params){.bad_words = words, .n_bad_words = 1, .min_tokens = 5,
+                                         .stop_token_ids = &stop, .n_stop_token_ids = 1},
+              s, NULL, count_allocs, seen);
+        CHECK_MSG(seen[0] && seen[0] == seen[1], "%llu allocations",
+                  (unsigned long long)(seen[1] - seen[0]));
+    }
     close_stories(&f);
 }

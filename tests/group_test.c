@@ -99,14 +99,20 @@ static const tern_sampling samplings[] = {
     {0},
     {.temperature = 1.5f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f, .seed = 5},
     {.temperature = 3, .top_k = 0, .top_p = 1, .seed = 9}, // all scores
-    {.temperature = 2, .top_k = 5, .repeat_penalty = 1.3f, .presence_penalty = 0.5f, .seed = 7},
+    {.temperature = 2, .top_k = 5, .top_p = 1, .repeat_penalty = 1.3f, .presence_penalty = 0.5f,
+     .seed = 7},
+    {.temperature = 2, .top_p = 1, .xtc_probability = 0.5f, .xtc_threshold = 0.02f,
+     .dry_multiplier = 1, .dry_base = 1.5f, .dry_allowed_length = 1, .dry_penalty_last_n = 30,
+     .seed = 8},
+    {.temperature = 2, .top_p = 1, .mirostat = 2, .mirostat_tau = 4, .mirostat_eta = 0.1f,
+     .seed = 9},
 };
 
 static void make(answer *a, uint32_t *random, int32_t n_vocab) {
     *a = (answer){.n_prompt = 1 + draw(random, N_PROMPT_MAX)};
     for (size_t i = 0; i < a->n_prompt; i++)
         a->prompt[i] = (int32_t)draw(random, i % 3 ? 6 : (uint32_t)n_vocab); // it repeats itself
-    a->params.sampling = &samplings[draw(random, 4)];
+    a->params.sampling = &samplings[draw(random, 6)];
     a->params.max_tokens = 1 + (int32_t)draw(random, N_ANSWER);
     a->params.ignore_end = draw(random, 2);
     a->params.logprobs = draw(random, 4) == 0;

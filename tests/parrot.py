@@ -79,9 +79,13 @@ def write(path, template, scripts, controls=(), end="<|end|>"):
         kinds.append(3)
     for sign, script in scripts.items():
         before = texts.index(sign)
-        is_bytes = isinstance(script, bytes)
-        for piece in [names[b] for b in script] if is_bytes else pieces_of(script, controls, used):
-            if piece not in controls and not is_bytes:
+        if isinstance(script, bytes):
+            for byte in script:
+                followed_by[before] = before = byte
+            followed_by[before] = 256
+            continue
+        for piece in pieces_of(script, controls, used):
+            if piece not in controls:
                 texts.append(piece)
                 kinds.append(4)  # as it is written, not in the bytes' spelling
             followed_by[before] = before = texts.index(piece)

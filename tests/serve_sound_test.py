@@ -81,6 +81,7 @@ def test_refusals(s):
             (dict(model="nobody", file=b"x"), 404, "'nobody' not found"),
             (dict(model="moonshine", file=b"no sound"), 400, "this "),
             (dict(model="moonshine", file=b"x", response_format="xml"), 400, "response_format"),
+            (dict([("model", "moonshine"), ("file", b"x"), ("timestamp_granularities[]", "word")]), 400, "timestamp_granularities[]"),
             (dict(model="moonshine", file=b"no sound", stream="true"), 400, "this ")):
         got, _, text = send(s, **fields)
         check(got == status and words in json.loads(text)["error"]["message"], fields, got, text)

@@ -141,9 +141,16 @@ TEST(speculation_keeps_every_draw_of_a_seed) {
     static const tern_sampling ways[] = {
         {.temperature = 1.5f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f},
         {.temperature = 4, .top_k = 0, .top_p = 1},
-        {.temperature = 2, .top_k = 12, .repeat_penalty = 1.3f, .presence_penalty = 0.5f},
-        {.temperature = 3, .top_k = 0, .frequency_penalty = 0.4f, .min_p = 0.02f},
+        {.temperature = 2, .top_k = 12, .top_p = 1, .repeat_penalty = 1.3f,
+         .presence_penalty = 0.5f},
+        {.temperature = 3, .top_p = 1, .frequency_penalty = 0.4f, .min_p = 0.02f},
         {.temperature = 0, .repeat_penalty = 1.2f},
+        {.temperature = 3, .top_p = 1, .top_k = 50, .xtc_probability = 0.5f, .xtc_threshold = 0.05f,
+         .dry_multiplier = 1, .dry_base = 1.5f, .dry_allowed_length = 1, .dry_penalty_last_n = -1},
+        {.temperature = 2, .top_p = 1, .mirostat = 1, .mirostat_tau = 3, .mirostat_eta = 0.2f},
+        {.temperature = 2, .top_p = 1, .mirostat = 2, .mirostat_tau = 4, .mirostat_eta = 0.1f},
+        {.temperature = 2, .top_p = 1, .typical_p = 0.8f, .dynatemp_range = 1,
+         .dynatemp_exponent = 1, .top_n_sigma = 2, .samplers = "tyskd"},
     };
     const char *path = tiny(&(tiny_model_desc){.seed = 32}, "sampled.gguf");
     tern_model *model;

@@ -39,33 +39,37 @@ void chat_remark(const chat *c, const char *format, ...) {
 
 // ---- /set ---------------------------------------------------------------------------------------
 
-#define VALUES_MAX 16
+#define VALUES_MAX 32
 typedef struct values {
     option rows[VALUES_MAX];
+    char names[VALUES_MAX][24]; // as an option is called, with '_' for '-'; "": as it is
 } values;
+
+static const char *name_of(const values *v, const option *o) {
+    const char *name = v->names[o - v->rows];
+    return *name ? name : o->name;
+}
 
 // The same rows as on the command line, with the names that other chat programs use.
 static values values_of(chat *c) {
     const option rows[] = {SAMPLING_VALUES(c->sampling),
+                           FURTHER_SAMPLERS(c->sampling),
                            {0, "speed", OPTION_CHOICE, &c->speed, "off|on", "after an answer"},
                            {0, "markdown", OPTION_CHOICE, &c->markdown, "off|on", "by styles"},
                            {0, "wrap", OPTION_CHOICE, &c->wrap, "off|on", "at the window's width"},
                            OPTIONS_END};
-    static const char *const renamed[][2] = {{"n-predict", "max_tokens"},
-                                             {"temp", "temperature"},
-                                             {"top-k", "top_k"},
-                                             {"top-p", "top_p"},
-                                             {"min-p", "min_p"},
-                                             {"repeat-penalty", "repeat_penalty"},
-                                             {"frequency-penalty", "frequency_penalty"},
-                                             {"presence-penalty", "presence_penalty"},
-                                             {"penalty-window", "penalty_window"}};
+    static const char *const renamed[][2] = {{"n-predict", "max_tokens"}, {"temp", "temperature"}};
     _Static_assert(sizeof rows <= sizeof(values), "room for all values");
     values v = {0};
     memcpy(v.rows, rows, sizeof rows);
-    for (option *o = v.rows; o->name; o++)
+    for (option *o = v.rows; o->name; o++) {
         for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
             if (!strcmp(o->name, renamed[i][0])) o->name = renamed[i][1];
+        if (!strchr(o->name, '-')) continue;
+        char *name = v.names[o - v.rows];
+        snprintf(name, sizeof v.names[0], "%s", o->name);
+        for (char *at = name; (at = strchr(at, '-'));) *at = '_';
+    }
     return v;
 }
 
@@ -80,6 +84,13 @@ static double default_value(const chat *c, const char *name) {
         {"min_p", (double)info.min_p, 0.05},
         {"repeat_penalty", (double)info.repeat_penalty, 1},
         {"penalty_window", -1, 64},
+        {"xtc_threshold", -1, 0.1},
+        {"dynatemp_exponent", -1, 1},
+        {"dry_base", -1, 1.75},
+        {"dry_allowed_length", -1, 2},
+        {"dry_penalty_last_n", -1, (double)tern_session_n_context(c->session)},
+        {"mirostat_tau", -1, 5},
+        {"mirostat_eta", -1, 0.1},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name))
@@ -87,17 +98,18 @@ static double default_value(const chat *c, const char *name) {
     return 0;
 }
 
-static void print_value(const chat *c, const option *o) {
+static void print_value(const chat *c, const values *v, const option *o) {
+    const char *name = name_of(v, o);
     double x = 0;
     switch (o->kind) {
-    case OPTION_CHOICE: printf("  %-18s %s\n", o->name, *(int *)o->target ? "on" : "off"); return;
+    case OPTION_CHOICE: printf("  %-18s %s\n", name, *(int *)o->target ? "on" : "off"); return;
     case OPTION_SEED:
-        printf("  %-18s %llu\n", o->name, (unsigned long long)*(uint64_t *)o->target);
+        printf("  %-18s %llu\n", name, (unsigned long long)*(uint64_t *)o->target);
         return;
     case OPTION_COUNT: x = *(int *)o->target; break;
     default: x = (double)*(float *)o->target; break;
     }
-    printf("  %-18s %g%s\n", o->name, x < 0 ? default_value(c, o->name) : x,
+    printf("  %-18s %g%s\n", name, x < 0 ? default_value(c, name) : x,
            x < 0 ? " (default)" : "");
 }
 
@@ -107,10 +119,11 @@ static void set(chat *c, const char *rest) {
     const char *value = rest + n + strspn(rest + n, " \t=");
     char complaint[256];
     if (!*rest)
-        for (const option *o = v.rows; o->name; o++) print_value(c, o);
+        for (const option *o = v.rows; o->name; o++) print_value(c, &v, o);
     for (const option *o = v.rows; o->name && *rest; o++) {
-        if (strlen(o->name) != n || memcmp(o->name, rest, n) != 0) continue;
-        if (!*value) print_value(c, o);
+        const char *name = name_of(&v, o);
+        if (strlen(name) != n || memcmp(name, rest, n) != 0) continue;
+        if (!*value) print_value(c, &v, o);
         else if (!set_option(o, value, complaint, sizeof complaint))
             chat_fail(c, "/set %s %s", o->name, complaint);
         return;

@@ -211,6 +211,10 @@ typedef struct sampling_args {
     int n_max, top_k, window;
     string_list stops;
     bool ignore_end;
+    int min_tokens;
+    count_list stop_ids, allowed_ids;
+    string_list bad_words, breakers;
+    const char *samplers;
 } sampling_args;
 sampling_args sampling_args_default(void);
 // Those that chat's /set knows, too.
@@ -225,7 +229,7 @@ sampling_args sampling_args_default(void);
     {0, "top-k", OPTION_COUNT, &(s).top_k, "K", "the K likeliest tokens, 0: all (40)", 0,          \
      1 << 24},                                                                                     \
     {0, "top-p", OPTION_NUMBER, &(s).sampling.top_p, "P",                                          \
-     "the likeliest that reach P, 0 or 1: all (0.95)", 0, 1},                                      \
+     "the likeliest that reach P, 1: all, 0: one (0.95)", 0, 1},                                   \
     {0, "min-p", OPTION_NUMBER, &(s).sampling.min_p, "P", "at least P of the likeliest (0.05)", 0, \
      1},                                                                                           \
     {0, "repeat-penalty", OPTION_NUMBER, &(s).sampling.repeat_penalty, "R", "1: none (1)", 0, 10}, \
@@ -236,11 +240,50 @@ sampling_args sampling_args_default(void);
     {0, "penalty-window", OPTION_COUNT, &(s).window, "N", "last tokens that they see (64)", 1,     \
      1 << 24},                                                                                     \
     {0, "seed", OPTION_SEED, &(s).sampling.seed, "S", "0: another one each time (0)"}
+// How else; chat's /set knows these, too.
+#define FURTHER_SAMPLERS(s)                                                                        \
+    {0, "top-n-sigma", OPTION_NUMBER, &(s).sampling.top_n_sigma, "N",                              \
+     "logits at most N standard deviations below the greatest, 0: all (0)", 0, 1000},              \
+    {0, "typical-p", OPTION_NUMBER, &(s).sampling.typical_p, "P",                                  \
+     "the most typical that exceed P, 0 or 1: all (0)", 0, 1},                                     \
+    {0, "xtc-probability", OPTION_NUMBER, &(s).sampling.xtc_probability, "P",                      \
+     "now and then none but the least of the likely ones (0)", 0, 1},                              \
+    {0, "xtc-threshold", OPTION_NUMBER, &(s).sampling.xtc_threshold, "P",                          \
+     "which are those of at least P (0.1)", 0, 1},                                                 \
+    {0, "dynatemp-range", OPTION_NUMBER, &(s).sampling.dynatemp_range, "R",                        \
+     "temperature goes up and down by R with the entropy (0)", 0, 100},                            \
+    {0, "dynatemp-exponent", OPTION_NUMBER, &(s).sampling.dynatemp_exponent, "E", "(1)", 0, 100},  \
+    {0, "dry-multiplier", OPTION_NUMBER, &(s).sampling.dry_multiplier, "M",                        \
+     "penalty of what continues a repetition (0)", 0, 1000},                                       \
+    {0, "dry-base", OPTION_NUMBER, &(s).sampling.dry_base, "B",                                    \
+     "times B for each token of it more (1.75)", 1, 1000},                                         \
+    {0, "dry-allowed-length", OPTION_COUNT, &(s).sampling.dry_allowed_length, "N",                 \
+     "than so many (2)", 0, 1 << 24},                                                              \
+    {0, "dry-penalty-last-n", OPTION_COUNT, &(s).sampling.dry_penalty_last_n, "N",                 \
+     "among the last N tokens (all)", 0, 1 << 24},                                                 \
+    {0, "mirostat", OPTION_COUNT, &(s).sampling.mirostat, "V",                                     \
+     "1 or 2: in place of all but temperature (0)", 0, 2},                                         \
+    {0, "mirostat-tau", OPTION_NUMBER, &(s).sampling.mirostat_tau, "T",                            \
+     "the surprise it aims at, in bits (5)", 0, 1000},                                             \
+    {0, "mirostat-eta", OPTION_NUMBER, &(s).sampling.mirostat_eta, "E", "how fast (0.1)", 0, 1000}
 #define SAMPLING_OPTIONS(s)                                                                        \
     OPTIONS_GROUP("Generation (defaults: the model's own, else those in brackets)"),               \
     SAMPLING_VALUES(s),                                                                            \
     {0, "stop", OPTION_TEXTS, &(s).stops, "TEXT", "ends the answer; may be repeated"},             \
-    {0, "ignore-eos", OPTION_FLAG, &(s).ignore_end, NULL, "go on after end tokens"}
+    {0, "ignore-eos", OPTION_FLAG, &(s).ignore_end, NULL, "go on after end tokens"},               \
+    {0, "min-tokens", OPTION_COUNT, &(s).min_tokens, "N", "no end before N tokens (0)", 0,         \
+     1 << 24},                                                                                     \
+    {0, "stop-token-ids", OPTION_COUNTS, &(s).stop_ids, "ID,...", "tokens that end the answer",    \
+     0, INT32_MAX},                                                                                \
+    {0, "allowed-token-ids", OPTION_COUNTS, &(s).allowed_ids, "ID,...", "no others are chosen",    \
+     0, INT32_MAX},                                                                                \
+    {0, "bad-words", OPTION_TEXTS, &(s).bad_words, "TEXT", "is not written; may be repeated"},     \
+    OPTIONS_GROUP("Further samplers (0 or left out: off; docs/cli.md)"),                           \
+    FURTHER_SAMPLERS(s),                                                                           \
+    {0, "dry-sequence-breakers", OPTION_TEXTS, &(s).breakers, "TEXT",                              \
+     "no repetition goes beyond it; may be repeated (\\n : \" *)"},                                \
+    {0, "samplers", OPTION_TEXT, &(s).samplers, "LETTERS",                                         \
+     "which act, in their order; -: none (" TERN_SAMPLERS ")"}
 
 typedef struct grammar_args {
     const char *schema, *rules, *regex;

@@ -294,12 +294,24 @@ sampling_args sampling_args_default(void) {
 tern_generate_params generate_params(sampling_args *args) {
     args->sampling.top_k = args->top_k;
     if (args->window >= 0) args->sampling.penalty_window = args->window;
+    if (args->samplers) // one that is too long fills it, and is refused
+        memcpy(args->sampling.samplers, args->samplers,
+               strnlen(args->samplers, sizeof args->sampling.samplers));
     return (tern_generate_params){
         .sampling = &args->sampling,
         .max_tokens = args->n_max,
         .stops = args->stops.items,
         .n_stops = args->stops.n,
         .ignore_end = args->ignore_end,
+        .min_tokens = args->min_tokens,
+        .stop_token_ids = args->stop_ids.at,
+        .n_stop_token_ids = args->stop_ids.n,
+        .allowed_token_ids = args->allowed_ids.at,
+        .n_allowed_token_ids = args->allowed_ids.n,
+        .bad_words = args->bad_words.items,
+        .n_bad_words = args->bad_words.n,
+        .dry_sequence_breakers = args->breakers.items,
+        .n_dry_sequence_breakers = args->breakers.n,
     };
 }
 

@@ -193,6 +193,9 @@ bool anthropic_read(exchange *x, const fields *f) {
     messages m = {0};
     bool prefill;
     ask_read_model(x, f);
+    static const char *const names[] = {"mcp_servers", "container", "logit_bias", "stop"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(f, names[i]);
+    field_int(f, "n", 1, 1, 1);
     read_tools(x->ask, f);
     read_thinking(x->ask, f);
     read_format(x, f);

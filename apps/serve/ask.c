@@ -70,6 +70,12 @@ void ask_free(ask *a) {
     tern_free(a->choices);
     tern_free(a->prompts);
     tern_free(a->stops);
+    for (size_t i = 0; i < a->params.n_bad_words; i++) tern_free(a->bad_words[i]);
+    for (size_t i = 0; i < a->params.n_dry_sequence_breakers; i++) tern_free(a->breakers[i]);
+    tern_free(a->bad_words);
+    tern_free(a->breakers);
+    tern_free(a->stop_ids);
+    tern_free(a->allowed_ids);
     tern_free(a->biases);
     tern_free(a->model);
     tern_strbuf_free(&a->echoed);
@@ -237,7 +243,7 @@ static bool open_answer(exchange *x, choice *c) {
     if (tern_answer_open(&c->blocks.answer, x->model->model, tern_strbuf_text(&a->rendered), tools,
                          NULL) != TERN_OK)
         return false;
-    a->params.with_special = tern_answer_with_special(c->blocks.answer);
+    a->params.with_special |= tern_answer_with_special(c->blocks.answer);
     return true;
 }
 
@@ -247,6 +253,10 @@ static bool make_jobs(exchange *x, job **jobs) {
     a->params.sampling = &a->sampling;
     a->params.stops = (const char *const *)a->stops;
     a->params.biases = a->biases;
+    a->params.stop_token_ids = a->stop_ids;
+    a->params.allowed_token_ids = a->allowed_ids;
+    a->params.bad_words = (const char *const *)a->bad_words;
+    a->params.dry_sequence_breakers = (const char *const *)a->breakers;
     for (size_t i = 0; i < a->n_choices; i++) {
         const ask_prompt *p = &a->prompts[i / (size_t)a->n];
         choice *c = &a->choices[i];
@@ -299,6 +309,7 @@ static void submit(exchange *x) {
 void ask_begin(exchange *x, api_error *e) {
     ask *a = x->ask;
     if (!e->status && a->n_prompts == 0) api_fail(e, 400, NULL, "prompt", "there is no prompt");
+    ask_check_limits(x, e);
     ask_open_format(x, e);
     if (!e->status) prepare(x, e);
     if (e->status)

@@ -74,6 +74,10 @@ struct ask {
     tern_sampling sampling;
     tern_generate_params params;
     char **stops; // [params.n_stops]
+    char **bad_words, **breakers; // [params.n_bad_words], [params.n_dry_sequence_breakers]
+    int32_t *stop_ids, *allowed_ids;
+    bool is_bare;  // texts do not begin as the model's tokenizer begins them
+    size_t n_last; // of a prompt's tokens are read, 0: all
     tern_logit_bias *biases;
     ask_prompt *prompts;
     size_t n_prompts;
@@ -87,6 +91,7 @@ struct ask {
     tern_strbuf tools;              // a list of functions, JSON; "": none
     tern_strbuf switches;           // the template's: members of an object, a comma before each
     tern_strbuf rendered;           // the end of what the answer follows
+    bool is_closed;                 // no words that make the model answer
     bool takes_apart;               // the answer has reasoning and calls
     bool one_call;                  // at most
     bool must_call;                 // "tool_choice": one of the tools at least
@@ -117,8 +122,13 @@ void ask_count(exchange *x, const ask_writer *writer, bool (*read)(exchange *x, 
 void ask_free(ask *a);
 // "model", as the client calls it; nothing: its own name. (routes.c has found it.)
 void ask_read_model(exchange *x, const fields *f);
-// Temperature, top_p, penalties, seed, and so on, by OpenAI's names and llama.cpp's.
+// Temperature, top_p, penalties, seed, and so on, by OpenAI's names, llama.cpp's and vLLM's; and
+// what ask_refuse does.
 void ask_read_sampling(exchange *x, const fields *f, double temperature_max);
+// Refuses the fields that would change the answer and that are not supported.
+void ask_refuse(const fields *f);
+// What limits mean together, when all is read.
+void ask_check_limits(exchange *x, api_error *e);
 void ask_read_seed(exchange *x, const fields *f, const char *name);
 void ask_read_stops(exchange *x, const fields *f, const char *name, size_t n_max);
 void ask_read_biases(exchange *x, const fields *f, const char *name);

@@ -19,35 +19,7 @@ void ask_read_model(exchange *x, const fields *f) {
     if (!x->ask->model) api_fail_memory(f->error);
 }
 
-// ---- Sampling ----------------------------------------------------------------------------------
-
-// Any whole number is a seed. The library takes 0 for "another one each time".
-void ask_read_seed(exchange *x, const fields *f, const char *name) {
-    const tern_json *value = field_any(f, name);
-    if (!value) return;
-    uint64_t seed;
-    bool is_negative;
-    if (!tern_json_whole(value, &seed, &is_negative)) {
-        field_fail(f, name, "a whole number of 64 bits");
-        return;
-    }
-    x->ask->sampling.seed = seed ? seed : 0x9E3779B97F4A7C15u;
-}
-
-void ask_read_sampling(exchange *x, const fields *f, double temperature_max) {
-    tern_sampling *s = &x->ask->sampling;
-    s->temperature =
-        (float)field_number(f, "temperature", (double)s->temperature, 0, temperature_max);
-    s->top_p = (float)field_number(f, "top_p", (double)s->top_p, 0, 1);
-    s->min_p = (float)field_number(f, "min_p", (double)s->min_p, 0, 1);
-    s->top_k = (int32_t)field_int(f, "top_k", s->top_k, -1, INT32_MAX);
-    s->repeat_penalty = (float)field_number(f, "repeat_penalty", (double)s->repeat_penalty, 0, 10);
-    s->frequency_penalty = (float)field_number(f, "frequency_penalty", 0, -2, 2);
-    s->presence_penalty = (float)field_number(f, "presence_penalty", 0, -2, 2);
-    s->penalty_window = (int32_t)field_int(f, "repeat_last_n", 0, 0, INT32_MAX);
-    x->ask->params.ignore_end = field_bool(f, "ignore_eos", false);
-    ask_read_seed(x, f, "seed");
-}
+// ---- Limits ------------------------------------------------------------------------------------
 
 void ask_read_max_tokens(exchange *x, const fields *f, const char *name) {
     x->ask->params.max_tokens =
@@ -97,6 +69,7 @@ static int by_id(const void *a, const void *b) {
 // more ids, it has the same ones again.
 static void drop_doubles(ask *a) {
     size_t n = 0;
+    if (a->params.n_biases == 0) return;
     qsort(a->biases, a->params.n_biases, sizeof *a->biases, by_id);
     for (size_t i = 0; i < a->params.n_biases; i++)
         if (n == 0 || a->biases[n - 1].id != a->biases[i].id) a->biases[n++] = a->biases[i];
@@ -112,8 +85,55 @@ static int32_t read_id(const served *s, tern_str name) {
     return is_id ? (int32_t)id : -1;
 }
 
+#define BIAS_TEXTS 8192 // bytes of all texts: they are read on the loop's thread
+
+// A bias of one token, or of each token of a text.
+static void add_bias(exchange *x, const fields *f, const char *name, const tern_json *token,
+                     float bias, size_t *capacity, size_t *left) {
+    ask *a = x->ask;
+    const text_wanted wanted = {.text = tern_json_str(token), .flags = TERN_TOKENIZE_PLAIN};
+    const int64_t one = tern_json_int(token, -1);
+    size_t n = 1;
+    int32_t *ids = NULL, id = one >= 0 && one < x->model->info.n_vocab ? (int32_t)one : -1;
+    if (wanted.text.ptr)
+        ids = wanted.text.len <= *left ? read_tokens(x, &wanted, 0, &n, name, f->error) : NULL;
+    *left -= ids ? wanted.text.len : 0;
+    if (is_refused(f->error)) return;
+    if (!ids && id < 0) {
+        field_fail(f, name, "a list of pairs of a token, or a text, and a number or false");
+        return;
+    }
+    if (tern_array_reserve(TERN_MEM_SESSION, &a->biases, capacity, a->params.n_biases, n) != 0)
+        api_fail_memory(f->error);
+    for (size_t i = 0; i < n && !f->error->status; i++)
+        a->biases[a->params.n_biases++] = (tern_logit_bias){ids ? ids[i] : id, bias};
+    tern_free(ids);
+}
+
+// llama-server's form: [[15043, -1.5], [" Hello", false]].
+static void read_bias_pairs(exchange *x, const fields *f, const char *name, const tern_json *list) {
+    size_t capacity = 0, left = BIAS_TEXTS;
+    for (const tern_json *pair = tern_json_first(f->doc, list); pair && !f->error->status;
+         pair = tern_json_next(f->doc, list, pair)) {
+        const tern_json *token = tern_json_first(f->doc, pair);
+        const tern_json *value = token ? tern_json_next(f->doc, pair, token) : NULL;
+        const bool is_never = tern_json_is(value, TERN_JSON_BOOL) && !tern_json_bool(value, true);
+        const double bias = is_never ? (double)-INFINITY : tern_json_number(value, NAN);
+        if (!tern_json_is(pair, TERN_JSON_ARRAY) || pair->n != 2 || (!is_never && !isfinite(bias)))
+            field_fail(f, name, "a list of pairs of a token, or a text, and a number or false");
+        else
+            add_bias(x, f, name, token, (float)bias, &capacity, &left);
+    }
+    drop_doubles(x->ask);
+}
+
 // {"15043": -100}: keys are ids, as strings.
 void ask_read_biases(exchange *x, const fields *f, const char *name) {
+    const tern_json *given = field_any(f, name);
+    if (tern_json_is(given, TERN_JSON_ARRAY)) {
+        read_bias_pairs(x, f, name, given);
+        return;
+    }
     fields inner = fields_within(f, name, "logit_bias.");
     ask *a = x->ask;
     if (!inner.object || f->error->status) return;
@@ -168,6 +188,10 @@ static bool fits(const served *s, size_t n, const char *param, api_error *e) {
 
 void ask_add_prompt(exchange *x, int32_t *ids, size_t n, const char *param, api_error *e) {
     ask *a = x->ask;
+    if (a->n_last && n > a->n_last) {
+        memmove(ids, ids + n - a->n_last, a->n_last * sizeof *ids);
+        n = a->n_last;
+    }
     ask_prompt *grown = NULL;
     if (a->n_prompts >= x->server->desc->n_queue + x->server->desc->n_parallel)
         api_fail(e, 429, "queue_full", NULL, "that many prompts at once do not fit in the queue");
@@ -206,7 +230,8 @@ bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *
 
 void ask_add_text(exchange *x, tern_str text, const char *param, api_error *e) {
     size_t n;
-    const text_wanted wanted = {.text = text, .flags = TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS};
+    const text_wanted wanted = {
+        .text = text, .flags = TERN_TOKENIZE_SPECIAL | (x->ask->is_bare ? 0u : TERN_TOKENIZE_BOS)};
     if (is_refused(e) || !ask_may_fit(x->model, text.len, param, e)) return;
     front_take_text(x, text);
     int32_t *ids = read_tokens(x, &wanted, 0, &n, param, e);

@@ -207,7 +207,7 @@ void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e) {
     if (e->status || !ask_may_fit(x->model, n, "messages", e)) return;
     front_take_chat(x, m);
     x->ask->takes_apart = true;
-    put_request(x, m, m->n - prefill, true, &request);
+    put_request(x, m, m->n - prefill, !x->ask->is_closed, &request);
     const char *begun = prefill ? m->list[m->n - 1].content : "";
     if (request.failed)
         api_fail_memory(e);

@@ -20,6 +20,8 @@ void openai_speech(exchange *x);
 tern_str form_field(const http_request *r, const char *name);
 // Reads "messages" as OpenAI has them; *prefill: the last one is the assistant's.
 void openai_read_messages(const fields *f, messages *m, bool *prefill);
+// "continue_final_message", "add_generation_prompt".
+void openai_read_ending(exchange *x, const fields *f, bool *prefill);
 // Appends a message; a second system message at the beginning is joined to the first.
 bool openai_add_message(messages *m, tern_str role, message_content *c, const char *param,
                         api_error *e);

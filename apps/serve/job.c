@@ -3,34 +3,57 @@
 #include <string.h>
 #include "base/alloc.h"
 
-// One block: the job, ids, biases, the list of stop strings, and their texts.
-job *job_new(const int32_t *ids, size_t n_ids, const tern_generate_params *params) {
-    size_t text_bytes = 0;
-    for (size_t i = 0; i < params->n_stops; i++) text_bytes += strlen(params->stops[i]) + 1;
-    size_t stops_bytes = params->n_stops * sizeof *params->stops;
-    size_t biases_bytes = params->n_biases * sizeof *params->biases;
-    size_t ids_bytes = n_ids * sizeof *ids;
-    job *j = tern_alloc(TERN_MEM_SESSION,
-                        sizeof *j + stops_bytes + biases_bytes + ids_bytes + text_bytes);
-    if (!j) return NULL;
-    const char **stops = (const char **)(j + 1);
-    tern_logit_bias *biases = (tern_logit_bias *)((char *)stops + stops_bytes);
-    int32_t *own = (int32_t *)((char *)biases + biases_bytes);
-    char *text = (char *)own + ids_bytes;
-    for (size_t i = 0; i < params->n_stops; i++) {
-        size_t n = strlen(params->stops[i]) + 1;
-        stops[i] = memcpy(text, params->stops[i], n);
-        text += n;
+// A list of texts, and the texts.
+static size_t texts_bytes(const char *const *texts, size_t n) {
+    size_t bytes = n * sizeof *texts;
+    for (size_t i = 0; i < n; i++) bytes += strlen(texts[i]) + 1;
+    return (bytes + sizeof *texts - 1) / sizeof *texts * sizeof *texts;
+}
+
+static const char *const *copy_texts(char **at, const char *const *texts, size_t n) {
+    const char **list = (const char **)*at;
+    char *text = *at + n * sizeof *list;
+    *at += texts_bytes(texts, n);
+    for (size_t i = 0; i < n; i++) {
+        const size_t length = strlen(texts[i]) + 1;
+        list[i] = memcpy(text, texts[i], length);
+        text += length;
     }
-    if (biases_bytes) memcpy(biases, params->biases, biases_bytes);
-    if (ids_bytes) memcpy(own, ids, ids_bytes);
-    j->ids = own;
+    return list;
+}
+
+static const void *copy_array(char **at, const void *array, size_t bytes) {
+    void *to = *at;
+    if (bytes) memcpy(to, array, bytes);
+    *at += bytes;
+    return to;
+}
+
+// One block: the job, the lists of texts, then arrays of 4-byte numbers.
+job *job_new(const int32_t *ids, size_t n_ids, const tern_generate_params *p) {
+    const size_t id = sizeof *ids;
+    const size_t bytes = texts_bytes(p->stops, p->n_stops) +
+                         texts_bytes(p->bad_words, p->n_bad_words) +
+                         texts_bytes(p->dry_sequence_breakers, p->n_dry_sequence_breakers) +
+                         p->n_biases * sizeof *p->biases +
+                         (n_ids + p->n_stop_token_ids + p->n_allowed_token_ids) * id;
+    job *j = tern_alloc(TERN_MEM_SESSION, sizeof *j + bytes);
+    if (!j) return NULL;
+    char *at = (char *)(j + 1);
+    j->params = *p;
+    j->params.stops = copy_texts(&at, p->stops, p->n_stops);
+    j->params.bad_words = copy_texts(&at, p->bad_words, p->n_bad_words);
+    if (p->dry_sequence_breakers) // none at all is something else than no list
+        j->params.dry_sequence_breakers =
+            copy_texts(&at, p->dry_sequence_breakers, p->n_dry_sequence_breakers);
+    j->params.biases = copy_array(&at, p->biases, p->n_biases * sizeof *p->biases);
+    j->params.stop_token_ids = copy_array(&at, p->stop_token_ids, p->n_stop_token_ids * id);
+    j->params.allowed_token_ids =
+        copy_array(&at, p->allowed_token_ids, p->n_allowed_token_ids * id);
+    j->ids = copy_array(&at, ids, n_ids * id);
     j->n_ids = n_ids;
-    j->sampling = params->sampling ? *params->sampling : tern_sampling_default();
-    j->params = *params;
+    j->sampling = p->sampling ? *p->sampling : tern_sampling_default();
     j->params.sampling = &j->sampling;
-    j->params.stops = stops;
-    j->params.biases = biases;
     j->end.job = j;
     j->end.kind = JOB_END;
     return j;

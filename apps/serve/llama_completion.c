@@ -236,10 +236,13 @@ void llama_completion(exchange *x) {
     a->params.max_tokens = n > 0 ? (int32_t)n : n == 0;
     ask_read_stops(x, &f, "stop", 64);
     ask_read_biases(x, &f, "logit_bias");
+    a->n = (int)field_int(&f, "n_cmpl", field_int(&f, "n", 1, 1, 128), 1, 128);
     a->stream = field_bool(&f, "stream", false);
     a->with_ids = field_bool(&f, "return_tokens", false);
     a->params.n_top_logprobs = (int32_t)field_int(&f, "n_probs", 0, 0, TERN_TOP_LOGPROBS_MAX);
     a->params.logprobs = a->params.n_top_logprobs > 0;
+    static const char *const names[] = {"echo", "suffix", "input_prefix", "input_suffix"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(&f, names[i]);
     openai_refuse_unsupported(&f);
     ask_read_formats(x, &f);
     read_prompt(x, &f);

@@ -107,6 +107,7 @@ void llama_apply_template(exchange *x) {
     tern_strbuf text = {0}, out = {0};
     tern_json_writer w = {.out = &out};
     openai_refuse_unsupported(&f);
+    ask_refuse(&f);
     if (a) openai_read_tools(x, &f), openai_read_thinking(x, &f);
     openai_read_messages(&f, &m, &prefill);
     bool prompts = field_bool(&f, "add_generation_prompt", true);

@@ -167,6 +167,8 @@ static void read_common(exchange *x, const fields *f) {
     fields o = fields_within(f, "options", "options.");
     ask_read_model(x, f);
     ask_read_sampling(x, &o, 100);
+    field_refuse(&o, "logit_bias");
+    field_int(&o, "n", 1, 1, 1);
     int64_t n = field_int(&o, "num_predict", -1, -2, INT32_MAX);
     a->params.max_tokens = n > 0 ? (int32_t)n : 0;
     ask_read_stops(x, &o, "stop", 64);

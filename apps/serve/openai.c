@@ -129,7 +129,7 @@ void openai_model(exchange *x) {
 // ---- Messages ----------------------------------------------------------------------------------
 
 void openai_refuse_unsupported(const fields *f) {
-    static const char *const names[] = {"functions", "audio", "modalities"};
+    static const char *const names[] = {"functions", "audio", "modalities", "web_search_options"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const tern_json *only = tern_json_first(f->doc, field_any(f, names[i]));
         bool is_text = !strcmp(names[i], "modalities") && tern_str_is(tern_json_str(only), "text");
@@ -218,6 +218,24 @@ void openai_read_messages(const fields *f, messages *m, bool *prefill) {
         read_message(f, item, m);
     *prefill =
         m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
+}
+
+// vLLM's two: unless they say something else, a last message of the assistant is gone on with, and
+// after any other one the model is made to answer.
+void openai_read_ending(exchange *x, const fields *f, bool *prefill) {
+    const bool is_said = field_any(f, "continue_final_message") != NULL;
+    const bool goes_on = field_bool(f, "continue_final_message", false);
+    const bool answers = field_bool(f, "add_generation_prompt", !goes_on);
+    if (f->error->status) return;
+    if (goes_on && answers)
+        api_fail(f->error, 400, NULL, "continue_final_message",
+                 "'continue_final_message' and 'add_generation_prompt' exclude each other");
+    else if (goes_on && !*prefill)
+        api_fail(f->error, 400, NULL, "continue_final_message",
+                 "'continue_final_message': the last message is not a text of the assistant");
+    else if (is_said || !answers)
+        *prefill = goes_on;
+    x->ask->is_closed = !answers && !goes_on;
 }
 
 // ---- Likelihoods -------------------------------------------------------------------------------

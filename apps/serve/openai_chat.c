@@ -212,11 +212,15 @@ void openai_chat(exchange *x) {
     a->params.n_top_logprobs = (int32_t)field_int(&f, "top_logprobs", 0, 0, TERN_TOP_LOGPROBS_MAX);
     if (a->params.n_top_logprobs && !a->params.logprobs)
         field_fail(&f, "top_logprobs", "given together with 'logprobs'");
+    field_refuse(&f, "echo");
+    field_refuse(&f, "suffix");
+    field_int(&f, "best_of", 1, 1, 1);
     openai_refuse_unsupported(&f);
     openai_read_tools(x, &f);
     openai_read_thinking(x, &f);
     ask_read_formats(x, &f);
     openai_read_messages(&f, &m, &prefill);
+    openai_read_ending(x, &f, &prefill);
     ask_add_chat(x, &m, prefill, &e);
     messages_free(&m);
     ask_begin(x, &e);

@@ -233,6 +233,7 @@ void openai_completions(exchange *x) {
     ask_read_model(x, &f);
     ask_read_sampling(x, &f, 2);
     ask_read_max_tokens(x, &f, "max_tokens");
+    a->is_bare = !field_bool(&f, "add_special_tokens", true);
     ask_read_stops(x, &f, "stop", 16);
     ask_read_biases(x, &f, "logit_bias");
     a->n = (int)field_int(&f, "n", 1, 1, 128);

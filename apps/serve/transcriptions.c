@@ -50,7 +50,8 @@ static bool take_part(tern_str *rest, const tern_strbuf *mark, tern_str *name, t
     return true;
 }
 
-tern_str form_field(const http_request *r, const char *wanted) {
+// The first field of that name, and of that value unless it is NULL.
+static tern_str find_field(const http_request *r, const char *wanted, const char *holding) {
     tern_str type = http_field_of(r, "content-type"), found = {NULL, 0}, name, value;
     tern_str boundary = {NULL, 0}, rest = r->body;
     tern_strbuf mark = {0};
@@ -59,9 +60,14 @@ tern_str form_field(const http_request *r, const char *wanted) {
     tern_strbuf_puts(&mark, "\r\n--");
     tern_strbuf_append(&mark, boundary.ptr, boundary.len);
     while (!mark.failed && !found.ptr && take_part(&rest, &mark, &name, &value))
-        if (name.ptr && tern_str_is(name, wanted)) found = value;
+        if (name.ptr && tern_str_is(name, wanted) && (!holding || tern_str_is(value, holding)))
+            found = value;
     tern_strbuf_free(&mark);
     return found;
+}
+
+tern_str form_field(const http_request *r, const char *wanted) {
+    return find_field(r, wanted, NULL);
 }
 
 // ---- Computing ---------------------------------------------------------------------------------
@@ -239,8 +245,10 @@ static void done(errand *e) {
     exchange *x = e->user;
     if (x) {
         x->errand = NULL;
-        if (t->streams && t->err.status == TERN_OK) end_stream(x, t);
-        else answer(x, t);
+        if (t->streams && t->err.status == TERN_OK)
+            end_stream(x, t);
+        else
+            answer(x, t);
     }
     registry_release(t->model);
     free_transcribing(t);
@@ -278,6 +286,12 @@ static void read_request(const exchange *x, tern_str *file, form_of *form, api_e
     else if (*form == FORMS)
         api_fail(e, 400, NULL, "response_format",
                  "'response_format' must be json, text, verbose_json, srt or vtt");
+    else if (find_field(x->request, "timestamp_granularities[]", "word").ptr)
+        api_fail(e, 400, "unsupported_parameter", "timestamp_granularities[]",
+                 "'timestamp_granularities[]' must be segment: this server times no single words");
+    else if (find_field(x->request, "include[]", "logprobs").ptr)
+        api_fail(e, 400, "unsupported_parameter", "include[]",
+                 "'include[]' of logprobs is not supported by this server");
     else if (x->server->stopping)
         api_fail(e, 503, "stopping", NULL, "the server is stopping");
 }
@@ -302,5 +316,9 @@ static void transcribe(exchange *x, bool translates) {
     reply_error(x, &e);
 }
 
-void openai_transcriptions(exchange *x) { transcribe(x, false); }
-void openai_translations(exchange *x) { transcribe(x, true); }
+void openai_transcriptions(exchange *x) {
+    transcribe(x, false);
+}
+void openai_translations(exchange *x) {
+    transcribe(x, true);
+}

@@ -211,12 +211,41 @@ typedef struct request { // what a generation is asked for
     web_args args;
     tern_str prompt;
     const tern_json *ids, *messages, *stops;
+    const tern_json *breakers, *bad_words, *stop_ids, *allowed_ids;
+    int32_t *stop_list, *allowed_list; // the last two
+    const char *samplers;
     bool apart;                // the answer's parts are told
     const char *tools, *after; // for that: JSON, and what the answer follows
     int32_t grammar;           // 0: none
     tern_sampling sampling;
     tern_generate_params params;
 } request;
+
+static tern_status request_read_lists(request *r, tern_error *err) {
+    tern_generate_params *p = &r->params;
+    if (r->samplers)
+        memcpy(r->sampling.samplers, r->samplers,
+               strnlen(r->samplers, sizeof r->sampling.samplers)); // too long: refused
+    if (r->breakers) {
+        TERN_TRY(web_args_strings(&r->args, "generate", "dry_sequence_breakers", r->breakers,
+                                  &p->dry_sequence_breakers, err));
+        p->n_dry_sequence_breakers = r->breakers->n;
+    }
+    if (r->bad_words) {
+        TERN_TRY(web_args_strings(&r->args, "generate", "bad_words", r->bad_words, &p->bad_words,
+                                  err));
+        p->n_bad_words = r->bad_words->n;
+    }
+    if (r->stop_ids)
+        TERN_TRY(web_args_ids(&r->args, "generate", r->stop_ids, &r->stop_list,
+                              &p->n_stop_token_ids, err));
+    if (r->allowed_ids)
+        TERN_TRY(web_args_ids(&r->args, "generate", r->allowed_ids, &r->allowed_list,
+                              &p->n_allowed_token_ids, err));
+    p->stop_token_ids = r->stop_list;
+    p->allowed_token_ids = r->allowed_list;
+    return TERN_OK;
+}
 
 static tern_status request_read(request *r, const char *json, size_t n, tern_error *err) {
     const double float_max = 1e30;
@@ -237,6 +266,25 @@ static tern_status request_read(request *r, const char *json, size_t n, tern_err
         {"presence_penalty", WEB_NUMBER, &r->sampling.presence_penalty, -float_max, float_max,
          NULL},
         {"penalty_window", WEB_INT, &r->sampling.penalty_window, 0, INT32_MAX, NULL},
+        {"top_n_sigma", WEB_NUMBER, &r->sampling.top_n_sigma, 0, float_max, NULL},
+        {"typical_p", WEB_NUMBER, &r->sampling.typical_p, 0, 1, NULL},
+        {"xtc_probability", WEB_NUMBER, &r->sampling.xtc_probability, 0, 1, NULL},
+        {"xtc_threshold", WEB_NUMBER, &r->sampling.xtc_threshold, 0, 1, NULL},
+        {"dynatemp_range", WEB_NUMBER, &r->sampling.dynatemp_range, 0, 100, NULL},
+        {"dynatemp_exponent", WEB_NUMBER, &r->sampling.dynatemp_exponent, 0, 100, NULL},
+        {"dry_multiplier", WEB_NUMBER, &r->sampling.dry_multiplier, 0, float_max, NULL},
+        {"dry_base", WEB_NUMBER, &r->sampling.dry_base, 1, float_max, NULL},
+        {"dry_allowed_length", WEB_INT, &r->sampling.dry_allowed_length, 0, INT32_MAX, NULL},
+        {"dry_penalty_last_n", WEB_INT, &r->sampling.dry_penalty_last_n, -1, INT32_MAX, NULL},
+        {"dry_sequence_breakers", WEB_ARRAY, &r->breakers, 0, 0, NULL},
+        {"mirostat", WEB_INT, &r->sampling.mirostat, 0, 2, NULL},
+        {"mirostat_tau", WEB_NUMBER, &r->sampling.mirostat_tau, 0, 1000, NULL},
+        {"mirostat_eta", WEB_NUMBER, &r->sampling.mirostat_eta, 0, 1000, NULL},
+        {"samplers", WEB_STRING, &r->samplers, 0, 0, NULL},
+        {"min_tokens", WEB_INT, &r->params.min_tokens, 0, INT32_MAX, NULL},
+        {"stop_token_ids", WEB_ARRAY, &r->stop_ids, 0, 0, NULL},
+        {"allowed_token_ids", WEB_ARRAY, &r->allowed_ids, 0, 0, NULL},
+        {"bad_words", WEB_ARRAY, &r->bad_words, 0, 0, NULL},
         {"seed", WEB_COUNT, &r->sampling.seed, 0, 0, NULL},
         {"stop", WEB_ARRAY, &r->stops, 0, 0, NULL},
         {"ignore_end", WEB_BOOL, &r->params.ignore_end, 0, 0, NULL},
@@ -256,7 +304,13 @@ static tern_status request_read(request *r, const char *json, size_t n, tern_err
         TERN_TRY(web_args_strings(&r->args, "generate", "stop", r->stops, &r->params.stops, err));
         r->params.n_stops = r->stops->n;
     }
-    return TERN_OK;
+    return request_read_lists(r, err);
+}
+
+static void request_free(request *r) {
+    tern_free(r->stop_list);
+    tern_free(r->allowed_list);
+    web_args_free(&r->args);
 }
 
 // A seed that JSON can hold, so that the page may give it again.
@@ -316,7 +370,7 @@ int32_t web_generate(int32_t session, const char *json, uint32_t n) {
     else
         tern_answer_close(answer);
     tern_free(ids);
-    web_args_free(&r.args);
+    request_free(&r);
     return status == TERN_OK ? 0 : web_fail(&err);
 }
 

@@ -50,6 +50,11 @@ static size_t held_back(const tern_generation *g, const char *text, size_t n) {
 // Passes on the text in g->held that is certain.
 static void flush(tern_generation *g, bool at_end) {
     tern_strbuf *held = &g->held;
+    if (g->n_said < (size_t)g->excluded.min_tokens && !at_end) { // too early for stop strings
+        emit(g, held->ptr, held->len);
+        tern_strbuf_clear(held);
+        return;
+    }
     size_t end = find_stop(g, tern_strbuf_text(held), held->len, &g->stats.stop);
     if (end != SIZE_MAX) {
         emit(g, held->ptr, end);
@@ -84,7 +89,8 @@ static void end_text(tern_generation *g) {
 // Shows a token that was chosen, unless it ends the text.
 static tern_status say(tern_generation *g, int32_t id, tern_error *err) {
     const bool is_bound = tern_constraint_binds(&g->constraint);
-    if (tern_token_is_end(g->s->model, id) && (!g->ignore_end || is_bound)) {
+    if ((tern_token_is_end(g->s->model, id) && (!g->ignore_end || is_bound)) ||
+        tern_excluded_is_stop(&g->excluded, id)) {
         stop(g, TERN_STOP_END);
         return TERN_OK;
     }
@@ -103,6 +109,8 @@ static void free_generation(tern_spare *spare) {
     tern_free(g->stops);
     tern_free(g->biases);
     tern_free(g->said);
+    tern_sampler_free(&g->sampler);
+    tern_excluded_free(&g->excluded);
     tern_constraint_free(&g->constraint);
     tern_strbuf_free(&g->text);
     tern_strbuf_free(&g->held);
@@ -120,6 +128,12 @@ static void clear(tern_generation *g) {
                            .biases_capacity = old.biases_capacity,
                            .said = old.said,
                            .said_capacity = old.said_capacity,
+                           .excluded = old.excluded,
+                           .sampler = {.counts = old.sampler.counts,
+                                       .counts_capacity = old.sampler.counts_capacity,
+                                       .repeats = old.sampler.repeats,
+                                       .repeats_capacity = old.sampler.repeats_capacity,
+                                       .breakers = old.sampler.breakers},
                            .constraint = {.bits = old.constraint.bits,
                                           .bits_capacity = old.constraint.bits_capacity,
                                           .forced = old.constraint.forced,
@@ -210,6 +224,9 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
         s->speculator->draft.n = 0;
     }
     TERN_TRY(keep_biases(g, params, err));
+    TERN_TRY(tern_excluded_begin(&g->excluded, s->model, params, err));
+    g->sampler.n_excluded = tern_excluded_most(&g->excluded);
+    TERN_TRY(tern_sampler_reserve(&g->sampler, s->model, params, s->n_context, err));
     TERN_TRY(keep_stops(g, params, err));
     return reserve_text(g, err);
 }
@@ -246,6 +263,10 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
     TERN_NEED_ARRAY(desc->ids, desc->n_ids);
     TERN_NEED_EACH(params->stops, params->n_stops);
     TERN_NEED_ARRAY(params->biases, params->n_biases);
+    TERN_NEED_ARRAY(params->stop_token_ids, params->n_stop_token_ids);
+    TERN_NEED_ARRAY(params->allowed_token_ids, params->n_allowed_token_ids);
+    TERN_NEED_EACH(params->bad_words, params->n_bad_words);
+    TERN_NEED_EACH(params->dry_sequence_breakers, params->n_dry_sequence_breakers);
     if (params->max_tokens < 0 || params->fork_at < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s is %d: expected 1 or more, or 0",
                          params->max_tokens < 0 ? "max_tokens" : "fork_at",
@@ -492,7 +513,12 @@ static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, 
         is_number &= !isnan(logits[i]);
     }
     if (!is_number || !isfinite(greatest)) return tern_session_fail_scores(s, err);
-    *id = tern_sampler_choose(&g->sampler, x->candidates, n, tern_session_tokens(s), s->n_tokens);
+    const int32_t *recent = tern_session_tokens(s);
+    n = tern_excluded_apply(&g->excluded, x->candidates, n, recent, s->n_tokens, g->n_said);
+    if (n == 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "no token is left that may come: see "
+                         "allowed_token_ids, bad_words and the grammar");
+    *id = tern_sampler_choose(&g->sampler, x->candidates, n, recent, s->n_tokens);
     return TERN_OK;
 }
 
@@ -558,7 +584,9 @@ static tern_status make_room(tern_generation *g, tern_error *err) {
 // to be kept.
 static tern_status forced_next(tern_generation *g, int32_t *id, tern_error *err) {
     *id = -1;
-    if (!tern_constraint_binds(&g->constraint) || g->s->n_each_logprobs) return TERN_OK;
+    if (!tern_constraint_binds(&g->constraint) || g->s->n_each_logprobs ||
+        g->sampler.n_excluded > 0)
+        return TERN_OK;
     return tern_constraint_forced(&g->constraint, id, err);
 }
 

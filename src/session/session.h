@@ -9,24 +9,103 @@ typedef struct tern_candidate {
     int32_t id;
 } tern_candidate;
 
+// Where repetitions end for DRY: tokens that contain a breaker, and beginnings of one that further
+// tokens complete.
+typedef struct tern_breakers {
+    uint64_t *whole; // [n_vocab bits]
+    size_t whole_capacity;
+    struct tern_breaker_head {
+        int32_t id;
+        uint32_t tail, n_tail; // what must follow, in tails
+    } *heads;                  // [n_heads] by id
+    size_t n_heads, heads_capacity;
+    int32_t *tails;
+    size_t n_tails, tails_capacity;
+} tern_breakers;
+
+// What may not be chosen, whatever the scores say: exclude.c. Its arrays stay for the next answer.
+typedef struct tern_excluded {
+    uint64_t *allowed, *stops; // [n_vocab bits]; NULL capacity: see has_...
+    size_t allowed_capacity, stops_capacity;
+    bool has_allowed, has_stops;
+    int32_t *ends; // [n_ends] not before min_tokens
+    size_t n_ends, ends_capacity;
+    int32_t min_tokens;
+    int32_t *words; // bad ones: for each its length and its tokens
+    size_t n_word_tokens, words_capacity, n_words;
+} tern_excluded;
+tern_status tern_excluded_begin(tern_excluded *x, const tern_model *m,
+                                const tern_generate_params *p, tern_error *err);
+void tern_excluded_free(tern_excluded *x);
+bool tern_excluded_is_stop(const tern_excluded *x, int32_t id);
+// Takes what may not be chosen out of the candidates, after an answer of n_said tokens; returns how
+// many are left. Their order stays.
+size_t tern_excluded_apply(const tern_excluded *x, tern_candidate *c, size_t n,
+                           const int32_t *recent, size_t n_recent, size_t n_said);
+// How many tokens it may take out at a time; SIZE_MAX: most.
+size_t tern_excluded_most(const tern_excluded *x);
+
 // Turns scores into a choice.
 typedef struct tern_sampler {
-    tern_sampling params; // resolved: no negative fields
+    tern_sampling params; // resolved: no negative fields but dry_penalty_last_n
     uint64_t rng[4];
     int32_t n_vocab;
-    bool has_penalties;
+    bool has_penalties, has_dry;
+    bool is_plain; // only the samplers that most answers have, in their order
+    int32_t need;  // see below
+    double mu;     // of mirostat
     const tern_logit_bias *biases; // the caller's
     size_t n_biases;
+    size_t n_excluded; // tokens that may be taken out of the candidates
+    int32_t *counts;   // [n_vocab] zeros between choices, for penalties and DRY
+    int32_t *repeats;  // [n_context] for DRY
+    size_t counts_capacity, repeats_capacity;
+    tern_breakers breakers;
 } tern_sampler;
 
 // Defaults for negative fields.
 tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
                                  const tern_model_info *info, tern_error *err);
-// How many of the greatest logits suffice for the next choice after `recent`; 0: all are needed.
+// Then, when biases and exclusions are set: memory, for texts of up to n_context tokens, and what
+// follows from the vocabulary. m NULL: without DRY.
+tern_status tern_sampler_reserve(tern_sampler *s, const tern_model *m,
+                                 const tern_generate_params *params, int32_t n_context,
+                                 tern_error *err);
+void tern_sampler_free(tern_sampler *s);
+// How many of the greatest logits suffice for a choice; 0: all are needed.
 int32_t tern_sampler_need(const tern_sampler *s);
 // Chooses among n candidates, which it reorders. recent: the last tokens, newest last.
 int32_t tern_sampler_choose(tern_sampler *s, tern_candidate *candidates, size_t n_candidates,
                             const int32_t *recent, size_t n_recent);
+
+// What the samplers leave of the candidates (sample_chain.c): the chance of one is in
+// proportion to exp(scale * logit).
+typedef struct tern_chain_left {
+    tern_candidate *c;
+    size_t n, n_sorted; // the first n_sorted are the greatest, falling
+    double scale;
+} tern_chain_left;
+tern_chain_left tern_sampler_filter(tern_sampler *s, tern_candidate *c, size_t n,
+                                    const int32_t *recent, size_t n_recent);
+int32_t tern_sampler_draw(tern_sampler *s, tern_chain_left *left);
+
+double tern_sampler_uniform(tern_sampler *s); // [0, 1)
+void tern_sampler_penalize(tern_sampler *s, tern_candidate *c, size_t n, const int32_t *recent,
+                           size_t n_recent);
+// DRY (dry.c).
+tern_status tern_breakers_open(tern_breakers *b, const tern_model *m,
+                               const tern_generate_params *params, tern_error *err);
+void tern_breakers_free(tern_breakers *b);
+void tern_sampler_dry(tern_sampler *s, tern_candidate *c, size_t n, const int32_t *recent,
+                      size_t n_recent);
+
+static inline bool tern_candidate_above(tern_candidate a, tern_candidate b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+// Brings the greatest of a heap of n to its end: after m calls the last m elements are the m
+// greatest, the greatest last.
+void tern_candidates_heap(tern_candidate *c, size_t n);
+tern_candidate tern_candidates_pop(tern_candidate *heap, size_t n);
 
 // ---- Scores of a batch (scratch.c) --------------------------------------------------------------
 
@@ -330,6 +409,7 @@ typedef struct tern_generation {
     tern_error failure; // why it is over; or OK
     tern_drafting drafting;
     tern_sampler sampler;
+    tern_excluded excluded;
     tern_decoder decoder;
     int32_t *said; // [n_said] kept apart: a shift may drop them from the timeline
     size_t n_said, said_capacity;

@@ -321,7 +321,8 @@ static tern_status settle_sampling(tern_say *s, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT, "top_p is %g: expected more than 0, up to 1",
                          (double)p->top_p);
     tern_model_get_info(s->m, &info);
-    return tern_sampler_prepare(&s->sampler, &sampling, &info, err);
+    TERN_TRY(tern_sampler_prepare(&s->sampler, &sampling, &info, err));
+    return tern_sampler_reserve(&s->sampler, NULL, NULL, 0, err);
 }
 
 static tern_status settle(tern_say *s, tern_model *codec, tern_error *err) {

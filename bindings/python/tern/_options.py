@@ -38,15 +38,35 @@ class GenerateOptions(TypedDict, total=False):
     # Left out: the model's own default or, if it has none, 0.8, 40, 0.95, 0.05, 1.
     temperature: Optional[float]  # 0: greedy
     top_k: Optional[int]  # 0: off
-    top_p: Optional[float]  # 0 or 1: off
+    top_p: Optional[float]  # 1: off; 0: the likeliest token alone
     min_p: Optional[float]  # 0: off
     repeat_penalty: Optional[float]  # 0 or 1: off
     frequency_penalty: Optional[float]
     presence_penalty: Optional[float]
     penalty_window: Optional[int]  # last tokens that the penalties look at (64)
+    # Further samplers, off unless given; in brackets what their settings are otherwise.
+    top_n_sigma: Optional[float]  # logits at most this many standard deviations below the greatest
+    typical_p: Optional[float]  # the most typical tokens that exceed it together
+    xtc_probability: Optional[float]  # of leaving out all but the least likely of the likely tokens
+    xtc_threshold: Optional[float]  # which are those of this probability (0.1)
+    dynatemp_range: Optional[float]  # the temperature goes this far up and down with the entropy
+    dynatemp_exponent: Optional[float]  # (1)
+    dry_multiplier: Optional[float]  # penalty of what would continue a repetition,
+    dry_base: Optional[float]  # times this (1.75) for each token of it more
+    dry_allowed_length: Optional[int]  # than so many (2)
+    dry_penalty_last_n: Optional[int]  # of the last tokens (-1: all)
+    dry_sequence_breakers: Optional[Sequence[str]]  # no repetition goes beyond one ("\n", ":", '"', "*")
+    mirostat: Optional[int]  # 1 or 2: replaces all samplers but biases and temperature
+    mirostat_tau: Optional[float]  # the surprise that it aims at, in bits (5)
+    mirostat_eta: Optional[float]  # how fast (0.1)
+    samplers: Optional[str]  # letters of those that act, in their order ("edskypmxt"); "-": none
     seed: Optional[int]  # from 1 to 2^64 - 1; left out: a new one each time
     stop: Union[str, Sequence[str], None]  # strings that end the answer and are not part of it
     ignore_end: Optional[bool]  # go on after end tokens
+    min_tokens: Optional[int]  # no end token and no stop before so many
+    stop_token_ids: Optional[Sequence[int]]  # tokens that end the answer, as end tokens do
+    allowed_token_ids: Optional[Sequence[int]]  # no others are chosen
+    bad_words: Optional[Sequence[str]]  # texts that are not written
     logprobs: Optional[bool]  # log-probability of each token: Answer.logprobs
     top_logprobs: Optional[int]  # 0 to 20, with logprobs: how many of the most likely tokens to add
     with_special: Optional[bool]  # include the names of control tokens in the text: for Model.take_apart()
@@ -126,13 +146,22 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
         raise TypeError("there is no option %s; there are %s" % (", ".join(unknown), ", ".join(sorted(NAMES))))
     given = {name: value for name, value in options.items() if value is not None}
     sampling = lib.tern_sampling_default()
-    for name in ("temperature", "top_p", "min_p", "repeat_penalty"):
+    for name in ("temperature", "top_p", "min_p", "repeat_penalty", "top_n_sigma", "typical_p", "xtc_probability",
+                 "xtc_threshold", "dynatemp_range", "dynatemp_exponent", "dry_multiplier", "dry_base", "mirostat_tau",
+                 "mirostat_eta"):
         if name in given:  # a negative value would mean the model's
             setattr(sampling, name, real(name, given[name], 0))
     for name in ("frequency_penalty", "presence_penalty"):
         setattr(sampling, name, real(name, given.get(name, 0)))
     if "top_k" in given:
         sampling.top_k = whole("top_k", given["top_k"])
+    for name, least in (("dry_allowed_length", 0), ("dry_penalty_last_n", -1), ("mirostat", 0)):
+        if name in given:
+            setattr(sampling, name, whole(name, given[name], least))
+    letters = utf8(given.get("samplers", ""))
+    if len(letters) > 15:
+        refuse("samplers: more than 15 letters")
+    sampling.samplers = letters
     sampling.penalty_window = whole("penalty_window", given.get("penalty_window", 0))
     sampling.seed = whole("seed", given["seed"], 1, 2**64 - 1) if "seed" in given else 0
     params = c.tern_generate_params(max_tokens=whole("max_tokens", given.get("max_tokens", 0)))
@@ -157,6 +186,16 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
     biases = [c.tern_logit_bias(whole("a token of logit_bias", token), real("logit_bias", value))
               for token, value in given.get("logit_bias", {}).items()]
     params.biases, params.n_biases = (c.tern_logit_bias * len(biases))(*biases), len(biases)
+    params.min_tokens = whole("min_tokens", given.get("min_tokens", 0))
+    for name in ("stop_token_ids", "allowed_token_ids"):
+        ids = given.get(name, ())
+        setattr(params, name, ids_array(ids))
+        setattr(params, "n_" + name, len(ids))
+    for name in ("bad_words", "dry_sequence_breakers"):
+        if name in given:
+            words = [utf8(text) for text in given[name]]
+            setattr(params, name, (ctypes.c_char_p * max(1, len(words)))(*words))
+            setattr(params, "n_" + name, len(words))
     return params
 
 

@@ -65,6 +65,17 @@ class Text(WithModel):
                       frequency_penalty=0.2, presence_penalty=0.1, penalty_window=20),
                  ["--seed", "7", "-n", "60", "--temp", "1.3", "--top-k", "0", "--top-p", "0.7", "--min-p", "0.01",
                   "--repeat-penalty", "1.2", "--frequency-penalty", "0.2", "--presence-penalty", "0.1", "--penalty-window", "20"]),
+                (dict(seed=7, max_tokens=60, temperature=1.2, top_p=1, min_p=0, typical_p=0.9, top_n_sigma=2, xtc_probability=0.4,
+                      xtc_threshold=0.05, dynatemp_range=0.5, dynatemp_exponent=1.5, dry_multiplier=0.9, dry_base=1.5,
+                      dry_allowed_length=1, dry_penalty_last_n=40, dry_sequence_breakers=["."], samplers="dtkyxs",
+                      min_tokens=50, stop_token_ids=[20, 21], bad_words=["upon a", "girl"]),
+                 ["--seed", "7", "-n", "60", "--temp", "1.2", "--top-p", "1", "--min-p", "0", "--typical-p", "0.9", "--top-n-sigma", "2",
+                  "--xtc-probability", "0.4", "--xtc-threshold", "0.05", "--dynatemp-range", "0.5", "--dynatemp-exponent", "1.5",
+                  "--dry-multiplier", "0.9", "--dry-base", "1.5", "--dry-allowed-length", "1", "--dry-penalty-last-n", "40",
+                  "--dry-sequence-breakers", ".", "--samplers", "dtkyxs", "--min-tokens", "50", "--stop-token-ids", "20,21",
+                  "--bad-words", "upon a", "--bad-words", "girl"]),
+                (dict(seed=7, max_tokens=40, mirostat=2, mirostat_tau=4, mirostat_eta=0.2),
+                 ["--seed", "7", "-n", "40", "--mirostat", "2", "--mirostat-tau", "4", "--mirostat-eta", "0.2"]),
                 (dict(temperature=0, max_tokens=60, stop=[" the", "!"]), ["--temp", "0", "-n", "60", "--stop", " the", "--stop", "!"])):
             told = self.say("-p", PROMPT, *args)
             answer = self.model.generate(PROMPT, **options)

@@ -1,7 +1,7 @@
 // The package's public types. Times are in seconds and sizes in bytes, except where names follow
 // OpenAI's and llama-server's (openai.ts).
 import type {
-  Build, Device, EmbedParams, Label, LadderItem, Message, ModelInfo, OpenOptions, Pixels, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
+  Build, Device, EmbedParams, Label, LadderItem, Message, ModelInfo, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
   TranscribeParams,
 } from './engine/types.js';
 
@@ -108,12 +108,12 @@ export interface FormOptions {
   compact?: boolean; // with a schema: no whitespace between the parts of the JSON
 }
 
-export interface GenerateOptions extends FormOptions {
+export interface GenerateOptions extends FormOptions, SamplerParams {
   maxTokens?: number; // omitted: until the model stops or the context is full
   // Omitted: the model's own default or, if it has none, 0.8, 40, 0.95, 0.05, 1.
   temperature?: number; // 0: greedy
   topK?: number; // 0: off
-  topP?: number;
+  topP?: number; // 0: the likeliest token alone
   minP?: number;
   repeatPenalty?: number;
   frequencyPenalty?: number;

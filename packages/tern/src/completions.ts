@@ -60,9 +60,32 @@ const refused = ['functions', 'function_call', 'logit_bias', 'audio', 'modalitie
 const harmless = ['model', 'messages', 'stream', 'user', 'metadata', 'store', 'service_tier', 'safety_identifier',
   'prompt_cache_key', 'parallel_tool_calls', 'cache_prompt'];
 const ofTools = ['tools', 'tool_choice', 'reasoning_effort', 'chat_template_kwargs'];
+// Samplers: the engine's names, and the request's.
+const samplers = {
+  topNSigma: 'top_n_sigma',
+  typicalP: 'typical_p',
+  xtcProbability: 'xtc_probability',
+  xtcThreshold: 'xtc_threshold',
+  dynatempRange: 'dynatemp_range',
+  dynatempExponent: 'dynatemp_exponent',
+  dryMultiplier: 'dry_multiplier',
+  dryBase: 'dry_base',
+  dryAllowedLength: 'dry_allowed_length',
+  dryPenaltyLastN: 'dry_penalty_last_n',
+  drySequenceBreakers: 'dry_sequence_breakers',
+  mirostat: 'mirostat',
+  mirostatTau: 'mirostat_tau',
+  mirostatEta: 'mirostat_eta',
+  samplers: 'samplers',
+  minTokens: 'min_tokens',
+  stopTokenIds: 'stop_token_ids',
+  allowedTokenIds: 'allowed_token_ids',
+  badWords: 'bad_words',
+} as const;
 const known = [...harmless, ...ofTools, 'stream_options', 'max_completion_tokens', 'max_tokens', 'temperature', 'top_p',
   'frequency_penalty', 'presence_penalty', 'n', 'seed', 'stop', 'logprobs', 'top_logprobs', 'response_format', 'top_k',
-  'min_p', 'repeat_penalty', 'ignore_eos', 'json_schema', 'grammar', 'regex', 'choice'];
+  'min_p', 'repeat_penalty', 'repetition_penalty', 'ignore_eos', 'json_schema', 'grammar', 'regex', 'choice',
+  ...Object.values(samplers)];
 
 const given = (value: unknown): boolean =>
   value !== undefined && value !== null && !(Array.isArray(value) && value.length === 0);
@@ -91,13 +114,14 @@ function whole(name: string, value: number | null | undefined, least: number, mo
 
 function paramsOf(request: ChatCompletionRequest, index: number): GenerateParams {
   const { stop, seed } = request;
-  const params: Record<keyof GenerateParams, unknown> = {
+  const further = Object.fromEntries(Object.entries(samplers).map(([name, asked]) => [name, request[asked]]));
+  const params: Record<Exclude<keyof GenerateParams, keyof typeof samplers>, unknown> = {
     maxTokens: request.max_completion_tokens ?? request.max_tokens,
     temperature: request.temperature,
     topK: request.top_k,
     topP: request.top_p,
     minP: request.min_p,
-    repeatPenalty: request.repeat_penalty,
+    repeatPenalty: request.repetition_penalty ?? request.repeat_penalty,
     frequencyPenalty: request.frequency_penalty,
     presencePenalty: request.presence_penalty,
     penaltyWindow: undefined,
@@ -107,7 +131,7 @@ function paramsOf(request: ChatCompletionRequest, index: number): GenerateParams
     logprobs: request.logprobs,
     topLogprobs: request.logprobs ? request.top_logprobs : undefined,
   };
-  return Object.fromEntries(Object.entries(params).filter(([, value]) => given(value)));
+  return Object.fromEntries(Object.entries({ ...params, ...further }).filter(([, value]) => given(value)));
 }
 
 // The engine's seeds begin at 1; OpenAI's may be 0 or negative, and are still the same each time.

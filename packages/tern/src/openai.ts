@@ -48,6 +48,26 @@ export interface ChatCompletionRequest {
   top_k?: number | null;
   min_p?: number | null;
   repeat_penalty?: number | null;
+  repetition_penalty?: number | null; // another name of it
+  top_n_sigma?: number | null;
+  typical_p?: number | null;
+  xtc_probability?: number | null;
+  xtc_threshold?: number | null;
+  dynatemp_range?: number | null;
+  dynatemp_exponent?: number | null;
+  dry_multiplier?: number | null;
+  dry_base?: number | null;
+  dry_allowed_length?: number | null;
+  dry_penalty_last_n?: number | null;
+  dry_sequence_breakers?: readonly string[] | null;
+  mirostat?: number | null;
+  mirostat_tau?: number | null;
+  mirostat_eta?: number | null;
+  samplers?: string | null;
+  min_tokens?: number | null;
+  stop_token_ids?: readonly number[] | null;
+  allowed_token_ids?: readonly number[] | null;
+  bad_words?: readonly string[] | null;
   ignore_eos?: boolean | null;
   chat_template_kwargs?: Record<string, unknown> | null; // the template's own switches
   json_schema?: Schema | null;

@@ -97,11 +97,13 @@ test('parameters reach the engine under its names', async () => {
   await chat.create({
     messages: user('a'), max_tokens: 5, max_completion_tokens: 2, temperature: 0, top_p: 0.5, stop: 'zzz',
     frequency_penalty: 1, presence_penalty: 2, top_k: 3, min_p: 0.1, repeat_penalty: 1.1, ignore_eos: true, seed: 0,
+    typical_p: 0.5, dry_multiplier: 0.8, dry_sequence_breakers: ['\n'], stop_token_ids: [3], samplers: 'kt', bad_words: [],
   });
   const { seed, ...params } = seen.params[0]!;
   assert.deepEqual(params, {
     maxTokens: 2, temperature: 0, topP: 0.5, stop: ['zzz'], frequencyPenalty: 1, presencePenalty: 2, topK: 3, minP: 0.1,
-    repeatPenalty: 1.1, ignoreEnd: true,
+    repeatPenalty: 1.1, ignoreEnd: true, typicalP: 0.5, dryMultiplier: 0.8, drySequenceBreakers: ['\n'], stopTokenIds: [3],
+    samplers: 'kt',
   });
   assert.ok(seed! > 0 && Number.isSafeInteger(seed)); // the engine's 0 would be another one each time
 });

@@ -144,6 +144,30 @@ static void put_texts(tern_json_writer *w, const char *key, const char *const *t
     tern_json_close(w, ']');
 }
 
+// The samplers that few use, where they are: records without them stay as they were.
+static void put_further(tern_json_writer *w, const tern_sampling *s) {
+    tern_sampling usual = tern_sampling_default();
+    const struct { const char *name; float is, was; } numbers[] = {
+        {"top_n_sigma", s->top_n_sigma, usual.top_n_sigma},
+        {"typical_p", s->typical_p, usual.typical_p},
+        {"xtc_probability", s->xtc_probability, usual.xtc_probability},
+        {"xtc_threshold", s->xtc_threshold, usual.xtc_threshold},
+        {"dynatemp_range", s->dynatemp_range, usual.dynatemp_range},
+        {"dynatemp_exponent", s->dynatemp_exponent, usual.dynatemp_exponent},
+        {"dry_multiplier", s->dry_multiplier, usual.dry_multiplier},
+        {"dry_base", s->dry_base, usual.dry_base},
+        {"dry_allowed_length", (float)s->dry_allowed_length, (float)usual.dry_allowed_length},
+        {"dry_penalty_last_n", (float)s->dry_penalty_last_n, (float)usual.dry_penalty_last_n},
+        {"mirostat", (float)s->mirostat, (float)usual.mirostat},
+        {"mirostat_tau", s->mirostat_tau, usual.mirostat_tau},
+        {"mirostat_eta", s->mirostat_eta, usual.mirostat_eta},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].is != numbers[i].was)
+            tern_json_put_float(w, numbers[i].name, numbers[i].is);
+    if (s->samplers[0]) tern_json_put_text(w, "samplers", s->samplers);
+}
+
 static void put_sampling(tern_json_writer *w, const tern_sampling *s) {
     tern_json_open(w, "sampling", '{');
     tern_json_put_float(w, "temperature", s->temperature);
@@ -155,6 +179,7 @@ static void put_sampling(tern_json_writer *w, const tern_sampling *s) {
     tern_json_put_float(w, "presence_penalty", s->presence_penalty);
     tern_json_put_int(w, "penalty_window", s->penalty_window);
     put_hex(w, "seed", s->seed);
+    put_further(w, s);
     tern_json_close(w, '}');
 }
 

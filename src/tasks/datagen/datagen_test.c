@@ -56,7 +56,7 @@ static tern_model *open_stories(void) {
 }
 
 static const char seeds[] = "\"a fox\"\n\n{\"text\": \"a lake\", \"n\": 3}\n\"a bell\"";
-static const tern_sampling drawn = {.temperature = 1, .seed = 11};
+static const tern_sampling drawn = {.temperature = 1, .top_p = 1, .seed = 11};
 
 static tern_datagen_desc some_records(told *t) {
     return (tern_datagen_desc){.prompt = "Write about {{ text }}.",

@@ -275,12 +275,35 @@ export interface SessionOptions {
 }
 export interface SpeculateOptions { lookup?: boolean; online?: boolean; maxLength?: number }
 
-export interface GenerateParams {
+// Samplers that few use, off unless given; in brackets what their settings are otherwise.
+export interface SamplerParams {
+  topNSigma?: number; // logits at most this many standard deviations below the greatest; 0: off
+  typicalP?: number; // the most typical tokens that exceed it together; 0 or 1: off
+  xtcProbability?: number; // of leaving out all but the least likely of the likely tokens
+  xtcThreshold?: number; // which are those of this probability (0.1)
+  dynatempRange?: number; // the temperature goes this far up and down with the entropy
+  dynatempExponent?: number; // (1)
+  dryMultiplier?: number; // penalty of what would continue a repetition,
+  dryBase?: number; // times this (1.75) for each token of it more
+  dryAllowedLength?: number; // than so many (2)
+  dryPenaltyLastN?: number; // of the last tokens (-1: all)
+  drySequenceBreakers?: string[]; // no repetition goes beyond one
+  mirostat?: number; // 1 or 2: replaces all samplers but biases and temperature
+  mirostatTau?: number; // the surprise that it aims at, in bits (5)
+  mirostatEta?: number; // how fast (0.1)
+  samplers?: string; // letters of those that act, in their order ("edskypmxt"); "-": none
+  minTokens?: number; // no end token and no stop before so many
+  stopTokenIds?: number[]; // tokens that end the answer, as end tokens do
+  allowedTokenIds?: number[]; // no others are chosen
+  badWords?: string[]; // texts that are not written
+}
+
+export interface GenerateParams extends SamplerParams {
   maxTokens?: number; // 0: until the model stops or the context is full
   // Omitted: the file's default or, if it has none, the usual one (0.8, 40, 0.95, 0.05, 1).
   temperature?: number; // 0: greedy
   topK?: number; // 0: off
-  topP?: number; // 0 or 1: off
+  topP?: number; // 1: off; 0: the likeliest token alone
   minP?: number; // 0: off
   repeatPenalty?: number; // 0 or 1: off
   frequencyPenalty?: number; presencePenalty?: number; // 0: off
