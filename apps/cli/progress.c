@@ -9,6 +9,7 @@
 // ---- Stopping -----------------------------------------------------------------------------------
 
 static volatile sig_atomic_t cancelled, on_terminal;
+static tern_cancel stop; // seen by the library between parts of a step
 static const char *left_behind; // by a command that is stopped
 
 static void on_signal(int number) {
@@ -18,6 +19,7 @@ static void on_signal(int number) {
     if (!cancelled && on_terminal && write(STDERR_FILENO, said, sizeof said - 1) < 0)
         on_terminal = 0;
     cancelled = 1;
+    tern_cancel_request(&stop);
 }
 
 void cancel_on_signals(const char *left) {
@@ -26,6 +28,7 @@ void cancel_on_signals(const char *left) {
     const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     struct sigaction old;
     left_behind = left;
+    if (left) tern_cancel_watch(&stop); // others have something to finish when they are stopped
     on_terminal = isatty(STDERR_FILENO);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) // nohup's stays
         if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
