@@ -143,6 +143,20 @@ def test_ctrl_c_is_answered_at_once(p):
         check(os.listdir(p) == ["text"], args[0], os.listdir(p))
 
 
+def test_did_you_mean(p):
+    # Seen to fail: only that there is none was said.
+    for args, word in ((("rnu",), "tern run"), (("transcrbe",), "tern transcribe"), (("help", "conver"), "tern convert"),
+                       (("run", STORIES, "--tmep", "1"), "--temp"), (("run", STORIES, "-seed", "1"), "--seed"),
+                       (("run", STORIES, "--n-predct=3"), "--n-predict"), (("memory", "recal"), "recall")):
+        done = subprocess.run([TERN, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        check(done.returncode == 2 and f"(did you mean {word}? " in done.stderr, args, done.stderr)
+    for args in (("zork",), ("run", STORIES, "--zork"), ("x" * 300,), ("run", "-" * 9 + "y" * 300), ("",), ("memory", "é")):
+        done = subprocess.run([TERN, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        check(done.returncode == 2 and "did you mean" not in done.stderr, args, done.stderr)
+    done = subprocess.run([TERN, "chat", STORIES], input="/hlep\n", capture_output=True, text=True)
+    check("no command /hlep (did you mean /help? " in done.stderr, done.stderr)
+
+
 def main():
     wanted = sys.argv[2] if len(sys.argv) > 2 else ""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

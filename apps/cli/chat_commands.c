@@ -274,11 +274,26 @@ static const chat_command commands[] = {
 
 static void print_help(chat *c, const char *rest) {
     (void)c, (void)rest;
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        printf("  %-12s%-13s%s\n", commands[i].name, commands[i].argument, commands[i].help);
-    printf("A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of many "
-           "lines.\nTab completes commands and files, Ctrl-R searches earlier lines, Ctrl-C stops "
-           "an answer.\n");
+    static const char ends[] =
+        "A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of many "
+        "lines.\nTab completes commands and files, Ctrl-R searches earlier lines, Ctrl-C stops an "
+        "answer.";
+    renderer *r = render_open(true, false);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        char row[160];
+        int n = snprintf(row, sizeof row, "  %-12s%-13s%s\n", commands[i].name,
+                         commands[i].argument, commands[i].help);
+        render_text(r, row, (size_t)n);
+    }
+    render_text(r, ends, sizeof ends - 1);
+    render_close(r);
+}
+
+static void no_command(chat *c, const char *line, size_t n) {
+    guess g = {.word = line + 1, .length = n - 1};
+    for (size_t i = 0; i < N_COMMANDS; i++) guess_try(&g, commands[i].name + 1);
+    chat_fail(c, "there is no command %.*s (%s/help lists them)", (int)n, line,
+              guess_text(&g, "/"));
 }
 
 bool chat_obey(chat *c, const char *line) {
@@ -291,7 +306,7 @@ bool chat_obey(chat *c, const char *line) {
     while (i < N_COMMANDS && (strlen(commands[i].name) != n || memcmp(commands[i].name, line, n)))
         i++;
     if (i < N_COMMANDS) commands[i].run(c, rest.ptr);
-    else if (!leaves) chat_fail(c, "there is no command %.*s (/help lists them)", (int)n, line);
+    else if (!leaves) no_command(c, line, n);
     fflush(stdout);
     free(rest.ptr);
     return !leaves;

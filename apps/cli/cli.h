@@ -111,6 +111,17 @@ bool parse_options(const command *self, const option *options, int argc, char **
 // then says why.
 bool set_option(const option *o, const char *value, char *complaint, size_t size);
 
+// The name that is nearest to a word, of those that are tried; guess.c.
+typedef struct guess {
+    const char *word;
+    size_t length; // of the word
+    const char *best; // NULL: none is near
+    size_t least;
+} guess;
+void guess_try(guess *g, const char *name);
+// "did you mean --seed? ", or ""; valid until the next call. front: "--".
+const char *guess_text(const guess *g, const char *front);
+
 // ---- What several commands take -----------------------------------------------------------------
 
 typedef struct text { // a growing byte string, terminated; free ptr

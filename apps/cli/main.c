@@ -105,6 +105,13 @@ static const command *find_job(const command *c, const char *word) {
     return NULL;
 }
 
+static int no_command(const char *name) {
+    guess g = {.word = name, .length = strlen(name)};
+    for (const command *c = cli_commands; c->name; c++) guess_try(&g, c->name);
+    return bad_usage("there is no command '%s' (%stern help lists them)", name,
+                     guess_text(&g, "tern "));
+}
+
 static int print_commands(FILE *f) {
     fprintf(f, "usage: tern COMMAND [options]\n\n");
     for (const command *c = cli_commands; c->name; c++)
@@ -132,9 +139,12 @@ static int run_command(const command *c, int argc, char **argv) {
     if (argc > 1 && argv[1][0] == '-')
         return bad_usage("%s: unknown option '%s' (usage: tern %s %s)", c->name, argv[1], c->name,
                          c->usage);
-    return bad_usage("%s: %s%s%s (usage: tern %s %s)", c->name,
-                     argc > 1 ? "there is no job '" : "which job?", argc > 1 ? argv[1] : "",
-                     argc > 1 ? "'" : "", c->name, c->usage);
+    if (argc < 2)
+        return bad_usage("%s: which job? (usage: tern %s %s)", c->name, c->name, c->usage);
+    guess g = {.word = argv[1], .length = strlen(argv[1])};
+    for (const command *j = c->jobs; j->name; j++) guess_try(&g, strchr(j->name, ' ') + 1);
+    return bad_usage("%s: there is no job '%s' (%susage: tern %s %s)", c->name, argv[1],
+                     guess_text(&g, ""), c->name, c->usage);
 }
 
 static int ask_help(const command *c, const char *form) {
@@ -163,7 +173,7 @@ static int help(int argc, char **argv) {
     if (argc < 3) return print_commands(stdout);
     if (!strcmp(argv[2], "--all")) return help_all(argc > 3 && !strcmp(argv[3], "--tsv"));
     const command *c = find_command(argv[2]);
-    if (!c) return bad_usage("there is no command '%s' (tern help lists them)", argv[2]);
+    if (!c) return no_command(argv[2]);
     const command *job = argc > 3 ? find_job(c, argv[3]) : NULL;
     return job ? ask_help(job, "") : c->jobs && !c->run ? print_jobs(c) : ask_help(c, "");
 }
@@ -179,6 +189,6 @@ int main(int argc, char **argv) {
     if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h"))
         return close_out(help(argc, argv));
     const command *c = find_command(name);
-    if (!c) return bad_usage("there is no command '%s' (tern help lists them)", name);
+    if (!c) return no_command(name);
     return close_out(run_command(c, argc - 1, argv + 1));
 }

@@ -211,8 +211,12 @@ static bool take_option(const command *self, const option *options, int argc, ch
     char complaint[256];
     const option *o = find_option(options, word, &value);
     if (!o) {
-        bad_usage("%s: unknown option '%s' (tern %s --help lists them)", self->name, word,
-                  self->name);
+        const char *name = word + strspn(word, "-");
+        guess g = {.word = name, .length = strcspn(name, "=")};
+        for (const option *near = options; !is_last(near); near++)
+            if (near->kind != OPTION_GROUP) guess_try(&g, near->name);
+        bad_usage("%s: unknown option '%s' (%stern %s --help lists them)", self->name, word,
+                  guess_text(&g, "--"), self->name);
         return false;
     }
     bool is_flag = o->kind == OPTION_FLAG;
