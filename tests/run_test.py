@@ -6,6 +6,7 @@
 What was seen to fail stands beside each check.
 """
 import fcntl
+import json
 import os
 import pty
 import re
@@ -155,6 +156,41 @@ def test_did_you_mean(p):
         check(done.returncode == 2 and "did you mean" not in done.stderr, args, done.stderr)
     done = subprocess.run([TERN, "chat", STORIES], input="/hlep\n", capture_output=True, text=True)
     check("no command /hlep (did you mean /help? " in done.stderr, done.stderr)
+
+
+def test_the_editor_of_a_chat(p):
+    # Seen to fail: each pasted line was a question; a deleted family left its parts; ^C stood in the answer.
+    t = Terminal("chat", STORIES, "--seed", "1", "-n", "3", env={"HOME": p, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
+    check(t.read_until(r"2004h"), "pastes are not marked", t.text)
+    prompts = iter(range(2, 9))
+
+    def next_prompt():  # what is typed while the terminal changes its mode is lost
+        check(t.read_until(r"(?s)(2004h> .*){%d}" % next(prompts)), "no prompt", t.text)
+
+    t.type("\x1b[200~first\rsecond\rthird\r\x1b[201~")
+    check(t.read_until("third"), t.text)
+    t.type("\r")
+    next_prompt()
+    t.type("a\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}\x7fe\u0301\x7fb\r")
+    next_prompt()
+    t.type("half a li")
+    check(t.read_until("half a li"), t.text)
+    n_shown = t.text.count("half a li")
+    fcntl.ioctl(t.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+    check(t.read_until(r"(?s)(half a li.*){%d}" % (n_shown + 1), 10), "a resize does not redraw", t.text)
+    t.type("\x15/save " + p + "/talk.json\r")
+    next_prompt()
+    t.type("/set max_tokens 900\r")
+    next_prompt()
+    t.type("Tell a story.\r")
+    t.read_until(r"Tell a story\.[^\w]*2004l[^\w]*\w")
+    t.type("\x03")
+    next_prompt()
+    t.type("/quit\r")
+    check(t.end() == 0, t.text)
+    check("^C" not in t.text and ", stopped" in t.text, "a stopped answer", t.text[-600:])
+    said = [m["content"] for m in json.load(open(p + "/talk.json")) if m["role"] == "user"]
+    check(said == ["first\nsecond\nthird", "ab"], said)
 
 
 def main():

@@ -12,10 +12,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utf8proc.h>
 #include <wchar.h>
 #include "base/lazy.h"
 
 #define HISTORY_MAX 1000
+#define PASTE_MAX ((size_t)1 << 20) // bytes; what is longer is cut
 
 struct line_reader {
     EditLine *el; // NULL: not a terminal
@@ -29,11 +31,16 @@ struct line_reader {
 };
 
 // Set by the signal handler, which can reach nothing else.
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, resized;
 
 static void on_interrupt(int signal_number) {
     (void)signal_number;
     interrupted = 1;
+}
+
+static void on_resize(int signal_number) {
+    (void)signal_number;
+    resized = 1;
 }
 
 bool line_interrupted(void) { return interrupted != 0; }
@@ -44,9 +51,13 @@ void line_clear_interrupt(void) { interrupted = 0; }
 // libedit's: 1 and a character, 0 at the end, -1 when interrupted.
 static int read_key(EditLine *el, wchar_t *out) {
     mbstate_t state = {0};
-    (void)el;
     for (;;) {
         char byte;
+        if (resized) {
+            resized = 0;
+            el_resize(el);
+            el_set(el, EL_REFRESH);
+        }
         ssize_t n = read(STDIN_FILENO, &byte, 1);
         if (n < 0 && errno == EINTR && !interrupted) continue; // e.g. the window's size changed
         if (n <= 0) return (int)n;
@@ -58,6 +69,58 @@ static int read_key(EditLine *el, wchar_t *out) {
         }
         return 1;
     }
+}
+
+// What a terminal pastes between its marks is text and no keys: its lines are one message, which
+// only Enter sends.
+static unsigned char take_paste(EditLine *el, int key) {
+    static const char end[] = "\033[201~";
+    const size_t n_end = sizeof end - 1;
+    text all = {0};
+    size_t n = 0;
+    char byte;
+    (void)key;
+    text_puts(&all, "");
+    while (all.n < n_end || memcmp(all.ptr + all.n - n_end, end, n_end) != 0) {
+        ssize_t got = read(STDIN_FILENO, &byte, 1);
+        if (got < 0 && errno == EINTR && !interrupted) continue;
+        if (got <= 0) break;
+        if (all.n == PASTE_MAX) all.n -= n_end; // the end may still come
+        text_append(&all, &byte, 1);
+    }
+    if (all.n >= n_end && !memcmp(all.ptr + all.n - n_end, end, n_end)) all.n -= n_end;
+    for (size_t i = 0; i < all.n; i++) {
+        char c = all.ptr[i];
+        if (c == '\r' && i + 1 < all.n && all.ptr[i + 1] == '\n') continue;
+        if (c == '\r') c = '\n';
+        if ((unsigned char)c >= 32 || c == '\n' || c == '\t') all.ptr[n++] = c;
+    }
+    while (n && all.ptr[n - 1] == '\n') n--;
+    all.ptr[n] = 0;
+    const bool ok = n == 0 || el_insertstr(el, all.ptr) == 0;
+    free(all.ptr);
+    return ok ? CC_REFRESH : CC_ERROR;
+}
+
+// Characters that are seen as one, such as a joined emoji or a letter with its accents, go at once.
+static unsigned char delete_cluster(EditLine *el, int key) {
+    const LineInfo *info = el_line(el);
+    const size_t n = (size_t)(info->cursor - info->buffer);
+    utf8proc_int32_t before = 0, code, state = 0;
+    int n_last = 0;
+    (void)key;
+    for (size_t i = 0; i < n;) {
+        utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)info->buffer + i,
+                                                 (utf8proc_ssize_t)(n - i), &code);
+        if (used <= 0) return CC_ERROR; // not in this locale
+        const bool begins = !i || utf8proc_grapheme_break_stateful(before, code, &state);
+        n_last = begins ? 1 : n_last + 1;
+        before = code;
+        i += (size_t)used;
+    }
+    if (!n_last) return CC_ERROR;
+    el_deletestr(el, n_last);
+    return CC_REFRESH;
 }
 
 static char *get_prompt(EditLine *el) {
@@ -169,6 +232,8 @@ static void open_editor(line_reader *r) {
         fprintf(stderr, "%s\n", err.message);
         return;
     }
+    struct sigaction action = {.sa_handler = on_resize};
+    sigaction(SIGWINCH, &action, NULL);
     setlocale(LC_CTYPE, "");
     if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8"); // models speak UTF-8
     r->el = el_init("tern", stdin, stdout, stderr);
@@ -183,9 +248,15 @@ static void open_editor(line_reader *r) {
     el_set(r->el, EL_EDITOR, "emacs");
     el_set(r->el, EL_HIST, history, r->history);
     el_set(r->el, EL_GETCFN, read_key);
+    el_set(r->el, EL_SETTY, "-x", "-echoctl", NULL); // a Ctrl-C during an answer is no part of it
     el_set(r->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_set(r->el, EL_ADDFN, "tern-complete", "Complete a command or a file", complete_word);
     el_set(r->el, EL_BIND, "^I", "tern-complete", NULL);
+    el_set(r->el, EL_ADDFN, "tern-paste", "Insert what the terminal pastes", take_paste);
+    el_set(r->el, EL_BIND, "\\e[200~", "tern-paste", NULL);
+    el_set(r->el, EL_ADDFN, "tern-delete", "Delete what is seen as one character", delete_cluster);
+    el_set(r->el, EL_BIND, "^?", "tern-delete", NULL);
+    el_set(r->el, EL_BIND, "^H", "tern-delete", NULL);
 }
 
 // ---- Lines -------------------------------------------------------------------------------------
@@ -223,17 +294,16 @@ static char *read_plain(line_reader *r) {
     return r->line;
 }
 
-char *line_read(line_reader *r, const char *prompt) {
+static char *edit_line(line_reader *r) {
     bool warned = false;
-    if (!r->el) return interrupted ? NULL : read_plain(r);
-    r->prompt = prompt;
     for (;;) {
         int n = 0;
         interrupted = 0;
         const char *got = el_gets(r->el, &n);
         if (got && n > 0) {
             HistEvent event;
-            size_t length = strcspn(got, "\r\n");
+            size_t length = strlen(got);
+            while (length && strchr("\r\n", got[length - 1])) length--;
             r->line = must_alloc(r->line, length + 1, 1);
             memcpy(r->line, got, length);
             r->line[length] = 0;
@@ -251,4 +321,20 @@ char *line_read(line_reader *r, const char *prompt) {
         if (was_empty) printf("Ctrl-C again, Ctrl-D or /quit leaves.\n");
         warned = was_empty;
     }
+}
+
+static void mark_pastes(bool marks) {
+    const char *terminal = getenv("TERM");
+    if (!terminal || !strcmp(terminal, "dumb")) return;
+    fputs(marks ? "\033[?2004h" : "\033[?2004l", stdout);
+    fflush(stdout);
+}
+
+char *line_read(line_reader *r, const char *prompt) {
+    if (!r->el) return interrupted ? NULL : read_plain(r);
+    r->prompt = prompt;
+    mark_pastes(true);
+    char *line = edit_line(r);
+    mark_pastes(false);
+    return line;
 }
