@@ -160,7 +160,7 @@ def test_did_you_mean(p):
 
 def test_the_editor_of_a_chat(p):
     # Seen to fail: each pasted line was a question; a deleted family left its parts; ^C stood in the answer.
-    t = Terminal("chat", STORIES, "--seed", "1", "-n", "3", env={"HOME": p, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
+    t = Terminal("chat", STORIES, "--seed", "1", "-n", "3", "--ignore-eos", env={"HOME": p, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
     check(t.read_until(r"2004h"), "pastes are not marked", t.text)
     prompts = iter(range(2, 9))
 

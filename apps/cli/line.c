@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 #include <utf8proc.h>
 #include <wchar.h>
@@ -28,6 +29,8 @@ struct line_reader {
     const char *prompt;
     char *line; // of getline, or a copy of libedit's
     size_t capacity;
+    struct termios before; // of the terminal
+    bool has_before;
 };
 
 // Set by the signal handler, which can reach nothing else.
@@ -234,6 +237,7 @@ static void open_editor(line_reader *r) {
     }
     struct sigaction action = {.sa_handler = on_resize};
     sigaction(SIGWINCH, &action, NULL);
+    r->has_before = tcgetattr(STDIN_FILENO, &r->before) == 0;
     setlocale(LC_CTYPE, "");
     if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8"); // models speak UTF-8
     r->el = el_init("tern", stdin, stdout, stderr);
@@ -248,7 +252,6 @@ static void open_editor(line_reader *r) {
     el_set(r->el, EL_EDITOR, "emacs");
     el_set(r->el, EL_HIST, history, r->history);
     el_set(r->el, EL_GETCFN, read_key);
-    el_set(r->el, EL_SETTY, "-x", "-echoctl", NULL); // a Ctrl-C during an answer is no part of it
     el_set(r->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_set(r->el, EL_ADDFN, "tern-complete", "Complete a command or a file", complete_word);
     el_set(r->el, EL_BIND, "^I", "tern-complete", NULL);
@@ -280,6 +283,7 @@ void line_close(line_reader *r) {
     }
     if (r->history) history_end(r->history);
     if (r->el) el_end(r->el);
+    if (r->has_before) tcsetattr(STDIN_FILENO, TCSADRAIN, &r->before);
     free(r->line);
     free(r->history_path);
     free(r);
@@ -333,8 +337,14 @@ static void mark_pastes(bool marks) {
 char *line_read(line_reader *r, const char *prompt) {
     if (!r->el) return interrupted ? NULL : read_plain(r);
     r->prompt = prompt;
+    el_set(r->el, EL_PREP_TERM, 1); // before the prompt is seen: what answers it is for the editor
     mark_pastes(true);
     char *line = edit_line(r);
     mark_pastes(false);
+    struct termios quiet; // a Ctrl-C during an answer is no part of it
+    if (tcgetattr(STDIN_FILENO, &quiet) == 0) {
+        quiet.c_lflag &= ~(tcflag_t)ECHOCTL;
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
+    }
     return line;
 }
