@@ -417,7 +417,7 @@ TEST(families_embeddings_are_no_scores) {
     if (!make_folder(folder, spellings[2].json, 16, "", NULL)) return;
     REQUIRE_OK(tern_model_open(&model, folder, NULL, &err), err);
     CHECK(tern_session_open(&session, model, NULL, &err) == TERN_ERR_UNSUPPORTED && !session);
-    CHECK_MSG(strstr(err.message, "is an encoder: it has no scores of next tokens"), "%s",
+    CHECK_MSG(strstr(err.message, "it makes vectors and has no scores of next tokens"), "%s",
               err.message);
     REQUIRE_OK(tern_lease_open(&lease, model, 16, TERN_KV_F32, &err), err);
     const tern_work work = {.lease = lease, .ids = &id, .n_ids = 1, .n_outputs = 1};

@@ -147,7 +147,7 @@ TEST(vit_refuses_what_is_no_picture_or_no_model_of_them) {
     CHECK(tern_classify(m, &p, 1, &stops, hits, &err) == TERN_ERR_CANCELLED);
     const tern_embed_text text = {.text = "hello", .n_bytes = 5};
     CHECK(tern_embed(m, &text, 1, NULL, vector, &err) == TERN_ERR_UNSUPPORTED);
-    CHECK(strstr(err.message, "reads pictures and no texts"));
+    CHECK(strstr(err.message, "of pictures and of no texts"));
     CHECK(tern_classify(m, NULL, 0, NULL, NULL, &err) == TERN_OK);
     tern_picture_free(&p);
     tern_picture_free(&thin);

@@ -62,7 +62,7 @@ TEST(training_refuses_a_used_folder_and_one_that_is_in_use) {
     tern_strbuf before = read_all(out, "log.jsonl");
     d.seed = 2;
     CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT);
-    CHECK_MSG(strstr(err.message, "step 20, 2 checkpoints") && strstr(err.message, "--resume"),
+    CHECK_MSG(strstr(err.message, "step 20, 2 checkpoints") && strstr(err.message, "resume goes"),
               "%s", err.message);
     tern_strbuf after = read_all(out, "log.jsonl");
     CHECK(before.len > 500 && before.len == after.len && !memcmp(before.ptr, after.ptr, after.len));
@@ -260,7 +260,7 @@ TEST(training_tells_each_step_and_its_log_can_be_read_along) {
     d.on_step = stop_at_seven;
     d.user = out;
     CHECK(tern_train(&d, &err) == TERN_ERR_CANCELLED);
-    CHECK_MSG(strstr(err.message, "after step 7 of 60") && strstr(err.message, "--resume"), "%s",
+    CHECK_MSG(strstr(err.message, "after step 7 of 60") && strstr(err.message, "resume goes"), "%s",
               err.message);
     CHECK(newest(out, &n) == 7);
     d.on_event = NULL;
@@ -428,11 +428,11 @@ TEST(training_refuses_numbers_without_a_meaning) {
     x = d, x.n_steps = -1, differs(&x, "steps: -1");
     x = d, x.n_layers = -3, differs(&x, "layers: -3");
     x = d, x.keep = -1, differs(&x, "keep: -1");
-    x = d, x.log_every = INT_MIN, differs(&x, "log-every");
+    x = d, x.log_every = INT_MIN, differs(&x, "log_every");
     x = d, x.rate = NAN, differs(&x, "nan");
     x = d, x.clip = INFINITY, differs(&x, "inf");
-    x = d, x.recipe = (tern_recipe)7, differs(&x, "recipe 7");
-    x = d, x.schedule = (tern_schedule)-1, differs(&x, "schedule -1");
+    x = d, x.recipe = (tern_recipe)7, differs(&x, "recipe is 7");
+    x = d, x.schedule = (tern_schedule)-1, differs(&x, "schedule is -1");
 }
 
 // keep = 1, and there is a damaged checkpoint of a later step: that is not the one to keep. Seen to
