@@ -39,7 +39,7 @@ done
 for file in $(find apps examples -name '*.[ch]'); do
     case $file in apps/web/*) inner='formats/|graph/|input/|kernels/([^w]|w[^e])|kernels/webgpu/[^w]|models/|runtime/|session/|tasks/|train/' ;;
     apps/serve/*|apps/mcp/*|apps/agent/*|apps/hub/*|apps/load/*) inner='src/|formats/|graph/|input/|kernels/|models/|runtime/|session/|tasks/|train/' ;;
-    apps/cli/*) inner='src/|base/([^pu]|p[^l]|u[^t])|formats/|graph/|input/|kernels/|models/|runtime/|session/|tasks/|train/' ;;
+    apps/cli/*) inner='src/|base/([^plu]|p[^l]|l[^a]|u[^t])|formats/|graph/|input/|kernels/|models/|runtime/|session/|tasks/|train/' ;;
     *) inner='src/|base/|formats/|graph/|input/|kernels/|models/|runtime/|session/|tasks/|train/' ;; esac
     if grep -nE "^#include \"($inner)" "$file"; then
         complain "$file: programs use include/ only"
