@@ -6,7 +6,7 @@
 # - Sub-folders of one folder may need each other, but never in a circle.
 # - No circle of files joins two folders, neither a folder and its own sub-folder.
 # Programs include only include/, and apps/serve, apps/mcp, apps/agent and apps/hub base/, too; the
-# command line of base/ what shows text from elsewhere (plain.h), and the bytes of strings.
+# command line of base/ what shows text from elsewhere (plain.h), the bytes of strings, and lazy.h.
 # usage: check_layers.sh LIBTERN.A
 #
 # Seen to fail: base/hash.c calling tern_graph_free by a declaration of its own, tok_vocab.c calling
