@@ -187,15 +187,15 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
               for token, value in given.get("logit_bias", {}).items()]
     params.biases, params.n_biases = (c.tern_logit_bias * len(biases))(*biases), len(biases)
     params.min_tokens = whole("min_tokens", given.get("min_tokens", 0))
-    for name in ("stop_token_ids", "allowed_token_ids"):
+    for name, count in (("stop_token_ids", "n_stop_token_ids"), ("allowed_token_ids", "n_allowed_token_ids")):
         ids = given.get(name, ())
         setattr(params, name, ids_array(ids))
-        setattr(params, "n_" + name, len(ids))
-    for name in ("bad_words", "dry_sequence_breakers"):
+        setattr(params, count, len(ids))
+    for name, count in (("bad_words", "n_bad_words"), ("dry_sequence_breakers", "n_dry_sequence_breakers")):
         if name in given:
             words = [utf8(text) for text in given[name]]
             setattr(params, name, (ctypes.c_char_p * max(1, len(words)))(*words))
-            setattr(params, "n_" + name, len(words))
+            setattr(params, count, len(words))
     return params
 
 

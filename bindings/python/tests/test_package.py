@@ -23,6 +23,8 @@ from tern import _c as c, _results
 
 # Public functions that the package does not call, and why.
 LEFT_OUT = {
+    "tern_cancel_is_requested": "who requests it knows",
+    "tern_cancel_reset": "each call has a request of its own",
     "tern_status_name": "TernError.code has a word of its own for each",
     **{"tern_" + name: "tern_chat_tokens_shown places pictures" for name in "sight_ids sights_place".split()},
     **{"tern_chat_" + name: "a list of messages has its pictures" for name in "show get_shown".split()},

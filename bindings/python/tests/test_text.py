@@ -138,10 +138,12 @@ class Text(WithModel):
             self.assertEqual(model.format(messages, tools=tools, loud=True), "[f]x|(7)|y|>!")
             self.assertEqual(model.format(messages, generate=False), "x|(7)|y|")
             pieces = ["<think>h\u00e9", "</th", "ink>\nSo ", "<tool_call>{\"name\": \"f\", \"argum", "ents\": {\"a\"", ": 7}}</tool_call>"]
-            parts = list(model.take_apart(pieces, prompt="x>", tools=tools))
-            self.assertEqual([(p.kind, p.text, p.call) for p in parts], [
-                ("reasoning", "h\u00e9", 0), ("text", "So", 0), ("call", "f", 0), ("arguments", '{"a"', 0), ("arguments", ": 7}", 0),
-                ("call_end", "", 0)])
+            parts = [(p.kind, p.text, p.call) for p in model.take_apart(pieces, prompt="x>", tools=tools)]
+            arguments = [p for p in parts if p[0] == "arguments"] # in as many pieces as there are
+            self.assertEqual(parts[:3] + parts[3 + len(arguments):], [
+                ("reasoning", "h\u00e9", 0), ("text", "So", 0), ("call", "f", 0), ("call_end", "", 0)])
+            self.assertGreater(len(arguments), 1)
+            self.assertEqual("".join(text for _, text, _ in arguments), '{"a": 7}')
             self.assertEqual("".join(p.text for p in model.take_apart(pieces[2:])), "".join(pieces[2:]))
             told = model.generate("The fox", max_tokens=4, with_special=True, temperature=0).text
             self.assertEqual(told, model.generate("The fox", max_tokens=4, temperature=0).text)
