@@ -273,11 +273,10 @@ if on_gpu >"$dir/plain" 2>"$dir/err"; then
     HOME=$dir/other XDG_CACHE_HOME=not/absolute on_gpu >"$dir/out" 2>"$dir/err"
     [ -e not ] && wrong "a cache that is not absolute is used"
     [ -e "$dir"/other/.cache/tern/webgpu-* ] || wrong "no home in place of a relative cache"
-    "$tern" diagnose --device webgpu --json >"$dir/out" 2>&1
-    has '"features used"'
-    TERN_WEBGPU_CHECK=1 "$tern" diagnose --device webgpu >"$dir/out" 2>&1
+    # Once: on a GPU in software it takes minutes.
+    ends 0 env TERN_WEBGPU_CHECK=1 "$tern" diagnose --device webgpu
+    has "^features used"
     has "all checks on"
-    ends 0 "$tern" diagnose --device webgpu
     has "^ok .*300 dependent dispatches"
     has "^verdict .* computes what it should$"
     has " 0 failed$"
