@@ -107,7 +107,7 @@ look_at_family embeddinggemma
 ends 0 "$tern" diagnose "$encoder" -t 1
 has "^ok     another text: rows within 0.0e+00"
 ends 0 "$tern" convert "$encoder" "$encoder.q8_0.gguf" --type q8_0
-none='it has no scores of next tokens'
+none='has no scores of next tokens'
 fails 1 "$none" "$tern" run "$encoder" hi
 fails 1 "$none" "$tern" eval ppl "$encoder" -f "$dir/pets" --window 64
 fails 1 "$none" "$tern" eval choice "$encoder" --task blimp -f "$dir/blimp_pets.jsonl"
