@@ -296,8 +296,8 @@ TEST(schema_unevaluated) {
 TEST(references_that_lead_back_to_themselves_are_refused) {
     static const char *const schemas[] = {
         "{\"$ref\":\"#\"}",
-        "{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},"
-        "\"b\":{\"$ref\":\"#/$defs/a\",\"title\":\"b\"}}}",
+        ("{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},"
+         "\"b\":{\"$ref\":\"#/$defs/a\",\"title\":\"b\"}}}"),
         "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/properties/a\"}}}",
     };
     static const char *const fine[] = {
