@@ -167,8 +167,8 @@ static int values_for(const char *key, const tern_json *now, char v[VALUES_MAX][
     static const char *const ropes[] = {
         "{\"rope_type\":\"linear\",\"factor\":3}",
         "{\"rope_type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16}",
-        "{\"rope_type\":\"llama3\",\"factor\":4,\"low_freq_factor\":1,\"high_freq_factor\":4,"
-        "\"original_max_position_embeddings\":16}",
+        ("{\"rope_type\":\"llama3\",\"factor\":4,\"low_freq_factor\":1,\"high_freq_factor\":4,"
+         "\"original_max_position_embeddings\":16}"),
         "{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.5}",
         "{\"rope_type\":\"default\",\"rope_theta\":50}"};
     static const char *const texts[] = {"relu2", "gelu", "silu", "linear", "yarn", "rope", "nope"};
