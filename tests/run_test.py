@@ -194,6 +194,7 @@ def test_the_editor_of_a_chat(p):
 
 
 def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs in the background ignore it, and hand that on
     wanted = sys.argv[2] if len(sys.argv) > 2 else ""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for name, test in list(globals().items()):
