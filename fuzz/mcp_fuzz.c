@@ -56,7 +56,8 @@ static void sink_write(void *to, const char *bytes, size_t n) {
 static void sink_end(void *to) {
     ((answer *)to)->n_ends++;
 }
-static const sink to_http = {sink_write, sink_end, false}, to_pipe = {sink_write, sink_end, true};
+static const sink to_http = {.write = sink_write, .end = sink_end};
+static const sink to_pipe = {.write = sink_write, .end = sink_end, .is_plain = true};
 
 // The answer to a message: to one with an id it has that id, and a result or an error.
 static void check_line(const exchange *x, const char *text, size_t n) {

@@ -105,7 +105,7 @@ static void check_ask(const exchange *x, const ask *a) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
-    static const sink to_answer = {sink_write, sink_end, false};
+    static const sink to_answer = {.write = sink_write, .end = sink_end};
     answer a = {.n_ends = 0};
     if (n == 0) return 0;
     const char *path = paths[bytes[0] % (sizeof paths / sizeof *paths)];
