@@ -31,22 +31,14 @@ static tern_status refuse(const tern_tensor *t, tern_dtype type, const char *why
 // Ternary weights have one scale. Codes of one or two bits with more than that are no other numbers
 // than -1, 0 and +1, but another model in a type that has room for one.
 static tern_status refuse_as_ternary(const tern_tensor *t, tern_dtype type, tern_error *err) {
-    char why[160];
-    switch (t->type) {
-    case TERN_DTYPE_Q1_0:
-    case TERN_DTYPE_Q1_0_32:
-    case TERN_DTYPE_Q2_0:
-    case TERN_DTYPE_PQ2_0:
-    case TERN_DTYPE_PTQ1_0:
-    case TERN_DTYPE_TQ1_0:
-    case TERN_DTYPE_TQ2_0:
+    const size_t group_n = tern_dtype_group_n(t->type);
+    char why[160] = "it is not ternary";
+    if (group_n)
         snprintf(why, sizeof why,
                  "it has a scale for each group of %zu weights, and ternary weights "
                  "have one for all",
-                 tern_dtype_block_n(t->type));
-        return refuse(t, type, why, err);
-    default: return refuse(t, type, "it is not ternary", err);
-    }
+                 group_n);
+    return refuse(t, type, why, err);
 }
 
 // Of floats, codes of some bits.
