@@ -38,11 +38,11 @@ typedef struct bench {
     uint8_t *codes;  // one matrix's, used by all
     uint8_t *floats; // likewise
     int n_steps, position, n_tokens, n_layers;
-    int n_sequences; // of n_tokens each
-    bool by_clock; // -k
-    bool is_alone; // -o
-    bool is_qwen3;  // -b, -w
-    const char *wide; // the type of -w; NULL: none
+    int n_sequences;                   // of n_tokens each
+    bool by_clock;                     // -k
+    bool is_alone;                     // -o
+    bool is_qwen3;                     // -b, -w
+    const char *wide;                  // the type of -w; NULL: none
     uint8_t *blocks[TERN_DTYPE_COUNT]; // any of a type, as many as its largest matrix has
 } bench;
 
@@ -166,9 +166,16 @@ static void bind_weights(bench *b) {
         if (value->kind != TERN_VALUE_WEIGHT) continue;
         bool ternary = value->is_matrix && !value->is_table;
         sources[v] = (tern_weight_source){
-            .name = value->name, .n_rows = value->rows, .n_cols = value->cols, .scale = 0.02f,
-            .is_matrix = value->is_matrix, .is_table = value->is_table, .is_head = value->is_table,
-            .type = ternary ? TERN_DTYPE_I2_S : value->is_table ? TERN_DTYPE_F16 : TERN_DTYPE_F32,
+            .name = value->name,
+            .n_rows = value->rows,
+            .n_cols = value->cols,
+            .scale = 0.02f,
+            .is_matrix = value->is_matrix,
+            .is_table = value->is_table,
+            .is_head = value->is_table,
+            .type = ternary           ? TERN_DTYPE_I2_S
+                    : value->is_table ? TERN_DTYPE_F16
+                                      : TERN_DTYPE_F32,
         };
         bool in_groups = b->is_qwen3 && (ternary || value->is_table);
         if (in_groups) sources[v].type = TERN_DTYPE_Q2_0;
@@ -176,10 +183,10 @@ static void bind_weights(bench *b) {
         if (!value->is_matrix && !value->is_table) sources[v].n_rows = 1;
         uint64_t n = (uint64_t)sources[v].n_rows * (uint64_t)value->cols;
         tern_dtype_bytes(sources[v].type, n, (uint64_t)value->cols, &sources[v].bytes);
-        const void *data = b->wide && in_groups ? (void *)b->blocks[sources[v].type]
+        const void *data = b->wide && in_groups   ? (void *)b->blocks[sources[v].type]
                            : ternary || in_groups ? (void *)b->codes
-                           : value->is_table    ? (void *)b->floats
-                                                : ones;
+                           : value->is_table      ? (void *)b->floats
+                                                  : ones;
         sources[v].data = tern_blob_of(data, sources[v].bytes);
     }
     need(tern_backend_webgpu.tune(b->device, sources, g->n_values, &err), &err);
@@ -248,9 +255,13 @@ static void open_crowd(const bench *b, tern_plan *plan, crowd *c) {
     for (int i = 0; i < n; i++) c->ids[i] = i;
     for (int i = 0; i < n_outputs; i++) c->outputs[i] = (i + 1) * (n / n_outputs) - 1;
     c->ids[0] = 1;
-    c->batch = (tern_batch){.ids = c->ids, .n_tokens = n, .outputs = c->outputs,
+    c->batch = (tern_batch){.ids = c->ids,
+                            .n_tokens = n,
+                            .outputs = c->outputs,
                             .n_outputs = n_outputs,
-                            .top_k = 1, .top_ids = c->top, .top_logits = c->logits};
+                            .top_k = 1,
+                            .top_ids = c->top,
+                            .top_logits = c->logits};
 }
 
 static void close_crowd(const bench *b, crowd *c) {
@@ -378,11 +389,16 @@ static double seconds_drafting(const bench *b, tern_plan *plan) {
     need(tern_draft_table_open(&table, 1, 1, 8, &err), &err);
     tern_draft_table_set_run(&table, 0, ids, 2);
     need(tern_backend_webgpu.drafts_open(in, &table, &err), &err);
-    tern_drafting q = {.before = ids, .n_before = 2, .n_each = b->n_tokens, .n_max = ROOM,
-                       .n_wanted = INT32_MAX};
+    tern_drafting q = {
+        .before = ids, .n_before = 2, .n_each = b->n_tokens, .n_max = ROOM, .n_wanted = INT32_MAX};
     int32_t pos = b->position + 2;
-    tern_batch batch = {.ids = &ids[2], .n_tokens = 1, .n_outputs = 1, .top_k = 1,
-                        .top_ids = top, .top_logits = logits, .drafting = &q};
+    tern_batch batch = {.ids = &ids[2],
+                        .n_tokens = 1,
+                        .n_outputs = 1,
+                        .top_k = 1,
+                        .top_ids = top,
+                        .top_logits = logits,
+                        .drafting = &q};
     double start = 0;
     int n_runs = 0;
     for (int i = 0; n_runs < b->n_steps; i++) {
@@ -442,7 +458,7 @@ static void build(bench *b, const tern_config *c) {
     tern_graph_init(&b->graph);
     while (i < n && strcmp(all[i]->name, "qwen3") != 0) i++;
     need(b->is_qwen3 ? tern_model_build_main(&b->graph, all[i], c, &err)
-                      : tern_build_decoder(&b->graph, c, &err),
+                     : tern_build_decoder(&b->graph, c, &err),
          &err);
 }
 
@@ -495,17 +511,35 @@ static tern_webgpu_desc desc_of_null(void) {
 int main(int argc, char **argv) {
     bench b = {.n_steps = 100, .n_tokens = 1, .n_sequences = 1};
     tern_error err = {0};
-    tern_config c = {.n_vocab = 128256, .n_layers = 30, .n_embd = 2560, .n_ff = 6912, .n_heads = 20,
-                     .n_kv_heads = 5, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-5,
-                     .final_rms_eps = 1e-5, .act = TERN_ACTIVATION_RELU2, .tied_head = true,
+    tern_config c = {.n_vocab = 128256,
+                     .n_layers = 30,
+                     .n_embd = 2560,
+                     .n_ff = 6912,
+                     .n_heads = 20,
+                     .n_kv_heads = 5,
+                     .head_dim = 128,
+                     .n_context = 4096,
+                     .rms_eps = 1e-5,
+                     .final_rms_eps = 1e-5,
+                     .act = TERN_ACTIVATION_RELU2,
+                     .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
     bool several = false, null = false;
     for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:w:bmosk0")) != -1;) {
         if (o == 'b') {
             const tern_config bonsai = {
-                .n_vocab = 151936, .n_layers = 28, .n_embd = 2048, .n_ff = 6144, .n_heads = 16,
-                .n_kv_heads = 8, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-6,
-                .final_rms_eps = 1e-6, .act = TERN_ACTIVATION_SILU, .tied_head = true,
+                .n_vocab = 151936,
+                .n_layers = 28,
+                .n_embd = 2048,
+                .n_ff = 6144,
+                .n_heads = 16,
+                .n_kv_heads = 8,
+                .head_dim = 128,
+                .n_context = 4096,
+                .rms_eps = 1e-6,
+                .final_rms_eps = 1e-6,
+                .act = TERN_ACTIVATION_SILU,
+                .tied_head = true,
                 .rope = {.n_rot = 128, .halves = true, .base = 1e6, .factor = 1}};
             c = bonsai;
             b.is_qwen3 = true;
@@ -516,9 +550,18 @@ int main(int argc, char **argv) {
         }
         if (o == 'w') {
             const tern_config qwen = {
-                .n_vocab = 151936, .n_layers = 28, .n_embd = 1024, .n_ff = 3072, .n_heads = 16,
-                .n_kv_heads = 8, .head_dim = 128, .n_context = 4096, .rms_eps = 1e-6,
-                .final_rms_eps = 1e-6, .act = TERN_ACTIVATION_SILU, .tied_head = true,
+                .n_vocab = 151936,
+                .n_layers = 28,
+                .n_embd = 1024,
+                .n_ff = 3072,
+                .n_heads = 16,
+                .n_kv_heads = 8,
+                .head_dim = 128,
+                .n_context = 4096,
+                .rms_eps = 1e-6,
+                .final_rms_eps = 1e-6,
+                .act = TERN_ACTIVATION_SILU,
+                .tied_head = true,
                 .rope = {.n_rot = 128, .halves = true, .base = 1e6, .factor = 1}};
             c = qwen;
             b.is_qwen3 = true;

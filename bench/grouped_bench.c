@@ -38,8 +38,12 @@ static double peak(const tern_cpu_kernels *k) {
 }
 
 static tern_grouped_rows tokens_new(const tern_grouped_kernels *k, size_t n_in, size_t n) {
-    tern_grouped_rows x = {room(n_in * n), room(n_in / 64 * n * 4), room(n_in / 64 * n * 28),
-                           room(n_in / 64 * n * 28), n, tern_grouped_tokens(k, n)};
+    tern_grouped_rows x = {room(n_in * n),
+                           room(n_in / 64 * n * 4),
+                           room(n_in / 64 * n * 28),
+                           room(n_in / 64 * n * 28),
+                           n,
+                           tern_grouped_tokens(k, n)};
     for (size_t i = 0; i < n_in * n; i++) x.q[i] = (int8_t)(i * 7919 % 255 - 127);
     for (size_t i = 0; i < n_in / 64 * n; i++) x.scale[i] = 1e-3f;
     return x;
@@ -65,8 +69,10 @@ static double rate(const tern_grouped_kernels *k, const tern_grouped_matrix *m, 
 
 static void measure(const char *name, const tern_cpu_kernels *k, tern_grouped_matrix m) {
     m.n_rows = ((size_t)96 << 20) / m.n_in / 32 * 32; // larger than caches
-    if (m.bits <= 2) m.block_bytes = tern_grouped_block_bytes(m.n_in, m.group, m.bits);
-    else if (!tern_grouped_wide_fits(&m)) exit(1);
+    if (m.bits <= 2)
+        m.block_bytes = tern_grouped_block_bytes(m.n_in, m.group, m.bits);
+    else if (!tern_grouped_wide_fits(&m))
+        exit(1);
     m.data = room(m.n_rows / 16 * m.block_bytes);
     double one = rate(k->q, &m, 1, 2048, 3), top = peak(k);
     printf("%-7s %5.3f bits  1: %6.2f GB/s %6.1f G/s ", name,

@@ -39,7 +39,7 @@ typedef struct bench {
     tern_head *h;
     tern_head_query *q;
     const float *x;
-    float *y; // of all rows
+    float *y;   // of all rows
     size_t n_x; // vectors at once
     int32_t k, *ids;
     float *values;
@@ -57,9 +57,7 @@ static bool claim(bench *b, size_t n, size_t block, size_t *first, size_t *last)
     return *first < n;
 }
 
-static void wait_all(bench *b) {
-    pthread_barrier_wait(&b->barrier);
-}
+static void wait_all(bench *b) { pthread_barrier_wait(&b->barrier); }
 
 static void keep_best(double *best, double seconds) {
     if (*best == 0 || seconds < *best) *best = seconds;

@@ -67,8 +67,8 @@ static void measure(const char *what, const job *j, int n_threads) {
     for (int i = 1; i < n_threads; i++) pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&start);
     double s = workers[0].seconds;
-    printf("| %-8s | %-31s | %2d | %9.3f | %7.2f | %7.2f |\n", j->k->name, what, n_threads,
-           s * 1e3, j->bytes / s * 1e-9, j->macs / s * 1e-9);
+    printf("| %-8s | %-31s | %2d | %9.3f | %7.2f | %7.2f |\n", j->k->name, what, n_threads, s * 1e3,
+           j->bytes / s * 1e-9, j->macs / s * 1e-9);
     fflush(stdout);
 }
 
@@ -178,8 +178,12 @@ static void run_attention(const job *j, int thread, int n_threads) {
     size_t head_bytes = tern_kv_head_bytes(j->type, HEAD_DIM, TERN_PAGE_POSITIONS);
     size_t stride = N_KV_HEADS * N_GROUP * HEAD_DIM;
     size_t block = j->n_tokens < 12 ? j->n_tokens : 12, blocks = (j->n_tokens + block - 1) / block;
-    tern_attention_args a = {.row_stride = stride, .n_heads = N_GROUP, .head_dim = HEAD_DIM,
-                             .pages = j->pages, .kv_type = j->type, .causal = true,
+    tern_attention_args a = {.row_stride = stride,
+                             .n_heads = N_GROUP,
+                             .head_dim = HEAD_DIM,
+                             .pages = j->pages,
+                             .kv_type = j->type,
+                             .causal = true,
                              .scale = 0.088f};
     a.scratch = j->y + j->n_tokens * stride +
                 (size_t)thread * ((tern_attention_scratch_floats(&a) + 15) / 16 * 16);
@@ -243,10 +247,21 @@ static void bench_attention(const tern_cpu_kernels *kernels, int n_threads) {
 
 // ---- rows --------------------------------------------------------------------------------------
 
-enum { ROW_RMS_NORM, ROW_QUANTIZE, ROW_RELU2_GLU, ROW_SILU_GLU, ROW_ADD, ROW_ROPE, ROW_KV_STORE,
-       ROW_ARGMAX, ROW_HEAD_NORM, N_ROW_KERNELS };
-static const char *const row_names[] = {"rms_norm", "quantize_i8", "glu relu2", "glu silu", "add",
-                                        "rope", "kv_store F16", "argmax", "rms_norm by head"};
+enum {
+    ROW_RMS_NORM,
+    ROW_QUANTIZE,
+    ROW_RELU2_GLU,
+    ROW_SILU_GLU,
+    ROW_ADD,
+    ROW_ROPE,
+    ROW_KV_STORE,
+    ROW_ARGMAX,
+    ROW_HEAD_NORM,
+    N_ROW_KERNELS
+};
+static const char *const row_names[] = {"rms_norm",     "quantize_i8", "glu relu2",
+                                        "glu silu",     "add",         "rope",
+                                        "kv_store F16", "argmax",      "rms_norm by head"};
 
 // n_rows rows of n_in floats, walked over 30 times as by the layers of a model.
 static void run_rows(const job *j, int thread, int n_threads) {
@@ -307,9 +322,17 @@ enum { DELTA_DIM = 128, DELTA_HEADS = 16, DELTA_LAYERS = 18, DELTA_COLS = 3 * 16
 static void run_delta_net(const job *j, int thread, int n_threads) {
     size_t width = DELTA_HEADS * DELTA_DIM, out_floats = j->n_tokens * width;
     size_t scratch = (tern_delta_net_scratch_floats(DELTA_DIM) + 15) / 16 * 16;
-    tern_delta_net_args a = {.a = j->x, .b = j->x + 16, .stride = DELTA_COLS, .out_stride = width,
-                             .gate_stride = DELTA_COLS, .n_rows = j->n_tokens, .dk = DELTA_DIM,
-                             .dv = DELTA_DIM, .A = -0.5f, .eps = 1e-6f, .state_stride = DELTA_DIM,
+    tern_delta_net_args a = {.a = j->x,
+                             .b = j->x + 16,
+                             .stride = DELTA_COLS,
+                             .out_stride = width,
+                             .gate_stride = DELTA_COLS,
+                             .n_rows = j->n_tokens,
+                             .dk = DELTA_DIM,
+                             .dv = DELTA_DIM,
+                             .A = -0.5f,
+                             .eps = 1e-6f,
+                             .state_stride = DELTA_DIM,
                              .scratch = j->y + out_floats + (size_t)thread * scratch};
     for (size_t i = 0; i < DELTA_HEADS * DELTA_LAYERS; i++) {
         if (i % (size_t)n_threads != (size_t)thread) continue;
@@ -324,8 +347,13 @@ static void run_delta_net(const job *j, int thread, int n_threads) {
 
 // x: rows; y: output; w: states, then weights, of all layers.
 static void run_conv(const job *j, int thread, int n_threads) {
-    tern_conv_args a = {.y = j->y, .x = j->x, .y_stride = DELTA_COLS, .x_stride = DELTA_COLS,
-                        .n_rows = j->n_tokens, .n_cols = DELTA_COLS, .n_taps = TAPS,
+    tern_conv_args a = {.y = j->y,
+                        .x = j->x,
+                        .y_stride = DELTA_COLS,
+                        .x_stride = DELTA_COLS,
+                        .n_rows = j->n_tokens,
+                        .n_cols = DELTA_COLS,
+                        .n_taps = TAPS,
                         .act = TERN_ACT_SILU};
     share(DELTA_COLS, 256, thread, n_threads, &a.first, &a.last);
     for (size_t i = 0; i < DELTA_LAYERS; i++) {
@@ -372,9 +400,15 @@ static void run_gemm(const job *j, int thread, int n_threads) {
     share(form == GEMM_DW ? out : t, j->g->rows, thread, n_threads, &first, &last);
     const float *b = j->x + t * (in > out ? in : out);
     size_t n = form == GEMM_Y ? out : in;
-    cpu_gemm g = {.transpose_a = form == GEMM_DW, .transpose_b = form == GEMM_Y,
-                  .accumulate = form == GEMM_DW, .m = last - first, .n = n, .b = b, .ldb = in,
-                  .c = j->y + first * n, .ldc = n};
+    cpu_gemm g = {.transpose_a = form == GEMM_DW,
+                  .transpose_b = form == GEMM_Y,
+                  .accumulate = form == GEMM_DW,
+                  .m = last - first,
+                  .n = n,
+                  .b = b,
+                  .ldb = in,
+                  .c = j->y + first * n,
+                  .ldc = n};
     g.lda = form == GEMM_Y ? in : out;
     g.k = form == GEMM_DW ? t : g.lda;
     g.a = j->x + (form == GEMM_DW ? first : first * g.lda);
@@ -383,8 +417,8 @@ static void run_gemm(const job *j, int thread, int n_threads) {
 }
 
 static void bench_gemm_kernels(const char *name, const tern_gemm_kernels *g, int n_threads) {
-    static const size_t shapes[][3] = {{4096, 256, 256}, {4096, 768, 256}, {4096, 256, 768},
-                                       {1024, 2560, 2560}};
+    static const size_t shapes[][3] = {
+        {4096, 256, 256}, {4096, 768, 256}, {4096, 256, 768}, {1024, 2560, 2560}};
     static const char *const forms[] = {"x W'", "dy W", "dy' x"};
     tern_float_kernels named = {.name = name};
     size_t cut = !strcmp(name, "scalar") ? 16 : 1;
@@ -418,18 +452,17 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(const tern_cpu_kernels *k, int n_threads);
-    } parts[] = {{"matvec", bench_matvec},
-                 {"matmul", bench_matmul},
-                 {"attention", bench_attention},
-                 {"rows", bench_rows},
-                 {"states", bench_states},
-                 {"gemm", bench_gemm}};
+    } parts[] = {{"matvec", bench_matvec}, {"matmul", bench_matmul}, {"attention", bench_attention},
+                 {"rows", bench_rows},     {"states", bench_states}, {"gemm", bench_gemm}};
     int n_threads = 1, first = 1;
     const char *only = NULL;
     for (; first + 1 < argc && argv[first][0] == '-'; first += 2) {
-        if (!strcmp(argv[first], "-t")) n_threads = atoi(argv[first + 1]);
-        else if (!strcmp(argv[first], "-k")) only = argv[first + 1];
-        else break;
+        if (!strcmp(argv[first], "-t"))
+            n_threads = atoi(argv[first + 1]);
+        else if (!strcmp(argv[first], "-k"))
+            only = argv[first + 1];
+        else
+            break;
     }
     if ((first < argc && argv[first][0] == '-') || n_threads < 1 || n_threads > MAX_THREADS) {
         fprintf(stderr, "usage: kernel_bench [-t THREADS] [-k KERNELS] "

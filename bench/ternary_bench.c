@@ -185,8 +185,8 @@ static void fill_rows(tern_ternary_matrix *w, uint8_t *data) {
 static void job_init(job *j, const tern_ternary_kernels *k, tern_packing packing, size_t n_in,
                      size_t n_rows, size_t n_tokens) {
     *j = (job){.k = k};
-    j->w = (tern_ternary_matrix){packing, NULL, n_in, n_rows,
-                                 tern_ternary_row_bytes(packing, n_in), 0.02f};
+    j->w = (tern_ternary_matrix){packing, NULL, n_in, n_rows, tern_ternary_row_bytes(packing, n_in),
+                                 0.02f};
     fill_rows(&j->w, alloc(n_rows * j->w.row_bytes));
     j->x.n_tokens = n_tokens;
     j->x.stride = (n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD;
@@ -289,10 +289,10 @@ static void bench_gemm(const tern_ternary_kernels *k, tern_packing packing, size
     }
     double seconds = pass_end(&product);
     double gmac = (double)n_rows * (double)n_in * (double)n_tokens / seconds * 1e-9;
-    printf("%-8s gemm %s-bit %5zu x %5zu x %4zu: %.1f GMAC/s", k->name, packing ? "1.6" : "2",
-           n_in, n_rows, n_tokens, gmac);
-    printf(" (%.1f%% of %.1f), panels %.3f ms of %.3f ms\n", 100 * gmac / peak,
-           peak, pass_end(&panels) * 1e3, seconds * 1e3);
+    printf("%-8s gemm %s-bit %5zu x %5zu x %4zu: %.1f GMAC/s", k->name, packing ? "1.6" : "2", n_in,
+           n_rows, n_tokens, gmac);
+    printf(" (%.1f%% of %.1f), panels %.3f ms of %.3f ms\n", 100 * gmac / peak, peak,
+           pass_end(&panels) * 1e3, seconds * 1e3);
     job_free(&j);
 }
 

@@ -345,8 +345,7 @@ int main(int n, char **args) {
     tern_graph_init(&b.update);
     tern_status status = prepare(&b);
     if (status == TERN_OK) status = measure(&b);
-    if (status == TERN_OK)
-        status = b.backend == &tern_train_webgpu ? print_gpu(&b) : print_cpu(&b);
+    if (status == TERN_OK) status = b.backend == &tern_train_webgpu ? print_gpu(&b) : print_cpu(&b);
     if (status != TERN_OK) fprintf(stderr, "train_bench: %s\n", b.err.message);
     return status == TERN_OK ? 0 : 1;
 }

@@ -8,8 +8,8 @@
 
 static void name_step(const tern_program *p, const tern_node *n, int32_t n_tokens,
                       train_step_time *out) {
-    bool product = n->op == TERN_OP_LINEAR || n->op == TERN_OP_LINEAR_GRAD_X ||
-                   n->op == TERN_OP_LINEAR_GRAD_W;
+    bool product =
+        n->op == TERN_OP_LINEAR || n->op == TERN_OP_LINEAR_GRAD_X || n->op == TERN_OP_LINEAR_GRAD_W;
     if (!product) {
         snprintf(out->name, sizeof out->name, "%s", tern_op_name(n->op));
         return;

@@ -11,8 +11,8 @@ typedef struct train_step_time {
 
 // Runs the program once more and times each of its steps, from barrier to barrier. Returns how many
 // of at most `most` were written.
-size_t train_cpu_times(tern_program *program, const tern_train_batch *batch,
-                       train_step_time *times, size_t most);
+size_t train_cpu_times(tern_program *program, const tern_train_batch *batch, train_step_time *times,
+                       size_t most);
 // Floating-point operations a second of the products' inner step on registers alone, by all threads
 // at once: the best of several fractions of a second.
 double train_cpu_peak(tern_trainer_device *device);

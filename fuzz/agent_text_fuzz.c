@@ -22,9 +22,7 @@ static bool gather(void *user, const char *text, size_t n) {
     return true;
 }
 
-static char *copy_of(tern_str s) {
-    return tern_strndup(TERN_MEM_MISC, s.ptr, s.len);
-}
+static char *copy_of(tern_str s) { return tern_strndup(TERN_MEM_MISC, s.ptr, s.len); }
 
 // ---- Sums --------------------------------------------------------------------------------------
 

@@ -30,7 +30,9 @@ static void make_data(void) {
     const char *tokenizer = fuzz_write("small.json", (const uint8_t *)json.ptr, json.len);
     const char *path = fuzz_write("text.txt", (const uint8_t *)text, sizeof text - 1);
     const tern_data_build_desc desc = {.source = {.paths = &path, .n_paths = 1},
-                                       .tokenizer = tokenizer, .end = "<end>", .n_threads = 1};
+                                       .tokenizer = tokenizer,
+                                       .end = "<end>",
+                                       .n_threads = 1};
     fuzz_require(tern_data_build(folder, &desc, NULL, &err) == TERN_OK);
     fuzz_path("tokenizer.json"), fuzz_path("manifest.json"), fuzz_path("train-00000.tern");
     tern_strbuf_free(&json);
@@ -53,9 +55,18 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     const char *path = fuzz_path(step_name);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     make_data();
-    const tern_train_desc desc = {.data = folder, .out = folder, .n_layers = 1, .n_embd = 16,
-                                  .n_heads = 1, .n_ff = 16, .seq_len = 16, .batch_tokens = 16,
-                                  .micro_tokens = 16, .n_threads = 1, .seed = 1, .n_steps = 4};
+    const tern_train_desc desc = {.data = folder,
+                                  .out = folder,
+                                  .n_layers = 1,
+                                  .n_embd = 16,
+                                  .n_heads = 1,
+                                  .n_ff = 16,
+                                  .seq_len = 16,
+                                  .batch_tokens = 16,
+                                  .micro_tokens = 16,
+                                  .n_threads = 1,
+                                  .seed = 1,
+                                  .n_steps = 4};
     fuzz_require(tern_trainer_open(&trainer, &desc, &err) == TERN_OK &&
                  tern_trainer_init_weights(trainer, &err) == TERN_OK);
     trainer->step = 1;

@@ -68,10 +68,11 @@ static void read_documents(const char *path, const char *separator) {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (n == 0) return 0;
     int flags = *bytes++;
-    const char *name = flags & JSON ? flags & GZIP ? "d.jsonl.gz" : "d.jsonl"
-                                    : flags & GZIP ? "d.txt.gz" : "d.txt";
-    const char *path = flags & PACK ? write_packed(name, bytes, n - 1)
-                                    : fuzz_write(name, bytes, n - 1);
+    const char *name = flags & JSON   ? flags & GZIP ? "d.jsonl.gz" : "d.jsonl"
+                       : flags & GZIP ? "d.txt.gz"
+                                      : "d.txt";
+    const char *path =
+        flags & PACK ? write_packed(name, bytes, n - 1) : fuzz_write(name, bytes, n - 1);
     read_documents(path, flags & ONE_DOCUMENT ? "" : NULL);
     return 0;
 }

@@ -27,7 +27,8 @@ static void look_at_metas(const tern_file *f, uint32_t *sum) {
         double value;
         for (uint64_t k = 0; m->strings && k < m->n; k++)
             *sum = tern_crc32(*sum, m->strings[k].ptr, m->strings[k].len);
-        if (m->type == TERN_META_STRING) *sum = tern_crc32(*sum, m->data, (size_t)m->n);
+        if (m->type == TERN_META_STRING)
+            *sum = tern_crc32(*sum, m->data, (size_t)m->n);
         else if (!m->strings && m->n) {
             bool array = m->type == TERN_META_ARRAY;
             size_t each = tern_meta_type_bytes(array ? m->element_type : m->type);

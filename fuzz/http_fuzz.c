@@ -6,9 +6,7 @@
 
 static const http_limits limits = {.head_bytes = 2000, .n_fields = 20, .body_bytes = 5000};
 
-static bool same(tern_str a, tern_str b) {
-    return tern_str_eq(a, b);
-}
+static bool same(tern_str a, tern_str b) { return tern_str_eq(a, b); }
 
 static bool is_one_line(tern_str s) {
     return !s.len ||
@@ -26,9 +24,7 @@ static void check_request(const http_reader *r) {
     fuzz_require(r->text.len <= limits.head_bytes);
 }
 
-static bool lacks_memory(const http_reader *r) {
-    return r->status == 500;
-}
+static bool lacks_memory(const http_reader *r) { return r->status == 500; }
 
 static http_progress by_bytes(http_reader *r, const char *bytes, size_t n, size_t *n_used) {
     http_progress p = HTTP_MORE;

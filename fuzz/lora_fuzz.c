@@ -12,8 +12,8 @@ static const char *const names[] = {"adapter.gguf", "adapter_config.json",
                                     "adapter_model.safetensors"};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
-    const tiny_model_desc desc = {.arch = "llama", .n_layers = 1, .n_embd = 32, .n_ff = 32,
-                                  .n_heads = 2, .n_kv_heads = 1};
+    const tiny_model_desc desc = {
+        .arch = "llama", .n_layers = 1, .n_embd = 32, .n_ff = 32, .n_heads = 2, .n_kv_heads = 1};
     tern_error err;
     const char *path = fuzz_path("base.gguf");
     (void)argc, (void)argv;

@@ -27,9 +27,7 @@ static const serve_desc desc = {.models = models,
                                 .is_silent = true};
 static server desk;
 
-static void wake(void *user) {
-    (void)user;
-}
+static void wake(void *user) { (void)user; }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
@@ -53,9 +51,7 @@ static void sink_write(void *to, const char *bytes, size_t n) {
     fuzz_require(a->n_ends == 0);
     tern_strbuf_append(&a->bytes, bytes, n);
 }
-static void sink_end(void *to) {
-    ((answer *)to)->n_ends++;
-}
+static void sink_end(void *to) { ((answer *)to)->n_ends++; }
 static const sink to_http = {.write = sink_write, .end = sink_end};
 static const sink to_pipe = {.write = sink_write, .end = sink_end, .is_plain = true};
 

@@ -2,10 +2,14 @@
 #include <string.h>
 #include "fuzz/support.h"
 
-static const char *const names[] = {
-    "config.json",           "tokenizer.json",      "tokenizer_config.json",
-    "generation_config.json", "chat_template.jinja", "model.safetensors",
-    "model.safetensors.index.json", "part.safetensors"};
+static const char *const names[] = {"config.json",
+                                    "tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "generation_config.json",
+                                    "chat_template.jinja",
+                                    "model.safetensors",
+                                    "model.safetensors.index.json",
+                                    "part.safetensors"};
 
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t n, size_t room, unsigned seed) {
     return fuzz_mutate_parts(bytes, n, room, seed);

@@ -43,9 +43,7 @@ static const serve_desc desc = {.models = models,
                                 .is_silent = true};
 static server desk;
 
-static void wake(void *user) {
-    (void)user;
-}
+static void wake(void *user) { (void)user; }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
@@ -71,9 +69,7 @@ static void sink_write(void *to, const char *bytes, size_t n) {
     fuzz_require(a->n_ends == 0);
     tern_strbuf_append(&a->bytes, bytes, n);
 }
-static void sink_end(void *to) {
-    ((answer *)to)->n_ends++;
-}
+static void sink_end(void *to) { ((answer *)to)->n_ends++; }
 
 static void check_answer(const exchange *x, const answer *a) {
     if (a->bytes.failed || x->is_broken) return; // memory is out

@@ -12,8 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static tern_tokenizer *open_small(bool sentencepiece) {
     tern_strbuf json = {0};
-    if (sentencepiece) small_sentencepiece(&json);
-    else small_byte_level(&json, SMALL_LLAMA3, false);
+    if (sentencepiece)
+        small_sentencepiece(&json);
+    else
+        small_byte_level(&json, SMALL_LLAMA3, false);
     tern_file file = {.kind = TERN_FILE_HF, .path = "fuzz", .tokenizer_json = {json.ptr, json.len}};
     tern_tokenizer *t = NULL;
     tern_status status = json.failed ? TERN_ERR_MEMORY : tern_tokenizer_open(&t, &file, NULL);

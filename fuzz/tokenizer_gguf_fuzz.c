@@ -28,8 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (tern_file_new(&f, "fuzz", &err) != TERN_OK) return 0;
     const tern_blob all = tern_blob_of(bytes, n);
     if (tern_gguf_parse(f, 0, &all, &split, &err) == TERN_OK &&
-        tern_file_index_tensors(f, &err) == TERN_OK &&
-        tern_tokenizer_open(&t, f, &err) == TERN_OK)
+        tern_file_index_tensors(f, &err) == TERN_OK && tern_tokenizer_open(&t, f, &err) == TERN_OK)
         use(t);
     tern_tokenizer_free(t);
     tern_file_close(f);

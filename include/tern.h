@@ -199,11 +199,11 @@ typedef enum tern_pooling {
 } tern_pooling;
 
 typedef struct tern_model_desc {
-    const char *device; // "cpu" (default), "webgpu", "auto"
+    const char *device;             // "cpu" (default), "webgpu", "auto"
     const tern_webgpu_desc *webgpu; // NULL: the defaults
-    int n_threads;      // 0: one per core
-    int n_batch;        // prompt tokens per batch, 0: 512; for an encoder, which reads a text as a
-                        // whole: its context, at most 8192
+    int n_threads;                  // 0: one per core
+    int n_batch; // prompt tokens per batch, 0: 512; for an encoder, which reads a text as a
+                 // whole: its context, at most 8192
     tern_ternary_layout ternary;
     // Keep activations in float where weights are quantized in groups (Q4_K, Q2_0 ...); otherwise
     // they are rounded to int8 with one scale per 64 values. Slower. BitNet's own rounding stays.
@@ -409,7 +409,7 @@ typedef struct tern_grammar_desc {
     tern_grammar_kind kind;
     const char *const *choices; // [n_choices]
     size_t n_choices;
-    bool compact;       // JSON without whitespace between its parts
+    bool compact; // JSON without whitespace between its parts
     // For calls: only of this tool, NULL: of any; at most one call; and whether the answer may be
     // text without a call, so that only what is inside a call's marks is constrained.
     const char *tool;
@@ -462,8 +462,7 @@ TERN_API tern_status tern_chains_open(tern_chains **out, const char *path, tern_
 // for unknown chances.
 TERN_API tern_status tern_chains_create(tern_chains **out, const tern_chain *entries,
                                         size_t n_entries, tern_error *err);
-TERN_API tern_status tern_chains_save(const tern_chains *chains, const char *path,
-                                      tern_error *err);
+TERN_API tern_status tern_chains_save(const tern_chains *chains, const char *path, tern_error *err);
 TERN_API void tern_chains_close(tern_chains *chains); // NULL is allowed
 TERN_API int tern_chains_version(const tern_chains *chains);
 TERN_API const tern_chain *tern_chains_entries(const tern_chains *chains, size_t *n_entries);
@@ -495,9 +494,9 @@ typedef int32_t (*tern_draft_fn)(void *user, const int32_t *ids, size_t n_ids, i
 typedef struct tern_speculation { // the drafters; none: no speculation
     const tern_chains *chains;    // a mined table
     bool lookup;                  // what followed earlier occurrences of the last tokens
-    bool online;             // buckets filled while generating, kept by the session
-    tern_model *draft_model; // a smaller model with the same vocabulary
-    tern_draft_fn draft;     // the caller's own drafter
+    bool online;                  // buckets filled while generating, kept by the session
+    tern_model *draft_model;      // a smaller model with the same vocabulary
+    tern_draft_fn draft;          // the caller's own drafter
     void *draft_user;
     int32_t max_length; // of a draft in tokens, 0: 8, at most TERN_DRAFT_MAX
     // Greedy: also require a drafted token's probability to be at least this. 0: being the model's
@@ -533,7 +532,7 @@ TERN_API void tern_session_reset(tern_session *session); // does nothing while i
 TERN_API void tern_session_cancel(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
 TERN_API tern_kv_type tern_session_kv_type(const tern_session *session); // what AUTO chose
-TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
+TERN_API size_t tern_session_n_tokens(const tern_session *session);      // tokens in the timeline
 // The tokens themselves; valid until the session is used again.
 TERN_API const int32_t *tern_session_tokens(const tern_session *session);
 // Where the time went since the session was opened with desc.profile, longest first: by kernel on a
@@ -634,8 +633,8 @@ typedef struct tern_generate_params {
                                    // below 0 is refused
     const char *const *stops;      // strings that end the answer and are not part of it
     size_t n_stops;
-    bool ignore_end; // go on after end tokens (for measurements)
-    bool logprobs;   // keep each token's log-probability: see tern_session_token_logprobs
+    bool ignore_end;        // go on after end tokens (for measurements)
+    bool logprobs;          // keep each token's log-probability: see tern_session_token_logprobs
     int32_t n_top_logprobs; // with logprobs: how many of the most likely tokens to add; 0 to 20
     const tern_logit_bias *biases; // each token at most once; two of one are refused
     size_t n_biases;
@@ -895,11 +894,11 @@ typedef struct tern_embedding_prompt {
 } tern_embedding_prompt;
 
 typedef struct tern_embedding_info {
-    int32_t n_dims;       // of a vector; 0: the model does not embed
-    int32_t max_length;   // of a text in tokens, including those that the tokenizer adds
+    int32_t n_dims;     // of a vector; 0: the model does not embed
+    int32_t max_length; // of a text in tokens, including those that the tokenizer adds
     tern_pooling pooling;
-    bool any_length;      // vectors are not normalized to length 1, as the model's files say
-    int32_t n_labels;     // of a classifier of pairs, which gives scores and no vectors; else 0
+    bool any_length;  // vectors are not normalized to length 1, as the model's files say
+    int32_t n_labels; // of a classifier of pairs, which gives scores and no vectors; else 0
     const tern_embedding_prompt *prompts; // from the model's files; live as long as the model
     size_t n_prompts;
     const char *default_prompt; // name of the one used if none is requested, or NULL
@@ -914,14 +913,14 @@ typedef struct tern_embed_text {
 } tern_embed_text;
 
 typedef struct tern_embed_params {
-    const char *prompt;      // name of one of the model's prompts, NULL: its default, "": none
-    const char *prefix;      // not NULL: a text used in place of the model's prompts
-    int32_t max_length;      // of a text in tokens, the rest is cut off; 0: the model's
-    int32_t n_dims;          // leading dimensions to keep, normalized again; 0: all
-    int32_t n_step;          // tokens per step, which short texts share; 0: 2048
-    tern_kv_type kv_type;    // keys and values; AUTO: by the longest text
-    int64_t *n_tokens;       // [n_texts] gets each text's number of tokens, or NULL
-    bool *was_cut;           // [n_texts] gets whether the text was cut to max_length, or NULL
+    const char *prompt;   // name of one of the model's prompts, NULL: its default, "": none
+    const char *prefix;   // not NULL: a text used in place of the model's prompts
+    int32_t max_length;   // of a text in tokens, the rest is cut off; 0: the model's
+    int32_t n_dims;       // leading dimensions to keep, normalized again; 0: all
+    int32_t n_step;       // tokens per step, which short texts share; 0: 2048
+    tern_kv_type kv_type; // keys and values; AUTO: by the longest text
+    int64_t *n_tokens;    // [n_texts] gets each text's number of tokens, or NULL
+    bool *was_cut;        // [n_texts] gets whether the text was cut to max_length, or NULL
     tern_progress_fn on_progress;
     void *user;
 } tern_embed_params;

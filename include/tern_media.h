@@ -231,9 +231,9 @@ typedef struct tern_transcript {
 } tern_transcript;
 
 typedef struct tern_transcribe_params {
-    const char *vad;    // Silero VAD, an ONNX file, which finds the speech; NULL: by loudness
-    bool whole;         // leave nothing out: the sound is cut only where it is too long
-    double seconds_max; // of a segment; 0: 15, which is also the most
+    const char *vad;          // Silero VAD, an ONNX file, which finds the speech; NULL: by loudness
+    bool whole;               // leave nothing out: the sound is cut only where it is too long
+    double seconds_max;       // of a segment; 0: 15, which is also the most
     double tokens_per_second; // at most, as silence can make a model repeat itself; 0: 6.5
     // For multilingual models (Whisper). The language, "en" and so on; NULL: the model detects
     // it in the first window. translate: into English. no_fallback: do not transcribe again,

@@ -99,12 +99,12 @@ typedef bool (*tern_memory_redact_fn)(void *user, const char *text, size_t n_byt
                                       tern_text_fn keep, void *keep_user);
 
 typedef struct tern_memory_add_params {
-    int32_t chunk_tokens;   // of a chunk at most; 0: 256, or the model's limit
-    int32_t overlap_tokens; // of the end of a chunk that the next one repeats if no heading is
-                            // between them; 0: an eighth of the size; negative: none
-    bool whole;             // one chunk, whatever the size
-    bool replace;           // the record replaces those of the same source
-    bool keep_secrets;      // no rules: store the text as it is
+    int32_t chunk_tokens;        // of a chunk at most; 0: 256, or the model's limit
+    int32_t overlap_tokens;      // of the end of a chunk that the next one repeats if no heading is
+                                 // between them; 0: an eighth of the size; negative: none
+    bool whole;                  // one chunk, whatever the size
+    bool replace;                // the record replaces those of the same source
+    bool keep_secrets;           // no rules: store the text as it is
     const char *const *patterns; // further expressions (PCRE2) to redact
     size_t n_patterns;
     tern_memory_redact_fn redact; // called after the rules; NULL: none

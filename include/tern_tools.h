@@ -84,9 +84,9 @@ typedef enum tern_array_type { TERN_ARRAY_F32 = 0, TERN_ARRAY_I32 } tern_array_t
 typedef struct tern_array {
     const char *name; // of a value in a graph; the caller's
     tern_array_type type;
-    int32_t n_dims; // 0: a scalar
+    int32_t n_dims;                // 0: a scalar
     int64_t dims[TERN_ARRAY_DIMS]; // outermost first
-    void *data; // float or int32_t, row-major
+    void *data;                    // float or int32_t, row-major
 } tern_array;
 // A NumPy file: NPY 1.0 to 3.0, little-endian, row-major. Elements of 2 and 8 bytes are converted
 // to float and int32_t; values that do not fit are an error. Sets everything except the name; free
@@ -203,13 +203,13 @@ typedef struct tern_perplexity_desc {
 } tern_perplexity_desc;
 
 typedef struct tern_perplexity {
-    int window, stride;               // as used
+    int window, stride; // as used
     size_t n_windows;
-    size_t n_tokens;                  // of the whole text, including BOS
-    size_t n_scored;                  // tokens scored...
+    size_t n_tokens;                   // of the whole text, including BOS
+    size_t n_scored;                   // tokens scored...
     size_t scored_bytes, scored_words; // ...and their text
-    double nll;                       // sum of -ln p over them
-    double nll_per_token, nll_error;  // mean and its standard error
+    double nll;                        // sum of -ln p over them
+    double nll_per_token, nll_error;   // mean and its standard error
     double nll_per_word, bits_per_byte;
     double perplexity, perplexity_error; // exp(nll_per_token) and its standard error
 } tern_perplexity;
@@ -229,11 +229,11 @@ TERN_API bool tern_eval_find_file(const char *task, const char *folder, tern_tex
                                   void *user);
 
 typedef struct tern_eval_desc {
-    const char *task; // see tern_eval_task_name
-    const char *path; // JSONL
-    int n_shots;      // answered examples before each question...
+    const char *task;       // see tern_eval_task_name
+    const char *path;       // JSONL
+    int n_shots;            // answered examples before each question...
     const char *shots_path; // ...taken from the start of this file, which must not be `path`
-    int n_items;      // at most; 0: all
+    int n_items;            // at most; 0: all
     // Each item's scores are appended to this file as they are computed, and items already in it
     // are not computed again; NULL: none. One file can hold any number of tasks of one model.
     const char *results_path;
@@ -243,7 +243,7 @@ typedef struct tern_eval_desc {
 
 #define TERN_EVAL_METRICS_MAX 4
 typedef struct tern_eval_metric {
-    const char *name; // "acc", "acc_norm", "acc_bytes", "perplexity"
+    const char *name;    // "acc", "acc_norm", "acc_bytes", "perplexity"
     double value, error; // error: standard error
 } tern_eval_metric;
 typedef struct tern_eval_result {
@@ -270,11 +270,11 @@ typedef struct tern_mine_desc {
     // Not 0: mine this many tokens that the model itself generates greedily, in place of the
     // shards; these, if there are any, supply the beginnings of its texts.
     uint64_t generate_tokens;
-    int32_t n_buckets;     // 0: 256, at most 65535
-    int32_t max_length;    // of a chain, 0: 8, at most 8
-    float min_probability; // of a token given those before it, 0: 0.5
-    uint64_t score_tokens; // of the corpus that the model scores, spread over it; 0: 65536
-    uint64_t memory;       // bytes for the counting, 0: 64 MiB
+    int32_t n_buckets;            // 0: 256, at most 65535
+    int32_t max_length;           // of a chain, 0: 8, at most 8
+    float min_probability;        // of a token given those before it, 0: 0.5
+    uint64_t score_tokens;        // of the corpus that the model scores, spread over it; 0: 65536
+    uint64_t memory;              // bytes for the counting, 0: 64 MiB
     const struct tern_comm *comm; // see tern_train.h: each process counts a part; NULL: one process
     tern_progress_fn on_progress;
     void *user;
@@ -322,15 +322,15 @@ typedef struct tern_datagen_desc {
     // Jinja templates of the user's message and of the system message (NULL: none), with the
     // members of a seed as variables. A variable that the seed does not have is an error.
     const char *prompt, *system;
-    const char *seeds;       // JSON lines: objects, or strings, which are the member `text`; taken
-    size_t n_seed_bytes;     // in turn, again and again. NULL: one seed without members
-    bool raw;                // no chat: the model continues the prompt's text
-    int64_t n_records;       // wanted, including those already in the file
-    int64_t n_items_max;     // prompts to try at most, 0: 4 * n_records + 16
-    int32_t n_candidates;    // answers per prompt, of which the best is kept; 0: 1
-    int32_t n_parallel;      // answers generated at once, 0: 8. Does not change the records
-    int32_t n_context;       // for prompt and answer, in tokens; 0: 2048, at most the model's
-    int32_t max_tokens;      // of an answer, 0: 256
+    const char *seeds;    // JSON lines: objects, or strings, which are the member `text`; taken
+    size_t n_seed_bytes;  // in turn, again and again. NULL: one seed without members
+    bool raw;             // no chat: the model continues the prompt's text
+    int64_t n_records;    // wanted, including those already in the file
+    int64_t n_items_max;  // prompts to try at most, 0: 4 * n_records + 16
+    int32_t n_candidates; // answers per prompt, of which the best is kept; 0: 1
+    int32_t n_parallel;   // answers generated at once, 0: 8. Does not change the records
+    int32_t n_context;    // for prompt and answer, in tokens; 0: 2048, at most the model's
+    int32_t max_tokens;   // of an answer, 0: 256
     const tern_sampling *sampling; // NULL: tern_sampling_default(). Its seed, even 0, determines
                                    // all that is random
     const char *const *stops;      // as in tern_generate_params
@@ -338,14 +338,14 @@ typedef struct tern_datagen_desc {
     const tern_grammar_desc *grammar; // constrains the answers; NULL: any text
     // Which answers pass. For the three floats, 0 is the number named; negative: no such condition.
     int32_t min_tokens;
-    float min_quality;    // minimum score, 0 to 1; 0.45
-    float max_repetition; // share of runs of four tokens that occurred before; 0.25
-    float max_similarity; // to an earlier record, in runs of five words; 0.7
+    float min_quality;           // minimum score, 0 to 1; 0.45
+    float max_repetition;        // share of runs of four tokens that occurred before; 0.25
+    float max_similarity;        // to an earlier record, in runs of five words; 0.7
     const char *const *mentions; // [n_mentions] templates of texts that the answer must have in
     size_t n_mentions;           // it, whatever the case
     const char *const *required, *const *forbidden; // expressions (ECMA-262) that must, or must
     size_t n_required, n_forbidden;                 // not, match somewhere
-    bool keep_cut;        // answers that were cut off may pass
+    bool keep_cut;                                  // answers that were cut off may pass
     // Each record is appended to this file as soon as it is decided. Records already in it, from an
     // earlier call with the same settings, are not generated again, and the rest is what that call
     // would have produced. Locked while in use. NULL: none.
@@ -362,7 +362,7 @@ typedef struct tern_datagen_stats {
     int64_t n_accepted; // in this call
     int64_t n_items;    // prompts tried
     int64_t n_candidates[TERN_DATAGEN_REASONS]; // by what became of them
-    int64_t n_tokens;   // generated
+    int64_t n_tokens;                           // generated
     double seconds;
 } tern_datagen_stats;
 

@@ -49,8 +49,8 @@ typedef struct tern_data_tokenizer_desc {
                                  // off
     const char *const *specials; // additional ones, after <|endoftext|>, <|im_start|>, <|im_end|>
     size_t n_specials;
-    bool no_bos;                 // do not put <|endoftext|> before a text
-    uint64_t memory;             // bytes for counting words, 0: 512 MiB
+    bool no_bos;     // do not put <|endoftext|> before a text
+    uint64_t memory; // bytes for counting words, 0: 512 MiB
     tern_progress_fn on_progress;
     void *user;
 } tern_data_tokenizer_desc;
@@ -68,17 +68,17 @@ TERN_API tern_status tern_data_tokenizer(const char *out, const tern_data_tokeni
 
 typedef struct tern_data_build_desc {
     tern_data_source source;
-    const char *tokenizer;  // a tokenizer.json, a folder with one, or a .gguf
-    const char *end;        // token after a document; NULL: <|endoftext|>, else the tokenizer's
-    double valid;           // share of the documents to hold out, 0 to 1
-    uint64_t seed;          // of the choice
-    bool keep_exact;        // keep documents with the same words as an earlier one
-    bool drop_near;         // also drop near duplicates
-    double threshold;       // their minimum similarity (Jaccard, five-word shingles), 0: 0.8
-    uint64_t memory;        // bytes for remembering documents, 0: 1 GiB
-    uint64_t shard_tokens;  // start a new shard after this many, 0: 2^26
-    const char *licence;    // a line for the manifest, may be NULL
-    int n_threads;          // 0: one per core
+    const char *tokenizer; // a tokenizer.json, a folder with one, or a .gguf
+    const char *end;       // token after a document; NULL: <|endoftext|>, else the tokenizer's
+    double valid;          // share of the documents to hold out, 0 to 1
+    uint64_t seed;         // of the choice
+    bool keep_exact;       // keep documents with the same words as an earlier one
+    bool drop_near;        // also drop near duplicates
+    double threshold;      // their minimum similarity (Jaccard, five-word shingles), 0: 0.8
+    uint64_t memory;       // bytes for remembering documents, 0: 1 GiB
+    uint64_t shard_tokens; // start a new shard after this many, 0: 2^26
+    const char *licence;   // a line for the manifest, may be NULL
+    int n_threads;         // 0: one per core
     tern_progress_fn on_progress;
     // Things done as requested that may not be what was meant, one sentence per call.
     void (*on_notice)(void *user, const char *sentence);
@@ -145,22 +145,22 @@ typedef struct tern_train_event {
     double pairs_per_second;    // of contrastive training, instead of tokens
     double recall_1, recall_10; // share of held-out queries with their positive first, in the top
                                 // 10
-    const char *checkpoint;  // just written, or NULL
+    const char *checkpoint;     // just written, or NULL
 } tern_train_event;
 
 // What a run will do, reported before its first step.
 typedef struct tern_train_info {
-    const char *device;             // and its matrix kernels; valid during the callback
-    int64_t n_params, n_ternary;    // trained; those rounded to -1, 0 and +1
+    const char *device;          // and its matrix kernels; valid during the callback
+    int64_t n_params, n_ternary; // trained; those rounded to -1, 0 and +1
     int32_t n_layers, n_embd, seq_len, batch_tokens;
     uint64_t n_tokens, n_valid_tokens; // of the data: for training, held out
-    uint64_t n_pairs, n_valid_pairs; // of contrastive training; else 0
+    uint64_t n_pairs, n_valid_pairs;   // of contrastive training; else 0
     int32_t batch_pairs;
-    uint64_t n_cut_texts;           // of the pairs: longer than seq_len
-    int64_t step, n_steps;          // step > 0: resumed from that step
-    double n_epochs;                // passes over the data in the whole run
-    int64_t n_damaged;              // newer checkpoints that were skipped
-    int64_t n_dropped_lines;        // log lines of later steps, which will be written again
+    uint64_t n_cut_texts;    // of the pairs: longer than seq_len
+    int64_t step, n_steps;   // step > 0: resumed from that step
+    double n_epochs;         // passes over the data in the whole run
+    int64_t n_damaged;       // newer checkpoints that were skipped
+    int64_t n_dropped_lines; // log lines of later steps, which will be written again
 } tern_train_info;
 
 typedef struct tern_train_desc {
@@ -203,17 +203,17 @@ typedef struct tern_train_desc {
     int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768
     int64_t n_steps;               // 0: 1000; a resumed run keeps its number
     tern_schedule schedule;
-    float rate, rate_2; // peak learning rates of the first and second stage, 0: the preset's
-    int64_t n_warmup;   // warm-up steps, 0: a twentieth, at most 375
+    float rate, rate_2;       // peak learning rates of the first and second stage, 0: the preset's
+    int64_t n_warmup;         // warm-up steps, 0: a twentieth, at most 375
     float weight_decay, clip; // 0: 0.1 and 1; negative: none
     uint64_t seed;
     bool in_order; // read the shards in order, not shuffled
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
-    const char *device, *cpu_features; // "cpu" (default) or "webgpu"
-    const tern_webgpu_desc *webgpu;    // see tern_model_desc
+    const char *device, *cpu_features;                              // "cpu" (default) or "webgpu"
+    const tern_webgpu_desc *webgpu;                                 // see tern_model_desc
     int n_threads;
-    bool bf16; // float products may round their factors to bf16 where that is fast
+    bool bf16;             // float products may round their factors to bf16 where that is fast
     const tern_comm *comm; // NULL: one process
     void (*on_begin)(void *user, const tern_train_info *info);
     // False: write a checkpoint and stop, with TERN_ERR_CANCELLED.

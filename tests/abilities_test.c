@@ -13,10 +13,10 @@
 
 typedef struct family {
     const char *name, *folder;
-    int32_t window;     // of most layers, 0: none
-    bool has_fixed;     // states that do not grow
-    bool embeds;        // no next tokens
-    int32_t n_short;    // longer texts have other factors of RoPE, 0: they have not
+    int32_t window;  // of most layers, 0: none
+    bool has_fixed;  // states that do not grow
+    bool embeds;     // no next tokens
+    int32_t n_short; // longer texts have other factors of RoPE, 0: they have not
 } family;
 
 static const family families[] = {
@@ -47,7 +47,8 @@ static const family families[] = {
 #define N_FAMILIES (sizeof families / sizeof *families)
 #define EACH_FAMILY(f)                                                                             \
     for (const family *f = families; f < families + N_FAMILIES; f++)                               \
-        if (f->embeds) continue;                                                                   \
+        if (f->embeds)                                                                             \
+            continue;                                                                              \
         else
 
 // ---- Running -----------------------------------------------------------------------------------
@@ -168,14 +169,10 @@ typedef struct turn {
 // and answered again, and an earlier turn edited.
 #define N_ANSWER 60
 static const turn turns[] = {
-    {"the first prompt", 0, 70, 1, 0},
-    {"another answer", 70, 0, 0, 69},
-    {"the next turn", 130, 20, 2, 129},
-    {"another answer to it", 150, 0, 0, 149},
-    {"that turn edited", 133, 25, 3, 128},
-    {"and again", 133, 15, 4, 128},
-    {"and again, longer", 133, 40, 5, 128},
-    {"another answer at the end", 173, 0, 0, 172},
+    {"the first prompt", 0, 70, 1, 0},      {"another answer", 70, 0, 0, 69},
+    {"the next turn", 130, 20, 2, 129},     {"another answer to it", 150, 0, 0, 149},
+    {"that turn edited", 133, 25, 3, 128},  {"and again", 133, 15, 4, 128},
+    {"and again, longer", 133, 40, 5, 128}, {"another answer at the end", 173, 0, 0, 172},
     {"a further turn", 233, 10, 6, 232},
 };
 
@@ -528,9 +525,8 @@ TEST(abilities_adapters_beside_and_merged) {
         int n_matrices = write_adapter(f->folder, adapter);
         CHECK_MSG(n_matrices >= 8, "%s: adapters of %d matrices", f->name, n_matrices);
         const tern_lora lora = {.path = adapter};
-        const tern_convert_desc plain = {.type = TERN_TYPE_F32}, with = {.type = TERN_TYPE_F32,
-                                                                         .loras = &lora,
-                                                                         .n_loras = 1};
+        const tern_convert_desc plain = {.type = TERN_TYPE_F32},
+                                with = {.type = TERN_TYPE_F32, .loras = &lora, .n_loras = 1};
         float *base = numbers_of(f->folder, NULL, &n_base);
         float *want = numbers_of(f->folder, &lora, &n_want);
         CHECK_MSG(distance(base, n_base, want, n_want) > 0.05, "%s: no effect", f->name);
@@ -617,9 +613,9 @@ TEST(abilities_memory_is_what_is_said) {
             CHECK_MSG(grown == 160 * info.kv_bytes_per_token, "%s: %llu bytes more", f->name,
                       (unsigned long long)grown);
             // Windows are kept in pages of 16 positions, and one page more.
-            uint64_t most = f->window ? info.sequence_bytes * (uint64_t)(f->window + 48) /
-                                            (uint64_t)f->window
-                                      : info.sequence_bytes;
+            uint64_t most =
+                f->window ? info.sequence_bytes * (uint64_t)(f->window + 48) / (uint64_t)f->window
+                          : info.sequence_bytes;
             CHECK_MSG(bytes[1] >= all + info.sequence_bytes && bytes[1] <= all + most,
                       "%s: %llu bytes, said: %llu and %llu", f->name, (unsigned long long)bytes[1],
                       (unsigned long long)all, (unsigned long long)info.sequence_bytes);

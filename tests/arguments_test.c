@@ -104,8 +104,8 @@ TEST(arguments_that_make_no_sense_are_refused) {
     REFUSED("format", tern_compute_report(m, NULL, TERN_FORMAT_DOT, ignore, NULL, &err));
     const tern_convert_desc cd = {.type = (tern_type)999};
     REFUSED("type", tern_convert(path, test_tmp("arguments.out.gguf"), &cd, &err));
-    const tern_train_desc td = {.data = "none", .out = test_tmp("arguments.run"),
-                                .schedule = (tern_schedule)9};
+    const tern_train_desc td = {
+        .data = "none", .out = test_tmp("arguments.run"), .schedule = (tern_schedule)9};
     REFUSED("schedule", tern_train(&td, &err));
     tern_perplexity ppl;
     const tern_perplexity_desc pd = {.convention = (tern_perplexity_convention)5};

@@ -37,8 +37,8 @@ static const int32_t *go_on(fixture *f, tern_generate_params p, tern_sampling s,
     size_t n;
     p.sampling = &s;
     p.max_tokens = N;
-    tern_status status = tern_generate_ids(f->session, f->prompt, f->n_prompt, &p, on_text, user,
-                                           stats, &err);
+    tern_status status =
+        tern_generate_ids(f->session, f->prompt, f->n_prompt, &p, on_text, user, stats, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     return tern_session_generated(f->session, &n);
 }
@@ -95,8 +95,8 @@ TEST(stops_say_which_one_it_was_and_pieces_add_up_to_the_text) {
     static const char *const stops[] = {"zebra", "girl", "there", "y."};
     char text[512] = "", pieces[512] = "";
     tern_generate_stats stats;
-    const int32_t *ids = go_on(&f, (tern_generate_params){0}, (tern_sampling){0}, &stats, append,
-                               text);
+    const int32_t *ids =
+        go_on(&f, (tern_generate_params){0}, (tern_sampling){0}, &stats, append, text);
     for (size_t i = 0; i < stats.n_generated; i++)
         CHECK(tern_token_piece(f.model, ids[i], append, pieces, NULL) == TERN_OK);
     CHECK_MSG(!strcmp(text, pieces) && text[0], "'%s', '%s'", text, pieces);
@@ -142,15 +142,16 @@ TEST(tokens_are_left_out_and_end_answers) {
            sizeof plain);
     CHECK_MSG(strstr(text, "there was"), "%s", text);
     // A token that ends the answer is no part of it.
-    const int32_t *ids = go_on(&f, (tern_generate_params){.stop_token_ids = plain + 4,
-                                                          .n_stop_token_ids = 1},
-                               (tern_sampling){0}, &stats, NULL, NULL);
+    const int32_t *ids =
+        go_on(&f, (tern_generate_params){.stop_token_ids = plain + 4, .n_stop_token_ids = 1},
+              (tern_sampling){0}, &stats, NULL, NULL);
     CHECK(stats.reason == TERN_STOP_END && stats.n_generated <= 4);
     for (size_t i = 0; i < stats.n_generated; i++) CHECK(ids[i] == plain[i] && ids[i] != plain[4]);
     // Not before min_tokens: something else comes in its place.
-    ids = go_on(&f, (tern_generate_params){.stop_token_ids = plain + 4, .n_stop_token_ids = 1,
-                                           .min_tokens = 8},
-                (tern_sampling){0}, &stats, NULL, NULL);
+    ids = go_on(
+        &f,
+        (tern_generate_params){.stop_token_ids = plain + 4, .n_stop_token_ids = 1, .min_tokens = 8},
+        (tern_sampling){0}, &stats, NULL, NULL);
     CHECK(stats.n_generated >= 8 && ids[4] != plain[4]);
     ids = go_on(&f, (tern_generate_params){.allowed_token_ids = plain, .n_allowed_token_ids = 2},
                 (tern_sampling){.temperature = 2, .top_p = 1, .seed = 1}, &stats, NULL, NULL);
@@ -197,8 +198,12 @@ TEST(samplers_allocate_nothing_while_they_choose) {
     s.seed = 3;
     for (s.mirostat = 0; s.mirostat <= 2; s.mirostat++) {
         uint64_t seen[2] = {0};
-        go_on(&f, (tern_generate_params){.bad_words = words, .n_bad_words = 1, .min_tokens = 5,
-                                         .stop_token_ids = &stop, .n_stop_token_ids = 1},
+        go_on(&f,
+              (tern_generate_params){.bad_words = words,
+                                     .n_bad_words = 1,
+                                     .min_tokens = 5,
+                                     .stop_token_ids = &stop,
+                                     .n_stop_token_ids = 1},
               s, NULL, count_allocs, seen);
         CHECK_MSG(seen[0] && seen[0] == seen[1], "%llu allocations",
                   (unsigned long long)(seen[1] - seen[0]));

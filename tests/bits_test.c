@@ -47,9 +47,7 @@ static uint64_t settle(const char *name, uint64_t got) {
     return want;
 }
 
-static uint64_t hash_floats(const float *x, size_t n) {
-    return tern_hash64(1, x, n * sizeof *x);
-}
+static uint64_t hash_floats(const float *x, size_t n) { return tern_hash64(1, x, n * sizeof *x); }
 
 // ---- Inference ---------------------------------------------------------------------------------
 
@@ -315,18 +313,10 @@ static void check_cases(const char *prefix) {
         if (strncmp(cases[i].name, prefix, strlen(prefix)) == 0) check_case(&cases[i]);
 }
 
-TEST(bits_of_bitnets) {
-    check_cases("bitnet");
-}
-TEST(bits_of_llamas) {
-    check_cases("llama");
-}
-TEST(bits_of_stories) {
-    check_cases("stories");
-}
-TEST(bits_of_oracles) {
-    check_cases("oracle");
-}
+TEST(bits_of_bitnets) { check_cases("bitnet"); }
+TEST(bits_of_llamas) { check_cases("llama"); }
+TEST(bits_of_stories) { check_cases("stories"); }
+TEST(bits_of_oracles) { check_cases("oracle"); }
 
 // ---- Training ----------------------------------------------------------------------------------
 

@@ -50,9 +50,12 @@ static void *ask(void *user) {
     asking *a = user;
     while (!atomic_load(&a->is_over)) {
         nap();
-        if (a->by_signal) pthread_kill(a->asked, SIGUSR1);
-        else if (a->session) tern_session_cancel(a->session);
-        else tern_cancel_request(a->cancel);
+        if (a->by_signal)
+            pthread_kill(a->asked, SIGUSR1);
+        else if (a->session)
+            tern_session_cancel(a->session);
+        else
+            tern_cancel_request(a->cancel);
     }
     return NULL;
 }
@@ -102,8 +105,7 @@ static void stop_everything(tern_model *m, bool by_signal) {
     size_t n_want;
     tern_session *s = NULL;
     const tern_session_desc endless = {.shift_context = true};
-    const tern_generate_params p = {.sampling = &greedy, .ignore_end = true,
-                                    .max_tokens = 1 << 30};
+    const tern_generate_params p = {.sampling = &greedy, .ignore_end = true, .max_tokens = 1 << 30};
     double *scores = calloc(N_LONG, sizeof *scores);
     say_whole(m, want, &n_want);
     CHECK(tern_session_open(&s, m, &endless, &err) == TERN_OK && scores);
@@ -118,8 +120,7 @@ static void stop_everything(tern_model *m, bool by_signal) {
             if (what == 0) status = tern_session_sync(s, ids, N_LONG, NULL, &err);
             if (what == 1) status = tern_session_logits(s, ids, N_LONG, NULL, &err);
             if (what == 2) status = tern_session_logprobs(s, ids, N_LONG, ids, scores, NULL, &err);
-            if (what == 3)
-                status = tern_generate_ids(s, ids, N_LONG, &p, NULL, NULL, &stats, &err);
+            if (what == 3) status = tern_generate_ids(s, ids, N_LONG, &p, NULL, NULL, &stats, &err);
         }
         end_asking(&a);
         CHECK_MSG(status == (what == 3 ? TERN_OK : TERN_ERR_CANCELLED), "%d: %s", what,
@@ -246,12 +247,15 @@ TEST(cancel_a_request_is_heeded_by_all_that_takes_long) {
     CANCELLED(tern_eval_perplexity(s, text, strlen(text), &windows, &ppl, &err));
     CANCELLED(tern_convert(path, test_tmp("cancelled.gguf"), NULL, &err));
     tern_imatrix_stats measured;
-    CANCELLED(tern_imatrix(m, text, strlen(text), test_tmp("cancelled.imatrix"), NULL, &measured,
-                           &err));
-    tern_array out = {.name = "logits"}, in = {.name = "ids", .type = TERN_ARRAY_I32, .n_dims = 1,
-                                               .dims = {N_LONG}, .data = ids};
-    const tern_compute_desc compute = {.inputs = &in, .n_inputs = 1, .outputs = &out,
-                                       .n_outputs = 1};
+    CANCELLED(
+        tern_imatrix(m, text, strlen(text), test_tmp("cancelled.imatrix"), NULL, &measured, &err));
+    tern_array out = {.name = "logits"}, in = {.name = "ids",
+                                               .type = TERN_ARRAY_I32,
+                                               .n_dims = 1,
+                                               .dims = {N_LONG},
+                                               .data = ids};
+    const tern_compute_desc compute = {
+        .inputs = &in, .n_inputs = 1, .outputs = &out, .n_outputs = 1};
     CANCELLED(tern_compute(m, &compute, &err));
     CANCELLED(tern_session_save(s, test_tmp("cancelled.session"), &err));
     tern_generate_stats stats;

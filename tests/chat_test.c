@@ -29,10 +29,10 @@ static bool rig_open(rig *r, const char *template, int n_context) {
     tern_model_desc desc = {.n_threads = 1, .chat_template = template};
     tern_session_desc session = {.n_context = n_context, .kv_type = TERN_KV_F32};
     *r = (rig){0};
-    bool ok = tiny_model_write(path, &(tiny_model_desc){.seed = 3, .readable = true}, &err) ==
-                  TERN_OK &&
-              tern_model_open(&r->model, path, &desc, &err) == TERN_OK &&
-              tern_session_open(&r->session, r->model, &session, &err) == TERN_OK;
+    bool ok =
+        tiny_model_write(path, &(tiny_model_desc){.seed = 3, .readable = true}, &err) == TERN_OK &&
+        tern_model_open(&r->model, path, &desc, &err) == TERN_OK &&
+        tern_session_open(&r->session, r->model, &session, &err) == TERN_OK;
     CHECK_MSG(ok, "%s", err.message);
     return ok;
 }
@@ -61,15 +61,15 @@ static size_t tokens_of(const tern_model *model, const tern_message *messages, s
                         int n_context, int32_t *ids, size_t capacity, size_t *dropped) {
     tern_error err = {0};
     size_t n_ids = 0;
-    tern_status status = tern_chat_tokens(model, messages, n, n_context, 0, ids, capacity, &n_ids,
-                                          dropped, &err);
+    tern_status status =
+        tern_chat_tokens(model, messages, n, n_context, 0, ids, capacity, &n_ids, dropped, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     return n_ids;
 }
 
 // The same conversation, only without the messages dropped after the system text.
-static bool is_rest(const tern_model *model, const tern_message *messages, size_t n,
-                    size_t dropped, const int32_t *ids, size_t n_ids) {
+static bool is_rest(const tern_model *model, const tern_message *messages, size_t n, size_t dropped,
+                    const int32_t *ids, size_t n_ids) {
     tern_message rest[64];
     int32_t expected[4096];
     rest[0] = messages[0];
@@ -124,8 +124,7 @@ TEST(chat_drops_whole_turns_with_real_templates) {
             if (rig_open(&r, text, 64)) {
                 size_t n_all = tokens_of(r.model, m, n, 0, ids, 8192, NULL);
                 int n_context = (int)n_all * 3 / 4;
-                CHECK(tokens_of(r.model, m, n, n_context, ids, 8192, &dropped) <
-                      (size_t)n_context);
+                CHECK(tokens_of(r.model, m, n, n_context, ids, 8192, &dropped) < (size_t)n_context);
                 CHECK(dropped > 0 && dropped % 2 == 0);
             }
             rig_close(&r);
@@ -169,10 +168,10 @@ TEST(chat_refuses_a_message_longer_than_the_context_and_goes_on) {
     const tern_message m[] = {{"user", "Hi"}, {"assistant", "Hi"}, {"user", longest}};
     const tern_sampling greedy = {0};
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = 4};
-    CHECK(tern_chat_answer(r.session, m, 3, &p, NULL, NULL, &stats, &err) ==
-          TERN_ERR_CONTEXT_FULL);
+    CHECK(tern_chat_answer(r.session, m, 3, &p, NULL, NULL, &stats, &err) == TERN_ERR_CONTEXT_FULL);
     CHECK_MSG(strstr(err.message, "the newest message has ") &&
-                  strstr(err.message, "too many for a context of 256"), "%s", err.message);
+                  strstr(err.message, "too many for a context of 256"),
+              "%s", err.message);
     CHECK(tern_chat_answer(r.session, m, 1, &p, NULL, NULL, &stats, &err) == TERN_OK);
     CHECK(tern_chat_answer(r.session, m, 0, &p, NULL, NULL, &stats, &err) == TERN_ERR_ARGUMENT);
     rig_close(&r);
@@ -302,10 +301,17 @@ static bool same_chats(const tern_chat *a, const tern_chat *b) {
 
 // Seen to fail without the backslash, and with only one newline taken off a message's end.
 TEST(chat_transcripts_are_read_back) {
-    static const char *const texts[] = {
-        "", "\n", "\n\n\n", "# a head", "\n# one", "<!-- tern: user -->", "\\<!-- tern: user -->",
-        "a\n<!-- tern: system -->\n\\\\<!-- tern: x -->\nb\n", "tab\t \"quote\" \\ \x01 \r\n",
-        "h\xc3\xa4h \xe2\x9c\x93 \xf0\x9f\x90\xa6", "## user\n\ntext"};
+    static const char *const texts[] = {"",
+                                        "\n",
+                                        "\n\n\n",
+                                        "# a head",
+                                        "\n# one",
+                                        "<!-- tern: user -->",
+                                        "\\<!-- tern: user -->",
+                                        "a\n<!-- tern: system -->\n\\\\<!-- tern: x -->\nb\n",
+                                        "tab\t \"quote\" \\ \x01 \r\n",
+                                        "h\xc3\xa4h \xe2\x9c\x93 \xf0\x9f\x90\xa6",
+                                        "## user\n\ntext"};
     static const char *const files[] = {"talk.json", "talk.md"};
     tern_error err = {0};
     for (int f = 0; f < 2; f++) {
@@ -327,7 +333,9 @@ TEST(chat_transcripts_are_read_back) {
 }
 
 TEST(chat_refuses_what_is_no_transcript) {
-    static const struct { const char *name, *text, *says; } bad[] = {
+    static const struct {
+        const char *name, *text, *says;
+    } bad[] = {
         {"a.json", "[{\"role\":\"user\"}]", "message 1 (line 1): expected the texts"},
         {"b.json", "[\n{\"role\":\"user\",\"content\":\"x\"},\n{\"role\":1,\"content\":\"\"}]",
          "message 2 (line 3): expected"},

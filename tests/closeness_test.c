@@ -10,9 +10,7 @@ enum { N_ROWS = 40, N_VOCAB = 64, N = N_ROWS * N_VOCAB };
 
 static float want[N], got[N];
 
-static float uniform(size_t i) {
-    return (float)(tern_mix64(i) >> 40) * 0x1p-23f - 1;
-}
+static float uniform(size_t i) { return (float)(tern_mix64(i) >> 40) * 0x1p-23f - 1; }
 
 // Logits, and the same with a rounding error of about 2e-7 in each.
 static void fill(void) {

@@ -91,8 +91,10 @@ TEST(compute_has_the_references_rows) {
 
 // Layer by layer. Seen to fail with each layer's rows called as the next one's.
 TEST(compute_has_transformers_rows) {
-    static const char *const names[] = {"embeddinggemma", "embeddinggemma_st", "qwen3_embedding",
-                                        "qwen3", "qwen3_5", "lfm2", "gemma3", "llama"};
+    static const char *const names[] = {"embeddinggemma",  "embeddinggemma_st",
+                                        "qwen3_embedding", "qwen3",
+                                        "qwen3_5",         "lfm2",
+                                        "gemma3",          "llama"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[64], folder[600];
         snprintf(name, sizeof name, "oracle/%s", names[i]);
@@ -298,8 +300,8 @@ TEST(compute_refuses_in_one_line) {
     static int32_t good[] = {1, 2, 3}, high[] = {1, 48, 3}, back[] = {1, 0};
     static float floats[96];
     const tern_array ids = ids_array(good, 3);
-    const tern_array row_of = {.name = "outputs", .type = TERN_ARRAY_I32, .n_dims = 1, .dims = {2},
-                               .data = back};
+    const tern_array row_of = {
+        .name = "outputs", .type = TERN_ARRAY_I32, .n_dims = 1, .dims = {2}, .data = back};
     const struct {
         const char *graph, *out;
         tern_array in[2];
@@ -307,32 +309,52 @@ TEST(compute_refuses_in_one_line) {
         const char *says;
     } cases[] = {
         {NULL, "hidden", {ids_array(high, 3)}, 1, "input ids: 48 at place 1: expected 0 to 47"},
-        {NULL, "hidden", {ids, row_of}, 2,
+        {NULL,
+         "hidden",
+         {ids, row_of},
+         2,
          "input outputs: 0 at place 1: expected 0 to 2, ascending"},
-        {NULL, "hidden", {{.name = "ids", .n_dims = 1, .dims = {3}, .data = floats}}, 1,
+        {NULL,
+         "hidden",
+         {{.name = "ids", .n_dims = 1, .dims = {3}, .data = floats}},
+         1,
          "input ids is of type float: expected int32"},
-        {NULL, "hidden", {{.name = "idz", .n_dims = 1, .dims = {3}, .data = floats}}, 1,
+        {NULL,
+         "hidden",
+         {{.name = "idz", .n_dims = 1, .dims = {3}, .data = floats}},
+         1,
          "graph encoder has no input \"idz\": it has ids, outputs"},
         {NULL, "hiden", {ids}, 1, "graph encoder has no value \"hiden\": it has hidden, embedding"},
         {NULL, "output_norm.weight", {ids}, 1, "has no value \"output_norm.weight\""},
         {NULL, "hidden", {ids, ids}, 2, "input ids is given twice"},
         {NULL, "hidden", {row_of}, 1, "input ids of graph encoder is missing"},
         {"decoder", "hidden", {ids}, 1, "has no graph \"decoder\": it has encoder, dense"},
-        {"dense", "embedding", {{.name = "pooled", .n_dims = 1, .dims = {96}, .data = floats}}, 1,
+        {"dense",
+         "embedding",
+         {{.name = "pooled", .n_dims = 1, .dims = {96}, .data = floats}},
+         1,
          "input pooled is [96]: expected f32[sequences, 32], with 1 to 65536 sequences"},
-        {"dense", "embedding",
-         {{.name = "pooled", .n_dims = 3, .dims = {2, 1, 32}, .data = floats}}, 1,
+        {"dense",
+         "embedding",
+         {{.name = "pooled", .n_dims = 3, .dims = {2, 1, 32}, .data = floats}},
+         1,
          "input pooled is [2, 1, 32]"},
-        {"dense", "embedding", {{.name = "pooled", .n_dims = 2, .dims = {0, 32}, .data = floats}},
-         1, "input pooled is [0, 32]"},
+        {"dense",
+         "embedding",
+         {{.name = "pooled", .n_dims = 2, .dims = {0, 32}, .data = floats}},
+         1,
+         "input pooled is [0, 32]"},
     };
     tern_error err = {0};
     tern_model *m;
     REQUIRE_OK(tern_model_open(&m, OWN "embeddinggemma", NULL, &err), err);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tern_array out = {.name = cases[i].out};
-        tern_compute_desc d = {.graph = cases[i].graph, .inputs = cases[i].in,
-                               .n_inputs = cases[i].n_in, .outputs = &out, .n_outputs = 1};
+        tern_compute_desc d = {.graph = cases[i].graph,
+                               .inputs = cases[i].in,
+                               .n_inputs = cases[i].n_in,
+                               .outputs = &out,
+                               .n_outputs = 1};
         CHECK_MSG(tern_compute(m, &d, &err) != TERN_OK && !out.data, "%s", cases[i].says);
         CHECK_MSG(strstr(err.message, cases[i].says) && !strchr(err.message, '\n'), "%s: %s",
                   cases[i].says, err.message);

@@ -57,8 +57,10 @@ static answer answer_of(const char *path) {
     if (tern_model_open(&m, path, &(tern_model_desc){.n_threads = 1, .precise = true}, &err) ==
         TERN_OK) {
         for (int i = 0; i < N_IDS; i++) ids[i] = (i * 11 + i * i + 3) % m->info.n_vocab;
-        if (m->config.pooling == TERN_POOLING_NONE) take_logits(m, ids, &a, &err);
-        else take_vector(m, ids, &a, &err);
+        if (m->config.pooling == TERN_POOLING_NONE)
+            take_logits(m, ids, &a, &err);
+        else
+            take_vector(m, ids, &a, &err);
     }
     tern_model_close(m);
     if (err.status != TERN_OK) snprintf(a.why, sizeof a.why, "%s", err.message);
@@ -132,8 +134,7 @@ static void put_changed(tern_json_writer *w, const char *key, const tern_json_do
     bool found = false;
     char name[KEY_ROOM];
     tern_json_open(w, key, '{');
-    for (const tern_json *k = tern_json_first(doc, object); k;
-         k = tern_json_next(doc, object, k)) {
+    for (const tern_json *k = tern_json_first(doc, object); k; k = tern_json_next(doc, object, k)) {
         const tern_json *v = tern_json_value_of(doc, k);
         tern_str text = tern_json_str(k);
         if (text.len != n || memcmp(text.ptr, path, n) != 0) {
@@ -142,12 +143,16 @@ static void put_changed(tern_json_writer *w, const char *key, const tern_json_do
         }
         snprintf(name, sizeof name, "%.*s", (int)n, path);
         found = true;
-        if (dot) put_changed(w, name, doc, v, dot + 1, value);
-        else tern_json_put_raw(w, name, value);
+        if (dot)
+            put_changed(w, name, doc, v, dot + 1, value);
+        else
+            tern_json_put_raw(w, name, value);
     }
     snprintf(name, sizeof name, "%.*s", (int)n, path);
-    if (!found && dot) put_changed(w, name, doc, NULL, dot + 1, value);
-    else if (!found) tern_json_put_raw(w, name, value);
+    if (!found && dot)
+        put_changed(w, name, doc, NULL, dot + 1, value);
+    else if (!found)
+        tern_json_put_raw(w, name, value);
     tern_json_close(w, '}');
 }
 
@@ -290,8 +295,8 @@ static void try_key(model *m, const char *key) {
     int n = values_for(key, now, values), most = test_is_long() ? VALUES_MAX : 2, n_other = 0;
     bool is_rope = values[0][0] == '{';
     for (int i = 0; i < n && (n_other < most || is_rope); i++)
-        n_other += try_value(m, path, values[i], values[i][0] == '"' && now &&
-                                                     now->type == TERN_JSON_NUMBER);
+        n_other += try_value(m, path, values[i],
+                             values[i][0] == '"' && now && now->type == TERN_JSON_NUMBER);
     bool has_children = now && now->type >= TERN_JSON_ARRAY;
     if (!now || has_children || is_neutral(key)) return;
     on_key(n_other ? &effective : &without, key);
@@ -356,8 +361,8 @@ static void try_model(const char *name, const char *key, const char *value,
     for (size_t i = 0; !m.base.why[0] && i < all.n; i++) try_key(&m, all.names[i]);
     CHECK_MSG(m.n_kept > 4, "%s: only %d values changed a GGUF", name, m.n_kept);
     if (getenv("TERN_TEST_VERBOSE"))
-        printf("%s: %zu keys, %d values: %d change it, %d as a GGUF; %d are refused\n", name,
-               all.n, m.n_tried, m.n_changed, m.n_kept, m.n_refused);
+        printf("%s: %zu keys, %d values: %d change it, %d as a GGUF; %d are refused\n", name, all.n,
+               m.n_tried, m.n_changed, m.n_kept, m.n_refused);
 end:
     free(m.base.x);
     tern_json_free(&m.doc);
@@ -371,8 +376,9 @@ static const struct {
 } models[] = {
     {"llama", NULL, NULL},
     {"llama", "model_type", "\"mistral\""}, // whose window is then tried
-    {"llama", "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 500, "
-                              "\"original_max_position_embeddings\": 16}"},
+    {"llama", "rope_scaling",
+     "{\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 500, "
+     "\"original_max_position_embeddings\": 16}"},
     {"llama_scaled", NULL, NULL},
     {"bitnet_master", NULL, NULL},
     {"qwen2", NULL, NULL},

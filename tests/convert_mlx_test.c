@@ -11,9 +11,13 @@
 #include "tern_tools.h"
 #include "tiny_model.h"
 
-static const tiny_model_desc llama = {.arch = "llama", .type = TERN_DTYPE_BF16,
-                                      .head_type = TERN_DTYPE_BF16, .n_embd = 128, .n_ff = 320,
-                                      .separate_head = true, .seed = 85};
+static const tiny_model_desc llama = {.arch = "llama",
+                                      .type = TERN_DTYPE_BF16,
+                                      .head_type = TERN_DTYPE_BF16,
+                                      .n_embd = 128,
+                                      .n_ff = 320,
+                                      .separate_head = true,
+                                      .seed = 85};
 
 static float read_16(const uint8_t *at, tern_dtype type, uint64_t i) {
     uint16_t bits;
@@ -104,8 +108,10 @@ TEST(convert_writes_folders_of_mlx) {
         tern_type type;
         int group, bits;
         double bound;
-    } cases[] = {{TERN_TYPE_MLX_Q4, 0, 4, 0.095},  {TERN_TYPE_MLX_Q4, 32, 4, 0.085},
-                 {TERN_TYPE_MLX_Q4, 128, 4, 0.11}, {TERN_TYPE_MLX_Q8, 0, 8, 0.006},
+    } cases[] = {{TERN_TYPE_MLX_Q4, 0, 4, 0.095},
+                 {TERN_TYPE_MLX_Q4, 32, 4, 0.085},
+                 {TERN_TYPE_MLX_Q4, 128, 4, 0.11},
+                 {TERN_TYPE_MLX_Q8, 0, 8, 0.006},
                  {TERN_TYPE_MLX_Q8, 32, 8, 0.006}};
     tern_error err = {0};
     const char *from = test_tmp("mlx.gguf"), *plain = test_tmp("mlx_floats");
@@ -117,8 +123,8 @@ TEST(convert_writes_folders_of_mlx) {
         tern_convert_desc to = {.type = cases[i].type, .group_size = cases[i].group};
         const char *out = test_tmp("mlx_out");
         REQUIRE_OK(tern_convert(i % 2 ? plain : from, out, &to, &err), err);
-        check_folder(out, floats, cases[i].bits,
-                     cases[i].group ? (uint64_t)cases[i].group : 64, cases[i].bound);
+        check_folder(out, floats, cases[i].bits, cases[i].group ? (uint64_t)cases[i].group : 64,
+                     cases[i].bound);
     }
     tern_file_close(floats);
 }
@@ -167,7 +173,9 @@ TEST(convert_to_mlx_refuses_what_it_cannot_be) {
         {from, out, "expected 32, 64", {.type = TERN_TYPE_MLX_Q8, .group_size = 48}},
         {from, out, "a group size is of mlx-q4", {.type = TERN_TYPE_F16, .group_size = 64}},
         {bitnet, out, "a BitNet rounds activations", {.type = TERN_TYPE_MLX_Q4}},
-        {"tests/oracles/qwen3moe/model.gguf", out, "mixtures of experts",
+        {"tests/oracles/qwen3moe/model.gguf",
+         out,
+         "mixtures of experts",
          {.type = TERN_TYPE_MLX_Q4}},
         {from, out, "no type for embedding and head", {.head_type = TERN_TYPE_MLX_Q4}},
     };
@@ -189,8 +197,8 @@ TEST(convert_to_mlx_survives_failing_allocations) {
         tern_mem_fail_at(n);
         status = tern_convert(from, out, &to, &err);
         tern_mem_fail_at(0);
-        CHECK_MSG(status == TERN_OK || status == TERN_ERR_MEMORY, "%llu: %s",
-                  (unsigned long long)n, err.message);
+        CHECK_MSG(status == TERN_OK || status == TERN_ERR_MEMORY, "%llu: %s", (unsigned long long)n,
+                  err.message);
         CHECK(tern_mem_get_stats().total_now == before);
     }
     CHECK(status == TERN_OK);

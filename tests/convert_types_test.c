@@ -74,11 +74,11 @@ static const struct {
     // some activations; activations that are not rounded.
     double bound;
 } types[] = {
-    {TERN_TYPE_F32, 0, 1e-6},   {TERN_TYPE_F16, 1, 2e-2},    {TERN_TYPE_BF16, 32, 2e-2},
-    {TERN_TYPE_Q8_0, 7, 2e-2},  {TERN_TYPE_Q4_0, 2, 2e-2},   {TERN_TYPE_Q4_K, 14, 2e-2},
-    {TERN_TYPE_Q5_K, 16, 2e-2}, {TERN_TYPE_Q6_K, 18, 2e-2},  {TERN_TYPE_TQ1_0, 36, 2e-2},
-    {TERN_TYPE_TQ2_0, 37, 2e-2}, {TERN_TYPE_I2_S, 40, 1e-6}, {TERN_TYPE_Q4_1, 3, 2e-2},
-    {TERN_TYPE_Q5_0, 8, 2e-2},   {TERN_TYPE_Q5_1, 9, 2e-2},   {TERN_TYPE_Q2_K, 10, 2e-2},
+    {TERN_TYPE_F32, 0, 1e-6},     {TERN_TYPE_F16, 1, 2e-2},     {TERN_TYPE_BF16, 32, 2e-2},
+    {TERN_TYPE_Q8_0, 7, 2e-2},    {TERN_TYPE_Q4_0, 2, 2e-2},    {TERN_TYPE_Q4_K, 14, 2e-2},
+    {TERN_TYPE_Q5_K, 16, 2e-2},   {TERN_TYPE_Q6_K, 18, 2e-2},   {TERN_TYPE_TQ1_0, 36, 2e-2},
+    {TERN_TYPE_TQ2_0, 37, 2e-2},  {TERN_TYPE_I2_S, 40, 1e-6},   {TERN_TYPE_Q4_1, 3, 2e-2},
+    {TERN_TYPE_Q5_0, 8, 2e-2},    {TERN_TYPE_Q5_1, 9, 2e-2},    {TERN_TYPE_Q2_K, 10, 2e-2},
     {TERN_TYPE_Q3_K_S, 11, 2e-2}, {TERN_TYPE_Q5_K_M, 17, 2e-2},
 };
 #define N_TYPES (sizeof types / sizeof *types)
@@ -90,8 +90,11 @@ TEST(convert_writes_what_masters_stand_for_in_every_type) {
     tern_error err = {0};
     const char *a = test_tmp("effective.gguf"), *out = test_tmp("effective_out.gguf");
     for (size_t s = 0; s < 2; s++) {
-        tiny_model_desc d = {.type = sources[s], .n_embd = 256, .n_ff = 512,
-                             .head_type = TERN_DTYPE_F16, .seed = 71};
+        tiny_model_desc d = {.type = sources[s],
+                             .n_embd = 256,
+                             .n_ff = 512,
+                             .head_type = TERN_DTYPE_F16,
+                             .seed = 71};
         REQUIRE_OK(tiny_model_write(a, &d, &err), err);
         if (!logits_of(a, want)) return;
         for (size_t k = 0; k < N_TYPES; k++) {
@@ -147,8 +150,13 @@ TEST(convert_gives_embedding_and_head_the_type_asked_for) {
     tern_error err = {0};
     const char *a = test_tmp("head.gguf"), *folder = test_tmp("head_hf");
     const char *out = test_tmp("head_out.gguf");
-    tiny_model_desc d = {.arch = "llama", .type = TERN_DTYPE_BF16, .head_type = TERN_DTYPE_BF16,
-                         .n_embd = 256, .n_ff = 512, .separate_head = true, .seed = 72};
+    tiny_model_desc d = {.arch = "llama",
+                         .type = TERN_DTYPE_BF16,
+                         .head_type = TERN_DTYPE_BF16,
+                         .n_embd = 256,
+                         .n_ff = 512,
+                         .separate_head = true,
+                         .seed = 72};
     static const struct {
         tern_type type, head;
         tern_dtype want;
@@ -242,8 +250,8 @@ TEST(convert_falls_back_where_rows_are_not_whole_blocks) {
         {"bitnet-b1.58", TERN_TYPE_I2_S, TERN_DTYPE_I2_S, TERN_DTYPE_I2_S, 1e-6},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tiny_model_desc d = {.arch = cases[i].arch, .type = TERN_DTYPE_BF16, .n_ff = 512,
-                             .seed = 74};
+        tiny_model_desc d = {
+            .arch = cases[i].arch, .type = TERN_DTYPE_BF16, .n_ff = 512, .seed = 74};
         notes told = {0};
         tern_convert_desc to = {.type = cases[i].type, .on_note = on_note, .user = &told};
         REQUIRE_OK(tiny_model_write(a, &d, &err), err);
@@ -261,7 +269,8 @@ TEST(convert_falls_back_where_rows_are_not_whole_blocks) {
 static bool same_bytes(const char *a, const char *b) {
     FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
     int c = 0, d = 0;
-    while (x && y && (c = getc(x)) == (d = getc(y)) && c != EOF) {}
+    while (x && y && (c = getc(x)) == (d = getc(y)) && c != EOF) {
+    }
     bool same = x && y && c == d;
     if (x) fclose(x);
     if (y) fclose(y);
@@ -276,8 +285,13 @@ TEST(convert_mixes_types_from_any_source) {
     const char *q8 = test_tmp("mix_q8.gguf"), *out = test_tmp("mix_out.gguf");
     const char *again = test_tmp("mix_again.gguf");
     const char *const sources[] = {a, folder, q8};
-    tiny_model_desc d = {.arch = "llama", .type = TERN_DTYPE_BF16, .head_type = TERN_DTYPE_BF16,
-                         .n_layers = 8, .n_embd = 256, .n_ff = 256, .separate_head = true,
+    tiny_model_desc d = {.arch = "llama",
+                         .type = TERN_DTYPE_BF16,
+                         .head_type = TERN_DTYPE_BF16,
+                         .n_layers = 8,
+                         .n_embd = 256,
+                         .n_ff = 256,
+                         .separate_head = true,
                          .seed = 78};
     REQUIRE_OK(tiny_model_write(a, &d, &err), err);
     REQUIRE_OK(tern_convert(a, folder, NULL, &err), err);
@@ -352,8 +366,8 @@ TEST(convert_tells_where_ids_will_differ) {
         {"\"normalizer\": null", "\"normalizer\": null", NULL},
         {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}", "cafe\xCC\x81"},
         {"\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}", "Hello, world"},
-        {"\"normalizer\": null",
-         "\"normalizer\": {\"type\": \"Prepend\", \"prepend\": \"_\"}", "Hello, world"},
+        {"\"normalizer\": null", "\"normalizer\": {\"type\": \"Prepend\", \"prepend\": \"_\"}",
+         "Hello, world"},
     };
     tern_error err = {0};
     const char *a = test_tmp("rules.gguf"), *folder = test_tmp("rules_hf");

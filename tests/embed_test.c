@@ -53,7 +53,7 @@ static void check_oracle(const char *folder, const char *model, const char *name
 // Seen to fail: with the first row for the last one, and with the products after pooling left out.
 TEST(embed_has_the_references_vectors) {
     static const char *const names[] = {"embeddinggemma", "bitnet_qwen3", "bitnet_gemma3", "bert",
-                                        "xlm_roberta", "nomic_bert", "modernbert"};
+                                        "xlm_roberta",    "nomic_bert",   "modernbert"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char folder[64], gguf[96];
         snprintf(folder, sizeof folder, OWN "%s", names[i]);

@@ -82,7 +82,10 @@ TEST(engine_text_does_not_depend_on_threads_kernels_batches_or_layouts) {
         {.seed = 5, .arch = "llama", .type = TERN_DTYPE_F16, .separate_head = true},
         {.seed = 6, .arch = "llama", .type = TERN_DTYPE_I2_S},
         {.seed = 7, .arch = "qwen3", .type = TERN_DTYPE_Q2_0, .head_type = TERN_DTYPE_Q2_0},
-        {.seed = 8, .arch = "qwen3", .type = TERN_DTYPE_Q1_0, .head_type = TERN_DTYPE_PTQ1_0,
+        {.seed = 8,
+         .arch = "qwen3",
+         .type = TERN_DTYPE_Q1_0,
+         .head_type = TERN_DTYPE_PTQ1_0,
          .separate_head = true},
     };
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
@@ -290,9 +293,10 @@ TEST(engine_shift_keeps_the_beginning_and_the_newer_half) {
         .sampling = &s, .max_tokens = N, .ignore_end = true, .logprobs = true};
     int32_t line[N_CONTEXT + 1];
     size_t n = N_PROMPT, n_said, n_each;
-    if (!open_both(&o, path, NULL, &(tern_session_desc){.n_context = N_CONTEXT,
-                                                        .shift_context = true,
-                                                        .n_keep = N_KEEP})) return;
+    if (!open_both(
+            &o, path, NULL,
+            &(tern_session_desc){.n_context = N_CONTEXT, .shift_context = true, .n_keep = N_KEEP}))
+        return;
     REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err), err);
     const int32_t *said = tern_session_generated(o.session, &n_said);
     const tern_token_logprob *rows = tern_session_token_logprobs(o.session, &n_said, &n_each);
@@ -376,10 +380,16 @@ static void fail_each_allocation(const tiny_model_desc *desc) {
 // room.
 TEST(engine_survives_failing_allocations) {
     const tiny_model_desc bitnet = {.seed = 16, .n_layers = 1};
-    const tiny_model_desc groups = {.seed = 17, .n_layers = 1, .arch = "qwen3",
-                                    .type = TERN_DTYPE_Q2_0, .head_type = TERN_DTYPE_Q2_0};
-    const tiny_model_desc wide = {.seed = 18, .n_layers = 1, .arch = "llama",
-                                  .type = TERN_DTYPE_Q8_0, .head_type = TERN_DTYPE_Q8_0};
+    const tiny_model_desc groups = {.seed = 17,
+                                    .n_layers = 1,
+                                    .arch = "qwen3",
+                                    .type = TERN_DTYPE_Q2_0,
+                                    .head_type = TERN_DTYPE_Q2_0};
+    const tiny_model_desc wide = {.seed = 18,
+                                  .n_layers = 1,
+                                  .arch = "llama",
+                                  .type = TERN_DTYPE_Q8_0,
+                                  .head_type = TERN_DTYPE_Q8_0};
     bool before = test_map_never(false);
     fail_each_allocation(&bitnet);
     fail_each_allocation(&groups);
@@ -397,9 +407,9 @@ static bool damage(const char *path, const char *tensor, long index, uint32_t bi
     const tern_tensor *t = tern_file_tensor(file, tensor), *last = &file->tensors[0];
     for (size_t i = 1; i < file->n_tensors; i++)
         if (file->tensors[i].data.at > last->data.at) last = &file->tensors[i];
-    long from_end = t ? (long)(last->data.at - t->data.at) +
-                          (long)((last->bytes + 31) / 32 * 32) - 4 * index
-                    : 0; // from the number to the end of the file
+    long from_end =
+        t ? (long)(last->data.at - t->data.at) + (long)((last->bytes + 31) / 32 * 32) - 4 * index
+          : 0; // from the number to the end of the file
     tern_file_close(file);
     FILE *f = fopen(path, "rb+");
     bool ok = f && from_end && fseek(f, -from_end, SEEK_END) == 0 && fwrite(&bits, 4, 1, f) == 1;
@@ -420,13 +430,14 @@ TEST(engine_says_so_when_scores_are_not_numbers) {
         const char *arch, *tensor;
         long index;
         uint32_t bits;
-    } damages[] = {{NULL, "token_embd.weight", 97 * N_EMBD, 0x7FC00000}, // NaN
+    } damages[] = {{NULL, "token_embd.weight", 97 * N_EMBD, 0x7FC00000},        // NaN
                    {"llama", "token_embd.weight", 97 * N_EMBD + 3, 0x7F800000}, // infinity
                    {"llama", "blk.1.ffn_down.weight", 7, 0xFFC00000}};
     static const tern_head_mode heads[] = {TERN_HEAD_FILE, TERN_HEAD_EXACT};
     for (size_t i = 0; i < sizeof damages / sizeof *damages * 2; i++) {
-        const char *tensor = damages[i / 2].tensor, *path = tiny(
-            &(tiny_model_desc){.seed = 18, .arch = damages[i / 2].arch}, "nan.gguf");
+        const char *tensor = damages[i / 2].tensor,
+                   *path = tiny(&(tiny_model_desc){.seed = 18, .arch = damages[i / 2].arch},
+                                "nan.gguf");
         REQUIRE(damage(path, tensor, damages[i / 2].index, damages[i / 2].bits));
         opened o;
         tern_error err = {0};
@@ -434,7 +445,8 @@ TEST(engine_says_so_when_scores_are_not_numbers) {
         tern_generate_params p = {.max_tokens = 3, .ignore_end = true};
         double logprob[N_PROMPT];
         if (!open_both(&o, path, &(tern_model_desc){.n_threads = 1, .head = heads[i % 2]},
-                       &(tern_session_desc){.speculation = {.lookup = true}})) continue;
+                       &(tern_session_desc){.speculation = {.lookup = true}}))
+            continue;
         for (int sampled = 0; sampled < 2; sampled++) {
             p.sampling = sampled ? &usual : &greedy;
             check_refused(
@@ -442,8 +454,9 @@ TEST(engine_says_so_when_scores_are_not_numbers) {
                 tensor);
         }
         tern_session_reset(o.session);
-        check_refused(tern_session_logprobs(o.session, prompt, N_PROMPT - 1, prompt + 1, logprob,
-                                            NULL, &err), &err, "logprobs");
+        check_refused(
+            tern_session_logprobs(o.session, prompt, N_PROMPT - 1, prompt + 1, logprob, NULL, &err),
+            &err, "logprobs");
         close_both(&o);
     }
 }
@@ -538,16 +551,18 @@ static void check_rows(tern_model *model, const int32_t *said, size_t n_said,
 // order.
 TEST(engine_tells_how_likely_each_token_was) {
     const char *path = tiny(&(tiny_model_desc){.seed = 9, .head_type = TERN_DTYPE_F16}, "lp.gguf");
-    static const tern_session_desc sessions[] = {{0}, {.speculation = {.lookup = true,
-                                                                       .always = true}}};
+    static const tern_session_desc sessions[] = {{0},
+                                                 {.speculation = {.lookup = true, .always = true}}};
     static const tern_sampling samplings[] = {{0}, {.temperature = 1.5f, .seed = 3, .top_k = 5}};
     for (int k = 0; k < 8; k++) {
         opened o;
         tern_error err = {0};
         size_t n, n_rows, n_each;
         if (!open_both(&o, path, NULL, &sessions[k % 2])) return;
-        tern_generate_params p = {.sampling = &samplings[k / 2 % 2], .max_tokens = 24,
-                                  .logprobs = true, .n_top_logprobs = k / 4 * 5};
+        tern_generate_params p = {.sampling = &samplings[k / 2 % 2],
+                                  .max_tokens = 24,
+                                  .logprobs = true,
+                                  .n_top_logprobs = k / 4 * 5};
         REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err), err);
         const int32_t *said = tern_session_generated(o.session, &n);
         const tern_token_logprob *rows = tern_session_token_logprobs(o.session, &n_rows, &n_each);

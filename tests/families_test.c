@@ -128,18 +128,18 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
 // Older ones have not intermediate_size.
 #define LFM2_FIRST                                                                                 \
     "\"model_type\": \"lfm2\", \"hidden_size\": 16, \"block_ff_dim\": 36, "                        \
-    "\"block_auto_adjust_ff_dim\": true, \"num_hidden_layers\": 3, \"num_attention_heads\": 4, "  \
+    "\"block_auto_adjust_ff_dim\": true, \"num_hidden_layers\": 3, \"num_attention_heads\": 4, "   \
     "\"num_key_value_heads\": 2, \"conv_L_cache\": 3"
 // Three layers that make keys and values, three that read them.
 #define GEMMA4                                                                                     \
-    "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 6, "                  \
-    "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 8, "                   \
-    "\"sliding_window\": 6, \"num_kv_shared_layers\": 3, \"use_double_wide_mlp\": true, "         \
-    "\"hidden_size_per_layer_input\": 4, \"final_logit_softcapping\": 30, "                      \
-    "\"per_layer_config\": {\"2\": {\"head_dim\": 16}, \"5\": {\"head_dim\": 16}}, "            \
-    "\"layer_types\": [\"sliding_attention\", \"sliding_attention\", \"full_attention\", "       \
-    "\"sliding_attention\", \"sliding_attention\", \"full_attention\"], "                        \
-    "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 2000}, "                         \
+    "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 6, "                   \
+    "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 8, "                    \
+    "\"sliding_window\": 6, \"num_kv_shared_layers\": 3, \"use_double_wide_mlp\": true, "          \
+    "\"hidden_size_per_layer_input\": 4, \"final_logit_softcapping\": 30, "                        \
+    "\"per_layer_config\": {\"2\": {\"head_dim\": 16}, \"5\": {\"head_dim\": 16}}, "               \
+    "\"layer_types\": [\"sliding_attention\", \"sliding_attention\", \"full_attention\", "         \
+    "\"sliding_attention\", \"sliding_attention\", \"full_attention\"], "                          \
+    "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 2000}, "                           \
     "\"sliding_attention\": {\"rope_theta\": 300}}"
 #define GEMMA                                                                                      \
     "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 7, "                   \
@@ -174,12 +174,12 @@ static const spelling spellings[] = {
      TERN_POOLING_NONE},
     {"{" QWEN3 ", \"tern_pooling\": \"lasttoken\"}", "", NULL, "qwen3", "FF", 0, 10000, 0, 1, 0, 4,
      4, 4, TERN_POOLING_LAST},
-    {NESTED("qwen3_5", QWEN35_SIZES ", \"rope_parameters\": {\"rope_theta\": 3000, "
-                                    "\"partial_rotary_factor\": 0.25}"),
+    {NESTED("qwen3_5", QWEN35_SIZES
+            ", \"rope_parameters\": {\"rope_theta\": 3000, \"partial_rotary_factor\": 0.25}"),
      "model.language_model.", "mtp.norm.weight", "qwen35", "DDDF", 0, 3000, 0, 1, 0, 2, 8, 2,
      TERN_POOLING_NONE},
-    {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"full_attention_interval\": 2, "
-     "\"partial_rotary_factor\": 0.5}",
+    {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES
+     ", \"full_attention_interval\": 2, \"partial_rotary_factor\": 0.5}",
      "language_model.model.", "model.visual.norm.weight", "qwen35", "DFDF", 0, 10000, 0, 1, 0, 2, 8,
      4, TERN_POOLING_NONE},
     {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"full_attention\", "
@@ -214,11 +214,11 @@ static const spelling spellings[] = {
     {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, " GEMMA FEW_HEADS
      ", \"text_config\": {\"sliding_window\": 1}}",
      "", NULL, "embeddinggemma", "WWWWWFW", 1, 1e6, 10000, 1, 256, 2, 8, 8, TERN_POOLING_MEAN},
-    {"{" SMALL("qwen2") ", \"use_sliding_window\": false, \"sliding_window\": 5, "
-     "\"rope_theta\": 3000}",
+    {"{" SMALL(
+         "qwen2") ", \"use_sliding_window\": false, \"sliding_window\": 5, \"rope_theta\": 3000}",
      "model.", NULL, "qwen2", "FFFFF", 0, 3000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     {"{" SMALL("qwen2") ", \"use_sliding_window\": true, \"sliding_window\": 5, "
-     "\"max_window_layers\": 3}",
+                        "\"max_window_layers\": 3}",
      "", NULL, "qwen2", "FFFWW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     // An older Mistral inside of what sees pictures.
     {NESTED("mistral3", SMALL("mistral") ", \"head_dim\": 6, \"sliding_window\": null"),
@@ -231,7 +231,7 @@ static const spelling spellings[] = {
     {"{" SMALL("smollm3") "}", "model.", NULL, "smollm3", "FFFfF", 0, 2e6, 0, 1, 0, 4, 4, 4,
      TERN_POOLING_NONE},
     {"{" SMALL("granite") ", \"attention_multiplier\": 0.25, \"logits_scaling\": 4, "
-     "\"embedding_multiplier\": 12, \"residual_multiplier\": 0.22}",
+                          "\"embedding_multiplier\": 12, \"residual_multiplier\": 0.22}",
      "model.", NULL, "granite", "FFFFF", 0, 10000, 0, 1, 16, 4, 4, 4, TERN_POOLING_NONE},
     {"{" SMALL("minicpm") ", \"scale_emb\": 12, \"scale_depth\": 1.4, \"dim_model_base\": 8}",
      "model.", NULL, "minicpm", "FFFFF", 0, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
@@ -244,9 +244,8 @@ static const spelling spellings[] = {
     {"{" SMALL("exaone4") "}", "model.", NULL, "exaone4", "WWWfW", 4096, 10000, 0, 1, 0, 4, 4, 4,
      TERN_POOLING_NONE},
     {"{" SMALL("hunyuan_v1_dense") ", \"rope_scaling\": {\"type\": \"dynamic\", \"alpha\": 9, "
-     "\"factor\": 1}, \"head_dim\": 6}",
-     "model.", NULL, "hunyuan", "FFFFF", 0, 270000, 0, 1, 0, 4, 6, 6,
-     TERN_POOLING_NONE},
+                                   "\"factor\": 1}, \"head_dim\": 6}",
+     "model.", NULL, "hunyuan", "FFFFF", 0, 270000, 0, 1, 0, 4, 6, 6, TERN_POOLING_NONE},
     {"{" QWEN3 ", \"num_experts\": 1}", "model.", NULL, "qwen3", "FF", 0, 10000, 0, 1, 0, 4, 4, 4,
      TERN_POOLING_NONE}, // a single expert is none
     {"{" LFM2_FIRST ", \"full_attn_idxs\": [1]}", "model.", NULL, "lfm2", "CFC", 0, 1e6, 0, 1, 0, 4,
@@ -256,9 +255,7 @@ static const spelling spellings[] = {
 };
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
-static char layer_letter(const tern_config *c, int64_t i) {
-    return "FWCDM"[c->layers[i]];
-}
+static char layer_letter(const tern_config *c, int64_t i) { return "FWCDM"[c->layers[i]]; }
 
 // Whether the layer, if it attends, rotates: in what is computed.
 static bool has_rope(const tern_graph *g, int64_t layer) {
@@ -361,11 +358,24 @@ TEST(families_configs_in_every_spelling_there_and_back) {
     }
 }
 
-static const char *const oracles[] = {
-    "qwen3",          "qwen3_5",        "qwen3_5_tied_mtp",  "lfm2",           "gemma3",
-    "gemma3_4b_rope", "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", "olmo2", "qwen2",
-    "llama3_rope",    "ministral3",     "smollm3",           "granite",         "exaone4",
-    "hunyuan_dense",  "phi3_longrope"};
+static const char *const oracles[] = {"qwen3",
+                                      "qwen3_5",
+                                      "qwen3_5_tied_mtp",
+                                      "lfm2",
+                                      "gemma3",
+                                      "gemma3_4b_rope",
+                                      "embeddinggemma",
+                                      "embeddinggemma_st",
+                                      "qwen3_embedding",
+                                      "olmo2",
+                                      "qwen2",
+                                      "llama3_rope",
+                                      "ministral3",
+                                      "smollm3",
+                                      "granite",
+                                      "exaone4",
+                                      "hunyuan_dense",
+                                      "phi3_longrope"};
 
 TEST(families_of_transformers_go_there_and_back) {
     for (size_t i = 0; i < sizeof oracles / sizeof *oracles; i++) {
@@ -593,7 +603,8 @@ static bool rewrite_gguf(const char *in, const char *out, const rewriting *r) {
     bool ok = tern_file_open(&f, in, &err) == TERN_OK &&
               tern_gguf_writer_open(&w, out, 0, &err) == TERN_OK;
     for (size_t i = 0; ok && i < f->n_metas; i++)
-        if (r->without && strstr(f->metas[i].key, r->without)) continue;
+        if (r->without && strstr(f->metas[i].key, r->without))
+            continue;
         else if (r->key && !strcmp(f->metas[i].key, r->key))
             ok = tern_gguf_put_int(w, r->key, TERN_META_U32, r->value) == TERN_OK;
         else
@@ -653,10 +664,10 @@ TEST(families_blocks_of_prediction_are_left_out) {
 TEST(families_norms_with_two_names_in_gguf) {
     const struct {
         const char *folder, *usual, *also, *hf;
-    } cases[] = {{NULL, "token_embd_norm.weight", "output_norm.weight",
-                  "model.embedding_norm.weight"},
-                 {"tests/oracles/falcon_h1", "blk.1.ffn_norm", "blk.1.ffn_norm.weight",
-                  "model.layers.1.pre_ff_layernorm.weight"}};
+    } cases[] = {
+        {NULL, "token_embd_norm.weight", "output_norm.weight", "model.embedding_norm.weight"},
+        {"tests/oracles/falcon_h1", "blk.1.ffn_norm", "blk.1.ffn_norm.weight",
+         "model.layers.1.pre_ff_layernorm.weight"}};
     for (size_t i = 0; i < 2; i++) {
         char folder[600], plain[700], other[700], again[700], back[700];
         snprintf(folder, sizeof folder, "%s%zu", test_tmp("family_norm"), i);
@@ -748,9 +759,16 @@ TEST(families_shared_keys_are_those_of_the_last_of_their_kind) {
 TEST(families_gemma_says_little_in_gguf) {
     static const char json[] = "{\"model_type\": \"gemma3_text\", " GEMMA FEW_HEADS
                                ", \"rope_theta\": 2000, \"rope_local_base_freq\": 300}";
-    static const spelling usual = {.arch = "gemma3", .layers = "WWWWWFW", .window = 6, .base = 2000,
-                                   .window_base = 10000, .factor = 1, .query_scalar = 256,
-                                   .n_heads = 2, .head_dim = 8, .n_rot = 8};
+    static const spelling usual = {.arch = "gemma3",
+                                   .layers = "WWWWWFW",
+                                   .window = 6,
+                                   .base = 2000,
+                                   .window_base = 10000,
+                                   .factor = 1,
+                                   .query_scalar = 256,
+                                   .n_heads = 2,
+                                   .head_dim = 8,
+                                   .n_rot = 8};
     char folder[600], plain[700], some[700], none[700];
     opened o;
     snprintf(folder, sizeof folder, "%s", test_tmp("family_little"));
@@ -772,8 +790,8 @@ TEST(families_gemma_says_little_in_gguf) {
 // Older files of MiniCPM do not say its factors, which are those of the first one. Seen to fail: a
 // GGUF's factors of 1; the divisor turned round.
 TEST(families_older_minicpm_has_its_factors) {
-    static const char json[] = "{" SMALL("minicpm") ", \"scale_emb\": 12, \"scale_depth\": 1.4, "
-                               "\"dim_model_base\": 256}";
+    static const char json[] =
+        "{" SMALL("minicpm") ", \"scale_emb\": 12, \"scale_depth\": 1.4, \"dim_model_base\": 256}";
     char folder[600], gguf[700], old[700];
     snprintf(folder, sizeof folder, "%s", test_tmp("family_minicpm"));
     snprintf(gguf, sizeof gguf, "%s.gguf", folder);
@@ -823,8 +841,8 @@ TEST(families_windows_of_the_whole_context_are_none) {
 TEST(families_rope_factors_go_to_folders) {
     static const char json[] =
         "{" SMALL("llama") ", \"head_dim\": 8, \"rope_scaling\": {\"rope_type\": \"llama3\", "
-        "\"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": %d, "
-        "\"original_max_position_embeddings\": 64}}";
+                           "\"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": %d, "
+                           "\"original_max_position_embeddings\": 64}}";
     for (int high = 4; high <= 5; high++) {
         char folder[600], gguf[700], back[700], again[700], config[900];
         opened o;
@@ -866,13 +884,11 @@ TEST(families_refuse_in_one_line) {
          "RoPE scaling \"spiral\" of a qwen3 is not supported"},
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}",
          "RoPE scaling \"dynamic\" of a qwen3 is not supported"},
-        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2, "
-         "\"alpha\": 9}}",
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2, \"alpha\": 9}}",
          "RoPE scaling \"dynamic\" of a qwen3 is not supported"},
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": 3, \"factor\": 2}}",
          "rope_scaling.rope_type is not a text"},
-        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"linear\"}}",
-         "without a number factor"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"linear\"}}", "without a number factor"},
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2, "
          "\"high_freq_factor\": 4}}",
          "without a number low_freq_factor"},
@@ -896,17 +912,17 @@ TEST(families_refuse_in_one_line) {
         {"{" SMALL("minicpm") ", \"dim_model_base\": -1}", "dim_model_base is -1"},
         {"{" SMALL("exaone4") ", \"sliding_window\": -6}", "sliding_window is -6"},
         {"{" SMALL("ministral3") ", \"head_dim\": 8, \"partial_rotary_factor\": 0.5, "
-         "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, "
-         "\"llama_4_scaling_beta\": 0.1}}",
+                                 "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, "
+                                 "\"llama_4_scaling_beta\": 0.1}}",
          "the heads of a ministral3 turn whole"},
         {"{" SMALL("phi3") ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [], "
-         "\"long_factor\": []}}",
+                           "\"long_factor\": []}}",
          "no numbers for rope_factors_short.weight"},
         {"{\"model_type\": \"qwen4\"}", "this architecture is not supported"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": [\"conv\"]}",
          "layer_types has \"conv\", which a qwen35 has not"},
-        {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"layer_types\": "
-         "[\"full_attention\"]}",
+        {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES
+         ", \"layer_types\": [\"full_attention\"]}",
          "layer_types has 1 entries for 4 layers"},
         {"{\"model_type\": \"qwen3_5_text\", " QWEN35_SIZES ", \"attn_output_gate\": false}",
          "attention without a gate"},

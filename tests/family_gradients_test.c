@@ -104,7 +104,10 @@ static bool run_batch(rig *r, float *loss) {
         targets[i] = last ? -1 : ids[i + 1];
         starts[i] = i < N_FIRST ? 0 : N_FIRST;
     }
-    tern_train_batch b = {.n_tokens = N_TOKENS, .ids = ids, .targets = targets, .starts = starts,
+    tern_train_batch b = {.n_tokens = N_TOKENS,
+                          .ids = ids,
+                          .targets = targets,
+                          .starts = starts,
                           .loss_scale = 1.0f / (N_TOKENS - 2)};
     tern_vid sum = tern_graph_find(&r->graph, "loss");
     bool ok = r->backend->run(r->program, &b, &r->err) == TERN_OK &&

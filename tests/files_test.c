@@ -72,8 +72,8 @@ static bool write_models(const char *folder, char *paths[2]) {
     tern_error err = {0};
     for (unsigned i = 0; i < 2; i++) {
         paths[i] = tern_path_join(folder, i ? "2.gguf" : "1.gguf");
-        tiny_model_desc d = {.type = TERN_DTYPE_I2_S, .n_layers = 1, .seed = 31 + i,
-                             .n_ff = i ? 256 : 384};
+        tiny_model_desc d = {
+            .type = TERN_DTYPE_I2_S, .n_layers = 1, .seed = 31 + i, .n_ff = i ? 256 : 384};
         if (tiny_model_write(paths[i], &d, &err) != TERN_OK) return false;
     }
     return true;
@@ -143,9 +143,11 @@ TEST(models_that_are_replaced_while_they_are_opened_are_no_mixture) {
         n_new += WEXITSTATUS(status) == 11;
         n_refused += WEXITSTATUS(status) == 12;
     }
-    if (child < 0) test_skip("right to trace a child");
-    else CHECK_MSG(n_old > 0 && n_new > 0 && n_refused > 1, "old %d, new %d, refused %d", n_old,
-                   n_new, n_refused);
+    if (child < 0)
+        test_skip("right to trace a child");
+    else
+        CHECK_MSG(n_old > 0 && n_new > 0 && n_refused > 1, "old %d, new %d, refused %d", n_old,
+                  n_new, n_refused);
     for (int i = 0; i < 2; i++) tern_free(in[i]);
     tern_free(out);
     remove_folder(folder);
@@ -176,10 +178,13 @@ TEST(convert_that_is_cancelled_leaves_nothing) {
 // A folder without some tokenizer file must not keep that of the previous model.
 TEST(convert_over_a_folder_removes_what_is_not_the_new_models) {
     const char *in = test_tmp("alone.gguf"), *out = test_tmp("alone");
-    static const char *const names[] = {
-        "chat_template.jinja", "special_tokens_map.json", "model.safetensors.index.json",
-        "model-00001-of-00002.safetensors", // until here: are gone
-        "generation_config.json", "README.md", "model-card.safetensors"};
+    static const char *const names[] = {"chat_template.jinja",
+                                        "special_tokens_map.json",
+                                        "model.safetensors.index.json",
+                                        "model-00001-of-00002.safetensors", // until here: are gone
+                                        "generation_config.json",
+                                        "README.md",
+                                        "model-card.safetensors"};
     size_t n;
     tern_error err = {0};
     REQUIRE_OK(tiny_model_write(in, &(tiny_model_desc){.seed = 8}, &err), err);
@@ -221,9 +226,9 @@ static tern_status convert_with_pipe(const char *in, const char *folder, const c
 // Seen to fail, by the alarm, with fopen in place of tern_file_open_regular.
 TEST(model_folders_with_pipes_in_them_are_refused) {
     static const char *const names[] = {
-        "config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json",
-        "tokenizer_config.json", "generation_config.json", "chat_template.jinja",
-        "special_tokens_map.json"};
+        "config.json",         "model.safetensors",      "model.safetensors.index.json",
+        "tokenizer.json",      "tokenizer_config.json",  "generation_config.json",
+        "chat_template.jinja", "special_tokens_map.json"};
     tern_error err = {0};
     char *in = tern_strdup(TERN_MEM_MISC, test_tmp("piped.gguf"));
     char *folder = tern_strdup(TERN_MEM_MISC, test_tmp("piped"));
@@ -247,7 +252,9 @@ typedef struct building {
 
 static tern_status build(const building *b, tern_error *err) {
     const tern_data_build_desc d = {.source = {.paths = &b->text, .n_paths = 1},
-                                    .tokenizer = b->tokenizer, .valid = 0.3, .n_threads = 1,
+                                    .tokenizer = b->tokenizer,
+                                    .valid = 0.3,
+                                    .n_threads = 1,
                                     .shard_tokens = 400};
     return tern_data_build(b->out, &d, NULL, err);
 }
@@ -310,9 +317,11 @@ TEST(data_build_over_a_folder_leaves_no_mixture_when_killed) {
         n_new += sum == fresh;
         n_refused += refused;
     }
-    if (outcome == KILL_IMPOSSIBLE) test_skip("right to trace a child");
-    else CHECK_MSG(enough(n_old, n_new, n_refused), "old %d, new %d, refused %d", n_old,
-                   n_new, n_refused);
+    if (outcome == KILL_IMPOSSIBLE)
+        test_skip("right to trace a child");
+    else
+        CHECK_MSG(enough(n_old, n_new, n_refused), "old %d, new %d, refused %d", n_old, n_new,
+                  n_refused);
     for (int i = 0; i < 2; i++) tern_free(models[i]), tern_free(texts[i]);
     tern_free(out);
     remove_folder(folder);

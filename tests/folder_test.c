@@ -17,10 +17,10 @@ static const int32_t ids[N_IDS] = {1, 70, 259, 33};
 // ---- Making folders ----------------------------------------------------------------------------
 
 typedef struct folder_desc {
-    const char *config;      // put into config.json, before its first member
-    bool norms;              // a norm before every projection
-    const char *extra;       // one more tensor of this name
-    bool head_again;         // lm_head.weight, of other values, although there was none
+    const char *config; // put into config.json, before its first member
+    bool norms;         // a norm before every projection
+    const char *extra;  // one more tensor of this name
+    bool head_again;    // lm_head.weight, of other values, although there was none
 } folder_desc;
 
 static const char *const projections[] = {
@@ -76,8 +76,8 @@ static bool make_folder(const char *out, const folder_desc *d) {
     char gguf[400], plain[400]; // test_tmp has few buffers, and callers use them
     snprintf(gguf, sizeof gguf, "%s", test_tmp("folder.gguf"));
     snprintf(plain, sizeof plain, "%s", test_tmp("folder_plain"));
-    tiny_model_desc tiny = {.arch = "llama", .type = TERN_DTYPE_BF16, .seed = 81,
-                            .head_type = TERN_DTYPE_F32};
+    tiny_model_desc tiny = {
+        .arch = "llama", .type = TERN_DTYPE_BF16, .seed = 81, .head_type = TERN_DTYPE_F32};
     tern_error err = {0};
     tern_file *f = NULL;
     tern_st_writer *w = NULL;
@@ -86,8 +86,8 @@ static bool make_folder(const char *out, const folder_desc *d) {
     bool ok = tiny_model_write(gguf, &tiny, &err) == TERN_OK &&
               tern_convert(gguf, plain, NULL, &err) == TERN_OK &&
               tern_file_open(&f, plain, &err) == TERN_OK &&
-              tern_st_writer_open(&w, out, 0, &err) == TERN_OK &&
-              declare_all(w, f, d) == TERN_OK && write_all(w, f, d, &err) == TERN_OK;
+              tern_st_writer_open(&w, out, 0, &err) == TERN_OK && declare_all(w, f, d) == TERN_OK &&
+              write_all(w, f, d, &err) == TERN_OK;
     tern_strbuf_printf(&path, "%s/config.json", plain);
     FILE *from = fopen(path.ptr, "rb");
     char text[4000] = "";

@@ -9,7 +9,7 @@
 
 static struct {
     gpu_play play;
-    wgpu_device device; // opened last
+    wgpu_device device;  // opened last
     wgpu_pipeline embed; // the first dispatch of every run of a model
     wgpu_pipeline set;
     uint32_t n_dispatches; // since the last submission
@@ -21,7 +21,7 @@ static struct {
 WGPU_FUNCTIONS(POINTER)
 #undef POINTER
 
-// ---- Answers that are held back ----
+// ---- Answers that are held back ----------------------------------------------------------------
 
 // What was asked for, in order; the library's answer, once it is there.
 typedef struct held {
@@ -57,8 +57,7 @@ static void tell(int i, uint32_t status) {
             (size_t)(holding.n - i) * sizeof *holding.items);
     if (h->adapter.callback)
         h->adapter.callback(status, h->object, none, h->adapter.u1, h->adapter.u2);
-    if (h->device.callback)
-        h->device.callback(status, h->object, none, h->device.u1, h->device.u2);
+    if (h->device.callback) h->device.callback(status, h->object, none, h->device.u1, h->device.u2);
     if (h->map.callback) h->map.callback(status, none, h->map.u1, h->map.u2);
     free(h);
 }
@@ -120,8 +119,8 @@ static wgpu_future play_AdapterRequestDevice(wgpu_adapter a, const wgpu_device_d
                                              wgpu_device_callback callback) {
     if (!now.play.holds) return real_AdapterRequestDevice(a, desc, callback);
     void *h = hold(&(held){.device = callback});
-    return real_AdapterRequestDevice(a, desc, (wgpu_device_callback){NULL, callback.mode,
-                                                                     keep_device, h, NULL});
+    return real_AdapterRequestDevice(
+        a, desc, (wgpu_device_callback){NULL, callback.mode, keep_device, h, NULL});
 }
 
 static wgpu_future play_BufferMapAsync(wgpu_buffer b, uint64_t mode, size_t offset, size_t bytes,
@@ -143,7 +142,7 @@ static void play_BufferRelease(wgpu_buffer b) {
 }
 int gpu_play_n_alive(void) { return now.n_alive; }
 
-// ---- Faults ----
+// ---- Faults ------------------------------------------------------------------------------------
 
 static wgpu_future play_InstanceRequestAdapter(wgpu_instance i, const wgpu_adapter_options *o,
                                                wgpu_adapter_callback callback) {
@@ -229,7 +228,8 @@ static const struct {
     const char *name;
     void (*function)(void);
 } played[] = {
-#define PLAYED(name) {"wgpu" #name, (void (*)(void))play_##name}
+#define PLAYED(name)                                                                               \
+    { "wgpu" #name, (void (*)(void))play_##name }
     PLAYED(CreateInstance),
     PLAYED(InstanceProcessEvents),
     PLAYED(InstanceRelease),
@@ -296,6 +296,4 @@ tern_model *gpu_open_play(const char *path, int n_batch, const gpu_play *play) {
     return m;
 }
 
-tern_model *gpu_open(const char *path, int n_batch) {
-    return gpu_open_play(path, n_batch, NULL);
-}
+tern_model *gpu_open(const char *path, int n_batch) { return gpu_open_play(path, n_batch, NULL); }

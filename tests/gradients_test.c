@@ -109,10 +109,20 @@ static tern_status add_adapters(rig *r) {
 
 static tern_status make_graph(rig *r) {
     const recipe *k = r->recipe;
-    tern_config config = {.n_vocab = 40, .n_layers = 2, .n_embd = 16, .n_ff = 44, .n_heads = 2,
-                          .n_kv_heads = 1, .head_dim = 8, .n_context = 64, .rms_eps = 1e-5,
-                          .final_rms_eps = 1e-5, .act = k->act, .tied_head = k->tied_head,
-                          .sub_norms = k->sub_norms, .bitlinear = k->bitlinear,
+    tern_config config = {.n_vocab = 40,
+                          .n_layers = 2,
+                          .n_embd = 16,
+                          .n_ff = 44,
+                          .n_heads = 2,
+                          .n_kv_heads = 1,
+                          .head_dim = 8,
+                          .n_context = 64,
+                          .rms_eps = 1e-5,
+                          .final_rms_eps = 1e-5,
+                          .act = k->act,
+                          .tied_head = k->tied_head,
+                          .sub_norms = k->sub_norms,
+                          .bitlinear = k->bitlinear,
                           .rope = {.n_rot = 8, .halves = k->bitlinear, .base = 10000}};
     TERN_TRY(tern_build_decoder(&r->graph, &config, &r->err));
     if (k->lora) TERN_TRY(add_adapters(r));
@@ -136,8 +146,7 @@ static tern_status rig_open(rig *r, const recipe *k, const tern_train_backend *b
     for (size_t v = 0; v < r->graph.n_values; v++) {
         tern_value_kind kind = r->graph.values[v].kind;
         bool state = kind == TERN_VALUE_STATE && r->graph.values[v].state == TERN_STATE_ARRAY;
-        if (kind == TERN_VALUE_WEIGHT || state)
-            TERN_TRY(add_array(r, (tern_vid)v));
+        if (kind == TERN_VALUE_WEIGHT || state) TERN_TRY(add_array(r, (tern_vid)v));
     }
     return backend->compile(r->device, &r->graph, r->arrays, N_TOKENS, N_SPAN, &r->program,
                             &r->err);
@@ -181,7 +190,10 @@ static bool run_batch(rig *r) {
     const tern_meta *m = tern_file_meta(r->file, key);
     CHECK_MSG(ok && m && tern_meta_element(m, 0, &want), "%s: %s is not whole", path, key);
     for (int i = 0; ok && i < N_TOKENS; i++) n_scored += targets[i] >= 0;
-    tern_train_batch b = {.n_tokens = N_TOKENS, .ids = ids, .targets = targets, .starts = starts,
+    tern_train_batch b = {.n_tokens = N_TOKENS,
+                          .ids = ids,
+                          .targets = targets,
+                          .starts = starts,
                           .loss_scale = 1 / n_scored};
     ok = ok && r->backend->run(r->program, &b, &r->err) == TERN_OK &&
          r->backend->read(r->arrays[tern_graph_find(&r->graph, "loss")], 0, 1, &loss, &r->err) ==

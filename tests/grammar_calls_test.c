@@ -27,8 +27,7 @@ static const struct {
     {"<tool_call>",
      {"<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>",
       "<tool_call>{\"name\":\"weather\",\"arguments\":{\"town\":\"Ghent\",\"note\":\"\"}}</"
-      "tool_call>"
-      "\n<tool_call>{\"name\":\"clock\",\"arguments\":{}}</tool_call>"}},
+      "tool_call>\n<tool_call>{\"name\":\"clock\",\"arguments\":{}}</tool_call>"}},
     {"<tool_call> <function=",
      {"<tool_call>\n<function=clock>\n</function>\n</tool_call>",
       "<tool_call>\n<function=weather>\n<parameter=town>\n\"New \\\"York\\\"\"\n</parameter>\n"
@@ -54,9 +53,7 @@ static const struct {
      {"<|tool_call|>[{\"name\": \"clock\", \"arguments\": {}}]<|/tool_call|>"}},
 };
 
-static tern_str str(const char *s) {
-    return (tern_str){s, s ? strlen(s) : 0};
-}
+static tern_str str(const char *s) { return (tern_str){s, s ? strlen(s) : 0}; }
 
 static tern_call_form form_of(const tern_answer_style *style) {
     return (tern_call_form){.body = style->body,
@@ -219,8 +216,7 @@ TEST(grammar_calls_or_a_form) {
     const tern_grammar_source other = {
         .kind = TERN_GRAMMAR_JSON_SCHEMA,
         .text = TERN_STR("{\"properties\": {\"ok\": {\"type\": \"boolean\"}}, \"required\": "
-                         "[\"ok\"], \"additionalProperties\": false, \"type\": "
-                         "\"object\"}")};
+                         "[\"ok\"], \"additionalProperties\": false, \"type\": \"object\"}")};
     const tern_grammar_source source = {.kind = TERN_GRAMMAR_CALLS,
                                         .text = str(tools),
                                         .calls = &form,

@@ -113,10 +113,8 @@ TEST(grammar_answers_are_the_same_from_all_scores_and_from_those_of_tokens_that_
             REQUIRE_OK(tern_grammar_open(&g, model, &of, &err), err);
             const tern_sampling sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 3};
             for (int all = 0; all < 2; all++) {
-                const tern_generate_params params = {.sampling = &sampling,
-                                                     .max_tokens = 40,
-                                                     .grammar = g,
-                                                     .logprobs = all == 1};
+                const tern_generate_params params = {
+                    .sampling = &sampling, .max_tokens = 40, .grammar = g, .logprobs = all == 1};
                 tern_session_reset(session);
                 CHECK(tern_generate(session, "Once upon a time", &params, collect, &texts[all],
                                     NULL, &err) == TERN_OK);

@@ -99,12 +99,26 @@ static const tern_sampling samplings[] = {
     {0},
     {.temperature = 1.5f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f, .seed = 5},
     {.temperature = 3, .top_k = 0, .top_p = 1, .seed = 9}, // all scores
-    {.temperature = 2, .top_k = 5, .top_p = 1, .repeat_penalty = 1.3f, .presence_penalty = 0.5f,
+    {.temperature = 2,
+     .top_k = 5,
+     .top_p = 1,
+     .repeat_penalty = 1.3f,
+     .presence_penalty = 0.5f,
      .seed = 7},
-    {.temperature = 2, .top_p = 1, .xtc_probability = 0.5f, .xtc_threshold = 0.02f,
-     .dry_multiplier = 1, .dry_base = 1.5f, .dry_allowed_length = 1, .dry_penalty_last_n = 30,
+    {.temperature = 2,
+     .top_p = 1,
+     .xtc_probability = 0.5f,
+     .xtc_threshold = 0.02f,
+     .dry_multiplier = 1,
+     .dry_base = 1.5f,
+     .dry_allowed_length = 1,
+     .dry_penalty_last_n = 30,
      .seed = 8},
-    {.temperature = 2, .top_p = 1, .mirostat = 2, .mirostat_tau = 4, .mirostat_eta = 0.1f,
+    {.temperature = 2,
+     .top_p = 1,
+     .mirostat = 2,
+     .mirostat_tau = 4,
+     .mirostat_eta = 0.1f,
      .seed = 9},
 };
 
@@ -144,8 +158,8 @@ static void check_alone(tern_model *m, const tern_session_desc *desc, const answ
     keep(&alone, s);
     bool same = alone.status == a->status && alone.n == a->n && alone.n_text == a->n_text &&
                 memcmp(alone.ids, a->ids, a->n * sizeof *a->ids) == 0 &&
-                memcmp(alone.text, a->text, a->n_text) == 0 &&
-                alone.n_logprobs == a->n_logprobs && alone.stats.reason == a->stats.reason &&
+                memcmp(alone.text, a->text, a->n_text) == 0 && alone.n_logprobs == a->n_logprobs &&
+                alone.stats.reason == a->stats.reason &&
                 alone.stats.n_generated == a->stats.n_generated &&
                 memcmp(alone.logprobs, a->logprobs, a->n_logprobs * 3 * sizeof *a->logprobs) == 0;
     CHECK_MSG(same, "%s: %zu tokens, reason %d, alone %zu, reason %d: %s", what, a->n,
@@ -156,8 +170,8 @@ static void check_alone(tern_model *m, const tern_session_desc *desc, const answ
 
 static bool add(tern_group *g, answer *a) {
     tern_error err = {0};
-    tern_status status = tern_group_add(g, a->session, a->prompt, a->n_prompt, &a->params, on_text,
-                                        on_end, a, &err);
+    tern_status status =
+        tern_group_add(g, a->session, a->prompt, a->n_prompt, &a->params, on_text, on_end, a, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     return status == TERN_OK;
 }
@@ -392,10 +406,11 @@ TEST(webgpu_group_steps_ahead_allocate_nothing) {
     tern_model *m = open_ahead(NULL, &backend);
     if (!m) return;
     tern_group *g = open_group(m, NULL);
-    add_alike(g, m, 20, a); // 60 positions in two pages of 32
+    add_alike(g, m, 20, a);               // 60 positions in two pages of 32
     for (int k = 0; k < 16; k++) step(g); // up to eight steps in one submission
     uint64_t before = tern_memory_get().n_allocs;
-    while (tern_memory_get().n_allocs == before && step(g) == N_ALIKE) {}
+    while (tern_memory_get().n_allocs == before && step(g) == N_ALIKE) {
+    }
     CHECK_MSG(a[0].n_ends + a[1].n_ends + a[2].n_ends > 0, "an allocation in a step");
     tern_group_close(g);
     close_alike(a);
@@ -412,7 +427,8 @@ TEST(webgpu_group_steps_ahead_take_their_pages) {
     if (!m) return;
     tern_group *g = open_group(m, &(tern_group_desc){.n_reserve = 1});
     add_alike(g, m, 35, a); // what is reserved at first, and for steps ahead, is two pages
-    while (step(g) > 0) {}
+    while (step(g) > 0) {
+    }
     CHECK_MSG(n_together > N_ANSWER / 2 && n_together - n_ahead == 1, "%d of %d steps ahead",
               n_ahead, n_together);
     tern_group_close(g);
@@ -571,22 +587,25 @@ TEST(group_callbacks_may_add_cancel_and_close) {
         tern_error err = {0};
         REQUIRE_OK(tern_group_add(d->group, open_session(m, NULL), d->answers[i].prompt,
                                   d->answers[i].n_prompt, &d->answers[i].params, NULL, add_again,
-                                  &d->answers[i], &err), err);
+                                  &d->answers[i], &err),
+                   err);
     }
-    while (step(d->group) > 0) {}
+    while (step(d->group) > 0) {
+    }
     CHECK_MSG(d->n_ended == 24 && d->err.status == TERN_OK, "%d ended: %s", d->n_ended,
               d->err.message);
     *d = (doing){.group = d->group};
     for (int i = 0; i < 4; i++) {
         answer *a = &d->answers[i];
         make(a, &random, TINY_N_VOCAB);
-        a->params = (tern_generate_params){.sampling = &samplings[0], .max_tokens = 30,
-                                           .ignore_end = true};
+        a->params =
+            (tern_generate_params){.sampling = &samplings[0], .max_tokens = 30, .ignore_end = true};
         a->session = open_session(m, NULL);
         REQUIRE(tern_group_add(d->group, a->session, a->prompt, a->n_prompt, &a->params,
                                i ? on_text : meddle, on_end, a, &d->err) == TERN_OK);
     }
-    while (step(d->group) > 0) {}
+    while (step(d->group) > 0) {
+    }
     CHECK(d->answers[0].stats.reason == TERN_STOP_CALLER && d->answers[0].n < 30);
     CHECK(d->answers[1].stats.reason == TERN_STOP_CALLER && d->answers[1].n_ends == 1);
     CHECK(d->answers[2].n_ends == 0 && d->answers[2].session == NULL);
@@ -777,7 +796,8 @@ static tern_session *make_idle(tern_model *m, tern_group *g, int way, uint32_t *
             status = tern_generate_ids(s, prompt, n, &params, NULL, NULL, NULL, NULL);
     } else {
         status = tern_group_add(g, s, prompt, n, &params, NULL, NULL, NULL, NULL);
-        while (step(g) > 0) {}
+        while (step(g) > 0) {
+        }
     }
     CHECK(status == TERN_OK && tern_session_n_tokens(s) == N_IDLE_TOKENS);
     return s;
@@ -836,10 +856,12 @@ TEST(group_forks_share_a_front) {
         memcpy(prompt, front, sizeof front);
         for (int t = 96; t < 100; t++) prompt[t] = (int32_t)draw(&random, 200);
         REQUIRE_OK(tern_group_add(g, a[i].session, prompt, 100, &a[i].params, on_text, on_end,
-                                  &a[i], &err), err);
+                                  &a[i], &err),
+                   err);
         memcpy(a[i].prompt, prompt + 60, 40 * sizeof *prompt); // for comparing: see below
     }
-    while (step(g) > 0) {}
+    while (step(g) > 0) {
+    }
     uint64_t all = tern_session_bytes(system);
     for (int i = 0; i < 8; i++) {
         CHECK(a[i].stats.n_reused == 96 && a[i].n_ends == 1);
@@ -880,8 +902,7 @@ TEST(group_survives_failing_allocations) {
             make(&a[i], &random, TINY_N_VOCAB);
             a[i].params.max_tokens = N_ANSWER;
             a[i].session = NULL;
-            if (status == TERN_OK)
-                status = tern_session_open(&a[i].session, m, NULL, &err);
+            if (status == TERN_OK) status = tern_session_open(&a[i].session, m, NULL, &err);
             if (status == TERN_OK)
                 status = tern_group_add(g, a[i].session, a[i].prompt, a[i].n_prompt, &a[i].params,
                                         on_text, on_end, &a[i], &err);
@@ -900,8 +921,10 @@ TEST(group_survives_failing_allocations) {
         for (int i = 0; i < 3; i++) {
             bool failed = a[i].n_ends && a[i].status != TERN_OK;
             CHECK(a[i].n_ends == was_added[i]);
-            if (failed) n_ended++, succeeded = false;
-            else if (a[i].n_ends) check_alone(m, NULL, &a[i], "after a failure");
+            if (failed)
+                n_ended++, succeeded = false;
+            else if (a[i].n_ends)
+                check_alone(m, NULL, &a[i], "after a failure");
             tern_session_close(a[i].session);
         }
         tern_group_close(g);

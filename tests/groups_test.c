@@ -69,8 +69,12 @@ static bool vary_scales(const char *path) {
 
 static bool write_kind(const char *path, size_t i) {
     tern_error err = {0};
-    const tiny_model_desc d = {.arch = "qwen3", .type = kinds[i].type, .head_type = kinds[i].head,
-                               .seed = 40 + (unsigned)i, .n_embd = 256, .n_ff = 512};
+    const tiny_model_desc d = {.arch = "qwen3",
+                               .type = kinds[i].type,
+                               .head_type = kinds[i].head,
+                               .seed = 40 + (unsigned)i,
+                               .n_embd = 256,
+                               .n_ff = 512};
     bool ok = tiny_model_write(path, &d, &err) == TERN_OK &&
               (d.type != TERN_DTYPE_TQ2_0 || vary_scales(path));
     test_check(ok, __FILE__, __LINE__, "%s", err.message);
@@ -113,8 +117,8 @@ TEST(groups_are_the_same_weights_as_floats) {
             apart += pow((double)rounded[k] - (double)precise[k], 2);
             size += pow((double)precise[k], 2);
         }
-        CHECK_MSG(apart > 0 && sqrt(apart / size) < 0.025, "%s: %g",
-                  tern_dtype_name(kinds[i].type), sqrt(apart / size));
+        CHECK_MSG(apart > 0 && sqrt(apart / size) < 0.025, "%s: %g", tern_dtype_name(kinds[i].type),
+                  sqrt(apart / size));
     }
 }
 
@@ -139,8 +143,9 @@ TEST(groups_survive_conversion) {
     if (!write_kind(path, 2) || !logits_of(path, true, N_IDS, want)) return;
     for (size_t i = 0; i < 3; i++) {
         tern_error err = {0};
-        REQUIRE_OK(tern_convert(path, other, &(tern_convert_desc){.type = trits[i],
-                                                                  .head_type = trits[i]}, &err),
+        REQUIRE_OK(tern_convert(path, other,
+                                &(tern_convert_desc){.type = trits[i], .head_type = trits[i]},
+                                &err),
                    err);
         if (!logits_of(other, true, N_IDS, got)) return;
         CHECK_MSG(memcmp(want, got, sizeof got) == 0, "%s", tern_type_name(trits[i]));
@@ -154,4 +159,3 @@ TEST(groups_survive_conversion) {
           TERN_ERR_UNSUPPORTED);
     CHECK_MSG(strstr(err.message, "cannot become Q2_0"), "%s", err.message);
 }
-

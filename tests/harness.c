@@ -39,13 +39,9 @@ void test_check(bool ok, const char *file, int line, const char *format, ...) {
     va_end(args);
 }
 
-void test_skip(const char *why) {
-    snprintf(skipped_because, sizeof skipped_because, "%s", why);
-}
+void test_skip(const char *why) { snprintf(skipped_because, sizeof skipped_because, "%s", why); }
 
-const char *test_skip_reason(void) {
-    return skipped_because;
-}
+const char *test_skip_reason(void) { return skipped_because; }
 
 bool test_is_long(void) {
     const char *value = getenv("TERN_TEST_LONG");

@@ -44,7 +44,7 @@ const char *test_tmp(const char *name);
     }                                                                                              \
     static void test_##name(void)
 
-#define CHECK(condition) test_check((condition), __FILE__, __LINE__, "%s", #condition)
+#define CHECK(condition)          test_check((condition), __FILE__, __LINE__, "%s", #condition)
 #define CHECK_MSG(condition, ...) test_check((condition), __FILE__, __LINE__, __VA_ARGS__)
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \

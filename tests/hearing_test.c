@@ -194,9 +194,7 @@ static void check_all_ways(const char *own, const char *name) {
 // The recording is a sample short of another row of
 // the first convolution. Seen to fail with windows of two numbers more than the taps and with the
 // pairs of RoPE as halves.
-TEST(hearing_writes_down_the_references_tokens) {
-    check_all_ways(OWN, "moonshine");
-}
+TEST(hearing_writes_down_the_references_tokens) { check_all_ways(OWN, "moonshine"); }
 
 // The logarithm, which folders have as a number by itself.
 static void check_gain(void) {

@@ -5,9 +5,7 @@
 #include "base/alloc.h"
 #include "tests/harness.h"
 
-static tern_str text(const char *s) {
-    return (tern_str){s, strlen(s)};
-}
+static tern_str text(const char *s) { return (tern_str){s, strlen(s)}; }
 
 TEST(hub_types_of_files) {
     // Seen to fail: with the first label of a name in place of the whole end.

@@ -16,7 +16,7 @@ enum { N_IDS = 21, WINDOW = 8 };
 
 // ---- Sums --------------------------------------------------------------------------------------
 
-typedef struct matrix_inputs { // of a product in the graph, by name
+typedef struct matrix_inputs {         // of a product in the graph, by name
     char weight[64], x[64], route[64]; // route "": none
 } matrix_inputs;
 
@@ -57,8 +57,8 @@ static float *compute(tern_model *model, const char *name, int32_t *ids, int n, 
 }
 
 // The same sums, from the values as tern_compute gives them; window by window.
-static void add_window(tern_model *model, const matrix_inputs *m, int32_t *ids, int n,
-                       int64_t n_in, int64_t n_parts, double *sums, double *counts) {
+static void add_window(tern_model *model, const matrix_inputs *m, int32_t *ids, int n, int64_t n_in,
+                       int64_t n_parts, double *sums, double *counts) {
     int64_t width, route_width = 2;
     float *x = compute(model, m->x, ids, n, &width);
     float *route = m->route[0] ? compute(model, m->route, ids, n, &route_width) : NULL;
@@ -104,9 +104,9 @@ static void check_matrix(tern_model *model, const tern_file *f, const matrix_inp
 // with the first expert's columns for all, with rows of one window left out, with the route of the
 // layer before.
 TEST(imatrix_has_the_sums_of_what_goes_into_each_matrix) {
-    static const char *const models[] = {
-        "tests/oracles/qwen3moe/model.gguf", "tests/oracles/lfm2moe/model.gguf",
-        "tests/oracles/falcon_h1", "tests/oracles/phi3"};
+    static const char *const models[] = {"tests/oracles/qwen3moe/model.gguf",
+                                         "tests/oracles/lfm2moe/model.gguf",
+                                         "tests/oracles/falcon_h1", "tests/oracles/phi3"};
     static report r;
     int32_t ids[N_IDS];
     const char *out = test_tmp("sums.gguf");

@@ -200,8 +200,9 @@ TEST(lifetimes_a_session_closed_in_its_callback_ends_with_the_call) {
     d.session = open_session(m);
     d.other = open_session(m);
     REQUIRE_OK(tern_group_open(&d.group, m, NULL, &err), err);
-    REQUIRE_OK(tern_group_add(d.group, d.session, prompt, N_PROMPT, &few, close_mine, count_end, &d,
-                              &err), err);
+    REQUIRE_OK(
+        tern_group_add(d.group, d.session, prompt, N_PROMPT, &few, close_mine, count_end, &d, &err),
+        err);
     REQUIRE_OK(tern_group_add(d.group, d.other, prompt, N_PROMPT, &few, NULL, count_end, &d, &err),
                err);
     while (n_running > 0) REQUIRE_OK(tern_group_step(d.group, &n_running, &err), err);
@@ -242,7 +243,8 @@ TEST(lifetimes_a_group_closed_in_a_callback_ends_with_the_step) {
         for (int i = 0; i < 2; i++)
             REQUIRE_OK(tern_group_add(c.group, s[i], prompt, N_PROMPT, &few,
                                       how % 2 ? NULL : close_group,
-                                      how % 2 ? close_group_at_end : count_end, &c, &err), err);
+                                      how % 2 ? close_group_at_end : count_end, &c, &err),
+                       err);
         while (n_running > 0 && how < 2)
             REQUIRE_OK(tern_group_step(c.group, &n_running, &err), err);
         while (n_running > 0) { // in pieces
@@ -264,8 +266,9 @@ TEST(lifetimes_a_group_closed_by_the_end_of_a_cancelled_session) {
     REQUIRE(m);
     tern_session *s = open_session(m);
     REQUIRE_OK(tern_group_open(&c.group, m, NULL, &err), err);
-    REQUIRE_OK(tern_group_add(c.group, s, prompt, N_PROMPT, &few, NULL, close_group_at_end, &c,
-                              &err), err);
+    REQUIRE_OK(
+        tern_group_add(c.group, s, prompt, N_PROMPT, &few, NULL, close_group_at_end, &c, &err),
+        err);
     tern_session_cancel(s);
     REQUIRE_OK(tern_session_sync(s, prompt, N_PROMPT, NULL, &err), err);
     CHECK(c.n_ends == 1);
@@ -361,10 +364,9 @@ TEST(lifetimes_drafters_keep_what_they_draft_from) {
     const tern_chain entry = {.tokens = run, .n_tokens = 3, .confidence = 1};
     tern_chains *chains = NULL;
     REQUIRE_OK(tern_chains_create(&chains, &entry, 1, &err), err);
-    const tern_session_desc desc = {.speculation = {.chains = chains,
-                                                    .draft_model = small,
-                                                    .draft = draft_nothing,
-                                                    .always = true}};
+    const tern_session_desc desc = {
+        .speculation = {
+            .chains = chains, .draft_model = small, .draft = draft_nothing, .always = true}};
     tern_session *s = NULL;
     REQUIRE_OK(tern_session_open(&s, m, &desc, &err), err);
     tern_chains_close(chains);

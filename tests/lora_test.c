@@ -56,8 +56,7 @@ static float *make_b(int i, bool neighbours) {
     float *b = malloc(sizeof *b * RANK * (size_t)m->n_out);
     for (int r = 0; r < m->n_out; r++)
         for (int k = 0; k < RANK; k++)
-            b[r * RANK + k] =
-                element(2 * i + 1, (neighbours ? halves_row(m, r) : r) * RANK + k);
+            b[r * RANK + k] = element(2 * i + 1, (neighbours ? halves_row(m, r) : r) * RANK + k);
     return b;
 }
 
@@ -129,10 +128,10 @@ static bool write_peft_adapter(const char *folder) {
     snprintf(from, sizeof from, "%s/model.safetensors", folder);
     snprintf(to, sizeof to, "%s/adapter_model.safetensors", folder);
     rename(from, to);
-    write_config(folder, "{\"peft_type\":\"LORA\",\"lora_alpha\":4.47213595499958,"
-                         "\"use_rslora\":true,"
-                         "\"alpha_pattern\":{\"self_attn.q_proj\":2.23606797749979},"
-                         "\"use_dora\":false,\"layer_replication\":null}");
+    write_config(folder,
+                 "{\"peft_type\":\"LORA\",\"lora_alpha\":4.47213595499958,\"use_rslora\":true,"
+                 "\"alpha_pattern\":{\"self_attn.q_proj\":2.23606797749979},"
+                 "\"use_dora\":false,\"layer_replication\":null}");
     return ok;
 }
 
@@ -438,11 +437,17 @@ TEST(lora_refuses_what_does_not_fit) {
     refused(model, odd_adapter("adapter", "llama", a, b, 128, 64), "do not make the model's");
     refused(model, odd_adapter("adapter", "llama", "blk.7.x.lora_a", "blk.7.x.lora_b", 128, 128),
             "no such matrix");
-    refused(model, odd_adapter("adapter", "llama", "token_embd.weight.lora_a",
-                               "token_embd.weight.lora_b", 128, 300), "embedding");
-    refused(model, odd_adapter("adapter", "llama", "blk.0.attn_norm.weight.lora_a",
-                               "blk.0.attn_norm.weight.lora_b", 128, 1), "is not a matrix");
-    static const struct { const char *config, *says; } configs[] = {
+    refused(model,
+            odd_adapter("adapter", "llama", "token_embd.weight.lora_a", "token_embd.weight.lora_b",
+                        128, 300),
+            "embedding");
+    refused(model,
+            odd_adapter("adapter", "llama", "blk.0.attn_norm.weight.lora_a",
+                        "blk.0.attn_norm.weight.lora_b", 128, 1),
+            "is not a matrix");
+    static const struct {
+        const char *config, *says;
+    } configs[] = {
         {"{\"peft_type\":\"IA3\"}", "no peft_type LORA"},
         {"{\"peft_type\":\"LORA\"}", "no lora_alpha"},
         {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"use_dora\":true}", "use_dora is not"},
@@ -498,7 +503,10 @@ TEST(lora_whose_numbers_are_none_is_refused) {
     snprintf(model, sizeof model, "%s", test_tmp("lora_whole.gguf"));
     snprintf(peft, sizeof peft, "%s", test_tmp("lora_damaged_peft"));
     REQUIRE(tiny_model_write(model, &(tiny_model_desc){.arch = "llama"}, NULL) == TERN_OK);
-    static const struct { float a, b, alpha; const char *says; } cases[] = {
+    static const struct {
+        float a, b, alpha;
+        const char *says;
+    } cases[] = {
         {NAN, 1, 4, "lora_a: some of its numbers are not"},
         {1, NAN, 4, "lora_b: some of its numbers are not"},
         {INFINITY, 1, 4, "lora_a: some of its numbers are not"},

@@ -5,8 +5,7 @@
 #include "base/alloc.h"
 #include "tests/harness.h"
 
-// ---- JSON-RPC
-// ------------------------------------------------------------------------------------
+// ---- JSON-RPC ----------------------------------------------------------------------------------
 
 // Seen to fail with ids of any type let through, and with a message of both a result and an error.
 TEST(jsonrpc_knows_what_a_message_is) {
@@ -97,8 +96,7 @@ TEST(jsonrpc_lines_come_in_any_pieces) {
     }
 }
 
-// ---- The protocol
-// --------------------------------------------------------------------------------
+// ---- The protocol ------------------------------------------------------------------------------
 
 static const mcp_tool tool = {"echo", "{\"name\":\"echo\",\"inputSchema\":{}}"};
 static const mcp_tool *const tools[] = {&tool};
@@ -214,9 +212,7 @@ TEST(mcp_fields_in_base64_are_what_they_stand_for) {
         bool is_same;
     } rows[] = {{"plain", "plain", true},
                 {"", "", true},
-                {"=?base64?"
-                 "?=",
-                 "", true},
+                {"=?base64??=", "", true},
                 {"=?base64?SGVsbG8=?=", "Hello", true},
                 {"=?base64?SGVsbG8?=", "Hello", false},
                 {"=?base64?SGVs!!!bG8=?=", "Hello", false},

@@ -235,15 +235,9 @@ static void check_family(const char *family, const tern_model_desc *desc,
     if (data_folder(family, path)) check_model(path, path, desc, bounds, false);
 }
 
-TEST(oracle_bitnet_bf16_master) {
-    check_family("bitnet_bf16_master", NULL, &determined);
-}
-TEST(oracle_bitnet_packed) {
-    check_family("bitnet_packed", NULL, &with_ties);
-}
-TEST(oracle_llama) {
-    check_family("llama", NULL, &determined);
-}
+TEST(oracle_bitnet_bf16_master) { check_family("bitnet_bf16_master", NULL, &determined); }
+TEST(oracle_bitnet_packed) { check_family("bitnet_packed", NULL, &with_ties); }
+TEST(oracle_llama) { check_family("llama", NULL, &determined); }
 
 TEST(oracle_is_the_same_with_every_packing_and_kernel) {
     for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
@@ -269,13 +263,12 @@ TEST(oracle_survives_packing) {
 // float32 with its sums in other orders is at most 3.9e-6 from these (family_oracles.py says how
 // far each is): half as much again.
 static const close_bounds family_bounds = {.n_exact = SIZE_MAX, .exact = 6e-6};
-static const char *const decoders[] = {OWN "qwen3", OWN "qwen35", OWN "qwen35_grouped",
-                                       OWN "lfm2",  OWN "gemma3", OWN "gemma3_linear",
-                                       OWN "qwen2", OWN "llama_scaled", OWN "ministral3",
-                                       OWN "smollm3", OWN "granite", OWN "minicpm",
-                                       OWN "exaone4", OWN "hunyuan", OWN "olmo2",
-                                       OWN "phi3", OWN "qwen3moe", OWN "lfm2moe",
-                                       OWN "granitehybrid", OWN "falcon_h1", OWN "gemma4"};
+static const char *const decoders[] = {
+    OWN "qwen3",         OWN "qwen35",   OWN "qwen35_grouped", OWN "lfm2",          OWN "gemma3",
+    OWN "gemma3_linear", OWN "qwen2",    OWN "llama_scaled",   OWN "ministral3",    OWN "smollm3",
+    OWN "granite",       OWN "minicpm",  OWN "exaone4",        OWN "hunyuan",       OWN "olmo2",
+    OWN "phi3",          OWN "qwen3moe", OWN "lfm2moe",        OWN "granitehybrid", OWN "falcon_h1",
+    OWN "gemma4"};
 
 static const tern_model_desc ways[] = {
     {.cpu_features = "scalar", .n_threads = 1}, {.n_threads = 2}, {.n_threads = 1, .n_batch = 7}};
@@ -295,11 +288,14 @@ TEST(oracle_families_have_the_references_numbers) {
 
 // Transformers' own: float32 there is up to 8.0e-6 from float64 (qwen3_5_tied_mtp).
 static const close_bounds transformers_bounds = {.n_exact = SIZE_MAX, .exact = 1.2e-5};
-static const char *const transformers[] = {
-    "qwen3",       "qwen3_5",    "qwen3_5_tied_mtp", "lfm2",    "gemma3",  "gemma3_4b_rope",
-    "olmo2",       "qwen2",      "llama3_rope",      "llama",   "smollm3", "granite",
-    "ministral3",  "exaone4",    "hunyuan_dense",    "phi3_longrope", "qwen3_moe", "lfm2_moe",
-    "granite_hybrid", "falcon_h1", "gemma4",         "gemma4_full"};
+static const char *const transformers[] = {"qwen3",          "qwen3_5",   "qwen3_5_tied_mtp",
+                                           "lfm2",           "gemma3",    "gemma3_4b_rope",
+                                           "olmo2",          "qwen2",     "llama3_rope",
+                                           "llama",          "smollm3",   "granite",
+                                           "ministral3",     "exaone4",   "hunyuan_dense",
+                                           "phi3_longrope",  "qwen3_moe", "lfm2_moe",
+                                           "granite_hybrid", "falcon_h1", "gemma4",
+                                           "gemma4_full"};
 #define N_TRANSFORMERS (sizeof transformers / sizeof *transformers)
 
 // Seen to fail: OLMo 2's feed-forward on the rows before attention.
@@ -324,9 +320,9 @@ TEST(oracle_families_of_transformers_as_gguf) {
 
 // Quantized folders of other programs: see docs/formats.md for which each is.
 static const char *const quantized[] = {
-    "mlx_q4", "mlx_q8_f16_llama", "mlx_mixed", "mlx_q2_ternary", "mlx_mxfp4", "mlx_nvfp4",
-    "gptq_v1_sym", "gptq_v1_asym_desc", "gptq_v2_8bit", "gptq_3bit", "awq_gemm", "awq_gemv",
-    "ct_w4_sym", "ct_w4_asym_act", "ct_w8_channel"};
+    "mlx_q4",    "mlx_q8_f16_llama", "mlx_mixed",         "mlx_q2_ternary", "mlx_mxfp4",
+    "mlx_nvfp4", "gptq_v1_sym",      "gptq_v1_asym_desc", "gptq_v2_8bit",   "gptq_3bit",
+    "awq_gemm",  "awq_gemv",         "ct_w4_sym",         "ct_w4_asym_act", "ct_w8_channel"};
 #define N_QUANTIZED (sizeof quantized / sizeof *quantized)
 
 // With float activations: those of int8 for ternary groups have their own bounds below. Seen to
@@ -376,8 +372,8 @@ TEST(oracle_quantized_folders_run_as_groups) {
 // is measured). Seen to fail: Q4_0's codes in the order of columns; any offset taken for a middle.
 TEST(oracle_quantized_folders_as_gguf) {
     static const close_bounds rounded = {.n_exact = SIZE_MAX, .exact = 9e-4};
-    static const char *const exact[] = {"mlx_q4", "gptq_v1_sym", "ct_w4_sym",
-                                        "ct_w8_channel", "mlx_q2_ternary"};
+    static const char *const exact[] = {"mlx_q4", "gptq_v1_sym", "ct_w4_sym", "ct_w8_channel",
+                                        "mlx_q2_ternary"};
     static const tern_model_desc desc = {.precise = true};
     for (size_t i = 0; i < N_QUANTIZED; i++) {
         char path[600], out[300];

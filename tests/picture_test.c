@@ -49,10 +49,9 @@ static void put(bytes *to, const void *from, size_t n) {
 
 // EXIF data with an orientation, as TIFF of either order of bytes.
 static void put_exif(bytes *to, int orientation, bool big) {
-    static const uint8_t little_list[38] = {'I', 'I', 42, 0, 8, 0, 0, 0, 2, 0, 0x0f, 1,
-                                            2,   0,   1,  0, 0, 0, 0, 0, 0, 0, 0x12, 1,
-                                            3,   0,   1};
-    static const uint8_t big_list[38] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 2, 1,    0x0f, 0, 2, 0,
+    static const uint8_t little_list[38] = {'I', 'I', 42, 0, 8, 0, 0, 0, 2,    0, 0x0f, 1, 2, 0,
+                                            1,   0,   0,  0, 0, 0, 0, 0, 0x12, 1, 3,    0, 1};
+    static const uint8_t big_list[38] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0,    2, 1, 0x0f, 0, 2, 0,
                                          0,   0,   1, 0,  0, 0, 0, 1, 0x12, 0, 3, 0,    0, 0, 1};
     size_t at = to->n;
     put(to, big ? big_list : little_list, sizeof big_list);
@@ -86,9 +85,7 @@ static void write_png(png_structp png, png_bytep from, size_t n) {
     put(png_get_io_ptr(png), from, n);
 }
 
-static void flush_png(png_structp png) {
-    (void)png;
-}
+static void flush_png(png_structp png) { (void)png; }
 
 // depth 16: each byte twice.
 static void make_png(bytes *to, const uint8_t *rgb, bool alpha, int depth, int orientation) {
@@ -278,7 +275,9 @@ TEST(picture_that_is_damaged_or_huge_is_refused) {
         check_refused(files[i].at, files[i].n / 2, NULL, kinds[i]);
     }
     check_refused("", 0, NULL, "it is empty");
-    check_refused("\0\0\0\x18" "ftypheic", 12, NULL, "HEIC");
+    check_refused("\0\0\0\x18"
+                  "ftypheic",
+                  12, NULL, "HEIC");
     check_refused("hello, this is a text", 21, NULL, "no JPEG, PNG, WebP or GIF");
     tern_picture p;
     tern_error err = {0};
@@ -355,9 +354,9 @@ TEST(picture_sizes_are_what_the_filter_says) {
 // Pixels and sizes of Pillow, from files of each kind.
 TEST(picture_bits_are_those_of_pillow) {
     static const char *const names[] = {
-        "exact_64x96.png", "exif_rot6.jpg", "gray.jpg",    "gray.png", "lossless.webp",
-        "lossy.webp",      "palette.png",   "q90.jpg",     "rgb.png",  "rgba.png",
-        "q60_progressive.jpg"};
+        "exact_64x96.png", "exif_rot6.jpg", "gray.jpg",           "gray.png",
+        "lossless.webp",   "lossy.webp",    "palette.png",        "q90.jpg",
+        "rgb.png",         "rgba.png",      "q60_progressive.jpg"};
     const char *path = test_data("oracle/image_proc/golden.safetensors");
     tern_error err = {0};
     tern_file *golden;

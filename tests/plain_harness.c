@@ -49,9 +49,12 @@ int main(int argc, char **argv) {
         why_skipped = NULL;
         t->run();
         if (n_bad || (!n_checks && !why_skipped)) printf("failed: %s\n", t->name);
-        if (n_bad || (!n_checks && !why_skipped)) n_failed++;
-        else if (why_skipped) n_skipped++;
-        else n_passed++;
+        if (n_bad || (!n_checks && !why_skipped))
+            n_failed++;
+        else if (why_skipped)
+            n_skipped++;
+        else
+            n_passed++;
     }
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
     return n_failed != 0 || n_passed == 0;

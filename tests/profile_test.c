@@ -11,8 +11,7 @@ static bool generate(tern_model *m, bool profile, tern_session **s, int32_t *tex
     tern_error err = {0};
     const tern_sampling greedy = {0};
     const tern_session_desc sd = {.n_context = 64, .profile = profile};
-    const tern_generate_params p = {
-        .sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
+    const tern_generate_params p = {.sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
     size_t n = 0;
     bool ok = tern_session_open(s, m, &sd, &err) == TERN_OK &&
               tern_generate_ids(*s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err) == TERN_OK;

@@ -8,9 +8,10 @@
 
 // ---- Shapes, as the models' own config.json has them --------------------------------------------
 
-#define COMMON .tied_head = true, .bos_id = -1, .eos_id = -1
+#define COMMON    .tied_head = true, .bos_id = -1, .eos_id = -1
 #define EPS(eps_) .rms_eps = (eps_), .final_rms_eps = (eps_)
-#define ROPE(n_rot_, base_) {.n_rot = (n_rot_), .halves = true, .base = (base_), .factor = 1}
+#define ROPE(n_rot_, base_)                                                                        \
+    { .n_rot = (n_rot_), .halves = true, .base = (base_), .factor = 1 }
 
 const real_shape real_shapes[] = {
     {.name = "qwen3-0.6b",
@@ -25,7 +26,10 @@ const real_shape real_shapes[] = {
      .config = {COMMON, EPS(1e-6), .n_vocab = 248320, .n_layers = 24, .n_embd = 1024, .n_ff = 3584,
                 .n_heads = 8, .n_kv_heads = 2, .head_dim = 256, .n_context = 262144,
                 .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 1e7f), .conv_taps = 4,
-                .delta = {.n_k_heads = 16, .n_v_heads = 16, .head_dim = 128, .v_dim = 128,
+                .delta = {.n_k_heads = 16,
+                          .n_v_heads = 16,
+                          .head_dim = 128,
+                          .v_dim = 128,
                           .eps = 1e-6f}}},
     {.name = "lfm2-350m",
      .arch = "lfm2",
@@ -46,7 +50,10 @@ const real_shape real_shapes[] = {
      .config = {COMMON, EPS(1e-6), .n_vocab = 262144, .n_layers = 35, .n_embd = 1536, .n_ff = 6144,
                 .n_heads = 8, .n_kv_heads = 1, .head_dim = 256, .full_head_dim = 512,
                 .n_context = 131072, .act = TERN_ACTIVATION_GELU_TANH,
-                .rope = {.n_rot = 512, .halves = true, .base = 1e6f, .factor = 0.25f,
+                .rope = {.n_rot = 512,
+                         .halves = true,
+                         .base = 1e6f,
+                         .factor = 0.25f,
                          .scaling = TERN_ROPE_PROPORTIONAL},
                 .window_rope = ROPE(256, 1e4f), .window = 512, .n_shared = 20, .n_per_layer = 256,
                 .wide_shared = true, .score_cap = 30}},

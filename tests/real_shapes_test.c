@@ -11,8 +11,11 @@ static double billions_of(const real_shape *s) {
     static const struct {
         const char *name;
         double billions;
-    } known[] = {{"qwen3-0.6b", 0.596}, {"qwen3.5-0.8b", 0.752}, {"lfm2-350m", 0.354},
-                 {"gemma-3-1b", 1.000}, {"gemma-4-e2b", 4.628}};
+    } known[] = {{"qwen3-0.6b", 0.596},
+                 {"qwen3.5-0.8b", 0.752},
+                 {"lfm2-350m", 0.354},
+                 {"gemma-3-1b", 1.000},
+                 {"gemma-4-e2b", 4.628}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, s->name) == 0) return known[i].billions;
     return 0;

@@ -17,9 +17,9 @@ static const family families[] = {
     {"bitnet", "tests/oracles/bitnet_packed", TERN_KV_F32},
     {"llama", "tests/oracles/llama", TERN_KV_F16},
     {"qwen3", "tests/oracles/qwen3/model.gguf", TERN_KV_F16},
-    {"qwen3.5", "tests/oracles/qwen35/model.gguf", TERN_KV_F16},      // delta nets
-    {"lfm2", "tests/oracles/lfm2/model.gguf", TERN_KV_F32},           // convolutions
-    {"gemma3", "tests/oracles/gemma3/model.gguf", TERN_KV_F16},       // windows
+    {"qwen3.5", "tests/oracles/qwen35/model.gguf", TERN_KV_F16}, // delta nets
+    {"lfm2", "tests/oracles/lfm2/model.gguf", TERN_KV_F32},      // convolutions
+    {"gemma3", "tests/oracles/gemma3/model.gguf", TERN_KV_F16},  // windows
     {"granite hybrid", "tests/oracles/granitehybrid/model.gguf", TERN_KV_F16},
     {"falcon-h1", "tests/oracles/falcon_h1/model.gguf", TERN_KV_F32}, // Mamba-2
     {"gemma4", "tests/oracles/gemma4/model.gguf", TERN_KV_F16},
@@ -168,7 +168,7 @@ TEST(saved_sessions_that_are_not_whole_are_refused) {
         static const struct {
             size_t at;
             const char *why;
-        } changes[] = {{0, "not a saved session"},      {8, "a saved session of version"},
+        } changes[] = {{0, "not a saved session"},       {8, "a saved session of version"},
                        {16, "saved with another model"}, {24, "checksum"},
                        {31, "ends too early"},           {44, "its tokens have another"},
                        {2000, "its states have another"}};

@@ -22,15 +22,15 @@ static const family families[] = {
     {"bitnet", "tests/oracles/bitnet_packed", TERN_KV_F32},
     {"llama", "tests/oracles/llama", TERN_KV_F16},
     {"qwen3", "tests/oracles/qwen3/model.gguf", TERN_KV_F32},
-    {"qwen3.5", "tests/oracles/qwen35/model.gguf", TERN_KV_F16},   // delta nets
+    {"qwen3.5", "tests/oracles/qwen35/model.gguf", TERN_KV_F16}, // delta nets
     {"qwen3.5 grouped", "tests/oracles/qwen35_grouped/model.gguf", TERN_KV_F32},
-    {"lfm2", "tests/oracles/lfm2/model.gguf", TERN_KV_F32},        // convolutions
-    {"gemma3", "tests/oracles/gemma3/model.gguf", TERN_KV_F16},    // windows
+    {"lfm2", "tests/oracles/lfm2/model.gguf", TERN_KV_F32},          // convolutions
+    {"gemma3", "tests/oracles/gemma3/model.gguf", TERN_KV_F16},      // windows
     {"qwen3 moe", "tests/oracles/qwen3moe/model.gguf", TERN_KV_F32}, // experts
     {"lfm2 moe", "tests/oracles/lfm2moe/model.gguf", TERN_KV_F32},
     {"granite hybrid", "tests/oracles/granitehybrid/model.gguf", TERN_KV_F16},
     {"falcon-h1", "tests/oracles/falcon_h1/model.gguf", TERN_KV_F32}, // state spaces
-    {"gemma4", "tests/oracles/gemma4/model.gguf", TERN_KV_F16},    // shared keys and values
+    {"gemma4", "tests/oracles/gemma4/model.gguf", TERN_KV_F16},       // shared keys and values
 };
 
 enum {
@@ -55,8 +55,8 @@ typedef struct schedule {
     size_t n_vocab;
     uint32_t random;
     timeline lines[N_TIMELINES];
-    float *logits;                     // [N_BATCH, n_vocab]
-    int32_t run[N_TIMELINES][N_BATCH]; // what a batch is told
+    float *logits;                                          // [N_BATCH, n_vocab]
+    int32_t run[N_TIMELINES][N_BATCH];                      // what a batch is told
     size_t n_failed, n_forks, n_again, n_swaps, n_compared; // so that each is part of it
     bool ok;
 } schedule;

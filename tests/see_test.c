@@ -30,34 +30,22 @@ static void check_data(const char *name, bool gpu, bool video, double bound) {
 
 // Seen to fail: with rows and columns exchanged in the tower's RoPE or in the text's, the merger's
 // activation that of the layers, and the text going on after all rows of a picture.
-TEST(qwen35_sees_pictures_as_numpy_does) {
-    sight_check(OWN, OWN, false, false, 1e-5);
-}
+TEST(qwen35_sees_pictures_as_numpy_does) { sight_check(OWN, OWN, false, false, 1e-5); }
 
-TEST(webgpu_qwen35_sees_pictures_as_numpy_does) {
-    sight_check(OWN, OWN, true, false, 1e-4);
-}
+TEST(webgpu_qwen35_sees_pictures_as_numpy_does) { sight_check(OWN, OWN, true, false, 1e-4); }
 
 // Seen to fail: with rows of two layers exchanged in the text, without adding them, and with RoPE's
 // last pairs turned by row and column like those before them.
-TEST(qwen3vl_sees_pictures_as_numpy_does) {
-    sight_check(DEEP, DEEP, false, false, 1e-5);
-}
+TEST(qwen3vl_sees_pictures_as_numpy_does) { sight_check(DEEP, DEEP, false, false, 1e-5); }
 
-TEST(webgpu_qwen3vl_sees_pictures_as_numpy_does) {
-    sight_check(DEEP, DEEP, true, false, 1e-4);
-}
+TEST(webgpu_qwen3vl_sees_pictures_as_numpy_does) { sight_check(DEEP, DEEP, true, false, 1e-4); }
 
 // Seen to fail: without the norm before the two products, with RoPE by row and column, with two
 // places of the grid for a patch that covers more, and with the text going on behind a picture's
 // longer edge.
-TEST(lfm2vl_sees_pictures_as_numpy_does) {
-    sight_check(LFM2, LFM2, false, false, 1e-5);
-}
+TEST(lfm2vl_sees_pictures_as_numpy_does) { sight_check(LFM2, LFM2, false, false, 1e-5); }
 
-TEST(webgpu_lfm2vl_sees_pictures_as_numpy_does) {
-    sight_check(LFM2, LFM2, true, false, 1e-4);
-}
+TEST(webgpu_lfm2vl_sees_pictures_as_numpy_does) { sight_check(LFM2, LFM2, true, false, 1e-4); }
 
 // A picture and a question, from the pixels on: what is said is said again, to a fork, too, without
 // computing it; another picture of the same size is another prompt; pictures that nobody knows and
@@ -182,8 +170,10 @@ static void check_large(const char *path, bool gpu) {
     int32_t ids[64], said[10];
     size_t n_ids, n_reused;
     REQUIRE_OK(tern_file_open(&file, LFM2 "/golden.safetensors", &err), err);
-    if (gpu) m = gpu_open(path, 0);
-    else REQUIRE_OK(tern_model_open(&m, path, NULL, &err), err);
+    if (gpu)
+        m = gpu_open(path, 0);
+    else
+        REQUIRE_OK(tern_model_open(&m, path, NULL, &err), err);
     if (!m) {
         tern_file_close(file);
         return;
@@ -215,13 +205,9 @@ static void check_large(const char *path, bool gpu) {
 
 // Seen to fail: with rows and columns of squares exchanged in their marks, with the whole in front
 // of them, with squares cut from another row, and with the grid's last place where a picture ends.
-TEST(large_pictures_are_seen_as_squares_and_as_a_whole) {
-    check_large(LFM2, false);
-}
+TEST(large_pictures_are_seen_as_squares_and_as_a_whole) { check_large(LFM2, false); }
 
-TEST(webgpu_large_pictures_are_seen_as_squares_and_as_a_whole) {
-    check_large(LFM2, true);
-}
+TEST(webgpu_large_pictures_are_seen_as_squares_and_as_a_whole) { check_large(LFM2, true); }
 
 // Texts with a picture, with two, and without one, in a group whose pieces end within pictures:
 // each says what it says alone.

@@ -17,13 +17,9 @@
 // Seen to fail: with rows that see no row after them, with windows that do not cut pictures in
 // front, with patches from left to right and down in the mean, without the norm's 1, and with rows
 // times sqrt(n_embd).
-TEST(gemma3_sees_pictures_as_numpy_does) {
-    sight_check(WHOLE, WHOLE, false, false, 1e-5);
-}
+TEST(gemma3_sees_pictures_as_numpy_does) { sight_check(WHOLE, WHOLE, false, false, 1e-5); }
 
-TEST(webgpu_gemma3_sees_pictures_as_numpy_does) {
-    sight_check(WHOLE, WHOLE, true, false, 1e-4);
-}
+TEST(webgpu_gemma3_sees_pictures_as_numpy_does) { sight_check(WHOLE, WHOLE, true, false, 1e-4); }
 
 typedef struct seen {
     tern_model *model;
@@ -161,12 +157,10 @@ TEST(whole_pictures_in_groups_are_those_of_each_text) {
         for (int k = 0; k < 3; k++) {
             n[k] = place(&s, texts[k], n_sights[k], ids[k]);
             REQUIRE_OK(tern_session_open(&sessions[k], s.model, NULL, &err), err);
-            REQUIRE_OK(tern_group_add(g, sessions[k], ids[k], n[k], &params, NULL, NULL, NULL,
-                                      &err),
-                       err);
+            REQUIRE_OK(
+                tern_group_add(g, sessions[k], ids[k], n[k], &params, NULL, NULL, NULL, &err), err);
         }
-        for (n_running = 1; n_running > 0;)
-            REQUIRE_OK(tern_group_step(g, &n_running, &err), err);
+        for (n_running = 1; n_running > 0;) REQUIRE_OK(tern_group_step(g, &n_running, &err), err);
         for (int k = 0; k < 3; k++) {
             REQUIRE_OK(tern_session_open(&alone, s.model, NULL, &err), err);
             sight_say(alone, ids[k], n[k], single, NULL);

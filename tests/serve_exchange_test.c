@@ -153,8 +153,7 @@ static const asked asks[] = {
      "\"b\"},"
      "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a fox\"}]}],\"max_tokens\":3,"
      "\"stream\":true,\"logprobs\":true,\"seed\":1,\"top_logprobs\":1,\"stream_options\":{"
-     "\"include_usage\":"
-     "true}}",
+     "\"include_usage\":true}}",
      false},
     {"/v1/messages",
      "{\"model\":\"stories\",\"system\":[{\"type\":\"text\",\"text\":\"a\"}],\"messages\":"

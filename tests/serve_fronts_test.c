@@ -284,11 +284,9 @@ static void step(schedule *s) {
     s->n_failed += status != TERN_OK;
 }
 
-// ---- Beginning and end of a server
+// ---- Beginning and end of a server -------------------------------------------------------------
 
-static void no_wake(void *user) {
-    (void)user;
-}
+static void no_wake(void *user) { (void)user; }
 
 static void complain(void *user, const char *what) { // the files' thread
     schedule *s = user;
@@ -446,9 +444,8 @@ TEST(serve_fronts_say_what_each_says_alone) {
         for (size_t k = 0; s.ok && (k < n_least || (k < 100000 && !has_done_enough(&s))); k++)
             act(&s);
         CHECK_MSG(has_done_enough(&s),
-                  "%s: %zu over, %zu cancelled, %zu waited, %zu restarts, %zu "
-                  "damaged",
-                  s.path, s.n_over, s.n_cancelled, s.n_waited, s.n_restarts, s.n_damaged);
+                  "%s: %zu over, %zu cancelled, %zu waited, %zu restarts, %zu damaged", s.path,
+                  s.n_over, s.n_cancelled, s.n_waited, s.n_restarts, s.n_damaged);
         close_schedule(&s);
     }
 }
@@ -565,8 +562,12 @@ TEST(serve_fronts_are_looked_for_while_memory_fails) {
     front_files *f;
     const char *folder = test_tmp("fronts_looked_for");
     if (!open_schedule(&s, families[0], NULL)) return;
-    const front_files_desc desc = {.folder = folder, .bytes = 1 << 20, .model = s.model,
-                                   .session = session_desc, .wake = no_wake, .complain = complain,
+    const front_files_desc desc = {.folder = folder,
+                                   .bytes = 1 << 20,
+                                   .model = s.model,
+                                   .session = session_desc,
+                                   .wake = no_wake,
+                                   .complain = complain,
                                    .user = &s};
     REQUIRE_OK(front_files_open(&f, &desc, &err), err);
     for (int i = 0; i < 20; i++) { // of another model

@@ -21,9 +21,7 @@ static http_progress feed(http_reader *r, const char *bytes, size_t n, size_t pi
     return p;
 }
 
-static bool is(tern_str s, const char *text) {
-    return tern_str_is(s, text);
-}
+static bool is(tern_str s, const char *text) { return tern_str_is(s, text); }
 
 TEST(serve_http_reads_requests_cut_anywhere) {
     static const char bytes[] =

@@ -47,9 +47,7 @@ static serve_desc describe(void) {
                         .is_silent = true};
 }
 
-static void wake(void *user) {
-    (void)user;
-}
+static void wake(void *user) { (void)user; }
 
 static served *find(registry *r, const char *name) {
     return registry_find(r, (tern_str){name, strlen(name)}, NULL);
@@ -75,9 +73,7 @@ static void ask(wish *w, served *s) {
     *w = (wish){.wait.ready = ready, .model = s};
     registry_ask(s, &w->wait);
 }
-static bool has(const wish *w) {
-    return w->model && !w->wait.model;
-}
+static bool has(const wish *w) { return w->model && !w->wait.model; }
 static void let_go(wish *w) {
     if (w->wait.model)
         registry_forget(&w->wait);

@@ -198,9 +198,7 @@ TEST(serve_jobs_together_say_what_each_says_alone) {
     close_desk(&d);
 }
 
-static void cancel(desk *d, answer *a) {
-    scheduler_cancel(d->s, a->job);
-}
+static void cancel(desk *d, answer *a) { scheduler_cancel(d->s, a->job); }
 
 // Seen to fail: without cancel_some, and with room for one more.
 TEST(serve_jobs_are_cancelled_and_the_queue_has_an_end) {

@@ -72,9 +72,7 @@ static void run(errand *e) {
     }
 }
 
-static void done(errand *e) {
-    ((piecework *)e)->desk->n_done++;
-}
+static void done(errand *e) { ((piecework *)e)->desk->n_done++; }
 
 static piecework piece(desk *d, uint64_t client, char name, int n) {
     return (piecework){.errand = {.run = run, .done = done, .client = client},

@@ -18,9 +18,11 @@ static void write_manifest(const char *folder) {
         tern_shard *shard;
         REQUIRE_OK(tern_shard_open(&shard, path, &err), err);
         const tern_shard_info *info = tern_shard_get_info(shard);
-        tern_strbuf_printf(&text, "%s{\"file\": \"%s\", \"split\": \"%.5s\", \"tokens\": %llu, "
-                           "\"documents\": %llu, \"checksum\": \"%08x\"}", i ? ", " : "",
-                           names.list[i], names.list[i], (unsigned long long)info->n_tokens,
+        tern_strbuf_printf(&text,
+                           "%s{\"file\": \"%s\", \"split\": \"%.5s\", \"tokens\": %llu, "
+                           "\"documents\": %llu, \"checksum\": \"%08x\"}",
+                           i ? ", " : "", names.list[i], names.list[i],
+                           (unsigned long long)info->n_tokens,
                            (unsigned long long)info->n_documents, info->checksum);
         tern_shard_close(shard);
         tern_free(path);

@@ -70,9 +70,7 @@ static void close_oracle(oracle *o) {
 // ---- The tower ---------------------------------------------------------------------------------
 
 // Whose rows are read: the last one, and others.
-static size_t n_layers(const oracle *o) {
-    return 1 + (size_t)o->model->config.vision.n_deep;
-}
+static size_t n_layers(const oracle *o) { return 1 + (size_t)o->model->config.vision.n_deep; }
 
 // Patch i of n along the grid: the ends of both are the same, or the middles of what they are.
 static float point(const tern_vision *v, int32_t i, int32_t n) {
@@ -141,12 +139,11 @@ static float *look(const oracle *o, const float *patches, const int32_t grid[3])
          .data = places}};
     tern_array out[] = {
         {.name = "rows"}, {.name = "deep.0"}, {.name = "deep.1"}, {.name = "deep.2"}};
-    const tern_compute_desc desc = {
-        .graph = "vision",
-        .inputs = in,
-        .n_inputs = v->tower->turns ? 3 : 2,
-        .outputs = out,
-        .n_outputs = 1 + n_deep};
+    const tern_compute_desc desc = {.graph = "vision",
+                                    .inputs = in,
+                                    .n_inputs = v->tower->turns ? 3 : 2,
+                                    .outputs = out,
+                                    .n_outputs = 1 + n_deep};
     CHECK_MSG(tern_compute(o->model, &desc, &err) == TERN_OK, "%s: %s", o->folder, err.message);
     float *rows = calloc(1 + n_deep, each * sizeof *rows);
     for (size_t i = 0; i <= n_deep; i++) {

@@ -13,12 +13,8 @@
 #define N    (2 * RATE)
 
 // Left and right are different tones; their mean is what is heard.
-static double left(double t) {
-    return 0.5 * sin(2 * 3.14159265358979 * 440 * t);
-}
-static double right(double t) {
-    return 0.3 * sin(2 * 3.14159265358979 * 1000 * t);
-}
+static double left(double t) { return 0.5 * sin(2 * 3.14159265358979 * 440 * t); }
+static double right(double t) { return 0.3 * sin(2 * 3.14159265358979 * 1000 * t); }
 
 static bool write_file(const char *path, int format) {
     // What the library calls is a stub in this program, too.
@@ -186,12 +182,10 @@ TEST(sound_of_a_wav_without_sizes) {
         bool has_list; // behind the samples
         size_t n_frames;
         int64_t n;
-    } rows[] = {{36 + 2000, 0, false, 1000, 1000},
-                {0, 0, false, 1000, 1000},
-                {UINT32_MAX, UINT32_MAX, false, 1000, 1000},
-                {UINT32_MAX, 1u << 31, false, 1000, 1000},
-                {36 + 2000, 2000, false, 1000, 1000},
-                {36 + 12, 0, true, 0, 0}};
+    } rows[] = {
+        {36 + 2000, 0, false, 1000, 1000},           {0, 0, false, 1000, 1000},
+        {UINT32_MAX, UINT32_MAX, false, 1000, 1000}, {UINT32_MAX, 1u << 31, false, 1000, 1000},
+        {36 + 2000, 2000, false, 1000, 1000},        {36 + 12, 0, true, 0, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint8_t bytes[TERN_WAV_HEAD + 2012] = {0};
         float samples[1000];
@@ -205,8 +199,8 @@ TEST(sound_of_a_wav_without_sizes) {
         memcpy(bytes + 40, &rows[i].data, 4);
         if (rows[i].has_list) memcpy(bytes + n, "LIST\4\0\0\0INFO", 12), n += 12;
         tern_status status = tern_sound_decode(&s, bytes, n, 0, 60, &err);
-        CHECK_MSG(status == TERN_OK && s.n == rows[i].n, "row %zu: %lld, %s", i,
-                  (long long)s.n, err.message);
+        CHECK_MSG(status == TERN_OK && s.n == rows[i].n, "row %zu: %lld, %s", i, (long long)s.n,
+                  err.message);
         tern_sound_free(&s);
     }
 }

@@ -45,7 +45,8 @@ static void check_codec(tern_model *m, const char *folder, double bound) {
             const float *samples;
             size_t n_samples;
             REQUIRE_OK(tern_codec_decode(s, rows + i * (size_t)codes->ne[1], n, &samples,
-                                         &n_samples, &err), err);
+                                         &n_samples, &err),
+                       err);
             REQUIRE(at + n_samples <= golden_count(want));
             if (piece > 1) CHECK(memcmp(sound + at, samples, n_samples * sizeof *samples) == 0);
             memcpy(sound + at, samples, n_samples * sizeof *samples);
@@ -105,8 +106,10 @@ TEST(speaking_codec_has_nemos_sound_at_the_real_sizes) {
     snprintf(weights, sizeof weights, "%s/model.safetensors", folder ? folder : "");
     FILE *f = folder ? fopen(weights, "rb") : NULL;
     if (f) fclose(f);
-    if (f) check_codec_file(folder, 1e-4);
-    else if (folder) test_skip("oracle/nanocodec_real has no model.safetensors (gen_hashed.c)");
+    if (f)
+        check_codec_file(folder, 1e-4);
+    else if (folder)
+        test_skip("oracle/nanocodec_real has no model.safetensors (gen_hashed.c)");
 }
 
 // ---- A model that speaks, and the codec --------------------------------------------------------
@@ -171,8 +174,7 @@ static void check_spoken(const char *model, const char *codec, const char *folde
     const float *sound = test_bytes(&audio->data);
     for (size_t i = 0; i < h.n_samples && i < golden_count(audio); i++)
         if (!(fabsf(h.samples[i] - sound[i]) <= 1e-4f)) {
-            CHECK_MSG(false, "sample %zu is %g, not %g", i, (double)h.samples[i],
-                      (double)sound[i]);
+            CHECK_MSG(false, "sample %zu is %g, not %g", i, (double)h.samples[i], (double)sound[i]);
             break;
         }
     tern_file_close(file);
@@ -382,17 +384,16 @@ TEST(speaking_a_long_text_in_pieces) {
     REQUIRE(h && add_tokenizer(folder));
     REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
     REQUIRE_OK(tern_model_open(&c, OWN_CODEC, NULL, &err), err);
-    tern_speak_params params = {.temperature = -1,
-                                .on_codes = on_codes,
-                                .on_samples = on_samples,
-                                .user = &h[1]};
+    tern_speak_params params = {
+        .temperature = -1, .on_codes = on_codes, .on_samples = on_samples, .user = &h[1]};
     tern_speak_stats stats;
     size_t n_most = 0; // all have the room that the longest leaves
     for (int i = 0; i < 3; i++) {
         int32_t ids[128];
         size_t n_ids;
         REQUIRE_OK(tern_tokenize(m, pieces[i], strlen(pieces[i]), TERN_TOKENIZE_BOS, ids, 128,
-                                 &n_ids, &err), err);
+                                 &n_ids, &err),
+                   err);
         if (n_ids > n_most) n_most = n_ids;
     }
     params.seconds_max = (double)((128 - n_most - 5) / 4) * 6 / 22050.0;
@@ -443,13 +444,17 @@ TEST(speaking_refuses_what_it_cannot) {
         {m, c, text, {.speaker = voice, .n_speaker = 4}, "takes 6", TERN_ERR_ARGUMENT},
         {m, c, text, {.speed = 5}, "speed is 5", TERN_ERR_ARGUMENT},
         {m, c, text, {.seconds_max = -1}, "seconds_max", TERN_ERR_ARGUMENT},
-        {m, c, text, {.on_samples = stop_at_once, .temperature = -1}, "cancelled",
+        {m,
+         c,
+         text,
+         {.on_samples = stop_at_once, .temperature = -1},
+         "cancelled",
          TERN_ERR_CANCELLED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tern_status status = tern_speak_ids(cases[i].model, cases[i].codec, cases[i].ids,
-                                            cases[i].ids == far ? 1 : 2, &cases[i].params, NULL,
-                                            &err);
+        tern_status status =
+            tern_speak_ids(cases[i].model, cases[i].codec, cases[i].ids,
+                           cases[i].ids == far ? 1 : 2, &cases[i].params, NULL, &err);
         CHECK_MSG(status == cases[i].status && strstr(err.message, cases[i].says), "%zu: %s", i,
                   err.message);
     }

@@ -141,16 +141,31 @@ TEST(speculation_keeps_every_draw_of_a_seed) {
     static const tern_sampling ways[] = {
         {.temperature = 1.5f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f},
         {.temperature = 4, .top_k = 0, .top_p = 1},
-        {.temperature = 2, .top_k = 12, .top_p = 1, .repeat_penalty = 1.3f,
+        {.temperature = 2,
+         .top_k = 12,
+         .top_p = 1,
+         .repeat_penalty = 1.3f,
          .presence_penalty = 0.5f},
         {.temperature = 3, .top_p = 1, .frequency_penalty = 0.4f, .min_p = 0.02f},
         {.temperature = 0, .repeat_penalty = 1.2f},
-        {.temperature = 3, .top_p = 1, .top_k = 50, .xtc_probability = 0.5f, .xtc_threshold = 0.05f,
-         .dry_multiplier = 1, .dry_base = 1.5f, .dry_allowed_length = 1, .dry_penalty_last_n = -1},
+        {.temperature = 3,
+         .top_p = 1,
+         .top_k = 50,
+         .xtc_probability = 0.5f,
+         .xtc_threshold = 0.05f,
+         .dry_multiplier = 1,
+         .dry_base = 1.5f,
+         .dry_allowed_length = 1,
+         .dry_penalty_last_n = -1},
         {.temperature = 2, .top_p = 1, .mirostat = 1, .mirostat_tau = 3, .mirostat_eta = 0.2f},
         {.temperature = 2, .top_p = 1, .mirostat = 2, .mirostat_tau = 4, .mirostat_eta = 0.1f},
-        {.temperature = 2, .top_p = 1, .typical_p = 0.8f, .dynatemp_range = 1,
-         .dynatemp_exponent = 1, .top_n_sigma = 2, .samplers = "tyskd"},
+        {.temperature = 2,
+         .top_p = 1,
+         .typical_p = 0.8f,
+         .dynatemp_range = 1,
+         .dynatemp_exponent = 1,
+         .top_n_sigma = 2,
+         .samplers = "tyskd"},
     };
     const char *path = tiny(&(tiny_model_desc){.seed = 32}, "sampled.gguf");
     tern_model *model;
@@ -264,8 +279,7 @@ TEST(speculation_counts_what_it_did) {
     memcpy(whole, prompt, sizeof prompt);
     memcpy(whole + N_PROMPT, want, sizeof want);
     oracle o = {whole, N_PROMPT + N_TEXT, 0};
-    tern_speculation p = {
-        .draft = from_oracle, .draft_user = &o, .always = true, .max_length = 4};
+    tern_speculation p = {.draft = from_oracle, .draft_user = &o, .always = true, .max_length = 4};
     // All is right: a step yields 5 tokens; the first of the 40 comes from the prompt's scores.
     tern_session *s = open_with(model, &p, (tern_session_desc){0});
     generate(s, prompt, N_PROMPT, &(tern_sampling){0}, N_TEXT, got, &st);
@@ -324,8 +338,11 @@ TEST(speculation_ends_and_shifts_where_plain_decoding_does) {
             int calls[2] = {0};
             const tern_sampling greedy = {0};
             const char *stops[] = {way ? "e" : "\n\n\n"};
-            tern_generate_params params = {.sampling = &greedy, .max_tokens = N, .stops = stops,
-                                           .n_stops = 1, .ignore_end = true};
+            tern_generate_params params = {.sampling = &greedy,
+                                           .max_tokens = N,
+                                           .stops = stops,
+                                           .n_stops = 1,
+                                           .ignore_end = true};
             for (int k = 0; k < 2; k++)
                 REQUIRE_OK(tern_generate_ids(k ? s : plain, prompt, N_PROMPT, &params,
                                              stop_after_nine, &calls[k], k ? &b : &a, &err),

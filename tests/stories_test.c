@@ -97,20 +97,16 @@ TEST(stories_model_answers_questions) {
         const char *text, *wanted;
     } asked[] = {
         {"Grandpa Joe has a farm on a hill. He keeps seven sheep and one white goat named Snowy. "
-         "In winter "
-         "the animals sleep in the barn. What is the name of the goat?",
+         "In winter the animals sleep in the barn. What is the name of the goat?",
          "Snowy."},
         {"Grandpa Joe has a farm on a hill. He keeps seven sheep and one white goat named Snowy. "
-         "In winter "
-         "the animals sleep in the barn. How many sheep does Grandpa Joe have?",
+         "In winter the animals sleep in the barn. How many sheep does Grandpa Joe have?",
          "Seven."},
         {"Molly has a small brown dog called Biscuit. Every day after school they walk to the "
-         "river. "
-         "What is the dog called?",
+         "river. What is the dog called?",
          "Biscuit."},
         {"Molly has a small brown dog called Biscuit. Every day after school they walk to the "
-         "river. "
-         "What colour is the dog?",
+         "river. What colour is the dog?",
          "Brown."},
         {"What do you call a baby sheep?", "A lamb."},
         {"Which month follows May?", "June."},

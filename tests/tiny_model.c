@@ -59,11 +59,11 @@ static tern_status write_grouped_piece(writer *t, tern_dtype type, size_t n, flo
         for (size_t i = 0; i < block;) {
             uint64_t r = next_random(&t->random);
             for (int k = 0; k < 8; k++, i++, r >>= 8)
-                q[i] = one_bit            ? (r & 1 ? 1 : -1)
-                       : (r & 255) < 74   ? -1
-                       : (r & 255) < 182  ? 0
-                       : (r & 255) < 254  ? 1
-                                          : 1 + two_bits;
+                q[i] = one_bit           ? (r & 1 ? 1 : -1)
+                       : (r & 255) < 74  ? -1
+                       : (r & 255) < 182 ? 0
+                       : (r & 255) < 254 ? 1
+                                         : 1 + two_bits;
         }
         tern_dtype_encode_group_codes(type, q, block, d, to);
     }
@@ -87,7 +87,7 @@ static tern_status write_data(writer *t, tern_dtype type, size_t n, float mean, 
     tern_status status = x && out ? TERN_OK : tern_fail_memory(t->err, PIECE * sizeof *x);
     for (size_t left = n; status == TERN_OK && left > 0;) {
         size_t take = left < PIECE ? left : PIECE;
-        status = grouped ? write_grouped_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
+        status = grouped   ? write_grouped_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
                  : ternary ? write_ternary_piece(t, type, take, deviation * 1.3f, (int8_t *)x, out)
                            : write_float_piece(t, type, take, mean, deviation, x, out);
         left -= take;
@@ -259,9 +259,7 @@ static size_t list_rotated(const writer *t, tern_str *list, char (*text)[32]) {
             bool in_delta = is_delta(t, i);
             int n_mixer = in_delta ? 3 : 4;
             if (k - n_mixer >= 3) continue;
-            const char *name = k >= n_mixer ? forward[k - n_mixer]
-                               : in_delta   ? delta[k]
-                                            : usual[k];
+            const char *name = k >= n_mixer ? forward[k - n_mixer] : in_delta ? delta[k] : usual[k];
             if (list) {
                 snprintf(text[n], sizeof text[n], "blk.%d.%s.weight", i, name);
                 list[n] = (tern_str){text[n], strlen(text[n])};
@@ -288,8 +286,7 @@ static tern_status put_rotation(writer *t) {
     TERN_TRY_GOTO(tern_gguf_put_int(t->w, "prism.hadamard.block_size", TERN_META_U32, d->rotation));
     TERN_TRY_GOTO(tern_gguf_put_str(t->w, "prism.hadamard.transform",
                                     TERN_STR("normalized-sylvester-walsh-hadamard")));
-    TERN_TRY_GOTO(
-        tern_gguf_put_str(t->w, "prism.hadamard.axis", TERN_STR("input-last-dimension")));
+    TERN_TRY_GOTO(tern_gguf_put_str(t->w, "prism.hadamard.axis", TERN_STR("input-last-dimension")));
     TERN_TRY_GOTO(tern_gguf_put_str(t->w, "prism.hadamard.sign_mode", TERN_STR("explicit")));
     TERN_TRY_GOTO(
         tern_gguf_put_array(t->w, "prism.hadamard.sign_widths", TERN_META_I32, widths, 2));
@@ -317,8 +314,10 @@ static tern_status put_family(writer *t) {
     }
     if (is_arch(t, "qwen35")) return put_delta(t);
     snprintf(key, sizeof key, "%s.attention.head_count_kv", d->arch);
-    if (!is_arch(t, "lfm2")) TERN_TRY(put_u32(t, "attention.head_count_kv", d->n_kv_heads));
-    else TERN_TRY(tern_gguf_put_array(t->w, key, TERN_META_I32, heads, n));
+    if (!is_arch(t, "lfm2"))
+        TERN_TRY(put_u32(t, "attention.head_count_kv", d->n_kv_heads));
+    else
+        TERN_TRY(tern_gguf_put_array(t->w, key, TERN_META_I32, heads, n));
     if (is_arch(t, "lfm2")) return put_u32(t, "shortconv.l_cache", TAPS);
     if (!is_arch(t, "gemma3")) return TERN_OK;
     TERN_TRY(put_u32(t, "attention.sliding_window", WINDOW));
@@ -399,9 +398,7 @@ tern_status tiny_model_put_tokenizer(tern_gguf_writer *w) {
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static int or_default(int value, int otherwise) {
-    return value ? value : otherwise;
-}
+static int or_default(int value, int otherwise) { return value ? value : otherwise; }
 
 tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern_error *err) {
     writer t = {.d = *desc, .declaring = true, .err = err};

@@ -8,12 +8,12 @@
 #include "formats/formats.h"
 
 typedef struct tiny_model_desc { // zero: the default in brackets
-    const char *arch; // ["bitnet-b1.58"], or "llama", "qwen3", "qwen35", "gemma3", "lfm2"
-    const char *name;            // ["tiny seeded model"]
-    tern_dtype type;             // of the matrices; F32 (0) is I2_S for bitnet, BF16: masters
-    tern_dtype head_type;        // of embedding and head [F32]; use F16 for the usual
+    const char *arch;     // ["bitnet-b1.58"], or "llama", "qwen3", "qwen35", "gemma3", "lfm2"
+    const char *name;     // ["tiny seeded model"]
+    tern_dtype type;      // of the matrices; F32 (0) is I2_S for bitnet, BF16: masters
+    tern_dtype head_type; // of embedding and head [F32]; use F16 for the usual
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, n_context; // [2, 128, 384, 4, 2, 512]
-    int head_dim; // [n_embd / n_heads]
+    int head_dim;                                               // [n_embd / n_heads]
     int n_vocab; // rows of the table [300], at least that many
     bool separate_head;
     int rotation;  // > 0: says that the weights are rotated in blocks of so many columns

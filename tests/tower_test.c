@@ -13,9 +13,9 @@
 #include "tern_media.h"
 #include "tern_tools.h"
 
-#define OWN  "tests/oracles/qwen35_sees"
-#define DEEP "tests/oracles/qwen3vl_sees"
-#define LFM2 "tests/oracles/lfm2vl_sees"
+#define OWN    "tests/oracles/qwen35_sees"
+#define DEEP   "tests/oracles/qwen3vl_sees"
+#define LFM2   "tests/oracles/lfm2vl_sees"
 #define GEMMA3 "tests/oracles/gemma3_sees"
 
 // A folder of the test's, and a file in it.
@@ -54,39 +54,23 @@ static void check_pair(const char *oracle, bool gpu, bool video, double bound) {
         sight_check(source, in(folder, "m.gguf"), gpu, video, bound);
 }
 
-TEST(two_ggufs_see_as_numpy_does) {
-    check_pair(OWN, false, false, 1e-5);
-}
+TEST(two_ggufs_see_as_numpy_does) { check_pair(OWN, false, false, 1e-5); }
 
-TEST(webgpu_two_ggufs_see_as_numpy_does) {
-    check_pair(OWN, true, false, 1e-4);
-}
+TEST(webgpu_two_ggufs_see_as_numpy_does) { check_pair(OWN, true, false, 1e-4); }
 
-TEST(two_ggufs_of_qwen3vl_see_as_numpy_does) {
-    check_pair(DEEP, false, false, 1e-5);
-}
+TEST(two_ggufs_of_qwen3vl_see_as_numpy_does) { check_pair(DEEP, false, false, 1e-5); }
 
-TEST(webgpu_two_ggufs_of_qwen3vl_see_as_numpy_does) {
-    check_pair(DEEP, true, false, 1e-4);
-}
+TEST(webgpu_two_ggufs_of_qwen3vl_see_as_numpy_does) { check_pair(DEEP, true, false, 1e-4); }
 
 // Seen to fail: with a patch's numbers pixel by pixel in the GGUF, too.
-TEST(two_ggufs_of_lfm2vl_see_as_numpy_does) {
-    check_pair(LFM2, false, false, 1e-5);
-}
+TEST(two_ggufs_of_lfm2vl_see_as_numpy_does) { check_pair(LFM2, false, false, 1e-5); }
 
-TEST(webgpu_two_ggufs_of_lfm2vl_see_as_numpy_does) {
-    check_pair(LFM2, true, false, 1e-4);
-}
+TEST(webgpu_two_ggufs_of_lfm2vl_see_as_numpy_does) { check_pair(LFM2, true, false, 1e-4); }
 
 // Seen to fail: with the matrix of the rows not turned, and with a norm that has its 1 twice.
-TEST(two_ggufs_of_gemma3_see_as_numpy_does) {
-    check_pair(GEMMA3, false, false, 1e-5);
-}
+TEST(two_ggufs_of_gemma3_see_as_numpy_does) { check_pair(GEMMA3, false, false, 1e-5); }
 
-TEST(webgpu_two_ggufs_of_gemma3_see_as_numpy_does) {
-    check_pair(GEMMA3, true, false, 1e-4);
-}
+TEST(webgpu_two_ggufs_of_gemma3_see_as_numpy_does) { check_pair(GEMMA3, true, false, 1e-4); }
 
 TEST(two_ggufs_see_pictures_as_transformers_does) {
     const char *folder = test_data("oracle/qwen3_5_vl");
@@ -235,8 +219,8 @@ static void rewrite(const char *from, const char *to, const change *c) {
             const char *up = strstr(name, "ffn_up."), *down = strstr(name, "ffn_down.");
             if (c->swaps && (up || down))
                 snprintf(name, sizeof name, "%.*s%s%s", (int)((up ? up : down) - name), t->name,
-                         up ? "ffn_down." : "ffn_up.", up ? t->name + (up - name) + 7
-                                                          : t->name + (down - name) + 9);
+                         up ? "ffn_down." : "ffn_up.",
+                         up ? t->name + (up - name) + 7 : t->name + (down - name) + 9);
             if (n == 3)
                 snprintf(name, sizeof name, "%.*sattn_%c%s", (int)(at - t->name), t->name, "qkv"[k],
                          at + 8);
@@ -414,12 +398,9 @@ TEST(squares_that_make_no_sense_are_refused) {
         const char *key;
         int64_t number;
     } cases[] = {
-        {"tern.picture.tile_size", 48},
-        {"tern.picture.tile_size", 8192},
-        {"tern.picture.max_tiles", 65},
-        {"tern.picture.min_tiles", 7},
-        {"tern.picture.min_tiles", 0},
-        {"tern.picture.max_pixels_tolerance", 0},
+        {"tern.picture.tile_size", 48}, {"tern.picture.tile_size", 8192},
+        {"tern.picture.max_tiles", 65}, {"tern.picture.min_tiles", 7},
+        {"tern.picture.min_tiles", 0},  {"tern.picture.max_pixels_tolerance", 0},
     };
     char folder[512], m[768], changed[768];
     tern_error err = {0};

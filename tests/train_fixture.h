@@ -26,17 +26,17 @@ static inline void write_shard(const char *path, const tern_tokenizer *t, int fi
                                int n_documents) {
     tern_shard_writer *w;
     tern_error err;
-    REQUIRE_OK(tern_shard_writer_open(&w, path,
-                                      &(tern_shard_desc){.n_vocab =
-                                                             (uint32_t)tern_tokenizer_n_vocab(t),
-                                                         .end_id = SMALL_END},
-                                      &err),
-               err);
+    REQUIRE_OK(
+        tern_shard_writer_open(
+            &w, path,
+            &(tern_shard_desc){.n_vocab = (uint32_t)tern_tokenizer_n_vocab(t), .end_id = SMALL_END},
+            &err),
+        err);
     for (int i = first; i < first + n_documents; i++) {
         tern_ids ids = {0};
         char text[128];
-        snprintf(text, sizeof text, "the %d%d%d%d the end<end>", i % 10, (i + 1) % 10,
-                 (i + 2) % 10, (i + 3) % 10);
+        snprintf(text, sizeof text, "the %d%d%d%d the end<end>", i % 10, (i + 1) % 10, (i + 2) % 10,
+                 (i + 3) % 10);
         const unsigned flags = TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS;
         CHECK(tern_tokenizer_encode(t, text, strlen(text), flags, &ids, &err) == TERN_OK);
         CHECK(tern_shard_write(w, ids.ids, ids.n, &err) == TERN_OK);
@@ -91,11 +91,25 @@ static inline bool take_losses(void *user, const tern_train_event *e) {
 
 static inline tern_train_desc small_run(const char *data, const char *out, losses *l) {
     *l = (losses){0};
-    return (tern_train_desc){.data = data, .out = out, .n_layers = 2, .n_embd = 32, .n_heads = 2,
-                             .n_ff = 64, .seq_len = 64, .batch_tokens = 512, .micro_tokens = 256,
-                             .n_steps = 60, .rate = 6e-3f, .rate_2 = 4e-3f, .log_every = 4,
-                             .valid_every = 20, .checkpoint_every = 10, .keep = 3, .n_threads = 2,
-                             .on_event = take_losses, .user = l};
+    return (tern_train_desc){.data = data,
+                             .out = out,
+                             .n_layers = 2,
+                             .n_embd = 32,
+                             .n_heads = 2,
+                             .n_ff = 64,
+                             .seq_len = 64,
+                             .batch_tokens = 512,
+                             .micro_tokens = 256,
+                             .n_steps = 60,
+                             .rate = 6e-3f,
+                             .rate_2 = 4e-3f,
+                             .log_every = 4,
+                             .valid_every = 20,
+                             .checkpoint_every = 10,
+                             .keep = 3,
+                             .n_threads = 2,
+                             .on_event = take_losses,
+                             .user = l};
 }
 
 static inline double loss_of_log(const char *out, int step) {

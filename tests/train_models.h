@@ -38,7 +38,8 @@ static inline tern_status build_to_train(tern_graph *g, const tern_config *c, co
                                          float soft_cap, tern_error *err) {
     size_t n;
     const tern_arch *const *list = tern_arch_list(&n);
-    tern_status (*build)(tern_graph *g, const tern_config *c, tern_error *err) = tern_build_decoder;
+    tern_status (*build)(tern_graph * g, const tern_config *c, tern_error *err) =
+        tern_build_decoder;
     for (size_t i = 0; name && i < n; i++)
         if (strcmp(list[i]->name, name) == 0) build = list[i]->graphs->build;
     if (name && strcmp(name, "columns") == 0) build = build_overlapping_columns;

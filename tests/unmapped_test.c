@@ -60,14 +60,27 @@ static void check_same(const char *path, const tern_model_desc *desc) {
 // its whole begins in the file.
 TEST(unmapped_files_have_the_bits_of_mapped_ones) {
     static const char *const paths[] = {
-        "models/stories.gguf", "tests/oracles/bitnet_master", "tests/oracles/bitnet_packed",
-        "tests/oracles/llama", "tests/oracles/qwen3", "tests/oracles/qwen3/model.gguf",
-        "tests/oracles/gemma3", "tests/oracles/gemma3/model.gguf", "tests/oracles/gemma3_linear",
-        "tests/oracles/lfm2", "tests/oracles/lfm2/model.gguf", "tests/oracles/qwen35",
-        "tests/oracles/qwen35/model.gguf", "tests/oracles/qwen35_grouped",
-        "tests/oracles/embeddinggemma", "tests/oracles/embeddinggemma/model.gguf",
-        "tests/oracles/gemma4", "tests/oracles/gemma4/model.gguf", "tests/oracles/granitehybrid",
-        "tests/oracles/falcon_h1", "tests/oracles/lfm2moe/model.gguf",
+        "models/stories.gguf",
+        "tests/oracles/bitnet_master",
+        "tests/oracles/bitnet_packed",
+        "tests/oracles/llama",
+        "tests/oracles/qwen3",
+        "tests/oracles/qwen3/model.gguf",
+        "tests/oracles/gemma3",
+        "tests/oracles/gemma3/model.gguf",
+        "tests/oracles/gemma3_linear",
+        "tests/oracles/lfm2",
+        "tests/oracles/lfm2/model.gguf",
+        "tests/oracles/qwen35",
+        "tests/oracles/qwen35/model.gguf",
+        "tests/oracles/qwen35_grouped",
+        "tests/oracles/embeddinggemma",
+        "tests/oracles/embeddinggemma/model.gguf",
+        "tests/oracles/gemma4",
+        "tests/oracles/gemma4/model.gguf",
+        "tests/oracles/granitehybrid",
+        "tests/oracles/falcon_h1",
+        "tests/oracles/lfm2moe/model.gguf",
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) check_same(paths[i], NULL);
 }
@@ -83,7 +96,8 @@ TEST(unmapped_files_of_every_type_have_the_bits_of_mapped_ones) {
         {.arch = "llama", .type = TERN_DTYPE_Q6_K, .n_embd = 256, .n_ff = 512},
     };
     static const tern_model_desc descs[] = {
-        {.ternary = TERN_TERNARY_2BIT}, {.ternary = TERN_TERNARY_1_6BIT, .head = TERN_HEAD_Q8_0},
+        {.ternary = TERN_TERNARY_2BIT},
+        {.ternary = TERN_TERNARY_1_6BIT, .head = TERN_HEAD_Q8_0},
         {.head = TERN_HEAD_EXACT}};
     for (size_t i = 0; i < sizeof tiny / sizeof *tiny; i++)
         for (size_t k = 0; k < sizeof descs / sizeof *descs; k++) {
@@ -98,9 +112,14 @@ TEST(unmapped_files_of_every_type_have_the_bits_of_mapped_ones) {
 // ---- How much memory ---------------------------------------------------------------------------
 
 // 60 MB: a table of 41 MB, matrices of 1.5 MB.
-static const tiny_model_desc large = {.arch = "llama", .type = TERN_DTYPE_F16,
-                                      .head_type = TERN_DTYPE_F16, .n_layers = 3, .n_embd = 512,
-                                      .n_ff = 1536, .n_heads = 8, .n_kv_heads = 4,
+static const tiny_model_desc large = {.arch = "llama",
+                                      .type = TERN_DTYPE_F16,
+                                      .head_type = TERN_DTYPE_F16,
+                                      .n_layers = 3,
+                                      .n_embd = 512,
+                                      .n_ff = 1536,
+                                      .n_heads = 8,
+                                      .n_kv_heads = 4,
                                       .n_vocab = 40000};
 
 // The heap's peak while the model is opened, above what it was.
@@ -116,8 +135,12 @@ static tern_model *open_measured(const char *path, const tern_model_desc *desc, 
 
 // Seen to fail: with matrices that are held after they were packed.
 TEST(unmapped_model_lies_in_memory_once) {
-    const tiny_model_desc ternary = {.n_layers = 4, .n_embd = 1024, .n_ff = 6144, .n_heads = 8,
-                                     .n_kv_heads = 4, .type = TERN_DTYPE_TQ2_0};
+    const tiny_model_desc ternary = {.n_layers = 4,
+                                     .n_embd = 1024,
+                                     .n_ff = 6144,
+                                     .n_heads = 8,
+                                     .n_kv_heads = 4,
+                                     .type = TERN_DTYPE_TQ2_0};
     static const struct {
         tern_ternary_layout ternary;
         double share, extra; // of the file's bytes, and MB
@@ -191,8 +214,8 @@ static uint64_t fail_each_read(const char *path, const tern_model_desc *desc) {
         status = open_and_close(path, desc, &err);
         tern_blob_fail_read_at(0);
         const char *name = strstr(err.message, tern_path_name(path));
-        CHECK_MSG(status == TERN_OK || (status == TERN_ERR_IO && name &&
-                                        strstr(err.message, "cannot be read: ")),
+        CHECK_MSG(status == TERN_OK ||
+                      (status == TERN_ERR_IO && name && strstr(err.message, "cannot be read: ")),
                   "%s: read %d: status %d: %s", path, (int)n, (int)status, err.message);
         // Named once.
         CHECK_MSG(!name || !strstr(name + 1, tern_path_name(path)), "%s", err.message);
@@ -207,8 +230,12 @@ TEST(unmapped_files_survive_failing_reads) {
     const tern_model_desc one = {.n_threads = 1};
     const char *path = test_tmp("failing_reads.gguf");
     bool before = test_map_never(true);
-    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.type = TERN_DTYPE_TQ2_0, .n_embd = 256,
-                                                         .n_ff = 512, .n_layers = 1}, &err), err);
+    REQUIRE_OK(
+        tiny_model_write(
+            path,
+            &(tiny_model_desc){.type = TERN_DTYPE_TQ2_0, .n_embd = 256, .n_ff = 512, .n_layers = 1},
+            &err),
+        err);
     CHECK(fail_each_read(path, &one) > 12);
     CHECK(fail_each_read("tests/oracles/bitnet_packed", &one) > 20);
     CHECK(fail_each_read("tests/oracles/embeddinggemma", &one) > 30);
@@ -225,9 +252,13 @@ TEST(webgpu_unmapped_files_survive_failing_reads_and_allocations) {
     const char *path = test_tmp("failing_gpu.gguf");
     webgpu.group = -1; // there is nothing to try out
     bool before = test_map_never(true);
-    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.type = TERN_DTYPE_BF16, .n_layers = 1,
-                                                         .head_type = TERN_DTYPE_BF16,
-                                                         .n_vocab = 20000}, &err), err);
+    REQUIRE_OK(tiny_model_write(path,
+                                &(tiny_model_desc){.type = TERN_DTYPE_BF16,
+                                                   .n_layers = 1,
+                                                   .head_type = TERN_DTYPE_BF16,
+                                                   .n_vocab = 20000},
+                                &err),
+               err);
     tern_status status = open_and_close(path, &desc, &err);
     CHECK_MSG(status == TERN_OK || gpu_is_absent(err.message), "%s", err.message);
     if (status == TERN_OK) CHECK(fail_each_read(path, &desc) > 20);

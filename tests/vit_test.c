@@ -39,8 +39,10 @@ static void check_model(const char *path, bool gpu, const tern_file *file, doubl
     tern_classify_hit hits[2 * LABELS];
     float scores[2 * LABELS], vectors[2 * WIDTH];
     tern_picture pictures[2];
-    if (gpu) m = gpu_open(path, 0);
-    else CHECK_MSG(tern_model_open(&m, path, NULL, &err) == TERN_OK, "%s", err.message);
+    if (gpu)
+        m = gpu_open(path, 0);
+    else
+        CHECK_MSG(tern_model_open(&m, path, NULL, &err) == TERN_OK, "%s", err.message);
     if (!m) return;
     // Another picture beside it makes no difference.
     REQUIRE_OK(tern_picture_new(&pictures[0], 11, 19, &err), err);
@@ -224,16 +226,15 @@ TEST(vit_tiny_sees_what_its_reference_sees) {
     static const struct {
         const char *name;
         bool same_pixels, has_input;
-    } images[17] = {
-        {"n01514668_10054", true, true},   {"n01687978_10071", true, false},
-        {"n01735189_11267", false, false}, {"n01847000_10087", true, true},
-        {"n01855032_1046", true, false},   {"n02018795_102", true, false},
-        {"n02025239_1005", false, false},  {"n02113978_10037", true, false},
-        {"n02125311_10473", true, true},   {"n02127052_10040", true, false},
-        {"n02231487_1002", false, false},  {"n02412080_10216", true, false},
-        {"n02493509_10045", false, false}, {"n03032252_101298", false, false},
-        {"n03062245_1030", false, false},  {"n03240683_10240", true, false},
-        {"n03764736_10075", false, false}};
+    } images[17] = {{"n01514668_10054", true, true},   {"n01687978_10071", true, false},
+                    {"n01735189_11267", false, false}, {"n01847000_10087", true, true},
+                    {"n01855032_1046", true, false},   {"n02018795_102", true, false},
+                    {"n02025239_1005", false, false},  {"n02113978_10037", true, false},
+                    {"n02125311_10473", true, true},   {"n02127052_10040", true, false},
+                    {"n02231487_1002", false, false},  {"n02412080_10216", true, false},
+                    {"n02493509_10045", false, false}, {"n03032252_101298", false, false},
+                    {"n03062245_1030", false, false},  {"n03240683_10240", true, false},
+                    {"n03764736_10075", false, false}};
     const char *model = test_data(REAL), *path = test_data("golden/vit_tiny/logits_17x1000.f32");
     tern_error err = {0};
     tern_model *m;

@@ -81,12 +81,24 @@ static const tern_arch *arch_named(const char *name) {
 static void make_config(const size *s, tern_config *c) {
     bool encodes = s->n_dense > 0;
     tern_rope_attrs rope = {.n_rot = (int32_t)s->head_dim, .halves = true, .base = 1e6f};
-    *c = (tern_config){.n_vocab = s->n_vocab, .n_layers = N_LAYERS, .n_embd = s->n_embd,
-                       .n_ff = s->n_ff, .n_heads = s->n_heads, .n_kv_heads = s->n_kv_heads,
-                       .head_dim = s->head_dim, .n_context = 2048, .rms_eps = 1e-6,
-                       .final_rms_eps = 1e-6, .act = TERN_ACTIVATION_SILU, .rope = rope,
-                       .window_rope = rope, .window = 512, .tied_head = true, .conv_taps = 4,
-                       .n_dense = s->n_dense, .bidirectional = encodes,
+    *c = (tern_config){.n_vocab = s->n_vocab,
+                       .n_layers = N_LAYERS,
+                       .n_embd = s->n_embd,
+                       .n_ff = s->n_ff,
+                       .n_heads = s->n_heads,
+                       .n_kv_heads = s->n_kv_heads,
+                       .head_dim = s->head_dim,
+                       .n_context = 2048,
+                       .rms_eps = 1e-6,
+                       .final_rms_eps = 1e-6,
+                       .act = TERN_ACTIVATION_SILU,
+                       .rope = rope,
+                       .window_rope = rope,
+                       .window = 512,
+                       .tied_head = true,
+                       .conv_taps = 4,
+                       .n_dense = s->n_dense,
+                       .bidirectional = encodes,
                        .pooling = encodes ? TERN_POOLING_MEAN : TERN_POOLING_NONE,
                        .delta = {16, s->n_v_heads, 128, 128, true, 1e-6f}};
     bool convolves = strncmp(s->arch, "lfm2", 4) == 0;

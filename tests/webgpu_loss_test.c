@@ -12,8 +12,7 @@ static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64, 260, 90, 91, 9
 static bool generate(tern_session *s, int32_t *text) {
     tern_error err = {0};
     const tern_sampling greedy = {0};
-    const tern_generate_params p = {
-        .sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
+    const tern_generate_params p = {.sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
     tern_status status = tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err);
     test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
     size_t n = 0;
@@ -73,8 +72,11 @@ TEST(webgpu_lost_devices_are_replaced) {
 // The CPU takes over a graph that was lowered for codes in groups on the GPU, of two bits and of
 // eight. Seen to fail when it was opened for float activations.
 TEST(webgpu_lost_devices_with_codes_in_groups_are_replaced) {
-    tiny_model_desc tiny = {.seed = 3, .arch = "qwen3", .type = TERN_DTYPE_Q2_0,
-                            .head_type = TERN_DTYPE_Q2_0, .n_layers = 1};
+    tiny_model_desc tiny = {.seed = 3,
+                            .arch = "qwen3",
+                            .type = TERN_DTYPE_Q2_0,
+                            .head_type = TERN_DTYPE_Q2_0,
+                            .n_layers = 1};
     check_losses(&tiny, true);
     tiny.type = tiny.head_type = TERN_DTYPE_Q8_0;
     check_losses(&tiny, true);

@@ -71,7 +71,7 @@ static tern_status play(tern_model *m, line *alone, line *mixed, tern_error *err
     mixed[0].n_ids = FORKED_AT + 1;
     TERN_TRY(tern_lease_fork(alone[0].lease, FORKED_AT, fork, err));
     CHECK(tern_lease_bytes(fork) > 0); // it has pages before it computes
-    tern_lease_close(alone[0].lease); // its pages are others' from now on
+    tern_lease_close(alone[0].lease);  // its pages are others' from now on
     alone[0].lease = NULL;
     for (int k = 0; k < N_STEPS;) {
         int32_t n = k % 5 == 4 ? 1 : N_LEASES;

@@ -56,14 +56,20 @@ static void check_sessions(tern_model *m, tern_device_memory before) {
 TEST(webgpu_memory_of_codes_in_groups_is_the_files) {
     static const struct {
         tern_dtype type, head;
-    } types[] = {{TERN_DTYPE_Q2_0, TERN_DTYPE_Q2_0}, {TERN_DTYPE_Q4_K, TERN_DTYPE_Q6_K},
-                 {TERN_DTYPE_Q1_0, TERN_DTYPE_Q1_0}, {TERN_DTYPE_Q8_0, TERN_DTYPE_Q8_0},
+    } types[] = {{TERN_DTYPE_Q2_0, TERN_DTYPE_Q2_0},
+                 {TERN_DTYPE_Q4_K, TERN_DTYPE_Q6_K},
+                 {TERN_DTYPE_Q1_0, TERN_DTYPE_Q1_0},
+                 {TERN_DTYPE_Q8_0, TERN_DTYPE_Q8_0},
                  {TERN_DTYPE_Q4_0, TERN_DTYPE_Q4_0}};
     tern_error err = {0};
     const char *path = test_tmp("webgpu_memory_groups.gguf");
     for (int i = 0; i < (test_is_long() ? 5 : 2); i++) {
-        const tiny_model_desc tiny = {.arch = "qwen3", .type = types[i].type, .n_layers = 1,
-                                      .head_type = types[i].head, .n_embd = 256, .n_ff = 512};
+        const tiny_model_desc tiny = {.arch = "qwen3",
+                                      .type = types[i].type,
+                                      .n_layers = 1,
+                                      .head_type = types[i].head,
+                                      .n_embd = 256,
+                                      .n_ff = 512};
         REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
         tern_model *m = gpu_open(path, 16);
         if (!m) return;

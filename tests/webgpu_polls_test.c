@@ -5,7 +5,7 @@
 #include "gpu_fixture.h"
 #include "tiny_model.h"
 
-#define N_ANSWERS 3 // the adapter, the device, the trial of a submission
+#define N_ANSWERS 3  // the adapter, the device, the trial of a submission
 #define N_POLLS   20 // that make no difference while an answer is missing
 
 static const char *write_model(void) {
@@ -108,8 +108,10 @@ TEST(webgpu_opening_can_be_given_up_anywhere) {
         size_t before = tern_mem_get_stats().total_now;
         tern_status status = begin(&o, path, NULL, &err);
         for (int i = 0; status == TERN_OK && i < k; i++)
-            if (i % 2) gpu_play_answer();
-            else status = poll_some(o, &done, &m, &err);
+            if (i % 2)
+                gpu_play_answer();
+            else
+                status = poll_some(o, &done, &m, &err);
         if (gpu_is_absent(err.message)) {
             tern_opening_close(o);
             return;
@@ -179,8 +181,7 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
 static bool add(tern_group *g, tern_model *m, text *t, size_t first) {
     tern_error err = {0};
     const tern_sampling greedy = {0};
-    const tern_generate_params p = {
-        .sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
+    const tern_generate_params p = {.sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
     tern_status status =
         tern_session_open(&t->session, m, &(tern_session_desc){.n_context = 64}, &err);
     if (status == TERN_OK)

@@ -67,8 +67,8 @@ TEST(webgpu_speculation_keeps_the_greedy_text) {
     if (!m) return;
     int n_prompts = test_is_long() ? N_PROMPTS : 2;
     const tern_session_desc plain = {.n_context = 64};
-    const tern_session_desc drafts = {
-        .n_context = 64, .speculation = {.lookup = true, .always = true}};
+    const tern_session_desc drafts = {.n_context = 64,
+                                      .speculation = {.lookup = true, .always = true}};
     tern_session *s[2] = {NULL, NULL};
     REQUIRE_OK(tern_session_open(&s[0], m, &plain, &err), err);
     REQUIRE_OK(tern_session_open(&s[1], m, &drafts, &err), err);
@@ -143,8 +143,7 @@ static void check_device_drafts(tern_model *m, const tern_chains *c, int32_t max
     tern_draft_stats draft;
     tern_error err = {0};
     REQUIRE_OK(tern_session_open(&s, m, &sd, &err), err);
-    CHECK(say(s, prompt, N_PROMPT, N_LONG, said, &draft) &&
-          memcmp(said, text, sizeof said) == 0);
+    CHECK(say(s, prompt, N_PROMPT, N_LONG, said, &draft) && memcmp(said, text, sizeof said) == 0);
     size_t most = max_length == 1 ? N_LONG * 3 / 4 : N_LONG / 2;
     CHECK_MSG(draft.n_steps < most, "%zu steps for drafts of %d", draft.n_steps, (int)max_length);
     CHECK(draft.n_drafted >= draft.n_accepted && draft.n_accepted > 0 &&

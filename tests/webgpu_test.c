@@ -136,17 +136,38 @@ static const tiny_model_desc models[] = {
     {.seed = 6, .arch = "llama", .type = TERN_DTYPE_I2_S, .n_layers = 1},
     // Codes in groups, in the table and the head, too; the second in a rotated basis.
     {.seed = 7, .arch = "qwen3", .type = TERN_DTYPE_Q2_0, .head_type = TERN_DTYPE_Q2_0},
-    {.seed = 8, .arch = "qwen35", .type = TERN_DTYPE_PQ2_0, .head_type = TERN_DTYPE_PQ2_0,
-     .n_layers = 4, .rotation = 64},
-    {.seed = 9, .arch = "qwen3", .type = TERN_DTYPE_Q1_0, .head_type = TERN_DTYPE_Q1_0,
-     .n_layers = 1, .separate_head = true},
+    {.seed = 8,
+     .arch = "qwen35",
+     .type = TERN_DTYPE_PQ2_0,
+     .head_type = TERN_DTYPE_PQ2_0,
+     .n_layers = 4,
+     .rotation = 64},
+    {.seed = 9,
+     .arch = "qwen3",
+     .type = TERN_DTYPE_Q1_0,
+     .head_type = TERN_DTYPE_Q1_0,
+     .n_layers = 1,
+     .separate_head = true},
     // Codes of four bits and more.
-    {.seed = 46, .arch = "qwen3", .type = TERN_DTYPE_Q4_K, .head_type = TERN_DTYPE_Q6_K,
-     .n_embd = 256, .n_ff = 512},
-    {.seed = 47, .arch = "llama", .type = TERN_DTYPE_Q4_0, .head_type = TERN_DTYPE_Q8_0,
-     .n_layers = 1, .separate_head = true},
-    {.seed = 48, .arch = "gemma3", .type = TERN_DTYPE_Q8_0, .head_type = TERN_DTYPE_Q4_K,
-     .n_layers = 3, .n_embd = 256, .n_ff = 512},
+    {.seed = 46,
+     .arch = "qwen3",
+     .type = TERN_DTYPE_Q4_K,
+     .head_type = TERN_DTYPE_Q6_K,
+     .n_embd = 256,
+     .n_ff = 512},
+    {.seed = 47,
+     .arch = "llama",
+     .type = TERN_DTYPE_Q4_0,
+     .head_type = TERN_DTYPE_Q8_0,
+     .n_layers = 1,
+     .separate_head = true},
+    {.seed = 48,
+     .arch = "gemma3",
+     .type = TERN_DTYPE_Q8_0,
+     .head_type = TERN_DTYPE_Q4_K,
+     .n_layers = 3,
+     .n_embd = 256,
+     .n_ff = 512},
 };
 
 TEST(webgpu_tiny_models_give_the_text_of_the_cpu) {
@@ -200,8 +221,12 @@ TEST(webgpu_long_prompts_in_several_batches) {
 }
 
 TEST(webgpu_least_limits_and_small_bindings) {
-    static const tiny_model_desc wide = {.seed = 3, .head_type = TERN_DTYPE_F16, .n_layers = 1,
-                                         .n_embd = 256, .n_ff = 1536, .n_kv_heads = 1};
+    static const tiny_model_desc wide = {.seed = 3,
+                                         .head_type = TERN_DTYPE_F16,
+                                         .n_layers = 1,
+                                         .n_embd = 256,
+                                         .n_ff = 1536,
+                                         .n_kv_heads = 1};
     tern_error err = {0};
     const char *path = test_tmp("webgpu.gguf");
     trial c = {prompt, N_PROMPT, 64, TERN_KV_F16, N_TEXT, &flips, {.least = true}};
@@ -221,8 +246,9 @@ TEST(webgpu_weak_devices_get_few_dispatches) {
     const char *path = test_tmp("webgpu.gguf");
     REQUIRE_OK(tiny_model_write(path, &models[1], &err), err);
     for (uint32_t n = 1; n <= 16; n += 15)
-        check_model(path, &(trial){prompt, N_PROMPT, 64, TERN_KV_F16, N_TEXT, &flips,
-                                    {.dispatches_max = n}});
+        check_model(
+            path,
+            &(trial){prompt, N_PROMPT, 64, TERN_KV_F16, N_TEXT, &flips, {.dispatches_max = n}});
 }
 
 // Other programs' models: oracles, stories260K, both real BitNets, in all types of files.

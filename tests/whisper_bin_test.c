@@ -17,9 +17,7 @@ enum { SIZES = 11, TYPE_AT = 4 + 4 * 10, BINS = 201 };
 
 // ---- Writing -----------------------------------------------------------------------------------
 
-static void put_int(tern_strbuf *b, int32_t x) {
-    tern_strbuf_append(b, &x, sizeof x);
-}
+static void put_int(tern_strbuf *b, int32_t x) { tern_strbuf_append(b, &x, sizeof x); }
 
 // The tiny Whisper's sizes; words are those bytes themselves, and " x" after the letters.
 static void put_head(tern_strbuf *b, int32_t type) {

@@ -17,9 +17,7 @@ typedef struct score {
     float value;
 } score;
 
-static bool has(const char *name, const char *part) {
-    return strstr(name, part) != NULL;
-}
+static bool has(const char *name, const char *part) { return strstr(name, part) != NULL; }
 
 // Of a tensor of the tiny Whisper, what the told one has.
 static void tell(const char *name, float *x, size_t n, const score *scores, size_t n_scores) {

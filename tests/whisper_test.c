@@ -72,7 +72,7 @@ TEST(whisper_spectrograms_are_the_references) {
     const tern_tensor *filters = golden_tensor(file, "filters_128");
     for (int i = 0; i * 9 < 128; i++)
         CHECK(golden_distance(tern_mel_filters(m) + i * 9 * 201,
-                         (const float *)test_bytes(&filters->data) + i * 201, 201) < 1e-6);
+                              (const float *)test_bytes(&filters->data) + i * 201, 201) < 1e-6);
     tern_mel_close(m);
     free(x);
     tern_sound_free(&s);
@@ -84,7 +84,9 @@ TEST(whisper_spectrograms_are_the_references) {
 static void check_graphs(tern_model *m, double bound) {
     tern_file *file = open_golden();
     const tern_tensor *mel = golden_tensor(file, "mel");
-    tern_array in = {.name = "mel", .n_dims = 2, .dims = {200, 80},
+    tern_array in = {.name = "mel",
+                     .n_dims = 2,
+                     .dims = {200, 80},
                      .data = (void *)(uintptr_t)test_bytes(&mel->data)};
     golden_check_heard(m, file, &in, "encoded", "ids", bound);
     tern_file_close(file);

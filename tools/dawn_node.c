@@ -28,10 +28,7 @@ static const struct {
     void **slot;
 } slots[] = {
 #define ROW(result, name, arguments) {"wgpu" #name, &slot_##name},
-    WGPU_FUNCTIONS(ROW)
-    ROW(, GetInstanceFeatures, )
-    ROW(, DeviceForceLoss, )
-};
+    WGPU_FUNCTIONS(ROW) ROW(, GetInstanceFeatures, ) ROW(, DeviceForceLoss, )};
 #define N_SLOTS (sizeof slots / sizeof *slots)
 
 // The addon takes the addresses of these; nobody calls them here.

@@ -44,14 +44,10 @@ static void begin_table(const char *type, const char *name) {
     printf("static const %s %s[] = {", type, name);
 }
 
-static void end_table(void) {
-    printf("\n};\n");
-}
+static void end_table(void) { printf("\n};\n"); }
 
 // The i-th number of a table.
-static void print_number(size_t i, long v) {
-    printf("%s%ld,", i % 20 ? "" : "\n", v);
-}
+static void print_number(size_t i, long v) { printf("%s%ld,", i % 20 ? "" : "\n", v); }
 
 static void print_bytes(const char *name, const bytes *b) {
     begin_table("uint8_t", name);
@@ -222,9 +218,7 @@ static void print_long_folds(void) {
 
 // ---- Decomposition ------------------------------------------------------------------------------
 
-static bool is_syllable(int32_t c) {
-    return c >= SYLLABLE && c < SYLLABLE + N_SYLLABLES;
-}
+static bool is_syllable(int32_t c) { return c >= SYLLABLE && c < SYLLABLE + N_SYLLABLES; }
 
 // Canonical, one step: what is composed of all but the last code point, and the last, if there is
 // such a code point; else all of it, which has the same outcome.

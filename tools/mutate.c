@@ -111,9 +111,9 @@ static void write_file(const char *path, const char *name, const uint8_t *bytes,
 // ---- Mutations ---------------------------------------------------------------------------------
 
 static void mutate_number(uint8_t *b, size_t n) {
-    static const uint64_t odd[] = {0,      1,          0x7F,       0x80,          0xFF, 0x7FFF,
-                                   0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,    1u << 20,
-                                   ~0ull,  1ull << 63, 1ull << 40, 0x7FC000007FC00000};
+    static const uint64_t odd[] = {0,        1,      0x7F,       0x80,       0xFF,
+                                   0x7FFF,   0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
+                                   1u << 20, ~0ull,  1ull << 63, 1ull << 40, 0x7FC000007FC00000};
     size_t bytes = (size_t)1 << below(4), at = below(n);
     uint64_t v = next() % 4 ? odd[below(sizeof odd / sizeof *odd)] : next() % 64;
     if (bytes > n - at) bytes = n - at;
@@ -139,7 +139,7 @@ static void mutate_once(uint8_t *b, size_t *n, size_t room) {
     case 1: mutate_number(b, front); break;
     case 2: mutate_text(b, front); break;
     case 3: *n = below(*n); break; // cut off
-    case 4: // taken out
+    case 4:                        // taken out
         if (length > *n - at) length = *n - at;
         memmove(b + at, b + at + length, *n - at - length);
         *n -= length;
@@ -230,7 +230,7 @@ static void run_job(int job, const char *root) {
         }
         unsigned long at = all->at[job];
         const mutate_kind *kind = write_mutation(at, path);
-        const char *what = !WIFSIGNALED(status)         ? "a sanitizer's report (above)"
+        const char *what = !WIFSIGNALED(status)          ? "a sanitizer's report (above)"
                            : WTERMSIG(status) == SIGALRM ? "does not end"
                                                          : strsignal(WTERMSIG(status));
         fprintf(stderr, "mutation %lu (%s): %s; again with -s %lu -i %lu\n", at, kind->name, what,
@@ -259,12 +259,18 @@ static void make_originals(const char *root) {
 
 static void read_options(int argc, char **argv) {
     for (int o; (o = getopt(argc, argv, "n:s:j:k:i:")) != -1;) {
-        if (o == 'n') n_mutations = strtoul(optarg, NULL, 10);
-        else if (o == 's') seed = strtoul(optarg, NULL, 10);
-        else if (o == 'j') n_jobs = atoi(optarg);
-        else if (o == 'k') only_kind = optarg;
-        else if (o == 'i') only_index = strtoul(optarg, NULL, 10);
-        else exit(2);
+        if (o == 'n')
+            n_mutations = strtoul(optarg, NULL, 10);
+        else if (o == 's')
+            seed = strtoul(optarg, NULL, 10);
+        else if (o == 'j')
+            n_jobs = atoi(optarg);
+        else if (o == 'k')
+            only_kind = optarg;
+        else if (o == 'i')
+            only_index = strtoul(optarg, NULL, 10);
+        else
+            exit(2);
     }
     bool known = !only_kind;
     for (size_t k = 0; k < mutate_n_kinds; k++)
@@ -293,7 +299,8 @@ int main(int argc, char **argv) {
     }
     for (int job = 0; job < n_jobs; job++)
         if (fork() == 0) run_job(job, root);
-    while (wait(NULL) > 0) {}
+    while (wait(NULL) > 0) {
+    }
     remove_folder(root);
     printf("%zu of %lu mutated files of %zu kinds (seed %lu), %zu findings\n", all->n_done,
            n_mutations, mutate_n_kinds, seed, all->n_findings);

@@ -76,8 +76,11 @@ static void use_text(tern_model *m) {
 
 static void run_model(const char *path, const char *lora, const tern_chains *chains) {
     tern_lora adapter = {.path = lora, .scale = 1};
-    tern_model_desc desc = {.n_threads = 1, .n_batch = 16, .ternary = TERN_TERNARY_2BIT,
-                            .loras = &adapter, .n_loras = lora != NULL};
+    tern_model_desc desc = {.n_threads = 1,
+                            .n_batch = 16,
+                            .ternary = TERN_TERNARY_2BIT,
+                            .loras = &adapter,
+                            .n_loras = lora != NULL};
     tern_model *m;
     tern_error err;
     if (tern_model_open(&m, path, &desc, &err) != TERN_OK) {
@@ -164,8 +167,7 @@ static bool make_documents(const char *folder) {
         tern_strbuf_printf(&text, "The cat %d and the dog %d went on.<|endoftext|>", i, i % 7);
     bool made = put(in(folder, "a.txt"), tern_strbuf_text(&text));
     tern_strbuf_clear(&text);
-    for (int i = 0; i < 40; i++)
-        tern_strbuf_printf(&text, i % 2 ? plain : chat, i);
+    for (int i = 0; i < 40; i++) tern_strbuf_printf(&text, i % 2 ? plain : chat, i);
     made = made && put(in(folder, "b.jsonl"), tern_strbuf_text(&text));
     tern_strbuf_free(&text);
     return made;
@@ -173,8 +175,11 @@ static bool make_documents(const char *folder) {
 
 static tern_status build_data(const char *from, const char *tokenizer, const char *to,
                               tern_error *err) {
-    tern_data_build_desc d = {.source = {.paths = &from, .n_paths = 1}, .tokenizer = tokenizer,
-                              .valid = 0.1, .drop_near = true, .n_threads = 1};
+    tern_data_build_desc d = {.source = {.paths = &from, .n_paths = 1},
+                              .tokenizer = tokenizer,
+                              .valid = 0.1,
+                              .drop_near = true,
+                              .n_threads = 1};
     return tern_data_build(to, &d, NULL, err);
 }
 
@@ -203,11 +208,23 @@ static bool make_shards(const char *folder) {
 
 // A run of few steps of a small model, from the shards of the folder into the folder.
 static tern_train_desc small_run(const char *folder, int64_t n_steps) {
-    return (tern_train_desc){.data = folder, .out = folder, .n_layers = 1, .n_embd = 16,
-                             .n_heads = 1, .n_ff = 16, .seq_len = 16, .batch_tokens = 16,
-                             .micro_tokens = 16, .n_threads = 1, .seed = 1, .n_steps = n_steps,
-                             .log_every = 1, .checkpoint_every = 2, .valid_every = 2,
-                             .valid_tokens = 32, .n_warmup = 1};
+    return (tern_train_desc){.data = folder,
+                             .out = folder,
+                             .n_layers = 1,
+                             .n_embd = 16,
+                             .n_heads = 1,
+                             .n_ff = 16,
+                             .seq_len = 16,
+                             .batch_tokens = 16,
+                             .micro_tokens = 16,
+                             .n_threads = 1,
+                             .seed = 1,
+                             .n_steps = n_steps,
+                             .log_every = 1,
+                             .checkpoint_every = 2,
+                             .valid_every = 2,
+                             .valid_tokens = 32,
+                             .n_warmup = 1};
 }
 
 static void use_shards(const char *folder) {
@@ -284,9 +301,17 @@ static void use_chains(const char *folder) {
 }
 
 static tern_status train_adapter(const char *folder, const char *base, tern_error *err) {
-    tern_train_desc d = {.data = folder, .out = folder, .init = base, .lora_rank = 2,
-                         .seq_len = 16, .batch_tokens = 16, .micro_tokens = 16, .n_threads = 1,
-                         .seed = 1, .n_steps = 2, .checkpoint_every = 2};
+    tern_train_desc d = {.data = folder,
+                         .out = folder,
+                         .init = base,
+                         .lora_rank = 2,
+                         .seq_len = 16,
+                         .batch_tokens = 16,
+                         .micro_tokens = 16,
+                         .n_threads = 1,
+                         .seed = 1,
+                         .n_steps = 2,
+                         .checkpoint_every = 2};
     return tern_train(&d, err);
 }
 
@@ -480,9 +505,9 @@ static void use_pictures(const char *folder) {
 
 // A model that sees: its config, its rules for pictures, its tower.
 static bool make_sees(const char *folder) {
-    static const char *const names[] = {"config.json", "model.safetensors", "picture.png",
-                                        "preprocessor_config.json", "tokenizer.json",
-                                        "tokenizer_config.json"};
+    static const char *const names[] = {"config.json",    "model.safetensors",
+                                        "picture.png",    "preprocessor_config.json",
+                                        "tokenizer.json", "tokenizer_config.json"};
     bool made = true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         made = made && copy_file(folder, SEES "/", names[i]);

@@ -91,17 +91,25 @@ static void skip_prefixed(reader *r, uint8_t prefix) {
 
 // Bytes as https://webassembly.github.io/spec/core/binary/instructions.html has them.
 static void skip_operands(reader *r, uint8_t op) {
-    if (op >= 0x28 && op <= 0x3e) skip_lebs(r, 2); // alignment, offset
-    else if (op == 0x43) skip(r, 4);
-    else if (op == 0x44) skip(r, 8);
-    else if (op == 0x0e) skip_lebs(r, leb(r) + 1);
-    else if (op == 0x1c) skip(r, leb(r));
-    else if (op == 0x11 || op == 0x13) skip_lebs(r, 2);
+    if (op >= 0x28 && op <= 0x3e)
+        skip_lebs(r, 2); // alignment, offset
+    else if (op == 0x43)
+        skip(r, 4);
+    else if (op == 0x44)
+        skip(r, 8);
+    else if (op == 0x0e)
+        skip_lebs(r, leb(r) + 1);
+    else if (op == 0x1c)
+        skip(r, leb(r));
+    else if (op == 0x11 || op == 0x13)
+        skip_lebs(r, 2);
     else if ((op >= 0x02 && op <= 0x04) || op == 0x0c || op == 0x0d || op == 0x10 || op == 0x12 ||
              (op >= 0x20 && op <= 0x26) || (op >= 0x3f && op <= 0x42) || op == 0xd0 || op == 0xd2)
         leb(r);
-    else if (op == 0xfc || op == 0xfe) skip_prefixed(r, op);
-    else if (op > 0xd2 || (op > 0x04 && op < 0x0b && op != 0x05)) fail("an unknown instruction");
+    else if (op == 0xfc || op == 0xfe)
+        skip_prefixed(r, op);
+    else if (op > 0xd2 || (op > 0x04 && op < 0x0b && op != 0x05))
+        fail("an unknown instruction");
 }
 
 static traits traits_of(reader r) {
@@ -163,8 +171,10 @@ static size_t put_module(bytes *out, reader r) {
         skip(&r, size);
         section.end = r.at;
         bytes code = {0};
-        if (id == 10) n_marked = put_functions(&code, section);
-        else put(&code, section.at, (size_t)size);
+        if (id == 10)
+            n_marked = put_functions(&code, section);
+        else
+            put(&code, section.at, (size_t)size);
         put(out, &id, 1);
         put_leb(out, code.n);
         put(out, code.at, code.n);

@@ -169,12 +169,9 @@ static tern_status read_function(parser *p, rational *out) {
     return n_more ? TERN_OK : apply(p, (function)f, out, NULL);
 }
 
-// ---- The grammar, from the inside
-// ----------------------------------------------------------------
+// ---- The grammar, from the inside --------------------------------------------------------------
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Digits with at most one point, and an exponent of ten.
 static tern_status read_number(parser *p, rational *out) {

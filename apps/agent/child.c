@@ -135,9 +135,7 @@ bool child_has_ended(child *c) {
     return c->has_ended;
 }
 
-void child_close_input(child *c) {
-    close_fd(&c->in);
-}
+void child_close_input(child *c) { close_fd(&c->in); }
 
 void child_kill(child *c) {
     if (c->pid) {

@@ -34,18 +34,10 @@ typedef struct mcp_tool {
     char *schema; // whose arguments are fields of HTTP, too; NULL: none are
 } mcp_tool;
 
-const agent_tools *mcp_client_tools(const mcp_client *c) {
-    return c->tools;
-}
-const char *mcp_client_name(const mcp_client *c) {
-    return c->name;
-}
-const char *mcp_client_version(const mcp_client *c) {
-    return *c->version ? c->version : NULL;
-}
-bool mcp_client_is_modern(const mcp_client *c) {
-    return c->is_modern;
-}
+const agent_tools *mcp_client_tools(const mcp_client *c) { return c->tools; }
+const char *mcp_client_name(const mcp_client *c) { return c->name; }
+const char *mcp_client_version(const mcp_client *c) { return *c->version ? c->version : NULL; }
+bool mcp_client_is_modern(const mcp_client *c) { return c->is_modern; }
 
 static void release(mcp_client *c) {
     if (--c->n_users) return;
@@ -355,10 +347,10 @@ static tern_status answer_questions(const mcp_client *c, const answer *a, tern_s
                           "%s: the tool wants '%.*s', which this program does not do", c->name,
                           method.len < 40 ? (int)method.len : 40, method.ptr ? method.ptr : "");
         else if (!c->tools->ask)
-            status = tern_fail(err, TERN_ERR_UNSUPPORTED,
-                               "%s: the tool wants to ask the user something, and there is nobody "
-                               "to be asked",
-                               c->name);
+            status = tern_fail(
+                err, TERN_ERR_UNSUPPORTED,
+                "%s: the tool wants to ask the user something, and there is nobody to be asked",
+                c->name);
         else if (!mcp_ask_user(c->tools, c->name, doc, tern_json_get(doc, one, "params"), &result))
             status = tern_fail_memory(err, result.len);
         tern_str name = tern_json_str(key);
@@ -560,8 +552,7 @@ static tern_status take_tools(mcp_client *c, tern_error *err) {
 static bool is_name(const char *s) {
     size_t n = strlen(s);
     return n > 0 && n <= 32 &&
-           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                     "0123456789_-") == n;
+           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == n;
 }
 
 tern_status agent_add_server(agent_tools *t, const mcp_server_desc *desc, tern_error *err) {

@@ -102,8 +102,7 @@ tern_status mcp_params_put(const char *schema, const char *arguments, tern_strbu
 bool mcp_ask_user(const agent_tools *t, const char *server, const tern_json_doc *doc,
                   const tern_json *params, tern_strbuf *out);
 
-// ---- Server-sent events (mcp_http.c's, apart for tests)
-// ------------------------------------------
+// ---- Server-sent events (mcp_http.c's, apart for tests) ----------------------------------------
 
 typedef struct mcp_events { // zero-initialise
     tern_strbuf line, data;

@@ -38,9 +38,7 @@ static tern_status wrong(const reading *r, const tern_json *at, const char *what
                      what);
 }
 
-static bool is_text(tern_str s) {
-    return s.ptr && !(s.len && memchr(s.ptr, 0, s.len));
-}
+static bool is_text(tern_str s) { return s.ptr && !(s.len && memchr(s.ptr, 0, s.len)); }
 
 // "${NAME}" stands for what this program's environment has, so that no key need be in the file.
 static bool expand(tern_str s, tern_strbuf *out) {
@@ -79,9 +77,7 @@ static tern_status read_pairs(const reading *r, const tern_json *o, const char *
     return TERN_OK;
 }
 
-static void put_env(void *to, tern_str name, tern_str value) {
-    child_env_set(to, name, value);
-}
+static void put_env(void *to, tern_str name, tern_str value) { child_env_set(to, name, value); }
 
 static void put_field(void *to, tern_str name, tern_str value) {
     tern_strbuf line = {0};

@@ -192,9 +192,9 @@ static tern_status judge(transfer *t, CURLcode code, const char *why, tern_error
     if (is_refusal && !(t->done && (x->http_status == 400 || x->http_status == 404)))
         return tern_fail(err, TERN_ERR_IO, "%s: %.200s: the server answers %d%s", name, t->h->url,
                          x->http_status,
-                         x->http_status == 401 ? ": it wants to know who asks (\"headers\" in a "
-                                                 "file for --mcp)"
-                                               : "");
+                         x->http_status == 401
+                             ? ": it wants to know who asks (\"headers\" in a file for --mcp)"
+                             : "");
     if (x->id >= 0 && !t->done)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: %.200s: the server does not answer the request",
                          name, t->h->url);

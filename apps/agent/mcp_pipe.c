@@ -12,8 +12,7 @@ typedef struct stdio {
     jsonrpc_lines lines;
 } stdio;
 
-// ---- Copies of lists of texts
-// ---------------------------------------------------------------------
+// ---- Copies of lists of texts ------------------------------------------------------------------
 
 static void free_list(char **list) {
     for (char **at = list; at && *at; at++) tern_free(*at);

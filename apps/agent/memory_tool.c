@@ -47,9 +47,7 @@ static bool run_search(void *user, const tern_agent_call *call, tern_text_fn put
     return ok;
 }
 
-static void free_search(void *user) {
-    tern_free(user);
-}
+static void free_search(void *user) { tern_free(user); }
 
 tern_status agent_add_memory(agent_tools *t, tern_memory_store *store, tern_model *reranker,
                              int32_t n_candidates, tern_error *err) {

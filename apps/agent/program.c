@@ -53,9 +53,7 @@ static tern_status wrong(const reading *r, const tern_json *at, const char *what
                      what);
 }
 
-static bool has_zero(tern_str s) {
-    return s.len && memchr(s.ptr, 0, s.len);
-}
+static bool has_zero(tern_str s) { return s.len && memchr(s.ptr, 0, s.len); }
 
 // A program or folder that is named by a path is found from the file, not from where tern runs.
 static char *from_file(const reading *r, tern_str name) {

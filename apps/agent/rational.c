@@ -345,12 +345,8 @@ int rational_compare(const rational *a, const rational *b, bool *failed) {
     return order;
 }
 
-bool rational_is_whole(const rational *a) {
-    return a->under.n == 1 && a->under.digits[0] == 1;
-}
-bool rational_is_zero(const rational *a) {
-    return a->over.n == 0;
-}
+bool rational_is_whole(const rational *a) { return a->under.n == 1 && a->under.digits[0] == 1; }
+bool rational_is_zero(const rational *a) { return a->over.n == 0; }
 
 bool rational_small(const rational *a, long least, long most, long *out) {
     if (!rational_is_whole(a) || a->over.n > 1) return false;

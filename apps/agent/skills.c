@@ -102,8 +102,7 @@ tern_status skill_read_head(skill_head *out, const char *text, size_t n, tern_er
     if (missing) return tern_fail(err, TERN_ERR_FORMAT, "its front matter has not %s", missing);
     if (out->name.len > NAME_BYTES || out->description.len > DESCRIPTION_BYTES)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "its name has more than %d bytes, or its "
-                         "description more than %d",
+                         "its name has more than %d bytes, or its description more than %d",
                          NAME_BYTES, DESCRIPTION_BYTES);
     if (out->name.failed || out->description.failed) return tern_fail_memory(err, n);
     if (memchr(out->name.ptr, 0, out->name.len) ||

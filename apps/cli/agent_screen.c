@@ -121,9 +121,7 @@ void screen_end_text(agent_screen *s) {
     write_bytes(s, "\n", 1);
 }
 
-void screen_free(agent_screen *s) {
-    tern_strbuf_free(&s->word);
-}
+void screen_free(agent_screen *s) { tern_strbuf_free(&s->word); }
 
 // ---- Lines of tern's own ------------------------------------------------------------------------
 

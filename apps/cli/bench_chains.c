@@ -84,8 +84,8 @@ static int32_t draft_zeros(void *user, const int32_t *list, size_t n, int32_t *d
     return n_draft;
 }
 
-static bool measure_costs(tern_model *model, const chains_bench *b, const int32_t *prompt,
-                          size_t n, result *r) {
+static bool measure_costs(tern_model *model, const chains_bench *b, const int32_t *prompt, size_t n,
+                          result *r) {
     enum { STEPS = 8 };
     session_args args = *b->session;
     int length = 0;
@@ -128,8 +128,8 @@ static void print_md(const result *r, const char *device, double token_cost) {
         printf("| one token a run | with drafts | speed-up | accepted | tokens a step |\n");
         printf("|---:|---:|---:|---:|---:|\n");
         printf("| %.1f tokens/s | %.1f tokens/s | %.2f | %.1f%% | %.2f |\n\n",
-               ratio((double)r->n_tokens, r->plain_seconds),
-               ratio((double)r->n_tokens, r->seconds), ratio(r->plain_seconds, r->seconds),
+               ratio((double)r->n_tokens, r->plain_seconds), ratio((double)r->n_tokens, r->seconds),
+               ratio(r->plain_seconds, r->seconds),
                100 * ratio((double)r->sum.n_accepted, (double)r->sum.n_drafted),
                1 + ratio((double)r->sum.n_accepted, (double)r->sum.n_steps));
         if (token_cost > 0)
@@ -195,8 +195,7 @@ int bench_chains(const command *self, model_args *model_options, const chains_be
     if (!model) return status;
     tern_model_get_info(model, &info);
     bool ok = open_speculation(b->speculation, model_options, &b->session->speculation);
-    if (ok && b->text)
-        ok = read_ids(model, b->text, &corpus) && compare_all(model, b, &corpus, &r);
+    if (ok && b->text) ok = read_ids(model, b->text, &corpus) && compare_all(model, b, &corpus, &r);
     if (ok) ok = measure_costs(model, b, some, sizeof some / sizeof *some, &r);
     if (ok) (b->json ? print_json : print_md)(&r, info.device, (double)b->speculation->token_cost);
     free(corpus.ptr);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct speeds {
-    int n; // sequences
+    int n;                              // sequences
     double prompts, total, least, most; // tokens/s of all
 } speeds;
 

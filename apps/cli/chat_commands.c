@@ -77,7 +77,10 @@ static values values_of(chat *c) {
 static double default_value(const chat *c, const char *name) {
     tern_model_info info;
     tern_model_get_info(c->model, &info);
-    const struct { const char *name; double file, usual; } known[] = {
+    const struct {
+        const char *name;
+        double file, usual;
+    } known[] = {
         {"temperature", (double)info.temperature, 0.8},
         {"top_k", info.top_k, 40},
         {"top_p", (double)info.top_p, 0.95},
@@ -109,8 +112,7 @@ static void print_value(const chat *c, const values *v, const option *o) {
     case OPTION_COUNT: x = *(int *)o->target; break;
     default: x = (double)*(float *)o->target; break;
     }
-    printf("  %-18s %g%s\n", name, x < 0 ? default_value(c, name) : x,
-           x < 0 ? " (default)" : "");
+    printf("  %-18s %g%s\n", name, x < 0 ? default_value(c, name) : x, x < 0 ? " (default)" : "");
 }
 
 static void set(chat *c, const char *rest) {
@@ -123,7 +125,8 @@ static void set(chat *c, const char *rest) {
     for (const option *o = v.rows; o->name && *rest; o++) {
         const char *name = name_of(&v, o);
         if (strlen(name) != n || memcmp(name, rest, n) != 0) continue;
-        if (!*value) print_value(c, &v, o);
+        if (!*value)
+            print_value(c, &v, o);
         else if (!set_option(o, value, complaint, sizeof complaint))
             chat_fail(c, "/set %s %s", o->name, complaint);
         return;
@@ -181,9 +184,12 @@ static void image(chat *c, const char *rest) {
     text path = {0};
     if (*rest) user_path(&path, rest);
     const char *paths[] = {path.ptr};
-    if (!*rest) chat_fail(c, "/image needs the name of a file");
-    else if (!chat_look(c, paths, 1)) c->failed = true;
-    else chat_remark(c, "%s goes with the next question", path.ptr);
+    if (!*rest)
+        chat_fail(c, "/image needs the name of a file");
+    else if (!chat_look(c, paths, 1))
+        c->failed = true;
+    else
+        chat_remark(c, "%s goes with the next question", path.ptr);
     free(path.ptr);
 }
 
@@ -305,8 +311,10 @@ bool chat_obey(chat *c, const char *line) {
                   (n == 4 && !memcmp(line, "/bye", n));
     while (i < N_COMMANDS && (strlen(commands[i].name) != n || memcmp(commands[i].name, line, n)))
         i++;
-    if (i < N_COMMANDS) commands[i].run(c, rest.ptr);
-    else if (!leaves) no_command(c, line, n);
+    if (i < N_COMMANDS)
+        commands[i].run(c, rest.ptr);
+    else if (!leaves)
+        no_command(c, line, n);
     fflush(stdout);
     free(rest.ptr);
     return !leaves;
@@ -321,8 +329,8 @@ size_t chat_complete(void *user, const char *line, string_list *out) {
             if (!strncmp(commands[i].name, line, n)) line_add_word(out, commands[i].name);
         return 0;
     }
-    bool takes_file = !strncmp(line, "/save ", 6) || !strncmp(line, "/load ", 6) ||
-                      !strncmp(line, "/image ", 7);
+    bool takes_file =
+        !strncmp(line, "/save ", 6) || !strncmp(line, "/load ", 6) || !strncmp(line, "/image ", 7);
     if (takes_file) line_complete_path(line + start, out);
     if (!strncmp(line, "/set ", 5)) {
         values v = values_of(c);

@@ -128,8 +128,8 @@ bool tokenize_chat_with_pictures(const tern_model *model, const char *system, co
     if (system) text_puts(&request, ",");
     put_message(&request, "user", question->ptr ? question->ptr : "", question->n, n_pictures);
     text_puts(&request, "]}");
-    bool ok = tern_chat_format_json(model, request.ptr, request.n, text_collect, &rendered,
-                                    &err) == TERN_OK;
+    bool ok = tern_chat_format_json(model, request.ptr, request.n, text_collect, &rendered, &err) ==
+              TERN_OK;
     if (!ok) fail("%s", err.message);
     if (ok)
         ok = tokenize(model, rendered.ptr ? rendered.ptr : "", rendered.n, TERN_TOKENIZE_SPECIAL,

@@ -22,8 +22,9 @@ typedef struct serve_args {
 } serve_args;
 
 #define MEMORY_OPTIONS(a)                                                                          \
-    {0, "memory", OPTION_TEXT, &(a).memory, "DIR",                                                 \
-     "a memory (`tern memory`) to remember and recall with; it is made if need be"},               \
+    {0,           "memory",                                                                        \
+     OPTION_TEXT, &(a).memory,                                                                     \
+     "DIR",       "a memory (`tern memory`) to remember and recall with; it is made if need be"},  \
     {                                                                                              \
         0, "embed-model", OPTION_TEXT, &(a).embedder, "MODEL",                                     \
             "an embedding model besides, which makes the memory's vectors; none: words alone "     \
@@ -43,19 +44,40 @@ typedef struct serve_args {
             "all models in a folder, too (without -m: that of `tern list`)"                        \
     }
 #define SERVED_OPENING_OPTIONS(a)                                                                  \
-    {0, "keep-alive", OPTION_TEXT, &(a).keep_alive, "TIME",                                        \
+    {0,                                                                                            \
+     "keep-alive",                                                                                 \
+     OPTION_TEXT,                                                                                  \
+     &(a).keep_alive,                                                                              \
+     "TIME",                                                                                       \
      "how long a model stays open unasked: 90, 5m, 1h, -1: for ever (5m; a single one: -1)"},      \
-        {0, "models-memory", OPTION_SIZE, &(a).models_memory, "BYTES",                             \
-         "weights of open models together (three quarters of the machine's memory)"},              \
+        {0,           "models-memory",                                                             \
+         OPTION_SIZE, &(a).models_memory,                                                          \
+         "BYTES",     "weights of open models together (three quarters of the machine's memory)"}, \
         MODELS_DIR_OPTION((a).model.folder), DEVICE_OPTION((a).model.device),                      \
-        {'t', "threads", OPTION_COUNT, &(a).model.n_threads, "N",                                  \
-         "threads, 0: one for each core (0)", 0, 1024},                                            \
+        {'t',                                                                                      \
+         "threads",                                                                                \
+         OPTION_COUNT,                                                                             \
+         &(a).model.n_threads,                                                                     \
+         "N",                                                                                      \
+         "threads, 0: one for each core (0)",                                                      \
+         0,                                                                                        \
+         1024},                                                                                    \
         MODEL_OPTIONS_END((a).model), TEMPLATE_OPTION((a).model),                                  \
-        {0, "pooling", OPTION_CHOICE, &(a).model.pooling, "auto|mean|last|cls",                    \
+        {0,                                                                                        \
+         "pooling",                                                                                \
+         OPTION_CHOICE,                                                                            \
+         &(a).model.pooling,                                                                       \
+         "auto|mean|last|cls",                                                                     \
          "of embeddings: how vectors of tokens become one"},                                       \
         OPTIONS_GROUP("Context"),                                                                  \
-        {'c', "context", OPTION_COUNT, &(a).session.n_context, "N",                                \
-         "tokens of each context, 0: the model's, at most 8192 (0)", 0, 1 << 24},                  \
+        {'c',                                                                                      \
+         "context",                                                                                \
+         OPTION_COUNT,                                                                             \
+         &(a).session.n_context,                                                                   \
+         "N",                                                                                      \
+         "tokens of each context, 0: the model's, at most 8192 (0)",                               \
+         0,                                                                                        \
+         1 << 24},                                                                                 \
     {                                                                                              \
         0, "kv-type", OPTION_CHOICE, &(a).session.kv_type, "auto|f32|f16|q8_0", "keys and values"  \
     }

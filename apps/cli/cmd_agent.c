@@ -166,8 +166,8 @@ static bool add_tools(agent_run *r) {
         status = agent_add_servers(&r->tools, a->servers.items[i], &err);
     text_puts(&r->system, a->system ? a->system : instructions);
     if (skills.n) {
-        text_puts(&r->system, "\n\nYou have skills. Read one with read_skill before you do what it "
-                              "is for:\n");
+        text_puts(&r->system,
+                  "\n\nYou have skills. Read one with read_skill before you do what it is for:\n");
         text_append(&r->system, skills.ptr, skills.n);
     }
     free(skills.ptr);
@@ -303,7 +303,9 @@ static int prepare(const command *self, agent_args *args, const char *task) {
 
 int cmd_agent(const command *self, int argc, char **argv) {
     agent_args args = {.model.finds_gpu = true,
-                       .sampling = sampling_args_default(), .max_steps = 20, .result_bytes = 16384};
+                       .sampling = sampling_args_default(),
+                       .max_steps = 20,
+                       .result_bytes = 16384};
     const option options[] = {
         OPTIONS_GROUP("Task"),
         {'q', "task", OPTION_TEXT, &args.task, "TEXT", "what is to be done; -: read it",

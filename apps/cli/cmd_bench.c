@@ -19,12 +19,12 @@ typedef struct bench_args {
 typedef struct row {
     bool is_prompt;
     int n_tokens, n_threads;
-    size_t i_threads; // in the list of numbers of threads
+    size_t i_threads;           // in the list of numbers of threads
     double median, least, most; // tokens/s
     uint64_t bytes_per_token;
     double gb_per_s, percent_of_read, percent_of_int8; // negative: not known
-    double load_seconds, macs_per_token; // 0: not int8
-    tern_profile_row *profile;           // of a separate run
+    double load_seconds, macs_per_token;               // 0: not int8
+    tern_profile_row *profile;                         // of a separate run
     size_t n_profile;
 } row;
 
@@ -210,8 +210,10 @@ static void measure_machine(const bench_args *args, table *t) {
 // ---- Printing -----------------------------------------------------------------------------------
 
 static void put_percent(double percent) {
-    if (percent >= 0) printf(" %.0f%% |", percent);
-    else printf(" |");
+    if (percent >= 0)
+        printf(" %.0f%% |", percent);
+    else
+        printf(" |");
 }
 
 static void print_profiles(FILE *f, const table *t) {
@@ -243,8 +245,10 @@ static void print_md(const table *t) {
         const row *r = &t->rows[i];
         printf("| %s %d | %d | %.2f | %.2f | %.2f |", r->is_prompt ? "pp" : "tg", r->n_tokens,
                r->n_threads, r->median, r->least, r->most);
-        if (r->is_prompt) printf(" | |");
-        else printf(" %.1f | %.2f |", (double)r->bytes_per_token * 1e-6, r->gb_per_s);
+        if (r->is_prompt)
+            printf(" | |");
+        else
+            printf(" %.1f | %.2f |", (double)r->bytes_per_token * 1e-6, r->gb_per_s);
         put_percent(r->percent_of_read);
         put_percent(r->percent_of_int8);
         printf(" %.2f |\n", r->load_seconds);
@@ -261,8 +265,10 @@ static void print_csv(const table *t) {
         printf("%s,%d,%d,%.3f,%.3f,%.3f,%llu", r->is_prompt ? "pp" : "tg", r->n_tokens,
                r->n_threads, r->median, r->least, r->most, (unsigned long long)r->bytes_per_token);
         for (int k = 0; k < 3; k++) {
-            if (optional[k] >= 0) printf(",%.3f", optional[k]);
-            else printf(",");
+            if (optional[k] >= 0)
+                printf(",%.3f", optional[k]);
+            else
+                printf(",");
         }
         printf(",%.3f,%zu\n", r->load_seconds, t->peak_bytes);
     }
@@ -314,8 +320,7 @@ static void print_json(const table *t) {
 
 // Instead of the tables: what speculation gains.
 static int bench_speculation(const command *self, bench_args *args, const char *corpus,
-                             const speculation_args *speculation, bool has_prompts,
-                             int n_prompts) {
+                             const speculation_args *speculation, bool has_prompts, int n_prompts) {
     const chains_bench b = {.speculation = speculation,
                             .session = &args->session,
                             .text = corpus,
@@ -391,8 +396,8 @@ int cmd_bench(const command *self, int argc, char **argv) {
          "instead: R requests a second, at random moments", 0, 100000},
         {0, "requests", OPTION_COUNT, &server.n_requests, "N", "of each load (40, or 4 a user)", 1,
          1000000},
-        {0, "shared", OPTION_COUNT, &server.n_shared, "N",
-         "tokens that all prompts begin with (0)", 0, 1 << 20},
+        {0, "shared", OPTION_COUNT, &server.n_shared, "N", "tokens that all prompts begin with (0)",
+         0, 1 << 20},
         {0, "api-key", OPTION_TEXT, &server.key, "KEY", "the servers' key"},
         {0, "seed", OPTION_SEED, &server.seed, "S", "of moments and texts (1)"},
         OPTIONS_GROUP("Speculation, instead of the above"),
@@ -406,8 +411,8 @@ int cmd_bench(const command *self, int argc, char **argv) {
         {0, "draft-model", OPTION_TEXT, &speculation.draft_model, "MODEL", "and from a model"},
         {0, "chain-max-length", OPTION_COUNT, &speculation.max_length, "N", "at most (8)", 1,
          TERN_DRAFT_MAX},
-        {0, "chain-threshold", OPTION_NUMBER, &speculation.threshold, "P", "see tern run (0)",
-         0, 1},
+        {0, "chain-threshold", OPTION_NUMBER, &speculation.threshold, "P", "see tern run (0)", 0,
+         1},
         {0, "token-cost", OPTION_NUMBER, &speculation.token_cost, "C",
          "draft as where a further token of a run costs C runs of one", 0, 1000},
         OPTIONS_END,

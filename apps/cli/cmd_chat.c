@@ -29,8 +29,10 @@ static void say_what_is_dropped(chat *c) {
     int n_context = (int)tern_session_n_context(c->session);
     const char *note = "the conversation is longer than the context of %d tokens: from here on the "
                        "model does not see its oldest part";
-    if (c->interactive) chat_remark(c, note, n_context);
-    else fprintf(stderr, note, n_context), fputc('\n', stderr);
+    if (c->interactive)
+        chat_remark(c, note, n_context);
+    else
+        fprintf(stderr, note, n_context), fputc('\n', stderr);
 }
 
 static void print_speed(const chat *c) {
@@ -55,12 +57,13 @@ void chat_answer(chat *c) {
     params.sampling = &sampling;
     line_clear_interrupt();
     text_puts(&a.said, "");
-    if (c->interactive)
-        a.shown = render_open(c->wrap, c->markdown && render_may_style());
+    if (c->interactive) a.shown = render_open(c->wrap, c->markdown && render_may_style());
     tern_status status = tern_chat_answer_shown(c->session, messages, n, shown, n_shown, &params,
                                                 on_text, &a, &c->last, &err);
-    if (a.shown) render_close(a.shown);
-    else if (status == TERN_OK || a.said.n > 0) putchar('\n');
+    if (a.shown)
+        render_close(a.shown);
+    else if (status == TERN_OK || a.said.n > 0)
+        putchar('\n');
     fflush(stdout);
     if (status == TERN_OK) status = tern_chat_add(c->talk, "assistant", a.said.ptr, &err);
     free(a.said.ptr);
@@ -82,8 +85,10 @@ static void ask(chat *c, const char *question) {
     tern_status status = tern_chat_add(c->talk, "user", question, &err);
     for (; status == TERN_OK && c->n_waiting > 0; c->n_waiting--)
         status = tern_chat_show(c->talk, c->sights[c->n_sights - c->n_waiting], &err);
-    if (status == TERN_OK) chat_answer(c);
-    else chat_fail(c, "%s", err.message);
+    if (status == TERN_OK)
+        chat_answer(c);
+    else
+        chat_fail(c, "%s", err.message);
 }
 
 bool chat_look(chat *c, const char **paths, int n) {

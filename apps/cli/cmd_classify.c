@@ -108,8 +108,7 @@ int cmd_classify(const command *self, int argc, char **argv) {
         OPTIONS_END,
     };
     int status, n;
-    if (!parse_options(self, options, argc, argv, paths, WORDS_MAX, &n, &status))
-        return status;
+    if (!parse_options(self, options, argc, argv, paths, WORDS_MAX, &n, &status)) return status;
     if (n == 0) return bad_usage("classify: no picture is given (-: standard input)");
     cancel_on_signals(NULL);
     tern_model *model = open_model(self, &args.model, &status);

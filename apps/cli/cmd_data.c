@@ -7,9 +7,12 @@
 
 #define SOURCE_OPTIONS(s)                                                                          \
     OPTIONS_GROUP("Text"),                                                                         \
-    {0, "separator", OPTION_TEXT, &(s).separator, "TEXT",                                          \
-     "between documents of a text file, \"\": none (<|endoftext|>)"},                              \
-    {0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in .jsonl files (text)"}
+        {0,           "separator",                                                                 \
+         OPTION_TEXT, &(s).separator,                                                              \
+         "TEXT",      "between documents of a text file, \"\": none (<|endoftext|>)"},             \
+    {                                                                                              \
+        0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in .jsonl files (text)"          \
+    }
 
 // The words that are not options; they live until the program ends.
 static void take_paths(tern_data_source *source, int argc) {
@@ -32,8 +35,7 @@ static int make_tokenizer(const command *self, int argc, char **argv) {
         {'o', "output", OPTION_TEXT, &out, "NAME",
          "a folder; with .json at its end one tokenizer.json"},
         {0, "vocab", OPTION_COUNT, &n_vocab, "N", "tokens in all (4096)", 257, 1 << 24},
-        {0, "special", OPTION_TEXTS, &specials, "TEXT",
-         "one more special token; may be repeated"},
+        {0, "special", OPTION_TEXTS, &specials, "TEXT", "one more special token; may be repeated"},
         {0, "split", OPTION_TEXT, &desc.split, "NAME",
          "how words are cut: llama-bpe, qwen2, gpt-2 ... (llama-bpe)"},
         {0, "no-bos", OPTION_FLAG, &desc.no_bos, NULL, "texts do not begin with <|endoftext|>"},
@@ -96,15 +98,14 @@ static int build(const command *self, int argc, char **argv) {
         {0, "tokenizer", OPTION_TEXT, &desc.tokenizer, "FILE",
          "a tokenizer.json, a folder with one, or a .gguf"},
         {'o', "output", OPTION_TEXT, &out, "FOLDER", "for shards and manifest.json"},
-        {0, "valid", OPTION_NUMBER, &valid, "P", "part of the documents to hold out (0.01)",
-         0, 1},
+        {0, "valid", OPTION_NUMBER, &valid, "P", "part of the documents to hold out (0.01)", 0, 1},
         {0, "held-out", OPTION_TEXTS, &held_out, "TEXT",
          "hold out all of this file or folder (then --valid is 0); may be repeated"},
         {0, "seed", OPTION_SEED, &desc.seed, "S", "of the choice (0)"},
         {0, "dedup", OPTION_CHOICE, &dedup, "none|exact|exact,near",
          "duplicates that are dropped (exact)"},
-        {0, "threshold", OPTION_NUMBER, &threshold, "J",
-         "likeness of near duplicates (0.8)", 0.01, 1},
+        {0, "threshold", OPTION_NUMBER, &threshold, "J", "likeness of near duplicates (0.8)", 0.01,
+         1},
         {0, "memory", OPTION_SIZE, &desc.memory, "SIZE", "for remembering documents (1G)", 1},
         {0, "shard-tokens", OPTION_SIZE, &desc.shard_tokens, "N", "tokens of a shard (64M)", 1},
         {0, "end", OPTION_TEXT, &desc.end, "TOKEN", "after each document (<|endoftext|>)"},
@@ -119,8 +120,8 @@ static int build(const command *self, int argc, char **argv) {
                        &status))
         return status;
     if (n == 0 || !out || !desc.tokenizer)
-        return bad_usage("%s: texts, --tokenizer and -o are needed (usage: tern %s %s)",
-                         self->name, self->name, self->usage);
+        return bad_usage("%s: texts, --tokenizer and -o are needed (usage: tern %s %s)", self->name,
+                         self->name, self->usage);
     desc.source.n_paths = (size_t)n;
     desc.source.held_out = held_out.items;
     desc.source.n_held_out = (size_t)held_out.n;

@@ -230,8 +230,10 @@ static bool embed(tern_model *model, const embed_args *args, const texts *t, row
         tern_status done = tern_embed(model, t->list + p.first, p.n, &params, rows, &err);
         ok = done == TERN_OK;
         if (!ok) end_progress();
-        if (!ok && lacks_pooling(model)) fail("%s: --pooling", err.message);
-        else exit_status(done, &err);
+        if (!ok && lacks_pooling(model))
+            fail("%s: --pooling", err.message);
+        else
+            exit_status(done, &err);
         for (size_t i = 0; ok && i < p.n; i++) n_cut += was_cut[i];
         ok = ok && on_rows(user, rows, p.first, p.n);
     }

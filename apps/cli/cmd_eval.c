@@ -9,14 +9,13 @@
 #include <sys/stat.h>
 
 typedef enum output { OUTPUT_MD, OUTPUT_JSON } output;
-#define OUTPUT_OPTION(o) {'o', "output", OPTION_CHOICE, &(o), "md|json", "how it is printed"}
+#define OUTPUT_OPTION(o)                                                                           \
+    { 'o', "output", OPTION_CHOICE, &(o), "md|json", "how it is printed" }
 
 // ---- Perplexity --------------------------------------------------------------------------------
 
 // A model that knows nothing of a text has a perplexity with more digits than fit a table.
-static void print_value(double x) {
-    printf(x < 1e9 ? "| %.4f " : "| %.6g ", x);
-}
+static void print_value(double x) { printf(x < 1e9 ? "| %.4f " : "| %.6g ", x); }
 
 static void print_perplexity(const tern_perplexity *p, const char *model, const char *file,
                              const char *convention) {
@@ -40,8 +39,9 @@ static void print_perplexity_json(const tern_perplexity *p, const char *model, c
     printf(",\"file\":");
     put_json(stdout, file, strlen(file));
     printf(",\"convention\":\"%s\",\"window\":%d,\"stride\":%d,\"n_windows\":%zu,\"n_tokens\":%zu,"
-           "\"n_scored\":%zu,\"scored_words\":%zu,\"scored_bytes\":%zu", convention, p->window,
-           p->stride, p->n_windows, p->n_tokens, p->n_scored, p->scored_words, p->scored_bytes);
+           "\"n_scored\":%zu,\"scored_words\":%zu,\"scored_bytes\":%zu",
+           convention, p->window, p->stride, p->n_windows, p->n_tokens, p->n_scored,
+           p->scored_words, p->scored_bytes);
     put_number(stdout, "perplexity", "%.10g", p->perplexity);
     put_number(stdout, "perplexity_stderr", "%.6g", p->perplexity_error);
     put_number(stdout, "nll_per_token", "%.10g", p->nll_per_token);
@@ -62,8 +62,7 @@ static int eval_ppl(const command *self, int argc, char **argv) {
     tern_error err = {0};
     text words = {0};
     const option options[] = {
-        {'f', "file", OPTION_TEXT, &path, "FILE", "the text; -: standard input",
-         .position = 2},
+        {'f', "file", OPTION_TEXT, &path, "FILE", "the text; -: standard input", .position = 2},
         {0, "convention", OPTION_CHOICE, &convention, "llama.cpp|transformers",
          "how the text is cut into windows"},
         {0, "window", OPTION_COUNT, &desc.window, "N",
@@ -153,8 +152,8 @@ static void add_mean(suite *s, const char *task, size_t first) {
         mean.n_items += r->n_items;
         mean.n_resumed += r->n_resumed;
         mean.n_cut += r->n_cut;
-        double share = by_items ? (double)r->n_items / (double)n_items
-                                : 1 / (double)(s->n_rows - first);
+        double share =
+            by_items ? (double)r->n_items / (double)n_items : 1 / (double)(s->n_rows - first);
         for (int m = 0; m < mean.n_metrics; m++) {
             double error = share * r->metrics[m].error;
             mean.metrics[m].name = r->metrics[m].name;
@@ -162,8 +161,7 @@ static void add_mean(suite *s, const char *task, size_t first) {
             mean.metrics[m].error += error * error;
         }
     }
-    for (int m = 0; m < mean.n_metrics; m++)
-        mean.metrics[m].error = sqrt(mean.metrics[m].error);
+    for (int m = 0; m < mean.n_metrics; m++) mean.metrics[m].error = sqrt(mean.metrics[m].error);
     add_row(s, task, &mean);
 }
 
@@ -200,11 +198,11 @@ static int run_all(suite *s) {
         const char *task = tern_eval_task_name(i);
         if (tern_eval_find_file(task, s->folder, text_collect, &path))
             status = run_path(s, task, path.ptr);
-        else fprintf(stderr, "%s: no file for it in %s\n", task, s->folder);
+        else
+            fprintf(stderr, "%s: no file for it in %s\n", task, s->folder);
         free(path.ptr);
     }
-    if (status == EXIT_OK && s->n_rows == 0)
-        return fail("%s: no task's file is there", s->folder);
+    if (status == EXIT_OK && s->n_rows == 0) return fail("%s: no task's file is there", s->folder);
     return status;
 }
 
@@ -307,8 +305,10 @@ static int eval_choice(const command *self, int argc, char **argv) {
     s.desc.on_progress = show_progress;
     if (s.session) status = run_choice(&s);
     if (s.session && status == EXIT_OK) {
-        if (form == OUTPUT_JSON) print_rows_json(&s, model_options.path);
-        else print_rows(&s);
+        if (form == OUTPUT_JSON)
+            print_rows_json(&s, model_options.path);
+        else
+            print_rows(&s);
     }
     for (size_t i = 0; i < s.n_rows; i++) free(s.rows[i].task);
     free(s.rows);

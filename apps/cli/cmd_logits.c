@@ -16,8 +16,8 @@ static bool read_id_file(const char *path, ids *out) {
     out->ptr = must_alloc(NULL, out->n, sizeof *out->ptr);
     for (size_t i = 0; ok && i < out->n; i++) {
         const unsigned char *b = (const unsigned char *)bytes.ptr + 4 * i;
-        out->ptr[i] = (int32_t)(b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 |
-                                (uint32_t)b[3] << 24);
+        out->ptr[i] =
+            (int32_t)(b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24);
     }
     free(bytes.ptr);
     return ok;

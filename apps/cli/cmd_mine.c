@@ -11,8 +11,10 @@
 static void default_output(text *path, const char *model) {
     struct stat st;
     const char *slash = strrchr(model, '/');
-    if (stat(model, &st) == 0 && S_ISDIR(st.st_mode)) text_puts(path, model), text_puts(path, "/");
-    else if (slash) text_append(path, model, (size_t)(slash - model) + 1);
+    if (stat(model, &st) == 0 && S_ISDIR(st.st_mode))
+        text_puts(path, model), text_puts(path, "/");
+    else if (slash)
+        text_append(path, model, (size_t)(slash - model) + 1);
     text_puts(path, "chain-buckets.bin");
 }
 

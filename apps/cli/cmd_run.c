@@ -21,7 +21,7 @@ typedef struct run_args {
 } run_args;
 
 typedef struct output {
-    text all; // kept for --json
+    text all;        // kept for --json
     renderer *shown; // on a terminal; NULL: as it is
     bool json;
     char last; // character that was written
@@ -43,9 +43,7 @@ static bool has_input(void) {
 }
 
 // Whether there is a person to talk with instead.
-static bool has_person(void) {
-    return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-}
+static bool has_person(void) { return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); }
 
 // What a person has put into a pipe, without the ends of its last lines, which belong to no text.
 static bool read_input(text *out) {
@@ -280,9 +278,8 @@ static const char *wrong_usage(const run_args *args, bool has_text) {
 }
 
 int cmd_run(const command *self, int argc, char **argv) {
-    run_args args = {.model.finds_gpu = true,
-                     .sampling = sampling_args_default(),
-                     .n_logprobs = -1};
+    run_args args = {
+        .model.finds_gpu = true, .sampling = sampling_args_default(), .n_logprobs = -1};
     const option options[] = {
         OPTIONS_GROUP("Prompt"),
         {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT",
@@ -326,7 +323,8 @@ int cmd_run(const command *self, int argc, char **argv) {
     if (model && args.chat) note_template(model);
     if (model && !open_speculation(&args.speculation, &args.model, &args.session.speculation))
         status = EXIT_FAILED;
-    else if (model) status = complete(&args, model, &prompt);
+    else if (model)
+        status = complete(&args, model, &prompt);
     close_speculation(&args.session.speculation);
     tern_model_close(model);
     free(prompt.ptr);

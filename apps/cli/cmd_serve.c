@@ -93,9 +93,7 @@ static bool find_codec(serve_args *a) {
     return !wanted || a->codec;
 }
 
-static bool is_one(const serve_args *a) {
-    return a->models.n == 1 && !a->folder;
-}
+static bool is_one(const serve_args *a) { return a->models.n == 1 && !a->folder; }
 
 // Ollama's time, or for ever if the server has only one.
 static bool read_keep(const serve_args *a, double *seconds) {
@@ -176,9 +174,9 @@ int serve_models(const command *self, serve_args *a, serve_fn run) {
               find_models(a, models) && find_embedder(a, models, &known) &&
               find_reranker(a, models) && find_codec(a);
     if (ok && is_for_one(a) && (a->n_models != 1 || a->folder))
-        status = bad_usage("%s: --name, --chat-template, --pooling, --lora and --mmproj are for "
-                           "one model",
-                           self->name);
+        status = bad_usage(
+            "%s: --name, --chat-template, --pooling, --lora and --mmproj are for one model",
+            self->name);
     else if (ok)
         status = run_desc(a, models, run);
     free(models);

@@ -97,7 +97,8 @@ int cmd_detokenize(const command *self, int argc, char **argv) {
     if (text_given(&input, words, path) && read_ids(input.ptr, where, &list)) {
         if (tern_detokenize(model, list.ptr, list.n, special, write_out, NULL, &err) == TERN_OK)
             status = EXIT_OK;
-        else if (!ferror(stdout)) fail("%s", err.message);
+        else if (!ferror(stdout))
+            fail("%s", err.message);
     }
     free(list.ptr);
     free(input.ptr);

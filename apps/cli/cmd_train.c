@@ -42,23 +42,28 @@ static double seconds_since(const struct timespec *then) {
 
 // 8867123: "8.87 million".
 static const char *amount(double n, char out[32]) {
-    if (n >= 1e9) snprintf(out, 32, "%.3g billion", n * 1e-9);
-    else if (n >= 1e6) snprintf(out, 32, "%.3g million", n * 1e-6);
-    else if (n >= 1e4) snprintf(out, 32, "%.3g thousand", n * 1e-3);
-    else snprintf(out, 32, "%.0f", n);
+    if (n >= 1e9)
+        snprintf(out, 32, "%.3g billion", n * 1e-9);
+    else if (n >= 1e6)
+        snprintf(out, 32, "%.3g million", n * 1e-6);
+    else if (n >= 1e4)
+        snprintf(out, 32, "%.3g thousand", n * 1e-3);
+    else
+        snprintf(out, 32, "%.0f", n);
     return out;
 }
 
 static const char *duration(double seconds, char out[32]) {
     long s = seconds < 1e9 ? (long)seconds : 999999999;
-    if (s >= 3600) snprintf(out, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    else snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
+    if (s >= 3600)
+        snprintf(out, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
     return out;
 }
 
 static void print_start(const tern_train_info *i, const char *folder) {
-    if (i->step > 0)
-        fprintf(stderr, "resumes %s after step %lld", folder, (long long)i->step);
+    if (i->step > 0) fprintf(stderr, "resumes %s after step %lld", folder, (long long)i->step);
     if (i->n_damaged)
         fprintf(stderr, ", %lld newer checkpoint%s damaged", (long long)i->n_damaged,
                 i->n_damaged == 1 ? " is" : "s are");
@@ -75,8 +80,10 @@ static void print_start(const tern_train_info *i, const char *folder) {
 static void print_tokens(const tern_train_info *i) {
     char a[32], b[32];
     fprintf(stderr, "data    %s tokens, ", amount((double)i->n_tokens, a));
-    if (i->n_valid_tokens) fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
-    else fprintf(stderr, "none held out: the loss is that of text it learns\n");
+    if (i->n_valid_tokens)
+        fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
+    else
+        fprintf(stderr, "none held out: the loss is that of text it learns\n");
     fprintf(stderr, "plan    %lld step%s of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
             (long long)i->n_steps, many((uint64_t)i->n_steps), i->batch_tokens, i->seq_len,
             amount((double)i->n_steps * i->batch_tokens, a), i->n_epochs);
@@ -86,8 +93,10 @@ static void print_pairs(const tern_train_info *i) {
     char a[32], b[32];
     fprintf(stderr, "data    %s pairs of %s tokens, ", amount((double)i->n_pairs, a),
             amount((double)i->n_tokens, b));
-    if (i->n_valid_pairs) fprintf(stderr, "%llu held out", (unsigned long long)i->n_valid_pairs);
-    else fprintf(stderr, "none held out: how well it finds others is not known");
+    if (i->n_valid_pairs)
+        fprintf(stderr, "%llu held out", (unsigned long long)i->n_valid_pairs);
+    else
+        fprintf(stderr, "none held out: how well it finds others is not known");
     if (i->n_cut_texts)
         fprintf(stderr, "; %s texts are cut to %d tokens", amount((double)i->n_cut_texts, a),
                 i->seq_len);
@@ -99,8 +108,10 @@ static void print_pairs(const tern_train_info *i) {
 // "1234 tokens/s", or pairs.
 static const char *speed(const tern_train_event *e, char out[48]) {
     bool pairs = !isnan(e->pairs_per_second);
-    if (pairs) snprintf(out, 48, "%.0f pairs/s", e->pairs_per_second);
-    else snprintf(out, 48, "%.0f tokens/s", e->tokens_per_second);
+    if (pairs)
+        snprintf(out, 48, "%.0f pairs/s", e->pairs_per_second);
+    else
+        snprintf(out, 48, "%.0f tokens/s", e->tokens_per_second);
     return out;
 }
 
@@ -113,12 +124,13 @@ static void print_header(void *user, const tern_train_info *i) {
             adapter      ? "an adapter"
             : fine_tuned ? "that of --init"
                          : recipes[r->desc->recipe],
-            i->n_layers,
-            i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
+            i->n_layers, i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
     if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
     fputc('\n', stderr);
-    if (r->desc->pairs) print_pairs(i);
-    else print_tokens(i);
+    if (r->desc->pairs)
+        print_pairs(i);
+    else
+        print_tokens(i);
     fprintf(stderr, "device  %s\n", i->device);
     print_start(i, r->desc->out);
     clock_gettime(CLOCK_MONOTONIC, &r->begun);
@@ -162,8 +174,8 @@ static bool print_event(void *user, const tern_train_event *e) {
     char a[32], b[48];
     clear_line(r);
     if (e->checkpoint) {
-        fprintf(stderr, "step %lld/%lld, wrote %s/%s\n", (long long)e->step,
-                (long long)e->n_steps, r->desc->out, e->checkpoint);
+        fprintf(stderr, "step %lld/%lld, wrote %s/%s\n", (long long)e->step, (long long)e->n_steps,
+                r->desc->out, e->checkpoint);
     } else if (!isnan(e->valid_loss)) {
         fprintf(stderr, "step %lld/%lld, validation loss %.4f", (long long)e->step,
                 (long long)e->n_steps, e->valid_loss);
@@ -175,8 +187,7 @@ static bool print_event(void *user, const tern_train_event *e) {
         fprintf(stderr, "step %lld/%lld, loss %.4f, rate %.2e, gradient %.2f, %s",
                 (long long)e->step, (long long)e->n_steps, e->loss, e->rate, e->grad_norm,
                 speed(e, b));
-        fprintf(stderr, ", %s left%s",
-                duration(isfinite(e->seconds_left) ? e->seconds_left : 0, a),
+        fprintf(stderr, ", %s left%s", duration(isfinite(e->seconds_left) ? e->seconds_left : 0, a),
                 r->is_terminal ? "" : "\n");
         clock_gettime(CLOCK_MONOTONIC, &r->shown); // keeps this line for a moment
     }
@@ -302,8 +313,7 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "embd", OPTION_COUNT, &a.n_embd, "N", "dimensions", 1, 1 << 16},
         {0, "heads", OPTION_COUNT, &a.n_heads, "N", "attention heads", 1, 1 << 16},
         {0, "kv-heads", OPTION_COUNT, &a.n_kv_heads, "N", "key and value heads", 1, 1 << 16},
-        {0, "ff", OPTION_COUNT, &a.n_ff, "N", "width of the feed-forward layer", 1,
-         1 << 20},
+        {0, "ff", OPTION_COUNT, &a.n_ff, "N", "width of the feed-forward layer", 1, 1 << 20},
         {0, "act", OPTION_NAME, &d.act, "silu|relu2|gelu|gelu_pytorch_tanh", "(the recipe's)"},
         {0, "separate-head", OPTION_FLAG, &d.separate_head, NULL, "head not tied to the table"},
         OPTIONS_GROUP("Course"),

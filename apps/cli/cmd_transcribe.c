@@ -22,7 +22,7 @@ typedef struct transcribe_args {
 typedef struct printing {
     const transcribe_args *args;
     int form;
-    int n; // segments printed
+    int n;        // segments printed
     bool is_open; // a partial text stands in the terminal's line
 } printing;
 

@@ -138,20 +138,28 @@ void put_json(FILE *f, const char *s, size_t n) {
         if (!length) {
             fputs("\xEF\xBF\xBD", f);
             length = 1;
-        } else if (length > 1) fwrite(s + i, 1, length, f);
-        else if (c == '"' || c == '\\') fprintf(f, "\\%c", c);
-        else if (c == '\n') fputs("\\n", f);
-        else if (c == '\t') fputs("\\t", f);
-        else if (c < 32 || c == 127) fprintf(f, "\\u%04x", c);
-        else putc(c, f);
+        } else if (length > 1)
+            fwrite(s + i, 1, length, f);
+        else if (c == '"' || c == '\\')
+            fprintf(f, "\\%c", c);
+        else if (c == '\n')
+            fputs("\\n", f);
+        else if (c == '\t')
+            fputs("\\t", f);
+        else if (c < 32 || c == 127)
+            fprintf(f, "\\u%04x", c);
+        else
+            putc(c, f);
     }
     putc('"', f);
 }
 
 void put_number(FILE *f, const char *name, const char *format, double value) {
     fprintf(f, ",\"%s\":", name);
-    if (isfinite(value)) fprintf(f, format, value);
-    else fputs("null", f);
+    if (isfinite(value))
+        fprintf(f, format, value);
+    else
+        fputs("null", f);
 }
 
 // ---- Models and sessions ------------------------------------------------------------------------

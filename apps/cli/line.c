@@ -18,7 +18,7 @@
 #include "base/lazy.h"
 
 #define HISTORY_MAX 1000
-#define PASTE_MAX ((size_t)1 << 20) // bytes; what is longer is cut
+#define PASTE_MAX   ((size_t)1 << 20) // bytes; what is longer is cut
 
 struct line_reader {
     EditLine *el; // NULL: not a terminal
@@ -66,7 +66,7 @@ static int read_key(EditLine *el, wchar_t *out) {
         if (n <= 0) return (int)n;
         size_t used = mbrtowc(out, &byte, 1, &state);
         if (used == (size_t)-2) continue; // a character of several bytes
-        if (used == (size_t)-1) { // not a character: skipped
+        if (used == (size_t)-1) {         // not a character: skipped
             state = (mbstate_t){0};
             continue;
         }

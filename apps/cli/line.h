@@ -17,7 +17,7 @@ line_reader *line_open(bool interactive, line_complete_fn complete, void *user);
 // Adds the files and folders whose names begin with `path`; a folder's name ends with a slash.
 void line_complete_path(const char *path, string_list *out);
 void line_add_word(string_list *out, const char *word); // a copy
-void line_close(line_reader *r); // saves the history
+void line_close(line_reader *r);                        // saves the history
 // One line without its newline, valid until the next call; NULL when the user leaves (end of input,
 // Ctrl-D on an empty line, Ctrl-C twice on an empty line).
 char *line_read(line_reader *r, const char *prompt);

@@ -157,9 +157,12 @@ static void describe_expected(const option *o, char *out, size_t size) {
         [OPTION_NUMBER] = "a number",
     };
     bool is_number = o->kind < sizeof what / sizeof *what && what[o->kind];
-    if (!is_number) snprintf(out, size, "%s", o->argument);
-    else if (o->most == 0) snprintf(out, size, "%s from %g on", what[o->kind], o->least);
-    else snprintf(out, size, "%s from %.9g to %.9g", what[o->kind], o->least, o->most);
+    if (!is_number)
+        snprintf(out, size, "%s", o->argument);
+    else if (o->most == 0)
+        snprintf(out, size, "%s from %g on", what[o->kind], o->least);
+    else
+        snprintf(out, size, "%s from %.9g to %.9g", what[o->kind], o->least, o->most);
 }
 
 bool set_option(const option *o, const char *value, char *complaint, size_t size) {

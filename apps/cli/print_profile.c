@@ -18,8 +18,8 @@ void print_profile(FILE *f, const char *title, const tern_profile_row *rows, siz
         const tern_profile_row *r = &rows[i];
         fprintf(f, "| %s | %llu | %.0f | %.1f%% | %.2f | %.1f | %.1f |\n", r->name,
                 (unsigned long long)r->n_calls, r->seconds * 1e6,
-                seconds > 0 ? 100 * r->seconds / seconds : 0,
-                r->seconds * 1e6 / (double)r->n_calls, (double)r->bytes * 1e-6, gb_per_s(r));
+                seconds > 0 ? 100 * r->seconds / seconds : 0, r->seconds * 1e6 / (double)r->n_calls,
+                (double)r->bytes * 1e-6, gb_per_s(r));
     }
     fprintf(f, "| all | %llu | %.0f | | | | |\n", (unsigned long long)n_calls, seconds * 1e6);
 }
@@ -48,7 +48,7 @@ void put_device_memory(FILE *f, const tern_device_memory *m) {
     fprintf(f,
             "{\"most\":%llu,\"now\":%llu,\"weights\":%llu,\"cache\":%llu,\"work\":%llu,"
             "\"results\":%llu}",
-            (unsigned long long)m->most, (unsigned long long)m->now,
-            (unsigned long long)m->weights, (unsigned long long)m->cache,
-            (unsigned long long)m->work, (unsigned long long)m->results);
+            (unsigned long long)m->most, (unsigned long long)m->now, (unsigned long long)m->weights,
+            (unsigned long long)m->cache, (unsigned long long)m->work,
+            (unsigned long long)m->results);
 }

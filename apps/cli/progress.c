@@ -9,7 +9,7 @@
 // ---- Stopping -----------------------------------------------------------------------------------
 
 static volatile sig_atomic_t cancelled, on_terminal;
-static tern_cancel stop; // seen by the library between parts of a step
+static tern_cancel stop;        // seen by the library between parts of a step
 static const char *left_behind; // by a command that is stopped
 
 static void on_signal(int number) {
@@ -35,9 +35,7 @@ void cancel_on_signals(const char *left) {
             sigaction(numbers[i], &action, NULL);
 }
 
-bool was_cancelled(void) {
-    return cancelled != 0;
-}
+bool was_cancelled(void) { return cancelled != 0; }
 
 int exit_status(tern_status status, const tern_error *err) {
     if (status == TERN_OK || ferror(stdout)) return EXIT_OK;

@@ -12,27 +12,27 @@
 #include "base/plain.h"
 #include "cli.h"
 
-#define BOLD "\033[1m"
-#define BOLD_OFF "\033[22m"
-#define ITALIC "\033[3m"
+#define BOLD       "\033[1m"
+#define BOLD_OFF   "\033[22m"
+#define ITALIC     "\033[3m"
 #define ITALIC_OFF "\033[23m"
-#define CODE "\033[36m"
-#define CODE_OFF "\033[39m"
-#define DIM "\033[2m"
+#define CODE       "\033[36m"
+#define CODE_OFF   "\033[39m"
+#define DIM        "\033[2m"
 
 typedef enum line_kind {
-    LINE_HEAD,    // its first characters, held back in `head`
+    LINE_HEAD, // its first characters, held back in `head`
     LINE_TEXT,
     LINE_HEADING,
-    LINE_FENCE,   // ``` itself
-    LINE_CODE,    // between fences
+    LINE_FENCE, // ``` itself
+    LINE_CODE,  // between fences
 } line_kind;
 
 struct renderer {
-    bool wrap, styled, any; // any: something was rendered
-    tern_plain plain;     // what of the text is shown
-    text out, word, head; // word: with the escape sequences in it
-    int columns;          // of the window, 0: unlimited
+    bool wrap, styled, any;                   // any: something was rendered
+    tern_plain plain;                         // what of the text is shown
+    text out, word, head;                     // word: with the escape sequences in it
+    int columns;                              // of the window, 0: unlimited
     int column, word_width, n_spaces, indent; // indent: of a wrapped line's continuation
     line_kind line;
     bool in_code_block, bold, italic, escaped, joined; // escaped: after a backslash; joined: after
@@ -48,8 +48,8 @@ bool render_may_style(void) {
 
 renderer *render_open(bool wrap, bool styled) {
     renderer *r = must_alloc(NULL, 1, sizeof *r);
-    *r = (renderer){
-        .wrap = wrap, .styled = styled, .after_space = true, .plain = {.is_text = true}};
+    *r =
+        (renderer){.wrap = wrap, .styled = styled, .after_space = true, .plain = {.is_text = true}};
     return r;
 }
 
@@ -160,10 +160,14 @@ static void put_inline(renderer *r, const char *bytes, size_t n, uint32_t code) 
     }
     if (code != '`') settle_ticks(r);
     if (code != '*' || r->code_ticks) settle_stars(r, code);
-    if (code == '`') r->n_ticks++;
-    else if (code == '*' && !r->code_ticks) r->n_stars++;
-    else if (code == '\\' && !r->code_ticks) r->escaped = true;
-    else put_char(r, bytes, n, code);
+    if (code == '`')
+        r->n_ticks++;
+    else if (code == '*' && !r->code_ticks)
+        r->n_stars++;
+    else if (code == '\\' && !r->code_ticks)
+        r->escaped = true;
+    else
+        put_char(r, bytes, n, code);
 }
 
 // ---- Lines --------------------------------------------------------------------------------------
@@ -171,16 +175,21 @@ static void put_inline(renderer *r, const char *bytes, size_t n, uint32_t code) 
 // Columns of the mark that begins an item of a list, with the space after it; 0: not an item.
 static int list_mark(const char *s) {
     size_t n = strspn(s, " "), digits = strspn(s + n, "0123456789");
-    if (digits > 0 && digits < 4 && (s[n + digits] == '.' || s[n + digits] == ')')) n += digits + 1;
-    else if (s[n] && strchr("-*+", s[n])) n++;
-    else return 0;
+    if (digits > 0 && digits < 4 && (s[n + digits] == '.' || s[n + digits] == ')'))
+        n += digits + 1;
+    else if (s[n] && strchr("-*+", s[n]))
+        n++;
+    else
+        return 0;
     return s[n] == ' ' ? (int)n + 1 : 0;
 }
 
 static void put_head(renderer *r, const char *s) {
     for (; *s; s++) {
-        if (r->line == LINE_CODE || r->line == LINE_FENCE) put_ascii(r, *s, 1);
-        else put_inline(r, s, 1, (unsigned char)*s);
+        if (r->line == LINE_CODE || r->line == LINE_FENCE)
+            put_ascii(r, *s, 1);
+        else
+            put_inline(r, s, 1, (unsigned char)*s);
     }
 }
 
@@ -240,8 +249,8 @@ static void end_line(renderer *r) {
 static void put_text(renderer *r, const char *s, size_t n) {
     for (size_t i = 0; i < n;) {
         utf8proc_int32_t code;
-        utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)s + i,
-                                                   (utf8proc_ssize_t)(n - i), &code);
+        utf8proc_ssize_t length =
+            utf8proc_iterate((const utf8proc_uint8_t *)s + i, (utf8proc_ssize_t)(n - i), &code);
         size_t used = length > 0 ? (size_t)length : 1;
         uint32_t c = length > 0 ? (uint32_t)code : 0xfffd;
         const char *bytes = length > 0 ? s + i : "\xef\xbf\xbd";
@@ -254,8 +263,10 @@ static void put_text(renderer *r, const char *s, size_t n) {
             text_append(&r->head, bytes, n_bytes);
         } else {
             if (r->line == LINE_HEAD) settle_head(r);
-            if (r->line == LINE_CODE || r->line == LINE_FENCE) put_char(r, bytes, n_bytes, c);
-            else put_inline(r, bytes, n_bytes, c);
+            if (r->line == LINE_CODE || r->line == LINE_FENCE)
+                put_char(r, bytes, n_bytes, c);
+            else
+                put_inline(r, bytes, n_bytes, c);
         }
     }
 }

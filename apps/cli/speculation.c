@@ -23,11 +23,14 @@ static bool open_chains(const char *given, const char *model, tern_chains **out)
     text path = {0};
     tern_error err = {0};
     bool ok = true;
-    if (*given) text_puts(&path, given);
-    else path_beside(&path, model);
+    if (*given)
+        text_puts(&path, given);
+    else
+        path_beside(&path, model);
     if (!*given && access(path.ptr, F_OK) != 0)
         fprintf(stderr, "tern: there is no %s: no chains\n", path.ptr);
-    else if (tern_chains_open(out, path.ptr, &err) != TERN_OK) ok = fail("%s", err.message) == 0;
+    else if (tern_chains_open(out, path.ptr, &err) != TERN_OK)
+        ok = fail("%s", err.message) == 0;
     free(path.ptr);
     return ok;
 }
@@ -100,8 +103,7 @@ void print_drafts(const tern_draft_stats *s, bool visualize) {
     for (int d = 0; d < TERN_DRAFTER_COUNT; d++)
         if (s->drafted_by[d])
             fprintf(stderr, ", %s %zu/%zu", drafter_names[d], s->accepted_by[d], s->drafted_by[d]);
-    fprintf(stderr, "; %.2f tokens a step",
-            1 + ratio((double)s->n_accepted, (double)s->n_steps));
+    fprintf(stderr, "; %.2f tokens a step", 1 + ratio((double)s->n_accepted, (double)s->n_steps));
     if (s->speedup > 0) fprintf(stderr, "; %.2f times as fast as one a step", s->speedup);
     putc('\n', stderr);
     if (visualize) draw_histograms(s);
@@ -129,8 +131,8 @@ void put_drafts(FILE *f, const tern_draft_stats *s) {
     fprintf(f, ",\"drafters\":{");
     for (int d = 0; d < TERN_DRAFTER_COUNT; d++) {
         if (!s->drafted_by[d]) continue;
-        fprintf(f, "%s\"%s\":{\"drafted\":%zu,\"accepted\":%zu}", any ? "," : "",
-                drafter_names[d], s->drafted_by[d], s->accepted_by[d]);
+        fprintf(f, "%s\"%s\":{\"drafted\":%zu,\"accepted\":%zu}", any ? "," : "", drafter_names[d],
+                s->drafted_by[d], s->accepted_by[d]);
         any = true;
     }
     while (longest > 1 && !s->n_runs[longest]) longest--;

@@ -92,13 +92,13 @@ const hub_short *hub_shorts(size_t *n);
 const hub_short *hub_find_short(const char *name, size_t n);
 
 typedef struct hub_pull_desc {
-    const char *folder;   // of models; made if it is not there
+    const char *folder; // of models; made if it is not there
     const char *name; // a short name, or "hf:OWNER/NAME[/FILE or FOLDER][:QUANTIZATION][@REVISION]"
     const char *endpoint; // "https://huggingface.co"; NULL: that
     const char *token;    // sent to the endpoint only; NULL: none
     const char *revision; // a branch, tag or commit; NULL: the name's, else "main"
     bool text_only; // leaves out what a GGUF sees with (mmproj*.gguf), which else comes beside it
-    int n_retries;        // of a file, each later than the one before, as long as nothing comes
+    int n_retries;  // of a file, each later than the one before, as long as nothing comes
     // Returns false to cancel. Called at least once a second.
     bool (*on_progress)(void *user, const hub_pull_progress *p);
     void *user;

@@ -3,12 +3,8 @@
 #include <string.h>
 #include "apps/hub/hub_private.h"
 
-static uint32_t left(uint32_t x, int n) {
-    return x << n | x >> (32 - n);
-}
-static uint32_t right(uint32_t x, int n) {
-    return x >> n | x << (32 - n);
-}
+static uint32_t left(uint32_t x, int n) { return x << n | x >> (32 - n); }
+static uint32_t right(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
 static uint32_t read_word(const unsigned char *b) {
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];

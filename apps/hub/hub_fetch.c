@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "base/lazy.h"
 
-#define REDIRECTS_MAX   8
-#define STALL_SECONDS   30L // without a byte: the connection counts as cut
+#define REDIRECTS_MAX 8
+#define STALL_SECONDS 30L // without a byte: the connection counts as cut
 
 typedef struct fetch {
     const hub_request *request;
@@ -26,9 +26,7 @@ typedef struct fetch {
     tern_strbuf refusal; // what an answer that is no success says
 } fetch;
 
-bool hub_can_fetch(void) {
-    return true;
-}
+bool hub_can_fetch(void) { return true; }
 
 // ---- What comes --------------------------------------------------------------------------------
 
@@ -253,9 +251,7 @@ tern_status hub_fetch(const hub_request *r, hub_reply *reply, tern_error *err) {
 
 #else
 
-bool hub_can_fetch(void) {
-    return false;
-}
+bool hub_can_fetch(void) { return false; }
 
 tern_status hub_fetch(const hub_request *r, hub_reply *reply, tern_error *err) {
     (void)r;

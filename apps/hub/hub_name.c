@@ -22,12 +22,8 @@ bool hub_same(tern_str a, tern_str b) {
     return a.len == b.len && (a.len == 0 || !strncasecmp(a.ptr, b.ptr, a.len));
 }
 
-static tern_str text_of(const char *s) {
-    return (tern_str){s, strlen(s)};
-}
-static tern_str from(tern_str s, size_t n) {
-    return (tern_str){s.ptr + n, s.len - n};
-}
+static tern_str text_of(const char *s) { return (tern_str){s, strlen(s)}; }
+static tern_str from(tern_str s, size_t n) { return (tern_str){s.ptr + n, s.len - n}; }
 static tern_str drop_end(tern_str s, const char *end) {
     if (hub_ends(s, end)) s.len -= strlen(end);
     return s;

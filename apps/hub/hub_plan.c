@@ -152,9 +152,7 @@ typedef struct chooser {
     tern_error *err;
 } chooser;
 
-static tern_str name_of(const hub_file *f) {
-    return (tern_str){f->name, strlen(f->name)};
-}
+static tern_str name_of(const hub_file *f) { return (tern_str){f->name, strlen(f->name)}; }
 
 static tern_status take(const chooser *c, hub_file *f) {
     if (!is_safe(name_of(f)))

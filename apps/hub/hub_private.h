@@ -34,7 +34,7 @@ typedef struct hub_plan { // zero-initialise
     hub_file *files;      // [n]
     size_t n, capacity;
     char licence[64]; // "apache-2.0"; "": the hub names none
-    char *commit; // from which; NULL: the revision as it was asked for
+    char *commit;     // from which; NULL: the revision as it was asked for
 } hub_plan;
 
 // json: the hub's answer to api/models/OWNER/NAME/revision/REVISION?blobs=true. Names that lead

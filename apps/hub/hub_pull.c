@@ -52,18 +52,18 @@ static tern_status fail_status(const pull *p, const hub_reply *r, tern_error *er
     const char *colon = *more ? ": " : "";
     switch (r->status) {
     case 401:
-        return tern_fail(err, TERN_ERR_IO,
-                         p->desc->token
-                             ? "%s: the hub does not take the token, or has no such "
-                               "repository (401)%s%s"
-                             : "%s: the hub has no such repository, or wants a token for "
-                               "it (401; --token or HF_TOKEN)%s%s",
-                         what, colon, more);
+        return tern_fail(
+            err, TERN_ERR_IO,
+            p->desc->token
+                ? "%s: the hub does not take the token, or has no such repository (401)%s%s"
+                : "%s: the hub has no such repository, or wants a token for "
+                  "it (401; --token or HF_TOKEN)%s%s",
+            what, colon, more);
     case 403:
-        return tern_fail(err, TERN_ERR_IO,
-                         "%s: the hub does not allow it (403); its page may ask to accept a "
-                         "licence%s%s",
-                         what, colon, more);
+        return tern_fail(
+            err, TERN_ERR_IO,
+            "%s: the hub does not allow it (403); its page may ask to accept a licence%s%s", what,
+            colon, more);
     case 404:
         return tern_fail(err, TERN_ERR_IO,
                          "%s: the hub has no such repository, revision or file (404)%s%s", what,
@@ -90,9 +90,7 @@ static bool tries_again(pull *p, const hub_reply *r, int *n_tries, tern_error *e
 
 // ---- The listing -------------------------------------------------------------------------------
 
-static bool listing_waits(void *user) {
-    return tell(user, true);
-}
+static bool listing_waits(void *user) { return tell(user, true); }
 
 static void put_escaped(tern_strbuf *b, const char *text, bool keeps_slashes) {
     for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
@@ -229,9 +227,7 @@ static bool file_comes(void *user, const void *bytes, size_t n, tern_error *err)
     return false;
 }
 
-static bool file_waits(void *user) {
-    return tell(user, true);
-}
+static bool file_waits(void *user) { return tell(user, true); }
 
 static tern_status fetch_rest(pull *p, const char *url, tern_error *err) {
     int n_tries = 0;
@@ -261,11 +257,11 @@ static tern_status fetch_rest(pull *p, const char *url, tern_error *err) {
         if (tries_again(p, &reply, &n_tries, err)) continue;
         if (reply.may_go_on && err->status != TERN_ERR_CANCELLED) {
             tern_error why = *err;
-            return tern_fail(err, TERN_ERR_IO,
-                             "%s: %s; %llu of %llu bytes are there, and the next pull goes on from "
-                             "there",
-                             p->file->name, why.message, (unsigned long long)p->have,
-                             (unsigned long long)p->file->bytes);
+            return tern_fail(
+                err, TERN_ERR_IO,
+                "%s: %s; %llu of %llu bytes are there, and the next pull goes on from there",
+                p->file->name, why.message, (unsigned long long)p->have,
+                (unsigned long long)p->file->bytes);
         }
         return err->status;
     }

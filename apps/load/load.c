@@ -199,9 +199,7 @@ static void plan_arrivals(const load_desc *d, load_result *out) {
     }
 }
 
-static bool goes_on(const load *l) {
-    return !l->desc->goes_on || l->desc->goes_on(l->desc->user);
-}
+static bool goes_on(const load *l) { return !l->desc->goes_on || l->desc->goes_on(l->desc->user); }
 
 static tern_status run(load *l, tern_error *err) {
     l->start = tern_seconds();
@@ -326,9 +324,7 @@ static void close_load(load *l) {
     tern_free(l->url);
 }
 
-bool load_is_possible(void) {
-    return true;
-}
+bool load_is_possible(void) { return true; }
 
 tern_status load_run(const load_desc *desc, load_result *out, tern_error *err) {
     load l = {.desc = desc, .result = out};
@@ -345,9 +341,7 @@ tern_status load_run(const load_desc *desc, load_result *out, tern_error *err) {
 
 #include "base/status.h"
 
-bool load_is_possible(void) {
-    return false;
-}
+bool load_is_possible(void) { return false; }
 
 tern_status load_run(const load_desc *desc, load_result *out, tern_error *err) {
     (void)desc;

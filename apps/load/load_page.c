@@ -74,9 +74,7 @@ static void put_point(const plot *p, double x, double y) {
     tern_strbuf_printf(p->out, "%.1f,%.1f ", x_of(p, x), y_of(p, y));
 }
 
-static void end_line(const plot *p) {
-    tern_strbuf_puts(p->out, "\"/>");
-}
+static void end_line(const plot *p) { tern_strbuf_puts(p->out, "\"/>"); }
 
 static void put_legend(const plot *p, size_t i, const char *name, const char *more) {
     tern_strbuf_printf(p->out, "<text x=\"%d\" y=\"%d\" fill=\"%s\" class=\"l\">", WIDTH - RIGHT,
@@ -86,33 +84,19 @@ static void put_legend(const plot *p, size_t i, const char *name, const char *mo
     tern_strbuf_puts(p->out, "</text>");
 }
 
-static void end_plot(const plot *p) {
-    tern_strbuf_puts(p->out, "</svg></figure>\n");
-}
+static void end_plot(const plot *p) { tern_strbuf_puts(p->out, "</svg></figure>\n"); }
 
-static double load_of(const load_row *row) {
-    return row->n_users ? row->n_users : row->rate;
-}
+static double load_of(const load_row *row) { return row->n_users ? row->n_users : row->rate; }
 
 static bool same_server(const load_row *a, const load_row *b) {
     return !strcmp(a->server, b->server);
 }
 
-static double speed(const load_summary *s) {
-    return s->tokens_per_s;
-}
-static double first_median(const load_summary *s) {
-    return s->first.at[50] * 1e3;
-}
-static double first_late(const load_summary *s) {
-    return s->first.at[99] * 1e3;
-}
-static double gap_median(const load_summary *s) {
-    return s->gap.at[50] * 1e3;
-}
-static double gap_late(const load_summary *s) {
-    return s->gap.at[99] * 1e3;
-}
+static double speed(const load_summary *s) { return s->tokens_per_s; }
+static double first_median(const load_summary *s) { return s->first.at[50] * 1e3; }
+static double first_late(const load_summary *s) { return s->first.at[99] * 1e3; }
+static double gap_median(const load_summary *s) { return s->gap.at[50] * 1e3; }
+static double gap_late(const load_summary *s) { return s->gap.at[99] * 1e3; }
 
 typedef double (*number_of)(const load_summary *s);
 
@@ -194,8 +178,7 @@ void load_put_page(const load_report *r, tern_strbuf *out) {
         "th:first-child,td:first-child{text-align:left}"
         "figure{display:inline-block;width:min(100%,34rem);margin:1rem .5rem}"
         ".g{stroke:#ddd}.t{font-weight:600}text{font-size:12px;fill:#222}"
-        ".e,.l{text-anchor:end}.m{text-anchor:middle}"
-        "</style><h1>Load</h1>\n");
+        ".e,.l{text-anchor:end}.m{text-anchor:middle}</style><h1>Load</h1>\n");
     tern_strbuf_printf(
         out,
         "<p>Prompts of %d tokens, %d of them shared by all, answers of %d. Times: median · "

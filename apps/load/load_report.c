@@ -15,9 +15,7 @@ static void name_load(const load_row *row, char out[32]) {
         snprintf(out, 32, "%g a second", row->rate);
 }
 
-static double ms(const load_spread *s, int q) {
-    return s->at[q] * 1e3;
-}
+static double ms(const load_spread *s, int q) { return s->at[q] * 1e3; }
 
 // ---- Markdown ----------------------------------------------------------------------------------
 

@@ -109,8 +109,7 @@ void jsonrpc_put_error(tern_json_writer *w, const tern_json_doc *doc, const tern
     tern_json_close(w, '}');
 }
 
-// ---- Lines
-// ---------------------------------------------------------------------------------------
+// ---- Lines -------------------------------------------------------------------------------------
 
 void jsonrpc_lines_add(jsonrpc_lines *l, const char *bytes, size_t n) {
     if (l->at > 0) { // what is left goes to the front
@@ -151,6 +150,4 @@ jsonrpc_line jsonrpc_lines_next(jsonrpc_lines *l, tern_str *line) {
     return JSONRPC_NO_LINE;
 }
 
-void jsonrpc_lines_free(jsonrpc_lines *l) {
-    tern_strbuf_free(&l->text);
-}
+void jsonrpc_lines_free(jsonrpc_lines *l) { tern_strbuf_free(&l->text); }

@@ -51,8 +51,7 @@ bool jsonrpc_same_id(const tern_json *a, const tern_json *b);
 // What an error says; message: {NULL, 0} if it does not.
 int64_t jsonrpc_error_code(const jsonrpc_message *m, tern_str *message);
 
-// ---- Writing: one line, without its end
-// ----------------------------------------------------------
+// ---- Writing: one line, without its end --------------------------------------------------------
 
 // Opens the message, to be closed with '}': its version, and if it has one, its id and method. A
 // result then has "result", a request may have "params".
@@ -63,8 +62,7 @@ void jsonrpc_open_notification(tern_json_writer *w, const char *method);
 void jsonrpc_put_error(tern_json_writer *w, const tern_json_doc *doc, const tern_json *id,
                        int64_t code, const char *message, const char *data);
 
-// ---- Lines
-// ---------------------------------------------------------------------------------------
+// ---- Lines -------------------------------------------------------------------------------------
 
 typedef enum jsonrpc_line {
     JSONRPC_NO_LINE, // more bytes are needed

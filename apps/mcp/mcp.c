@@ -26,8 +26,7 @@ static const tern_json *meta(const mcp_call *c, const char *name) {
     return tern_json_get(c->message.doc, param(c, "_meta"), name);
 }
 
-// ---- Answers
-// -------------------------------------------------------------------------------------
+// ---- Answers -----------------------------------------------------------------------------------
 
 static void put_self(tern_json_writer *w, const char *key, const mcp_server *s) {
     tern_json_open(w, key, '{');
@@ -111,8 +110,7 @@ static mcp_step refuse_version(mcp_call *c, tern_str asked, tern_strbuf *out) {
     return MCP_ANSWER;
 }
 
-// ---- Which era
-// -----------------------------------------------------------------------------------
+// ---- Which era ---------------------------------------------------------------------------------
 
 // A version that nobody knows is not an old one: those are all known.
 static bool is_modern(const mcp_call *c, const mcp_head *h) {
@@ -147,8 +145,7 @@ static bool check_modern(mcp_call *c, const mcp_head *h, tern_strbuf *out) {
     return false;
 }
 
-// ---- Methods
-// -------------------------------------------------------------------------------------
+// ---- Methods -----------------------------------------------------------------------------------
 
 static void put_abilities(tern_json_writer *w, const mcp_server *s) {
     tern_json_put_raw(w, "capabilities", "{\"tools\":{}}");

@@ -69,8 +69,7 @@ typedef struct mcp_call {
 mcp_step mcp_take(const mcp_server *server, const mcp_head *head, const tern_json_doc *doc,
                   mcp_call *c, tern_strbuf *out);
 
-// ---- What a call comes to
-// ------------------------------------------------------------------------
+// ---- What a call comes to ----------------------------------------------------------------------
 
 // The result, whose members come between: "content", "structuredContent" ...
 tern_json_writer mcp_open_result(const mcp_call *c, tern_strbuf *out);

@@ -16,9 +16,7 @@ struct shared_grammar {
     format_wanted of; // text: its own copy
 };
 
-tern_grammar *shared_grammar_get(const shared_grammar *g) {
-    return g ? g->grammar : NULL;
-}
+tern_grammar *shared_grammar_get(const shared_grammar *g) { return g ? g->grammar : NULL; }
 
 shared_grammar *shared_grammar_hold(shared_grammar *g) {
     if (g) atomic_fetch_add(&g->n_users, 1);
@@ -65,8 +63,8 @@ static tern_status open_choices(tern_grammar **out, const served *s, const forma
     }
     desc->choices = (const char *const *)choices;
     desc->n_choices = n;
-    tern_status status = ok ? open_form(out, s, w, desc, err)
-                            : tern_fail_memory(err, list->n * sizeof *choices);
+    tern_status status =
+        ok ? open_form(out, s, w, desc, err) : tern_fail_memory(err, list->n * sizeof *choices);
     while (n > 0) tern_free(choices[--n]);
     tern_free(choices);
     tern_json_free(&doc);
@@ -98,9 +96,8 @@ shared_grammar *format_open(const served *s, const format_wanted *w, api_error *
         if (!format_copy(&g->of, w)) status = tern_fail_memory(&err, w->text.len);
     }
     if (status == TERN_OK)
-        status = w->kind == TERN_GRAMMAR_CHOICES
-                     ? open_choices(&g->grammar, s, w, &desc, &err)
-                     : open_form(&g->grammar, s, w, &desc, &err);
+        status = w->kind == TERN_GRAMMAR_CHOICES ? open_choices(&g->grammar, s, w, &desc, &err)
+                                                 : open_form(&g->grammar, s, w, &desc, &err);
     if (status == TERN_OK) return g;
     shared_grammar_release(g);
     bool is_asked = status == TERN_ERR_UNSUPPORTED || status == TERN_ERR_FORMAT;

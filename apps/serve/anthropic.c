@@ -99,8 +99,7 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     put_message(&w, NULL, x, &x->ask->choices[0]);
 }
 
-// ---- As a stream: every event says its name twice
-// ------------------------------------------------
+// ---- As a stream: every event says its name twice ----------------------------------------------
 
 static tern_json_writer open_event(tern_strbuf *out, const char *type) {
     tern_json_writer w = {.out = out};

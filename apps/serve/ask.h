@@ -28,7 +28,7 @@ typedef struct choice { // one answer
     size_t n_reasoning;        // tokens of it
     size_t n_raw;              // bytes of the answer as they came, before it was taken apart
     size_t n_aside;            // tokens that came before its text: reasoning, with its marks
-    telling told;                // a writer's
+    telling told;              // a writer's
     tern_generate_stats stats; // when it is over
 } choice;
 
@@ -61,8 +61,8 @@ typedef struct ask_prompt {
 typedef struct format_wanted {
     const char *param; // where the request says so; NULL: it asks for none
     tern_grammar_kind kind;
-    tern_strbuf text; // choices as a JSON list
-    tern_strbuf tool; // of calls: this one alone
+    tern_strbuf text;  // choices as a JSON list
+    tern_strbuf tool;  // of calls: this one alone
     tern_strbuf tools; // not "": calls of these, or the text
     bool one_call, is_optional;
     char prompt[32]; // the end of the text that the answer follows, of conversations
@@ -73,7 +73,7 @@ struct ask {
     // As read.
     tern_sampling sampling;
     tern_generate_params params;
-    char **stops; // [params.n_stops]
+    char **stops;                 // [params.n_stops]
     char **bad_words, **breakers; // [params.n_bad_words], [params.n_dry_sequence_breakers]
     int32_t *stop_ids, *allowed_ids;
     bool is_bare;  // texts do not begin as the model's tokenizer begins them

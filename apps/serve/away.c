@@ -5,14 +5,10 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-static exchange *of(errand *e) {
-    return (exchange *)((char *)e - offsetof(exchange, away));
-}
+static exchange *of(errand *e) { return (exchange *)((char *)e - offsetof(exchange, away)); }
 
 // On a thread of errands.
-static void run(errand *e) {
-    of(e)->work(of(e));
-}
+static void run(errand *e) { of(e)->work(of(e)); }
 
 // What was written away is said now.
 static void say(exchange *x) {
@@ -107,9 +103,7 @@ bool exchange_is_cancelled(const exchange *x) {
     return x->is_away && atomic_load(&x->away.cancelled);
 }
 
-bool exchange_pause(exchange *x) {
-    return !x->is_away || errand_pause(&x->away);
-}
+bool exchange_pause(exchange *x) { return !x->is_away || errand_pause(&x->away); }
 
 // ---- The end -----------------------------------------------------------------------------------
 

@@ -104,9 +104,7 @@ bool blocks_end_in_calls(const blocks *b) {
     return all;
 }
 
-const char *block_arguments(const answer_block *b) {
-    return b->text.len ? b->text.ptr : "{}";
-}
+const char *block_arguments(const answer_block *b) { return b->text.len ? b->text.ptr : "{}"; }
 
 bool block_has_object(const answer_block *b) {
     tern_json_doc doc = {0};

@@ -188,9 +188,7 @@ static void embed_for_tool(exchange *x) {
     if (!e.status) mcp_begin_stream(x);
     texts_begin(x, t, &e);
 }
-void mcp_embed(exchange *x) {
-    mcp_with_model(x, "embedding", embed_for_tool);
-}
+void mcp_embed(exchange *x) { mcp_with_model(x, "embedding", embed_for_tool); }
 
 void llama_embedding(exchange *x) {
     api_error e = {0};
@@ -241,9 +239,5 @@ static void embed_one(exchange *x) {
     texts_begin(x, t, &e);
 }
 
-void ollama_embed(exchange *x) {
-    ollama_with_model(x, NULL, embed);
-}
-void ollama_embeddings(exchange *x) {
-    ollama_with_model(x, NULL, embed_one);
-}
+void ollama_embed(exchange *x) { ollama_with_model(x, NULL, embed); }
+void ollama_embeddings(exchange *x) { ollama_with_model(x, NULL, embed_one); }

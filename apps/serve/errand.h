@@ -19,7 +19,7 @@ typedef struct errands errands;
 // The first member of what an errand needs, all of which is its own: whoever asked may have gone.
 typedef struct errand {
     struct errand *next;
-    void (*run)(struct errand *e);  // on a thread of its own; looks at `cancelled` now and then
+    void (*run)(struct errand *e); // on a thread of its own; looks at `cancelled` now and then
     // On the loop's thread, after errands_tell and before `done`; NULL: never.
     void (*news)(struct errand *e);
     void (*done)(struct errand *e); // on the loop's thread, once; frees it. Also if it never ran

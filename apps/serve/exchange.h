@@ -14,10 +14,10 @@
 
 typedef struct server {
     const serve_desc *desc;
-    registry *registry; // its models
-    errands *errands;   // what is neither a step nor quick
-    errands *readers;   // what is long to read or to write (away.h)
-    share inflight;     // bytes of bodies, and of what they became (budget.c)
+    registry *registry;  // its models
+    errands *errands;    // what is neither a step nor quick
+    errands *readers;    // what is long to read or to write (away.h)
+    share inflight;      // bytes of bodies, and of what they became (budget.c)
     size_t n_loop_bytes; // most bytes of a request, or of an answer, that the loop's thread handled
     struct mcp_desk *mcp; // its tools (mcp_desk.h); NULL: none
     tern_model *codec;    // makes sound of codes; NULL: none
@@ -59,7 +59,7 @@ typedef struct sink {
     void (*end)(void *to); // the answer is complete, or broken
     // The same as write, of a long text, which is the sink's then; NULL: write it.
     void (*give)(void *to, tern_strbuf *text);
-    bool is_plain;         // it takes lines: bodies and pieces of streams alone, and no HTTP
+    bool is_plain; // it takes lines: bodies and pieces of streams alone, and no HTTP
 } sink;
 
 struct exchange {
@@ -85,13 +85,13 @@ struct exchange {
     char allow_origin[256];   // "": none
     // The request, whose head is in another reader until its body is there.
     http_reader reader;
-    http_request decoded;     // the same with a body that was compressed, which is in `text`
-    tern_strbuf text;         // that body; or a line of a pipe; else empty
-    tern_json_doc body;       // of a request with JSON
-    tern_str form_model;      // what a form says that the model is
-    size_t n_told_tokens;     // of texts that were read away: counted when it is back
-    size_t charged;           // bytes of server.inflight that are its
-    api_error *refusal;       // is told when its body has come, which nobody reads; NULL: none
+    http_request decoded; // the same with a body that was compressed, which is in `text`
+    tern_strbuf text;     // that body; or a line of a pipe; else empty
+    tern_json_doc body;   // of a request with JSON
+    tern_str form_model;  // what a form says that the model is
+    size_t n_told_tokens; // of texts that were read away: counted when it is back
+    size_t charged;       // bytes of server.inflight that are its
+    api_error *refusal;   // is told when its body has come, which nobody reads; NULL: none
     // While it is away (away.h), and what for.
     errand away;
     void (*work)(exchange *x);
@@ -120,10 +120,10 @@ struct exchange {
     bool counts;                       // it began to be answered while away
     bool is_screened, body_failed;
     void (*with_body)(exchange *x, api_error *e);
-    size_t n_body; // bytes of it, and more if it was compressed: whether handling it is short
-    unsigned encoding;                 // of the body: content_encoding (long_body.h)
-    bool pings;     // a stream that may have comments while it is silent
-    bool is_broken; // there was no memory to say what was to be said: the connection must close
+    size_t n_body;     // bytes of it, and more if it was compressed: whether handling it is short
+    unsigned encoding; // of the body: content_encoding (long_body.h)
+    bool pings;        // a stream that may have comments while it is silent
+    bool is_broken;    // there was no memory to say what was to be said: the connection must close
 };
 
 // ---- Answering (reply.c) -----------------------------------------------------------------------
@@ -142,7 +142,7 @@ void reply_refusal(tern_strbuf *out, int status, const char *reason);
 void api_fail(api_error *e, int status, const char *code, const char *param, const char *format,
               ...) __attribute__((format(printf, 5, 6)));
 void api_fail_memory(api_error *e);
-void api_fail_full(api_error *e); // the queue is
+void api_fail_full(api_error *e);     // the queue is
 void api_fail_inflight(api_error *e); // the client has too much in memory
 // What a failure of the library means to a client: what it asked for was wrong, or it was not.
 void api_fail_status(api_error *e, const tern_error *err, const char *param);
@@ -153,13 +153,13 @@ void api_fail_status(api_error *e, const tern_error *err, const char *param);
 // e says why not.
 bool exchange_screen(exchange *x, api_error *e); // routes.c
 // The request is complete. Answers it, now or later; screens it, unless that is done.
-void exchange_begin(exchange *x); // routes.c
+void exchange_begin(exchange *x);                      // routes.c
 void exchange_refuse(exchange *x, const api_error *e); // that was screened
 // Calls x->handle: away, if the request is long.
 void exchange_handle(exchange *x);
 bool exchange_takes_body(const exchange *x); // that was screened: its body is looked at
-void exchange_free_parts(exchange *x); // routes.c: what the loop's thread frees
-void exchange_name(exchange *x);  // gives it its id: exchange_begin does
+void exchange_free_parts(exchange *x);       // routes.c: what the loop's thread frees
+void exchange_name(exchange *x);             // gives it its id: exchange_begin does
 // The client has gone, or has its answer: what runs for it is cancelled.
 void exchange_free(exchange *x);
 // Bytes that it has in memory. False: its client has more than its share in flight (budget.c).

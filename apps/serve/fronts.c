@@ -428,8 +428,8 @@ void fronts_tidy(fronts *f) {
     if (now > f->scanned + SCAN_SECONDS && front_files_do(f->files, FRONT_SCAN, NULL, 0, NULL, 0))
         f->scanned = now;
     kept_front *at = f->lists[FRONT_ON_DEVICE].newest;
-    while (at && (at->file_bytes || at->is_moving || at->has_pictures ||
-                  at->used > now - IDLE_SECONDS))
+    while (at &&
+           (at->file_bytes || at->is_moving || at->has_pictures || at->used > now - IDLE_SECONDS))
         at = at->older;
     tern_session *copy;
     if (!at || !is_worth_a_file(f, at) ||

@@ -14,34 +14,22 @@ static http_progress refuse(http_reader *r, int status, const char *reason) {
     return HTTP_REFUSED;
 }
 
-static http_progress refuse_memory(http_reader *r) {
-    return refuse(r, 500, "out of memory");
-}
+static http_progress refuse_memory(http_reader *r) { return refuse(r, 500, "out of memory"); }
 
 // ---- Characters --------------------------------------------------------------------------------
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-static bool is_letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t';
-}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool is_blank(char c) { return c == ' ' || c == '\t'; }
 static bool is_token_char(char c) { // of methods and names of fields
     return is_digit(c) || is_letter(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 static bool is_target_char(char c) { // visible ASCII; others are to be escaped
     return c > 0x20 && c < 0x7f && !strchr("\"<>\\^`{|}#", c);
 }
-static bool is_value_char(char c) {
-    return c == '\t' || ((unsigned char)c >= 0x20 && c != 0x7f);
-}
+static bool is_value_char(char c) { return c == '\t' || ((unsigned char)c >= 0x20 && c != 0x7f); }
 
-static char lower(char c) {
-    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-}
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
 bool http_same_name(tern_str a, const char *b) {
     size_t n = strlen(b);

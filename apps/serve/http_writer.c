@@ -44,9 +44,7 @@ void http_put_length(tern_strbuf *out, size_t n) {
     tern_strbuf_printf(out, "Content-Length: %zu\r\n", n);
 }
 
-void http_put_head_end(tern_strbuf *out) {
-    tern_strbuf_puts(out, "\r\n");
-}
+void http_put_head_end(tern_strbuf *out) { tern_strbuf_puts(out, "\r\n"); }
 
 void http_put_chunk(tern_strbuf *out, const char *bytes, size_t n) {
     tern_strbuf_printf(out, "%zx\r\n", n);
@@ -54,6 +52,4 @@ void http_put_chunk(tern_strbuf *out, const char *bytes, size_t n) {
     tern_strbuf_puts(out, "\r\n");
 }
 
-void http_put_last_chunk(tern_strbuf *out) {
-    tern_strbuf_puts(out, "0\r\n\r\n");
-}
+void http_put_last_chunk(tern_strbuf *out) { tern_strbuf_puts(out, "0\r\n\r\n"); }

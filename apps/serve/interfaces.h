@@ -44,7 +44,7 @@ bool has_to_tell(const exchange *x, const choice *c); // whether there is one
 void put_token_logprobs(tern_json_writer *w, const exchange *x, choice *c);
 const char *openai_finish_reason(const choice *c); // "stop", "length", "tool_calls"
 void openai_put_stream_error(exchange *x, const api_error *e, tern_strbuf *out);
-bool openai_was_cut(const choice *c);              // "length"
+bool openai_was_cut(const choice *c); // "length"
 
 // The conversation of a request to /v1/responses, its tools and its settings. False: it is refused.
 bool openai_read_response(exchange *x, const fields *f);

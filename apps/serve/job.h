@@ -34,9 +34,9 @@ struct job {
     tern_sampling sampling;
     tern_generate_params params;
     struct shared_grammar *grammar; // that params has, held; NULL: none
-    uint64_t client; // who asks: clients take turns
-    size_t owner;    // whose text it is: fronts.h
-    uint64_t id;     // the scheduler numbers them, from 1
+    uint64_t client;                // who asks: clients take turns
+    size_t owner;                   // whose text it is: fronts.h
+    uint64_t id;                    // the scheduler numbers them, from 1
     // Of the loop's thread.
     void (*on_event)(void *user, const job_event *event);
     void *user; // NULL: nobody wants it any more

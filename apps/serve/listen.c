@@ -25,9 +25,8 @@ static uint64_t name_peer(const struct sockaddr *address, char *out, size_t size
     if (address->sa_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, out, (socklen_t)size))
         return tern_hash64(4, &v4->sin_addr, sizeof v4->sin_addr);
     if (address->sa_family == AF_INET6 && inet_ntop(AF_INET6, &v6->sin6_addr, out, (socklen_t)size))
-        return IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)
-                   ? tern_hash64(4, v6->sin6_addr.s6_addr + 12, 4)
-                   : tern_hash64(6, &v6->sin6_addr, 8);
+        return IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) ? tern_hash64(4, v6->sin6_addr.s6_addr + 12, 4)
+                                                    : tern_hash64(6, &v6->sin6_addr, 8);
     snprintf(out, size, "unix");
     return 1;
 }

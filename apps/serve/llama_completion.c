@@ -6,9 +6,7 @@
 #include "apps/serve/long_text.h"
 #include "base/alloc.h"
 
-static double rate(size_t n, double seconds) {
-    return seconds > 0 ? (double)n / seconds : 0;
-}
+static double rate(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
 
 static void put_timings(tern_json_writer *w, const tern_generate_stats *s) {
     size_t n_prompt = s->n_prompt - s->n_reused, n = s->n_generated;

@@ -113,9 +113,7 @@ void served_close_now(served *s) {
     s->info = (tern_model_info){0};
 }
 
-static void run_close(errand *e) {
-    served_close_now((served *)e);
-}
+static void run_close(errand *e) { served_close_now((served *)e); }
 
 // ---- Who waits ---------------------------------------------------------------------------------
 
@@ -353,9 +351,7 @@ void registry_forget(model_wait *w) {
     go_on(s->registry);
 }
 
-void registry_hold(served *s) {
-    s->n_users++;
-}
+void registry_hold(served *s) { s->n_users++; }
 
 void registry_release(served *s) {
     s->n_users--;
@@ -363,9 +359,7 @@ void registry_release(served *s) {
     close_if_due(s, s->used);
 }
 
-void registry_keep(served *s, double seconds) {
-    s->keep_seconds = seconds;
-}
+void registry_keep(served *s, double seconds) { s->keep_seconds = seconds; }
 
 void registry_drop(served *s) {
     if (s->state != SERVED_OPEN) return;
@@ -373,9 +367,7 @@ void registry_drop(served *s) {
     close_if_due(s, tern_seconds());
 }
 
-void registry_take(registry *r) {
-    errands_take_done(r->opener);
-}
+void registry_take(registry *r) { errands_take_done(r->opener); }
 
 void registry_tick(registry *r, double now) {
     for (size_t i = 0; i < r->n; i++) {

@@ -26,15 +26,13 @@ typedef struct long_texts { // that are read together
     errand errand;
     served *model;
     long_text *first, **end;
-    format_wanted grammar; // of a grammar that is compiled with them
+    format_wanted grammar;    // of a grammar that is compiled with them
     bool has_grammar, is_new; // is_new: it is not the model's yet
-    shared_grammar *opened; // NULL: the error
+    shared_grammar *opened;   // NULL: the error
     api_error error;
 } long_texts;
 
-bool is_refused(const api_error *e) {
-    return e->status != 0 && e->status != LATER;
-}
+bool is_refused(const api_error *e) { return e->status != 0 && e->status != LATER; }
 
 static void free_list(long_text *list) {
     for (long_text *next; list; list = next) {

@@ -21,7 +21,7 @@ typedef struct text_wanted {
     unsigned flags; // tern_tokenize_flags; not of a conversation
     bool is_chat;
     const pictures *pictures; // for the places that it has for them; may be NULL
-    tern_strbuf *end; // of a conversation: the last bytes of what was rendered are appended
+    tern_strbuf *end;         // of a conversation: the last bytes of what was rendered are appended
 } text_wanted;
 
 // Its tokens, to be freed; after them there is room for n_more. NULL: e says why. param: the

@@ -19,7 +19,7 @@ typedef struct loop {
     int wake[2];                     // a pipe: the scheduler writes, the loop reads
     struct event *woken, *tick, *interrupted, *terminated;
     connection *connections;
-    share places; // of connections, by addresses
+    share places;    // of connections, by addresses
     double leave_at; // when it takes no more requests, once it is leaving
     double stop_at;  // when what still runs is cut off, once it is stopping
     // How often it has looked at the time, once a second: what connections' times are counted in. A

@@ -8,8 +8,7 @@
 
 #define PROGRESS_SECONDS 0.1 // between two messages about it
 
-// ---- The words for errors
-// ------------------------------------------------------------------------
+// ---- The words for errors ----------------------------------------------------------------------
 
 // Before a message is known for one: the body is no JSON, the key is wrong, there is no such path.
 static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
@@ -34,8 +33,7 @@ static void refuse(exchange *x, const api_error *e) {
 }
 const dialect dialect_mcp = {put_error, refuse};
 
-// ---- Answers
-// -------------------------------------------------------------------------------------
+// ---- Answers -----------------------------------------------------------------------------------
 
 void mcp_put_event(const exchange *x, const tern_strbuf *line, tern_strbuf *out) {
     if (!x->sink->is_plain) tern_strbuf_puts(out, "event: message\ndata: ");
@@ -77,8 +75,7 @@ void mcp_tell_progress(exchange *x, double progress, double total, tern_strbuf *
     tern_strbuf_free(&line);
 }
 
-// ---- Models
-// --------------------------------------------------------------------------------------
+// ---- Models ------------------------------------------------------------------------------------
 
 // A decoder may be served for its vectors, too.
 static bool is_good_for(const server *s, const served *m, const char *ability) {
@@ -107,8 +104,7 @@ void mcp_with_model(exchange *x, const char *ability, void (*handle)(exchange *x
         exchange_with_model(x, handle);
 }
 
-// ---- Which run
-// -----------------------------------------------------------------------------------
+// ---- Which run ---------------------------------------------------------------------------------
 
 static void copy_session(mcp_run *r, tern_str session) {
     if (session.len < sizeof r->session) {
@@ -169,8 +165,7 @@ static void cancel(exchange *x) {
     }
 }
 
-// ---- Messages
-// ------------------------------------------------------------------------------------
+// ---- Messages ----------------------------------------------------------------------------------
 
 // Models misspell arguments: one that is not known is told of, where it would change the answer.
 static bool knows_arguments(exchange *x, const desk_tool *t, api_error *e) {
@@ -244,8 +239,7 @@ void mcp_take_message(exchange *x) {
     tern_strbuf_free(&line);
 }
 
-// ---- Beginning and end
-// ---------------------------------------------------------------------------
+// ---- Beginning and end -------------------------------------------------------------------------
 
 static const serve_tool *find_tool(const struct serve_tools *all, tern_str name) {
     for (size_t i = 0; i < all->n; i++)

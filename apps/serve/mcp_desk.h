@@ -56,8 +56,7 @@ void mcp_desk_close(server *s);                        // when no thread runs an
 void mcp_take_message(exchange *x); // x->body is one
 void mcp_run_free(exchange *x);     // for exchange_free
 
-// ---- For tools
-// -----------------------------------------------------------------------------------
+// ---- For tools ---------------------------------------------------------------------------------
 
 // The first model that is good for this (served_ability); NULL: none is.
 served *mcp_model_for(const server *s, const char *ability);

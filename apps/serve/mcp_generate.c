@@ -4,8 +4,7 @@
 #include "apps/serve/interfaces.h"
 #include "apps/serve/mcp_desk.h"
 
-// ---- The result
-// ----------------------------------------------------------------------------------
+// ---- The result --------------------------------------------------------------------------------
 
 // The text as a value, where a schema made it JSON and nothing cut it. It is written again: a line
 // of a stream has no line ends, and the model may have made some.
@@ -71,8 +70,7 @@ static void put_error(exchange *x, const api_error *e, tern_strbuf *out) {
 static const ask_writer writer = {
     "text/event-stream", put_result, NULL, put_news, put_over, put_end, put_error};
 
-// ---- The arguments
-// -------------------------------------------------------------------------------
+// ---- The arguments -----------------------------------------------------------------------------
 
 // A prompt is a conversation of one message, unless it is to be gone on with as it is.
 static void read_prompt(exchange *x, const fields *f, messages *m) {
@@ -116,6 +114,4 @@ static void generate(exchange *x) {
     ask_begin(x, &e);
 }
 
-void mcp_generate(exchange *x) {
-    mcp_with_model(x, "completion", generate);
-}
+void mcp_generate(exchange *x) { mcp_with_model(x, "completion", generate); }

@@ -19,9 +19,9 @@ typedef struct memory_store {
 } memory_store;
 
 struct mcp_memory {
-    served *embedder;         // NULL: words alone
-    served *reranker;         // NULL: none
-    bool holds;               // the embedder is open, and stays so
+    served *embedder; // NULL: words alone
+    served *reranker; // NULL: none
+    bool holds;       // the embedder is open, and stays so
     // Of the errands that compute, one for each: what one client remembers, however long that
     // takes, keeps nobody from recalling.
     errands *errands;
@@ -35,7 +35,7 @@ struct memory_job {
     const serve_desc *desc;
     mcp_memory *memory;
     tern_memory_store *store; // while it runs
-    tern_strbuf text; // the arguments: whoever asked may have gone
+    tern_strbuf text;         // the arguments: whoever asked may have gone
     void (*run)(memory_job *j, const fields *f);
     served *reranker; // open until the job is done; NULL: none is needed
     // What it came to: for a model, and for a program, JSON.
@@ -44,8 +44,7 @@ struct memory_job {
     api_error error;
 };
 
-// ---- Arguments
-// -----------------------------------------------------------------------------------
+// ---- Arguments ---------------------------------------------------------------------------------
 
 // A text that becomes a C string.
 static char *copy_text(const fields *f, const char *name) {
@@ -113,8 +112,7 @@ static void free_where(tern_memory_filter *where, size_t n) {
     }
 }
 
-// ---- remember
-// ------------------------------------------------------------------------------------
+// ---- remember ----------------------------------------------------------------------------------
 
 static bool go_on(void *user, const char *phase, double fraction) {
     memory_job *j = user;
@@ -167,8 +165,7 @@ static void remember(memory_job *j, const fields *f) {
     tern_strbuf_free(&about);
 }
 
-// ---- recall
-// --------------------------------------------------------------------------------------
+// ---- recall ------------------------------------------------------------------------------------
 
 static void put_hit(tern_json_writer *w, const tern_memory_hit *h) {
     tern_json_open(w, NULL, '{');
@@ -213,15 +210,13 @@ static void recall(memory_job *j, const fields *f) {
     query.n_candidates = j->desc->n_candidates;
     if (text.len == 0) field_fail(f, "query", "given");
     query.n_filters = read_where(f, where);
-    if (!f->error->status &&
-        tern_memory_recall(j->store, &query, &hits, &j->err) == TERN_OK)
+    if (!f->error->status && tern_memory_recall(j->store, &query, &hits, &j->err) == TERN_OK)
         put_hits(j, hits);
     tern_memory_hits_free(hits);
     free_where(where, query.n_filters);
 }
 
-// ---- forget
-// --------------------------------------------------------------------------------------
+// ---- forget ------------------------------------------------------------------------------------
 
 static void forget(memory_job *j, const fields *f) {
     tern_memory_filter where[WHERE_MAX];
@@ -240,8 +235,7 @@ static void forget(memory_job *j, const fields *f) {
     free_where(where, n);
 }
 
-// ---- On the errands' thread
-// ----------------------------------------------------------------------
+// ---- On the errands' thread --------------------------------------------------------------------
 
 // There are as many as errands that compute at once, none of which lets others go first.
 static memory_store *take_store(mcp_memory *m) {
@@ -283,8 +277,7 @@ static void run(errand *e) {
     give_store(j->memory, at);
 }
 
-// ---- On the loop's thread
-// ------------------------------------------------------------------------
+// ---- On the loop's thread ----------------------------------------------------------------------
 
 static void reply(exchange *x, memory_job *j) {
     tern_strbuf line = {0};
@@ -364,15 +357,9 @@ static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)
     reply_error(x, &e);
 }
 
-static void remember_now(exchange *x) {
-    submit(x, remember);
-}
-static void recall_now(exchange *x) {
-    submit(x, recall);
-}
-static void forget_now(exchange *x) {
-    submit(x, forget);
-}
+static void remember_now(exchange *x) { submit(x, remember); }
+static void recall_now(exchange *x) { submit(x, recall); }
+static void forget_now(exchange *x) { submit(x, forget); }
 
 static void with_model(exchange *x, served *model, void (*handle)(exchange *x)) {
     x->model = model;
@@ -395,22 +382,15 @@ static void ask_reranker(exchange *x) {
     x->holds = false;
     with_model(x, m->reranker, recall_now);
 }
-static void recall_ranked(exchange *x) {
-    exchange_then(x, ask_reranker);
-}
+static void recall_ranked(exchange *x) { exchange_then(x, ask_reranker); }
 
-void mcp_remember(exchange *x) {
-    with_store(x, remember_now);
-}
+void mcp_remember(exchange *x) { with_store(x, remember_now); }
 void mcp_recall(exchange *x) {
     with_store(x, x->server->mcp->memory->reranker ? recall_ranked : recall_now);
 }
-void mcp_forget(exchange *x) {
-    with_store(x, forget_now);
-}
+void mcp_forget(exchange *x) { with_store(x, forget_now); }
 
-// ---- Beginning and end
-// ---------------------------------------------------------------------------
+// ---- Beginning and end -------------------------------------------------------------------------
 
 tern_status mcp_memory_open(server *s, tern_error *err) {
     const serve_desc *d = s->desc;
@@ -425,9 +405,7 @@ tern_status mcp_memory_open(server *s, tern_error *err) {
                         err);
 }
 
-void mcp_memory_take(server *s) {
-    errands_take_done(s->mcp->memory->errands);
-}
+void mcp_memory_take(server *s) { errands_take_done(s->mcp->memory->errands); }
 
 void mcp_memory_close(server *s) {
     mcp_memory *m = s->mcp->memory;

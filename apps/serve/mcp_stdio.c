@@ -27,12 +27,9 @@ typedef struct pipes {
 
 static const http_request no_request = {.minor = 1};
 
-// ---- Out
-// -----------------------------------------------------------------------------------------
+// ---- Out ---------------------------------------------------------------------------------------
 
-static pipes *pipes_of(exchange *x) {
-    return (pipes *)x->server;
-}
+static pipes *pipes_of(exchange *x) { return (pipes *)x->server; }
 
 // A client that has gone is no error; a disk that is full is one.
 static void end_output(pipes *p) {
@@ -72,8 +69,7 @@ static void free_over(pipes *p, bool all) {
     }
 }
 
-// ---- In
-// ------------------------------------------------------------------------------------------
+// ---- In ----------------------------------------------------------------------------------------
 
 static void take_body(exchange *x, api_error *e) {
     if (e->status)
@@ -126,8 +122,7 @@ static void take_lines(pipes *p) {
         }
 }
 
-// ---- The loop
-// ------------------------------------------------------------------------------------
+// ---- The loop ----------------------------------------------------------------------------------
 
 static void wake(void *user) { // any thread
     const pipes *p = user;

@@ -8,12 +8,8 @@
 static bool can_generate(const server *s) {
     return s->desc->folder || mcp_model_for(s, "completion");
 }
-static bool can_embed(const server *s) {
-    return s->desc->folder || mcp_model_for(s, "embedding");
-}
-static bool has_memory(const server *s) {
-    return s->mcp->memory != NULL;
-}
+static bool can_embed(const server *s) { return s->desc->folder || mcp_model_for(s, "embedding"); }
+static bool has_memory(const server *s) { return s->mcp->memory != NULL; }
 
 static const serve_tool list[] = {
     {"generate", can_generate, mcp_generate}, {"embed", can_embed, mcp_embed},

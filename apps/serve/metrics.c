@@ -96,17 +96,11 @@ static void put_counts(tern_strbuf *out, const metrics *m) {
 
 // ---- Of each model -----------------------------------------------------------------------------
 
-static double rate(uint64_t n, double seconds) {
-    return seconds > 0 ? (double)n / seconds : 0;
-}
-static double n_steps(const metrics_model *m) {
-    return (double)(m->counts->n_steps + m->n_steps);
-}
+static double rate(uint64_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
+static double n_steps(const metrics_model *m) { return (double)(m->counts->n_steps + m->n_steps); }
 
 #define VALUE(name, expression)                                                                    \
-    static double name(const metrics_model *m) {                                                   \
-        return (double)(expression);                                                               \
-    }
+    static double name(const metrics_model *m) { return (double)(expression); }
 VALUE(is_open, m->is_open)
 VALUE(n_loads, m->counts->n_loads)
 VALUE(load_seconds, m->counts->load_seconds)
@@ -155,9 +149,7 @@ static const struct {
 
 // By where what texts that are over left is kept.
 #define TIER_VALUE(name, expression)                                                               \
-    static double name(const metrics_model *m, front_tier t) {                                     \
-        return (double)(expression);                                                               \
-    }
+    static double name(const metrics_model *m, front_tier t) { return (double)(expression); }
 TIER_VALUE(n_fronts, m->fronts.n[t])
 TIER_VALUE(front_bytes, m->fronts.bytes[t])
 TIER_VALUE(n_hits, m->counts->fronts.n_used[t] + m->fronts.counts.n_used[t])

@@ -15,9 +15,7 @@ const dialect dialect_ollama = {.put_error = put_error};
 
 // ---- Answers -----------------------------------------------------------------------------------
 
-static int64_t nanoseconds(double seconds) {
-    return (int64_t)(seconds * 1e9);
-}
+static int64_t nanoseconds(double seconds) { return (int64_t)(seconds * 1e9); }
 
 // Calls come whole, and their arguments are objects.
 static void put_call(tern_json_writer *w, const answer_block *b) {
@@ -255,9 +253,5 @@ static void generate(exchange *x) {
     ask_begin(x, &e);
 }
 
-void ollama_chat(exchange *x) {
-    ollama_with_model(x, "messages", chat);
-}
-void ollama_generate(exchange *x) {
-    ollama_with_model(x, "prompt", generate);
-}
+void ollama_chat(exchange *x) { ollama_with_model(x, "messages", chat); }
+void ollama_generate(exchange *x) { ollama_with_model(x, "prompt", generate); }

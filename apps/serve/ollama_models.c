@@ -25,9 +25,7 @@ void ollama_time(char out[40]) {
     put_time(&now, out);
 }
 
-double ollama_since(double began) {
-    return tern_seconds() - began;
-}
+double ollama_since(double began) { return tern_seconds() - began; }
 
 // ---- Models ------------------------------------------------------------------------------------
 

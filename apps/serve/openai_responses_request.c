@@ -13,7 +13,7 @@ static void read_format(exchange *x, const fields *f) {
 static void refuse_unsupported(const fields *f) {
     // Nothing is kept: to forget what came before without a word would be worse than this.
     static const char *const names[] = {"previous_response_id", "conversation", "prompt",
-                                        "background", "logit_bias", "stop"};
+                                        "background",           "logit_bias",   "stop"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(f, names[i]);
     field_int(f, "n", 1, 1, 1);
     openai_refuse_unsupported(f);

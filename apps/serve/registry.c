@@ -14,9 +14,7 @@
 #define LOOK_AGAIN    2   // seconds between two looks at the folder
 #define STUCK_SECONDS 120 // a step never takes so long
 
-static bool is_listed(const served *s) {
-    return !s->is_gone && !s->is_bad;
-}
+static bool is_listed(const served *s) { return !s->is_gone && !s->is_bad; }
 
 // ---- Adding ------------------------------------------------------------------------------------
 
@@ -162,9 +160,7 @@ static size_t count_listed(const registry *r) {
 }
 
 // An alias's name and model: "NAME=MODEL".
-static tern_str alias_name(const char *alias) {
-    return (tern_str){alias, strcspn(alias, "=")};
-}
+static tern_str alias_name(const char *alias) { return (tern_str){alias, strcspn(alias, "=")}; }
 static tern_str alias_model(const char *alias) {
     size_t n = strcspn(alias, "=");
     if (alias[n]) n++;

@@ -21,9 +21,7 @@ void api_fail(api_error *e, int status, const char *code, const char *param, con
     va_end(args);
 }
 
-void api_fail_memory(api_error *e) {
-    api_fail(e, 503, "out_of_memory", NULL, "out of memory");
-}
+void api_fail_memory(api_error *e) { api_fail(e, 503, "out_of_memory", NULL, "out of memory"); }
 
 void api_fail_full(api_error *e) {
     api_fail(e, 429, "queue_full", NULL, "too many requests are waiting: try again later");
@@ -137,9 +135,7 @@ static void reply_line(exchange *x, const tern_strbuf *body) {
     finish(x);
 }
 
-static bool is_head(const exchange *x) {
-    return tern_str_is(x->request->method, "HEAD");
-}
+static bool is_head(const exchange *x) { return tern_str_is(x->request->method, "HEAD"); }
 
 // What a page may send. Any field: clients have many of their own.
 static void put_permissions(tern_strbuf *out, const exchange *x) {
@@ -219,9 +215,7 @@ void reply_refusal(tern_strbuf *out, int status, const char *reason) {
 // ---- Streams -----------------------------------------------------------------------------------
 
 // HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
-static bool is_chunked(const exchange *x) {
-    return !x->sink->is_plain && x->request->minor > 0;
-}
+static bool is_chunked(const exchange *x) { return !x->sink->is_plain && x->request->minor > 0; }
 
 void reply_stream(exchange *x, const char *type) {
     tern_strbuf out = {0};

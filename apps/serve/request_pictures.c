@@ -72,8 +72,8 @@ bool pictures_add_part(pictures *p, const fields *part, const char *param) {
     if (part->error->status) return false;
     if (tern_str_is(kind, "base64"))
         one.base64 = tern_json_str(tern_json_get(part->doc, source, "data"));
-    tern_str url = source ? tern_json_str(tern_json_get(part->doc, source, "url"))
-                          : find_url(part, &detail);
+    tern_str url =
+        source ? tern_json_str(tern_json_get(part->doc, source, "url")) : find_url(part, &detail);
     if (!one.base64.ptr && !url.ptr) {
         api_fail(part->error, 400, "unsupported_content", param,
                  "'%s' has a picture that is neither a data: URL nor base64", param);

@@ -148,13 +148,9 @@ static bool check_key(exchange *x, const route *r, api_error *e) {
 
 // ---- The body ----------------------------------------------------------------------------------
 
-bool route_takes_form(const route *r) {
-    return r->needs == NEEDS_MODEL_FORM;
-}
+bool route_takes_form(const route *r) { return r->needs == NEEDS_MODEL_FORM; }
 
-bool route_takes_nothing(const route *r) {
-    return r->needs == NEEDS_MODEL_ALONE;
-}
+bool route_takes_nothing(const route *r) { return r->needs == NEEDS_MODEL_ALONE; }
 
 // ---- The model ---------------------------------------------------------------------------------
 
@@ -207,13 +203,9 @@ static void on_ready(model_wait *w, const tern_error *err) {
     reply_error(x, &e);
 }
 
-void exchange_handle(exchange *x) {
-    exchange_do(x, x->n_body, x->handle, NULL);
-}
+void exchange_handle(exchange *x) { exchange_do(x, x->n_body, x->handle, NULL); }
 
-static void ask_registry(exchange *x) {
-    registry_ask(x->model, &x->wait);
-}
+static void ask_registry(exchange *x) { registry_ask(x->model, &x->wait); }
 
 void exchange_with_model(exchange *x, void (*handle)(exchange *x)) {
     x->handle = handle;

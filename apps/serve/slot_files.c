@@ -193,8 +193,7 @@ void llama_slot_action(exchange *x) {
         api_fail_memory(&e);
     else if (!x->server->desc->slot_folder)
         api_fail(&e, 501, NULL, NULL,
-                 "slots are neither saved nor restored without "
-                 "--slot-save-path");
+                 "slots are neither saved nor restored without --slot-save-path");
     else if (!x->model->generates)
         api_fail(&e, 501, NULL, NULL, "this model generates no text");
     if (!e.status) read_action(a, x, &e);

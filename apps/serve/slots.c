@@ -75,9 +75,7 @@ bool slots_should_wait(slots *s, job *j) {
 
 // ---- Taking ------------------------------------------------------------------------------------
 
-bool slots_give_back(slots *s) {
-    return fronts_give_back(&s->fronts);
-}
+bool slots_give_back(slots *s) { return fronts_give_back(&s->fronts); }
 
 // A session with what there is of the job's front.
 static tern_status open_session(slots *s, const job *j, tern_session **out, tern_error *err) {

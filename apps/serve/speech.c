@@ -50,8 +50,7 @@ static bool keep_samples(speaking *s, const float *samples, size_t n) {
 
 static bool on_samples(void *user, const float *samples, size_t n) {
     speaking *s = user;
-    if (forms[s->form].is_whole)
-        return keep_samples(s, samples, n) && errand_pause(&s->errand);
+    if (forms[s->form].is_whole) return keep_samples(s, samples, n) && errand_pause(&s->errand);
     tern_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i += PIECE) {
         uint8_t bytes[2 * PIECE];
@@ -79,8 +78,7 @@ static void run(errand *e) {
     s->params.voice = s->voice;
     s->params.on_samples = on_samples;
     s->params.user = s;
-    tern_status status =
-        tern_speak(s->model->model, s->codec, s->text, &s->params, NULL, &s->err);
+    tern_status status = tern_speak(s->model->model, s->codec, s->text, &s->params, NULL, &s->err);
     tern_codec_info info;
     tern_model_get_codec_info(s->codec, &info);
     s->sound.rate = info.rate;
@@ -155,9 +153,7 @@ static void done(errand *e) {
 
 // ---- The request -------------------------------------------------------------------------------
 
-static bool is_vector(const tern_json *voice) {
-    return tern_json_is(voice, TERN_JSON_ARRAY);
-}
+static bool is_vector(const tern_json *voice) { return tern_json_is(voice, TERN_JSON_ARRAY); }
 
 static void read_request(const exchange *x, const fields *f, speaking *s, api_error *e) {
     tern_str input = field_text(f, "input"), form = field_text(f, "response_format");

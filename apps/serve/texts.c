@@ -100,7 +100,7 @@ void texts_add_list(texts *t, const fields *f, const tern_json *value) {
         texts_add_json(t, f, item);
 }
 
-// ---- Computing, away ---------------------------------------------------------
+// ---- Computing, away ---------------------------------------------------------------------------
 
 // Between two pieces: those who wait for their next token come first.
 static bool go_on(void *user, const char *phase, double fraction) {
@@ -194,9 +194,7 @@ static void make_room(texts *t, api_error *e) {
     if (!t->numbers || !t->n_tokens || !t->was_cut) api_fail_memory(e);
 }
 
-static void begin(exchange *x) {
-    exchange_do_away(x, x->server->errands, false, work, NULL);
-}
+static void begin(exchange *x) { exchange_do_away(x, x->server->errands, false, work, NULL); }
 
 void texts_begin(exchange *x, texts *t, api_error *e) {
     if (!e->status) make_room(t, e);

@@ -281,8 +281,7 @@ static void read_request(const exchange *x, tern_str *file, form_of *form, api_e
         api_fail(e, 400, "unsupported_model", "model", "this model hears no sounds");
     else if (!file->ptr)
         api_fail(e, 400, NULL, "file",
-                 "'file' is missing: a form (multipart/form-data) with the "
-                 "bytes of a sound file");
+                 "'file' is missing: a form (multipart/form-data) with the bytes of a sound file");
     else if (*form == FORMS)
         api_fail(e, 400, NULL, "response_format",
                  "'response_format' must be json, text, verbose_json, srt or vtt");
@@ -316,9 +315,5 @@ static void transcribe(exchange *x, bool translates) {
     reply_error(x, &e);
 }
 
-void openai_transcriptions(exchange *x) {
-    transcribe(x, false);
-}
-void openai_translations(exchange *x) {
-    transcribe(x, true);
-}
+void openai_transcriptions(exchange *x) { transcribe(x, false); }
+void openai_translations(exchange *x) { transcribe(x, true); }

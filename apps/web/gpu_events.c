@@ -56,9 +56,7 @@ int32_t gpu_events_expect_map(wgpu_instance instance, const wgpu_map_callback *c
     return last_id;
 }
 
-static wgpu_text text_of(const char *s) {
-    return (wgpu_text){s, strlen(s)};
-}
+static wgpu_text text_of(const char *s) { return (wgpu_text){s, strlen(s)}; }
 
 // ---- What happened ----------------------------------------------------------------------------
 
@@ -168,8 +166,7 @@ void gpu_events_process(void) {
         give_up();
 }
 
-// ---- Instances
-// -----------------------------------------------------------------------------------
+// ---- Instances ---------------------------------------------------------------------------------
 
 wgpu_instance gpu_events_open(void) {
     wgpu_instance in = tern_alloc(TERN_MEM_MISC, sizeof *in);

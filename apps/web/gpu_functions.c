@@ -27,9 +27,7 @@ static wgpu_future InstanceRequestAdapter(wgpu_instance instance,
     gpu_events_request_adapter(instance, callback);
     return (wgpu_future){1};
 }
-static void InstanceRelease(wgpu_instance instance) {
-    gpu_events_close(instance);
-}
+static void InstanceRelease(wgpu_instance instance) { gpu_events_close(instance); }
 
 // The texts live until the next call: the library copies what it keeps.
 static uint32_t AdapterGetInfo(wgpu_adapter adapter, wgpu_adapter_info *info) {
@@ -50,9 +48,7 @@ static uint32_t AdapterGetInfo(wgpu_adapter adapter, wgpu_adapter_info *info) {
     info->subgroup_max = numbers[2];
     return WGPU_SUCCESS;
 }
-static void AdapterInfoFreeMembers(wgpu_adapter_info info) {
-    (void)info;
-}
+static void AdapterInfoFreeMembers(wgpu_adapter_info info) { (void)info; }
 static void AdapterPropertiesSubgroupMatrixConfigsFreeMembers(wgpu_matrix_configs configs) {
     (void)configs;
 }
@@ -104,23 +100,15 @@ static void AdapterRelease(wgpu_adapter adapter) {
     tern_free(adapter);
 }
 
-static wgpu_queue DeviceGetQueue(wgpu_device d) {
-    return (wgpu_queue)(void *)d;
-}
-static void QueueRelease(wgpu_queue queue) {
-    (void)queue;
-}
-static void DeviceDestroy(wgpu_device d) {
-    js_gpu_lose(d->handle);
-}
+static wgpu_queue DeviceGetQueue(wgpu_device d) { return (wgpu_queue)(void *)d; }
+static void QueueRelease(wgpu_queue queue) { (void)queue; }
+static void DeviceDestroy(wgpu_device d) { js_gpu_lose(d->handle); }
 static void DeviceRelease(wgpu_device d) {
     gpu_events_remove_device(d);
     js_gpu_release(d->handle);
     tern_free(d);
 }
-static int32_t device_of(wgpu_queue queue) {
-    return ((wgpu_device)(void *)queue)->handle;
-}
+static int32_t device_of(wgpu_queue queue) { return ((wgpu_device)(void *)queue)->handle; }
 
 // ---- Buffers ----------------------------------------------------------------------------------
 
@@ -136,12 +124,8 @@ static wgpu_buffer DeviceCreateBuffer(wgpu_device d, const wgpu_buffer_desc *des
     *b = (struct wgpu_buffer_){.handle = handle, .device = d, .bytes = desc->bytes};
     return b;
 }
-static uint64_t BufferGetSize(wgpu_buffer b) {
-    return b->bytes;
-}
-static void BufferDestroy(wgpu_buffer b) {
-    js_gpu_destroy(b->handle);
-}
+static uint64_t BufferGetSize(wgpu_buffer b) { return b->bytes; }
+static void BufferDestroy(wgpu_buffer b) { js_gpu_destroy(b->handle); }
 static void BufferRelease(wgpu_buffer b) {
     js_gpu_release(b->handle);
     tern_free(b->copy);
@@ -170,9 +154,7 @@ static const void *BufferGetConstMappedRange(wgpu_buffer b, size_t at, size_t n)
     if (!b->copy || !js_gpu_mapped(b->handle, (double)at, (uint32_t)n, b->copy)) return NULL;
     return b->copy;
 }
-static void BufferUnmap(wgpu_buffer b) {
-    js_gpu_unmap(b->handle);
-}
+static void BufferUnmap(wgpu_buffer b) { js_gpu_unmap(b->handle); }
 
 static void QueueWriteBuffer(wgpu_queue queue, wgpu_buffer b, uint64_t at, const void *data,
                              size_t n) {
@@ -273,9 +255,7 @@ static void ComputePassEncoderDispatchWorkgroups(wgpu_pass pass, uint32_t x, uin
                                                  uint32_t z) {
     js_gpu_dispatch(gpu_handle(pass), x, y, z);
 }
-static void ComputePassEncoderEnd(wgpu_pass pass) {
-    js_gpu_end_pass(gpu_handle(pass));
-}
+static void ComputePassEncoderEnd(wgpu_pass pass) { js_gpu_end_pass(gpu_handle(pass)); }
 
 static void QueueSubmit(wgpu_queue queue, size_t n, const wgpu_commands *commands) {
     for (size_t i = 0; i < n; i++) {
@@ -286,9 +266,7 @@ static void QueueSubmit(wgpu_queue queue, size_t n, const wgpu_commands *command
 }
 
 #define RELEASE(name, type)                                                                        \
-    static void name(type object) {                                                                \
-        js_gpu_release(gpu_handle(object));                                                        \
-    }
+    static void name(type object) { js_gpu_release(gpu_handle(object)); }
 RELEASE(CommandEncoderRelease, wgpu_encoder)
 RELEASE(CommandBufferRelease, wgpu_commands)
 RELEASE(ComputePassEncoderRelease, wgpu_pass)

@@ -30,12 +30,8 @@ struct wgpu_buffer_ {
     size_t copy_bytes;
 };
 
-static inline int32_t gpu_handle(const void *object) {
-    return (int32_t)(intptr_t)object;
-}
-static inline void *gpu_object(int32_t handle) {
-    return (void *)(intptr_t)handle;
-}
+static inline int32_t gpu_handle(const void *object) { return (int32_t)(intptr_t)object; }
+static inline void *gpu_object(int32_t handle) { return (void *)(intptr_t)handle; }
 
 // ---- Events (gpu_events.c) --------------------------------------------------------------------
 

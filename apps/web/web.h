@@ -40,8 +40,8 @@ typedef struct web_model {
     bool stepping;     // a step was begun and is not done
     struct web_session *sessions;
     web_grammar *grammars;
-    web_embedding *embeddings; // that were begun
-    struct web_sight *sights;  // of a module with senses
+    web_embedding *embeddings;                 // that were begun
+    struct web_sight *sights;                  // of a module with senses
     void (*close_senses)(struct web_model *m); // NULL: it has none open
     struct web_model *next;
 } web_model;
@@ -50,9 +50,9 @@ typedef struct web_session {
     int32_t id;
     tern_session *session;
     web_model *model;
-    bool logprobs;     // of what it generates now
-    size_t n_logprobs; // tokens whose probabilities were passed on
-    size_t n_dropped;  // messages that did not fit
+    bool logprobs;       // of what it generates now
+    size_t n_logprobs;   // tokens whose probabilities were passed on
+    size_t n_dropped;    // messages that did not fit
     tern_answer *answer; // takes apart what it generates now; NULL: nothing does
     struct web_session *next;
 } web_session;

@@ -128,8 +128,7 @@ static int32_t put_result(const web_embedding *e) {
     for (size_t i = 0; i < e->n_texts; i++)
         tern_strbuf_printf(b, i ? ",%lld" : "%lld", (long long)e->n_tokens[i]);
     tern_strbuf_puts(b, "],\"cut\":[");
-    for (size_t i = 0; i < e->n_texts; i++)
-        tern_strbuf_printf(b, i ? ",%d" : "%d", e->was_cut[i]);
+    for (size_t i = 0; i < e->n_texts; i++) tern_strbuf_printf(b, i ? ",%d" : "%d", e->was_cut[i]);
     tern_strbuf_puts(b, "]}");
     return web_result_end();
 }

@@ -25,9 +25,7 @@ web_model *web_model_find(int32_t id, tern_error *err) {
     return m;
 }
 
-web_model *web_model_first(void) {
-    return models;
-}
+web_model *web_model_first(void) { return models; }
 
 web_model *web_model_add(tern_model *model) {
     web_model *m = tern_alloc(TERN_MEM_MISC, sizeof *m);

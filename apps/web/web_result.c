@@ -13,21 +13,11 @@ WEB_EXPORT(web_error) const char *web_error(void);
 WEB_EXPORT(web_result) const char *web_result(void);
 WEB_EXPORT(web_result_bytes) uint32_t web_result_bytes(void);
 
-void *web_alloc(uint32_t n) {
-    return tern_alloc(TERN_MEM_MISC, n);
-} // NULL: out of memory
-void web_free(void *block) {
-    tern_free(block);
-}
-const char *web_error(void) {
-    return last.message;
-}
-const char *web_result(void) {
-    return tern_strbuf_text(&result);
-}
-uint32_t web_result_bytes(void) {
-    return (uint32_t)result.len;
-}
+void *web_alloc(uint32_t n) { return tern_alloc(TERN_MEM_MISC, n); } // NULL: out of memory
+void web_free(void *block) { tern_free(block); }
+const char *web_error(void) { return last.message; }
+const char *web_result(void) { return tern_strbuf_text(&result); }
+uint32_t web_result_bytes(void) { return (uint32_t)result.len; }
 
 int32_t web_fail(const tern_error *err) {
     last = *err;

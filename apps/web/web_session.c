@@ -232,8 +232,8 @@ static tern_status request_read_lists(request *r, tern_error *err) {
         p->n_dry_sequence_breakers = r->breakers->n;
     }
     if (r->bad_words) {
-        TERN_TRY(web_args_strings(&r->args, "generate", "bad_words", r->bad_words, &p->bad_words,
-                                  err));
+        TERN_TRY(
+            web_args_strings(&r->args, "generate", "bad_words", r->bad_words, &p->bad_words, err));
         p->n_bad_words = r->bad_words->n;
     }
     if (r->stop_ids)

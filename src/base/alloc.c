@@ -26,7 +26,8 @@ static size_t add(atomic_size_t *count, size_t bytes) {
 static void raise_max(atomic_size_t *max, size_t value) {
     size_t seen = atomic_load_explicit(max, memory_order_relaxed);
     while (value > seen && !atomic_compare_exchange_weak_explicit(
-                               max, &seen, value, memory_order_relaxed, memory_order_relaxed)) {}
+                               max, &seen, value, memory_order_relaxed, memory_order_relaxed)) {
+    }
 }
 
 static void count_in(uint32_t tag, size_t bytes) {
@@ -103,8 +104,10 @@ void *tern_realloc(tern_mem_tag tag, void *block, size_t bytes) {
         if (must_fail()) return NULL;
         if (bytes > h->bytes) memset((char *)block + h->bytes, 0, bytes - h->bytes);
         // Only the difference: the block must never be counted twice.
-        if (bytes > h->bytes) count_in(h->tag, bytes - h->bytes);
-        else count_out(h->tag, h->bytes - bytes);
+        if (bytes > h->bytes)
+            count_in(h->tag, bytes - h->bytes);
+        else
+            count_out(h->tag, h->bytes - bytes);
         h->bytes = bytes;
         return block;
     }
@@ -119,8 +122,10 @@ void tern_free(void *block) {
     if (!block) return;
     header *h = header_of(block);
     count_out(h->tag, h->bytes);
-    if (h->is_mapped) tern_pages_give(h, h->capacity + HEADER_BYTES);
-    else tern_heap_give(h);
+    if (h->is_mapped)
+        tern_pages_give(h, h->capacity + HEADER_BYTES);
+    else
+        tern_heap_give(h);
 }
 
 char *tern_strndup(tern_mem_tag tag, const char *text, size_t n) {

@@ -25,7 +25,7 @@ typedef enum tern_mem_tag {
 #define ROW(name, text) name,
     TERN_MEM_TAGS(ROW)
 #undef ROW
-    TERN_MEM_TAG_COUNT
+        TERN_MEM_TAG_COUNT
 } tern_mem_tag;
 
 // NULL when memory is out; zero bytes gives a valid unique pointer. Any thread.

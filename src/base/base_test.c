@@ -35,12 +35,16 @@ TEST(json_numbers_are_json_and_read_back_as_the_same) {
         tern_json_doc doc;
         tern_error err = {0};
         bool is_float = (double)(float)numbers[i] == numbers[i];
-        if (is_float && i % 2) tern_strbuf_json_float(&b, (float)numbers[i]);
-        else tern_strbuf_json_number(&b, numbers[i]);
+        if (is_float && i % 2)
+            tern_strbuf_json_float(&b, (float)numbers[i]);
+        else
+            tern_strbuf_json_number(&b, numbers[i]);
         CHECK_MSG(tern_json_parse(&doc, b.ptr, b.len, &err) == TERN_OK, "%s", b.ptr);
         const tern_json *root = tern_json_root(&doc);
-        if (isfinite(numbers[i])) CHECK_MSG(tern_json_number(root, 7.5) == numbers[i], "%s", b.ptr);
-        else CHECK_MSG(tern_json_is(root, TERN_JSON_NULL), "%s", b.ptr);
+        if (isfinite(numbers[i]))
+            CHECK_MSG(tern_json_number(root, 7.5) == numbers[i], "%s", b.ptr);
+        else
+            CHECK_MSG(tern_json_is(root, TERN_JSON_NULL), "%s", b.ptr);
         tern_json_free(&doc);
         tern_strbuf_free(&b);
     }

@@ -45,8 +45,8 @@ static void map_or_keep(tern_blob_file *f, int fd) {
     f->stamp = tern_fd_stamp(fd);
 }
 
-tern_status tern_blob_open(tern_blob_file **file, const char *path, bool missing_ok,
-                           tern_blob *all, tern_error *err) {
+tern_status tern_blob_open(tern_blob_file **file, const char *path, bool missing_ok, tern_blob *all,
+                           tern_error *err) {
     uint64_t n;
     int fd;
     *file = NULL;
@@ -117,13 +117,16 @@ static tern_status read_file(const tern_blob_file *f, uint64_t at, uint64_t n, v
         return tern_fail(err, TERN_ERR_IO, "%s: bytes %llu to %llu cannot be read: %s", f->path,
                          first, end, strerror(errno));
     if ((uint64_t)got < n)
-        return tern_fail(err, TERN_ERR_IO, "%s: bytes %llu to %llu cannot be read: the file was "
-                         "cut to %llu bytes while it was in use", f->path, first, end,
-                         (unsigned long long)tern_fd_size(f->fd));
+        return tern_fail(err, TERN_ERR_IO,
+                         "%s: bytes %llu to %llu cannot be read: the file was "
+                         "cut to %llu bytes while it was in use",
+                         f->path, first, end, (unsigned long long)tern_fd_size(f->fd));
     tern_stamp now = tern_fd_stamp(f->fd);
     if (tern_stamp_same(&f->stamp, &now)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_IO, "%s: bytes %llu to %llu cannot be used: the file was "
-                     "changed while it was in use", f->path, first, end);
+    return tern_fail(err, TERN_ERR_IO,
+                     "%s: bytes %llu to %llu cannot be used: the file was "
+                     "changed while it was in use",
+                     f->path, first, end);
 }
 
 static tern_status read_joined(const tern_blob *b, uint64_t at, uint64_t n, uint8_t *to,
@@ -141,8 +144,9 @@ static tern_status read_joined(const tern_blob *b, uint64_t at, uint64_t n, uint
 tern_status tern_blob_read(const tern_blob *b, uint64_t first, uint64_t n, void *to,
                            tern_error *err) {
     if (first > b->n || n > b->n - first || n > SIZE_MAX)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: %llu bytes at %llu of %llu: there are not so "
-                         "many", b->file ? b->file->path : "memory", (unsigned long long)n,
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s: %llu bytes at %llu of %llu: there are not so many",
+                         b->file ? b->file->path : "memory", (unsigned long long)n,
                          (unsigned long long)first, (unsigned long long)b->n);
     if (n == 0) return TERN_OK;
     if (b->joined) return read_joined(b, b->at + first, n, to, err);
@@ -157,9 +161,9 @@ tern_status tern_blob_hold(const tern_blob *b, tern_hold *out, tern_error *err) 
     *out = (tern_hold){0};
     if (!h.data) {
         if (b->n > SIZE_MAX / 2)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: %llu bytes are more than the address "
-                             "space", b->file ? b->file->path : "memory",
-                             (unsigned long long)b->n);
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "%s: %llu bytes are more than the address space",
+                             b->file ? b->file->path : "memory", (unsigned long long)b->n);
         h.data = h.owned = tern_alloc(TERN_MEM_FILE, (size_t)b->n);
         if (!h.owned) return tern_fail_memory(err, (size_t)b->n);
         tern_status status = tern_blob_read(b, 0, b->n, h.owned, err);

@@ -17,9 +17,9 @@ typedef struct tern_blob_file tern_blob_file; // open; owns the mapping, or the 
 
 typedef struct tern_blob {
     uint64_t n;
-    const uint8_t *memory;      // the bytes; NULL: they have to be read
-    const tern_blob_file *file; // that they are of; NULL: only memory
-    uint64_t at;                // where they begin in the whole that they are a part of
+    const uint8_t *memory;          // the bytes; NULL: they have to be read
+    const tern_blob_file *file;     // that they are of; NULL: only memory
+    uint64_t at;                    // where they begin in the whole that they are a part of
     const struct tern_blob *joined; // or they are those of several blobs of `each` bytes
     uint64_t each;
     const struct tern_blob_maker *maker; // or they are computed whenever they are held
@@ -36,8 +36,8 @@ typedef struct tern_blob_maker {
 
 // All bytes of a regular file. The blob and its parts are valid until the file is closed.
 // missing_ok: a missing file gives TERN_OK and *file == NULL.
-tern_status tern_blob_open(tern_blob_file **file, const char *path, bool missing_ok,
-                           tern_blob *all, tern_error *err);
+tern_status tern_blob_open(tern_blob_file **file, const char *path, bool missing_ok, tern_blob *all,
+                           tern_error *err);
 void tern_blob_close(tern_blob_file *file); // NULL is allowed
 
 tern_blob tern_blob_of(const void *bytes, uint64_t n); // of memory, which stays the caller's

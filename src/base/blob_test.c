@@ -77,8 +77,8 @@ TEST(blob_of_a_file_that_changes_is_refused) {
     REQUIRE(write_text(path, "0123456789"));
     REQUIRE_OK(tern_blob_open(&file, path, false, &all, &err), err);
     CHECK(truncate(path, 6) == 0);
-    refuses(&all, path, "bytes 0 to 10 cannot be read: the file was cut to 6 bytes while it was in "
-                        "use");
+    refuses(&all, path,
+            "bytes 0 to 10 cannot be read: the file was cut to 6 bytes while it was in use");
     tern_blob_close(file);
 
     REQUIRE_OK(tern_blob_open(&file, path, false, &all, &err), err);

@@ -18,8 +18,8 @@ typedef enum tern_dtype {
 } tern_dtype;
 
 const char *tern_dtype_name(tern_dtype type);
-int tern_dtype_ggml_id(tern_dtype type);                  // -1: not a GGUF type
-bool tern_dtype_from_ggml_id(int64_t id, tern_dtype *type); // false: not known
+int tern_dtype_ggml_id(tern_dtype type);                       // -1: not a GGUF type
+bool tern_dtype_from_ggml_id(int64_t id, tern_dtype *type);    // false: not known
 bool tern_dtype_from_name(const char *name, tern_dtype *type); // case ignored
 size_t tern_dtype_block_n(tern_dtype type);
 size_t tern_dtype_block_bytes(tern_dtype type);
@@ -74,7 +74,7 @@ bool tern_dtype_decode_groups(tern_dtype type, const void *data, uint64_t first,
 // The codes of G4 and G8 types, one in a byte, and the scale and offset of each block:
 // value = scale * code + offset. `first` and n are multiples of the block. False: another type.
 bool tern_dtype_decode_affine(tern_dtype type, const void *data, uint64_t first, size_t n,
-                             uint8_t *codes, float *scales, float *offsets);
+                              uint8_t *codes, float *scales, float *offsets);
 // The greatest code of such a type; 0: another type.
 unsigned tern_dtype_code_max(tern_dtype type);
 // What types of codes of four bits and more are, and those that are read as such:
@@ -83,7 +83,7 @@ unsigned tern_dtype_code_max(tern_dtype type);
 // each block of `super`; minima likewise.
 typedef struct tern_dtype_form {
     uint8_t bits, zero;
-    uint16_t group, super; // elements
+    uint16_t group, super;               // elements
     bool has_minima, has_table, is_bf16; // numbers of 16 bits are F16 or BF16
     uint8_t table[16];
 } tern_dtype_form;

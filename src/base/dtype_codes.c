@@ -45,9 +45,9 @@
 
 // Values plus 128.
 #define VALUES_IQ4                                                                                 \
-    {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}
+    { 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241 }
 #define VALUES_E2M1                                                                                \
-    {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116}
+    { 128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116 }
 
 static const tern_dtype_form forms[TERN_DTYPE_COUNT] = {
     [TERN_DTYPE_Q4_0] = {.bits = 4, .group = 32, .zero = 8},
@@ -55,17 +55,21 @@ static const tern_dtype_form forms[TERN_DTYPE_COUNT] = {
     [TERN_DTYPE_Q5_0] = {.bits = 5, .group = 32, .zero = 16},
     [TERN_DTYPE_Q5_1] = {.bits = 5, .group = 32, .has_minima = true},
     [TERN_DTYPE_Q8_0] = {.bits = 8, .group = 32, .zero = 128},
-    [TERN_DTYPE_IQ4_NL] = {.bits = 4, .group = 32, .zero = 128, .table = VALUES_IQ4,
-                           .has_table = true},
-    [TERN_DTYPE_MXFP4] = {.bits = 4, .group = 32, .zero = 128, .table = VALUES_E2M1,
-                          .has_table = true, .is_bf16 = true},
+    [TERN_DTYPE_IQ4_NL] =
+        {.bits = 4, .group = 32, .zero = 128, .table = VALUES_IQ4, .has_table = true},
+    [TERN_DTYPE_MXFP4] = {.bits = 4,
+                          .group = 32,
+                          .zero = 128,
+                          .table = VALUES_E2M1,
+                          .has_table = true,
+                          .is_bf16 = true},
     [TERN_DTYPE_Q2_K] = {.bits = 4, .group = 16, .super = 256, .has_minima = true},
     [TERN_DTYPE_Q3_K] = {.bits = 4, .group = 16, .super = 256, .zero = 4},
     [TERN_DTYPE_Q4_K] = {.bits = 4, .group = 32, .super = 256, .has_minima = true},
     [TERN_DTYPE_Q5_K] = {.bits = 5, .group = 32, .super = 256, .has_minima = true},
     [TERN_DTYPE_Q6_K] = {.bits = 6, .group = 16, .super = 256, .zero = 32},
-    [TERN_DTYPE_IQ4_XS] = {.bits = 4, .group = 32, .super = 256, .zero = 128, .table = VALUES_IQ4,
-                           .has_table = true},
+    [TERN_DTYPE_IQ4_XS] =
+        {.bits = 4, .group = 32, .super = 256, .zero = 128, .table = VALUES_IQ4, .has_table = true},
 };
 
 const tern_dtype_form *tern_dtype_form_of(tern_dtype type) {
@@ -82,8 +86,7 @@ static void read_nibbles(const uint8_t *b, const uint8_t *high, uint8_t *codes) 
         codes[i] = b[i] & 15;
         codes[16 + i] = b[i] >> 4;
     }
-    for (int i = 0; high && i < 32; i++)
-        codes[i] |= (uint8_t)((high[i / 8] >> i % 8 & 1) << 4);
+    for (int i = 0; high && i < 32; i++) codes[i] |= (uint8_t)((high[i / 8] >> i % 8 & 1) << 4);
 }
 
 // Blocks of 32: a scale, perhaps a minimum, which files add, perhaps fifth bits, codes.
@@ -102,7 +105,8 @@ static void read_32(tern_dtype type, const uint8_t *b, const tern_dtype_codes *t
     }
     if (f->bits == 8)
         for (int i = 0; i < 32; i++) to->codes[i] = b[i] ^ 128;
-    else read_nibbles(f->bits == 5 ? b + 4 : b, f->bits == 5 ? b : NULL, to->codes);
+    else
+        read_nibbles(f->bits == 5 ? b + 4 : b, f->bits == 5 ? b : NULL, to->codes);
 }
 
 // Two bits of each of 256, of Q2_K and Q3_K.
@@ -212,8 +216,7 @@ bool tern_dtype_decode_codes(tern_dtype type, const void *data, uint64_t first, 
 }
 
 // The published formulas: each product and difference rounds once.
-void tern_dtype_decode_form(tern_dtype type, const void *data, uint64_t first, size_t n,
-                            float *y) {
+void tern_dtype_decode_form(tern_dtype type, const void *data, uint64_t first, size_t n, float *y) {
     const tern_dtype_form *f = &forms[type];
     const size_t block_n = tern_dtype_block_n(type), n_groups = block_n / f->group;
     uint8_t codes[256];

@@ -133,7 +133,7 @@ static bool is_f8(tern_dtype t) { return t >= TERN_DTYPE_F8_32 && t <= TERN_DTYP
 unsigned tern_dtype_code_max(tern_dtype type) { return is_g4(type) ? 15 : is_g8(type) ? 255 : 0; }
 
 bool tern_dtype_decode_affine(tern_dtype type, const void *data, uint64_t first, size_t n,
-                             uint8_t *codes, float *scales, float *offsets) {
+                              uint8_t *codes, float *scales, float *offsets) {
     size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
     if (!is_g4(type) && !is_g8(type)) return false;
     const uint8_t *b = (const uint8_t *)data + first / block * bytes;

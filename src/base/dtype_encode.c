@@ -95,9 +95,8 @@ static void encode_q6_k(const float *x, uint8_t *b) {
         float each = inverse(read * (float)steps[i / 16]);
         codes[i] = (uint8_t)(round_clamp(x[i] * each, -32, 31) + 32);
     }
-    tern_dtype_encode_codes(TERN_DTYPE_Q6_K,
-                            &(tern_dtype_codes){.codes = codes, .scales = &d, .sub_scales = steps},
-                            b);
+    tern_dtype_encode_codes(
+        TERN_DTYPE_Q6_K, &(tern_dtype_codes){.codes = codes, .scales = &d, .sub_scales = steps}, b);
 }
 
 // The scale s and the minimum m, both >= 0, of 32 weights x = s q - m with q in 0..levels.
@@ -164,8 +163,8 @@ static void encode_q45_k(tern_dtype type, const float *x, int levels, uint8_t *b
         for (int i = 32 * s; i < 32 * s + 32; i++)
             codes[i] = (uint8_t)round_clamp((x[i] + m) * inv, 0, levels);
     }
-    tern_dtype_encode_codes(
-        type, &(tern_dtype_codes){codes, &d_bits, &min_bits, steps, min_steps}, b);
+    tern_dtype_encode_codes(type, &(tern_dtype_codes){codes, &d_bits, &min_bits, steps, min_steps},
+                            b);
 }
 
 static void encode_q4_k(const float *x, uint8_t *b) { encode_q45_k(TERN_DTYPE_Q4_K, x, 15, b); }
@@ -252,11 +251,16 @@ void tern_dtype_encode_ternary(tern_dtype type, const int8_t *q, size_t n, float
     float read;
     tern_dtype_encode_group_codes(type, q, n, scale, out);
     for (size_t i = 0; i + block_n <= n; i += block_n, b += block_bytes) {
-        if (type == TERN_DTYPE_I2_S) encode_i2_s(q + i, b);
-        else if (type == TERN_DTYPE_TQ2_0) encode_tq2_0(q + i, b);
-        else if (type == TERN_DTYPE_TQ1_0) encode_tq1_0(q + i, b);
-        else if (tern_dtype_form_of(type)) encode_form(type, q + i, to_f16(scale, &read), b);
-        else return;
+        if (type == TERN_DTYPE_I2_S)
+            encode_i2_s(q + i, b);
+        else if (type == TERN_DTYPE_TQ2_0)
+            encode_tq2_0(q + i, b);
+        else if (type == TERN_DTYPE_TQ1_0)
+            encode_tq1_0(q + i, b);
+        else if (tern_dtype_form_of(type))
+            encode_form(type, q + i, to_f16(scale, &read), b);
+        else
+            return;
         bool ternary = type == TERN_DTYPE_TQ1_0 || type == TERN_DTYPE_TQ2_0;
         if (ternary) write_f16(b + block_bytes - 2, scale);
     }

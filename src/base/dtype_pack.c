@@ -34,7 +34,8 @@ static void write_32(tern_dtype type, const tern_dtype_form *f, const tern_dtype
     }
     if (f->bits == 8)
         for (int i = 0; i < 32; i++) b[i] = from->codes[i] ^ 128;
-    else write_nibbles(from->codes, f->bits == 5 ? b : NULL, f->bits == 5 ? b + 4 : b);
+    else
+        write_nibbles(from->codes, f->bits == 5 ? b : NULL, f->bits == 5 ? b + 4 : b);
 }
 
 // Two bits of each of 256.

@@ -33,8 +33,8 @@ typedef struct number_table {
 typedef struct fit {
     tern_dtype type;
     const tern_dtype_form *form;
-    int n, group;     // elements
-    float low, high;  // numbers: codes less the zero
+    int n, group;                        // elements
+    float low, high;                     // numbers: codes less the zero
     int sub_low, sub_high, sub_min_high; // steps of scales and minima, if the form has them
     bool min_is_step;
     const number_table *table; // or NULL
@@ -360,8 +360,10 @@ static void quantize_block(const fit *t, block *b) {
         quantize_steps(t, b);
         return;
     }
-    if (t->type == TERN_DTYPE_MXFP4) quantize_power(t, b);
-    else b->d_bits = put_half(b, b->scale[0], &b->d);
+    if (t->type == TERN_DTYPE_MXFP4)
+        quantize_power(t, b);
+    else
+        b->d_bits = put_half(b, b->scale[0], &b->d);
     b->m_bits = put_half(b, b->min[0], &b->m);
     b->scale[0] = b->d;
     b->min[0] = b->m;
@@ -397,8 +399,10 @@ static void weigh(const fit *t, const float *importance, block *b) {
         float mean = squares / (float)each, root = sqrtf(mean);
         for (int i = at; i < at + each; i++) {
             float x = b->x[i];
-            if (importance) b->w[i] = importance[i] * sqrtf(mean + x * x);
-            else b->w[i] = root + fabsf(x);
+            if (importance)
+                b->w[i] = importance[i] * sqrtf(mean + x * x);
+            else
+                b->w[i] = root + fabsf(x);
         }
     }
 }

@@ -68,18 +68,12 @@ static const struct {
     double plain, weighted; // relative errors of normal numbers, plain and weighted by squares
     double important;       // weighted by an importance, to that without knowing it
 } bounds[] = {
-    {TERN_DTYPE_Q4_0, 0.0780, 0.04476, 0.71},
-    {TERN_DTYPE_Q4_1, 0.0681, 0.03836, 0.62},
-    {TERN_DTYPE_Q5_0, 0.0383, 0.02139, 0.75},
-    {TERN_DTYPE_Q5_1, 0.0329, 0.01817, 0.61},
-    {TERN_DTYPE_Q8_0, 0.0052, 0.00293, 1.00},
-    {TERN_DTYPE_Q2_K, 0.2658, 0.15677, 0.51},
-    {TERN_DTYPE_Q3_K, 0.1423, 0.08185, 0.61},
-    {TERN_DTYPE_Q4_K, 0.0683, 0.03893, 0.63},
-    {TERN_DTYPE_Q5_K, 0.0337, 0.01905, 0.65},
-    {TERN_DTYPE_Q6_K, 0.0167, 0.00900, 0.67},
-    {TERN_DTYPE_IQ4_NL, 0.0724, 0.05061, 0.70},
-    {TERN_DTYPE_IQ4_XS, 0.0731, 0.05138, 0.72},
+    {TERN_DTYPE_Q4_0, 0.0780, 0.04476, 0.71},   {TERN_DTYPE_Q4_1, 0.0681, 0.03836, 0.62},
+    {TERN_DTYPE_Q5_0, 0.0383, 0.02139, 0.75},   {TERN_DTYPE_Q5_1, 0.0329, 0.01817, 0.61},
+    {TERN_DTYPE_Q8_0, 0.0052, 0.00293, 1.00},   {TERN_DTYPE_Q2_K, 0.2658, 0.15677, 0.51},
+    {TERN_DTYPE_Q3_K, 0.1423, 0.08185, 0.61},   {TERN_DTYPE_Q4_K, 0.0683, 0.03893, 0.63},
+    {TERN_DTYPE_Q5_K, 0.0337, 0.01905, 0.65},   {TERN_DTYPE_Q6_K, 0.0167, 0.00900, 0.67},
+    {TERN_DTYPE_IQ4_NL, 0.0724, 0.05061, 0.70}, {TERN_DTYPE_IQ4_XS, 0.0731, 0.05138, 0.72},
     {TERN_DTYPE_MXFP4, 0.1130, 0.10746, 0.99},
 };
 #define N_BOUNDS (sizeof bounds / sizeof *bounds)

@@ -158,8 +158,8 @@ TEST(dtype_encoders_keep_the_error_small) {
     static const struct {
         tern_dtype type;
         double error;
-    } cases[] = {{TERN_DTYPE_F32, 0},       {TERN_DTYPE_F16, 3e-4},   {TERN_DTYPE_BF16, 2e-3},
-                 {TERN_DTYPE_Q8_0, 6e-3},   {TERN_DTYPE_Q6_K, 0.019}, {TERN_DTYPE_Q5_K, 0.038},
+    } cases[] = {{TERN_DTYPE_F32, 0},      {TERN_DTYPE_F16, 3e-4},   {TERN_DTYPE_BF16, 2e-3},
+                 {TERN_DTYPE_Q8_0, 6e-3},  {TERN_DTYPE_Q6_K, 0.019}, {TERN_DTYPE_Q5_K, 0.038},
                  {TERN_DTYPE_Q4_K, 0.074}, {TERN_DTYPE_Q4_0, 0.09}};
     enum { N = 256 * 32 };
     static float x[N], y[N];
@@ -181,7 +181,7 @@ TEST(dtype_encoders_keep_the_error_small) {
 }
 
 TEST(dtype_encoders_take_any_numbers) {
-    static const float odd[] = {0,         -0.0f, 1e-45f,   -1e-40f, 3e38f, -3e38f, INFINITY,
+    static const float odd[] = {0,         -0.0f, 1e-45f,  -1e-40f, 3e38f, -3e38f, INFINITY,
                                 -INFINITY, NAN,   6.1e-5f, 65504,   1e10f, -1,     1e-20f};
     static const tern_dtype types[] = {TERN_DTYPE_Q4_0, TERN_DTYPE_Q8_0, TERN_DTYPE_Q4_K,
                                        TERN_DTYPE_Q5_K, TERN_DTYPE_Q6_K};

@@ -29,7 +29,7 @@ static inline float tern_f16_to_f32(uint16_t h) {
 
 static inline uint16_t tern_f32_to_f16(float f) {
     uint32_t bits = tern_f32_to_bits(f), sign = bits >> 16 & 0x8000, rest = bits & 0x7FFFFFFF;
-    if (rest > 0x7F800000) return (uint16_t)(sign | 0x7E00); // NaN
+    if (rest > 0x7F800000) return (uint16_t)(sign | 0x7E00);  // NaN
     if (rest >= 0x477FF000) return (uint16_t)(sign | 0x7C00); // rounds to infinity
     if (rest < 0x38800000) { // below the smallest normal: let a float addition do the rounding
         float g = tern_bits_to_f32(rest) + 0.5f; // 0.5 has a unit in the last place of 2^-24

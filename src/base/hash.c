@@ -1,6 +1,5 @@
 #include "base/hash.h"
 
-
 // A byte at a time needs a table of 256 words, which must not be a mutable global. So a short text
 // takes two steps of four bits a byte, with a table small enough to write down, and a long one
 // first builds tables for eight bytes at a step ("slicing by 8": Kounavis and Berry 2005), which

@@ -27,8 +27,10 @@ static tern_status fail(parser *p, const char *what) {
 
 static void skip_space(parser *p) {
     for (; p->at < p->end; p->at++) {
-        if (*p->at == '\n') p->line++;
-        else if (*p->at != ' ' && *p->at != '\t' && *p->at != '\r') break;
+        if (*p->at == '\n')
+            p->line++;
+        else if (*p->at != ' ' && *p->at != '\t' && *p->at != '\r')
+            break;
     }
 }
 
@@ -102,8 +104,10 @@ static tern_status parse_string(parser *p, tern_str *out) {
     p->write += p->at - start;
     while (p->at < p->end && *p->at != '"') {
         if ((unsigned char)*p->at < 0x20) return fail(p, "control character in a string");
-        if (*p->at == '\\') TERN_TRY(unescape_one(p));
-        else *p->write++ = *p->at++;
+        if (*p->at == '\\')
+            TERN_TRY(unescape_one(p));
+        else
+            *p->write++ = *p->at++;
     }
     if (p->at >= p->end) return fail(p, "string without end");
     p->at++;
@@ -145,7 +149,8 @@ static tern_status parse_number(parser *p, size_t index) {
     const char *start = p->at;
     if (*p->at == '-') p->at++;
     if (!is_digit(p)) return fail(p, "unexpected character");
-    if (*p->at == '0') p->at++;
+    if (*p->at == '0')
+        p->at++;
     else
         while (is_digit(p)) p->at++;
     if (p->at < p->end && *p->at == '.') {
@@ -223,9 +228,7 @@ static tern_status parse_value(parser *p, int depth) {
     case '{':
         TERN_TRY(new_node(p, TERN_JSON_OBJECT, &index));
         return parse_members(p, index, depth);
-    case '[':
-        TERN_TRY(new_node(p, TERN_JSON_ARRAY, &index));
-        return parse_members(p, index, depth);
+    case '[': TERN_TRY(new_node(p, TERN_JSON_ARRAY, &index)); return parse_members(p, index, depth);
     case '"': {
         tern_str s;
         TERN_TRY(new_node(p, TERN_JSON_STRING, &index));
@@ -235,9 +238,7 @@ static tern_status parse_value(parser *p, int depth) {
     case 't': return parse_word(p, "true", TERN_JSON_BOOL, true);
     case 'f': return parse_word(p, "false", TERN_JSON_BOOL, false);
     case 'n': return parse_word(p, "null", TERN_JSON_NULL, false);
-    default:
-        TERN_TRY(new_node(p, TERN_JSON_NUMBER, &index));
-        return parse_number(p, index);
+    default: TERN_TRY(new_node(p, TERN_JSON_NUMBER, &index)); return parse_number(p, index);
     }
 }
 
@@ -247,8 +248,13 @@ tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern
         text += 3;
         n -= 3;
     }
-    parser p = {.at = text, .begin = text, .end = text + n, .doc = doc, .text_bytes = n,
-                .line = 1, .err = err};
+    parser p = {.at = text,
+                .begin = text,
+                .end = text + n,
+                .doc = doc,
+                .text_bytes = n,
+                .line = 1,
+                .err = err};
     skip_space(&p);
     tern_status status = parse_value(&p, 0);
     skip_space(&p);

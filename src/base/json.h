@@ -31,11 +31,11 @@ typedef enum tern_json_spelling {
 
 // A value in a document. Members of an object come as pairs of nodes: key, value, key, value.
 typedef struct tern_json {
-    uint32_t type;   // tern_json_type
-    uint32_t n;      // string: bytes; array: elements; object: members; bool: the value;
-                     // number: tern_json_spelling
-    uint32_t next;   // index of the node after this value's subtree
-    uint32_t line;   // where it begins, for messages
+    uint32_t type; // tern_json_type
+    uint32_t n;    // string: bytes; array: elements; object: members; bool: the value;
+                   // number: tern_json_spelling
+    uint32_t next; // index of the node after this value's subtree
+    uint32_t line; // where it begins, for messages
     union {
         const char *text; // string, not terminated; of the root json_index.h's
         double number;
@@ -68,8 +68,8 @@ const tern_json *tern_json_next(const tern_json_doc *doc, const tern_json *paren
 const tern_json *tern_json_value_of(const tern_json_doc *doc, const tern_json *key);
 
 bool tern_json_is(const tern_json *value, tern_json_type type);
-tern_str tern_json_str(const tern_json *value);                     // {NULL, 0}: not a string
-double tern_json_number(const tern_json *value, double otherwise);  // otherwise: not a number
+tern_str tern_json_str(const tern_json *value);                    // {NULL, 0}: not a string
+double tern_json_number(const tern_json *value, double otherwise); // otherwise: not a number
 // Whole numbers up to 2^53 and down to -2^53; otherwise: also for larger ones.
 int64_t tern_json_int(const tern_json *value, int64_t otherwise);
 // Whole numbers to the last digit: -2^63 to 2^64 - 1, the negative ones as two's complement. False:

@@ -23,8 +23,10 @@ void tern_json_close(tern_json_writer *w, char bracket) {
 }
 
 void tern_json_put_text(tern_json_writer *w, const char *key, const char *text) {
-    if (text) tern_json_put_bytes(w, key, text, strlen(text));
-    else tern_json_put_null(w, key);
+    if (text)
+        tern_json_put_bytes(w, key, text, strlen(text));
+    else
+        tern_json_put_null(w, key);
 }
 
 void tern_json_put_bytes(tern_json_writer *w, const char *key, const char *bytes, size_t n) {
@@ -51,9 +53,7 @@ void tern_json_put_bool(tern_json_writer *w, const char *key, bool value) {
     tern_json_put_raw(w, key, value ? "true" : "false");
 }
 
-void tern_json_put_null(tern_json_writer *w, const char *key) {
-    tern_json_put_raw(w, key, "null");
-}
+void tern_json_put_null(tern_json_writer *w, const char *key) { tern_json_put_raw(w, key, "null"); }
 
 void tern_json_put_raw(tern_json_writer *w, const char *key, const char *json) {
     begin(w, key);

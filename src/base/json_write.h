@@ -23,8 +23,8 @@ typedef struct tern_json_writer {
     bool follows; // a value of the same object or array
 } tern_json_writer;
 
-void tern_json_open(tern_json_writer *w, const char *key, char bracket); // '{' or '['
-void tern_json_close(tern_json_writer *w, char bracket);                 // '}' or ']'
+void tern_json_open(tern_json_writer *w, const char *key, char bracket);         // '{' or '['
+void tern_json_close(tern_json_writer *w, char bracket);                         // '}' or ']'
 void tern_json_put_text(tern_json_writer *w, const char *key, const char *text); // NULL: null
 void tern_json_put_bytes(tern_json_writer *w, const char *key, const char *bytes, size_t n);
 void tern_json_put_int(tern_json_writer *w, const char *key, int64_t value);

@@ -18,8 +18,8 @@ static uint64_t offset_of(const tern_matrix *m, int64_t row) {
 
 // A piece begins with a multiple of so many rows, so that it begins with a block.
 static int64_t step_of(const tern_matrix *m) {
-    bool whole = m->type == TERN_DTYPE_HF_TERNARY ||
-                 (uint64_t)m->n_cols % tern_dtype_block_n(m->type) == 0;
+    bool whole =
+        m->type == TERN_DTYPE_HF_TERNARY || (uint64_t)m->n_cols % tern_dtype_block_n(m->type) == 0;
     return whole ? 1 : (int64_t)tern_dtype_block_n(m->type);
 }
 

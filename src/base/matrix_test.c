@@ -108,8 +108,10 @@ TEST(matrix_in_pieces_has_the_rows_of_the_whole) {
     };
     bool before = test_map_never(true);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tern_matrix m = {.type = cases[i].type, .n_rows = cases[i].n_rows,
-                         .n_cols = cases[i].n_cols, .scale = SCALE};
+        tern_matrix m = {.type = cases[i].type,
+                         .n_rows = cases[i].n_rows,
+                         .n_cols = cases[i].n_cols,
+                         .scale = SCALE};
         const char *path = test_tmp("matrix");
         const tern_ternary_kind kind = {.scale = SCALE};
         tern_error err = {0};

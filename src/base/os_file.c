@@ -107,8 +107,10 @@ tern_status tern_lock_folder(tern_lock *lock, const char *folder, tern_error *er
     if (!tern_folder_open(&f, folder, true))
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", folder, strerror(errno));
     tern_lock_state state = tern_folder_lock(&f);
-    if (state == TERN_LOCK_HELD) lock->folder = f;
-    else tern_folder_close(&f);
+    if (state == TERN_LOCK_HELD)
+        lock->folder = f;
+    else
+        tern_folder_close(&f);
     if (state != TERN_LOCK_TAKEN) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", folder);
 }

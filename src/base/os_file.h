@@ -95,7 +95,7 @@ bool tern_folder_open(tern_folder *f, const char *path, bool follow);
 // EPERM if it belongs neither to this user nor to the owner of the folder `outer` that it is in: in
 // a world-writable folder somebody else may have put it there.
 bool tern_folder_open_private(tern_folder *f, const char *path, const char *outer);
-void tern_folder_close(tern_folder *f); // and unlocks it; a zeroed one is allowed
+void tern_folder_close(tern_folder *f);          // and unlocks it; a zeroed one is allowed
 bool tern_folder_has_name(const tern_folder *f); // it was not removed
 bool tern_folder_rename(tern_folder *f, const char *from, const char *to); // itself; replaces none
 tern_status tern_folder_names(const tern_folder *f, tern_names *names, tern_error *err);
@@ -149,8 +149,8 @@ int tern_file_create_private(const char *path);
 bool tern_device_is(const char *path);
 int tern_device_open(const char *path, bool *is_stdout); // for writing; -1: errno
 
-uint64_t tern_fd_size(int fd); // bytes; 0: unknown, as of a pipe
-tern_stamp tern_fd_stamp(int fd); // of the file that it is open on
+uint64_t tern_fd_size(int fd);                    // bytes; 0: unknown, as of a pipe
+tern_stamp tern_fd_stamp(int fd);                 // of the file that it is open on
 int64_t tern_fd_read(int fd, void *to, size_t n); // fewer than n only at the end; -1: errno
 // The same from an offset on. Any thread.
 int64_t tern_fd_read_at(int fd, void *to, size_t n, uint64_t offset);

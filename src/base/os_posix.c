@@ -74,7 +74,8 @@ static int n_allowed(int n_online) {
         if (!set) return n_online;
         int n_set = sched_getaffinity(0, CPU_ALLOC_SIZE(n), set) == 0
                         ? CPU_COUNT_S(CPU_ALLOC_SIZE(n), set)
-                        : errno == EINVAL ? -1 : n_online;
+                    : errno == EINVAL ? -1
+                                      : n_online;
         CPU_FREE(set);
         if (n_set >= 0) return n_set;
     }
@@ -232,9 +233,7 @@ bool tern_gpu_may_be_here(void) {
     return false;
 }
 #else
-bool tern_gpu_may_be_here(void) {
-    return true;
-}
+bool tern_gpu_may_be_here(void) { return true; }
 #endif
 
 tern_status tern_program_folder(char **folder, tern_error *err) {

@@ -198,9 +198,7 @@ char *tern_library_of(const void *function) {
     (void)function;
     return NULL;
 }
-bool tern_gpu_may_be_here(void) {
-    return true;
-}
+bool tern_gpu_may_be_here(void) { return true; }
 
 tern_status tern_program_folder(char **folder, tern_error *err) {
     *folder = tern_strdup(TERN_MEM_MISC, "");

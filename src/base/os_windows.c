@@ -174,14 +174,12 @@ static char *path_of(HMODULE module) { // NULL: unknown, or no memory
 
 char *tern_library_of(const void *function) {
     HMODULE module;
-    DWORD flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS |
-                  GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+    DWORD flags =
+        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
     return GetModuleHandleExA(flags, function, &module) ? path_of(module) : NULL;
 }
 
-bool tern_gpu_may_be_here(void) {
-    return true;
-}
+bool tern_gpu_may_be_here(void) { return true; }
 
 tern_status tern_program_folder(char **folder, tern_error *err) {
     char *path = path_of(NULL);

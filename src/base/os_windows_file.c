@@ -26,15 +26,15 @@ static bool fail_last(void) { // errno of the system's last error; false
         DWORD code;
         int number;
     } numbers[] = {
-        {ERROR_FILE_NOT_FOUND, ENOENT},     {ERROR_PATH_NOT_FOUND, ENOENT},
-        {ERROR_INVALID_NAME, ENOENT},       {ERROR_BAD_PATHNAME, ENOENT},
-        {ERROR_ALREADY_EXISTS, EEXIST},     {ERROR_FILE_EXISTS, EEXIST},
-        {ERROR_DIR_NOT_EMPTY, ENOTEMPTY},   {ERROR_DIRECTORY, ENOTDIR},
-        {ERROR_NOT_ENOUGH_MEMORY, ENOMEM},  {ERROR_OUTOFMEMORY, ENOMEM},
-        {ERROR_DISK_FULL, ENOSPC},          {ERROR_HANDLE_DISK_FULL, ENOSPC},
-        {ERROR_INVALID_HANDLE, EBADF},      {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
-        {ERROR_ACCESS_DENIED, EACCES},      {ERROR_SHARING_VIOLATION, EACCES},
-        {ERROR_NOT_SAME_DEVICE, EXDEV},     {ERROR_WRITE_PROTECT, EROFS},
+        {ERROR_FILE_NOT_FOUND, ENOENT},    {ERROR_PATH_NOT_FOUND, ENOENT},
+        {ERROR_INVALID_NAME, ENOENT},      {ERROR_BAD_PATHNAME, ENOENT},
+        {ERROR_ALREADY_EXISTS, EEXIST},    {ERROR_FILE_EXISTS, EEXIST},
+        {ERROR_DIR_NOT_EMPTY, ENOTEMPTY},  {ERROR_DIRECTORY, ENOTDIR},
+        {ERROR_NOT_ENOUGH_MEMORY, ENOMEM}, {ERROR_OUTOFMEMORY, ENOMEM},
+        {ERROR_DISK_FULL, ENOSPC},         {ERROR_HANDLE_DISK_FULL, ENOSPC},
+        {ERROR_INVALID_HANDLE, EBADF},     {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
+        {ERROR_ACCESS_DENIED, EACCES},     {ERROR_SHARING_VIOLATION, EACCES},
+        {ERROR_NOT_SAME_DEVICE, EXDEV},    {ERROR_WRITE_PROTECT, EROFS},
     };
     DWORD code = GetLastError();
     errno = EIO;
@@ -205,7 +205,8 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
     // Others may replace it meanwhile, as they may elsewhere.
     if (kind == TERN_PATH_FILE)
         *fd = descriptor_of(CreateFileA(path, GENERIC_READ, SHARE_ALL, NULL, OPEN_EXISTING,
-                                        FILE_ATTRIBUTE_NORMAL, NULL), _O_RDONLY);
+                                        FILE_ATTRIBUTE_NORMAL, NULL),
+                            _O_RDONLY);
     if (*fd < 0)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
     *n_bytes = tern_fd_size(*fd);
@@ -242,7 +243,8 @@ int tern_file_open_shared(const char *path, bool anyway, bool *taken) {
 int tern_file_create(const char *path, const char *like) {
     (void)like; // permissions come from the folder
     return descriptor_of(CreateFileA(path, GENERIC_READ | GENERIC_WRITE, SHARE_ALL, NULL,
-                                     CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL), 0);
+                                     CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL),
+                         0);
 }
 
 int tern_file_create_private(const char *path) { return tern_file_create(path, ""); }
@@ -259,8 +261,8 @@ int tern_device_open(const char *path, bool *is_stdout) {
     int fd = standard_of(path);
     *is_stdout = fd == 1;
     if (fd < 0)
-        return descriptor_of(CreateFileA(path, GENERIC_WRITE, SHARE_ALL, NULL, OPEN_EXISTING, 0,
-                                         NULL), 0);
+        return descriptor_of(
+            CreateFileA(path, GENERIC_WRITE, SHARE_ALL, NULL, OPEN_EXISTING, 0, NULL), 0);
     int copy = _dup(fd);
     if (copy >= 0) _setmode(copy, _O_BINARY);
     return copy;
@@ -319,8 +321,8 @@ bool tern_fd_write(int fd, const void *bytes, uint64_t n) {
 
 bool tern_fd_write_at(int fd, const void *bytes, uint64_t n, uint64_t offset) {
     int64_t before = _lseeki64(fd, 0, SEEK_CUR);
-    bool ok = before >= 0 && _lseeki64(fd, (int64_t)offset, SEEK_SET) >= 0 &&
-              tern_fd_write(fd, bytes, n);
+    bool ok =
+        before >= 0 && _lseeki64(fd, (int64_t)offset, SEEK_SET) >= 0 && tern_fd_write(fd, bytes, n);
     return before >= 0 && _lseeki64(fd, before, SEEK_SET) >= 0 && ok;
 }
 

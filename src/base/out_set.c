@@ -53,8 +53,9 @@ static tern_status publish_one(const tern_folder *f, const char *folder, const c
                   ? (tern_file_remove(to) || errno == ENOENT) && tern_folder_remove_entry(f, name)
                   : tern_folder_move_entry(f, name, to);
     if (!ok)
-        status = tern_fail(err, TERN_ERR_IO, "%s: cannot be replaced: %s; the new files lie in "
-                           "%s/" COMMIT, to, strerror(errno), folder);
+        status = tern_fail(err, TERN_ERR_IO,
+                           "%s: cannot be replaced: %s; the new files lie in %s/" COMMIT, to,
+                           strerror(errno), folder);
     tern_free(to);
     return status;
 }
@@ -110,8 +111,10 @@ tern_status tern_out_check(const char *folder, const char *name, tern_error *err
     bool is_there = tern_path_look(path.ptr) != TERN_PATH_NONE;
     tern_strbuf_free(&path);
     if (!is_there) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "%s: its writer was stopped while it replaced these "
-                     "files; run that command again", folder);
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "%s: its writer was stopped while it replaced these "
+                     "files; run that command again",
+                     folder);
 }
 
 // ---- Opening -----------------------------------------------------------------------------------
@@ -154,8 +157,8 @@ static tern_status open_folder(tern_out_set *set, bool own, tern_error *err) {
 tern_status tern_out_open(tern_out_set *set, const char *folder, bool own, tern_error *err) {
     *set = (tern_out_set){0};
     set->folder = tern_strdup(TERN_MEM_MISC, folder);
-    tern_status status = set->folder ? open_folder(set, own, err)
-                                     : tern_fail_memory(err, strlen(folder) + 1);
+    tern_status status =
+        set->folder ? open_folder(set, own, err) : tern_fail_memory(err, strlen(folder) + 1);
     if (status != TERN_OK) tern_out_close(set);
     return status;
 }
@@ -188,7 +191,8 @@ tern_status tern_out_open_file(tern_out_set *set, const char *path, tern_error *
     // NULL: a dangling link, which is replaced itself.
     if (!tern_device_is(path) && tern_path_look_at(path) == TERN_PATH_LINK)
         target = tern_path_real(path);
-    else errno = 0;
+    else
+        errno = 0;
     if (!target && errno == ENOMEM) return tern_fail_memory(err, strlen(path) + 1);
     tern_status status = open_place(set, target ? target : path, err);
     tern_free(target);
@@ -222,8 +226,7 @@ static tern_status create(tern_out_file *f, const char *name, tern_error *err) {
     return tern_names_add(&set->names, name, err);
 }
 
-tern_status tern_out_begin(tern_out_set *set, const char *name, tern_out_file *f,
-                           tern_error *err) {
+tern_status tern_out_begin(tern_out_set *set, const char *name, tern_out_file *f, tern_error *err) {
     *f = (tern_out_file){.set = set, .fd = -1};
     set->n_open++;
     tern_status status = create(f, name ? name : set->only, err);
@@ -361,8 +364,10 @@ tern_status tern_out_commit(tern_out_set *set, const char *last, tern_error *err
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: not all that was begun is written",
                          set->folder ? set->folder : set->only);
     if (set->is_device) return TERN_OK;
-    if (set->names.n == 1 && set->gone.n == 0) status = commit_one(set, err);
-    else if (set->names.n > 0) status = commit_all(set, last ? last : set->names.list[0], err);
+    if (set->names.n == 1 && set->gone.n == 0)
+        status = commit_one(set, err);
+    else if (set->names.n > 0)
+        status = commit_all(set, last ? last : set->names.list[0], err);
     if (status != TERN_OK) return status;
     tern_free(set->staging); // nothing to remove any more
     set->staging = NULL;
@@ -402,8 +407,10 @@ static tern_status open_output(tern_output **out, const char *path, bool is_priv
     tern_status status = tern_out_open_file(&o->set, path, err);
     o->set.is_private = is_private;
     if (status == TERN_OK) status = tern_out_begin(&o->set, NULL, &o->file, err);
-    if (status == TERN_OK) *out = o;
-    else tern_output_close(o);
+    if (status == TERN_OK)
+        *out = o;
+    else
+        tern_output_close(o);
     return status;
 }
 

@@ -25,8 +25,8 @@ typedef struct tern_out_set { // zero-initialise
     tern_names names, gone; // written; to be removed with the commit
     size_t n_open;          // files begun but not ended
     bool made_folder, is_device;
-    bool is_private;        // its files are for this user only; may be set once it is open
-    int device; // a descriptor, if a single file is a device or a pipe
+    bool is_private; // its files are for this user only; may be set once it is open
+    int device;      // a descriptor, if a single file is a device or a pipe
 } tern_out_set;
 
 typedef struct tern_out_file { // zero-initialise

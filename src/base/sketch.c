@@ -68,8 +68,10 @@ tern_status tern_sketch_text(tern_sketcher *s, tern_str text, bool near, tern_sk
                              tern_error *err) {
     size_t n = 0;
     TERN_TRY(hash_words(s, text, &n, err));
-    if (n == 0) out->exact = tern_hash64(1, text.ptr, text.len); // only punctuation: hash the text
-    else out->exact = tern_hash64(0, s->words, n * sizeof *s->words);
+    if (n == 0)
+        out->exact = tern_hash64(1, text.ptr, text.len); // only punctuation: hash the text
+    else
+        out->exact = tern_hash64(0, s->words, n * sizeof *s->words);
     if (near) take_minima(s->words, n, out->minima);
     return TERN_OK;
 }

@@ -74,12 +74,18 @@ void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n) {
             i++;
             continue;
         }
-        if (code == '"' || code == '\\') tern_strbuf_printf(b, "\\%c", (char)code);
-        else if (code == '\n') tern_strbuf_puts(b, "\\n");
-        else if (code == '\t') tern_strbuf_puts(b, "\\t");
-        else if (code == '\r') tern_strbuf_puts(b, "\\r");
-        else if (code < 0x20 || code == 0x7f) tern_strbuf_printf(b, "\\u%04x", (unsigned)code);
-        else tern_strbuf_append(b, text + i, (size_t)length);
+        if (code == '"' || code == '\\')
+            tern_strbuf_printf(b, "\\%c", (char)code);
+        else if (code == '\n')
+            tern_strbuf_puts(b, "\\n");
+        else if (code == '\t')
+            tern_strbuf_puts(b, "\\t");
+        else if (code == '\r')
+            tern_strbuf_puts(b, "\\r");
+        else if (code < 0x20 || code == 0x7f)
+            tern_strbuf_printf(b, "\\u%04x", (unsigned)code);
+        else
+            tern_strbuf_append(b, text + i, (size_t)length);
         i += (size_t)length;
     }
     tern_strbuf_putc(b, '"');

@@ -16,7 +16,7 @@ typedef struct tern_str {
 #define TERN_STR(literal) ((tern_str){(literal), sizeof(literal) - 1})
 bool tern_str_eq(tern_str a, tern_str b);
 bool tern_str_is(tern_str a, const char *terminated);
-bool tern_str_ends(tern_str a, const char *end); // with all of it
+bool tern_str_ends(tern_str a, const char *end);        // with all of it
 bool tern_name_ends(const char *name, const char *end); // the same of a terminated name
 
 typedef struct tern_strbuf {

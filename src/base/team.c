@@ -14,7 +14,7 @@ struct tern_team_shared {
     int n_threads, n_started;
     int n_spins; // before a waiting thread sleeps
     tern_thread *threads;
-    tern_team *views; // one a thread
+    tern_team *views;    // one a thread
     tern_mutex run_lock; // one run at a time
     tern_mutex lock;     // for sleeping
     tern_condition wake;
@@ -35,7 +35,8 @@ static inline void relax(void) {
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #elif defined(__wasm__) // has no such instruction: this takes about as long as x86's
-    for (volatile int i = 0; i < 10; i++) {}
+    for (volatile int i = 0; i < 10; i++) {
+    }
 #endif
 }
 

@@ -74,7 +74,8 @@ tern_status tern_ternary_find(const tern_matrix *m, bool round_floats, tern_tern
     tern_rows rows;
     *out = (tern_ternary_kind){.scale = m->scale};
     tern_rows_open_pieces(&rows, m);
-    if (m->type == TERN_DTYPE_I2_S || m->type == TERN_DTYPE_HF_TERNARY) out->is_ternary = true;
+    if (m->type == TERN_DTYPE_I2_S || m->type == TERN_DTYPE_HF_TERNARY)
+        out->is_ternary = true;
     else if (tern_dtype_is_ternary(m->type))
         status = uniform_block_scale(&rows, out, err);
     else if (round_floats && tern_dtype_is_float(m->type)) {

@@ -177,9 +177,7 @@ tern_status tern_chains_create(tern_chains **out, const tern_chain *entries, siz
     return TERN_OK;
 }
 
-int tern_chains_version(const tern_chains *c) {
-    return c ? c->version : 0;
-}
+int tern_chains_version(const tern_chains *c) { return c ? c->version : 0; }
 
 const tern_chain *tern_chains_entries(const tern_chains *c, size_t *n_entries) {
     if (n_entries) *n_entries = c ? c->n_entries : 0;
@@ -235,8 +233,7 @@ static tern_status check_sum(const uint8_t *bytes, uint64_t n, tern_error *err) 
 static tern_status read_entry(tern_chains *c, size_t index, size_t at, const uint8_t **p,
                               const uint8_t *end, tern_error *err) {
     size_t left = (size_t)(end - *p), fixed = (c->n_entries - index) * ENTRY_BYTES;
-    if (left < fixed)
-        return tern_fail(err, TERN_ERR_FORMAT, "the file ends in chain %zu", index);
+    if (left < fixed) return tern_fail(err, TERN_ERR_FORMAT, "the file ends in chain %zu", index);
     uint32_t id = c->version == 1 ? (*p)[0] : read_u16(*p), n = read_u16(*p + 2);
     if (id != index)
         return tern_fail(err, TERN_ERR_FORMAT, "chain %zu is numbered %u", index, (unsigned)id);
@@ -276,8 +273,8 @@ static tern_status parse(tern_chains **out, const uint8_t *bytes, uint64_t n, te
     for (size_t i = 0, at = 0; i < h.n_entries; at += (size_t)c->entries[i++].n_tokens)
         TERN_TRY_GOTO(read_entry(c, i, at, &p, end, err));
     if (p != end)
-        TERN_TRY_GOTO(tern_fail(err, TERN_ERR_FORMAT, "%zu bytes follow the last chain",
-                                (size_t)(end - p)));
+        TERN_TRY_GOTO(
+            tern_fail(err, TERN_ERR_FORMAT, "%zu bytes follow the last chain", (size_t)(end - p)));
     index_table(c);
     *out = c;
     return TERN_OK;

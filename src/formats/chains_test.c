@@ -204,24 +204,20 @@ TEST(chains_refuse_what_is_malformed) {
 TEST(chains_search_prefers_the_longest_match_and_then_confidence) {
     static const int32_t a[] = {1, 2, 3, 4}, b[] = {2, 3, 9}, c1[] = {3, 5}, c2[] = {3, 6, 7},
                          c3[] = {3, 8}, whole[] = {7, 8, 9};
-    const tern_chain entries[] = {{a, 4, 0.1f, NULL},  {b, 3, 0.2f, NULL},
-                                  {c1, 2, 0.7f, NULL}, {NULL, 0, 0, NULL},
-                                  {c2, 3, 0.9f, NULL}, {c3, 2, 0.9f, NULL},
+    const tern_chain entries[] = {{a, 4, 0.1f, NULL}, {b, 3, 0.2f, NULL},  {c1, 2, 0.7f, NULL},
+                                  {NULL, 0, 0, NULL}, {c2, 3, 0.9f, NULL}, {c3, 2, 0.9f, NULL},
                                   {whole, 3, 1, NULL}};
     static const struct {
         int32_t recent[4];
         size_t n_recent, n_matched;
         int32_t next; // -1: nothing
     } cases[] = {
-        {{5, 1, 2, 3}, 4, 3, 4},  // three tokens, although others are more confident
-        {{5, 0, 2, 3}, 4, 2, 9},  // two
-        {{5, 0, 0, 3}, 4, 1, 6},  // one: 0.9 before 0.7, then the longer
-        {{3}, 1, 1, 6},           // at the beginning of a text
-        {{2, 3}, 2, 2, 9},
-        {{7, 8, 9}, 3, 0, -1},    // the chain is complete: nothing goes on from it
-        {{0, 7, 8}, 3, 2, 9},
-        {{4}, 1, 0, -1},
-        {{0}, 0, 0, -1},
+        {{5, 1, 2, 3}, 4, 3, 4}, // three tokens, although others are more confident
+        {{5, 0, 2, 3}, 4, 2, 9}, // two
+        {{5, 0, 0, 3}, 4, 1, 6}, // one: 0.9 before 0.7, then the longer
+        {{3}, 1, 1, 6},          // at the beginning of a text
+        {{2, 3}, 2, 2, 9},       {{7, 8, 9}, 3, 0, -1}, // a complete chain: nothing goes on
+        {{0, 7, 8}, 3, 2, 9},    {{4}, 1, 0, -1},       {{0}, 0, 0, -1},
     };
     tern_chains *t;
     tern_error err = {0};
@@ -245,8 +241,10 @@ TEST(chains_v2_search_matches_five_tokens) {
         size_t n = 0;
         REQUIRE_OK(tern_chains_create(&c, entries, n_entries, &err), err);
         const tern_chain *e = tern_chains_find(c, a, 5, &n);
-        if (n_entries == 2) CHECK(e && n == 3 && e->tokens[n] == 8);
-        else CHECK(e && n == 5 && e->tokens[n] == 6);
+        if (n_entries == 2)
+            CHECK(e && n == 3 && e->tokens[n] == 8);
+        else
+            CHECK(e && n == 5 && e->tokens[n] == 6);
         e = tern_chains_find(c, a, 6, &n); // 2 ... 6 begin no chain, nor does what is shorter
         CHECK(!e);
         tern_chains_close(c);

@@ -15,8 +15,8 @@ tern_status tern_file_new(tern_file **out, const char *path, tern_error *err) {
     tern_file *file = tern_alloc(TERN_MEM_FILE, sizeof *file);
     if (!file) return tern_fail_memory(err, sizeof *file);
     file->priv = tern_alloc(TERN_MEM_FILE, sizeof *file->priv);
-    file->path = file->priv ? tern_arena_text(&file->priv->pool, (tern_str){path, strlen(path)})
-                            : NULL;
+    file->path =
+        file->priv ? tern_arena_text(&file->priv->pool, (tern_str){path, strlen(path)}) : NULL;
     if (!file->path) {
         tern_file_close(file);
         return tern_fail_memory(err, sizeof *file->priv);
@@ -51,8 +51,7 @@ void tern_file_close(tern_file *file) {
     tern_free(file);
 }
 
-tern_status tern_file_add_part(tern_file *file, const char *path, tern_blob *all,
-                               tern_error *err) {
+tern_status tern_file_add_part(tern_file *file, const char *path, tern_blob *all, tern_error *err) {
     struct tern_file_private *p = file->priv;
     if (tern_array_reserve(TERN_MEM_FILE, &p->files, &p->files_capacity, p->n_files, 1) != 0)
         return tern_fail_memory(err, (p->n_files + 1) * sizeof *p->files);
@@ -107,8 +106,9 @@ static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, co
             return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' overlaps '%s'", sorted[i]->name,
                              i ? sorted[i - 1]->name : "the header");
         if (gapless && begin != end)
-            return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes in front of tensor '%s' are "
-                             "nobody's", (unsigned long long)(begin - end), sorted[i]->name);
+            return tern_fail(err, TERN_ERR_FORMAT,
+                             "%llu bytes in front of tensor '%s' are nobody's",
+                             (unsigned long long)(begin - end), sorted[i]->name);
         end = begin + sorted[i]->bytes;
     }
     if (gapless && end != data->at + data->n)
@@ -187,22 +187,24 @@ tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
 #endif
     TERN_TRY(tern_file_new(&file, path, err));
     tern_status status = open_any(file, path, err);
-    if (status == TERN_OK) *out = file;
-    else tern_file_close(file);
+    if (status == TERN_OK)
+        *out = file;
+    else
+        tern_file_close(file);
     return status;
 }
 
 // ---- Look-up -----------------------------------------------------------------------------------
 
 const tern_tensor *tern_file_tensor(const tern_file *file, const char *name) {
-    int64_t i = tern_name_index_find(&file->priv->tensor_index, file->tensors,
-                                     sizeof *file->tensors, name);
+    int64_t i =
+        tern_name_index_find(&file->priv->tensor_index, file->tensors, sizeof *file->tensors, name);
     return i < 0 ? NULL : &file->tensors[i];
 }
 
 const tern_meta *tern_file_meta(const tern_file *file, const char *key) {
-    int64_t i = tern_name_index_find(&file->priv->meta_index, file->metas, sizeof *file->metas,
-                                     key);
+    int64_t i =
+        tern_name_index_find(&file->priv->meta_index, file->metas, sizeof *file->metas, key);
     return i < 0 ? NULL : &file->metas[i];
 }
 
@@ -214,8 +216,16 @@ typedef struct number {
 
 static number read_number(tern_meta_type type, const uint8_t *p) {
     union {
-        uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32;
-        uint64_t u64; int64_t i64; float f32; double f64;
+        uint8_t u8;
+        int8_t i8;
+        uint16_t u16;
+        int16_t i16;
+        uint32_t u32;
+        int32_t i32;
+        uint64_t u64;
+        int64_t i64;
+        float f32;
+        double f64;
     } v = {0};
     size_t bytes = tern_meta_type_bytes(type);
     if (bytes == 0) return (number){.kind = NOT_A_NUMBER};

@@ -36,7 +36,7 @@ typedef struct tern_arena {
     struct tern_arena_chunk *chunks; // newest first
 } tern_arena;
 
-void *tern_arena_take(tern_arena *pool, size_t bytes); // 16-byte aligned, zeroed; NULL: no memory
+void *tern_arena_take(tern_arena *pool, size_t bytes);  // 16-byte aligned, zeroed; NULL: no memory
 char *tern_arena_text(tern_arena *pool, tern_str text); // a terminated copy
 void tern_arena_free(tern_arena *pool);
 
@@ -134,7 +134,7 @@ tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char 
 tern_status tern_hf_join(tern_file *file, const char *folder, tern_str name, char **out,
                          tern_error *err);
 tern_status tern_hf_read_json(tern_file *file, const char *folder, const char *name,
-                             tern_json_doc *doc, tern_error *err);
+                              tern_json_doc *doc, tern_error *err);
 tern_status tern_hf_open_shard(tern_file *file, const char *folder, tern_str name, int shard,
                                tern_error *err);
 // Reads modules.json, if it is there, and what it names (hf_modules.c).

@@ -21,18 +21,28 @@ typedef struct tern_tensor {
     tern_dtype type;
     uint32_t type_id; // GGUF: the type's number in the file, even if it is unknown
     int n_dims;
-    uint64_t ne[4];   // ne[0] is the row's length (GGUF order); unused ones are 1
+    uint64_t ne[4]; // ne[0] is the row's length (GGUF order); unused ones are 1
     tern_blob data; // of `bytes`; held, it is aligned: to 32 in GGUF, else to its elements
     uint64_t bytes;
-    float scale;      // I2_S and HF_TERNARY: value = code * scale (already the right way round)
-    int shard;        // index of the file it is in
+    float scale; // I2_S and HF_TERNARY: value = code * scale (already the right way round)
+    int shard;   // index of the file it is in
 } tern_tensor;
 
 // Metadata value types; the numbers are GGUF's.
 typedef enum tern_meta_type {
-    TERN_META_U8, TERN_META_I8, TERN_META_U16, TERN_META_I16, TERN_META_U32, TERN_META_I32,
-    TERN_META_F32, TERN_META_BOOL, TERN_META_STRING, TERN_META_ARRAY, TERN_META_U64,
-    TERN_META_I64, TERN_META_F64,
+    TERN_META_U8,
+    TERN_META_I8,
+    TERN_META_U16,
+    TERN_META_I16,
+    TERN_META_U32,
+    TERN_META_I32,
+    TERN_META_F32,
+    TERN_META_BOOL,
+    TERN_META_STRING,
+    TERN_META_ARRAY,
+    TERN_META_U64,
+    TERN_META_I64,
+    TERN_META_F64,
 } tern_meta_type;
 
 typedef struct tern_meta {
@@ -56,10 +66,10 @@ typedef struct tern_file {
     // Of a sentence-transformers folder: its pooling module, the prompts, the longest text.
     tern_json_doc pooling, sentence, sentence_length;
     tern_json_doc preprocessor; // how pictures are made ready
-    bool any_length; // it has modules, and none that gives its vectors the length 1
-    tern_str tokenizer_json;   // text of tokenizer.json, parsed on demand
-    tern_str tokenizer_model;  // bytes of sentencepiece's tokenizer.model, where that is not there
-    tern_str chat_template;    // text of chat_template.jinja
+    bool any_length;            // it has modules, and none that gives its vectors the length 1
+    tern_str tokenizer_json;    // text of tokenizer.json, parsed on demand
+    tern_str tokenizer_model;   // bytes of sentencepiece's tokenizer.model, where that is not there
+    tern_str chat_template;     // text of chat_template.jinja
     // How its matrices are packed ("GPTQ, 4 bits, groups of 128"), if they are and can be read; why
     // they cannot. They appear as tensors of the types that they are decoded to.
     const char *packing, *cannot_unpack;
@@ -68,7 +78,7 @@ typedef struct tern_file {
     bool norms_are_ready;
     // A GGUF's second file, llama.cpp's mmproj, whose tensors are among these; NULL: there is none.
     struct tern_file *tower;
-    uint64_t tensor_bytes;     // of all tensors
+    uint64_t tensor_bytes;          // of all tensors
     struct tern_file_private *priv; // open files, name index
 } tern_file;
 

@@ -22,7 +22,7 @@
 #define I2_S_TAIL       32    // after the codes; the scale is the first float
 
 // A metadata entry takes at least: key length and one byte of key, type, one byte of value.
-#define KV_BYTES_MIN     (8 + 1 + 4 + 1)
+#define KV_BYTES_MIN (8 + 1 + 4 + 1)
 // A tensor: name length and one byte, n_dims, type, offset.
 #define TENSOR_BYTES_MIN (8 + 1 + 4 + 4 + 8)
 
@@ -91,10 +91,10 @@ static tern_status read_name(reader *r, const char **out, size_t n_max, const ch
     tern_str s;
     TERN_TRY(read_string(r, &s, what));
     if (s.len == 0 || s.len > n_max || memchr(s.ptr, 0, s.len))
-        return tern_fail(r->err, TERN_ERR_FORMAT,
-                         "%s in front of byte %llu has %zu bytes (1 to %zu, none of them 0, are "
-                         "allowed)",
-                         what, (unsigned long long)r->at, s.len, n_max);
+        return tern_fail(
+            r->err, TERN_ERR_FORMAT,
+            "%s in front of byte %llu has %zu bytes (1 to %zu, none of them 0, are allowed)", what,
+            (unsigned long long)r->at, s.len, n_max);
     *out = tern_arena_text(&r->file->priv->pool, s);
     return *out ? TERN_OK : tern_fail_memory(r->err, s.len + 1);
 }
@@ -103,11 +103,19 @@ static tern_status read_name(reader *r, const char **out, size_t n_max, const ch
 
 size_t tern_meta_type_bytes(tern_meta_type type) {
     switch (type) {
-    case TERN_META_U8: case TERN_META_I8: case TERN_META_BOOL: return 1;
-    case TERN_META_U16: case TERN_META_I16: return 2;
-    case TERN_META_U32: case TERN_META_I32: case TERN_META_F32: return 4;
-    case TERN_META_U64: case TERN_META_I64: case TERN_META_F64: return 8;
-    case TERN_META_STRING: case TERN_META_ARRAY: break;
+    case TERN_META_U8:
+    case TERN_META_I8:
+    case TERN_META_BOOL: return 1;
+    case TERN_META_U16:
+    case TERN_META_I16: return 2;
+    case TERN_META_U32:
+    case TERN_META_I32:
+    case TERN_META_F32: return 4;
+    case TERN_META_U64:
+    case TERN_META_I64:
+    case TERN_META_F64: return 8;
+    case TERN_META_STRING:
+    case TERN_META_ARRAY: break;
     }
     return 0;
 }
@@ -133,8 +141,8 @@ static tern_status read_array(reader *r, tern_meta *m) {
                          m->key);
     size_t bytes = tern_meta_type_bytes(m->element_type);
     if (bytes == 0)
-        return tern_fail(r->err, TERN_ERR_FORMAT, "metadata '%s' is an array of the unknown "
-                         "type %u", m->key, type);
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "metadata '%s' is an array of the unknown type %u", m->key, type);
     if (m->n > left(r) / bytes) return cut_off(r, m->key);
     const uint8_t *elements;
     TERN_TRY(take(r, &elements, m->n * bytes));
@@ -194,8 +202,8 @@ static tern_status read_shape(reader *r, tern_tensor *t, uint64_t *n_elements) {
     uint32_t n_dims = 0;
     TERN_TRY(read_bytes(r, &n_dims, sizeof n_dims, t->name));
     if (n_dims > 4)
-        return tern_fail(r->err, TERN_ERR_FORMAT, "tensor '%s' has %u dimensions; at most 4 are "
-                         "possible", t->name, n_dims);
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "tensor '%s' has %u dimensions; at most 4 are possible", t->name, n_dims);
     t->n_dims = (int)n_dims;
     *n_elements = 1;
     for (uint32_t i = 0; i < n_dims; i++) {
@@ -233,22 +241,22 @@ static tern_status place_tensor(reader *r, tern_tensor *t, uint64_t offset, cons
                                 uint64_t alignment) {
     uint64_t n_data = data->n;
     if (offset % alignment)
-        return tern_fail(r->err, TERN_ERR_FORMAT, "tensor '%s' begins at %llu, not at a multiple "
-                         "of %llu", t->name, (unsigned long long)offset,
-                         (unsigned long long)alignment);
-    if (offset > n_data || t->bytes > n_data - offset || t->bytes == 0)
         return tern_fail(r->err, TERN_ERR_FORMAT,
-                         "tensor '%s' leaves the file: %llu bytes at %llu of %llu (is the file "
-                         "cut off?)",
-                         t->name, (unsigned long long)t->bytes, (unsigned long long)offset,
-                         (unsigned long long)n_data);
+                         "tensor '%s' begins at %llu, not at a multiple of %llu", t->name,
+                         (unsigned long long)offset, (unsigned long long)alignment);
+    if (offset > n_data || t->bytes > n_data - offset || t->bytes == 0)
+        return tern_fail(
+            r->err, TERN_ERR_FORMAT,
+            "tensor '%s' leaves the file: %llu bytes at %llu of %llu (is the file cut off?)",
+            t->name, (unsigned long long)t->bytes, (unsigned long long)offset,
+            (unsigned long long)n_data);
     t->data = tern_blob_part(data, offset, t->bytes);
     if (t->type == TERN_DTYPE_I2_S) {
-        TERN_TRY(tern_blob_read(&t->data, t->bytes - I2_S_TAIL, sizeof t->scale, &t->scale,
-                                r->err));
+        TERN_TRY(
+            tern_blob_read(&t->data, t->bytes - I2_S_TAIL, sizeof t->scale, &t->scale, r->err));
         if (!isfinite(t->scale))
-            return tern_fail(r->err, TERN_ERR_FORMAT, "the scale of tensor '%s' is not a finite "
-                             "number", t->name);
+            return tern_fail(r->err, TERN_ERR_FORMAT,
+                             "the scale of tensor '%s' is not a finite number", t->name);
     }
     return TERN_OK;
 }
@@ -257,9 +265,9 @@ static tern_status read_tensors(reader *r, uint64_t n_tensors, int shard, uint64
     tern_file *f = r->file;
     size_t first = f->n_tensors;
     if (n_tensors > left(r) / TENSOR_BYTES_MIN)
-        return tern_fail(r->err, TERN_ERR_FORMAT, "%llu tensors do not fit into the %llu bytes of "
-                         "the file", (unsigned long long)n_tensors,
-                         (unsigned long long)r->all->n);
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "%llu tensors do not fit into the %llu bytes of the file",
+                         (unsigned long long)n_tensors, (unsigned long long)r->all->n);
     uint64_t *offsets = tern_alloc_array(TERN_MEM_MISC, (size_t)n_tensors, sizeof *offsets);
     if (!offsets) return tern_fail_memory(r->err, (size_t)n_tensors * sizeof *offsets);
     tern_status status = TERN_OK;
@@ -273,8 +281,8 @@ static tern_status read_tensors(reader *r, uint64_t n_tensors, int shard, uint64
     data_at -= data_at % alignment; // perhaps beyond the end: an error only if there are tensors
     tern_blob data = tern_blob_part(r->all, data_at, UINT64_MAX);
     tern_tensor *tensors = n_tensors ? f->tensors + first : NULL;
-    TERN_TRY_GOTO(tern_gguf_settle_sizes(tensors, offsets, (size_t)n_tensors, data.n, alignment,
-                                         r->err));
+    TERN_TRY_GOTO(
+        tern_gguf_settle_sizes(tensors, offsets, (size_t)n_tensors, data.n, alignment, r->err));
     for (uint64_t i = 0; i < n_tensors; i++)
         TERN_TRY_GOTO(place_tensor(r, &f->tensors[first + i], offsets[i], &data, alignment));
     status = tern_file_check_layout(f, first, &data, false, r->err);
@@ -291,8 +299,8 @@ static tern_status read_header(reader *r, uint64_t *n_tensors, uint64_t *n_kv) {
     if (memcmp(&magic, "vers", 4) == 0)
         return tern_fail(r->err, TERN_ERR_FORMAT, "%s", TERN_LFS_POINTER);
     if (memcmp(&magic, "GGUF", 4) != 0)
-        return tern_fail(r->err, TERN_ERR_FORMAT, "neither a GGUF file (wrong first bytes) nor a "
-                         "Hugging Face folder");
+        return tern_fail(r->err, TERN_ERR_FORMAT,
+                         "neither a GGUF file (wrong first bytes) nor a Hugging Face folder");
     TERN_TRY(read_bytes(r, &version, sizeof version, "the header"));
     if (version == 2u << 24 || version == 3u << 24)
         return tern_fail(r->err, TERN_ERR_UNSUPPORTED, "a big-endian GGUF file");
@@ -306,8 +314,11 @@ static tern_status read_header(reader *r, uint64_t *n_tensors, uint64_t *n_kv) {
 // `keys` is the file whose metadata this is: the real one for shard 0, a temporary one for others.
 static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const tern_blob *all,
                               tern_gguf_split *split, tern_error *err) {
-    reader r = {.all = all, .window = all->memory, .window_end = all->memory ? all->n : 0,
-                .file = keys, .err = err};
+    reader r = {.all = all,
+                .window = all->memory,
+                .window_end = all->memory ? all->n : 0,
+                .file = keys,
+                .err = err};
     uint64_t n_tensors = 0, n_kv = 0;
     TERN_TRY(read_header(&r, &n_tensors, &n_kv));
     TERN_TRY(read_metas(&r, n_kv));
@@ -319,8 +330,10 @@ static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const
     // Kernels read mapped data where it lies, and need it at multiples of 32.
     int64_t alignment = int_or(keys, "general.alignment", 32);
     if (alignment < 32 || alignment > 1 << 20 || (alignment & (alignment - 1)))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "general.alignment is %lld (a power of two "
-                         "between 32 and 1048576 can be read)", (long long)alignment);
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "general.alignment is %lld (a power of two between 32 and 1048576 can be read)",
+            (long long)alignment);
     r.file = file;
     return read_tensors(&r, n_tensors, shard, (uint64_t)alignment);
 }
@@ -375,14 +388,16 @@ static tern_status open_other_parts(tern_file *file, char *path, const tern_gguf
         name_part(path, i - 1, i, first->count);
         TERN_TRY(open_part(file, i, path, &s, err));
         if (s.no != i || s.count != first->count)
-            return tern_fail(err, TERN_ERR_FORMAT, "%s: says that it is part %lld of %lld, not %d "
-                             "of %lld (counted from 0)", path, (long long)s.no, (long long)s.count,
-                             i, (long long)first->count);
+            return tern_fail(
+                err, TERN_ERR_FORMAT,
+                "%s: says that it is part %lld of %lld, not %d of %lld (counted from 0)", path,
+                (long long)s.no, (long long)s.count, i, (long long)first->count);
     }
     if (first->n_tensors >= 0 && (uint64_t)first->n_tensors != file->n_tensors)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: the set of %lld files has %zu tensors; "
-                         "split.tensors.count is %lld", file->path, (long long)first->count,
-                         file->n_tensors, (long long)first->n_tensors);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s: the set of %lld files has %zu tensors; split.tensors.count is %lld",
+                         file->path, (long long)first->count, file->n_tensors,
+                         (long long)first->n_tensors);
     return TERN_OK;
 }
 
@@ -396,13 +411,16 @@ tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *
         if (!part) return tern_fail_memory(err, strlen(path) + 1);
         if (split.count > 65535 || split.no < 0 || split.no >= split.count ||
             !name_part(part, split.no, 0, split.count))
-            status = tern_fail(err, TERN_ERR_FORMAT, "%s: part %lld of %lld by its metadata, but "
-                               "not by its name (…-00001-of-000NN.gguf)", path,
-                               (long long)split.no + 1, (long long)split.count);
+            status = tern_fail(err, TERN_ERR_FORMAT,
+                               "%s: part %lld of %lld by its metadata, but "
+                               "not by its name (…-00001-of-000NN.gguf)",
+                               path, (long long)split.no + 1, (long long)split.count);
         else if (split.no != 0)
-            status = tern_fail(err, TERN_ERR_ARGUMENT, "%s: part %lld of a set; open its first "
-                               "file, %s", path, (long long)split.no + 1, part);
-        else status = open_other_parts(file, part, &split, err);
+            status =
+                tern_fail(err, TERN_ERR_ARGUMENT, "%s: part %lld of a set; open its first file, %s",
+                          path, (long long)split.no + 1, part);
+        else
+            status = open_other_parts(file, part, &split, err);
         tern_free(part);
         tern_stamp after = tern_file_stamp(path);
         if (status == TERN_OK && !tern_stamp_same(&before, &after))

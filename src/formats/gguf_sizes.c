@@ -27,8 +27,10 @@ static uint64_t room_at(const room *r, uint64_t offset) {
     size_t low = 0, high = r->n;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (r->sorted[middle] > offset) high = middle;
-        else low = middle + 1;
+        if (r->sorted[middle] > offset)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return low < r->n ? r->sorted[low] - offset : 0;
 }
@@ -72,9 +74,9 @@ static tern_status settle(tern_tensor *tensors, const uint64_t *offsets, size_t 
     if (misfit[0] && misfit[1])
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor '%s' of type %u has room neither for blocks of %u weights in %u "
-                         "bytes nor for %u in %u", misfit[1]->name, doubtful[which].type_id,
-                         both[0]->block_n, both[0]->block_bytes, both[1]->block_n,
-                         both[1]->block_bytes);
+                         "bytes nor for %u in %u",
+                         misfit[1]->name, doubtful[which].type_id, both[0]->block_n,
+                         both[0]->block_bytes, both[1]->block_n, both[1]->block_bytes);
     const layout *l = both[misfit[0] != NULL];
     for (size_t i = 0; i < n; i++) {
         if (tensors[i].type_id != doubtful[which].type_id) continue;

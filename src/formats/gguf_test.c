@@ -81,9 +81,9 @@ static tern_strbuf small_file(void) {
     tern_strbuf b = {0};
     put_header(&b, 3, 12);
     put_metas(&b);
-    put_tensor(&b, "f32.weight", GGML_F32, 4, 2, 0);     // 32 bytes
+    put_tensor(&b, "f32.weight", GGML_F32, 4, 2, 0);         // 32 bytes
     put_tensor(&b, "ternary.weight", GGML_I2_S, 128, 2, 32); // 64 + 32 bytes
-    put_tensor(&b, "f16.weight", GGML_F16, 3, 1, 128);   // 6 bytes
+    put_tensor(&b, "f16.weight", GGML_F16, 3, 1, 128);       // 6 bytes
     pad(&b, 32);
     for (int i = 0; i < 8; i++) put(&b, &(float){(float)i}, 4);
     for (int i = 0; i < 64; i++) tern_strbuf_putc(&b, (char)(i < 32 ? 0x18 : 0x92));
@@ -371,8 +371,13 @@ TEST(gguf_tells_layouts_of_one_number_by_their_room) {
 }
 
 TEST(gguf_refuses_overlap_and_double_names) {
-    static const struct { const char *second; uint64_t at; const char *words; } cases[] = {
-        {"b", 0, "'b' overlaps 'a'"}, {"b", 32, "'b' overlaps 'a'"},
+    static const struct {
+        const char *second;
+        uint64_t at;
+        const char *words;
+    } cases[] = {
+        {"b", 0, "'b' overlaps 'a'"},
+        {"b", 32, "'b' overlaps 'a'"},
         {"a", 64, "'a' is there twice"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -438,8 +443,8 @@ TEST(gguf_refuses_every_truncation) {
 // Every field of the header, and everything between fields, replaced by large values. Most are
 // refused; an accepted file must stay inside its bytes, which is checked by reading it.
 TEST(gguf_survives_corruption_of_every_byte) {
-    static const uint64_t values[] = {0, 1, 31, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF,
-                                      (uint64_t)1 << 61, INT64_MAX, UINT64_MAX};
+    static const uint64_t values[] = {
+        0, 1, 31, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, (uint64_t)1 << 61, INT64_MAX, UINT64_MAX};
     tern_strbuf b = small_file();
     size_t before = tern_mem_get_stats().total_now;
     uint8_t *bad = malloc(b.len);

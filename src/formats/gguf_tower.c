@@ -27,8 +27,7 @@ static tern_status join_frames(tern_file *file, tern_tensor *t, tern_error *err)
                  tern_dtype_bytes(t->type, edge * edge, edge * edge, &each) && each * n == t->bytes;
     if (!whole)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "tensor " PATCH " and " PATCH ".1 are not two "
-                         "frames' squares of floats");
+                         "tensor " PATCH " and " PATCH ".1 are not two frames' squares of floats");
     tern_blob *list = tern_arena_take(&file->priv->pool, 2 * (size_t)n * sizeof *list);
     if (!list) return tern_fail_memory(err, 2 * (size_t)n * sizeof *list);
     for (uint64_t i = 0; i < 2 * n; i++)
@@ -66,9 +65,8 @@ static tern_status join_attention(tern_file *file, tern_tensor *t, const char *a
         const tern_tensor *part = tern_file_tensor(file->tower, name);
         if (!part || !same_shape(part, t))
             return tern_fail(err, TERN_ERR_FORMAT,
-                             "tensor %s is missing, or of another shape or "
-                             "type than %s",
-                             name, t->name);
+                             "tensor %s is missing, or of another shape or type than %s", name,
+                             t->name);
         list[i] = part->data;
     }
     snprintf(name, n_name, "%.*s.attn_qkv.%s", (int)front, t->name, rest);
@@ -94,8 +92,7 @@ static tern_status count_merger(tern_file *file, tern_tensor *t, tern_error *err
         if (tern_meta_element(flags, i, &flag) && flag != 0) n++;
     if (*at != '.' || flag == 0 || !flags || layer >= flags->n)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "tensor %s is of no layer that "
-                         "clip.vision.is_deepstack_layers names",
+                         "tensor %s is of no layer that clip.vision.is_deepstack_layers names",
                          t->name);
     size_t n_name = sizeof begin + 24 + strlen(at);
     char *name = tern_arena_take(&file->priv->pool, n_name);

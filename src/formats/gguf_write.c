@@ -4,11 +4,11 @@
 #include "base/alloc.h"
 #include "formats/tensor_writer.h"
 
-#define ALIGNMENT 32
+#define ALIGNMENT       32
 #define TENSOR_NAME_MAX 63 // longer ones are refused by other readers
 
 struct tern_gguf_writer {
-    tern_writer base; // first, so that begin_part finds the rest
+    tern_writer base;  // first, so that begin_part finds the rest
     tern_strbuf metas; // entries as in the file
     const char **keys;
     size_t n_keys, keys_capacity;
@@ -224,8 +224,10 @@ tern_status tern_gguf_writer_open(tern_gguf_writer **out, const char *path, uint
     if (!w) return tern_fail_memory(err, sizeof *w);
     tern_status status = tern_writer_init(&w->base, path, split_bytes, ALIGNMENT, err);
     w->base.begin_part = begin_part;
-    if (status == TERN_OK) *out = w;
-    else tern_gguf_writer_free(w);
+    if (status == TERN_OK)
+        *out = w;
+    else
+        tern_gguf_writer_free(w);
     return status;
 }
 
@@ -233,14 +235,14 @@ tern_status tern_gguf_declare(tern_gguf_writer *w, const char *name, tern_dtype 
                               const uint64_t *ne) {
     if (w->base.failed.status != TERN_OK) return w->base.failed.status;
     if (strlen(name) > TENSOR_NAME_MAX)
-        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT, "tensor '%s': GGUF has room for %d "
-                         "bytes of name", name, TENSOR_NAME_MAX);
+        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT,
+                         "tensor '%s': GGUF has room for %d bytes of name", name, TENSOR_NAME_MAX);
     if (tern_dtype_ggml_id(type) < 0)
-        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT, "tensor '%s': %s does not exist in "
-                         "GGUF", name, tern_dtype_name(type));
+        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT,
+                         "tensor '%s': %s does not exist in GGUF", name, tern_dtype_name(type));
     if (n_dims > 4)
-        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT, "tensor '%s': GGUF has no %d "
-                         "dimensions", name, n_dims);
+        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT,
+                         "tensor '%s': GGUF has no %d dimensions", name, n_dims);
     return tern_writer_declare(&w->base, name, type, n_dims, ne, n_dims > 0 ? ne[0] : 1);
 }
 

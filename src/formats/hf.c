@@ -10,12 +10,12 @@
 
 #define CONFIG_BYTES_MAX ((uint64_t)32 << 20) // a thousand times the usual size
 #define SHARDS_MAX       512                  // searched for each tensor: a bound on time
-#define SINGLE "model.safetensors"
-#define INDEX  "model.safetensors.index.json"
+#define SINGLE           "model.safetensors"
+#define INDEX            "model.safetensors.index.json"
 
 // "folder/name" in the file's arena.
 tern_status tern_hf_join(tern_file *file, const char *folder, tern_str name, char **out,
-                        tern_error *err) {
+                         tern_error *err) {
     size_t n = strlen(folder);
     *out = tern_arena_take(&file->priv->pool, n + name.len + 2);
     if (!*out) return tern_fail_memory(err, n + name.len + 2);
@@ -36,15 +36,14 @@ static tern_status read_text(tern_file *file, const char *folder, const char *na
 }
 
 tern_status tern_hf_read_json(tern_file *file, const char *folder, const char *name,
-                            tern_json_doc *doc, tern_error *err) {
+                              tern_json_doc *doc, tern_error *err) {
     tern_str text;
     TERN_TRY(read_text(file, folder, name, &text, err));
     if (!text.ptr) return TERN_OK;
-    tern_status status =
-        text.len > CONFIG_BYTES_MAX
-            ? tern_fail(err, TERN_ERR_FORMAT, "%zu bytes; at most %llu are read", text.len,
-                        (unsigned long long)CONFIG_BYTES_MAX)
-            : tern_json_parse(doc, text.ptr, text.len, err);
+    tern_status status = text.len > CONFIG_BYTES_MAX
+                             ? tern_fail(err, TERN_ERR_FORMAT, "%zu bytes; at most %llu are read",
+                                         text.len, (unsigned long long)CONFIG_BYTES_MAX)
+                             : tern_json_parse(doc, text.ptr, text.len, err);
     if (status == TERN_OK) return status;
     tern_json_free(doc);
     tern_fail_prefix(err, status, name);
@@ -54,7 +53,7 @@ tern_status tern_hf_read_json(tern_file *file, const char *folder, const char *n
 // ---- Shards ------------------------------------------------------------------------------------
 
 tern_status tern_hf_open_shard(tern_file *file, const char *folder, tern_str name, int shard,
-                              tern_error *err) {
+                               tern_error *err) {
     char *path;
     tern_blob all;
     TERN_TRY(tern_hf_join(file, folder, name, &path, err));
@@ -182,9 +181,9 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
     tern_str linear = tern_json_str(tern_json_get(&file->config, q, "linear_class"));
     bool multiplies = tern_str_is(linear, "autobitlinear");
     if (linear.ptr && !multiplies && !tern_str_is(linear, "bitlinear"))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: linear_class is '%.*s', neither "
-                         "bitlinear nor autobitlinear", (int)(linear.len < 40 ? linear.len : 40),
-                         linear.ptr);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config.json: linear_class is '%.*s', neither bitlinear nor autobitlinear",
+                         (int)(linear.len < 40 ? linear.len : 40), linear.ptr);
     for (size_t i = 0; i < file->n_tensors; i++) {
         tern_tensor *t = &file->tensors[i];
         if (t->type != TERN_DTYPE_U8 || t->n_dims != 2) continue;
@@ -209,8 +208,13 @@ static tern_status add_array(tern_file *file, const tern_json *list, const char 
     tern_tensor *t = tern_file_add_tensor(file, err);
     float *x = t ? tern_arena_take(&file->priv->pool, n * sizeof *x) : NULL;
     if (!x) return tern_fail_memory(err, n * sizeof *x);
-    *t = (tern_tensor){.name = name, .type = TERN_DTYPE_F32, .n_dims = 1, .ne = {n, 1, 1, 1},
-                       .data = tern_blob_of(x, n * sizeof *x), .bytes = n * sizeof *x, .scale = 1};
+    *t = (tern_tensor){.name = name,
+                       .type = TERN_DTYPE_F32,
+                       .n_dims = 1,
+                       .ne = {n, 1, 1, 1},
+                       .data = tern_blob_of(x, n * sizeof *x),
+                       .bytes = n * sizeof *x,
+                       .scale = 1};
     for (const tern_json *e = tern_json_first(doc, list); e; e = tern_json_next(doc, list, e))
         *x++ = (float)tern_json_number(e, NAN);
     return TERN_OK;
@@ -279,8 +283,8 @@ static tern_status open_weights(tern_file *file, const char *folder, const char 
         if (status != TERN_OK) tern_fail_prefix(err, status, INDEX);
     } else {
         if (only_file)
-            status = tern_hf_open_shard(file, folder, (tern_str){only_file, strlen(only_file)}, 0,
-                                        err);
+            status =
+                tern_hf_open_shard(file, folder, (tern_str){only_file, strlen(only_file)}, 0, err);
         if (status == TERN_OK) status = tern_file_index_tensors(file, err);
     }
     tern_json_free(&doc);
@@ -306,8 +310,10 @@ static tern_status read_preprocessor(tern_file *file, const char *folder, tern_e
     if (tern_json_root(doc)) return TERN_OK;
     TERN_TRY(tern_hf_read_json(file, folder, "processor_config.json", doc, err));
     const tern_json *image = tern_json_path(doc, "image_processor");
-    if (tern_json_is(image, TERN_JSON_OBJECT)) tern_json_keep(doc, image);
-    else tern_json_free(doc);
+    if (tern_json_is(image, TERN_JSON_OBJECT))
+        tern_json_keep(doc, image);
+    else
+        tern_json_free(doc);
 #endif
     return TERN_OK;
 }
@@ -357,11 +363,11 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
                                tern_error *err) {
     bool is_adapter = only_file && !strcmp(only_file, "adapter_model.safetensors");
     TERN_TRY(tern_hf_read_json(file, folder, is_adapter ? "adapter_config.json" : "config.json",
-                      &file->config, err));
-    TERN_TRY(tern_hf_read_json(file, folder, "tokenizer_config.json", &file->tokenizer_config,
-                               err));
-    TERN_TRY(tern_hf_read_json(file, folder, "generation_config.json", &file->generation_config,
-                              err));
+                               &file->config, err));
+    TERN_TRY(
+        tern_hf_read_json(file, folder, "tokenizer_config.json", &file->tokenizer_config, err));
+    TERN_TRY(
+        tern_hf_read_json(file, folder, "generation_config.json", &file->generation_config, err));
     TERN_TRY(read_preprocessor(file, folder, err));
     TERN_TRY(read_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
     if (!file->tokenizer_json.ptr)
@@ -376,8 +382,7 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
         !file->tokenizer_model.ptr) {
         tern_strbuf what = {0};
         tern_strbuf_printf(&what,
-                           "no model here: neither %s nor %s nor config.json nor "
-                           "tokenizer.json",
+                           "no model here: neither %s nor %s nor config.json nor tokenizer.json",
                            SINGLE, INDEX);
         tern_status status = fail_with_files(folder, &what, err);
         return tern_fail_prefix(err, status, folder);

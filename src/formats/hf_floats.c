@@ -59,8 +59,8 @@ static tern_status make(const tern_blob_maker *m, uint64_t first, uint64_t n, vo
         status = tern_rows_reach(&rows, (int64_t)row, err);
         if (status != TERN_OK) break;
         if (!encode_row(f, &rows, (int64_t)row, &s)) { // it was, when the file was opened
-            status = tern_fail(err, TERN_ERR_IO, "a matrix of -1, 0 and 1 changed while it was "
-                               "in use");
+            status =
+                tern_fail(err, TERN_ERR_IO, "a matrix of -1, 0 and 1 changed while it was in use");
             break;
         }
         memcpy(out, s.bytes + in, (size_t)step);

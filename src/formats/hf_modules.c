@@ -70,10 +70,10 @@ static tern_status open_module(tern_file *file, const char *folder, const tern_j
 tern_status tern_hf_open_modules(tern_file *file, const char *folder, tern_error *err) {
     tern_json_doc doc = {0};
     int n = 0;
-    TERN_TRY(tern_hf_read_json(file, folder, "config_sentence_transformers.json", &file->sentence,
-                               err));
-    TERN_TRY(tern_hf_read_json(file, folder, "sentence_bert_config.json", &file->sentence_length,
-                               err));
+    TERN_TRY(
+        tern_hf_read_json(file, folder, "config_sentence_transformers.json", &file->sentence, err));
+    TERN_TRY(
+        tern_hf_read_json(file, folder, "sentence_bert_config.json", &file->sentence_length, err));
     TERN_TRY(tern_hf_read_json(file, folder, "modules.json", &doc, err));
     const tern_json *list = tern_json_root(&doc);
     tern_status status = TERN_OK;

@@ -65,9 +65,7 @@ static void read_row(const source *s, uint64_t row, uint8_t *out) {
     case TERN_PACKED_ROWS:
         read_stream(words + in * p->row_words, 1, p->n_cols, p->bits, out);
         break;
-    case TERN_PACKED_COLUMNS:
-        read_stream(words + row, p->n_rows, p->n_cols, p->bits, out);
-        break;
+    case TERN_PACKED_COLUMNS: read_stream(words + row, p->n_rows, p->n_cols, p->bits, out); break;
     case TERN_PACKED_AWQ:
         for (uint64_t c = 0; c < p->n_cols; c++)
             out[c] = words[c * (p->n_rows / 8) + row / 8] >> awq_shift[row % 8] & 15;
@@ -165,8 +163,10 @@ static void make_floats(const source *s, uint64_t row, const uint8_t *codes, uin
         float number = p->layout == TERN_PACKED_E4M3 ? scale * tern_e4m3_to_f32(codes[c])
                                                      : scale * (float)codes[c] + offset;
         uint16_t half = tern_f32_to_f16(number);
-        if (p->type == TERN_DTYPE_F16) memcpy(out + 2 * c, &half, 2);
-        else memcpy(out + 4 * c, &number, 4);
+        if (p->type == TERN_DTYPE_F16)
+            memcpy(out + 2 * c, &half, 2);
+        else
+            memcpy(out + 4 * c, &number, 4);
     }
 }
 
@@ -290,11 +290,11 @@ static tern_dtype group_type(const tern_packed *p) {
 
 tern_status tern_packed_settle(tern_packed *p, tern_error *err) {
     bool ternary = false;
-    tern_dtype type = p->bits == 1         ? TERN_DTYPE_Q1_0
+    tern_dtype type = p->bits == 1          ? TERN_DTYPE_Q1_0
                       : p->group % 128 == 0 ? TERN_DTYPE_PQ2_0
                                             : TERN_DTYPE_Q2_0;
-    bool fits = p->zero == TERN_ZERO_BIAS && p->bits <= 2 &&
-                p->group % tern_dtype_block_n(type) == 0;
+    bool fits =
+        p->zero == TERN_ZERO_BIAS && p->bits <= 2 && p->group % tern_dtype_block_n(type) == 0;
     if (fits) TERN_TRY(find_ternary(p, &ternary, err));
     p->type = ternary ? type : group_type(p);
     p->maker = (tern_blob_maker){make, drop};

@@ -17,14 +17,14 @@ typedef enum tern_packed_layout {
 
 // What is subtracted from a code, for each group and row.
 typedef enum tern_packed_zero {
-    TERN_ZERO_MIDDLE,  // 2^(b - 1)
-    TERN_ZERO_BIAS,    // nothing: a float is added to the product
-    TERN_ZERO_ALONG,   // GPTQ: [groups][stream of rows]
-    TERN_ZERO_AWQ,     // the same in AWQ's order
-    TERN_ZERO_ROWS,    // AWQ GEMV: [rows][stream of groups]
-    TERN_ZERO_DOWN,    // compressed-tensors: [stream of rows][groups]
-    TERN_ZERO_INT8,    // [rows][groups] of signed bytes
-    TERN_ZERO_NONE,    // 0
+    TERN_ZERO_MIDDLE, // 2^(b - 1)
+    TERN_ZERO_BIAS,   // nothing: a float is added to the product
+    TERN_ZERO_ALONG,  // GPTQ: [groups][stream of rows]
+    TERN_ZERO_AWQ,    // the same in AWQ's order
+    TERN_ZERO_ROWS,   // AWQ GEMV: [rows][stream of groups]
+    TERN_ZERO_DOWN,   // compressed-tensors: [stream of rows][groups]
+    TERN_ZERO_INT8,   // [rows][groups] of signed bytes
+    TERN_ZERO_NONE,   // 0
 } tern_packed_zero;
 
 typedef struct tern_packed {
@@ -32,18 +32,18 @@ typedef struct tern_packed {
     tern_packed_layout layout;
     tern_packed_zero zero;
     int bits;
-    bool is_e2m1;          // codes are floats of four bits
-    bool zero_is_less;     // GPTQ's first version: the zero is one more than what is stored
+    bool is_e2m1;      // codes are floats of four bits
+    bool zero_is_less; // GPTQ's first version: the zero is one more than what is stored
     uint64_t n_rows, n_cols, group, n_groups;
-    uint64_t row_words;    // TERN_PACKED_ROWS
-    uint64_t zero_words;   // TERN_ZERO_ROWS: of a row
+    uint64_t row_words;  // TERN_PACKED_ROWS
+    uint64_t zero_words; // TERN_ZERO_ROWS: of a row
     // The scale of a row and a group: element
     // row / rows_per_scale * scale_row + group * scale_group.
     uint64_t rows_per_scale, scale_row, scale_group;
     tern_blob codes, scales, zeros;
-    tern_dtype scale_type; // U8: E8M0
-    tern_dtype type;       // what comes out
-    uint64_t row_bytes;    // of it
+    tern_dtype scale_type;    // U8: E8M0
+    tern_dtype type;          // what comes out
+    uint64_t row_bytes;       // of it
     const uint32_t *group_of; // [n_cols], where a group's columns are not side by side; else NULL
 } tern_packed;
 

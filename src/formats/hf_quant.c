@@ -13,7 +13,7 @@ typedef struct finder {
     const tern_json_doc *doc; // config.json, or an older program's own file
     tern_json_doc side;
     const tern_json *settings;
-    bool *gone;     // [n_tensors]: read with another one
+    bool *gone; // [n_tensors]: read with another one
     tern_strbuf name;
     bool no_memory; // for a name: that it was not found means nothing
     uint32_t bits;  // those seen, a bit each
@@ -181,18 +181,17 @@ static tern_status take_mlx(finder *f, const tern_tensor *scales) {
     tern_tensor *biases = sibling(f, scales, end, ".biases");
     if (!t || t->type != TERN_DTYPE_U32 || t->n_dims < 2) return TERN_OK;
     const tern_json *of = module_settings(f, scales, end);
-    tern_packed p = {.codes = t->data, .n_rows = t->ne[1] * t->ne[2] * t->ne[3],
-                     .row_words = t->ne[0]};
-    p.bits = (int)tern_json_int(tern_json_get(f->doc, of, "bits"),
-                                setting_int(f, "bits", ""));
+    tern_packed p = {
+        .codes = t->data, .n_rows = t->ne[1] * t->ne[2] * t->ne[3], .row_words = t->ne[0]};
+    p.bits = (int)tern_json_int(tern_json_get(f->doc, of, "bits"), setting_int(f, "bits", ""));
     set_scales(&p, scales, false, scales->ne[0]);
     TERN_TRY(set_mlx_mode(f, &p, of, scales, biases));
     if (p.bits < 1 || p.bits == 7 || p.bits > 8 || t->ne[0] > UINT64_MAX / 32)
         return tern_fail(f->err, TERN_ERR_UNSUPPORTED, "tensor '%s': codes of %d bits", t->name,
                          p.bits);
     p.n_cols = t->ne[0] * 32 / (uint64_t)p.bits;
-    int64_t said = tern_json_int(tern_json_get(f->doc, of, "group_size"),
-                                 setting_int(f, "group_size", ""));
+    int64_t said =
+        tern_json_int(tern_json_get(f->doc, of, "group_size"), setting_int(f, "group_size", ""));
     bool same_rows = scales->ne[1] * scales->ne[2] * scales->ne[3] == p.n_rows;
     if (!same_rows || !find_group(&p, said, scales->ne[0]) || p.group * p.n_groups != p.n_cols)
         return misfit(f, scales, "not a scale for each group of the weight");
@@ -229,15 +228,19 @@ static tern_status take_gptq(finder *f, tern_tensor *t) {
     tern_str version = tern_json_str(setting(f, "checkpoint_format"));
     if (version.ptr && !tern_str_is(version, "gptq") && !tern_str_is(version, "gptq_v2"))
         return refuse_setting(f, "checkpoint_format", version);
-    tern_packed p = {.layout = TERN_PACKED_COLUMNS, .zero = TERN_ZERO_ALONG,
+    tern_packed p = {.layout = TERN_PACKED_COLUMNS,
+                     .zero = TERN_ZERO_ALONG,
                      .zero_is_less = !tern_str_is(version, "gptq_v2"),
-                     .n_rows = t->ne[0], .codes = t->data, .zeros = c.zeros->data};
+                     .n_rows = t->ne[0],
+                     .codes = t->data,
+                     .zeros = c.zeros->data};
     uint64_t bits = c.zeros->ne[0] <= UINT32_MAX ? c.zeros->ne[0] * 32 / p.n_rows : 0;
     p.bits = (int)(bits < 9 ? bits : 0);
     if (p.bits != 2 && p.bits != 3 && p.bits != 4 && p.bits != 8)
-        return tern_fail(f->err, TERN_ERR_UNSUPPORTED, "tensor '%s': GPTQ's zeros of 2, 3, 4 or 8 "
-                         "bits for %llu rows are not %llu words", t->name,
-                         (unsigned long long)p.n_rows, (unsigned long long)c.zeros->ne[0]);
+        return tern_fail(f->err, TERN_ERR_UNSUPPORTED,
+                         "tensor '%s': GPTQ's zeros of 2, 3, 4 or 8 "
+                         "bits for %llu rows are not %llu words",
+                         t->name, (unsigned long long)p.n_rows, (unsigned long long)c.zeros->ne[0]);
     if (t->ne[1] > UINT64_MAX / 32) return misfit(f, t, "too large");
     p.n_cols = t->ne[1] * 32 / bits;
     if (!find_group(&p, setting_int(f, "group_size", ""), c.scales->ne[1]) ||
@@ -267,11 +270,15 @@ static tern_status take_awq(finder *f, tern_tensor *t) {
     bool by_rows = said_rows || (!said_columns && c.zeros->ne[1] == t->ne[1]);
     uint64_t words = t->ne[0], lines = t->ne[1];
     if (words > UINT64_MAX / 32) return misfit(f, t, "too large");
-    tern_packed p = {.bits = 4, .codes = t->data, .zeros = c.zeros->data,
+    tern_packed p = {.bits = 4,
+                     .codes = t->data,
+                     .zeros = c.zeros->data,
                      .layout = by_rows ? TERN_PACKED_ROWS : TERN_PACKED_AWQ,
                      .zero = by_rows ? TERN_ZERO_ROWS : TERN_ZERO_AWQ,
-                     .n_rows = by_rows ? lines : words * 8, .n_cols = by_rows ? words * 8 : lines,
-                     .row_words = words, .zero_words = c.zeros->ne[0]};
+                     .n_rows = by_rows ? lines : words * 8,
+                     .n_cols = by_rows ? words * 8 : lines,
+                     .row_words = words,
+                     .zero_words = c.zeros->ne[0]};
     uint64_t group = said > 0 ? (uint64_t)said : p.n_cols;
     uint64_t n_groups = by_rows ? (p.n_cols + group - 1) / group : c.scales->ne[1];
     bool fits = find_group(&p, said, n_groups);
@@ -280,8 +287,8 @@ static tern_status take_awq(finder *f, tern_tensor *t) {
                has_shape(c.scales, lines, c.scales->ne[0]) &&
                has_shape(c.zeros, lines, p.zero_words);
     else
-        fits = fits && has_shape(c.scales, n_groups, p.n_rows) &&
-               has_shape(c.zeros, n_groups, words);
+        fits =
+            fits && has_shape(c.scales, n_groups, p.n_rows) && has_shape(c.zeros, n_groups, words);
     if (!fits) return misfit(f, c.scales, "not a scale and a zero for each group of the weight");
     set_scales(&p, c.scales, !by_rows, c.scales->ne[0]);
     return put(f, t, ".qweight", &p);
@@ -301,7 +308,8 @@ static tern_status set_block_scales(finder *f, tern_packed *p, const tern_tensor
     bool fits = t->ne[2] == 1 && t->ne[3] == 1 && rows > 0 &&
                 find_group(p, n_groups == 1 ? -1 : cols, n_groups);
     set_scales(p, t, false, n_groups);
-    if (n_rows == 1) p->rows_per_scale = p->n_rows;
+    if (n_rows == 1)
+        p->rows_per_scale = p->n_rows;
     else if (n_rows != p->n_rows) {
         p->rows_per_scale = (uint64_t)rows;
         fits = fits && (p->n_rows + (uint64_t)rows - 1) / (uint64_t)rows == n_rows;
@@ -319,7 +327,10 @@ static tern_status take_bytes(finder *f, tern_tensor *t) {
     if (!scales) scales = sibling(f, t, end, ".weight_scale_inv");
     tern_tensor *zeros = sibling(f, t, end, ".weight_zero_point");
     if (!scales) return missing(f, t, "weight_scale");
-    tern_packed p = {.bits = 8, .n_rows = t->ne[1], .n_cols = t->ne[0], .codes = t->data,
+    tern_packed p = {.bits = 8,
+                     .n_rows = t->ne[1],
+                     .n_cols = t->ne[0],
+                     .codes = t->data,
                      .layout = is_float ? TERN_PACKED_E4M3 : TERN_PACKED_INT8,
                      .zero = is_float ? TERN_ZERO_NONE : TERN_ZERO_MIDDLE};
     TERN_TRY(set_block_scales(f, &p, scales));
@@ -386,7 +397,9 @@ static tern_status take_words(finder *f, tern_tensor *t) {
     TERN_TRY(tern_blob_read(&shape->data, 0, sizeof size, size, f->err));
     if (size[0] <= 0 || size[1] <= 0 || size[1] > INT64_MAX / 64 || (uint64_t)size[0] != t->ne[1])
         return misfit(f, t, "not what weight_shape says");
-    tern_packed p = {.n_rows = (uint64_t)size[0], .n_cols = (uint64_t)size[1], .codes = t->data,
+    tern_packed p = {.n_rows = (uint64_t)size[0],
+                     .n_cols = (uint64_t)size[1],
+                     .codes = t->data,
                      .row_words = t->ne[0]};
     p.bits = find_bits(f, p.n_cols, t->ne[0]);
     if (p.bits == 0) return misfit(f, t, "not what weight_shape and num_bits say");
@@ -401,7 +414,7 @@ static tern_status take_words(finder *f, tern_tensor *t) {
 }
 
 static tern_status take_compressed(finder *f, tern_tensor *t) {
-    static const char *const known[] = {"pack-quantized", "int-quantized", "float-quantized",
+    static const char *const known[] = {"pack-quantized",  "int-quantized",   "float-quantized",
                                         "naive-quantized", "mixed-precision", "dense"};
     tern_str format = tern_json_str(setting(f, "format"));
     bool ok = !format.ptr;
@@ -455,8 +468,8 @@ static tern_status find_side_file(finder *f, const char *folder, const method **
     }
     f->doc = &f->side;
     if (*out) return TERN_OK;
-    return tern_fail(f->err, TERN_ERR_UNSUPPORTED, "config.json does not say how the weights "
-                     "(.qweight) are packed");
+    return tern_fail(f->err, TERN_ERR_UNSUPPORTED,
+                     "config.json does not say how the weights (.qweight) are packed");
 }
 
 static const method *find_method(finder *f) {
@@ -499,8 +512,8 @@ static tern_status describe(finder *f, const method *m) {
     tern_strbuf_printf(s, " bits, groups of %llu", (unsigned long long)f->group_min);
     if (f->group_max != f->group_min)
         tern_strbuf_printf(s, " to %llu", (unsigned long long)f->group_max);
-    char *text = s->failed ? NULL
-                           : tern_arena_text(&f->file->priv->pool, (tern_str){s->ptr, s->len});
+    char *text =
+        s->failed ? NULL : tern_arena_text(&f->file->priv->pool, (tern_str){s->ptr, s->len});
     f->file->packing = text;
     return text ? TERN_OK : tern_fail_memory(f->err, s->len);
 }

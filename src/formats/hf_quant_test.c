@@ -87,9 +87,26 @@ static void put_half(void *list, size_t i, float x) {
 
 // ---- What is written, and what must come out ---------------------------------------------------
 
-typedef enum written { MLX, MLX_TERNARY, MLX_ONE_BIT, MXFP4, NVFP4, MXFP8, GPTQ, GPTQ_ORDER, AWQ,
-                       AWQ_ROWS, PACKED, PACKED_ZERO, PACKED_ORDER, INT8, INT8_ZERO, FP8_ROW,
-                       FP8_ALL, FP8_BLOCKS } written;
+typedef enum written {
+    MLX,
+    MLX_TERNARY,
+    MLX_ONE_BIT,
+    MXFP4,
+    NVFP4,
+    MXFP8,
+    GPTQ,
+    GPTQ_ORDER,
+    AWQ,
+    AWQ_ROWS,
+    PACKED,
+    PACKED_ZERO,
+    PACKED_ORDER,
+    INT8,
+    INT8_ZERO,
+    FP8_ROW,
+    FP8_ALL,
+    FP8_BLOCKS
+} written;
 
 typedef struct packing {
     const char *config;
@@ -111,8 +128,7 @@ static void write_mlx(const packing *p) {
     uint8_t *s = add("m.x.scales", "F16", ROWS, n, ROWS * n * 2);
     uint8_t *b = add("m.x.biases", "F16", ROWS, n, ROWS * n * 2);
     for (size_t r = 0; r < ROWS; r++) {
-        for (size_t c = 0; c < p->cols; c++)
-            put_bits(w + r * words, 1, c, p->bits, code_of(r, c));
+        for (size_t c = 0; c < p->cols; c++) put_bits(w + r * words, 1, c, p->bits, code_of(r, c));
         for (size_t g = 0; g < n; g++) {
             float d = scale_of(r, g);
             put_half(s, r * n + g, p->how == MLX_ONE_BIT ? 2 * d : d);
@@ -158,8 +174,7 @@ static void write_awq(const packing *p) {
     uint8_t *s = add("m.x.scales", "F16", n, ROWS, n * ROWS * 2);
     for (size_t at = 0; at < ROWS; at++) {
         size_t r = at / 8 * 8 + order[at % 8];
-        for (size_t c = 0; c < p->cols; c++)
-            put_bits(w + c * (ROWS / 8), 1, at, 4, code_of(r, c));
+        for (size_t c = 0; c < p->cols; c++) put_bits(w + c * (ROWS / 8), 1, at, 4, code_of(r, c));
         for (size_t g = 0; g < n; g++) {
             put_bits(z + g * (ROWS / 8), 1, at, 4, zero_of(r, g));
             put_half(s, g * ROWS + r, scale_of(r, g));
@@ -195,8 +210,7 @@ static void write_packed(const packing *p) {
     shape[0] = ROWS;
     shape[1] = (int64_t)p->cols;
     for (size_t r = 0; r < ROWS; r++) {
-        for (size_t c = 0; c < p->cols; c++)
-            put_bits(w + r * words, 1, c, p->bits, code_of(r, c));
+        for (size_t c = 0; c < p->cols; c++) put_bits(w + r * words, 1, c, p->bits, code_of(r, c));
         for (size_t g = 0; g < n; g++) {
             if (z) put_bits(z + g, n, r, p->bits, zero_of(r, g));
             put_half(s, r * n + g, scale_of(r, g));
@@ -230,12 +244,19 @@ static void write_bytes(const packing *p) {
 static void write_all(const packing *p) {
     made.n_header = made.n = 0;
     switch (p->how) {
-    case MLX: case MLX_TERNARY: case MLX_ONE_BIT: write_mlx(p); break;
-    case MXFP4: case NVFP4: case MXFP8: write_mlx_floats(p); break;
-    case GPTQ: case GPTQ_ORDER: write_gptq(p); break;
+    case MLX:
+    case MLX_TERNARY:
+    case MLX_ONE_BIT: write_mlx(p); break;
+    case MXFP4:
+    case NVFP4:
+    case MXFP8: write_mlx_floats(p); break;
+    case GPTQ:
+    case GPTQ_ORDER: write_gptq(p); break;
     case AWQ: write_awq(p); break;
     case AWQ_ROWS: write_awq_rows(p); break;
-    case PACKED: case PACKED_ZERO: case PACKED_ORDER: write_packed(p); break;
+    case PACKED:
+    case PACKED_ZERO:
+    case PACKED_ORDER: write_packed(p); break;
     default: write_bytes(p);
     }
 }
@@ -258,9 +279,13 @@ static double number_of(const packing *p, size_t r, size_t c) {
     case MXFP4: return power * nibble;
     case NVFP4: return e4m3(100 + zero_of(r, g) % 20) * nibble;
     case MXFP8: return power * e4m3(byte);
-    case GPTQ: case GPTQ_ORDER: case AWQ: case AWQ_ROWS: case PACKED_ZERO:
-        return s * ((double)code - (double)(zero_of(r, g) & mask));
-    case PACKED: case PACKED_ORDER: return s * ((double)code - (1 << (p->bits - 1)));
+    case GPTQ:
+    case GPTQ_ORDER:
+    case AWQ:
+    case AWQ_ROWS:
+    case PACKED_ZERO: return s * ((double)code - (double)(zero_of(r, g) & mask));
+    case PACKED:
+    case PACKED_ORDER: return s * ((double)code - (1 << (p->bits - 1)));
     case INT8: return s * (double)(int8_t)code_of(r, c);
     case INT8_ZERO: return s * ((double)(int8_t)code_of(r, c) - (double)(int8_t)zero_of(r, 0));
     case FP8_ROW: return s * e4m3(byte);
@@ -269,9 +294,9 @@ static double number_of(const packing *p, size_t r, size_t c) {
     }
 }
 
-#define QUANT(text) "{\"quantization_config\":{" text "}}"
+#define QUANT(text)  "{\"quantization_config\":{" text "}}"
 #define METHOD(name) "\"quant_method\":\"" name "\""
-#define CT METHOD("compressed-tensors") ",\"format\":"
+#define CT           METHOD("compressed-tensors") ",\"format\":"
 static const packing packings[] = {
     {"{\"quantization\":{\"group_size\":64,\"bits\":4}}", MLX, 4, 192, 64, TERN_DTYPE_G4_64},
     {"{\"quantization\":{\"group_size\":64,\"bits\":4,\"m.x\":{\"group_size\":32,\"bits\":3}}}",
@@ -282,8 +307,7 @@ static const packing packings[] = {
     {"{\"quantization\":{\"group_size\":128,\"bits\":2}}", MLX, 2, 256, 128, TERN_DTYPE_G4_128},
     {"{\"quantization\":{\"group_size\":128,\"bits\":2}}", MLX_TERNARY, 2, 256, 128,
      TERN_DTYPE_PQ2_0},
-    {"{\"quantization\":{\"group_size\":64,\"bits\":2}}", MLX_TERNARY, 2, 192, 64,
-     TERN_DTYPE_Q2_0},
+    {"{\"quantization\":{\"group_size\":64,\"bits\":2}}", MLX_TERNARY, 2, 192, 64, TERN_DTYPE_Q2_0},
     {"{\"quantization\":{\"group_size\":128,\"bits\":1}}", MLX_ONE_BIT, 1, 256, 128,
      TERN_DTYPE_Q1_0},
     {"{\"quantization\":{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}}", MXFP4, 8, 192, 32,
@@ -309,7 +333,7 @@ static const packing packings[] = {
     {QUANT(CT "\"pack-quantized\""), PACKED, 4, 192, 64, TERN_DTYPE_G4_64},
     {QUANT(CT "\"pack-quantized\""), PACKED, 8, 192, 0, TERN_DTYPE_G8_64},
     {QUANT(CT "\"pack-quantized\",\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":8}},"
-           "\"b\":{\"weights\":{\"num_bits\":3}}}"),
+              "\"b\":{\"weights\":{\"num_bits\":3}}}"),
      PACKED, 3, 24, 0, TERN_DTYPE_F32}, // as many words as with 4 bits
     {QUANT(CT "\"pack-quantized\""), PACKED_ZERO, 4, 192, 32, TERN_DTYPE_G4_32},
     {QUANT(CT "\"pack-quantized\""), PACKED_ORDER, 4, 192, 64, TERN_DTYPE_F32},
@@ -344,9 +368,9 @@ TEST(packed_matrices_are_the_numbers_that_were_packed) {
         write_all(p);
         REQUIRE_OK(tern_file_open(&f, write_folder(p->config), &err), err);
         const tern_tensor *t = tern_file_tensor(f, "m.x.weight");
-        CHECK_MSG(t && t->type == p->type && f->n_tensors == 1 && f->packing, "case %zu: %s, %zu "
-                  "tensors: %s", i, t ? tern_dtype_name(t->type) : "none", f->n_tensors,
-                  f->cannot_unpack ? f->cannot_unpack : "");
+        CHECK_MSG(t && t->type == p->type && f->n_tensors == 1 && f->packing,
+                  "case %zu: %s, %zu tensors: %s", i, t ? tern_dtype_name(t->type) : "none",
+                  f->n_tensors, f->cannot_unpack ? f->cannot_unpack : "");
         if (t && t->type == p->type) check_numbers(p, i, t);
         tern_file_close(f);
     }
@@ -513,7 +537,8 @@ TEST(packed_floats_that_are_ternary_become_codes) {
         {"{\"model_type\": \"llama\"}", 32, 0.37f, false}, // trained as floats
         {"{\"model_type\": \"llama\"}", ROWS, 0, false},   // one scale a matrix: as a BitNet's
         {"{\"quantization_config\": {\"quant_method\": \"bitnet\", \"quantization_mode\": "
-         "\"online\"}}", 32, 0, false},
+         "\"online\"}}",
+         32, 0, false},
     };
     static float got[ROWS * 256];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

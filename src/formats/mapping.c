@@ -1,7 +1,6 @@
 #include "formats/file_private.h"
 
-tern_status tern_mapping_open(tern_mapping *m, const char *path, bool missing_ok,
-                              tern_error *err) {
+tern_status tern_mapping_open(tern_mapping *m, const char *path, bool missing_ok, tern_error *err) {
     tern_blob all;
     *m = (tern_mapping){0};
     TERN_TRY(tern_blob_open(&m->file, path, missing_ok, &all, err));

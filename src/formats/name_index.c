@@ -34,8 +34,8 @@ tern_status tern_name_index_build(tern_name_index *index, const void *items, siz
             if (!strcmp(name_at(items, item_bytes, index->slots[slot] - 1), name))
                 return tern_fail(err, TERN_ERR_FORMAT, "%s '%s' is there twice", what, name);
             if (++n_probes > PROBES_MAX)
-                return tern_fail(err, TERN_ERR_FORMAT, "%s names collide on purpose, at '%s'",
-                                 what, name);
+                return tern_fail(err, TERN_ERR_FORMAT, "%s names collide on purpose, at '%s'", what,
+                                 name);
         }
         index->slots[slot] = (uint32_t)i + 1;
     }

@@ -53,9 +53,7 @@ static bool decode(const npy_type *t, const uint8_t *bytes, void *out) {
         if (isfinite(d) && fabs(d) > (double)FLT_MAX) return false;
         *f = (float)d;
         return true;
-    case I4:
-        memcpy(i, &(uint32_t){(uint32_t)bits}, sizeof *i);
-        return true;
+    case I4: memcpy(i, &(uint32_t){(uint32_t)bits}, sizeof *i); return true;
     default:
         memcpy(&wide, &bits, sizeof wide);
         if (wide < INT32_MIN || wide > INT32_MAX) return false;
@@ -280,8 +278,8 @@ static void put_header(const tern_array *a, tern_strbuf *out) {
     tern_strbuf_puts(&text, "), }");
     while ((10 + text.len + 1) % 64 != 0 && !text.failed) tern_strbuf_putc(&text, ' ');
     tern_strbuf_putc(&text, '\n');
-    const char front[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, (char)(text.len & 255),
-                          (char)(text.len >> 8)};
+    const char front[] = {
+        '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, (char)(text.len & 255), (char)(text.len >> 8)};
     tern_strbuf_append(out, front, sizeof front);
     tern_strbuf_append(out, tern_strbuf_text(&text), text.len);
     out->failed |= text.failed;

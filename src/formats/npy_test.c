@@ -13,8 +13,8 @@
 static tern_strbuf make(int version, const char *text, const void *data, size_t n_data) {
     tern_strbuf b = {0};
     size_t n = strlen(text);
-    const char front[] = {'\x93', 'N', 'U',     'M',            'P', 'Y', (char)version,
-                          0,      (char)n, (char)(n >> 8), 0,   0};
+    const char front[] = {'\x93',         'N', 'U', 'M', 'P', 'Y', (char)version, 0, (char)n,
+                          (char)(n >> 8), 0,   0};
     tern_strbuf_append(&b, front, version == 1 ? 10 : 12);
     tern_strbuf_puts(&b, text);
     if (n_data) tern_strbuf_append(&b, data, n_data);
@@ -122,7 +122,9 @@ TEST(npy_refuses_in_one_line) {
 }
 
 static const tern_array written[] = {
-    {.type = TERN_ARRAY_F32, .n_dims = 2, .dims = {2, 3},
+    {.type = TERN_ARRAY_F32,
+     .n_dims = 2,
+     .dims = {2, 3},
      .data = (float[]){1, -0.0f, 1e-45f, INFINITY, 3.4e38f, 7}},
     {.type = TERN_ARRAY_I32, .n_dims = 1, .dims = {3}, .data = (int32_t[]){1, -2, INT32_MAX}},
     {.type = TERN_ARRAY_F32, .n_dims = 0, .data = (float[]){5}},

@@ -13,7 +13,7 @@
 #include <string.h>
 #include "base/alloc.h"
 
-#define HEADER_MAX ((uint64_t)100 << 20) // the specification's own limit
+#define HEADER_MAX     ((uint64_t)100 << 20) // the specification's own limit
 #define NAME_MAX_BYTES 1023
 
 typedef struct header {
@@ -25,13 +25,25 @@ typedef struct header {
 } header;
 
 static bool dtype_of(tern_str name, tern_dtype *type) {
-    static const struct { const char *name; tern_dtype type; } types[] = {
-        {"F32", TERN_DTYPE_F32}, {"F16", TERN_DTYPE_F16}, {"BF16", TERN_DTYPE_BF16},
-        {"U8", TERN_DTYPE_U8},   {"I8", TERN_DTYPE_I8},   {"I32", TERN_DTYPE_I32},
-        {"I64", TERN_DTYPE_I64}, {"F64", TERN_DTYPE_F64},
+    static const struct {
+        const char *name;
+        tern_dtype type;
+    } types[] = {
+        {"F32", TERN_DTYPE_F32},
+        {"F16", TERN_DTYPE_F16},
+        {"BF16", TERN_DTYPE_BF16},
+        {"U8", TERN_DTYPE_U8},
+        {"I8", TERN_DTYPE_I8},
+        {"I32", TERN_DTYPE_I32},
+        {"I64", TERN_DTYPE_I64},
+        {"F64", TERN_DTYPE_F64},
         // Only listed, never decoded.
-        {"I16", TERN_DTYPE_I16}, {"U16", TERN_DTYPE_U16}, {"U32", TERN_DTYPE_U32},
-        {"U64", TERN_DTYPE_U64}, {"BOOL", TERN_DTYPE_BOOL}, {"F8_E4M3", TERN_DTYPE_F8_E4M3},
+        {"I16", TERN_DTYPE_I16},
+        {"U16", TERN_DTYPE_U16},
+        {"U32", TERN_DTYPE_U32},
+        {"U64", TERN_DTYPE_U64},
+        {"BOOL", TERN_DTYPE_BOOL},
+        {"F8_E4M3", TERN_DTYPE_F8_E4M3},
         {"F8_E5M2", TERN_DTYPE_F8_E5M2},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -79,11 +91,11 @@ static tern_status read_place(header *h, tern_tensor *t, const tern_json *offset
         return tern_fail(h->err, TERN_ERR_FORMAT, "tensor '%s' has no data_offsets [begin, end]",
                          t->name);
     if (begin > end || end > h->data.n)
-        return tern_fail(h->err, TERN_ERR_FORMAT,
-                         "tensor '%s' leaves the file: bytes %llu to %llu of %llu (is the file cut "
-                         "off?)",
-                         t->name, (unsigned long long)begin, (unsigned long long)end,
-                         (unsigned long long)h->data.n);
+        return tern_fail(
+            h->err, TERN_ERR_FORMAT,
+            "tensor '%s' leaves the file: bytes %llu to %llu of %llu (is the file cut off?)",
+            t->name, (unsigned long long)begin, (unsigned long long)end,
+            (unsigned long long)h->data.n);
     if (t->type == TERN_DTYPE_UNKNOWN) t->bytes = end - begin;
     if (end - begin != t->bytes)
         return tern_fail(h->err, TERN_ERR_FORMAT,
@@ -97,8 +109,9 @@ static tern_status read_tensor(header *h, const tern_json *key) {
     tern_str name = tern_json_str(key);
     if (tern_str_is(name, "__metadata__")) return TERN_OK;
     if (name.len == 0 || name.len > NAME_MAX_BYTES || memchr(name.ptr, 0, name.len))
-        return tern_fail(h->err, TERN_ERR_FORMAT, "a tensor name of %zu bytes (1 to %d, none of "
-                         "them 0, are allowed)", name.len, NAME_MAX_BYTES);
+        return tern_fail(h->err, TERN_ERR_FORMAT,
+                         "a tensor name of %zu bytes (1 to %d, none of them 0, are allowed)",
+                         name.len, NAME_MAX_BYTES);
     tern_tensor *t = tern_file_add_tensor(h->file, h->err);
     if (!t) return TERN_ERR_MEMORY;
     t->shard = h->shard;
@@ -107,8 +120,7 @@ static tern_status read_tensor(header *h, const tern_json *key) {
     const tern_json *info = tern_json_value_of(&h->doc, key);
     tern_str dtype = tern_json_str(tern_json_get(&h->doc, info, "dtype"));
     uint64_t n_elements = 0;
-    if (!dtype.ptr)
-        return tern_fail(h->err, TERN_ERR_FORMAT, "tensor '%s' has no dtype", t->name);
+    if (!dtype.ptr) return tern_fail(h->err, TERN_ERR_FORMAT, "tensor '%s' has no dtype", t->name);
     bool known = dtype_of(dtype, &t->type);
     if (!known) t->type = TERN_DTYPE_UNKNOWN;
     TERN_TRY(read_shape(h, t, tern_json_get(&h->doc, info, "shape"), &n_elements));
@@ -156,7 +168,8 @@ tern_status tern_safetensors_parse(tern_file *file, int shard, const tern_blob *
     if (memcmp(&n_header, "version ", sizeof n_header) == 0)
         return tern_fail(err, TERN_ERR_FORMAT, "%s", TERN_LFS_POINTER);
     if (n_header > HEADER_MAX || n_header > n - sizeof n_header)
-        return tern_fail(err, TERN_ERR_FORMAT, "the safetensors header is said to be %llu bytes "
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "the safetensors header is said to be %llu bytes "
                          "long; the file has %llu more, and 104857600 are allowed",
                          (unsigned long long)n_header, (unsigned long long)(n - sizeof n_header));
     tern_blob written = tern_blob_part(all, sizeof n_header, n_header);

@@ -85,7 +85,10 @@ TEST(safetensors_copies_what_is_not_aligned) {
 TEST(safetensors_refuses_impossible_headers) {
 #define T(dtype, shape, offsets)                                                                   \
     "{\"w\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-    static const struct { const char *header, *words; tern_status status; } cases[] = {
+    static const struct {
+        const char *header, *words;
+        tern_status status;
+    } cases[] = {
         {T("F32", "[2]", "[0,8]"), "", TERN_OK},
         {T("F32", "[3]", "[0,8]"), "'w' needs 12 bytes by its shape, but has 8", TERN_ERR_FORMAT},
         {T("F32", "[2]", "[0,16]"), "'w' leaves the file", TERN_ERR_FORMAT},
@@ -139,8 +142,7 @@ TEST(safetensors_refuses_every_truncation_and_corruption) {
     tern_strbuf b = make(small_header, 40);
     size_t before = tern_mem_get_stats().total_now;
     int n_accepted = 0;
-    for (size_t n = 0; n < b.len; n++)
-        n_accepted += parse_and_close(b.ptr, n, NULL) == TERN_OK;
+    for (size_t n = 0; n < b.len; n++) n_accepted += parse_and_close(b.ptr, n, NULL) == TERN_OK;
     CHECK(n_accepted == 0);
     static const char junk[] = {0, '"', '{', '}', '[', ']', '9', ',', '\\', (char)0xFF};
     char *bad = malloc(b.len);
@@ -201,7 +203,9 @@ TEST(hf_folder_opens_shards_by_index) {
     save(folder, "model-1.safetensors", a.ptr, a.len);
     save(folder, "model-2.safetensors", b.ptr, b.len);
     save_text(folder, "config.json", "{\"model_type\":\"llama\"}");
-    static const struct { const char *map, *words; } cases[] = {
+    static const struct {
+        const char *map, *words;
+    } cases[] = {
         {"{\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":\"model-2.safetensors\"}}", NULL},
         {"{\"weight_map\":{\"a\":\"model-2.safetensors\",\"b\":\"model-1.safetensors\"}}",
          "'a' is not in model-2.safetensors"},
@@ -285,8 +289,8 @@ TEST(hf_folder_names_what_is_there_instead) {
 }
 
 static tern_status open_packed(const char *folder, const char *quantization,
-                               const char *scale_header, const uint8_t scale[4],
-                               tern_file **f, tern_error *err) {
+                               const char *scale_header, const uint8_t scale[4], tern_file **f,
+                               tern_error *err) {
     char text[400];
     snprintf(text, sizeof text,
              "{\"l.weight\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,8]}%s}",
@@ -321,8 +325,9 @@ TEST(hf_packed_ternary_resolves_the_scale) {
     tern_file *f;
     tern_error err = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        REQUIRE_OK(open_packed(folder, cases[i].quantization, cases[i].header, cases[i].scale, &f,
-                               &err), err);
+        REQUIRE_OK(
+            open_packed(folder, cases[i].quantization, cases[i].header, cases[i].scale, &f, &err),
+            err);
         const tern_tensor *t = tern_file_tensor(f, "l.weight");
         CHECK(t && t->type == TERN_DTYPE_HF_TERNARY && t->ne[0] == 4 && t->ne[1] == 8);
         CHECK(t && t->bytes == 8 && t->scale == cases[i].value);
@@ -361,8 +366,8 @@ TEST(hf_folder_survives_failing_allocations) {
 
 TEST(hf_opens_real_folders) {
     static const char *const names[] = {
-        "bitnet_packed", "bitnet_bf16_master", "llama", "qwen2", "qwen3", "qwen3_5",
-        "lfm2", "gemma3", "embeddinggemma", "gemma4", "moonshine"};
+        "bitnet_packed", "bitnet_bf16_master", "llama",  "qwen2",    "qwen3", "qwen3_5", "lfm2",
+        "gemma3",        "embeddinggemma",     "gemma4", "moonshine"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[64];
         snprintf(name, sizeof name, "oracle/%s", names[i]);

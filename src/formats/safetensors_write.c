@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 #include "formats/tensor_writer.h"
 
-#define SINGLE "model.safetensors"
-#define INDEX  "model.safetensors.index.json"
+#define SINGLE           "model.safetensors"
+#define INDEX            "model.safetensors.index.json"
 #define HEADER_ALIGNMENT 64 // the data of the first tensor begins at a multiple of it
 
 struct tern_st_writer {
@@ -14,10 +14,15 @@ struct tern_st_writer {
 // NULL: a type that safetensors does not have.
 static const char *dtype_name(tern_dtype type) {
     switch (type) {
-    case TERN_DTYPE_F32: case TERN_DTYPE_F16: case TERN_DTYPE_BF16: case TERN_DTYPE_F64:
-    case TERN_DTYPE_U8: case TERN_DTYPE_I8: case TERN_DTYPE_I32: case TERN_DTYPE_I64:
-    case TERN_DTYPE_U32:
-        return tern_dtype_name(type); // the names are the same
+    case TERN_DTYPE_F32:
+    case TERN_DTYPE_F16:
+    case TERN_DTYPE_BF16:
+    case TERN_DTYPE_F64:
+    case TERN_DTYPE_U8:
+    case TERN_DTYPE_I8:
+    case TERN_DTYPE_I32:
+    case TERN_DTYPE_I64:
+    case TERN_DTYPE_U32: return tern_dtype_name(type); // the names are the same
     default: return NULL;
     }
 }
@@ -50,8 +55,10 @@ static void put_header(tern_strbuf *b, const tern_writer *w, size_t part) {
 }
 
 static void put_part_name(tern_strbuf *b, const tern_writer *w, size_t part) {
-    if (w->n_parts == 1) tern_strbuf_puts(b, SINGLE);
-    else tern_strbuf_printf(b, "model-%05zu-of-%05zu.safetensors", part + 1, w->n_parts);
+    if (w->n_parts == 1)
+        tern_strbuf_puts(b, SINGLE);
+    else
+        tern_strbuf_printf(b, "model-%05zu-of-%05zu.safetensors", part + 1, w->n_parts);
 }
 
 static tern_status begin_part(tern_writer *w, size_t part, tern_error *err) {
@@ -97,8 +104,10 @@ tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64
     tern_status status = tern_writer_init(&w->base, folder, split_bytes, 1, err);
     if (status == TERN_OK) status = tern_out_open(&w->base.out, folder, true, err);
     w->base.begin_part = begin_part;
-    if (status == TERN_OK) *out = w;
-    else tern_st_writer_free(w);
+    if (status == TERN_OK)
+        *out = w;
+    else
+        tern_st_writer_free(w);
     return status;
 }
 
@@ -106,8 +115,9 @@ tern_status tern_st_declare(tern_st_writer *w, const char *name, tern_dtype type
                             const uint64_t *shape_outer_first) {
     if (w->base.failed.status != TERN_OK) return w->base.failed.status;
     if (!dtype_name(type) || !strcmp(name, "__metadata__"))
-        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT, "tensor '%s': %s does not exist in "
-                         "safetensors", name, tern_dtype_name(type));
+        return tern_fail(&w->base.failed, TERN_ERR_ARGUMENT,
+                         "tensor '%s': %s does not exist in safetensors", name,
+                         tern_dtype_name(type));
     return tern_writer_declare(&w->base, name, type, n_dims, shape_outer_first,
                                n_dims > 0 ? shape_outer_first[n_dims - 1] : 1);
 }
@@ -146,9 +156,15 @@ static bool is_part_name(const char *name) {
 // Files of an earlier model that readers would open: mixed with the new ones they would make a
 // third model.
 static tern_status remove_stale(tern_writer *w, tern_error *err) {
-    static const char *const read[] = {"config.json", "generation_config.json", "tokenizer.json",
-                                       "tokenizer_config.json", "special_tokens_map.json",
-                                       "chat_template.jinja", "modules.json", SINGLE, INDEX};
+    static const char *const read[] = {"config.json",
+                                       "generation_config.json",
+                                       "tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "chat_template.jinja",
+                                       "modules.json",
+                                       SINGLE,
+                                       INDEX};
     tern_names parts = {0};
     tern_status status = tern_folder_list(&parts, w->path, "model-", ".safetensors", err);
     for (size_t i = 0; status == TERN_OK && i < sizeof read / sizeof *read; i++)
@@ -166,8 +182,8 @@ tern_status tern_st_writer_finish(tern_st_writer *w, tern_error *err) {
     if (base->n_parts > 1) TERN_TRY(write_index(base, err));
     TERN_TRY(remove_stale(base, err));
     const char *last = tern_out_has(&base->out, "config.json") ? "config.json"
-                       : base->n_parts > 1                    ? INDEX
-                                                              : SINGLE;
+                       : base->n_parts > 1                     ? INDEX
+                                                               : SINGLE;
     return tern_writer_commit(base, last, err);
 }
 

@@ -93,8 +93,9 @@ static tern_status check_documents(tern_shard *s, tern_error *err) {
         uint64_t at = tern_shard_document(s, i);
         bool ok = i == 0 ? at == 0 : at > tern_shard_document(s, i - 1);
         if (!ok || at >= info->n_tokens)
-            return tern_fail(err, TERN_ERR_FORMAT, "%s: document %llu begins at token %llu, out of "
-                             "order", s->path, (unsigned long long)i, (unsigned long long)at);
+            return tern_fail(err, TERN_ERR_FORMAT,
+                             "%s: document %llu begins at token %llu, out of order", s->path,
+                             (unsigned long long)i, (unsigned long long)at);
     }
     return TERN_OK;
 }
@@ -161,11 +162,12 @@ static tern_status check_block(const tern_shard *s, uint64_t block, tern_error *
     uint64_t from = block * info->block_bytes, to = from + info->block_bytes;
     if (to > s->body_bytes) to = s->body_bytes;
     if (tern_crc32(0, s->body + from, to - from) != read_u32(s->checksums + block * 4))
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: block %llu of %llu (bytes %llu to %llu) is "
-                         "damaged: its checksum differs", s->path, (unsigned long long)block,
-                         (unsigned long long)info->n_blocks,
-                         (unsigned long long)(from + TERN_SHARD_HEADER_BYTES),
-                         (unsigned long long)(to - 1 + TERN_SHARD_HEADER_BYTES));
+        return tern_fail(
+            err, TERN_ERR_FORMAT,
+            "%s: block %llu of %llu (bytes %llu to %llu) is damaged: its checksum differs", s->path,
+            (unsigned long long)block, (unsigned long long)info->n_blocks,
+            (unsigned long long)(from + TERN_SHARD_HEADER_BYTES),
+            (unsigned long long)(to - 1 + TERN_SHARD_HEADER_BYTES));
     uint64_t first = from / info->token_bytes, last = to / info->token_bytes;
     if (last > info->n_tokens) last = info->n_tokens;
     for (uint64_t i = first; i < last; i++)
@@ -209,8 +211,10 @@ uint64_t tern_shard_document_at(const tern_shard *s, uint64_t token) {
     uint64_t low = 0, high = s->info.n_documents; // document `low` begins at or before the token
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if (tern_shard_document(s, middle) <= token) low = middle;
-        else high = middle;
+        if (tern_shard_document(s, middle) <= token)
+            low = middle;
+        else
+            high = middle;
     }
     return low;
 }

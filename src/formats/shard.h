@@ -76,8 +76,7 @@ tern_status tern_shard_writer_open(tern_shard_writer **out, const char *path,
 tern_status tern_shard_writer_open_in(tern_shard_writer **out, tern_out_set *set, const char *name,
                                       const tern_shard_desc *desc, tern_error *err);
 // One document of n > 0 tokens, its end token included.
-tern_status tern_shard_write(tern_shard_writer *w, const int32_t *ids, uint64_t n,
-                             tern_error *err);
+tern_status tern_shard_write(tern_shard_writer *w, const int32_t *ids, uint64_t n, tern_error *err);
 uint64_t tern_shard_writer_n_tokens(const tern_shard_writer *w);
 tern_status tern_shard_writer_finish(tern_shard_writer *w, tern_error *err);
 void tern_shard_writer_free(tern_shard_writer *w); // without finish: nothing is left
@@ -92,10 +91,10 @@ void tern_shard_writer_free(tern_shard_writer *w); // without finish: nothing is
 
 typedef struct tern_token_set tern_token_set;
 typedef struct tern_token_set_desc {
-    uint32_t seq_len;  // tokens of an input
-    uint64_t seed;     // of the order
-    bool in_order;     // no shuffling: sequence i is window i (for validation)
-    bool check_all;    // check every block when opening
+    uint32_t seq_len; // tokens of an input
+    uint64_t seed;    // of the order
+    bool in_order;    // no shuffling: sequence i is window i (for validation)
+    bool check_all;   // check every block when opening
 } tern_token_set_desc;
 
 // The shards must agree in vocabulary, end token and tokenizer.
@@ -107,9 +106,8 @@ tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, 
 tern_status tern_shard_folder(tern_names *paths, const char *folder, const char *split,
                               tern_error *err);
 // The same as a set. *out = NULL: it has none.
-tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder,
-                                       const char *split, const tern_token_set_desc *desc,
-                                       tern_error *err);
+tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder, const char *split,
+                                       const tern_token_set_desc *desc, tern_error *err);
 void tern_token_set_close(tern_token_set *set);
 uint64_t tern_token_set_n_sequences(const tern_token_set *set); // of an epoch
 uint64_t tern_token_set_n_tokens(const tern_token_set *set);

@@ -18,15 +18,15 @@ static tern_status check_shard(const char *path, const tern_json_doc *doc, const
     TERN_TRY(tern_shard_open(&shard, path, err));
     const tern_shard_info *info = tern_shard_get_info(shard);
     tern_strbuf_printf(&sum, "%08x", info->checksum);
-    bool same = tern_json_int(tern_json_get(doc, entry, "tokens"), -1) == (int64_t)info->n_tokens &&
-                tern_json_int(tern_json_get(doc, entry, "documents"), -1) ==
-                    (int64_t)info->n_documents &&
-                tern_str_is(tern_json_str(tern_json_get(doc, entry, "checksum")),
-                            tern_strbuf_text(&sum));
+    bool same =
+        tern_json_int(tern_json_get(doc, entry, "tokens"), -1) == (int64_t)info->n_tokens &&
+        tern_json_int(tern_json_get(doc, entry, "documents"), -1) == (int64_t)info->n_documents &&
+        tern_str_is(tern_json_str(tern_json_get(doc, entry, "checksum")), tern_strbuf_text(&sum));
     tern_status status = sum.failed ? tern_fail_memory(err, 16) : TERN_OK;
     if (status == TERN_OK && !same)
-        status = tern_fail(err, TERN_ERR_FORMAT, "%s: not the shard that manifest.json describes; "
-                           "build the folder again", path);
+        status = tern_fail(err, TERN_ERR_FORMAT,
+                           "%s: not the shard that manifest.json describes; build the folder again",
+                           path);
     tern_strbuf_free(&sum);
     tern_shard_close(shard);
     return status;
@@ -98,8 +98,9 @@ static tern_status list_folder(tern_names *paths, const char *folder, const char
     tern_names others = {0};
     TERN_TRY(tern_folder_list(&others, folder, "", ".tern", err));
     if (others.n)
-        status = tern_fail(err, TERN_ERR_FORMAT, "%s: there is no manifest.json, so its build did "
-                           "not end; build it again", folder);
+        status = tern_fail(
+            err, TERN_ERR_FORMAT,
+            "%s: there is no manifest.json, so its build did not end; build it again", folder);
     tern_names_free(&others);
     return status;
 }
@@ -114,9 +115,8 @@ tern_status tern_shard_folder(tern_names *paths, const char *folder, const char 
     return status;
 }
 
-tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder,
-                                       const char *split, const tern_token_set_desc *desc,
-                                       tern_error *err) {
+tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder, const char *split,
+                                       const tern_token_set_desc *desc, tern_error *err) {
     tern_names paths = {0};
     char *manifest = tern_path_join(folder, "manifest.json");
     *out = NULL;
@@ -129,8 +129,8 @@ tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder,
     if (status == TERN_OK && !tern_stamp_same(&before, &after)) {
         tern_token_set_close(*out);
         *out = NULL;
-        status = tern_fail(err, TERN_ERR_IO, "%s: was replaced while it was opened; try again",
-                           folder);
+        status =
+            tern_fail(err, TERN_ERR_IO, "%s: was replaced while it was opened; try again", folder);
     }
     tern_names_free(&paths);
     tern_free(manifest);

@@ -15,8 +15,8 @@ static uint64_t length_of(uint64_t document) { return 1 + document * 37 % 101; }
 // Documents [first, first + n), whose first token is *token of the whole text.
 static tern_status write_shard(const char *path, uint32_t n_vocab, uint64_t first, uint64_t n,
                                uint64_t *token, tern_error *err) {
-    tern_shard_desc desc = {.n_vocab = n_vocab, .end_id = 0, .tokenizer_hash = 77,
-                            .block_bytes = 4096};
+    tern_shard_desc desc = {
+        .n_vocab = n_vocab, .end_id = 0, .tokenizer_hash = 77, .block_bytes = 4096};
     tern_shard_writer *w;
     int32_t ids[101];
     TERN_TRY(tern_shard_writer_open(&w, path, &desc, err));
@@ -51,8 +51,8 @@ TEST(crc32_is_the_common_one) {
     uint8_t *bytes = malloc(n);
     for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)tern_mix64(i);
     uint32_t pieces = 0;
-    for (size_t i = 0; i < n; i += 1000) pieces = tern_crc32(pieces, bytes + i,
-                                                             n - i < 1000 ? n - i : 1000);
+    for (size_t i = 0; i < n; i += 1000)
+        pieces = tern_crc32(pieces, bytes + i, n - i < 1000 ? n - i : 1000);
     CHECK(tern_crc32(0, bytes, n) == pieces);
     free(bytes);
 }
@@ -148,7 +148,8 @@ TEST(shard_with_any_flipped_bit_is_refused_by_name) {
             bytes[i] ^= (uint8_t)(1 << bit);
             tern_status status = open_and_check(bytes, n, &err);
             CHECK_MSG((status == TERN_ERR_FORMAT || status == TERN_ERR_UNSUPPORTED) &&
-                      !strncmp(err.message, "copy.tern: ", 11), "byte %zu: %s", i, err.message);
+                          !strncmp(err.message, "copy.tern: ", 11),
+                      "byte %zu: %s", i, err.message);
             bytes[i] ^= (uint8_t)(1 << bit);
         }
     }
@@ -175,7 +176,11 @@ TEST(shard_cut_or_lengthened_is_refused) {
 
 // An attacker can make the checksums fit, too.
 TEST(shard_with_true_checksums_is_still_not_trusted) {
-    static const struct { int at, n; uint64_t value; const char *words; } cases[] = {
+    static const struct {
+        int at, n;
+        uint64_t value;
+        const char *words;
+    } cases[] = {
         {12, 4, 3, "neither 2 nor 4"},
         {16, 4, 0, "vocabulary size"},
         {16, 4, 1u << 31, "vocabulary size"},

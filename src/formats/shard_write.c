@@ -66,8 +66,10 @@ static tern_status open_writer(tern_shard_writer **out, tern_out_set *set, const
     w->block = tern_alloc(TERN_MEM_FILE, block);
     tern_status status = w->block ? TERN_OK : tern_fail_memory(err, block);
     if (status == TERN_OK) status = begin_file(w, set, path, err);
-    if (status != TERN_OK) tern_shard_writer_free(w);
-    else *out = w;
+    if (status != TERN_OK)
+        tern_shard_writer_free(w);
+    else
+        *out = w;
     return status;
 }
 

@@ -43,8 +43,8 @@ tern_status tern_writer_declare(tern_writer *w, const char *name, tern_dtype typ
 // A part ends before the tensor that would make it larger than split_bytes.
 static tern_status make_plan(tern_writer *w, tern_error *err) {
     tern_name_index names = {0};
-    tern_status status = tern_name_index_build(&names, w->tensors, w->n_tensors,
-                                               sizeof *w->tensors, "tensor", err);
+    tern_status status =
+        tern_name_index_build(&names, w->tensors, w->n_tensors, sizeof *w->tensors, "tensor", err);
     tern_name_index_free(&names);
     if (status == TERN_ERR_FORMAT) // here it is not a file that is wrong
         return tern_fail_prefix(err, TERN_ERR_ARGUMENT, "declared twice");
@@ -70,8 +70,8 @@ static tern_status make_plan(tern_writer *w, tern_error *err) {
 // Opens the part of tensor `at`.
 static tern_status open_part(tern_writer *w, tern_error *err) {
     size_t part = w->n_tensors ? w->tensors[w->at].part : 0;
-    bool is_new = !w->part_open || (w->n_written == 0 && w->at > 0 &&
-                                    w->tensors[w->at - 1].part != part);
+    bool is_new =
+        !w->part_open || (w->n_written == 0 && w->at > 0 && w->tensors[w->at - 1].part != part);
     if (!is_new) return TERN_OK;
     if (w->part_open) TERN_TRY(tern_out_end(&w->file, err));
     w->part_open = false;

@@ -30,7 +30,7 @@ struct tern_writer {
     size_t at;          // tensor being written
     uint64_t n_written; // bytes of it
     bool planned, part_open;
-    tern_error failed; // of an earlier call: accept nothing more
+    tern_error failed;  // of an earlier call: accept nothing more
     tern_out_set out;   // open from the first part on, or before
     tern_out_file file; // the part being written
     // Begins the part's file and writes everything that comes before the data.

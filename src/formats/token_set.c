@@ -25,8 +25,7 @@ uint64_t tern_permute(uint64_t index, uint64_t n, uint64_t key) {
     int half = 1; // bits
     while (half < 32 && (uint64_t)1 << 2 * half < n) half++;
     uint64_t mask = ((uint64_t)1 << half) - 1, keys[FEISTEL_ROUNDS];
-    for (int i = 0; i < FEISTEL_ROUNDS; i++)
-        keys[i] = key = tern_mix64(key + 0x9E3779B97F4A7C15u);
+    for (int i = 0; i < FEISTEL_ROUNDS; i++) keys[i] = key = tern_mix64(key + 0x9E3779B97F4A7C15u);
     do {
         uint64_t left = index >> half, right = index & mask;
         for (int i = 0; i < FEISTEL_ROUNDS; i++) {
@@ -75,9 +74,10 @@ static tern_status open_all(tern_token_set *set, const char *const *paths, size_
     uint64_t n = tern_token_set_n_tokens(set);
     set->n_sequences = n ? (n - 1) / set->desc.seq_len : 0;
     if (set->n_sequences == 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %llu tokens in all are less than one "
-                         "sequence of %u and the token after it", paths[0],
-                         (unsigned long long)n, set->desc.seq_len);
+        return tern_fail(
+            err, TERN_ERR_ARGUMENT,
+            "%s: %llu tokens in all are less than one sequence of %u and the token after it",
+            paths[0], (unsigned long long)n, set->desc.seq_len);
     return TERN_OK;
 }
 
@@ -88,8 +88,10 @@ tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, 
     if (!set) return tern_fail_memory(err, sizeof *set);
     set->desc = *desc;
     tern_status status = open_all(set, paths, n_paths, err);
-    if (status != TERN_OK) tern_token_set_close(set);
-    else *out = set;
+    if (status != TERN_OK)
+        tern_token_set_close(set);
+    else
+        *out = set;
     return status;
 }
 
@@ -113,8 +115,10 @@ static size_t shard_of(const tern_token_set *set, uint64_t token) {
     size_t low = 0, high = set->n_shards; // firsts[low] <= token < firsts[high]
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (set->firsts[middle] <= token) low = middle;
-        else high = middle;
+        if (set->firsts[middle] <= token)
+            low = middle;
+        else
+            high = middle;
     }
     return low;
 }

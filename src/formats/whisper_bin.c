@@ -56,9 +56,7 @@ typedef struct reader {
 
 // ---- Bytes -------------------------------------------------------------------------------------
 
-static uint64_t left(const reader *r) {
-    return r->all->n - r->at;
-}
+static uint64_t left(const reader *r) { return r->all->n - r->at; }
 
 static tern_status take(reader *r, void *to, uint64_t n, const char *what) {
     if (n > left(r))
@@ -115,8 +113,7 @@ static tern_status skip_filters(reader *r) {
     uint64_t n = (uint64_t)n_mels * (uint64_t)n_bins * sizeof(float);
     if (n > left(r))
         return tern_fail(r->err, TERN_ERR_FORMAT,
-                         "the filters: %llu bytes of %llu (is the file "
-                         "cut off?)",
+                         "the filters: %llu bytes of %llu (is the file cut off?)",
                          (unsigned long long)n, (unsigned long long)left(r));
     r->at += n;
     return TERN_OK;
@@ -332,17 +329,14 @@ static tern_status make_copy(const tern_blob_maker *m, uint64_t first, uint64_t 
     return tern_blob_read(&((const copied *)m)->from, first, n, to, err);
 }
 
-static void drop_copied(const tern_blob_maker *m) {
-    tern_blob_drop(&((const copied *)m)->from);
-}
+static void drop_copied(const tern_blob_maker *m) { tern_blob_drop(&((const copied *)m)->from); }
 
 static tern_status place_tensor(reader *r, tern_tensor *t, const char *name) {
     if (left(r) < t->bytes)
-        return tern_fail(r->err, TERN_ERR_FORMAT,
-                         "tensor '%s' leaves the file: %llu bytes at %llu of %llu (is the file cut "
-                         "off?)",
-                         name, (unsigned long long)t->bytes, (unsigned long long)r->at,
-                         (unsigned long long)r->all->n);
+        return tern_fail(
+            r->err, TERN_ERR_FORMAT,
+            "tensor '%s' leaves the file: %llu bytes at %llu of %llu (is the file cut off?)", name,
+            (unsigned long long)t->bytes, (unsigned long long)r->at, (unsigned long long)r->all->n);
     copied *c = tern_arena_take(&r->file->priv->pool, sizeof *c);
     if (!c) return tern_fail_memory(r->err, sizeof *c);
     *c = (copied){{make_copy, drop_copied}, tern_blob_part(r->all, r->at, t->bytes)};
@@ -397,14 +391,12 @@ static tern_status read_tensor(reader *r) {
     TERN_TRY(take(r, name, (uint64_t)n_name, "a tensor's name"));
     if (strlen(name) != (size_t)n_name || !rename_tensor(name, gguf, sizeof gguf))
         return tern_fail(r->err, TERN_ERR_FORMAT,
-                         "tensor '%s' in front of byte %llu is none of "
-                         "Whisper's",
-                         name, (unsigned long long)r->at);
+                         "tensor '%s' in front of byte %llu is none of Whisper's", name,
+                         (unsigned long long)r->at);
     if (strcmp(gguf, "token_embd.weight") == 0 && t->ne[1] != (uint64_t)r->size[VOCAB])
         return tern_fail(r->err, TERN_ERR_FORMAT,
-                         "tensor '%s' has %llu rows, not one for each of "
-                         "%d tokens",
-                         name, (unsigned long long)t->ne[1], (int)r->size[VOCAB]);
+                         "tensor '%s' has %llu rows, not one for each of %d tokens", name,
+                         (unsigned long long)t->ne[1], (int)r->size[VOCAB]);
     t->name = tern_arena_text(&r->file->priv->pool, (tern_str){gguf, strlen(gguf)});
     if (!t->name) return tern_fail_memory(r->err, strlen(gguf) + 1);
     TERN_TRY(settle_type(r, t, name));

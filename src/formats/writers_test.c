@@ -194,10 +194,14 @@ TEST(gguf_writer_copies_metadata_as_it_is) {
 }
 
 TEST(gguf_writer_refuses_misuse) {
-    static const char *const words[] = {
-        "'k' is there twice", "'k' does not fit its type", "cannot have this shape as TQ2_0",
-        "U8 does not exist in GGUF", "room for 63 bytes", "tensor 'w' is there twice",
-        "'w' got 4 of its 8 bytes", "1 bytes more than the tensors have"};
+    static const char *const words[] = {"'k' is there twice",
+                                        "'k' does not fit its type",
+                                        "cannot have this shape as TQ2_0",
+                                        "U8 does not exist in GGUF",
+                                        "room for 63 bytes",
+                                        "tensor 'w' is there twice",
+                                        "'w' got 4 of its 8 bytes",
+                                        "1 bytes more than the tensors have"};
     for (int i = 0; i < 8; i++) {
         const char *path = test_tmp("misuse.gguf");
         tern_error err = {0};
@@ -306,7 +310,7 @@ TEST(safetensors_writer_round_trip_and_shards) {
     check_folder(folder, 0);
     CHECK(exists_beside(folder, "/model.safetensors"));
     CHECK(!leaves_something(test_tmp("st_writer/model.safetensors")));
-    REQUIRE_OK(write_folder(folder, 44, &err), err); // 12 | 40 + 4 | 8
+    REQUIRE_OK(write_folder(folder, 44, &err), err);     // 12 | 40 + 4 | 8
     CHECK(!exists_beside(folder, "/model.safetensors")); // would hide the shards
     CHECK(exists_beside(folder, "/model-00003-of-00003.safetensors"));
     check_folder(folder, 2);

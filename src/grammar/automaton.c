@@ -160,8 +160,7 @@ void tern_automaton_close(tern_automaton *a) {
 
 // ---- Budgets ------------------------------------------------------------------------------------
 
-void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user),
-                          void *user) {
+void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user), void *user) {
     a->work_max = work;
     a->stop = stop;
     a->stop_user = user;
@@ -171,9 +170,7 @@ bool tern_automaton_is_slow(const tern_automaton *a) {
     return a->terms.failed && a->terms.fault == TERN_TERMS_TOO_LONG;
 }
 
-uint64_t tern_automaton_work(const tern_automaton *a) {
-    return a->terms.work;
-}
+uint64_t tern_automaton_work(const tern_automaton *a) { return a->terms.work; }
 
 static void allow(tern_automaton *a) {
     tern_terms_allow(&a->terms, a->work_max ? a->work_max : WORK_MAX, a->stop, a->stop_user);
@@ -181,9 +178,7 @@ static void allow(tern_automaton *a) {
 
 // ---- Texts --------------------------------------------------------------------------------------
 
-tern_gplace tern_automaton_start(const tern_automaton *a) {
-    return a->states.start;
-}
+tern_gplace tern_automaton_start(const tern_automaton *a) { return a->states.start; }
 
 tern_status tern_automaton_add(tern_automaton *a, tern_gplace *place, const char *bytes, size_t n,
                                tern_error *err) {

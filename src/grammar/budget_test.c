@@ -260,9 +260,7 @@ TEST(schemas_with_many_names_take_little_work) {
     tern_strbuf_free(&chain);
 }
 
-static bool count_down(void *user) {
-    return --*(int *)user <= 0;
-}
+static bool count_down(void *user) { return --*(int *)user <= 0; }
 
 TEST(grammars_are_given_up_where_asked) {
     tern_strbuf text = repeated("", "(?:\\p{L}{1,30}|x%zu)?", 300, "");

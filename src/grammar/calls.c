@@ -30,12 +30,8 @@ typedef struct tool {
 static tern_expr bytes(const maker *m, tern_str s) {
     return tern_expr_term(m->r, tern_term_text(m->r->terms, s.ptr ? s.ptr : "", s.len));
 }
-static tern_expr text(const maker *m, const char *s) {
-    return bytes(m, (tern_str){s, strlen(s)});
-}
-static tern_expr space(const maker *m) {
-    return tern_expr_term(m->r, m->space);
-}
+static tern_expr text(const maker *m, const char *s) { return bytes(m, (tern_str){s, strlen(s)}); }
+static tern_expr space(const maker *m) { return tern_expr_term(m->r, m->space); }
 static tern_expr maybe(const maker *m, const char *s) {
     return tern_expr_or(m->r, TERN_EXPR_EMPTY, text(m, s));
 }

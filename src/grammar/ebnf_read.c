@@ -45,9 +45,7 @@ static bool eat(reader *r, const char *s) {
     return true;
 }
 
-static bool at_comment(const reader *r) {
-    return is_at(r, "#") || (r->lark && is_at(r, "//"));
-}
+static bool at_comment(const reader *r) { return is_at(r, "#") || (r->lark && is_at(r, "//")); }
 
 // Blanks and comments; with lines, ends of lines too.
 static void skip_space(reader *r, bool lines) {
@@ -87,9 +85,7 @@ static tern_status term_node(reader *r, tern_term a, uint32_t *out) {
     return node(r, (tern_ebnf_node){.kind = TERN_EBNF_TERM, .a = a}, out);
 }
 
-static uint64_t hash_name(tern_str name) {
-    return tern_hash64(name.len, name.ptr, name.len);
-}
+static uint64_t hash_name(tern_str name) { return tern_hash64(name.len, name.ptr, name.len); }
 
 uint32_t tern_ebnf_find(const tern_ebnf *e, tern_str name) {
     if (!e->n_slots) return UINT32_MAX;

@@ -12,12 +12,8 @@
 
 // ---- Lengths ------------------------------------------------------------------------------------
 
-static uint32_t plus(uint32_t a, uint32_t b) {
-    return a > UINT32_MAX - b ? UINT32_MAX : a + b;
-}
-static uint32_t most(uint32_t a, uint32_t b) {
-    return a > b ? a : b;
-}
+static uint32_t plus(uint32_t a, uint32_t b) { return a > UINT32_MAX - b ? UINT32_MAX : a + b; }
+static uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 static tern_lengths find_lengths(tern_automaton *a, tern_term term, int depth);
 

@@ -104,12 +104,8 @@ static tern_expr term_expr(tern_rules *r, tern_term a, bool is_open) {
     return new_expr(r, (tern_expr_node){.kind = IS_TERM, .is_open = is_open, .a = a});
 }
 
-tern_expr tern_expr_term(tern_rules *r, tern_term a) {
-    return term_expr(r, a, false);
-}
-tern_expr tern_expr_open(tern_rules *r, tern_term a) {
-    return term_expr(r, a, true);
-}
+tern_expr tern_expr_term(tern_rules *r, tern_term a) { return term_expr(r, a, false); }
+tern_expr tern_expr_open(tern_rules *r, tern_term a) { return term_expr(r, a, true); }
 
 tern_expr tern_expr_cat(tern_rules *r, tern_expr a, tern_expr b) {
     if (a == TERN_EXPR_NOTHING || b == TERN_EXPR_NOTHING) return TERN_EXPR_NOTHING;
@@ -170,9 +166,7 @@ tern_expr tern_expr_rule(tern_rules *r, tern_expr e) {
     return tern_expr_call(r, rule);
 }
 
-bool tern_expr_is_term(const tern_rules *r, tern_expr e) {
-    return r->exprs[e].kind == IS_TERM;
-}
+bool tern_expr_is_term(const tern_rules *r, tern_expr e) { return r->exprs[e].kind == IS_TERM; }
 
 tern_rule tern_rules_new(tern_rules *r) {
     if (tern_array_reserve(TERN_MEM_SESSION, &r->rules, &r->rules_capacity, r->n_rules, 1) != 0) {

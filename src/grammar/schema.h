@@ -32,9 +32,7 @@ tern_status tern_schema_expr(tern_rules *r, tern_str schema, const tern_json_way
 
 // A schema of the document, by its node's index * 2; + 1: it must not hold.
 typedef uint32_t tern_item;
-static inline tern_item tern_item_not(tern_item i) {
-    return i ^ 1;
-}
+static inline tern_item tern_item_not(tern_item i) { return i ^ 1; }
 
 // Types as bits; whole numbers apart from others.
 enum {

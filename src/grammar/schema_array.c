@@ -136,9 +136,7 @@ static uint32_t cap_of(const tern_contains *c) {
     return c->high == TERN_NO_LIMIT ? c->low : c->high;
 }
 
-static tern_expr space(const tern_schema *x) {
-    return tern_expr_term(x->rules, x->space);
-}
+static tern_expr space(const tern_schema *x) { return tern_expr_term(x->rules, x->space); }
 
 // Adds the ways to go on with one element: contains[k..] are still to be decided. `state` counts.
 static tern_status add_ways(builder *b, uint32_t place, size_t k, uint32_t state, uint32_t next,

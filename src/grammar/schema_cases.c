@@ -67,9 +67,7 @@ static tern_status hold(maker *m, tern_item item) {
     return TERN_OK;
 }
 
-static tern_status yes(maker *m, const tern_json *s) {
-    return hold(m, tern_schema_item(m->x, s));
-}
+static tern_status yes(maker *m, const tern_json *s) { return hold(m, tern_schema_item(m->x, s)); }
 static tern_status no(maker *m, const tern_json *s) {
     return hold(m, tern_item_not(tern_schema_item(m->x, s)));
 }

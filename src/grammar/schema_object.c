@@ -116,9 +116,7 @@ static uint32_t more(const builder *b, uint32_t count) {
     return count + 1 < b->n_counts ? count + 1 : count;
 }
 
-static bool is_full(const builder *b, uint32_t count) {
-    return count >= b->o->max;
-}
+static bool is_full(const builder *b, uint32_t count) { return count >= b->o->max; }
 
 // What follows the last named member: others, and the end.
 static void add_end(builder *b) {

@@ -185,9 +185,7 @@ tern_status tern_schema_collect(tern_schema *x) {
 
 // ---- Resolving ----------------------------------------------------------------------------------
 
-static bool is_document(const tern_named *n) {
-    return !strchr(n->uri, '#');
-}
+static bool is_document(const tern_named *n) { return !strchr(n->uri, '#'); }
 
 // The innermost schema with an id that holds the node.
 static const tern_named *document_of(const tern_schema *x, const tern_json *at) {

@@ -169,8 +169,7 @@ TEST(schema_arrays) {
          {"[2,2]", "[1,2,1,2,2]"},
          {"[2]", "[1,1]", "[2,2,2,2]", "[]"}},
         {"{\"type\": \"array\", \"items\": {\"enum\": [\"a\", 2, null, \"a\"]}, \"uniqueItems\": "
-         "true, "
-         "\"minItems\": 1}",
+         "true, \"minItems\": 1}",
          {"[2]", "[\"a\", null, 2]", "[2,\"a\"]", "[null]"},
          {"[]", "[2, 2]", "[\"a\", 2, \"a\"]", "[\"a\", 2, null, \"a\"]", "[2, 2, null]", "[3]"}},
         {"{\"type\": \"array\", \"not\": {\"contains\": {\"const\": 0}}}",
@@ -306,8 +305,7 @@ TEST(references_that_lead_back_to_themselves_are_refused) {
         "{\"allOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/a\"}],"
         "\"$defs\":{\"a\":{\"type\":\"integer\"}}}",
         "{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"allOf\":[{\"$ref\":\"#/$defs/"
-        "a\"}],\"minimum\":3}],"
-        "\"$defs\":{\"a\":{\"type\":\"integer\"}}}",
+        "a\"}],\"minimum\":3}],\"$defs\":{\"a\":{\"type\":\"integer\"}}}",
     };
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas + sizeof fine / sizeof *fine; i++) {
         const size_t n = sizeof schemas / sizeof *schemas;

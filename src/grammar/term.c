@@ -39,8 +39,7 @@ static void look_later(tern_terms *t) {
     if (t->work_next > t->work_max) t->work_next = t->work_max;
 }
 
-void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user),
-                      void *user) {
+void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user), void *user) {
     if (t->failed && t->fault >= TERN_TERMS_TOO_LONG) t->failed = false;
     t->n_stack = 0;
     t->work_max = work && work < UINT64_MAX - t->work ? t->work + work : UINT64_MAX;
@@ -104,9 +103,7 @@ static uint64_t hash_bytes(const tern_byteset *s) {
     for (int i = 0; i < 4; i++) h = tern_mix64(h ^ s->w[i]);
     return h;
 }
-static uint64_t hash_of_set(const tern_terms *t, size_t i) {
-    return hash_bytes(&t->sets[i]);
-}
+static uint64_t hash_of_set(const tern_terms *t, size_t i) { return hash_bytes(&t->sets[i]); }
 
 static uint32_t intern_set(tern_terms *t, const tern_byteset *s) {
     if (!grow_slots(t, &t->set_slots, &t->n_set_slots, t->n_sets, hash_of_set)) return 0;
@@ -121,18 +118,14 @@ static uint32_t intern_set(tern_terms *t, const tern_byteset *s) {
 
 // ---- The table of terms -------------------------------------------------------------------------
 
-static bool has_list(unsigned kind) {
-    return kind == TERN_KIND_EITHER || kind == TERN_KIND_BOTH;
-}
+static bool has_list(unsigned kind) { return kind == TERN_KIND_EITHER || kind == TERN_KIND_BOTH; }
 
 // Texts are the same where their bytes are in the pool's same place: whole ones are looked for.
 static uint64_t hash_node(const tern_terms *t, const tern_term_node *n) {
     if (has_list(n->kind)) return tern_hash64(n->kind, t->lists + n->a, n->b * sizeof *t->lists);
     return tern_mix64(tern_mix64(n->kind ^ (uint64_t)n->a << 32 ^ n->b) + n->c);
 }
-static uint64_t hash_of_node(const tern_terms *t, size_t i) {
-    return hash_node(t, &t->nodes[i]);
-}
+static uint64_t hash_of_node(const tern_terms *t, size_t i) { return hash_node(t, &t->nodes[i]); }
 
 static bool same_node(const tern_terms *t, const tern_term_node *x, const tern_term_node *y) {
     if (x->kind != y->kind || x->b != y->b || x->c != y->c) return false;

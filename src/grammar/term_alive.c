@@ -98,7 +98,7 @@ static void mark_way(tern_terms *t, const search *s, size_t i) {
     }
 }
 
-// ---- Hints ----
+// ---- Hints -------------------------------------------------------------------------------------
 
 // Whether the term has what is left of a hint from `at` on, as far as that has to be looked at.
 static bool follow_hint(tern_terms *t, tern_term a, const tern_hint *h, unsigned at) {
@@ -135,7 +135,7 @@ static void keep_hint(tern_terms *t, tern_term a) {
     if (h.n && !t->failed) t->hints[t->n_hints++ % TERN_HINTS] = h;
 }
 
-// ---- The search ----
+// ---- The search --------------------------------------------------------------------------------
 
 // Looks at what may follow state i; whether one of that has a text. Near the beginning that is all
 // there is to know. Strings end with a quote: it comes first.

@@ -102,9 +102,7 @@ bool tern_decimal_read(tern_decimal *d, const char *text, size_t n) {
 
 // ---- Comparing magnitudes -----------------------------------------------------------------------
 
-static tern_term part(tern_terms *t, const char *d, size_t n) {
-    return tern_term_text(t, d, n);
-}
+static tern_term part(tern_terms *t, const char *d, size_t n) { return tern_term_text(t, d, n); }
 
 // ".", then digits.
 static tern_term point(tern_terms *t, tern_term rest) {

@@ -85,6 +85,4 @@ static tern_relaxed relax(tern_terms *t, tern_term term, int depth) {
     return r;
 }
 
-tern_relaxed tern_term_relax(tern_terms *t, tern_term term) {
-    return relax(t, term, 64);
-}
+tern_relaxed tern_term_relax(tern_terms *t, tern_term term) { return relax(t, term, 64); }

@@ -12,9 +12,7 @@ static void keep(tern_byteset *same, const tern_byteset *s, bool inside) {
 
 // ---- Rows ---------------------------------------------------------------------------------------
 
-static bool is_single(const tern_term_node *n) {
-    return n->first >= 1 && n->first <= 256;
-}
+static bool is_single(const tern_term_node *n) { return n->first >= 1 && n->first <= 256; }
 
 // A row for so few bytes has steps for them alone.
 #define NARROW 8

@@ -53,8 +53,9 @@ TEST(patterns_match_what_they_say) {
         {"^\\P{L}$", {"1", " ", "\xF0\x9F\x98\x80"}, {"a", "\xC3\xA9", "\xC3"}},
         {"^[^\\p{gc=Nd}\\P{ASCII}]$", {"a", " "}, {"1", "\xC3\xA9"}},
         {"^\\p{General_Category=Decimal_Number}$", {"1", "\xD9\xA3"}, {"\xC2\xBD", "x"}},
-        {"^\\p{Any}\\p{Assigned}$", {"\xCD\xB8"
-                                         "a"},
+        {"^\\p{Any}\\p{Assigned}$",
+         {"\xCD\xB8"
+          "a"},
          {"a\xCD\xB8", "a"}},
         {"^\\p{Cs}$", {NULL}, {"a"}},
     };

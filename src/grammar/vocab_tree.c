@@ -297,6 +297,4 @@ tern_str tern_vocab_tree_token(const tern_vocab_tree *v, int32_t id) {
     return (tern_str){v->pool + v->text[id], v->text[id + 1] - v->text[id]};
 }
 
-size_t tern_vocab_tree_bytes(const tern_vocab_tree *v) {
-    return v->bytes;
-}
+size_t tern_vocab_tree_bytes(const tern_vocab_tree *v) { return v->bytes; }

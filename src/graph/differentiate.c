@@ -241,8 +241,8 @@ tern_status tern_graph_train_vectors(tern_graph *g, int64_t n_vectors, tern_erro
 typedef struct gradients {
     tern_graph *g;
     const bool *frozen;
-    tern_vid *of;  // [n_values of the forward graph]: gradient as known so far, -1: none
-    bool *reaches; // the value depends on a weight that is trained
+    tern_vid *of;    // [n_values of the forward graph]: gradient as known so far, -1: none
+    bool *reaches;   // the value depends on a weight that is trained
     size_t n_values; // of the forward graph
     int32_t at;      // node whose gradient is being made; those after it have theirs
 } gradients;
@@ -395,8 +395,7 @@ static void cross_entropy_back(gradients *d, const tern_node *f, tern_vid dy) {
     (void)dy;
     tern_node *n = begin(d, f, TERN_OP_CROSS_ENTROPY_GRAD);
     inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->out[1]}, 3);
-    d->of[f->in[0]] =
-        tern_g_out(d->g, n, f->in[0], TERN_VALUE_F32, d->g->values[f->in[0]].cols);
+    d->of[f->in[0]] = tern_g_out(d->g, n, f->in[0], TERN_VALUE_F32, d->g->values[f->in[0]].cols);
 }
 
 // The gradient of the vectors comes from outside.
@@ -587,8 +586,7 @@ tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_err
 static tern_vid state_like(tern_graph *g, const char *prefix, const tern_value *w) {
     char name[GRAD_NAME_BYTES];
     snprintf(name, sizeof name, "%s%s", prefix, w->name);
-    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, w->rows,
-                        w->cols);
+    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, w->rows, w->cols);
 }
 
 static void simple_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b) {
@@ -598,8 +596,8 @@ static void simple_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b) {
 }
 
 tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err) {
-    tern_vid norm2 = tern_g_named(update, "grad_norm2", TERN_VALUE_STATE, TERN_VALUE_F32,
-                                  TERN_DIM_NONE, 1, 1);
+    tern_vid norm2 =
+        tern_g_named(update, "grad_norm2", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
     simple_node(update, TERN_OP_ZERO, norm2, -1);
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < g->n_values; i++) {

@@ -6,9 +6,7 @@
 #include "base/alloc.h"
 #include "graph/build.h"
 
-void tern_graph_init(tern_graph *g) {
-    *g = (tern_graph){.layer = -1};
-}
+void tern_graph_init(tern_graph *g) { *g = (tern_graph){.layer = -1}; }
 
 void tern_graph_free(tern_graph *g) {
     tern_free(g->values);
@@ -41,9 +39,14 @@ tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type,
         g->failed = true;
         return -1;
     }
-    g->values[g->n_values] = (tern_value){
-        .kind = kind, .type = type, .dim = dim, .times = 1, .per = 1, .rows = rows, .cols = cols,
-        .producer = -1};
+    g->values[g->n_values] = (tern_value){.kind = kind,
+                                          .type = type,
+                                          .dim = dim,
+                                          .times = 1,
+                                          .per = 1,
+                                          .rows = rows,
+                                          .cols = cols,
+                                          .producer = -1};
     return (tern_vid)g->n_values++;
 }
 
@@ -137,9 +140,7 @@ static tern_vid op_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b, tern_
     return tern_g_out(g, n, a, type, cols ? cols : g->values[a].cols);
 }
 
-static tern_node *last_node(tern_graph *g) {
-    return &g->nodes[g->n_nodes - 1];
-}
+static tern_node *last_node(tern_graph *g) { return &g->nodes[g->n_nodes - 1]; }
 
 tern_dim tern_g_dim(tern_graph *g, const char *name) {
     for (int32_t d = 0; d < g->n_dims; d++)
@@ -201,8 +202,7 @@ tern_vid tern_g_positional_state(tern_graph *g, const char *name, int64_t cols, 
 }
 
 tern_vid tern_g_fixed_state(tern_graph *g, const char *name, int64_t rows, int64_t cols) {
-    tern_vid v =
-        tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, rows, cols);
+    tern_vid v = tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, rows, cols);
     if (v >= 0) g->values[v].state = TERN_STATE_FIXED;
     return v;
 }
@@ -808,8 +808,9 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
         if (n->first > 0 && (!n->tiled || (n->first % x->cols == 0 && n->width % x->cols == 0 &&
                                            n->before % x->cols == 0)))
             return TERN_OK;
-        return tern_fail(err, TERN_ERR_FORMAT, "graph: windows of %d numbers, %d from one to the "
-                         "next, of %s", (int)n->width, (int)n->first, x->name);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "graph: windows of %d numbers, %d from one to the next, of %s",
+                         (int)n->width, (int)n->first, x->name);
     case TERN_OP_RMS_NORM:
         if (g->values[n->in[1]].cols <= 0 || x->cols % g->values[n->in[1]].cols != 0)
             return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not divide the columns of %s",

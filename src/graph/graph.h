@@ -17,9 +17,9 @@
 
 // A dimension of the graph: an index into its `dims`. Rows of a constant number have none.
 typedef int32_t tern_dim;
-#define TERN_DIM_NONE   (-1)
-#define TERN_DIMS_MAX   8
-#define TERN_DIM_BYTES  16 // of a name with its terminator
+#define TERN_DIM_NONE  (-1)
+#define TERN_DIMS_MAX  8
+#define TERN_DIM_BYTES 16 // of a name with its terminator
 
 typedef enum tern_value_kind {
     TERN_VALUE_INPUT,  // given with each run, by name
@@ -60,7 +60,7 @@ typedef struct tern_value {
     int32_t producer; // node, or -1
     // Weights
     bool is_optional; // an input that a batch may lack
-    bool is_table;  // rows are looked up by token (a tied head uses the same weight both ways)
+    bool is_table;    // rows are looked up by token (a tied head uses the same weight both ways)
     bool on_host;   // a table so large that a device with memory of its own is only sent rows of it
     bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
     int32_t parts;  // so many matrices one below the other, of which a row reads a few; 0: one
@@ -111,8 +111,8 @@ const tern_op_facts *tern_op_info(tern_op op);
     ROW(TERN_ACTIVATION_GELU_TANH, "gelu_pytorch_tanh") /* its approximation by tanh */            \
     ROW(TERN_ACTIVATION_SIGMOID, "sigmoid")             /* 1 / (1 + e^-x) */                       \
     ROW(TERN_ACTIVATION_TANH, "tanh")                                                              \
-    ROW(TERN_ACTIVATION_ASINH, "asinh")                 /* log(x + sqrt(x^2 + 1)) */               \
-    ROW(TERN_ACTIVATION_NONE, "none")                   /* x */
+    ROW(TERN_ACTIVATION_ASINH, "asinh") /* log(x + sqrt(x^2 + 1)) */                               \
+    ROW(TERN_ACTIVATION_NONE, "none")   /* x */
 
 typedef enum tern_act_kind {
 #define ROW(name, text) name,
@@ -127,7 +127,7 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_LLAMA3,
     TERN_ROPE_YARN,
     TERN_ROPE_FACTORS,
-    TERN_ROPE_LONG, // one set of factors up to n_context_orig, and another for longer texts
+    TERN_ROPE_LONG,        // one set of factors up to n_context_orig, and another for longer texts
     TERN_ROPE_PROPORTIONAL // only the first pairs turn, a share `factor` of all
 } tern_rope_scaling;
 
@@ -148,8 +148,8 @@ typedef struct tern_rope_attrs {
     tern_rope_scaling scaling;
     float factor; // LINEAR, LLAMA3, YARN: how many times longer the context is than in training
     float low_freq_factor, high_freq_factor; // LLAMA3
-    float beta_fast, beta_slow; // YARN
-    float attn_factor;          // YARN, LONG: of cosine and sine; 0: YARN's own
+    float beta_fast, beta_slow;              // YARN
+    float attn_factor;                       // YARN, LONG: of cosine and sine; 0: YARN's own
     int32_t n_context_orig;
     // Of queries that grow with their position p, so that attention to long texts stays sharp:
     // times 1 + growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
@@ -219,7 +219,7 @@ typedef struct tern_causal_attrs {
     int32_t n_in, n_out;
     int32_t taps, dilation; // rows from one tap to the next
     int32_t rate;           // upsampling: rows that one becomes; taps are twice as many
-    int32_t groups; // upsampling: inputs and outputs in so many groups, which divides both
+    int32_t groups;         // upsampling: inputs and outputs in so many groups, which divides both
 } tern_causal_attrs;
 
 #define TERN_PIECES_MAX   5
@@ -238,22 +238,22 @@ typedef struct tern_node {
     float scale;                           // attention, scale
     int32_t window, ahead;                 // attention
     bool bidirectional, pictures;
-    float soft_cap;                        // attention; linear and linear_top_k of scores
+    float soft_cap; // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
-    bool inverse;                 // rope: turns back, which is its gradient
+    bool inverse; // rope: turns back, which is its gradient
     // columns, their gradient; windows: from one to the next, width; add_given: the first column
     int32_t group, first, width;
-    int32_t before, after;        // windows: zeros in front of and behind what they are of
-    int32_t v_dim;                // delta_net; n_heads are the values' heads there
-    tern_causal_attrs causal;     // causal_conv, upsample_conv
-    tern_rotation rotation;       // hadamard
-    bool tiled; // delta_net, windows
+    int32_t before, after;    // windows: zeros in front of and behind what they are of
+    int32_t v_dim;            // delta_net; n_heads are the values' heads there
+    tern_causal_attrs causal; // causal_conv, upsample_conv
+    tern_rotation rotation;   // hadamard
+    bool tiled;               // delta_net, windows
     tern_pool_kind pool;
     float factors[TERN_PIECES_MAX]; // scale_pieces, of widths[] columns each
     int32_t widths[TERN_PIECES_MAX];
     int32_t n_chosen;     // route, experts, mix
     bool sigmoid, normed; // route
-    bool decays; // adamw: weight decay applies
+    bool decays;          // adamw: weight decay applies
 } tern_node;
 
 typedef struct tern_graph {
@@ -262,9 +262,9 @@ typedef struct tern_graph {
     size_t n_values, n_nodes, values_capacity, nodes_capacity;
     char dims[TERN_DIMS_MAX][TERN_DIM_BYTES];
     int32_t n_dims;
-    bool failed;   // memory ran out while building: checked once, by tern_graph_check
+    bool failed;               // memory ran out while building: checked once, by tern_graph_check
     char cut[TERN_NAME_BYTES]; // not empty: beginning of a name that is too long; checked there too
-    int32_t layer; // stamped on new nodes
+    int32_t layer;             // stamped on new nodes
 } tern_graph;
 
 void tern_graph_init(tern_graph *g);

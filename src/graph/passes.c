@@ -29,9 +29,7 @@ static tern_node *only_reader(const tern_graph *g, tern_vid v) {
     return NULL;
 }
 
-static bool has_effect(const tern_node *n) {
-    return n->n_out == 0 || n->op == TERN_OP_ROPE_STORE;
-}
+static bool has_effect(const tern_node *n) { return n->n_out == 0 || n->op == TERN_OP_ROPE_STORE; }
 
 // Removes dead nodes and those whose results nobody reads; renews the producers.
 static void sweep(tern_graph *g) {

@@ -91,8 +91,8 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
         tern_strbuf_printf(out, " rate=%d groups=%d", (int)n->causal.rate, (int)n->causal.groups);
         break;
     case TERN_OP_SSM:
-        tern_strbuf_printf(out, " heads=%d/%d dim=%d state=%d", (int)n->n_heads,
-                           (int)n->n_kv_heads, (int)n->v_dim, (int)n->head_dim);
+        tern_strbuf_printf(out, " heads=%d/%d dim=%d state=%d", (int)n->n_heads, (int)n->n_kv_heads,
+                           (int)n->v_dim, (int)n->head_dim);
         break;
     case TERN_OP_SCALE_PIECES:
         for (int i = 0; i < TERN_PIECES_MAX; i++)
@@ -181,8 +181,7 @@ static void print_json(const tern_graph *g, const char *name, const char *pass,
 }
 
 static void print_dot(const tern_graph *g, const char *name, const char *pass, tern_strbuf *out) {
-    tern_strbuf_printf(out, "digraph \"%s, %s\" {\n  rankdir=TB; node [shape=box];\n", name,
-                       pass);
+    tern_strbuf_printf(out, "digraph \"%s, %s\" {\n  rankdir=TB; node [shape=box];\n", name, pass);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         tern_strbuf_printf(out, "  n%zu [label=\"%s", i, tern_op_name(n->op));

@@ -33,9 +33,7 @@ tern_char_class tern_unicode_class(uint32_t c) {
     return c == 0x85 ? TERN_CHAR_SPACE : class_of_category(c);
 }
 
-bool tern_unicode_is_space(uint32_t c) {
-    return tern_unicode_class(c) >= TERN_CHAR_SPACE;
-}
+bool tern_unicode_is_space(uint32_t c) { return tern_unicode_class(c) >= TERN_CHAR_SPACE; }
 
 bool tern_unicode_is_punct(uint32_t c) {
     if (c < 0x80) return c > ' ' && c < 0x7F && tern_unicode_class(c) == TERN_CHAR_OTHER;

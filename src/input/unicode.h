@@ -21,7 +21,7 @@ bool tern_unicode_is_punct(uint32_t c); // \p{P}, and every ASCII sign
 bool tern_unicode_is_word(uint32_t c);  // \w
 // BERT's: controls, format and private characters, but for \t, \n and \r.
 bool tern_unicode_is_control(uint32_t c);
-bool tern_unicode_is_han(uint32_t c);             // what BERT takes for a Chinese character
+bool tern_unicode_is_han(uint32_t c); // what BERT takes for a Chinese character
 bool tern_unicode_is_mark(uint32_t c, bool only_nonspacing); // \p{M}; \p{Mn}
 
 // Length of the ill-formed sequence that begins at bytes[0], counted as the Unicode standard

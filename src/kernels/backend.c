@@ -145,14 +145,14 @@ static tern_status check_windows(const tern_batch *b, const tern_graph *g, tern_
         if (n->op == TERN_OP_WINDOWS) {
             int64_t made = tern_graph_rows(g, n->out[0], counts);
             have = have * g->values[n->in[0]].cols + n->before + n->after;
-            if (made < 1 || (made - 1) * n->first + n->width <= have)
-                continue;
+            if (made < 1 || (made - 1) * n->first + n->width <= have) continue;
             return tern_fail(err, TERN_ERR_ARGUMENT, "%lld windows of %lld rows of %s do not fit",
                              (long long)made, (long long)have, g->values[n->in[0]].name);
         }
         if (have == 0 || (have <= g->values[n->in[2]].rows && b->n_chunks == 1)) continue;
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%lld rows to attend to, of at most %lld for one "
-                         "sequence", (long long)have, (long long)g->values[n->in[2]].rows);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%lld rows to attend to, of at most %lld for one sequence",
+                         (long long)have, (long long)g->values[n->in[2]].rows);
     }
     return TERN_OK;
 }
@@ -171,8 +171,8 @@ tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n
     if (scores >= 0 && b->top_k > g->values[scores].cols)
         return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
                          (long long)g->values[scores].cols);
-    if (b->n_scores > 0 && (scores < 0 || b->first_score < 0 ||
-                            b->n_scores > g->values[scores].cols - b->first_score))
+    if (b->n_scores > 0 &&
+        (scores < 0 || b->first_score < 0 || b->n_scores > g->values[scores].cols - b->first_score))
         return tern_fail(err, TERN_ERR_ARGUMENT, "%d scores from %d on", (int)b->n_scores,
                          (int)b->first_score);
     TERN_TRY(check_counts(b, g, n_batch, err));
@@ -220,8 +220,7 @@ tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type 
         if (g->values[v].kind == TERN_VALUE_STATE && g->values[v].state == TERN_STATE_POSITIONAL)
             f32_bytes += (uint64_t)g->values[v].cols * (uint64_t)n_context * sizeof(float);
     *out = wanted;
-    if (wanted == TERN_KV_AUTO)
-        *out = f32_bytes <= F32_CACHE_BYTES_MAX ? TERN_KV_F32 : TERN_KV_F16;
+    if (wanted == TERN_KV_AUTO) *out = f32_bytes <= F32_CACHE_BYTES_MAX ? TERN_KV_F32 : TERN_KV_F16;
     for (size_t i = 0; *out == TERN_KV_Q8_0 && i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_ATTENTION && g->nodes[i].head_dim % 32 != 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,

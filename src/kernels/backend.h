@@ -29,7 +29,7 @@ typedef struct tern_device_desc {
     int n_threads;            // 0: one for each core
     const char *cpu_features; // see tern_model_desc
     tern_ternary_layout ternary;
-    bool precise; // products with codes in groups take float activations
+    bool precise;                   // products with codes in groups take float activations
     const tern_webgpu_desc *webgpu; // NULL: the defaults
     // A GPU, or none: no adapter that computes on this processor, where the CPU backend is faster.
     // Programs that bring WebGPU's functions have chosen the adapter themselves.
@@ -46,13 +46,13 @@ typedef struct tern_weight_source {
     float scale;    // I2_S, HF_TERNARY
     bool ternarize; // float master weights: round(w / mean|w|) in -1..1, times mean|w|
     bool is_matrix, is_table, is_head;
-    bool on_host; // a table that stays in the file: a device is sent the rows of a batch's tokens
+    bool on_host;   // a table that stays in the file: a device is sent the rows of a batch's tokens
     bool as_floats; // products with it take float activations, whatever is known to be faster
     // A matrix of so many parts one below the other, of which a token reads n_parts_read: never
     // ternary; 0: one.
     int32_t n_parts, n_parts_read;
     int32_t n_conv_outputs; // of a convolution of all columns, each [inputs][taps]; 0: it is none
-    tern_head_mode head; // for is_head
+    tern_head_mode head;    // for is_head
 } tern_weight_source;
 // Whether products with codes of one or two bits are those in groups (TERN_WEIGHT_GROUPED), if they
 // are not ternary and the device is not `precise`: every backend says so, since a model moves from
@@ -84,8 +84,8 @@ typedef struct tern_weight_info {
 typedef struct tern_drafting {
     const int32_t *before; // the tokens in front of the batch's, as many as a front may have
     int32_t n_before;
-    int32_t n_each; // tokens of a run: the known one and drafts, 2 .. the backend's n_same_bits
-    int32_t n_max;  // room for results
+    int32_t n_each;   // tokens of a run: the known one and drafts, 2 .. the backend's n_same_bits
+    int32_t n_max;    // room for results
     int32_t n_wanted; // at most, now and later: no need to compute further ahead
     // Results.
     int32_t n;      // top_ids[0 .. n - 1] follow; the states hold the batch's token and all but the
@@ -100,7 +100,7 @@ typedef struct tern_chunk {
     int32_t n_tokens;        // at least 1
     int32_t first_pos;       // position of the first; the sequence holds those before it
     bool is_long;            // of a text with RoPE's factors for longer ones (TERN_ROPE_LONG)
-    bool has_ends; // of some of its rows: tern_batch.ends
+    bool has_ends;           // of some of its rows: tern_batch.ends
     int32_t shift; // RoPE's places are the positions plus this, where the batch does not say them
     // Where to put the fixed states as they are after the first kept_after tokens.
     bool keeps;
@@ -284,8 +284,7 @@ typedef struct tern_backend {
 tern_status tern_backend_open(const tern_backend *b, tern_device **out,
                               const tern_device_desc *desc, tern_error *err);
 tern_status tern_backend_bind(const tern_backend *b, tern_device *d,
-                              const tern_weight_source *source, tern_weight **out,
-                              tern_error *err);
+                              const tern_weight_source *source, tern_weight **out, tern_error *err);
 
 extern const tern_backend tern_backend_cpu;
 extern const tern_backend tern_backend_webgpu;

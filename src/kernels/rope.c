@@ -51,8 +51,8 @@ void tern_rope_angles(const tern_rope *r, const int32_t place[3], bool is_long, 
     const float *inv_freq = is_long && r->long_inv_freq ? r->long_inv_freq : r->inv_freq;
     float factor = r->magnitude;
     if (a->growth != 0)
-        factor *= (float)(1 + (double)a->growth * log1p(floor((double)place[0] /
-                                                              (double)a->n_context_orig)));
+        factor *= (float)(1 + (double)a->growth *
+                                  log1p(floor((double)place[0] / (double)a->n_context_orig)));
     for (size_t i = 0; i < (size_t)a->n_rot / 2; i++) {
         float angle = (float)place[axis_of(a, (int32_t)i)] * inv_freq[i];
         cos_to[i * stride] = (float)cos(angle) * factor;

@@ -8,7 +8,7 @@ typedef struct tern_rope {
     tern_rope_attrs attrs;
     float *inv_freq; // [n_rot / 2]: base^(-2i/n), changed as the scalings for long contexts say
     float *long_inv_freq; // scaling LONG: those of longer texts; else NULL
-    float magnitude; // factor of cosine and sine: 1, except for YaRN; see also attrs.growth
+    float magnitude;      // factor of cosine and sine: 1, except for YaRN; see also attrs.growth
 } tern_rope;
 
 // The different ropes of a graph: usually one, that all layers share.

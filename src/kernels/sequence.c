@@ -142,9 +142,12 @@ static void drop(tern_cache *c, int group, held_page *p, bool keep) {
     if (!p) return;
     tern_mutex_lock(&c->lock);
     bool last = --p->n_holders == 0, away = p->out != NULL;
-    if (last && keep && !away) give(c, group, p);
-    else if (last && !away) c->n_pages[group]--;
-    else if (last) c->n_out[group]--;
+    if (last && keep && !away)
+        give(c, group, p);
+    else if (last && !away)
+        c->n_pages[group]--;
+    else if (last)
+        c->n_out[group]--;
     tern_mutex_unlock(&c->lock);
     if (!last || (keep && !away)) return;
     if (!away) c->backend->page_free(c->store, group, p->page);
@@ -190,8 +193,7 @@ static void forget_snapshots(tern_sequence *s, int32_t after) {
 void tern_sequence_close(tern_sequence *s) {
     if (!s) return;
     tern_cache *c = s->cache;
-    for (int i = 0; i <= TERN_SNAPSHOTS; i++)
-        drop(c, c->layout.fixed, s->snapshots[i].page, false);
+    for (int i = 0; i <= TERN_SNAPSHOTS; i++) drop(c, c->layout.fixed, s->snapshots[i].page, false);
     for (int g = 0; g < c->layout.n_groups; g++) {
         for (int32_t i = 0; i < s->tables[g].n; i++) drop(c, g, s->tables[g].held[i], false);
         tern_free(s->tables[g].held);
@@ -272,8 +274,8 @@ static tern_status own_page(tern_sequence *s, int group, int32_t i, tern_error *
         set_page(t, i, p);
         return TERN_OK;
     }
-    tern_status status = s->cache->backend->page_copy(s->cache->store, group, t->held[i]->page,
-                                                      p->page, err);
+    tern_status status =
+        s->cache->backend->page_copy(s->cache->store, group, t->held[i]->page, p->page, err);
     if (status != TERN_OK) {
         drop(s->cache, group, p, false);
         return status;
@@ -454,8 +456,8 @@ static bool has_snapshot(tern_sequence *s, int32_t position, bool passing) {
     return true;
 }
 
-tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool passing,
-                                   tern_page *out, bool *wanted, tern_error *err) {
+tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool passing, tern_page *out,
+                                   bool *wanted, tern_error *err) {
     int g = s->cache->layout.fixed;
     *wanted = false;
     // Short steps back through a window need none.

@@ -37,8 +37,8 @@ bool tern_is_paged(const tern_value *v);
 // The group of a state of the graph.
 int tern_page_group_of(const tern_page_layout *l, const tern_value *state);
 
-typedef struct tern_store tern_store;       // a backend's memory for pages
-typedef struct tern_cache tern_cache;       // a store and who holds its pages
+typedef struct tern_store tern_store; // a backend's memory for pages
+typedef struct tern_cache tern_cache; // a store and who holds its pages
 typedef struct tern_sequence tern_sequence;
 
 struct tern_backend;
@@ -59,7 +59,7 @@ uint64_t tern_cache_bytes(const tern_cache *c);
 void tern_cache_used(tern_cache *c, uint64_t *device, uint64_t *host);
 
 tern_status tern_sequence_open(tern_sequence **out, tern_cache *c, tern_error *err);
-void tern_sequence_close(tern_sequence *s); // NULL is allowed
+void tern_sequence_close(tern_sequence *s);           // NULL is allowed
 int32_t tern_sequence_length(const tern_sequence *s); // positions that it holds
 // Changes with everything that changes its positions, by 1 with tern_sequence_advance; no two
 // sequences of a cache ever have the same.
@@ -90,8 +90,8 @@ tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_
 // A passing snapshot replaces the last passing one; of the others the one furthest back goes when
 // there are more than TERN_SNAPSHOTS. False in *wanted: the backend has nothing to do.
 #define TERN_SNAPSHOTS 3
-tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool passing,
-                                   tern_page *out, bool *wanted, tern_error *err);
+tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool passing, tern_page *out,
+                                   bool *wanted, tern_error *err);
 // The same, lasting, of the present position.
 tern_status tern_sequence_remember(tern_sequence *s, tern_error *err);
 // A new sequence with the first positions of this one: at most n_positions, as many as can be

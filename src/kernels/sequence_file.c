@@ -41,9 +41,7 @@ static int32_t pages_of(const tern_cache *c, int32_t n_positions) {
     return n_positions / c->page_positions + (n_positions % c->page_positions != 0);
 }
 
-static bool is_fixed(const tern_cache *c, int group) {
-    return group == c->layout.fixed;
-}
+static bool is_fixed(const tern_cache *c, int group) { return group == c->layout.fixed; }
 
 // Room for one page.
 static tern_status make_room(const tern_cache *c, uint8_t **out, tern_error *err) {
@@ -150,7 +148,8 @@ static tern_status get_positions(const reader *r, int group, int32_t n, tern_err
         TERN_TRY(there ? tern_sequence_append(s, group, err) : tern_sequence_skip(s, group, err));
     }
     for (int32_t i = 0; i < n; i++) {
-        if (t->held[i]) TERN_TRY(get_page(r, group, t->pages[i], err));
+        if (t->held[i])
+            TERN_TRY(get_page(r, group, t->pages[i], err));
         else if (s->cache->layout.groups[group].window == 0)
             return tern_fail(err, TERN_ERR_FORMAT, "page %d is missing", (int)i);
     }
@@ -164,9 +163,10 @@ static tern_status get_snapshots(const reader *r, const front *f, tern_error *er
         tern_page to;
         bool wanted;
         if (f->snapshots[i] == 0) continue;
-        TERN_TRY(tern_sequence_snapshot(s, f->snapshots[i], i == TERN_SNAPSHOTS, &to, &wanted,
-                                        err));
-        if (wanted) TERN_TRY(get_page(r, g, to, err));
+        TERN_TRY(
+            tern_sequence_snapshot(s, f->snapshots[i], i == TERN_SNAPSHOTS, &to, &wanted, err));
+        if (wanted)
+            TERN_TRY(get_page(r, g, to, err));
         else if (g >= 0)
             return tern_fail(err, TERN_ERR_FORMAT, "two snapshots of position %d",
                              (int)f->snapshots[i]);
@@ -194,8 +194,9 @@ static tern_status check_front(const tern_cache *c, const front *f, int32_t n_po
     bool ok = f->n_positions >= 0 && f->n_positions <= n_positions;
     for (int i = 0; i <= TERN_SNAPSHOTS; i++)
         ok = ok && f->snapshots[i] >= 0 && f->snapshots[i] <= f->n_positions;
-    return ok ? TERN_OK : tern_fail(err, TERN_ERR_FORMAT, "states of %d positions of %d tokens",
-                                    (int)f->n_positions, (int)n_positions);
+    return ok ? TERN_OK
+              : tern_fail(err, TERN_ERR_FORMAT, "states of %d positions of %d tokens",
+                          (int)f->n_positions, (int)n_positions);
 }
 
 static tern_status get_all(const reader *r, int32_t n_positions, tern_error *err) {

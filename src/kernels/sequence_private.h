@@ -8,7 +8,7 @@
 typedef struct held_page {
     tern_page page;
     int32_t n_holders;
-    uint8_t *out; // not NULL: its contents, in the host's memory; it has no page then
+    uint8_t *out;           // not NULL: its contents, in the host's memory; it has no page then
     struct held_page *next; // of the free ones
 } held_page;
 
@@ -17,8 +17,8 @@ struct tern_cache {
     tern_store *store;
     tern_page_layout layout;
     int32_t page_positions;
-    uint64_t n_sequences;  // ever
-    tern_mutex lock; // of all below, and of the holders of every page
+    uint64_t n_sequences; // ever
+    tern_mutex lock;      // of all below, and of the holders of every page
     held_page *free[TERN_PAGE_GROUPS];
     uint64_t n_pages[TERN_PAGE_GROUPS]; // on the device, the free ones included
     uint64_t n_free[TERN_PAGE_GROUPS], n_out[TERN_PAGE_GROUPS];
@@ -44,7 +44,7 @@ struct tern_sequence {
     int32_t n_out; // pages in the host's memory
     page_table tables[TERN_PAGE_GROUPS];
     snapshot snapshots[TERN_SNAPSHOTS + 1]; // the last is the passing one
-    bool is_torn;  // a run that failed may have changed the fixed states
+    bool is_torn;                           // a run that failed may have changed the fixed states
     bool is_stale; // pages before n_swept may be needed no more, or be there again
 };
 

@@ -49,8 +49,10 @@ static void page_free(tern_store *s, int group, tern_page page) {
 static tern_status move(void *to, const void *from, tern_error *err) {
     void *staging = tern_alloc(TERN_MEM_KV, EACH * sizeof(int32_t));
     if (!staging) return tern_fail_memory(err, EACH * sizeof(int32_t));
-    if (from) memcpy(to, from, EACH * sizeof(int32_t));
-    else memset(to, 0, EACH * sizeof(int32_t));
+    if (from)
+        memcpy(to, from, EACH * sizeof(int32_t));
+    else
+        memset(to, 0, EACH * sizeof(int32_t));
     tern_free(staging);
     return TERN_OK;
 }
@@ -144,8 +146,10 @@ static tern_status compute(line *l, int32_t n, int32_t keep, bool passing, bool 
             memcpy(kept.memory, tern_sequence_pages(l->s, group_of_fixed(l->k))[0].memory,
                    sizeof(int32_t));
     }
-    if (fails) tern_sequence_abandon(l->s);
-    else tern_sequence_advance(l->s, n);
+    if (fails)
+        tern_sequence_abandon(l->s);
+    else
+        tern_sequence_advance(l->s, n);
     return fails ? TERN_ERR_DEVICE : TERN_OK;
 }
 

@@ -21,7 +21,7 @@ void tern_single_close(tern_single *s) {
 tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chunk,
                               int32_t first_pos, tern_error *err) {
     int32_t n_left, length = s->sequence ? tern_sequence_length(s->sequence) : 0;
-    if (!s->sequence) return TERN_OK; // a backend without states
+    if (!s->sequence) return TERN_OK;         // a backend without states
     if (batch->n_tokens == 0) return TERN_OK; // a graph without tokens
     if (first_pos > length) {
         TERN_TRY(tern_sequence_reserve(s->sequence, first_pos, err));
@@ -32,9 +32,10 @@ tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chu
         return tern_fail(err, TERN_ERR_ARGUMENT, "position %d cannot be gone back to",
                          (int)first_pos);
     TERN_TRY(tern_sequence_reserve(s->sequence, first_pos + batch->n_tokens, err));
-    *chunk = (tern_chunk){
-        .sequence = s->sequence, .n_tokens = batch->n_tokens, .first_pos = first_pos,
-        .has_ends = batch->ends != NULL};
+    *chunk = (tern_chunk){.sequence = s->sequence,
+                          .n_tokens = batch->n_tokens,
+                          .first_pos = first_pos,
+                          .has_ends = batch->ends != NULL};
     batch->chunks = chunk;
     batch->n_chunks = 1;
     return TERN_OK;

@@ -68,9 +68,9 @@ typedef struct tern_train_backend {
     // arrays[v] for every weight and state of the graph, of rows x cols numbers. The graph stays
     // the caller's and alive. n_rows: most tokens of a run; n_span: most tokens of a document.
     tern_status (*compile)(tern_trainer_device *d, const tern_graph *g,
-                           tern_train_array *const *arrays,
-                           int32_t n_rows, int32_t n_span, tern_program **out, tern_error *err);
-    void (*program_free)(tern_program *p); // NULL is allowed
+                           tern_train_array *const *arrays, int32_t n_rows, int32_t n_span,
+                           tern_program **out, tern_error *err);
+    void (*program_free)(tern_program *p);            // NULL is allowed
     uint64_t (*program_bytes)(const tern_program *p); // of its temporaries
     tern_status (*run)(tern_program *p, const tern_train_batch *batch, tern_error *err);
 } tern_train_backend;
@@ -100,12 +100,12 @@ typedef struct tern_contrast_desc {
 // Texts 0 .. n_pairs - 1 are queries, the next n_pairs their positives, all others only wrong.
 typedef struct tern_contrast_batch {
     int32_t n_pairs, n_texts;
-    const float *vectors;  // [n_texts][n_cols], of any length
-    const uint64_t *keys;  // [n_texts], equal if the texts are
-    float *gradient;       // [n_texts][n_cols], of the loss by the vectors, or NULL
-    int32_t *ranks;        // [n_pairs] or NULL: how many wrong texts are nearer to the query than
-                           // its positive or as near, by the last size
-    double loss;           // result
+    const float *vectors; // [n_texts][n_cols], of any length
+    const uint64_t *keys; // [n_texts], equal if the texts are
+    float *gradient;      // [n_texts][n_cols], of the loss by the vectors, or NULL
+    int32_t *ranks;       // [n_pairs] or NULL: how many wrong texts are nearer to the query than
+                          // its positive or as near, by the last size
+    double loss;          // result
 } tern_contrast_batch;
 tern_status tern_contrast_open(tern_contrast **out, const tern_contrast_desc *desc,
                                tern_error *err);

@@ -80,9 +80,7 @@ void tern_mel_close(tern_mel *m) {
     tern_free(m);
 }
 
-const float *tern_mel_filters(const tern_mel *m) {
-    return m->filters;
-}
+const float *tern_mel_filters(const tern_mel *m) { return m->filters; }
 
 // ---- Rows --------------------------------------------------------------------------------------
 

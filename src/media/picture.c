@@ -90,7 +90,8 @@ static tern_status unknown(const tern_picture_file *f, tern_error *err) {
     const char *what = box && begins(f, 8, "avif") ? " (it is an AVIF)"
                        : box && (begins(f, 8, "hei") || begins(f, 8, "mif1"))
                            ? " (it is a HEIC, which cameras can save as JPEG instead)"
-                       : f->n == 0 ? " (it is empty)" : "";
+                       : f->n == 0 ? " (it is empty)"
+                                   : "";
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "this is no JPEG, PNG, WebP or GIF%s", what);
 }
 

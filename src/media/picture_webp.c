@@ -28,9 +28,8 @@ tern_status tern_picture_webp(tern_picture_file *f, tern_picture *out, tern_erro
     WebPIterator frame;
     WebPChunkIterator exif;
     if (!webp) return damaged(err);
-    tern_status status =
-        tern_picture_room(f, WebPDemuxGetI(webp, WEBP_FF_CANVAS_WIDTH),
-                          WebPDemuxGetI(webp, WEBP_FF_CANVAS_HEIGHT), out, err);
+    tern_status status = tern_picture_room(f, WebPDemuxGetI(webp, WEBP_FF_CANVAS_WIDTH),
+                                           WebPDemuxGetI(webp, WEBP_FF_CANVAS_HEIGHT), out, err);
     if (status == TERN_OK && WebPDemuxGetFrame(webp, 1, &frame)) {
         status = decode_frame(&frame, out, err);
         WebPDemuxReleaseIterator(&frame);

@@ -17,9 +17,7 @@ typedef struct bytes_file {
     uint8_t sizes[2][4]; // and what they are
 } bytes_file;
 
-static sf_count_t length_of(void *user) {
-    return ((bytes_file *)user)->n;
-}
+static sf_count_t length_of(void *user) { return ((bytes_file *)user)->n; }
 
 static sf_count_t seek_to(sf_count_t offset, int whence, void *user) {
     bytes_file *f = user;
@@ -46,9 +44,7 @@ static sf_count_t write_none(const void *from, sf_count_t n, void *user) {
     return 0;
 }
 
-static sf_count_t tell(void *user) {
-    return ((bytes_file *)user)->position;
-}
+static sf_count_t tell(void *user) { return ((bytes_file *)user)->position; }
 
 // ---- Sizes that a stream's writer could not know ------------------------------------------------
 
@@ -198,9 +194,7 @@ typedef struct memory_file {
     bool failed;
 } memory_file;
 
-static sf_count_t memory_length(void *user) {
-    return (sf_count_t)((memory_file *)user)->n;
-}
+static sf_count_t memory_length(void *user) { return (sf_count_t)((memory_file *)user)->n; }
 
 static sf_count_t memory_seek(sf_count_t offset, int whence, void *user) {
     memory_file *f = user;
@@ -232,9 +226,7 @@ static sf_count_t memory_write(const void *from, sf_count_t n, void *user) {
     return n;
 }
 
-static sf_count_t memory_tell(void *user) {
-    return (sf_count_t)((memory_file *)user)->position;
-}
+static sf_count_t memory_tell(void *user) { return (sf_count_t)((memory_file *)user)->position; }
 
 static int format_of(const char *kind) {
     static const struct {

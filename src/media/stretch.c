@@ -7,9 +7,9 @@
 #include "media/sound.h"
 
 struct tern_stretch {
-    double speed, at; // samples of the sound that were passed, from the first one of `in`
+    double speed, at;    // samples of the sound that were passed, from the first one of `in`
     int64_t step, reach; // samples of a piece, and how far it may move
-    int64_t before; // where the piece before goes on in `in`; -1: there is none
+    int64_t before;      // where the piece before goes on in `in`; -1: there is none
     float *in, *out;
     size_t n_in, in_capacity, out_capacity;
     int64_t n_all, n_given; // of the sound, of the result

@@ -258,9 +258,7 @@ static int convolve(const voice_net *n, int which, int n_in, int n_out, int step
     return n_y;
 }
 
-static float logistic(float x) {
-    return 1 / (1 + expf(-x));
-}
+static float logistic(float x) { return 1 / (1 + expf(-x)); }
 
 static void recur(voice_net *n, const float *x) {
     float gates[4 * WIDTH]; // in, forget, new, out

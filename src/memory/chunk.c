@@ -45,9 +45,7 @@ static size_t find_overlap(const packer *p, size_t before, size_t own) {
     return first;
 }
 
-static bool is_white(char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
+static bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 void tern_chunk_trim(const char *text, size_t *begin, size_t *end) {
     size_t line = *begin; // the first line keeps its indentation

@@ -10,18 +10,14 @@
 
 #define RUN 256 // rows whose products are computed before they are looked at
 
-static size_t padded(size_t n_dims) {
-    return (n_dims + 31) / 32 * 32;
-}
+static size_t padded(size_t n_dims) { return (n_dims + 31) / 32 * 32; }
 
 void tern_vectors_open(tern_vectors *v, size_t n_dims) {
     *v = (tern_vectors){.n_dims = n_dims, .row_bytes = tern_vectors_row_bytes(n_dims)};
     tern_cpu_kernels_select(NULL, &v->kernels); // asks the processor, which may take long
 }
 
-size_t tern_vectors_row_bytes(size_t n_dims) {
-    return padded(n_dims) / 32 * 34;
-}
+size_t tern_vectors_row_bytes(size_t n_dims) { return padded(n_dims) / 32 * 34; }
 
 void tern_vectors_encode(uint8_t *row, const float *vector, size_t n_dims) {
     float block[32];
@@ -48,9 +44,7 @@ tern_status tern_vectors_add(tern_vectors *v, int64_t id, const uint8_t *row, te
     return TERN_OK;
 }
 
-void tern_vectors_clear(tern_vectors *v) {
-    v->n = 0;
-}
+void tern_vectors_clear(tern_vectors *v) { v->n = 0; }
 
 void tern_vectors_free(tern_vectors *v) {
     tern_free(v->rows);

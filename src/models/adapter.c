@@ -26,7 +26,7 @@ typedef struct reader {
     const tern_config *config;
     float scale;
     double alpha;
-    bool by_root; // use_rslora
+    bool by_root;   // use_rslora
     bool of_folder; // trained beside a folder's weights
 } reader;
 
@@ -132,9 +132,8 @@ static tern_status check_shapes(const reader *r, const tern_tensor *a, const ter
                            : "the model has no such matrix");
     const tern_tensor_row *row = tern_model_row(r->arch, weight);
     if (w->n_dims == 3 || (row && row->shares))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "tensor %s: adapters of %s are not supported", a->name,
-                         w->n_dims == 3 ? "experts" : "a matrix that GGUF has in pieces");
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: adapters of %s are not supported",
+                         a->name, w->n_dims == 3 ? "experts" : "a matrix that GGUF has in pieces");
     bool folder = r->base->kind == TERN_FILE_HF;
     if (r->arch->folded && r->of_folder != folder)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -147,14 +146,13 @@ static tern_status check_shapes(const reader *r, const tern_tensor *a, const ter
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "tensor %s is %s: expected two dimensions of F32, F16, BF16 or Q8_0",
                          a->name, tern_dtype_name(a->type));
-    if (a->ne[0] != w->ne[0] || b->ne[1] != w->ne[1] || a->ne[1] != b->ne[0] ||
-        a->ne[1] > RANK_MAX)
+    if (a->ne[0] != w->ne[0] || b->ne[1] != w->ne[1] || a->ne[1] != b->ne[0] || a->ne[1] > RANK_MAX)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor %s: %llu x %llu and %llu x %llu do not make the model's %llu x "
-                         "%llu with a rank of at most %d", a->name, (unsigned long long)b->ne[1],
-                         (unsigned long long)b->ne[0], (unsigned long long)a->ne[1],
-                         (unsigned long long)a->ne[0], (unsigned long long)w->ne[1],
-                         (unsigned long long)w->ne[0], RANK_MAX);
+                         "%llu with a rank of at most %d",
+                         a->name, (unsigned long long)b->ne[1], (unsigned long long)b->ne[0],
+                         (unsigned long long)a->ne[1], (unsigned long long)a->ne[0],
+                         (unsigned long long)w->ne[1], (unsigned long long)w->ne[0], RANK_MAX);
     return TERN_OK;
 }
 
@@ -194,10 +192,9 @@ static tern_status check_gguf(const reader *r, tern_error *err) {
     tern_file_meta_str(r->file, "adapter.type", &kind);
     tern_file_meta_str(r->file, "general.architecture", &name);
     if (!tern_str_is(type, "adapter") || !tern_str_is(kind, "lora"))
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "no LoRA adapter: general.type is '%.*s', adapter.type '%.*s'",
-                         (int)type.len, type.ptr ? type.ptr : "", (int)kind.len,
-                         kind.ptr ? kind.ptr : "");
+        return tern_fail(
+            err, TERN_ERR_FORMAT, "no LoRA adapter: general.type is '%.*s', adapter.type '%.*s'",
+            (int)type.len, type.ptr ? type.ptr : "", (int)kind.len, kind.ptr ? kind.ptr : "");
     for (int i = 0; r->arch->gguf_names[i]; i++)
         if (tern_str_is(name, r->arch->gguf_names[i])) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "an adapter of a %.*s, but the model is a %s",
@@ -235,9 +232,9 @@ static bool is_on(const tern_json_doc *doc, const char *key) {
 }
 
 static tern_status check_config(reader *r, tern_error *err) {
-    static const char *const other_kinds[] = {"use_dora", "fan_in_fan_out", "use_qalora",
-                                              "use_bdlora", "layer_replication",
-                                              "alora_invocation_tokens"};
+    static const char *const other_kinds[] = {"use_dora",          "fan_in_fan_out",
+                                              "use_qalora",        "use_bdlora",
+                                              "layer_replication", "alora_invocation_tokens"};
     const tern_json_doc *doc = &r->file->config;
     if (!tern_str_is(tern_json_str(tern_json_path(doc, "peft_type")), "LORA"))
         return tern_fail(err, TERN_ERR_FORMAT,
@@ -254,8 +251,7 @@ static tern_status check_config(reader *r, tern_error *err) {
 
 // alpha_pattern's keys are regular expressions for the end of a module's name; in practice they are
 // names.
-static tern_status find_alpha(const reader *r, const char *module, double *alpha,
-                              tern_error *err) {
+static tern_status find_alpha(const reader *r, const char *module, double *alpha, tern_error *err) {
     const tern_json_doc *doc = &r->file->config;
     const tern_json *patterns = tern_json_path(doc, "alpha_pattern");
     size_t n = strlen(module);
@@ -283,8 +279,8 @@ static tern_status read_peft_pair(const reader *r, const tern_tensor *a, const c
     static const char front[] = "base_model.model.";
     char other[192], hf[160], weight[64];
     double alpha;
-    const char *name = strncmp(module, front, sizeof front - 1) ? module
-                                                                : module + sizeof front - 1;
+    const char *name =
+        strncmp(module, front, sizeof front - 1) ? module : module + sizeof front - 1;
     snprintf(other, sizeof other, "%s.lora_B.weight", module);
     snprintf(hf, sizeof hf, "%s.weight", name);
     if (!tern_model_name_to_gguf(r->arch, hf, weight, sizeof weight))
@@ -321,10 +317,9 @@ tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale
     tern_strbuf inner = {0};
     tern_file *file = NULL;
     tern_strbuf_puts(&inner, path);
-    if (tern_folder_is(path))
-        tern_strbuf_puts(&inner, "/adapter_model.safetensors");
-    tern_status status = inner.failed ? tern_fail_memory(err, inner.len)
-                                      : tern_file_open(&file, inner.ptr, err);
+    if (tern_folder_is(path)) tern_strbuf_puts(&inner, "/adapter_model.safetensors");
+    tern_status status =
+        inner.failed ? tern_fail_memory(err, inner.len) : tern_file_open(&file, inner.ptr, err);
     tern_strbuf_free(&inner);
     TERN_TRY(status);
     reader r = {set, file, base, arch, c, scale, 0, false, false};

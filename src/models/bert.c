@@ -91,8 +91,7 @@ static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
                          (int)(kind.len < 40 ? kind.len : 40), kind.ptr);
     if (!tern_config_bool(s, "is_decoder", false)) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "config.json: a decoder of this kind is not "
-                     "supported");
+                     "config.json: a decoder of this kind is not supported");
 }
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {

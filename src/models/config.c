@@ -42,9 +42,7 @@ static void is_asked(const tern_config_source *s, const char *key) {
     if (s->watch) s->watch->on_key(s->watch->user, key);
 }
 
-static bool is_gguf(const tern_config_source *s) {
-    return s->file->kind == TERN_FILE_GGUF;
-}
+static bool is_gguf(const tern_config_source *s) { return s->file->kind == TERN_FILE_GGUF; }
 
 static const char *gguf_key(const tern_config_source *s, const char *name, char key[KEY_BYTES]) {
     snprintf(key, KEY_BYTES, "%s.%s", s->prefix, name);
@@ -80,7 +78,8 @@ static bool quoted_number(tern_str text, double *out) {
 static bool json_number(const tern_config_source *s, const char *hf, double *out) {
     const tern_json *j = tern_config_json(s, hf);
     if (!j || j->type == TERN_JSON_NULL) return false;
-    if (j->type == TERN_JSON_NUMBER) *out = j->number;
+    if (j->type == TERN_JSON_NUMBER)
+        *out = j->number;
     else if (!quoted_number(tern_json_str(j), out)) {
         found_odd(s, hf, "a number");
         return false;
@@ -206,8 +205,10 @@ static tern_status find_arch(const tern_file *file, tern_config_source *s, const
                              tern_error *err) {
     bool gguf = file->kind == TERN_FILE_GGUF;
     tern_str name = {NULL, 0};
-    if (gguf) tern_file_meta_str(file, "general.architecture", &name);
-    else name = hf_type(file);
+    if (gguf)
+        tern_file_meta_str(file, "general.architecture", &name);
+    else
+        name = hf_type(file);
     const char *key = gguf ? "general.architecture" : "config.json: model_type";
     if (!name.ptr || name.len == 0 || name.len >= sizeof s->prefix)
         return tern_fail(err, TERN_ERR_FORMAT, "%s is missing", key);
@@ -307,15 +308,11 @@ static tern_status settle_sizes(tern_config *c, tern_error *err) {
 // ---- Layers ------------------------------------------------------------------------------------
 
 static const char *const layer_names[TERN_LAYER_KINDS] = {
-    [TERN_LAYER_FULL] = "full_attention",
-    [TERN_LAYER_WINDOW] = "sliding_attention",
-    [TERN_LAYER_CONV] = "conv",
-    [TERN_LAYER_DELTA] = "linear_attention",
+    [TERN_LAYER_FULL] = "full_attention", [TERN_LAYER_WINDOW] = "sliding_attention",
+    [TERN_LAYER_CONV] = "conv",           [TERN_LAYER_DELTA] = "linear_attention",
     [TERN_LAYER_MAMBA] = "mamba",
 };
-const char *tern_layer_kind_name(tern_layer_kind kind) {
-    return layer_names[kind];
-}
+const char *tern_layer_kind_name(tern_layer_kind kind) { return layer_names[kind]; }
 
 // A kind that is allowed by its name; TERN_LAYER_KINDS: none is. transformers renamed some.
 static int kind_of(tern_str name, unsigned allowed) {
@@ -550,8 +547,8 @@ static tern_status gguf_pooling(int64_t type, tern_config *c, tern_error *err) {
         if (poolings[i].gguf == type) c->pooling = poolings[i].pooling;
     if (type == 0 || c->pooling != TERN_POOLING_NONE) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "config: pooling_type %" PRId64 " is not supported (1, 2 and 3 are: mean, "
-                     "first and last)",
+                     "config: pooling_type %" PRId64
+                     " is not supported (1, 2 and 3 are: mean, first and last)",
                      type);
 }
 
@@ -567,16 +564,14 @@ static tern_status read_pooling(const tern_config_source *s, tern_config *c, ter
     }
     tern_str name = tern_json_str(tern_json_path(doc, "pooling_mode"));
     if (!name.ptr) name = tern_config_str(s, NULL, "tern_pooling");
-    c->any_length = s->file->any_length ||
-                    tern_config_bool(s, "tern_pooling_any_length", false);
+    c->any_length = s->file->any_length || tern_config_bool(s, "tern_pooling_any_length", false);
     for (size_t i = 0; i < N_POOLINGS; i++)
         if (tern_str_is(name, poolings[i].name) ||
             tern_json_bool(tern_json_path(doc, poolings[i].flag), false))
             c->pooling = poolings[i].pooling;
     if (c->pooling != TERN_POOLING_NONE || (!name.ptr && !tern_json_root(doc))) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "this way of pooling is not supported (mean, cls "
-                     "and lasttoken are)");
+                     "this way of pooling is not supported (mean, cls and lasttoken are)");
 }
 
 // The last row is that of the token that ends a text: <|endoftext|> of Qwen3-Embedding. Not all

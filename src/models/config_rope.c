@@ -25,9 +25,7 @@ typedef struct rope_source {
     char member[96];
 } rope_source;
 
-static bool is_gguf(const rope_source *r) {
-    return r->s->file->kind == TERN_FILE_GGUF;
-}
+static bool is_gguf(const rope_source *r) { return r->s->file->kind == TERN_FILE_GGUF; }
 
 static tern_status find_object(const rope_source *r, const char *path, bool *found,
                                tern_error *err) {
@@ -53,8 +51,10 @@ static tern_status find_groups(rope_source *r, const char *layer_type, tern_erro
     TERN_TRY(find_object(r, "rope_scaling", &v4, err));
     TERN_TRY(find_object(r, "rope_parameters", &v5, err));
     if (v4 && !r->windowed) add_group(r, "rope_scaling");
-    if (r->own) add_group(r, own);
-    else if (v5 && !v4 && !r->windowed) add_group(r, "rope_parameters");
+    if (r->own)
+        add_group(r, own);
+    else if (v5 && !v4 && !r->windowed)
+        add_group(r, "rope_parameters");
     return TERN_OK;
 }
 
@@ -74,8 +74,10 @@ static bool has_number(rope_source *r, const char *name, double *d) {
 
 static float number(rope_source *r, const char *gguf, const char *name, double otherwise) {
     double d = otherwise;
-    if (is_gguf(r)) tern_config_float(r->s, r->windowed ? NULL : gguf, NULL, &d);
-    else has_number(r, name, &d);
+    if (is_gguf(r))
+        tern_config_float(r->s, r->windowed ? NULL : gguf, NULL, &d);
+    else
+        has_number(r, name, &d);
     return (float)d;
 }
 
@@ -101,9 +103,7 @@ static tern_status read_original(rope_source *r, tern_rope_attrs *a, tern_error 
     return TERN_OK;
 }
 
-static double mscale(double factor, double m) {
-    return factor > 1 ? 0.1 * m * log(factor) + 1 : 1;
-}
+static double mscale(double factor, double m) { return factor > 1 ? 0.1 * m * log(factor) + 1 : 1; }
 
 // What YaRN multiplies cosine and sine by; 0: what follows from the factor. Some files state it as
 // two numbers, of which GGUF has the second one only.
@@ -130,9 +130,9 @@ static void read_long(rope_source *r, tern_rope_attrs *a) {
 static tern_status read_yarn(rope_source *r, tern_rope_attrs *a, tern_error *err) {
     const char *truncates = in_groups(r, "truncate");
     if (truncates && !tern_config_bool(r->s, truncates, true))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: YaRN whose bounds are not rounded (truncate) is not "
-                         "supported");
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "config.json: YaRN whose bounds are not rounded (truncate) is not supported");
     a->scaling = TERN_ROPE_YARN;
     a->beta_fast = number(r, "rope.scaling.yarn_beta_fast", "beta_fast", 32);
     a->beta_slow = number(r, "rope.scaling.yarn_beta_slow", "beta_slow", 1);
@@ -214,8 +214,9 @@ static tern_status read_scaling(rope_source *r, tern_str type, tern_rope_attrs *
     TERN_TRY(read_type(r, type, a, err));
     if (r->s->arch->rope_grows)
         a->growth = number(r, "attention.temperature_scale", "llama_4_scaling_beta", 0);
-    const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor, a->beta_fast,
-                             a->beta_slow, a->attn_factor,     a->base,             a->growth};
+    const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor,
+                             a->beta_fast, a->beta_slow,       a->attn_factor,
+                             a->base,      a->growth};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!isfinite(numbers[i]) || (i == 0 && !(numbers[i] > 0)))
             return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: a factor of %g makes no sense",
@@ -228,8 +229,10 @@ static double read_base(rope_source *r) {
     bool stated = is_gguf(r) || r->windowed || !defaults;
     double d = !stated && defaults->rope.base > 0 ? (double)defaults->rope.base : 10000;
     if (has_number(r, "rope_theta", &d)) return d;
-    if (r->windowed) tern_config_float(r->s, "rope.freq_base_swa", "rope_local_base_freq", &d);
-    else tern_config_float(r->s, "rope.freq_base", "rope_theta", &d);
+    if (r->windowed)
+        tern_config_float(r->s, "rope.freq_base_swa", "rope_local_base_freq", &d);
+    else
+        tern_config_float(r->s, "rope.freq_base", "rope_theta", &d);
     return d;
 }
 
@@ -250,9 +253,8 @@ static tern_status read_rotated(rope_source *r, tern_str type, int64_t *n_rot, t
     if (!has_number(r, name, &d)) tern_config_float(r->s, NULL, name, &d);
     *n_rot = d > 0 && d <= 1 ? (int64_t)((double)r->c->head_dim * d) : 0;
     if (usual > 0 || d == 1 || tern_str_is(type, "proportional")) return TERN_OK;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "config.json: %s %g: the heads of a %s turn whole", name, d,
-                     r->s->arch->name);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: %s %g: the heads of a %s turn whole",
+                     name, d, r->s->arch->name);
 }
 
 tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,

@@ -19,9 +19,7 @@ const tern_int_field tern_int_fields[TERN_N_INT_FIELDS] = {
 
 // ---- GGUF --------------------------------------------------------------------------------------
 
-static bool has_keys(uint8_t kind) {
-    return kind == TERN_LAYER_FULL || kind == TERN_LAYER_WINDOW;
-}
+static bool has_keys(uint8_t kind) { return kind == TERN_LAYER_FULL || kind == TERN_LAYER_WINDOW; }
 
 // One number a layer, 0 where there is no attention.
 static tern_status put_kv_heads(tern_gguf_writer *w, const char *key, const tern_config *c) {
@@ -130,8 +128,8 @@ tern_status tern_config_write_encoder(tern_gguf_writer *w, const char *name, con
     snprintf(key, sizeof key, "%s.attention.causal", name);
     TERN_TRY(tern_gguf_put_int(w, key, TERN_META_BOOL, 0));
     if (c->n_segments > 0)
-        TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.token_type_count", TERN_META_U32,
-                                   c->n_segments));
+        TERN_TRY(
+            tern_gguf_put_int(w, "tokenizer.ggml.token_type_count", TERN_META_U32, c->n_segments));
     return tern_config_write_pooling(w, name, c);
 }
 
@@ -164,8 +162,10 @@ const char *tern_config_windows_differ(const tern_config *c) {
 }
 
 void tern_config_write_window_json(const tern_config *c, tern_strbuf *out) {
-    if (c->n_window) tern_strbuf_printf(out, "  \"sliding_window\": %" PRId64 ",\n", c->n_window);
-    else tern_strbuf_puts(out, "  \"sliding_window\": null,\n");
+    if (c->n_window)
+        tern_strbuf_printf(out, "  \"sliding_window\": %" PRId64 ",\n", c->n_window);
+    else
+        tern_strbuf_puts(out, "  \"sliding_window\": null,\n");
 }
 
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c) {
@@ -275,14 +275,13 @@ static void put_quantization(const tern_config *c, const char *mode, tern_strbuf
     tern_strbuf_puts(out, "},\n");
 }
 
-tern_status tern_config_check_folder(const tern_arch *arch, const tern_config *c,
-                                     tern_error *err) {
+tern_status tern_config_check_folder(const tern_arch *arch, const tern_config *c, tern_error *err) {
     tern_rope_scaling scaling = c->rope.scaling;
     bool is_own = arch->own_config || c->full_head_dim;
     if (arch->turns_part == 0 && !is_own && c->rope.n_rot != c->head_dim)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "RoPE turns %d of a head's %" PRId64 " dimensions, which a %s's "
-                         "config.json cannot say: it stays GGUF",
+                         "RoPE turns %d of a head's %" PRId64
+                         " dimensions, which a %s's config.json cannot say: it stays GGUF",
                          (int)c->rope.n_rot, c->head_dim, arch->name);
     if (!arch->rope_is_long || scaling == TERN_ROPE_NONE || scaling == TERN_ROPE_LONG)
         return TERN_OK;
@@ -304,7 +303,8 @@ tern_status tern_config_check_gguf(const tern_arch *arch, const tern_config *c, 
     if (c->full_head_dim || tern_model_row(arch, factors)) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "a %s whose RoPE is scaled (%s) cannot be written as GGUF: there is no place "
-                     "for the factors", arch->name, name);
+                     "for the factors",
+                     arch->name, name);
 }
 
 void tern_config_write_json(const tern_arch *arch, const tern_config *c, const char *dtype,

@@ -232,13 +232,9 @@ static tern_vid pool(tern_graph *g, const tern_config *c, tern_vid x) {
     return y;
 }
 
-bool tern_config_scores(const tern_config *c) {
-    return c->pooling == TERN_POOLING_NONE;
-}
+bool tern_config_scores(const tern_config *c) { return c->pooling == TERN_POOLING_NONE; }
 
-bool tern_config_pools(const tern_config *c) {
-    return c->pooling != TERN_POOLING_NONE;
-}
+bool tern_config_pools(const tern_config *c) { return c->pooling != TERN_POOLING_NONE; }
 
 static void name_hidden(tern_graph *g, tern_vid x, int64_t n_layers_before) {
     char name[32];
@@ -271,8 +267,10 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
     } else {
         tern_g_output(g, tern_g_take_rows(g, x, rows), "hidden");
         tern_vid pooled = pool(g, c, x);
-        if (stack->end) stack->end(g, c, pooled);
-        else tern_block_embedding(g, c, pooled);
+        if (stack->end)
+            stack->end(g, c, pooled);
+        else
+            tern_block_embedding(g, c, pooled);
     }
     return tern_graph_check(g, err);
 }

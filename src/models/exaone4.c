@@ -31,8 +31,8 @@ static tern_status read_pattern(const tern_config_source *s, tern_config *c, ter
                          "config: sliding_window_pattern is %" PRId64 ", expected 1 or more",
                          every);
     for (int64_t i = 0; i < c->n_layers; i++) {
-        bool local = letters.len ? letters.ptr[(size_t)i % letters.len] == 'L'
-                                 : (i + 1) % every != 0;
+        bool local =
+            letters.len ? letters.ptr[(size_t)i % letters.len] == 'L' : (i + 1) % every != 0;
         c->layers[i] = local ? TERN_LAYER_WINDOW : TERN_LAYER_FULL;
     }
     return TERN_OK;
@@ -60,8 +60,10 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 }
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
-    if (c->window) tern_strbuf_printf(out, "  \"sliding_window\": %d,\n", (int)c->window);
-    else tern_strbuf_puts(out, "  \"sliding_window\": null,\n");
+    if (c->window)
+        tern_strbuf_printf(out, "  \"sliding_window\": %d,\n", (int)c->window);
+    else
+        tern_strbuf_puts(out, "  \"sliding_window\": null,\n");
 }
 
 // ---- Tables ------------------------------------------------------------------------------------
@@ -72,9 +74,7 @@ static const tern_config defaults = {.rms_eps = 1e-5};
 static const tern_generation_defaults generation = {
     .temperature = 0.6f, .top_k = -1, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
-static const tern_config sample = {TERN_SAMPLE,
-                                   .rope = TERN_SAMPLE_ROPE(32),
-                                   .window = 9,
+static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .window = 9,
                                    .act = TERN_ACTIVATION_SILU,
                                    .layers = {TERN_LAYER_WINDOW, TERN_LAYER_FULL}};
 

@@ -28,8 +28,7 @@ static tern_vid feed_forward(tern_graph *g, const tern_config *c, tern_vid x) {
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     const tern_multipliers *m = &c->multipliers;
-    const tern_attention_block block = {
-        .key_scale = (float)m->key, .rope = &c->rope};
+    const tern_attention_block block = {.key_scale = (float)m->key, .rope = &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     tern_vid mamba = times(g, tern_block_mamba(g, c, a), m->ssm_out);
     tern_vid attention = tern_block_attention(g, c, times(g, a, m->attention_in), &block);

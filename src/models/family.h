@@ -94,7 +94,7 @@ double tern_config_rotary_factor(const tern_rope_attrs *r, int64_t head_dim);
 typedef struct tern_attention_block {
     // "blk.%d.attn_q_norm.weight" and attn_k_norm: queries and keys are normed by head before RoPE.
     bool head_norms;
-    bool row_norms; // instead: queries of all heads together, and keys
+    bool row_norms;        // instead: queries of all heads together, and keys
     bool norms_after_rope; // of queries and keys: after it
     bool biases;           // "blk.%d.attn_q.bias" and attn_k, attn_v
     bool fused;            // "blk.%d.attn_qkv.weight" makes queries, then keys, then values
@@ -154,8 +154,8 @@ typedef struct tern_stack {
     // What a model that pools makes of a text's one row; NULL: its embedding.
     void (*end)(tern_graph *g, const tern_config *c, tern_vid pooled);
     const char *final_norm; // its name, NULL: there is none
-    bool layer_norm; // that is a LayerNorm without bias, and its name has no ".weight"
-    bool norm_bias;  // with one
+    bool layer_norm;        // that is a LayerNorm without bias, and its name has no ".weight"
+    bool norm_bias;         // with one
     float embedding_scale;  // 0: c->embedding_scale
 } tern_stack;
 
@@ -176,22 +176,23 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
 // ---- Rows of graphs ----------------------------------------------------------------------------
 
 #define TERN_GRAPHS(...)                                                                           \
-    (const tern_graph_row[]) {                                                                    \
-        __VA_ARGS__, {                                                                             \
-            .name = NULL                                                                           \
-        }                                                                                          \
+    (const tern_graph_row[]) {                                                                     \
+        __VA_ARGS__, { .name = NULL }                                                              \
     }
-#define TERN_DECODER(build_) {.name = "decoder", .is_there = tern_config_scores, .build = build_}
-#define TERN_VISION(build_) {.name = "vision", .is_there = tern_config_sees, .build = build_}
-#define TERN_ENCODER(build_) {.name = "encoder", .is_there = tern_config_pools, .build = build_}
+#define TERN_DECODER(build_)                                                                       \
+    { .name = "decoder", .is_there = tern_config_scores, .build = build_ }
+#define TERN_VISION(build_)                                                                        \
+    { .name = "vision", .is_there = tern_config_sees, .build = build_ }
+#define TERN_ENCODER(build_)                                                                       \
+    { .name = "encoder", .is_there = tern_config_pools, .build = build_ }
 tern_status tern_build_qwen_vision(tern_graph *g, const tern_config *config, tern_error *err);
 tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, tern_error *err);
 tern_status tern_build_gemma3_vision(tern_graph *g, const tern_config *config, tern_error *err);
-extern const tern_tower tern_tower_qwen; // qwen_vision.c
+extern const tern_tower tern_tower_qwen;                    // qwen_vision.c
 extern const tern_tower tern_tower_lfm2, tern_tower_gemma3; // siglip.c
-bool tern_config_sees(const tern_config *c); // pictures in its text
-bool tern_config_scores(const tern_config *c); // next tokens
-bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
+bool tern_config_sees(const tern_config *c);                // pictures in its text
+bool tern_config_scores(const tern_config *c);              // next tokens
+bool tern_config_pools(const tern_config *c);               // rows of a text to one vector
 
 // ---- Rows of tensors ---------------------------------------------------------------------------
 
@@ -346,7 +347,7 @@ bool tern_config_pools(const tern_config *c);  // rows of a text to one vector
     }
 
 extern const tern_tensor_row tern_decoder_tensors[]; // Llama's
-extern const tern_ignored tern_decoder_ignored[]; // TERN_IGNORED_ROPE alone
+extern const tern_ignored tern_decoder_ignored[];    // TERN_IGNORED_ROPE alone
 
 // ---- Samples -----------------------------------------------------------------------------------
 

@@ -47,14 +47,11 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 // The end of an encoder alone: pooled rows, of whatever texts, become their embeddings.
 static tern_status build_dense(tern_graph *g, const tern_config *c, tern_error *err) {
     tern_dim sequences = tern_g_dim(g, "sequences");
-    tern_block_embedding(g, c,
-                         tern_g_input(g, "pooled", sequences, c->n_embd, TERN_VALUE_F32));
+    tern_block_embedding(g, c, tern_g_input(g, "pooled", sequences, c->n_embd, TERN_VALUE_F32));
     return tern_graph_check(g, err);
 }
 
-static bool has_dense(const tern_config *c) {
-    return c->n_dense > 0;
-}
+static bool has_dense(const tern_config *c) { return c->n_dense > 0; }
 
 // ---- Config ------------------------------------------------------------------------------------
 
@@ -275,8 +272,8 @@ static const tern_generation_defaults generation = {
     TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .window_rope = TERN_SAMPLE_ROPE(32), .window = 9,   \
                  .act = TERN_ACTIVATION_GELU_TANH, .layers = {TERN_LAYER_WINDOW, TERN_LAYER_FULL}
 static const tern_config sample = {SAMPLE};
-static const tern_config encoder_sample = {
-    SAMPLE, .bidirectional = true, .pooling = TERN_POOLING_MEAN, .n_dense = 72};
+static const tern_config encoder_sample = {SAMPLE, .bidirectional = true,
+                                           .pooling = TERN_POOLING_MEAN, .n_dense = 72};
 
 #define NORM(gguf_, hf_) TERN_LAYER_NORM(gguf_, hf_, TERN_CHANGE_PLUS_ONE)
 static const tern_tensor_row tensors[] = {
@@ -297,9 +294,8 @@ static const tern_tensor_row tensors[] = {
     TERN_ROWS_SIGLIP(TERN_ORDER_SAME),
     TERN_NORM("mm.soft_emb_norm", "model.multi_modal_projector.mm_soft_emb_norm",
               TERN_CHANGE_PLUS_ONE),
-    TERN_ROW("mm.input_projection.weight",
-             "model.multi_modal_projector.mm_input_projection_weight", .role = TERN_ROLE_FLOATS,
-             .change = TERN_CHANGE_TURNED),
+    TERN_ROW("mm.input_projection.weight", "model.multi_modal_projector.mm_input_projection_weight",
+             .role = TERN_ROLE_FLOATS, .change = TERN_CHANGE_TURNED),
 #endif
     TERN_ROWS_END,
 };

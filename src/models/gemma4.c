@@ -185,8 +185,9 @@ static tern_status read_heads(const tern_config_source *s, tern_config *c, tern_
     c->full_head_dim = full.head_dim = full.full_head_dim;
     if (c->head_dim < 2 || c->full_head_dim < 2 || c->head_dim % 2 || c->full_head_dim % 2 ||
         c->head_dim > 65536 || c->full_head_dim > 65536)
-        return tern_fail(err, TERN_ERR_FORMAT, "config: heads of %" PRId64 " and %" PRId64
-                         " dimensions make no sense", c->head_dim, c->full_head_dim);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "config: heads of %" PRId64 " and %" PRId64 " dimensions make no sense",
+                         c->head_dim, c->full_head_dim);
     c->rope = (tern_rope_attrs){0};
     TERN_TRY(tern_config_rope(s, &full, "full_attention", &c->rope, err));
     return tern_config_rope(s, c, "sliding_attention", &c->window_rope, err);
@@ -255,7 +256,8 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
         c->n_per_layer > 65536)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "config: %" PRId64 " shared layers and %" PRId64
-                         " numbers a layer make no sense", c->n_shared, c->n_per_layer);
+                         " numbers a layer make no sense",
+                         c->n_shared, c->n_per_layer);
     for (int64_t i = c->n_layers - c->n_shared; i < c->n_layers; i++) {
         int32_t donor = donor_of(c, (int32_t)i);
         if (is_shared(c, donor) || c->layers[donor] != c->layers[i])
@@ -297,26 +299,24 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
     bool is_share = c->rope.scaling == TERN_ROPE_PROPORTIONAL;
-    tern_strbuf_printf(out,
-                       "  \"sliding_window\": %d,\n  \"global_head_dim\": %" PRId64
-                       ",\n  \"num_kv_shared_layers\": %" PRId64
-                       ",\n  \"hidden_size_per_layer_input\": %" PRId64
-                       ",\n  \"vocab_size_per_layer_input\": %" PRId64
-                       ",\n  \"use_double_wide_mlp\": %s,\n",
-                       (int)c->window, c->full_head_dim, c->n_shared, c->n_per_layer, c->n_vocab,
-                       c->wide_shared ? "true" : "false");
+    tern_strbuf_printf(
+        out,
+        "  \"sliding_window\": %d,\n  \"global_head_dim\": %" PRId64
+        ",\n  \"num_kv_shared_layers\": %" PRId64 ",\n  \"hidden_size_per_layer_input\": %" PRId64
+        ",\n  \"vocab_size_per_layer_input\": %" PRId64 ",\n  \"use_double_wide_mlp\": %s,\n",
+        (int)c->window, c->full_head_dim, c->n_shared, c->n_per_layer, c->n_vocab,
+        c->wide_shared ? "true" : "false");
     if (c->score_cap != 0)
         tern_strbuf_printf(out, "  \"final_logit_softcapping\": %.17g,\n", c->score_cap);
-    tern_strbuf_printf(out,
-                       "  \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"%s\", "
-                       "\"rope_theta\": %.9g, \"partial_rotary_factor\": %.17g}, "
-                       "\"sliding_attention\": {\"rope_type\": \"default\", "
-                       "\"rope_theta\": %.9g, \"partial_rotary_factor\": %.17g}},\n",
-                       is_share ? "proportional" : "default", (double)c->rope.base,
-                       is_share ? (double)c->rope.factor
-                                : tern_config_rotary_factor(&c->rope, c->full_head_dim),
-                       (double)c->window_rope.base,
-                       tern_config_rotary_factor(&c->window_rope, c->head_dim));
+    tern_strbuf_printf(
+        out,
+        "  \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"%s\", "
+        "\"rope_theta\": %.9g, \"partial_rotary_factor\": %.17g}, "
+        "\"sliding_attention\": {\"rope_type\": \"default\", "
+        "\"rope_theta\": %.9g, \"partial_rotary_factor\": %.17g}},\n",
+        is_share ? "proportional" : "default", (double)c->rope.base,
+        is_share ? (double)c->rope.factor : tern_config_rotary_factor(&c->rope, c->full_head_dim),
+        (double)c->window_rope.base, tern_config_rotary_factor(&c->window_rope, c->head_dim));
 }
 
 // ---- Tables ------------------------------------------------------------------------------------
@@ -338,30 +338,30 @@ static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-6, .rope =
 static const tern_generation_defaults generation = {
     .temperature = 1, .top_k = 64, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
-static const tern_config sample = {.n_vocab = 260,
-                                   .n_layers = 4,
-                                   .n_embd = 96,
-                                   .n_ff = 160,
-                                   .n_heads = 3,
-                                   .n_kv_heads = 1,
-                                   .head_dim = 32,
-                                   .n_context = 64,
-                                   .rms_eps = 1e-6,
-                                   .final_rms_eps = 1e-6,
-                                   .tied_head = true,
-                                   .bos_id = -1,
-                                   .eos_id = -1,
-                                   .rope = TERN_SAMPLE_ROPE(64),
-                                   .window_rope = TERN_SAMPLE_ROPE(32),
-                                   .window = 9,
-                                   .act = TERN_ACTIVATION_GELU_TANH,
-                                   .layers = {TERN_LAYER_WINDOW, TERN_LAYER_FULL,
-                                              TERN_LAYER_WINDOW, TERN_LAYER_FULL},
-                                   .full_head_dim = 64,
-                                   .n_shared = 2,
-                                   .n_per_layer = 12,
-                                   .wide_shared = true,
-                                   .score_cap = 30};
+static const tern_config sample = {
+    .n_vocab = 260,
+    .n_layers = 4,
+    .n_embd = 96,
+    .n_ff = 160,
+    .n_heads = 3,
+    .n_kv_heads = 1,
+    .head_dim = 32,
+    .n_context = 64,
+    .rms_eps = 1e-6,
+    .final_rms_eps = 1e-6,
+    .tied_head = true,
+    .bos_id = -1,
+    .eos_id = -1,
+    .rope = TERN_SAMPLE_ROPE(64),
+    .window_rope = TERN_SAMPLE_ROPE(32),
+    .window = 9,
+    .act = TERN_ACTIVATION_GELU_TANH,
+    .layers = {TERN_LAYER_WINDOW, TERN_LAYER_FULL, TERN_LAYER_WINDOW, TERN_LAYER_FULL},
+    .full_head_dim = 64,
+    .n_shared = 2,
+    .n_per_layer = 12,
+    .wide_shared = true,
+    .score_cap = 30};
 
 #define NORM(gguf_, hf_) TERN_LAYER_NORM(gguf_, hf_, TERN_CHANGE_NONE)
 static const tern_tensor_row tensors[] = {

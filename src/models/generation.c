@@ -21,8 +21,10 @@ float tern_generation_read(const tern_file *file, tern_generation_field which) {
     char key[64];
     double value = -1;
     snprintf(key, sizeof key, "general.sampling.%s", f->gguf);
-    if (file->kind == TERN_FILE_GGUF) tern_file_meta_float(file, key, &value);
-    else value = tern_json_number(tern_json_path(&file->generation_config, f->hf), -1);
+    if (file->kind == TERN_FILE_GGUF)
+        tern_file_meta_float(file, key, &value);
+    else
+        value = tern_json_number(tern_json_path(&file->generation_config, f->hf), -1);
     return value >= 0 && value < 0x1p31 ? (float)value : -1;
 }
 
@@ -32,8 +34,10 @@ tern_status tern_generation_write_gguf(tern_gguf_writer *w, const tern_file *fro
         char key[64];
         snprintf(key, sizeof key, "general.sampling.%s", fields[i].gguf);
         if (value < 0) continue;
-        if (fields[i].is_int) TERN_TRY(tern_gguf_put_int(w, key, TERN_META_I32, (int64_t)value));
-        else TERN_TRY(tern_gguf_put_f32(w, key, value));
+        if (fields[i].is_int)
+            TERN_TRY(tern_gguf_put_int(w, key, TERN_META_I32, (int64_t)value));
+        else
+            TERN_TRY(tern_gguf_put_f32(w, key, value));
     }
     return TERN_OK;
 }

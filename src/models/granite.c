@@ -47,13 +47,10 @@ static const tern_config defaults = {.rms_eps = 1e-6};
 static const tern_generation_defaults generation = {
     .temperature = 0, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1};
 
-static const tern_config sample = {TERN_SAMPLE,
-                                   .rope = TERN_SAMPLE_ROPE(32),
-                                   .act = TERN_ACTIVATION_SILU,
-                                   .embedding_scale = 12,
-                                   .residual_scale = 0.22,
-                                   .logit_divisor = 8,
-                                   .query_scalar = 256};
+static const tern_config sample = {
+    TERN_SAMPLE,           .rope = TERN_SAMPLE_ROPE(32), .act = TERN_ACTIVATION_SILU,
+    .embedding_scale = 12, .residual_scale = 0.22,       .logit_divisor = 8,
+    .query_scalar = 256};
 
 const tern_arch tern_arch_granite = {
     .name = "granite",
@@ -78,8 +75,7 @@ static tern_vid hybrid_layer(tern_graph *g, const tern_config *c, tern_vid x) {
     const tern_attention_block block = {.rope = c->unrotated[g->layer] ? NULL : &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     bool is_mamba = c->layers[g->layer] == TERN_LAYER_MAMBA;
-    tern_vid mixed =
-        is_mamba ? tern_block_mamba(g, c, a) : tern_block_attention(g, c, a, &block);
+    tern_vid mixed = is_mamba ? tern_block_mamba(g, c, a) : tern_block_attention(g, c, a, &block);
     x = tern_block_residual(g, c, x, mixed);
     tern_vid f = tern_block_norm(g, x, "blk.%d.ffn_norm.weight", c->n_embd, c->rms_eps);
     return tern_block_residual(g, c, x, tern_block_feed_forward(g, c, f));

@@ -43,13 +43,12 @@ static tern_status check_flows(const tern_graph *const *graphs, int graph, tern_
         int from = tern_model_flow(graphs, graph, (tern_vid)v);
         if (from < 0) continue;
         const tern_value *in = &g->values[v];
-        const tern_value *made =
-            &graphs[from]->values[tern_graph_find(graphs[from], in->name)];
+        const tern_value *made = &graphs[from]->values[tern_graph_find(graphs[from], in->name)];
         if (in->type != made->type || in->cols != made->cols)
-            return tern_fail(err, TERN_ERR_FORMAT,
-                             "graph: %s has %lld columns where it is made, and %lld where it is "
-                             "an input",
-                             in->name, (long long)made->cols, (long long)in->cols);
+            return tern_fail(
+                err, TERN_ERR_FORMAT,
+                "graph: %s has %lld columns where it is made, and %lld where it is an input",
+                in->name, (long long)made->cols, (long long)in->cols);
     }
     return TERN_OK;
 }

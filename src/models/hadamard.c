@@ -32,9 +32,9 @@ typedef struct contract {
     bool *is_used;                                      // by name
 } contract;
 
-static const char *const known[] = {"version",     "block_size",   "transform",
-                                    "axis",        "sign_mode",    "sign_widths",
-                                    "sign_values", "weight_names", "inverse_weight_names",
+static const char *const known[] = {"version",       "block_size",   "transform",
+                                    "axis",          "sign_mode",    "sign_widths",
+                                    "sign_values",   "weight_names", "inverse_weight_names",
                                     "gdn_v_grouped", "tied_output"};
 
 static tern_status refuse(const char *key, const char *why, tern_error *err) {
@@ -147,8 +147,8 @@ static tern_status rotation_of(void *ctx, const tern_value *w, bool after_table,
     if (r->has_signs && find_signs(r->widths, w->cols) < 0)
         return tern_fail(err, TERN_ERR_FORMAT, PREFIX "sign_widths has no %lld, which %s needs",
                          (long long)w->cols, w->name);
-    *out = (tern_rotation){.block = (int32_t)r->block, .has_signs = r->has_signs,
-                           .inverse = after_table};
+    *out = (tern_rotation){
+        .block = (int32_t)r->block, .has_signs = r->has_signs, .inverse = after_table};
     const tern_tensor_row *row = tern_model_row(r->arch, w->name);
     const tern_delta_attrs *d = &r->config->delta;
     if (!r->grouped || !row || row->columns != TERN_ORDER_V_HEADS) return TERN_OK;

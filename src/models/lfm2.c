@@ -32,8 +32,7 @@ static tern_vid short_conv(tern_graph *g, const tern_config *c, tern_vid x) {
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_rope_attrs rope = c->rope;
-    const tern_attention_block block = {
-        .head_norms = true, .rope = &rope};
+    const tern_attention_block block = {.head_norms = true, .rope = &rope};
     if (c->rope_rates[g->layer] > 0) {
         rope.scaling = TERN_ROPE_LINEAR;
         rope.factor = 1 / c->rope_rates[g->layer];
@@ -79,8 +78,8 @@ static tern_status read_gguf_layers(const tern_config_source *s, tern_config *c,
     const tern_meta *heads = tern_file_meta(s->file, key);
     if (!heads || heads->type != TERN_META_ARRAY || heads->n != (uint64_t)c->n_layers)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "config: %s is no array of %" PRId64 " numbers, which says what layers "
-                         "are convolutions",
+                         "config: %s is no array of %" PRId64
+                         " numbers, which says what layers are convolutions",
                          key, c->n_layers);
     for (int64_t i = 0; i < c->n_layers; i++) {
         bool known = tern_meta_element(heads, (uint64_t)i, &n_heads);
@@ -124,8 +123,8 @@ static tern_status read_folder_layers(const tern_config_source *s, tern_config *
 // How fast layers learnt to turn: between two bounds, by the sigmoid of a number.
 static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_speaking *v = &c->speech;
-    bool learnt = s->file->kind == TERN_FILE_GGUF ||
-                  tern_config_bool(s, "use_learnable_rope", false);
+    bool learnt =
+        s->file->kind == TERN_FILE_GGUF || tern_config_bool(s, "use_learnable_rope", false);
     v->rate_least = 0.1;
     v->rate_most = 2;
     tern_config_float(s, "speech.rate_least", "alpha_min", &v->rate_least);
@@ -142,9 +141,7 @@ static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_
         if (t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3] != 1 || !tern_dtype_is_float(t->type) ||
             c->rope.scaling != TERN_ROPE_NONE)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s: not one number for a RoPE that "
-                             "is not scaled",
-                             t->name);
+                             "tensor %s: not one number for a RoPE that is not scaled", t->name);
         TERN_TRY(tern_tensor_decode(t, &w, err));
         double rate = v->rate_least + (v->rate_most - v->rate_least) / (1 + exp(-(double)w));
         c->rope_rates[i] = isfinite(rate) ? (float)rate : 0;
@@ -169,9 +166,7 @@ static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_
                          v->n_text, v->n_codes, v->n_values, c->n_vocab);
     if (audio_step != (double)step)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: audio_step %g is not supported "
-                         "(1 is)",
-                         audio_step);
+                         "config.json: audio_step %g is not supported (1 is)", audio_step);
     tern_config_int(s, "speech.frames_are_places", NULL, &places);
     v->frames_are_places = s->file->kind == TERN_FILE_GGUF
                                ? places != 0
@@ -238,8 +233,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     int64_t taps;
     if (tern_config_bool(s, "conv_bias", false))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: conv_bias: biases around the convolution are not "
-                         "supported");
+                         "config.json: conv_bias: biases around the convolution are not supported");
     TERN_TRY(tern_config_need(s, "shortconv.l_cache", "conv_L_cache", 2, 8, &taps, err));
     c->conv_taps = (int32_t)taps;
     // config.json's size goes through a factor and a rounding; the tensor has what came out.

@@ -39,8 +39,7 @@ tern_vid tern_block_mamba(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_vid a = tern_g_vector(g, "blk.%d.ssm_a", s->n_heads);
     tern_vid d = tern_g_vector(g, "blk.%d.ssm_d", s->n_heads);
     tern_vid dt_bias = tern_g_vector(g, "blk.%d.ssm_dt.bias", s->n_heads);
-    tern_vid state =
-        tern_g_fixed_state(g, "ssm.%d", (int64_t)s->n_heads * s->n_state, s->head_dim);
+    tern_vid state = tern_g_fixed_state(g, "ssm.%d", (int64_t)s->n_heads * s->n_state, s->head_dim);
     tern_vid y = tern_g_ssm(g, xbc, dt, a, d, dt_bias, state, s);
     y = tern_g_mul(g, tern_g_act(g, z, TERN_ACTIVATION_SILU), y);
     if (c->ssm_norm) y = tern_block_norm(g, y, "blk.%d.ssm_norm.weight", dim, c->rms_eps);

@@ -78,8 +78,7 @@ tern_status tern_config_write_experts(tern_gguf_writer *w, const char *name, con
 void tern_config_write_experts_json(const tern_config *c, tern_strbuf *out) {
     tern_strbuf_printf(out,
                        "  \"num_experts\": %" PRId64 ",\n  \"num_experts_per_tok\": %" PRId64
-                       ",\n  \"moe_intermediate_size\": %" PRId64
-                       ",\n  \"norm_topk_prob\": %s,\n",
+                       ",\n  \"moe_intermediate_size\": %" PRId64 ",\n  \"norm_topk_prob\": %s,\n",
                        c->n_experts, c->n_experts_used, c->n_ff_expert,
                        c->experts_normed ? "true" : "false");
     if (c->experts_scale != 1)

@@ -92,11 +92,11 @@ typedef struct tern_codec {
 // A language model that speaks, whose tokens after those of text are marks and then codes of a
 // codec's frames (lfm2.c); n_text 0: it does not.
 typedef struct tern_speaking {
-    int64_t n_text;         // tokens of text; the marks follow
-    int64_t n_codes;        // of a frame
-    int64_t n_values;       // of a code
-    int64_t n_speaker;      // numbers that describe a voice; 0: it takes none
-    bool frames_are_places; // the tokens of a frame share a place of RoPE
+    int64_t n_text;               // tokens of text; the marks follow
+    int64_t n_codes;              // of a frame
+    int64_t n_values;             // of a code
+    int64_t n_speaker;            // numbers that describe a voice; 0: it takes none
+    bool frames_are_places;       // the tokens of a frame share a place of RoPE
     double rate_least, rate_most; // of what layers learnt to turn faster or slower; 0: nothing
 } tern_speaking;
 
@@ -105,7 +105,7 @@ typedef struct tern_speaking {
 // Hyperparameters, as the file states them, in the field's usual names.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
-    int64_t n_window; // of every layer, 0: all
+    int64_t n_window;              // of every layer, 0: all
     double rms_eps, final_rms_eps; // final: of the last norm; the same unless the file says so
     tern_act_kind act;
     tern_rope_attrs rope; // of attention to everything
@@ -120,18 +120,18 @@ typedef struct tern_config {
     // no program computes. The first 0 ends them.
     int32_t placeholders[TERN_PLACEHOLDERS_MAX];
     // What only some families have
-    uint8_t layers[TERN_LAYERS_MAX]; // a tern_layer_kind each; all zero: full attention
-    int32_t window;                  // of TERN_LAYER_WINDOW: rows see that many positions
-    tern_rope_attrs window_rope;     // of TERN_LAYER_WINDOW
+    uint8_t layers[TERN_LAYERS_MAX];    // a tern_layer_kind each; all zero: full attention
+    int32_t window;                     // of TERN_LAYER_WINDOW: rows see that many positions
+    tern_rope_attrs window_rope;        // of TERN_LAYER_WINDOW
     uint8_t unrotated[TERN_LAYERS_MAX]; // layers whose attention has no RoPE
     bool qkv_biases;
     // Factors of the table's rows and of what a layer's halves add, and what logits are divided by;
     // 0: none
     double embedding_scale, residual_scale, logit_divisor;
-    double query_scalar;             // attention's scale is its root's inverse; 0: head_dim's
-    bool bidirectional;              // an encoder: no causal mask
-    tern_pooling pooling;            // NONE: a language model, logits; else a vector of each text
-    bool any_length;                 // the vectors are as they come, not of length 1
+    double query_scalar;  // attention's scale is its root's inverse; 0: head_dim's
+    bool bidirectional;   // an encoder: no causal mask
+    tern_pooling pooling; // NONE: a language model, logits; else a vector of each text
+    bool any_length;      // the vectors are as they come, not of length 1
     bool
         appends_eos; // a text is followed by the end's token, even if the tokenizer does not say so
     // Encoders with tables of positions and of segments (BERT's): rows before that of the first
@@ -150,7 +150,7 @@ typedef struct tern_config {
     tern_speaking speech;
     float rope_rates[TERN_LAYERS_MAX]; // how many times as fast a layer's RoPE turns; 0: once
     int64_t n_batch_most; // rows that are computed at once at most, 0: as many as usual
-    int64_t n_dense; // rows of the first of the two products after pooling; 0: there are none
+    int64_t n_dense;      // rows of the first of the two products after pooling; 0: there are none
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
     int32_t conv_taps;
     bool conv_bias;         // biases in the convolution and the products around it
@@ -225,7 +225,7 @@ typedef struct tern_tensor_row {
     // Folders have `shares` tensors of GGUF as one, their rows one after the other; this is number
     // `share`. Rows of one folder's tensor follow each other here. shares 0: it is one in both.
     int share, shares;
-    int taps; // of a FLATTENed convolution along one axis; 0: of squares
+    int taps;         // of a FLATTENed convolution along one axis; 0: of squares
     bool gguf_column; // a vector that GGUF has as a matrix with one column
     bool is_computed; // the graph reads what tern_arch.numbers makes of those that are
 } tern_tensor_row;
@@ -259,7 +259,7 @@ typedef struct tern_config_source {
     struct tern_config_odd {
         char key[160];
         const char *expected; // "a number"
-    } *odd;
+    } * odd;
     const tern_config_watch *watch; // NULL: nobody
 } tern_config_source;
 
@@ -270,7 +270,7 @@ typedef struct tern_tower_size { // the last one has no names
     int64_t most, usual;   // usual: where a file says nothing; 0: it must
     size_t offset;
 } tern_tower_size;
-typedef struct tern_tower_token { // the first is a picture's, the last one has no text
+typedef struct tern_tower_token {    // the first is a picture's, the last one has no text
     const char *hf, *hf_also, *text; // members of config.json, the name in the vocabulary
     size_t offset;
 } tern_tower_token;
@@ -279,18 +279,18 @@ typedef struct tern_tower {
     const tern_tower_size *sizes;
     const tern_tower_token *tokens;
     const char *hf_places; // config.json: how many places the grid has
-    int64_t n_frames; // of a patch
-    bool turns;       // RoPE by row and column
-    bool apart;       // queries, keys and values have matrices of their own
-    bool tiles;       // large pictures are cut into squares, and what stands around these in a text
-                      // comes with them
-    bool widens;      // where pictures have fewer patches than the grid has places, a patch's
-                      // vector is of all places that it covers
-    bool one_size;    // every picture becomes the square that the grid of places is made for
+    int64_t n_frames;      // of a patch
+    bool turns;            // RoPE by row and column
+    bool apart;            // queries, keys and values have matrices of their own
+    bool tiles;    // large pictures are cut into squares, and what stands around these in a text
+                   // comes with them
+    bool widens;   // where pictures have fewer patches than the grid has places, a patch's
+                   // vector is of all places that it covers
+    bool one_size; // every picture becomes the square that the grid of places is made for
     const char *before, *after; // texts around a picture's rows, which come with it; NULL: none
-    bool both_ways;   // in the text a picture's rows see all of it, those after them, too
+    bool both_ways;             // in the text a picture's rows see all of it, those after them, too
     tern_status (*read)(const tern_config_source *s, const tern_config *c, tern_vision *v,
-                        tern_error *err); // the rest of it
+                        tern_error *err);                            // the rest of it
     tern_status (*write)(tern_gguf_writer *w, const tern_vision *v); // likewise; NULL: nothing
     // Members of a folder's config.json, and of its vision_config, each after a comma.
     void (*write_json)(const tern_vision *v, tern_strbuf *top, tern_strbuf *vision);
@@ -325,7 +325,7 @@ typedef struct tern_arch {
                                    // written by conversion
     const char *const *hf_types;   // config.json model_type values; the first one is written
     const char *hf_class;          // config.json: architectures
-    const tern_model_folder *hf_windowed; // both, of a model with one window; NULL: the same
+    const tern_model_folder *hf_windowed;   // both, of a model with one window; NULL: the same
     bool (*is_mine)(const tern_file *file); // of several with the same name; NULL: always
     const tern_tensor_row *tensors;         // ends with one that has no names
     const tern_ignored *ignored;            // ends with one that has no reason; NULL: none
@@ -369,9 +369,9 @@ typedef struct tern_arch {
     bool gguf_rope_neighbours;
     const tern_tower *tower; // that it sees with; NULL: it does not
     const tern_seeing_names *hf_sees;
-    bool reads_deep;         // rows of several layers of a tower: tern_vision.deep
-    bool own_config; // its own reader and writers have all of it: no vocabulary and no attention
-    bool mixed_layers;      // config.json lists the kind of each layer
+    bool reads_deep;   // rows of several layers of a tower: tern_vision.deep
+    bool own_config;   // its own reader and writers have all of it: no vocabulary and no attention
+    bool mixed_layers; // config.json lists the kind of each layer
     bool windows_by_layer;  // its own reader reads them
     bool ff_by_layer;       // GGUF's feed_forward_length is an array: the first one counts
     bool has_experts;       // its own reader reads them
@@ -494,7 +494,7 @@ typedef struct tern_picture_rules {
     int32_t width, height; // that the model reads
     int32_t shorter; // the shorter edge becomes this first, and then the middle is cut out; 0: both
                      // edges become what the model reads, whatever becomes of the shape
-    bool rounds; // where the middle is between two pixels: the even one; else the first
+    bool rounds;     // where the middle is between two pixels: the even one; else the first
     tern_picture_filter filter;
     float factor; // of a byte, before the mean is taken off and the rest divided by the deviation
     float mean[3], deviation[3];

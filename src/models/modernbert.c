@@ -94,9 +94,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
 }
 
 // As files count the window: half of it, rounded down, to each side; 0 is none.
-static int32_t both_sides(const tern_config *c) {
-    return c->window > 1 ? 2 * (c->window - 1) : 1;
-}
+static int32_t both_sides(const tern_config *c) { return c->window > 1 ? 2 * (c->window - 1) : 1; }
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     char key[160];

@@ -105,10 +105,10 @@ static tern_status build_encoder(tern_graph *g, const tern_config *c, tern_error
 // ---- Config ------------------------------------------------------------------------------------
 
 static tern_status refuse_window(int64_t layer, tern_error *err) {
-    return tern_fail(err, TERN_ERR_FORMAT,
-                     "config: sliding_windows has no two numbers, 1 to %d and 0 to %d, for layer "
-                     "%" PRId64,
-                     N_SOURCE, N_SOURCE, layer);
+    return tern_fail(
+        err, TERN_ERR_FORMAT,
+        "config: sliding_windows has no two numbers, 1 to %d and 0 to %d, for layer %" PRId64,
+        N_SOURCE, N_SOURCE, layer);
 }
 
 // Pairs in a folder, in GGUF one after the other.
@@ -185,10 +185,10 @@ static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
     if (!tern_config_json(s, "rope_parameters")) // whose default is not that of other models
         return tern_fail(err, TERN_ERR_FORMAT, "config.json: rope_parameters is missing");
     if (act.ptr && !tern_str_is(act, "gelu"))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: encoder_config.hidden_act \"%.*s\" is not supported (gelu "
-                         "is)",
-                         (int)(act.len < 40 ? act.len : 40), act.ptr);
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "config.json: encoder_config.hidden_act \"%.*s\" is not supported (gelu is)",
+            (int)(act.len < 40 ? act.len : 40), act.ptr);
     if (rate == 16000 && frame == 5) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "config.json: frames of %g ms of %g samples a second are not supported (5 of "
@@ -239,15 +239,14 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
     const tern_streaming *e = &c->streaming;
-    tern_strbuf_printf(out,
-                       "  \"encoder_config\": {\"model_type\": \"moonshine_streaming_encoder\", "
-                       "\"hidden_act\": \"gelu\", \"hidden_size\": %" PRId64
-                       ", \"intermediate_size\": %" PRId64 ", \"num_hidden_layers\": %" PRId64
-                       ", \"num_attention_heads\": %" PRId64 ", \"num_key_value_heads\": %" PRId64
-                       ", \"head_dim\": %" PRId64 ", \"sample_rate\": 16000, \"frame_ms\": 5.0, "
-                       "\"sliding_windows\": [",
-                       e->n_embd, e->n_ff, c->n_encoder_layers, e->n_heads, e->n_kv_heads,
-                       e->head_dim);
+    tern_strbuf_printf(
+        out,
+        "  \"encoder_config\": {\"model_type\": \"moonshine_streaming_encoder\", "
+        "\"hidden_act\": \"gelu\", \"hidden_size\": %" PRId64 ", \"intermediate_size\": %" PRId64
+        ", \"num_hidden_layers\": %" PRId64 ", \"num_attention_heads\": %" PRId64
+        ", \"num_key_value_heads\": %" PRId64 ", \"head_dim\": %" PRId64
+        ", \"sample_rate\": 16000, \"frame_ms\": 5.0, \"sliding_windows\": [",
+        e->n_embd, e->n_ff, c->n_encoder_layers, e->n_heads, e->n_kv_heads, e->head_dim);
     for (int64_t i = 0; i < c->n_encoder_layers; i++)
         tern_strbuf_printf(out, "%s[%d, %d]", i ? ", " : "", (int)e->back[i], (int)e->ahead[i]);
     tern_strbuf_printf(out,

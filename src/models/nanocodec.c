@@ -103,9 +103,8 @@ static tern_status read_list(const tern_config_source *s, const char *gguf, cons
         if (fits) out[*n] = (int32_t)value;
     }
     if (fits && *n > 0) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT,
-                     "config: %s is no list of up to %d numbers from 1 to %d", is_gguf ? key : hf,
-                     (int)most, (int)limit);
+    return tern_fail(err, TERN_ERR_FORMAT, "config: %s is no list of up to %d numbers from 1 to %d",
+                     is_gguf ? key : hf, (int)most, (int)limit);
 }
 
 static tern_status read_lists(const tern_config_source *s, tern_codec *c, tern_error *err) {
@@ -201,8 +200,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
     char key[160];
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         snprintf(key, sizeof key, "%s.%s", name, lists[i].key);
-        TERN_TRY(
-            tern_gguf_put_array(w, key, TERN_META_I32, lists[i].list, (size_t)lists[i].n));
+        TERN_TRY(tern_gguf_put_array(w, key, TERN_META_I32, lists[i].list, (size_t)lists[i].n));
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         snprintf(key, sizeof key, "%s.%s", name, numbers[i].key);

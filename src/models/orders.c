@@ -17,8 +17,7 @@ static tern_order order_of(tern_order_kind kind, const tern_config *c) {
     case TERN_ORDER_V_HEADS: return (tern_order){0, groups, repeats, d->v_dim};
     case TERN_ORDER_V_EACH: return (tern_order){0, groups, repeats, 1};
     case TERN_ORDER_QKV: return (tern_order){2 * groups * d->head_dim, groups, repeats, d->v_dim};
-    case TERN_ORDER_COLORS:
-        return (tern_order){0, c->vision.n_patch * c->vision.n_patch, 3, 1};
+    case TERN_ORDER_COLORS: return (tern_order){0, c->vision.n_patch * c->vision.n_patch, 3, 1};
     case TERN_ORDER_SAME: break;
     }
     return (tern_order){0};
@@ -73,8 +72,10 @@ static tern_status pad(const tern_tensor *t, float **out, tern_error *err) {
         memmove(x + i * width, x + i * n, n * sizeof *x);
         memset(x + i * width + n, 0, (width - n) * sizeof *x);
     }
-    if (status == TERN_OK) *out = x;
-    else tern_free(x);
+    if (status == TERN_OK)
+        *out = x;
+    else
+        tern_free(x);
     return status;
 }
 
@@ -82,13 +83,15 @@ static tern_status turn(const tern_tensor *t, float **out, tern_error *err) {
     size_t n_cols = (size_t)t->ne[0], n_rows = (size_t)t->ne[1], n = n_cols * n_rows;
     float *x = tern_alloc_array(TERN_MEM_MISC, n, sizeof *x);
     float *turned = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *turned);
-    tern_status status = x && turned ? tern_tensor_decode(t, x, err)
-                                     : tern_fail_memory(err, n * sizeof *x);
+    tern_status status =
+        x && turned ? tern_tensor_decode(t, x, err) : tern_fail_memory(err, n * sizeof *x);
     for (size_t i = 0; status == TERN_OK && i < n; i++)
         turned[i % n_cols * n_rows + i / n_cols] = x[i];
     tern_free(x);
-    if (status == TERN_OK) *out = turned;
-    else tern_free(turned);
+    if (status == TERN_OK)
+        *out = turned;
+    else
+        tern_free(turned);
     return status;
 }
 

@@ -25,8 +25,8 @@ static const char *const gguf_names[] = {"phi3", NULL};
 static const char *const hf_types[] = {"phi3", NULL};
 static const tern_config defaults = {.rms_eps = 1e-5};
 
-static const tern_config sample = {
-    TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(24), .act = TERN_ACTIVATION_SILU};
+static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(24),
+                                   .act = TERN_ACTIVATION_SILU};
 
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,

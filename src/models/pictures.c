@@ -50,9 +50,9 @@ static void read_size(const tern_json_doc *doc, const char *name, int32_t *width
 }
 
 static tern_status refuse_filter(tern_error *err) {
-    return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "pictures are to be resized with a filter that is neither bicubic nor "
-                     "bilinear");
+    return tern_fail(
+        err, TERN_ERR_UNSUPPORTED,
+        "pictures are to be resized with a filter that is neither bicubic nor bilinear");
 }
 
 static tern_status read_transformers(const tern_json_doc *doc, tern_picture_rules *r,
@@ -162,7 +162,8 @@ tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern
                               .factor = 1.0F / 255,
                               .mean = {0.5F, 0.5F, 0.5F},
                               .deviation = {0.5F, 0.5F, 0.5F}};
-    if (file->kind == TERN_FILE_GGUF) TERN_TRY(read_gguf(file, r, err));
+    if (file->kind == TERN_FILE_GGUF)
+        TERN_TRY(read_gguf(file, r, err));
     else if (tern_json_root(&file->preprocessor))
         TERN_TRY(read_transformers(&file->preprocessor, r, err));
     else if (tern_json_path(&file->config, "architecture"))
@@ -183,11 +184,10 @@ static int64_t number_of(tern_str key) {
 void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n) {
     static const char *const members[] = {"id2label", "label_names", "pretrained_cfg.label_names"};
     const tern_json_doc *doc = &file->config;
-    const tern_meta *texts =
-        file->kind == TERN_FILE_GGUF ? tern_file_meta(file, LABEL_KEY) : NULL;
+    const tern_meta *texts = file->kind == TERN_FILE_GGUF ? tern_file_meta(file, LABEL_KEY) : NULL;
     for (size_t i = 0; i < n; i++)
-        labels[i] = texts && texts->strings && i < texts->n ? texts->strings[i]
-                                                            : (tern_str){NULL, 0};
+        labels[i] =
+            texts && texts->strings && i < texts->n ? texts->strings[i] : (tern_str){NULL, 0};
     if (file->kind == TERN_FILE_GGUF) return;
     const tern_json *list = NULL;
     for (size_t k = 0; !list && k < sizeof members / sizeof *members; k++)
@@ -313,17 +313,19 @@ static tern_status check_square(const tern_json_doc *doc, const tern_vision_rule
 }
 
 static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v,
-                                  tern_picture_rules *read, tern_vision_rules *r,
-                                  tern_error *err) {
+                                  tern_picture_rules *read, tern_vision_rules *r, tern_error *err) {
     int usual = read->filter == TERN_PICTURE_BICUBIC ? 3 : 2;
     int64_t filter = tern_json_int(tern_json_path(doc, "resample"), usual);
-    if (r->edge) TERN_TRY(check_square(doc, r, err));
-    else if (r->tile) read_tiles(doc, v, r);
-    else read_pixels(doc, r);
+    if (r->edge)
+        TERN_TRY(check_square(doc, r, err));
+    else if (r->tile)
+        read_tiles(doc, v, r);
+    else
+        read_pixels(doc, r);
     if (filter != 2 && filter != 3) return refuse_filter(err);
     read->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
-    read->factor = (float)tern_json_number(tern_json_path(doc, "rescale_factor"),
-                                           (double)read->factor);
+    read->factor =
+        (float)tern_json_number(tern_json_path(doc, "rescale_factor"), (double)read->factor);
     read_three(doc, tern_json_path(doc, "image_mean"), read->mean);
     read_three(doc, tern_json_path(doc, "image_std"), read->deviation);
     return TERN_OK;
@@ -367,9 +369,8 @@ static tern_status check_rules(const tern_file *file, const tern_vision *v,
                                const tern_vision_rules *r, tern_error *err) {
     const char *path = file->tower ? file->tower->path : "preprocessor_config.json";
     if (r->least < 1 || r->most < r->least || r->most > VISION_PIXELS_MAX)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "%s: pictures of %lld to %lld pixels make no sense", path,
-                         (long long)r->least, (long long)r->most);
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: pictures of %lld to %lld pixels make no sense",
+                         path, (long long)r->least, (long long)r->most);
     if (r->tiles_most == 0) return TERN_OK;
     int64_t most = VISION_PIXELS_MAX / TILES_MAX; // pixels of a square
     bool sound = r->tile >= 1 && r->tile <= 256 * v->n_patch && r->tile * r->tile <= most &&
@@ -407,8 +408,10 @@ tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
                                .deviation = {0.5F, 0.5F, 0.5F},
                                .filter = r->tile || r->edge ? TERN_PICTURE_BILINEAR
                                                             : TERN_PICTURE_BICUBIC};
-    if (file->tower) TERN_TRY(read_tower(file->tower, &read, r, err));
-    else if (tern_json_root(doc)) TERN_TRY(read_processor(doc, v, &read, r, err));
+    if (file->tower)
+        TERN_TRY(read_tower(file->tower, &read, r, err));
+    else if (tern_json_root(doc))
+        TERN_TRY(read_processor(doc, v, &read, r, err));
     r->filter = read.filter;
     r->factor = read.factor;
     memcpy(r->mean, read.mean, sizeof r->mean);
@@ -440,8 +443,7 @@ tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch 
     tern_strbuf_puts(out, "  \"do_resize\": true,\n  \"do_rescale\": true,\n"
                           "  \"do_normalize\": true,\n  \"do_convert_rgb\": true,\n");
     if (v->tower->tiles) {
-        tern_strbuf_printf(out,
-                           "  \"encoder_patch_size\": %lld,\n  \"downsample_factor\": %lld,\n",
+        tern_strbuf_printf(out, "  \"encoder_patch_size\": %lld,\n  \"downsample_factor\": %lld,\n",
                            (long long)v->n_patch, (long long)v->n_merge);
         put_tiles(&r, block * block, out);
     } else if (r.edge) {
@@ -502,8 +504,9 @@ tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t w
     double w = width, h = height, e = (double)edge;
     int64_t wide = multiple(w, edge), high = multiple(h, edge);
     if (width < 1 || height < 1 || fmax(w, h) / fmin(w, h) > 200)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%d x %d pixels: expected at most 200 times as "
-                         "long as wide", (int)width, (int)height);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%d x %d pixels: expected at most 200 times as long as wide", (int)width,
+                         (int)height);
     if (r->one_at_least && wide < edge) wide = edge;
     if (r->one_at_least && high < edge) high = edge;
     if (wide * high > r->most) {

@@ -14,8 +14,8 @@ static const tern_config defaults = {.rms_eps = 1e-6};
 static const tern_generation_defaults generation = {
     .temperature = 0.7f, .top_k = 20, .top_p = 0.8f, .min_p = -1, .repeat_penalty = 1.05f};
 
-static const tern_config sample = {
-    TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .act = TERN_ACTIVATION_SILU, .qkv_biases = true};
+static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
+                                   .act = TERN_ACTIVATION_SILU, .qkv_biases = true};
 
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_TABLE_AND_HEAD,

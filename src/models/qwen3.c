@@ -99,8 +99,8 @@ static const tern_config defaults = {.rms_eps = 1e-6};
 static const tern_generation_defaults generation = {
     .temperature = 0.6f, .top_k = 20, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
-static const tern_config sample = {
-    TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .act = TERN_ACTIVATION_SILU};
+static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
+                                   .act = TERN_ACTIVATION_SILU};
 
 static const char *const moe_gguf_names[] = {"qwen3moe", NULL};
 static const char *const moe_hf_types[] = {"qwen3_moe", NULL};

@@ -41,8 +41,7 @@ static tern_vid delta_net(tern_graph *g, const tern_config *c, tern_vid x) {
 }
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
-    const tern_attention_block block = {
-        .head_norms = true, .gate = true, .rope = &c->rope};
+    const tern_attention_block block = {.head_norms = true, .gate = true, .rope = &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     tern_vid mixed = c->layers[g->layer] == TERN_LAYER_DELTA
                          ? delta_net(g, c, a)
@@ -128,9 +127,9 @@ static tern_status drop_predictors(const tern_config_source *s, tern_config *c, 
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     if (!tern_config_bool(s, "attn_output_gate", true))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: attention without a gate (attn_output_gate) is not "
-                         "supported");
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "config.json: attention without a gate (attn_output_gate) is not supported");
     TERN_TRY(drop_predictors(s, c, err));
     TERN_TRY(read_layers(s, c, err));
 #ifndef TERN_NO_SENSES
@@ -268,8 +267,7 @@ const tern_arch tern_arch_qwen35 = {
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_qwen_vision)),
     .tower = &tern_tower_qwen,
     .hf_sees = &(const tern_seeing_names){"qwen3_5", "Qwen3_5ForConditionalGeneration",
-                                          "qwen3_5_text", "qwen3_5",
-                                          "Qwen2VLImageProcessorFast"},
+                                          "qwen3_5_text", "qwen3_5", "Qwen2VLImageProcessorFast"},
 #endif
     .turns_part = 0.25,
     .mixed_layers = true,

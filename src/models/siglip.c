@@ -111,8 +111,9 @@ static tern_status read_gemma3(const tern_config_source *s, const tern_config *c
         image == v->n_side * v->n_patch)
         return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "pictures of %" PRId64 " pixels a side, patches of %" PRId64 ", a grid of %"
-                     PRId64 " places a side and %" PRId64 " rows do not fit together",
+                     "pictures of %" PRId64 " pixels a side, patches of %" PRId64
+                     ", a grid of %" PRId64 " places a side and %" PRId64
+                     " rows do not fit together",
                      image, v->n_patch, v->n_side, n_rows);
 }
 
@@ -152,10 +153,11 @@ static tern_status read_lfm2(const tern_config_source *s, const tern_config *c, 
     int64_t last = -1;
     tern_config_int(s, NULL, "vision_feature_layer", &last);
     if (last != -1 || (act.ptr && !tern_str_is(act, "gelu")))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: vision_feature_layer %" PRId64 " and projector_hidden_act "
-                         "\"%.*s\" are not supported (-1 and \"gelu\" are)",
-                         last, (int)(act.len < 40 ? act.len : 40), act.ptr ? act.ptr : "");
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "config.json: vision_feature_layer %" PRId64
+            " and projector_hidden_act \"%.*s\" are not supported (-1 and \"gelu\" are)",
+            last, (int)(act.len < 40 ? act.len : 40), act.ptr ? act.ptr : "");
     if (!first || first->n_dims != 2 || first->ne[1] < 1 || first->ne[1] > 1 << 20)
         return tern_fail(err, TERN_ERR_FORMAT, "tensor %s is missing or no matrix",
                          folder ? "multi_modal_projector.linear_1.weight" : "mm.1.weight");

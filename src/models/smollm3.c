@@ -36,8 +36,8 @@ static tern_status read_windows(const tern_config_source *s, tern_config *c, ter
     TERN_TRY(tern_config_layer_types(s, c, 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_WINDOW, &found,
                                      err));
     if (gguf)
-        found = tern_config_layer_flags(s, c, "attention.sliding_window_pattern",
-                                        TERN_LAYER_WINDOW);
+        found =
+            tern_config_layer_flags(s, c, "attention.sliding_window_pattern", TERN_LAYER_WINDOW);
     if (gguf && !found) return TERN_OK;
     c->window = (int32_t)window;
     for (int64_t i = 0; !found && i < c->n_layers; i++)
@@ -92,8 +92,8 @@ static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-6, .rope =
 static const tern_generation_defaults generation = {
     .temperature = 0.6f, .top_k = -1, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
-static const tern_config sample = {
-    TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .act = TERN_ACTIVATION_SILU, .unrotated = {0, 1}};
+static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
+                                   .act = TERN_ACTIVATION_SILU, .unrotated = {0, 1}};
 
 const tern_arch tern_arch_smollm3 = {
     .name = "smollm3",

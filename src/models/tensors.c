@@ -29,9 +29,14 @@ static bool fill(const char *pattern, int layer, char *out, size_t size) {
 }
 
 // Files put the decoder's tensors under these names, the longest first; tables of rows have one.
-static const char *const prefixes[] = {"model.language_model.", "language_model.model.",
-                                       "language_model.", "model.", "bert.", "roberta.",
-                                       "vit.", ""};
+static const char *const prefixes[] = {"model.language_model.",
+                                       "language_model.model.",
+                                       "language_model.",
+                                       "model.",
+                                       "bert.",
+                                       "roberta.",
+                                       "vit.",
+                                       ""};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
 static const char *without_prefix(const char *name) {
@@ -245,8 +250,8 @@ static bool has_shape(const tern_tensor *t, const tern_value *v, const tern_tens
     if (row && row->change == TERN_CHANGE_TURNED)
         return t->n_dims == 2 && (int64_t)t->ne[0] == v->rows && (int64_t)t->ne[1] == v->cols;
     if (row && row->change == TERN_CHANGE_FLATTEN && t->n_dims == 4)
-        return (int64_t)(t->ne[0] * t->ne[1] * t->ne[2]) * (int64_t)t->ne[3] ==
-                   v->cols * v->rows && (int64_t)t->ne[3] % v->rows == 0;
+        return (int64_t)(t->ne[0] * t->ne[1] * t->ne[2]) * (int64_t)t->ne[3] == v->cols * v->rows &&
+               (int64_t)t->ne[3] % v->rows == 0;
     if (row && row->change == TERN_CHANGE_SQUEEZE && n_rows == 1) {
         n_rows = n_more;
         n_more = 1;
@@ -290,10 +295,10 @@ tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, cons
     if (t) *out = *t;
     if (named && t && row->shares) {
         if (!can_share(t, row->shares))
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s has type %s and %llu rows, which are not those of %d "
-                             "matrices", t->name, tern_dtype_name(t->type),
-                             (unsigned long long)t->ne[1], row->shares);
+            return tern_fail(
+                err, TERN_ERR_UNSUPPORTED,
+                "tensor %s has type %s and %llu rows, which are not those of %d matrices", t->name,
+                tern_dtype_name(t->type), (unsigned long long)t->ne[1], row->shares);
         *out = tern_tensor_share(t, row->share, row->shares);
         t = out;
     }

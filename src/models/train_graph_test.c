@@ -38,9 +38,17 @@ typedef struct parts {
 } model_parts;
 
 static tern_config small_config(bool relu2) {
-    return (tern_config){.n_vocab = N_VOCAB, .n_layers = 2, .n_embd = 24, .n_ff = 40, .n_heads = 4,
-                         .n_kv_heads = 2, .head_dim = 6, .n_context = 64, .rms_eps = 1e-5,
-                         .final_rms_eps = 1e-5, .tied_head = relu2,
+    return (tern_config){.n_vocab = N_VOCAB,
+                         .n_layers = 2,
+                         .n_embd = 24,
+                         .n_ff = 40,
+                         .n_heads = 4,
+                         .n_kv_heads = 2,
+                         .head_dim = 6,
+                         .n_context = 64,
+                         .rms_eps = 1e-5,
+                         .final_rms_eps = 1e-5,
+                         .tied_head = relu2,
                          .act = relu2 ? TERN_ACTIVATION_RELU2 : TERN_ACTIVATION_SILU,
                          .rope = {.n_rot = 6, .halves = true, .base = 10000}};
 }
@@ -95,10 +103,18 @@ static void make_batch(rig *r, uint32_t seed) {
         r->targets[t] = t % 9 == 4 ? -1 : (int32_t)(next_random(&seed) % N_VOCAB);
         r->starts[t] = t < 5 ? 0 : t < 6 ? 5 : t < 18 ? 6 : 18; // documents of 5, 1, 12, 11 rows
     }
-    r->batch = (tern_train_batch){.n_tokens = N_TOKENS, .ids = r->ids, .targets = r->targets,
-                                  .starts = r->starts, .loss_scale = 1.0f / N_TOKENS,
-                                  .rate = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f,
-                                  .decay = 0.1f, .clip = 1, .step = 1};
+    r->batch = (tern_train_batch){.n_tokens = N_TOKENS,
+                                  .ids = r->ids,
+                                  .targets = r->targets,
+                                  .starts = r->starts,
+                                  .loss_scale = 1.0f / N_TOKENS,
+                                  .rate = 1e-2f,
+                                  .beta1 = 0.9f,
+                                  .beta2 = 0.95f,
+                                  .eps = 1e-8f,
+                                  .decay = 0.1f,
+                                  .clip = 1,
+                                  .step = 1};
 }
 
 // Four documents are two pairs, in an order of their own.
@@ -110,11 +126,12 @@ static tern_status to_vectors(rig *r, int64_t n_cols) {
         r->targets[t] = vector_of[document];
     }
     r->batch.loss_scale = 0.5f;
-    return tern_contrast_open(&r->contrast, &(tern_contrast_desc){.n_threads = 1,
-                                                                  .n_pairs = 2,
-                                                                  .n_texts = N_VECTORS,
-                                                                  .n_cols = (int32_t)n_cols,
-                                                                  .temperature = 0.5f},
+    return tern_contrast_open(&r->contrast,
+                              &(tern_contrast_desc){.n_threads = 1,
+                                                    .n_pairs = 2,
+                                                    .n_texts = N_VECTORS,
+                                                    .n_cols = (int32_t)n_cols,
+                                                    .temperature = 0.5f},
                               &r->err);
 }
 
@@ -147,8 +164,8 @@ static tern_status rig_make(rig *r, const tern_train_backend *backend, const ter
     }
     make_batch(r, 3);
     if (parts.pooling) TERN_TRY(to_vectors(r, config->n_embd));
-    TERN_TRY(backend->compile(r->device, &r->graph, r->arrays, N_TOKENS, N_SPAN, &r->program,
-                              &r->err));
+    TERN_TRY(
+        backend->compile(r->device, &r->graph, r->arrays, N_TOKENS, N_SPAN, &r->program, &r->err));
     return backend->compile(r->device, &r->update, r->update_arrays, N_TOKENS, N_SPAN,
                             &r->optimizer, &r->err);
 }
@@ -183,8 +200,8 @@ static float loss_of_vectors(rig *r) {
     tern_train_array *made = array_named(r, "vectors"), *slopes = array_named(r, "vectors.grad");
     tern_vid v = tern_graph_find(&r->graph, "vectors");
     uint64_t n = (uint64_t)(N_VECTORS * r->graph.values[v].cols);
-    tern_contrast_batch b = {.n_pairs = 2, .n_texts = N_VECTORS, .vectors = vectors, .keys = keys,
-                             .gradient = gradient};
+    tern_contrast_batch b = {
+        .n_pairs = 2, .n_texts = N_VECTORS, .vectors = vectors, .keys = keys, .gradient = gradient};
     r->backend->write(slopes, 0, n, gradient, &r->err);
     CHECK(r->backend->run(r->program, &r->batch, &r->err) == TERN_OK);
     r->backend->read(made, 0, n, vectors, &r->err);
@@ -345,11 +362,13 @@ TEST(train_bits_are_those_of_any_threads_and_instruction_set) {
         CHECK(want != 0);
         for (int t = 0; t < 3; t++)
             CHECK_MSG(trained_bits(styles[s], &(tern_trainer_desc){.n_threads = n_threads[t]}) ==
-                          want, "style %zu, %d threads", s, n_threads[t]);
+                          want,
+                      "style %zu, %d threads", s, n_threads[t]);
         for (size_t k = 0; k < n_names; k++)
-            CHECK_MSG(trained_bits(styles[s], &(tern_trainer_desc){
-                                                  .n_threads = 2, .cpu_features = names[k]}) ==
-                          want, "style %zu, %s", s, names[k]);
+            CHECK_MSG(trained_bits(styles[s], &(tern_trainer_desc){.n_threads = 2,
+                                                                   .cpu_features = names[k]}) ==
+                          want,
+                      "style %zu, %s", s, names[k]);
     }
 }
 

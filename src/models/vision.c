@@ -39,12 +39,10 @@ tern_vid tern_block_patches(tern_graph *g, const tern_config *c, const tern_visi
     tern_dim tokens = tern_g_dim(g, "tokens");
     int64_t n = tern_vision_patch_cols(v);
     tern_vid patches = tern_g_input(g, "patches", tokens, n, TERN_VALUE_F32);
-    tern_vid points =
-        tern_g_input(g, "points", tokens, tern_vision_point_cols(v), TERN_VALUE_F32);
+    tern_vid points = tern_g_input(g, "points", tokens, tern_vision_point_cols(v), TERN_VALUE_F32);
     tern_vid x = tern_block_biased(g, c, patches, "v.patch_embd", c->n_embd, n);
     return tern_g_add_point(
-        g, x, points,
-        tern_g_array(g, "v.position_embd.weight", v->n_side * v->n_side, c->n_embd));
+        g, x, points, tern_g_array(g, "v.position_embd.weight", v->n_side * v->n_side, c->n_embd));
 }
 
 typedef struct projections {
@@ -120,9 +118,7 @@ bool tern_config_both_ways(const tern_config *c) {
 
 // ---- In a text ---------------------------------------------------------------------------------
 
-int64_t tern_config_given_cols(const tern_config *c) {
-    return c->n_embd * (1 + c->vision.n_deep);
-}
+int64_t tern_config_given_cols(const tern_config *c) { return c->n_embd * (1 + c->vision.n_deep); }
 
 tern_vid tern_block_given(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x) {
     tern_dim tokens = tern_g_dim(g, "tokens");
@@ -170,7 +166,8 @@ static tern_status read_json(const tern_config_source *s, tern_vision *v, tern_e
     if (frames != t->n_frames || colors != 3)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "config.json: vision_config: patches of %" PRId64 " frames and %" PRId64
-                         " colours are not supported", frames, colors);
+                         " colours are not supported",
+                         frames, colors);
     tern_str act = tern_config_str(s, NULL, "vision_config.hidden_act");
     if (act.ptr && !tern_act_from_name(act, &v->act))
         return refuse_act("config.json: vision_config.hidden_act", act, err);
@@ -198,8 +195,9 @@ static tern_status read_gguf_act(const tern_file *tower, tern_vision *v, tern_er
         if (!tern_act_from_name(act, &v->act))
             return refuse_act(TERN_TOWER_OWN "hidden_act", act, err);
     } else if (!gelu && !silu) {
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "neither clip.use_gelu nor clip.use_silu: "
-                         "another activation is not supported");
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "neither clip.use_gelu nor clip.use_silu: another activation is not supported");
     }
     return TERN_OK;
 }
@@ -253,8 +251,8 @@ static tern_status check(const tern_config_source *s, const tern_vision *v, cons
                          v->n_deep, c->n_layers);
     if (v->n_deep && !s->arch->reads_deep)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "a %s reads the tower's last rows alone, and "
-                         "not those of %" PRId64 " layers before it",
+                         "a %s reads the tower's last rows alone, and not those of %" PRId64
+                         " layers before it",
                          s->arch->name, v->n_deep);
     return TERN_OK;
 }
@@ -307,10 +305,9 @@ tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c) 
     const char *act = tern_act_name(v.act), *projector = v.tower->projector;
     char key[64];
     TERN_TRY(tern_gguf_put_int(w, "clip.has_vision_encoder", TERN_META_BOOL, 1));
+    TERN_TRY(tern_gguf_put_str(w, "clip.projector_type", (tern_str){projector, strlen(projector)}));
     TERN_TRY(
-        tern_gguf_put_str(w, "clip.projector_type", (tern_str){projector, strlen(projector)}));
-    TERN_TRY(tern_gguf_put_int(w, "clip.use_gelu", TERN_META_BOOL,
-                               v.act == TERN_ACTIVATION_GELU_TANH));
+        tern_gguf_put_int(w, "clip.use_gelu", TERN_META_BOOL, v.act == TERN_ACTIVATION_GELU_TANH));
     if (v.act != TERN_ACTIVATION_GELU_TANH)
         TERN_TRY(tern_gguf_put_str(w, TERN_TOWER_OWN "hidden_act", (tern_str){act, strlen(act)}));
     TERN_TRY(tern_gguf_put_int(w, TERN_CLIP "image_size", TERN_META_U32, v.n_side * v.n_patch));

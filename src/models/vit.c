@@ -174,11 +174,8 @@ static tern_status timm_sizes(const tern_config_source *s, tern_config *c, tern_
 
 static const char *const gguf_names[] = {"vit", NULL};
 static const char *const hf_types[] = {"vit", NULL};
-static const tern_config defaults = {.n_layers = 12,
-                                     .n_embd = 768,
-                                     .n_ff = 3072,
-                                     .n_heads = 12,
-                                     .rms_eps = 1e-12};
+static const tern_config defaults = {
+    .n_layers = 12, .n_embd = 768, .n_ff = 3072, .n_heads = 12, .rms_eps = 1e-12};
 static const tern_config timm_defaults = {.rms_eps = 1e-6};
 
 #define BOTH(gguf_, hf_, role_, ...)                                                               \
@@ -215,8 +212,7 @@ static const tern_tensor_row tensors[] = {
 static const tern_tensor_row timm_tensors[] = {
     TERN_ROW("token_embd.weight", "pos_embed", .role = TERN_ROLE_FLOATS,
              .change = TERN_CHANGE_LEADING, .is_computed = true),
-    TERN_ROW("class_embd", "cls_token", .change = TERN_CHANGE_LEADING,
-             .is_computed = true),
+    TERN_ROW("class_embd", "cls_token", .change = TERN_CHANGE_LEADING, .is_computed = true),
     BOTH("patch_embd", "patch_embed.proj", TERN_ROLE_FLOATS, .change = TERN_CHANGE_FLATTEN),
     LAYER("attn_norm", "norm1", TERN_ROLE_VECTOR),
     SHARE("attn_q", ".weight", TERN_ROLE_Q, 0),

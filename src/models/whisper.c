@@ -16,12 +16,12 @@
 #include <string.h>
 #include "models/family.h"
 
-#define TAPS      3
-#define STEP_2    2
-#define N_FRAMES  1500 // rows of the encoder in all published models
-#define N_SOURCE  1504 // a multiple of 16
+#define TAPS         3
+#define STEP_2       2
+#define N_FRAMES     1500 // rows of the encoder in all published models
+#define N_SOURCE     1504 // a multiple of 16
 #define CONTEXT_MOST 896
-#define HOP       160  // samples of a row of the spectrogram, of which two make one of the encoder
+#define HOP          160 // samples of a row of the spectrogram; two rows make one of the encoder
 
 // ---- Graphs ------------------------------------------------------------------------------------
 
@@ -78,8 +78,7 @@ static tern_vid feed_forward(tern_graph *g, const tern_config *c, tern_vid x, co
 }
 
 static tern_status build_encoder(tern_graph *g, const tern_config *c, tern_error *err) {
-    tern_vid x =
-        tern_g_input(g, "mel", tern_g_dim(g, "hops"), c->whisper.n_mels, TERN_VALUE_F32);
+    tern_vid x = tern_g_input(g, "mel", tern_g_dim(g, "hops"), c->whisper.n_mels, TERN_VALUE_F32);
     x = convolution(g, c, x, "strides", c->whisper.n_mels, 1, "enc.conv1");
     x = convolution(g, c, x, "tokens", c->n_embd, STEP_2, "enc.conv2");
     tern_vid places = tern_g_table(g, "enc.position_embd.weight", c->whisper.n_frames, c->n_embd);
@@ -209,22 +208,25 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     tern_config_int(s, "encoder.context_length", "max_source_positions", &w->n_frames);
     if (w->n_mels < 4 || w->n_mels > 512 || w->n_frames < 16 || w->n_frames > N_FRAMES)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config: %" PRId64 " bins of %" PRId64 " frames are not supported (4 to "
-                         "512 of 16 to %d are)", w->n_mels, w->n_frames, N_FRAMES);
+                         "config: %" PRId64 " bins of %" PRId64
+                         " frames are not supported (4 to 512 of 16 to %d are)",
+                         w->n_mels, w->n_frames, N_FRAMES);
     // num_hidden_layers is the encoder's.
     if (s->file->kind == TERN_FILE_HF)
-        TERN_TRY(tern_config_need(s, NULL, "decoder_layers", 1, TERN_LAYERS_MAX, &c->n_layers,
-                                  err));
+        TERN_TRY(
+            tern_config_need(s, NULL, "decoder_layers", 1, TERN_LAYERS_MAX, &c->n_layers, err));
     TERN_TRY(tern_config_need(s, "encoder.block_count", "encoder_layers", 1, TERN_LAYERS_MAX,
                               &c->n_encoder_layers, err));
     TERN_TRY(need_same(s, "encoder_attention_heads", c->n_heads, err));
     TERN_TRY(need_same(s, "encoder_ffn_dim", c->n_ff, err));
     if (c->n_kv_heads != c->n_heads || c->head_dim * c->n_heads != c->n_embd)
-        return tern_fail(err, TERN_ERR_FORMAT, "config: %" PRId64 " heads do not divide %" PRId64
-                         " columns", c->n_heads, c->n_embd);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "config: %" PRId64 " heads do not divide %" PRId64 " columns", c->n_heads,
+                         c->n_embd);
     if (c->n_context < 8 || c->n_context > CONTEXT_MOST)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "config: texts of %" PRId64 " tokens (8 to %d "
-                         "are supported)", c->n_context, CONTEXT_MOST);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "config: texts of %" PRId64 " tokens (8 to %d are supported)",
+                         c->n_context, CONTEXT_MOST);
     c->n_source = (w->n_frames + 15) / 16 * 16;
     c->n_step = HOP;
     w->is_multilingual = is_multilingual(s, c->n_vocab);
@@ -251,8 +253,8 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
         TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, numbers[i].value));
     }
     snprintf(key, sizeof key, "%s.suppress_tokens", name);
-    TERN_TRY(tern_gguf_put_array(w, key, TERN_META_I32, c->whisper.never,
-                                 (size_t)c->whisper.n_never));
+    TERN_TRY(
+        tern_gguf_put_array(w, key, TERN_META_I32, c->whisper.never, (size_t)c->whisper.n_never));
     snprintf(key, sizeof key, "%s.begin_suppress_tokens", name);
     return tern_gguf_put_array(w, key, TERN_META_I32, c->whisper.never_first,
                                (size_t)c->whisper.n_never_first);
@@ -265,19 +267,18 @@ static void put_tokens(tern_strbuf *out, const char *name, const int32_t *ids, i
 }
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
-    tern_strbuf_printf(out,
-                       "  \"d_model\": %" PRId64 ",\n  \"encoder_layers\": %" PRId64
-                       ",\n  \"decoder_layers\": %" PRId64
-                       ",\n  \"encoder_attention_heads\": %" PRId64
-                       ",\n  \"decoder_attention_heads\": %" PRId64
-                       ",\n  \"encoder_ffn_dim\": %" PRId64 ",\n  \"decoder_ffn_dim\": %" PRId64
-                       ",\n  \"num_mel_bins\": %" PRId64 ",\n  \"max_source_positions\": %" PRId64
-                       ",\n  \"max_target_positions\": %" PRId64
-                       ",\n  \"is_encoder_decoder\": true,\n  \"is_multilingual\": %s,\n"
-                       "  \"decoder_start_token_id\": %" PRId64 ",\n",
-                       c->n_embd, c->n_encoder_layers, c->n_layers, c->n_heads, c->n_heads, c->n_ff,
-                       c->n_ff, c->whisper.n_mels, c->whisper.n_frames, c->n_context,
-                       c->whisper.is_multilingual ? "true" : "false", c->bos_id);
+    tern_strbuf_printf(
+        out,
+        "  \"d_model\": %" PRId64 ",\n  \"encoder_layers\": %" PRId64
+        ",\n  \"decoder_layers\": %" PRId64 ",\n  \"encoder_attention_heads\": %" PRId64
+        ",\n  \"decoder_attention_heads\": %" PRId64 ",\n  \"encoder_ffn_dim\": %" PRId64
+        ",\n  \"decoder_ffn_dim\": %" PRId64 ",\n  \"num_mel_bins\": %" PRId64
+        ",\n  \"max_source_positions\": %" PRId64 ",\n  \"max_target_positions\": %" PRId64
+        ",\n  \"is_encoder_decoder\": true,\n  \"is_multilingual\": %s,\n"
+        "  \"decoder_start_token_id\": %" PRId64 ",\n",
+        c->n_embd, c->n_encoder_layers, c->n_layers, c->n_heads, c->n_heads, c->n_ff, c->n_ff,
+        c->whisper.n_mels, c->whisper.n_frames, c->n_context,
+        c->whisper.is_multilingual ? "true" : "false", c->bos_id);
     put_tokens(out, "suppress_tokens", c->whisper.never, c->whisper.n_never);
     put_tokens(out, "begin_suppress_tokens", c->whisper.never_first, c->whisper.n_never_first);
 }
@@ -296,7 +297,7 @@ static const char *const renamed[][2] = {
 };
 static const tern_config defaults = {.n_context = 448, .rms_eps = 1e-5, .rope = {.base = 10000}};
 
-#define BIAS(gguf_, hf_) TERN_ROW(gguf_ ".bias", hf_ ".bias")
+#define BIAS(gguf_, hf_)          TERN_ROW(gguf_ ".bias", hf_ ".bias")
 #define BIASED(gguf_, hf_, role_) TERN_MATRIX(gguf_, hf_, role_), BIAS(gguf_, hf_)
 #define CONV(gguf_, hf_)                                                                           \
     TERN_ROW(gguf_ ".weight", hf_ ".weight", .role = TERN_ROLE_FLOATS,                             \

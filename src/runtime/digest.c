@@ -21,11 +21,25 @@ static uint64_t add_rope(uint64_t h, const tern_rope_attrs *r) {
 }
 
 static uint64_t add_node(uint64_t h, const tern_node *n) {
-    const int32_t whole[] = {n->op,       n->n_in,     n->n_out,         n->act,
-                             n->n_heads,  n->n_kv_heads, n->head_dim,    n->window,
-                             n->inverse,  n->group,    n->first,         n->width,
-                             n->v_dim,    n->tiled,    (int32_t)n->pool, n->n_chosen,
-                             n->sigmoid,  n->normed,   n->bidirectional + 2 * n->pictures,
+    const int32_t whole[] = {n->op,
+                             n->n_in,
+                             n->n_out,
+                             n->act,
+                             n->n_heads,
+                             n->n_kv_heads,
+                             n->head_dim,
+                             n->window,
+                             n->inverse,
+                             n->group,
+                             n->first,
+                             n->width,
+                             n->v_dim,
+                             n->tiled,
+                             (int32_t)n->pool,
+                             n->n_chosen,
+                             n->sigmoid,
+                             n->normed,
+                             n->bidirectional + 2 * n->pictures,
                              n->ahead};
     const int32_t turned[] = {n->rotation.block, n->rotation.repeats,   n->rotation.groups,
                               n->rotation.each,  n->rotation.has_signs, n->rotation.inverse};

@@ -31,8 +31,7 @@ static tern_status list_prompts(tern_model *m, const tern_prompts *p, tern_error
         list[i].name = at;
         list[i].text = at + strlen(at) + 1;
         at = list[i].text + strlen(list[i].text) + 1;
-        if (p->first.ptr && tern_str_is(p->first, list[i].name))
-            e->default_prompt = list[i].name;
+        if (p->first.ptr && tern_str_is(p->first, list[i].name)) e->default_prompt = list[i].name;
     }
     return TERN_OK;
 }
@@ -56,8 +55,8 @@ static tern_status read_labels(tern_model *m, tern_error *err) {
         char number[32];
         int n_number = snprintf(number, sizeof number, "label %zu", i);
         m->labels[i] = m->prompts.len;
-        status = keep_text(
-            m, labels[i].len ? labels[i] : (tern_str){number, (size_t)n_number}, err);
+        status =
+            keep_text(m, labels[i].len ? labels[i] : (tern_str){number, (size_t)n_number}, err);
     }
     if (status == TERN_OK && m->prompts.failed) status = tern_fail_memory(err, m->prompts.len);
     tern_free(labels);

@@ -150,9 +150,7 @@ bool tern_model_can_draft(const tern_lease *l) {
     return l->at && l->at->backend->drafts_open && tern_sequence_cuts_freely(l->sequence);
 }
 
-bool tern_model_takes_masks(const tern_lease *l) {
-    return l->at && l->at->backend->takes_masks;
-}
+bool tern_model_takes_masks(const tern_lease *l) { return l->at && l->at->backend->takes_masks; }
 
 static tern_status begin_own(tern_lease *l, tern_error *err) {
     if (!l->at) return TERN_OK; // the next place is told
@@ -289,9 +287,7 @@ void tern_lease_trim(tern_lease *l) {
     l->capacity = kept;
 }
 
-bool tern_lease_fits(const tern_lease *a, const tern_lease *b) {
-    return a->kv_type == b->kv_type;
-}
+bool tern_lease_fits(const tern_lease *a, const tern_lease *b) { return a->kv_type == b->kv_type; }
 
 const int32_t *tern_lease_ids(const tern_lease *l) { return l->ids; }
 

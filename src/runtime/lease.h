@@ -21,8 +21,8 @@ struct tern_lease {
     tern_placed_instance *own;
     bool profiled;
     const tern_draft_table *drafts; // NULL: batches ask for none
-    bool moved; // since last asked
-    char *notice; // why, and where to; NULL: never
+    bool moved;                     // since last asked
+    char *notice;                   // why, and where to; NULL: never
 };
 
 // Brings the leases of the works to where the model is, or will be: polled until *done. why: what

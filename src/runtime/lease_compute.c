@@ -87,8 +87,8 @@ static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *
     bool any = false;
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens) {
         tern_chunk *k = &r->chunks[i];
-        k->has_ends = tern_lease_ends(work[i].lease, k->first_pos, r->ids + row, k->n_tokens,
-                                      r->ends + row);
+        k->has_ends =
+            tern_lease_ends(work[i].lease, k->first_pos, r->ids + row, k->n_tokens, r->ends + row);
         any |= k->has_ends;
     }
     if (any) b->ends = r->ends;
@@ -122,8 +122,7 @@ static tern_status place_pictures(const tern_computation *c, tern_batch *b, cons
     if (config->rope.axes == TERN_ROPE_MIXED) put_places(c, b, work, n_work);
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens)
         take_rows(c, r, work[i].lease, row, r->chunks[i].n_tokens, &any_rows);
-    if (any_rows)
-        tern_batch_bind(b, tern_graph_find(&c->model->graphs[0].fused, "rows"), r->rows);
+    if (any_rows) tern_batch_bind(b, tern_graph_find(&c->model->graphs[0].fused, "rows"), r->rows);
     return TERN_OK;
 }
 
@@ -135,10 +134,8 @@ static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_
     int32_t first, end = w->first_pos + w->n_ids;
     TERN_TRY(go_to(w, &first, err));
     TERN_TRY(reserve(w, end, ahead, err));
-    *c = (tern_chunk){.sequence = s,
-                      .n_tokens = end - first,
-                      .first_pos = first,
-                      .is_long = w->lease->is_long};
+    *c = (tern_chunk){
+        .sequence = s, .n_tokens = end - first, .first_pos = first, .is_long = w->lease->is_long};
     if (w->snapshot_at > first && w->snapshot_at <= end) {
         c->kept_after = w->snapshot_at - first;
         TERN_TRY(tern_sequence_snapshot(s, w->snapshot_at, w->passing, &c->kept, &c->keeps, err));
@@ -234,8 +231,8 @@ static tern_status submit(tern_computation *c, tern_error *err) {
     for (int32_t i = 0; status == TERN_OK && !c->is_part && i < c->n_work; i++)
         status = add_chunk(r, b, &c->work[i], ahead, err);
     if (status == TERN_OK)
-        status = place_pictures(c, b, c->is_part ? &part : c->work, c->is_part ? 1 : c->n_work,
-                                err);
+        status =
+            place_pictures(c, b, c->is_part ? &part : c->work, c->is_part ? 1 : c->n_work, err);
     b->ids = r->ids;
     b->chunks = r->chunks;
     b->outputs = r->outputs;
@@ -405,8 +402,10 @@ tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err) {
     tern_error why = {0};
     *done = false;
     tern_status status = tern_check_cancelled("the computation", &why);
-    if (status != TERN_OK) tern_model_cancel(c);
-    else status = c->is_moving ? try_start(c, &why) : poll_run(c, done, &why);
+    if (status != TERN_OK)
+        tern_model_cancel(c);
+    else
+        status = c->is_moving ? try_start(c, &why) : poll_run(c, done, &why);
     status = move_if_lost(c, status, &why);
     if (*done) status = finish(c, &why);
     if (status != TERN_OK && err) *err = why;

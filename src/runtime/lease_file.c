@@ -38,8 +38,8 @@ static tern_status get_elsewhere(void *user, void *bytes, size_t n, tern_error *
     return status;
 }
 
-tern_status tern_lease_write(tern_lease *l, int32_t n_positions, tern_sequence_put put,
-                             void *user, tern_error *err) {
+tern_status tern_lease_write(tern_lease *l, int32_t n_positions, tern_sequence_put put, void *user,
+                             tern_error *err) {
     const uint8_t is_long = l->is_long;
     if (!l->at) return tern_fail(err, TERN_ERR_DEVICE, "the device was lost");
     TERN_TRY(put(user, &is_long, 1, err));
@@ -52,16 +52,15 @@ tern_status tern_lease_write(tern_lease *l, int32_t n_positions, tern_sequence_p
     return status;
 }
 
-tern_status tern_lease_read(tern_lease *l, const int32_t *ids, size_t n_ids,
-                            tern_sequence_get get, void *user, tern_error *err) {
+tern_status tern_lease_read(tern_lease *l, const int32_t *ids, size_t n_ids, tern_sequence_get get,
+                            void *user, tern_error *err) {
     uint8_t is_long;
     if (!l->at) return tern_fail(err, TERN_ERR_DEVICE, "the device was lost");
     TERN_TRY(tern_lease_put(l, 0, ids, n_ids, err));
     TERN_TRY(get(user, &is_long, 1, err));
     tern_placement_begin_use(l->at);
     elsewhere e = {.at = l->at, .get = get, .user = user};
-    tern_status status =
-        tern_sequence_read(l->sequence, (int32_t)n_ids, get_elsewhere, &e, err);
+    tern_status status = tern_sequence_read(l->sequence, (int32_t)n_ids, get_elsewhere, &e, err);
     tern_placement_end_use(l->at);
     l->n_ids = n_ids;
     l->is_long = is_long != 0;

@@ -10,9 +10,7 @@
 #define BATCH           512  // tokens computed at once, unless somebody says otherwise
 #define WHOLE_BATCH_MAX 8192 // the same of models that read a text as a whole
 
-const char *tern_version(void) {
-    return "0.1.0";
-}
+const char *tern_version(void) { return "0.1.0"; }
 
 struct tern_opening {
     tern_use use;
@@ -141,8 +139,7 @@ static tern_status add_use(tern_weight_source *s, const tern_value *v, tern_erro
     return TERN_OK;
 }
 
-static tern_status find_sources_of(tern_model *m, int graph, tern_head_mode head,
-                                   tern_error *err) {
+static tern_status find_sources_of(tern_model *m, int graph, tern_head_mode head, tern_error *err) {
     tern_model_graph *mg = &m->graphs[graph];
     const tern_graph *g = &mg->built;
     for (size_t v = 0; v < g->n_values; v++) {
@@ -174,8 +171,7 @@ static tern_status find_sources(tern_model *m, tern_head_mode head, tern_error *
         return tern_fail_memory(err, n * sizeof *m->sources);
     for (int i = 0; i < m->n_graphs; i++) {
         tern_model_graph *g = &m->graphs[i];
-        g->weights =
-            tern_alloc_array(TERN_MEM_GRAPH, g->built.n_values + 1, sizeof *g->weights);
+        g->weights = tern_alloc_array(TERN_MEM_GRAPH, g->built.n_values + 1, sizeof *g->weights);
         if (!g->weights) return tern_fail_memory(err, g->built.n_values * sizeof *g->weights);
         TERN_TRY(find_sources_of(m, i, head, err));
     }
@@ -304,8 +300,7 @@ static void fill_plan_info(tern_model *m) {
 
 static tern_status fill_names(tern_model *m, tern_error *err) {
     tern_str name = {NULL, 0};
-    tern_str arch =
-        m->arch ? (tern_str){m->arch->name, strlen(m->arch->name)} : TERN_STR("none");
+    tern_str arch = m->arch ? (tern_str){m->arch->name, strlen(m->arch->name)} : TERN_STR("none");
     if (m->file->kind == TERN_FILE_GGUF) {
         tern_file_meta_str(m->file, "general.name", &name);
         tern_file_meta_str(m->file, "general.architecture", &arch);
@@ -324,8 +319,10 @@ static void fill_info(tern_model *m) {
     tern_model_info *i = &m->info;
     i->ternary_layout = i->head = "none";
     i->file_bytes = m->file->tensor_bytes;
-    if (m->now) fill_plan_info(m);
-    else i->n_vocab = tern_tokenizer_n_vocab(m->tokenizer);
+    if (m->now)
+        fill_plan_info(m);
+    else
+        i->n_vocab = tern_tokenizer_n_vocab(m->tokenizer);
     i->bos_id = m->tokenizer ? tern_tokenizer_bos(m->tokenizer) : -1;
     i->eos_id = m->tokenizer ? tern_tokenizer_eos(m->tokenizer) : -1;
     i->template_guess = m->chat_template ? tern_template_guess(m->chat_template) : NULL;
@@ -362,11 +359,11 @@ static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_er
 
 static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     for (size_t i = 0; i < desc->n_loras; i++)
-        TERN_TRY(tern_adapters_add(&m->adapters, &desc->loras[i], m->file, m->arch, &m->config,
-                                   err));
+        TERN_TRY(
+            tern_adapters_add(&m->adapters, &desc->loras[i], m->file, m->arch, &m->config, err));
     for (int i = 0; m->adapters.n > 0 && i < m->n_graphs; i++)
-        TERN_TRY(tern_pass_low_rank(&m->graphs[i].built, tern_adapters_rank, &m->adapters, NULL,
-                                    err));
+        TERN_TRY(
+            tern_pass_low_rank(&m->graphs[i].built, tern_adapters_rank, &m->adapters, NULL, err));
     return TERN_OK;
 }
 
@@ -409,8 +406,10 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     TERN_TRY(tern_file_open(&m->file, m->path, err)); // its messages name the file
     tern_status status = TERN_OK;
     if (desc->vocab_only) {
-        if (has_tokenizer(m->file)) TERN_TRY_GOTO(open_text(m, desc, err));
-        else TERN_TRY_GOTO(tern_fail(err, TERN_ERR_FORMAT, "there is no tokenizer in it"));
+        if (has_tokenizer(m->file))
+            TERN_TRY_GOTO(open_text(m, desc, err));
+        else
+            TERN_TRY_GOTO(tern_fail(err, TERN_ERR_FORMAT, "there is no tokenizer in it"));
         return TERN_OK;
     }
     TERN_TRY_GOTO(tern_file_need_weights(m->file, err));
@@ -484,8 +483,10 @@ tern_status tern_model_open_begin(tern_opening **out, const char *path, const te
     o->on_progress = desc->on_progress;
     o->user = desc->user;
     tern_status status = begin(o, path, desc, err);
-    if (status == TERN_OK) *out = o;
-    else tern_opening_close(o);
+    if (status == TERN_OK)
+        *out = o;
+    else
+        tern_opening_close(o);
     return status;
 }
 
@@ -563,8 +564,10 @@ tern_status tern_model_open_poll(tern_opening *o, bool *done, tern_model **model
 
 void tern_opening_close(tern_opening *o) {
     if (!o || tern_use_waits(&o->use)) return;
-    if (o->is_open) tern_model_let_go(o->model);
-    else tern_model_close(o->model);
+    if (o->is_open)
+        tern_model_let_go(o->model);
+    else
+        tern_model_close(o->model);
     tern_free(o);
 }
 

@@ -167,8 +167,8 @@ tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool 
     if (!*done) return TERN_OK;
     const char *guess = m->config.guess ? m->config.guess : "";
     snprintf(p->text, sizeof p->text, "%s%s%s%s%s%s%s", p->backend->describe(p->device),
-             p->remark[0] ? " (" : "", p->remark, p->remark[0] ? ")" : "",
-             guess[0] ? " (" : "", guess, guess[0] ? ")" : "");
+             p->remark[0] ? " (" : "", p->remark, p->remark[0] ? ")" : "", guess[0] ? " (" : "",
+             guess, guess[0] ? ")" : "");
     return TERN_OK;
 }
 
@@ -239,8 +239,8 @@ tern_status tern_placement_cache(tern_placement *p, const tern_model *m,
         }
     tern_placed_cache *c = tern_alloc(TERN_MEM_KV, sizeof *c);
     if (!c) return tern_fail_memory(err, sizeof *c);
-    tern_status status = tern_cache_open(&c->cache, p->backend, p->graphs[0].plan,
-                                         &m->graphs[0].fused, desc, err);
+    tern_status status =
+        tern_cache_open(&c->cache, p->backend, p->graphs[0].plan, &m->graphs[0].fused, desc, err);
     if (status != TERN_OK) {
         tern_free(c);
         return status;
@@ -322,8 +322,7 @@ static tern_status check_kinds(const tern_model *m, const tern_placement *p, ter
     return TERN_OK;
 }
 
-static tern_status begin_next(tern_model *m, const char *device, const char *why,
-                              tern_error *err) {
+static tern_status begin_next(tern_model *m, const char *device, const char *why, tern_error *err) {
     TERN_TRY(tern_placement_begin(&m->next, m, device, err));
     snprintf(m->next->remark, sizeof m->next->remark, "after a loss: %s", why);
     return TERN_OK;

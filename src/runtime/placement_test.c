@@ -19,7 +19,8 @@ static bool says_lost(const tern_device *d) {
 
 static tern_status submit_if_there(tern_instance *i, const tern_batch *batch, tern_error *err) {
     int n = atomic_fetch_add(&users, 1) + 1;
-    for (int most = users_max; n > most && !atomic_compare_exchange_weak(&users_max, &most, n);) {}
+    for (int most = users_max; n > most && !atomic_compare_exchange_weak(&users_max, &most, n);) {
+    }
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); // so that other threads join
     tern_status status = lost ? tern_fail(err, TERN_ERR_DEVICE, "the test took the device away")
                               : tern_backend_cpu.submit(i, batch, err);
@@ -178,8 +179,10 @@ TEST(placement_lets_threads_take_turns_on_a_device) {
         begin_asking(askers, m, asks);
         wait_for(askers, 10);
         end_asking(askers);
-        if (is_shared) CHECK_MSG(users_max > 1, "no two batches met: nothing was tested");
-        else CHECK_MSG(users_max == 1, "%d batches at once", users_max);
+        if (is_shared)
+            CHECK_MSG(users_max > 1, "no two batches met: nothing was tested");
+        else
+            CHECK_MSG(users_max == 1, "%d batches at once", users_max);
         tern_model_close(m);
     }
 }

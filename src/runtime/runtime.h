@@ -44,8 +44,8 @@ typedef struct tern_placed_graph {
 typedef struct tern_placement {
     const tern_backend *backend;
     tern_device *device;
-    tern_mutex busy;  // the device is in use, where it is not shared; taken after the model's
-    tern_mutex pool;  // of the instances' list; taken after all others
+    tern_mutex busy; // the device is in use, where it is not shared; taken after the model's
+    tern_mutex pool; // of the instances' list; taken after all others
     // While it is opened.
     bool is_automatic; // without a GPU, the CPU will do
     bool is_open;      // the device
@@ -63,7 +63,7 @@ typedef struct tern_placement {
     char remark[560]; // why it is not where it was asked to be, or was before
     char text[760];   // the device, with that
     size_t n_leases;
-    bool was_lost; // the model looks for another place, or has one
+    bool was_lost;                 // the model looks for another place, or has one
     struct tern_placement *before; // what was lost
 } tern_placement;
 
@@ -97,19 +97,19 @@ struct tern_sight {
     size_t n_holders;
     uint64_t used; // when
     uint64_t hash;
-    uint8_t *pixels; // as the tower was given them, of all frames
-    size_t n_pixels; // bytes
+    uint8_t *pixels;       // as the tower was given them, of all frames
+    size_t n_pixels;       // bytes
     int32_t width, height; // of the whole, in rows
     int32_t across, down;  // squares that it is cut into as well
     int32_t n_rows, first_id;
-    int32_t *ids;  // [n_ids] what stands for it in a text: rows, and tokens around them
+    int32_t *ids; // [n_ids] what stands for it in a text: rows, and tokens around them
     size_t n_ids;
-    float *rows;   // [n_rows, tern_config_given_cols]
+    float *rows; // [n_rows, tern_config_given_cols]
 };
 static inline bool tern_sight_has(const tern_sight *s, int32_t id) {
     return id >= s->first_id && id - s->first_id < s->n_rows;
 }
-tern_sight *tern_sight_new(void); // NULL: no memory
+tern_sight *tern_sight_new(void);    // NULL: no memory
 void tern_sight_drop(tern_sight *s); // one that is not kept; NULL is allowed
 // The model's one with these pixels, or with this id, held; NULL: there is none.
 tern_sight *tern_model_find_sight(tern_model *m, const tern_sight *wanted);
@@ -146,7 +146,7 @@ struct tern_model {
     tern_weight_source *sources; // [n_weights]
     float **numbers;             // [n_weights] those that are not as the file has them, or NULL
     tern_weight_kind *kinds;     // [n_weights] the input of the passes
-    const char *damaged; // a vector with NaN or infinity in it, NULL: there is none
+    const char *damaged;         // a vector with NaN or infinity in it, NULL: there is none
     int32_t n_batch;
     bool vocab_only;
     tern_mutex vocab_lock;
@@ -356,8 +356,8 @@ typedef struct tern_computation {
     tern_wanted wanted;
     tern_placement *at;        // the rest is for lease_compute.c
     tern_placed_instance *run; // NULL: nothing is on its way
-    bool is_moving; // the leases need a place
-    tern_error why; // what happened to the last one
+    bool is_moving;            // the leases need a place
+    tern_error why;            // what happened to the last one
     tern_batch batch;          // on its way: all, or
     bool is_part;              // some of what is missing before it
     int n_losses;

@@ -113,9 +113,7 @@ tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err)
                      m->path);
 }
 
-tern_sight *tern_sight_new(void) {
-    return tern_alloc(TERN_MEM_SESSION, sizeof(tern_sight));
-}
+tern_sight *tern_sight_new(void) { return tern_alloc(TERN_MEM_SESSION, sizeof(tern_sight)); }
 
 void tern_sight_drop(tern_sight *s) {
     if (s) free_sight(s);
@@ -132,8 +130,8 @@ const tern_sight *tern_lease_sight(const tern_lease *l, int32_t id) {
 tern_status tern_lease_see(tern_lease *l, const int32_t *ids, size_t n, tern_error *err) {
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < TERN_SIGHT_IDS || tern_lease_sight(l, ids[i])) continue;
-        if (tern_array_reserve(TERN_MEM_SESSION, &l->sights, &l->sights_capacity, l->n_sights,
-                               1) != 0)
+        if (tern_array_reserve(TERN_MEM_SESSION, &l->sights, &l->sights_capacity, l->n_sights, 1) !=
+            0)
             return tern_fail_memory(err, (l->n_sights + 1) * sizeof(tern_sight *));
         tern_sight *s = tern_model_hold_sight(l->model, ids[i]);
         if (!s)
@@ -150,8 +148,10 @@ void tern_lease_look_away(tern_lease *l, size_t n_ids) {
     for (size_t i = 0; i < l->n_sights; i++) {
         bool used = false;
         for (size_t k = 0; k < n_ids && !used; k++) used = tern_sight_has(l->sights[i], l->ids[k]);
-        if (used) l->sights[kept++] = l->sights[i];
-        else tern_model_let_sight_go(l->model, l->sights[i]);
+        if (used)
+            l->sights[kept++] = l->sights[i];
+        else
+            tern_model_let_sight_go(l->model, l->sights[i]);
     }
     l->n_sights = kept;
 }

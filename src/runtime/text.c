@@ -6,7 +6,8 @@
 
 tern_status tern_text_give(tern_strbuf *text, tern_text_fn on_text, void *user, tern_error *err) {
     tern_status status = TERN_OK;
-    if (text->failed) status = tern_fail_memory(err, text->len);
+    if (text->failed)
+        status = tern_fail_memory(err, text->len);
     else if (!on_text(user, tern_strbuf_text(text), text->len))
         status = tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     tern_strbuf_free(text);
@@ -123,8 +124,8 @@ tern_status tern_chat_format_json(const tern_model *m, const char *request, size
     TERN_NEED(request);
     TERN_NEED(on_text);
     TERN_TRY(need_template(m, err));
-    tern_status status = tern_template_chat_json(m->chat_template, m->tokenizer, request, n_bytes,
-                                                 &text, err);
+    tern_status status =
+        tern_template_chat_json(m->chat_template, m->tokenizer, request, n_bytes, &text, err);
     if (status == TERN_OK) return tern_text_give(&text, on_text, user, err);
     tern_strbuf_free(&text);
     return status;

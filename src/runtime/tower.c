@@ -79,8 +79,7 @@ tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **
     if (mmproj && !*mmproj) return TERN_OK;
     if (mmproj && file->kind != TERN_FILE_GGUF)
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "a folder has its part that sees with it: an "
-                         "mmproj goes with a GGUF");
+                         "a folder has its part that sees with it: an mmproj goes with a GGUF");
     if (file->kind != TERN_FILE_GGUF) return TERN_OK;
     if (mmproj) return add(file, arch, c, mmproj, true, err);
     TERN_TRY(find_beside(path, &found, err));

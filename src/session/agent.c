@@ -123,8 +123,10 @@ static tern_status generate(answering *w, const tern_generate_params *params, te
         tern_status status = tern_group_step(a->group, &n_running, err);
         if (tern_is_cancelled()) a->is_stopped = true;
         if (status != TERN_OK) tern_group_stop(a->session);
-        if (status == TERN_ERR_CANCELLED && a->is_stopped) tern_clear(err);
-        else if (status != TERN_OK) return status;
+        if (status == TERN_ERR_CANCELLED && a->is_stopped)
+            tern_clear(err);
+        else if (status != TERN_OK)
+            return status;
         tern_agent_tell(a, &working);
         if (!w->is_over && !may_go_on(w)) tern_group_stop(a->session);
     }

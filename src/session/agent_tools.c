@@ -40,9 +40,7 @@ static tern_status check_tool(const tern_agent *a, size_t i, tern_error *err) {
 }
 
 // A tool that the model's template fails with: the others do not suffer for it.
-static bool is_left_out(const tern_agent_tool *t) {
-    return !t->run;
-}
+static bool is_left_out(const tern_agent_tool *t) { return !t->run; }
 
 // parameters: NULL, the tool's own.
 static void put_tool(tern_json_writer *w, const tern_agent_tool *t, const char *parameters) {

@@ -43,11 +43,8 @@ static tern_status check_shown(const reading *r, tern_error *err) {
 static tern_status open_reading(reading *r, const tern_model *model, const tern_message *messages,
                                 size_t n, const tern_shown *shown, size_t n_shown,
                                 tern_error *err) {
-    *r = (reading){.model = model,
-                   .messages = messages,
-                   .n_messages = n,
-                   .shown = shown,
-                   .n_shown = n_shown};
+    *r = (reading){
+        .model = model, .messages = messages, .n_messages = n, .shown = shown, .n_shown = n_shown};
     if (!model || (!messages && n))
         return tern_fail(err, TERN_ERR_ARGUMENT, "a chat without a model or messages");
     if (n == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "the chat has no messages");
@@ -98,8 +95,10 @@ static void put_message(tern_json_writer *w, const reading *r, size_t i) {
     for (size_t k = 0; k < r->n_shown; k++) n += r->shown[k].message == i;
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "role", m->role ? m->role : "user");
-    if (n == 0) tern_json_put_text(w, "content", m->content ? m->content : "");
-    else tern_json_open(w, "content", '[');
+    if (n == 0)
+        tern_json_put_text(w, "content", m->content ? m->content : "");
+    else
+        tern_json_open(w, "content", '[');
     for (size_t k = 0; k < n; k++) tern_json_put_raw(w, NULL, "{\"type\":\"image\"}");
     if (n > 0) {
         tern_json_open(w, NULL, '{');
@@ -176,8 +175,10 @@ static tern_status drop_turns(reading *r, size_t n_most, tern_ids *out, tern_err
         size_t middle = low + (high - low) / 2, turn = low;
         for (size_t t = low; t <= middle && t < high; t = next_turn(r, t)) turn = t;
         TERN_TRY(read_from(r, turn, out, err));
-        if (out->n <= n_most) high = turn;
-        else low = next_turn(r, turn);
+        if (out->n <= n_most)
+            high = turn;
+        else
+            low = next_turn(r, turn);
     }
     r->first = high;
     return read_from(r, high, out, err);

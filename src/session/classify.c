@@ -67,8 +67,9 @@ static tern_status check_shape(const tern_picture *p, tern_error *err) {
     int64_t longer = p->width > p->height ? p->width : p->height;
     int64_t shorter = p->width > p->height ? p->height : p->width;
     if (shorter < 1 || longer / shorter > 200)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%d x %d pixels: expected at most 200 times as "
-                         "long as wide", (int)p->width, (int)p->height);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%d x %d pixels: expected at most 200 times as long as wide",
+                         (int)p->width, (int)p->height);
     return TERN_OK;
 }
 
@@ -164,7 +165,9 @@ tern_status tern_classify(tern_model *m, const tern_picture *pictures, size_t n_
     int32_t n_labels = (int32_t)m->config.n_labels;
     viewer v = {.reader = {.m = m, .n_texts = n_pictures, .output = "scores"},
                 .hits = hits,
-                .n_hits = params->n_hits ? params->n_hits : n_labels < HITS ? n_labels : HITS,
+                .n_hits = params->n_hits    ? params->n_hits
+                          : n_labels < HITS ? n_labels
+                                            : HITS,
                 .scores = params->scores};
     v.reader.take = take_scores;
     v.reader.width = (size_t)n_labels;

@@ -57,8 +57,10 @@ tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *
     s->m = m;
     tern_model_hold(m);
     tern_status status = begin(s, err);
-    if (status == TERN_OK) *out = s;
-    else tern_codec_close(s);
+    if (status == TERN_OK)
+        *out = s;
+    else
+        tern_codec_close(s);
     return status;
 }
 
@@ -117,12 +119,14 @@ tern_status tern_codec_decode(tern_codec_stream *s, const int32_t *codes, size_t
         return tern_fail_memory(err, n_frames * each * sizeof *s->samples);
     for (size_t i = 0; i < n_frames; i += most) {
         size_t n = n_frames - i < most ? n_frames - i : most;
-        TERN_TRY(decode_some(s, codes + i * (size_t)c->n_codes, (int32_t)n, s->samples + i * each,
-                             err));
+        TERN_TRY(
+            decode_some(s, codes + i * (size_t)c->n_codes, (int32_t)n, s->samples + i * each, err));
     }
     for (size_t i = 0; i < n_frames * each; i++) // the codec's last step; of no number, silence
-        s->samples[i] = s->samples[i] > 1 ? 1 : s->samples[i] >= -1 ? s->samples[i]
-                        : s->samples[i] < -1 ? -1 : 0;
+        s->samples[i] = s->samples[i] > 1     ? 1
+                        : s->samples[i] >= -1 ? s->samples[i]
+                        : s->samples[i] < -1  ? -1
+                                              : 0;
     *samples = s->samples;
     *n_samples = n_frames * each;
     return TERN_OK;

@@ -156,7 +156,8 @@ void tern_device_drafts_ran(tern_speculator *sp, const tern_drafting *q, double 
     tern_device_drafts *d = &sp->device;
     tern_device_arm *a = &d->arms[d->now];
     size_t n_each = (size_t)q->n_each;
-    if (d->n_idle > 0) d->n_idle--;
+    if (d->n_idle > 0)
+        d->n_idle--;
     else {
         a->seconds = a->seconds * MEMORY + seconds;
         a->runs = a->runs * MEMORY + q->n_runs;

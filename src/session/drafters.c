@@ -41,8 +41,8 @@ static tern_guess guess_chain(const tern_speculator *sp, tern_trail *t) {
     int32_t end[TERN_CHAINS_MATCH_MAX];
     size_t n_end = copy_end(t, end, TERN_CHAINS_MATCH_MAX), n = t->n_chain, n_entries;
     const tern_chain *c = t->chain;
-    bool goes_on = c && t->draft->n > 0 && c->tokens[n - 1] == end[n_end - 1] &&
-                   (int32_t)n < c->n_tokens;
+    bool goes_on =
+        c && t->draft->n > 0 && c->tokens[n - 1] == end[n_end - 1] && (int32_t)n < c->n_tokens;
     if (!goes_on) c = tern_chains_find(sp->params.chains, end, n_end, &n);
     t->chain = c;
     t->n_chain = n + 1;
@@ -79,7 +79,8 @@ static tern_guess guess_lookup(tern_trail *t) {
     size_t n = trail_length(t);
     if (t->draft->n > 0 && t->found && token_at(t, t->found) == token_at(t, n - 1))
         t->found++, t->n_match++;
-    else find_match(t);
+    else
+        find_match(t);
     if (!t->found) return (tern_guess){.token = -1};
     size_t level = t->n_match <= 2 * LOOKUP_MATCH ? t->n_match - 1 : 2 * LOOKUP_MATCH - 1;
     return (tern_guess){.token = token_at(t, t->found),
@@ -114,8 +115,7 @@ static void learn_one(const tern_speculator *sp, const int32_t *end, size_t orde
 static void learn(tern_speculator *sp, const int32_t *ids, size_t n_ids) {
     for (; sp->n_seen < n_ids; sp->n_seen++)
         for (size_t order = LEAST_ORDER; order < LEAST_ORDER + ORDERS; order++)
-            if (sp->n_seen >= order)
-                learn_one(sp, ids + sp->n_seen, order, ids[sp->n_seen]);
+            if (sp->n_seen >= order) learn_one(sp, ids + sp->n_seen, order, ids[sp->n_seen]);
 }
 
 static tern_guess guess_online(tern_speculator *sp, const tern_trail *t) {
@@ -175,8 +175,8 @@ tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_
                                  "for another model",
                                  i, (int)e[i].tokens[k], s->model->path, (int)sp->n_vocab);
     if (p->chains && tern_chains_version(p->chains) == 1) {
-        sp->odds = tern_alloc_array(TERN_MEM_SESSION, n_entries * TERN_CHAINS_MATCH_MAX,
-                                    sizeof *sp->odds);
+        sp->odds =
+            tern_alloc_array(TERN_MEM_SESSION, n_entries * TERN_CHAINS_MATCH_MAX, sizeof *sp->odds);
         if (!sp->odds) return tern_fail_memory(err, n_entries * sizeof *sp->odds);
     }
     if (p->online) {
@@ -201,8 +201,10 @@ tern_guess tern_drafter_guess(tern_speculator *sp, tern_drafter drafter, tern_tr
 tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
                                  size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err) {
     out->n = 0;
-    if (drafter == TERN_DRAFTER_MODEL) TERN_TRY(propose_model(sp, ids, n_ids, n_max, out, err));
-    else out->n = sp->params.draft(sp->params.draft_user, ids, n_ids, out->tokens, n_max);
+    if (drafter == TERN_DRAFTER_MODEL)
+        TERN_TRY(propose_model(sp, ids, n_ids, n_max, out, err));
+    else
+        out->n = sp->params.draft(sp->params.draft_user, ids, n_ids, out->tokens, n_max);
     int32_t n = 0, most = out->n < n_max ? out->n : n_max;
     while (n < most && out->tokens[n] >= 0 && out->tokens[n] < sp->n_vocab) n++;
     out->n = n;

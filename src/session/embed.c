@@ -10,8 +10,8 @@ struct tern_embedding {
     tern_use use;
     tern_reader reader;
     const tern_embed_text *texts;
-    size_t next;        // of the texts: the first that no step has
-    size_t n_waiting;   // its tokens, where it waits for the next step
+    size_t next;      // of the texts: the first that no step has
+    size_t n_waiting; // its tokens, where it waits for the next step
     tern_embed_params params;
     const char *prefix; // in front of each text
     int32_t max_length, n_dims;

@@ -6,9 +6,7 @@
 
 #define WORD_BYTES_MAX 256
 
-static bool has(const uint64_t *bits, int32_t id) {
-    return bits[id / 64] >> (id % 64) & 1;
-}
+static bool has(const uint64_t *bits, int32_t id) { return bits[id / 64] >> (id % 64) & 1; }
 
 static tern_status make_set(uint64_t **bits, size_t *capacity, const int32_t *ids, size_t n,
                             int32_t n_vocab, const char *name, tern_error *err) {

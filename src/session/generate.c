@@ -164,8 +164,7 @@ static int by_id(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static tern_status keep_biases(tern_generation *g, const tern_generate_params *p,
-                               tern_error *err) {
+static tern_status keep_biases(tern_generation *g, const tern_generate_params *p, tern_error *err) {
     size_t n = p->n_biases;
     for (size_t i = 0; i < n; i++)
         if (p->biases[i].id < 0 || p->biases[i].id >= g->sampler.n_vocab ||
@@ -235,8 +234,8 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
 static tern_status put_prompt(tern_generation *g, const tern_generation_desc *desc,
                               tern_error *err) {
     tern_session *s = g->s;
-    int32_t answer = desc->n_reserve < 0 || desc->n_reserve > g->max_tokens ? g->max_tokens
-                                                                            : desc->n_reserve;
+    int32_t answer =
+        desc->n_reserve < 0 || desc->n_reserve > g->max_tokens ? g->max_tokens : desc->n_reserve;
     size_t n = desc->n_ids, room = n + (size_t)answer, most = (size_t)s->n_context;
     const int32_t *ids = desc->ids; // may be the timeline's own, which moves as it grows
     TERN_TRY(tern_lease_make_room(s->lease, room < most ? room : most, &ids, NULL, err));
@@ -249,8 +248,8 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     g->n_left = n - common;
     g->is_prompt = true;
     g->id = -1;
-    g->stats = (tern_generate_stats){
-        .n_prompt = n, .n_reused = n_reused, .seed = g->sampler.params.seed};
+    g->stats =
+        (tern_generate_stats){.n_prompt = n, .n_reused = n_reused, .seed = g->sampler.params.seed};
     return TERN_OK;
 }
 
@@ -409,8 +408,8 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
         TERN_TRY(plan_masks(g, sp->draft.tokens, &n_draft, err));
         sp->draft.n = (int32_t)n_draft;
         memcpy(g->run + 1, sp->draft.tokens, n_draft * sizeof *g->run);
-    }
-    else TERN_TRY(plan_masks(g, NULL, &n_draft, err));
+    } else
+        TERN_TRY(plan_masks(g, NULL, &n_draft, err));
     *need = need_of(g, 1 + n_draft);
     need->few_ahead = sp != NULL || g->constraint.grammar;
     g->work.ids = g->run;
@@ -429,12 +428,11 @@ static void plan_drafting(tern_generation *g, int32_t n_each, tern_need *need) {
     g->run[0] = g->id;
     g->work.ids = g->run;
     g->work.n_ids = 1;
-    g->drafting =
-        (tern_drafting){.before = tern_session_tokens(s),
-                        .n_before = (int32_t)s->n_tokens,
-                        .n_each = n_each,
-                        .n_max = TERN_TOP_K_MAX,
-                        .n_wanted = n_left < INT32_MAX ? (int32_t)n_left : INT32_MAX};
+    g->drafting = (tern_drafting){.before = tern_session_tokens(s),
+                                  .n_before = (int32_t)s->n_tokens,
+                                  .n_each = n_each,
+                                  .n_max = TERN_TOP_K_MAX,
+                                  .n_wanted = n_left < INT32_MAX ? (int32_t)n_left : INT32_MAX};
     *need = (tern_need){.n_rows = 1, .top_k = 1, .drafting = &g->drafting};
 }
 
@@ -453,8 +451,10 @@ tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone,
         bool may = alone && s->speculator && s->n_each_logprobs == 0 && !g->constraint.grammar &&
                    tern_sampler_need(&g->sampler) == 1;
         int32_t n_each = may ? tern_device_drafts_choose(s->speculator) : 0;
-        if (n_each) plan_drafting(g, n_each, need);
-        else TERN_TRY(plan_step(g, need, err));
+        if (n_each)
+            plan_drafting(g, n_each, need);
+        else
+            TERN_TRY(plan_step(g, need, err));
     }
     g->work.n_outputs = (int32_t)need->n_rows;
     return TERN_OK;
@@ -516,7 +516,8 @@ static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, 
     const int32_t *recent = tern_session_tokens(s);
     n = tern_excluded_apply(&g->excluded, x->candidates, n, recent, s->n_tokens, g->n_said);
     if (n == 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "no token is left that may come: see "
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "no token is left that may come: see "
                          "allowed_token_ids, bad_words and the grammar");
     *id = tern_sampler_choose(&g->sampler, x->candidates, n, recent, s->n_tokens);
     return TERN_OK;
@@ -635,8 +636,7 @@ static tern_status go_on(tern_generation *g, const tern_scores *x, tern_error *e
     for (size_t row = 0;; row++) {
         int32_t id = -1;
         TERN_TRY(forced_next(g, &id, err));
-        if (g->is_bound && g->constraint.n_allowed[row] == 0)
-            return end_of_grammar(g, row, err);
+        if (g->is_bound && g->constraint.n_allowed[row] == 0) return end_of_grammar(g, row, err);
         if (id < 0) TERN_TRY(choose(g, x, row, &id, err));
         bool drafted = row < g->n_ahead && id == g->ahead[row];
         if (s->n_each_logprobs) TERN_TRY(keep_logprobs(g, row_of(g, x, row), id, err));
@@ -766,8 +766,10 @@ static tern_status step(tern_generation *g, tern_scratch *x, tern_error *err) {
 static tern_status run(tern_generation *g, tern_scratch *scratch, tern_error *err) {
     tern_status status = TERN_OK;
     while (status == TERN_OK && !g->is_over) {
-        if (tern_is_cancelled()) stop(g, TERN_STOP_CALLER);
-        else status = step(g, scratch, err);
+        if (tern_is_cancelled())
+            stop(g, TERN_STOP_CALLER);
+        else
+            status = step(g, scratch, err);
     }
     if (status != TERN_ERR_CANCELLED || !tern_is_cancelled()) return status;
     tern_clear(err);

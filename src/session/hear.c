@@ -24,9 +24,7 @@ struct tern_hear {
     bool is_open;
 };
 
-static int64_t end_of(const tern_hear *s) {
-    return s->first + (int64_t)s->n;
-}
+static int64_t end_of(const tern_hear *s) { return s->first + (int64_t)s->n; }
 
 static tern_status copy(const char *text, char **out, tern_error *err) {
     if (!text) return TERN_OK;
@@ -52,8 +50,10 @@ tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe
     own.language = s->language;
     s->is_open = status == TERN_OK;
     if (status == TERN_OK) status = tern_hearing_open(&s->h, m, &own, err);
-    if (status == TERN_OK) *out = s;
-    else tern_hear_close(s);
+    if (status == TERN_OK)
+        *out = s;
+    else
+        tern_hear_close(s);
     return status;
 }
 
@@ -69,9 +69,7 @@ void tern_hear_close(tern_hear *s) {
 
 // ---- A look ------------------------------------------------------------------------------------
 
-static double seconds(int64_t sample) {
-    return (double)sample / TERN_VOICE_RATE;
-}
+static double seconds(int64_t sample) { return (double)sample / TERN_VOICE_RATE; }
 
 // Tells of the part from `first` to `end`: a segment, or what it may become.
 static tern_status write_part(tern_hear *s, int64_t first, int64_t end, bool is_final,
@@ -87,8 +85,8 @@ static tern_status write_part(tern_hear *s, int64_t first, int64_t end, bool is_
     tern_placement_end_use(h->at);
     partial.params.on_segment = is_final ? h->params.on_segment : h->params.on_partial;
     if (status == TERN_OK)
-        status = tern_hearing_add(&partial, &list, seconds(first), seconds(end), h->ids, h->n_ids,
-                                  err);
+        status =
+            tern_hearing_add(&partial, &list, seconds(first), seconds(end), h->ids, h->n_ids, err);
     tern_transcript_free(&said);
     return status;
 }
@@ -105,8 +103,10 @@ static tern_status look_from(tern_hear *s, int64_t from, bool ends, tern_error *
         if (end <= s->done) continue;
         if (first < s->done) first = s->done;
         status = write_part(s, first, end, has_ended, err);
-        if (has_ended) s->done = end;
-        else break;
+        if (has_ended)
+            s->done = end;
+        else
+            break;
     }
     bool is_speaking = speech.n > 0 && from + speech.spans[speech.n - 1].end > s->done;
     if (!is_speaking && s->done < end_of(s) - PAUSE) s->done = end_of(s) - PAUSE;

@@ -8,20 +8,20 @@
 #include "base/alloc.h"
 #include "session/hearing.h"
 
-#define FRAME_SECONDS   0.02  // of the encoder, and of a token of time
-#define ROW_SECONDS     0.01  // of the spectrogram
-#define FIRST_TIME_MOST 50    // tokens of time: a text begins in the first second
+#define FRAME_SECONDS   0.02   // of the encoder, and of a token of time
+#define ROW_SECONDS     0.01   // of the spectrogram
+#define FIRST_TIME_MOST 50     // tokens of time: a text begins in the first second
 #define UNSURE          (-1.0) // of the mean logarithm of its tokens' probabilities
-#define REPEATED        2.0   // tokens over what they are without what is said again
+#define REPEATED        2.0    // tokens over what they are without what is said again
 #define NO_SPEECH       0.6
 #define HOTTER          0.2
 #define TEXT_MOST       448 // tokens: half of the longest context (models/whisper.c)
 
 struct whisper_state {
     tern_mel *mel;
-    float *logits; // [n_vocab]
+    float *logits;                                                              // [n_vocab]
     int32_t begin, end, no_speech, no_times, first_time, transcribe, translate; // tokens
-    int32_t n_languages, language; // -1: not known yet
+    int32_t n_languages, language;                                              // -1: not known yet
     bool is_multilingual;
     uint64_t random;
     double mean_log, silence; // of the last text: of its tokens' probability; that nobody speaks
@@ -29,12 +29,12 @@ struct whisper_state {
 
 // In the order of their tokens.
 static const char *const languages[] = {
-    "en", "zh", "de", "es", "ru", "ko", "fr", "ja", "pt", "tr", "pl",  "ca", "nl", "ar", "sv",
-    "it", "id", "hi", "fi", "vi", "he", "uk", "el", "ms", "cs", "ro",  "da", "hu", "ta", "no",
-    "th", "ur", "hr", "bg", "lt", "la", "mi", "ml", "cy", "sk", "te",  "fa", "lv", "bn", "sr",
-    "az", "sl", "kn", "et", "mk", "br", "eu", "is", "hy", "ne", "mn",  "bs", "kk", "sq", "sw",
-    "gl", "mr", "pa", "si", "km", "sn", "yo", "so", "af", "oc", "ka",  "be", "tg", "sd", "gu",
-    "am", "yi", "lo", "uz", "fo", "ht", "ps", "tk", "nn", "mt", "sa",  "lb", "my", "bo", "tl",
+    "en", "zh", "de", "es",  "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl", "ar", "sv",
+    "it", "id", "hi", "fi",  "vi", "he", "uk", "el", "ms", "cs", "ro", "da", "hu", "ta", "no",
+    "th", "ur", "hr", "bg",  "lt", "la", "mi", "ml", "cy", "sk", "te", "fa", "lv", "bn", "sr",
+    "az", "sl", "kn", "et",  "mk", "br", "eu", "is", "hy", "ne", "mn", "bs", "kk", "sq", "sw",
+    "gl", "mr", "pa", "si",  "km", "sn", "yo", "so", "af", "oc", "ka", "be", "tg", "sd", "gu",
+    "am", "yi", "lo", "uz",  "fo", "ht", "ps", "tk", "nn", "mt", "sa", "lb", "my", "bo", "tl",
     "mg", "as", "tt", "haw", "ln", "ha", "ba", "jw", "su", "yue"};
 #define N_LANGUAGES ((int32_t)(sizeof languages / sizeof *languages))
 
@@ -48,8 +48,7 @@ static tern_status find_language(whisper_state *w, const char *wanted, tern_erro
             w->language = i;
             return TERN_OK;
         }
-    return tern_fail(err, TERN_ERR_ARGUMENT,
-                     "language \"%s\": expected en%s", wanted,
+    return tern_fail(err, TERN_ERR_ARGUMENT, "language \"%s\": expected en%s", wanted,
                      w->is_multilingual ? ", de, fr, zh and so on, as Whisper calls them" : "");
 }
 
@@ -104,8 +103,10 @@ static void forbid_times(whisper_state *w, const int32_t *said, int32_t n, int32
         forbid(w, w->first_time + FIRST_TIME_MOST + 1, n_vocab);
         return;
     }
-    if (last && before) forbid(w, w->first_time, n_vocab);
-    else if (last) forbid(w, 0, w->end);
+    if (last && before)
+        forbid(w, w->first_time, n_vocab);
+    else if (last)
+        forbid(w, 0, w->end);
     int32_t k = n;
     while (k > 0 && !is_time(w, said[k - 1])) k--;
     if (k > 0) forbid(w, w->first_time, said[k - 1] + !(last && !before));

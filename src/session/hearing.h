@@ -22,12 +22,12 @@ typedef struct hearing {
     int32_t n_ids;
     double encoder_s, decoder_s; // computed so far
     int64_t n_read;              // tokens, by the decoder
-    whisper_state *whisper; // NULL: it is Moonshine
+    whisper_state *whisper;      // NULL: it is Moonshine
 } hearing;
 
 // Checks the parameters and opens; to be closed whether it fails or not.
 tern_status tern_hearing_open(hearing *h, tern_model *m, const tern_transcribe_params *params,
-                         tern_error *err);
+                              tern_error *err);
 void tern_hearing_close(hearing *h);
 
 // Runs the encoder on rows of its input, of which the first n numbers count; *n_rows of `encoded`.
@@ -36,15 +36,15 @@ tern_status tern_hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_
 // Feeds n tokens at `position`; with the first ones the encoder's rows are given. logits [n_vocab]
 // of the last one, or NULL: *next gets the greatest.
 tern_status tern_hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32_t position,
-                           int64_t n_rows, int32_t *next, float *logits, tern_error *err);
+                                int64_t n_rows, int32_t *next, float *logits, tern_error *err);
 // What is said in n samples, at most a window: ids and n_ids.
 tern_status tern_hearing_write_down(hearing *h, const float *samples, int64_t n, tern_error *err);
 // Of tokens, without the space before the first word; the caller's to free.
 tern_status tern_hearing_text(const hearing *h, const int32_t *ids, int32_t n, char **out,
-                         tern_error *err);
+                              tern_error *err);
 // Where speech is in a sound, in parts that the model can take.
 tern_status tern_hearing_find_speech(const hearing *h, const float *samples, int64_t n,
-                                tern_voice_list *out, tern_error *err);
+                                     tern_voice_list *out, tern_error *err);
 
 // ---- Segments ----------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ typedef struct hearing_list {
 } hearing_list;
 // Appends, and tells the caller. Nothing where there are no tokens.
 tern_status tern_hearing_add(const hearing *h, hearing_list *list, double start, double end,
-                        const int32_t *ids, int32_t n, tern_error *err);
+                             const int32_t *ids, int32_t n, tern_error *err);
 
 // ---- Whisper (hear_whisper.c) ------------------------------------------------------------------
 

@@ -17,9 +17,7 @@ static tern_pace after_steps(double step, double fixed, double row) {
     return p;
 }
 
-static bool is_near(double a, double b) {
-    return fabs(a - b) <= 1e-6 * fabs(b) + 1e-9;
-}
+static bool is_near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b) + 1e-9; }
 
 TEST(pace_tells_what_rows_cost_from_what_prompts_cost) {
     tern_pace p = after_steps(5e-3, 4e-3, 2e-5);

@@ -10,9 +10,7 @@
 
 // ---- Random numbers: xoshiro256** (Blackman, Vigna) ---------------------------------------------
 
-static uint64_t rotl(uint64_t x, int k) {
-    return x << k | x >> (64 - k);
-}
+static uint64_t rotl(uint64_t x, int k) { return x << k | x >> (64 - k); }
 
 double tern_sampler_uniform(tern_sampler *sampler) {
     uint64_t *s = sampler->rng, result = rotl(s[1] * 5, 7) * 9, t = s[1] << 17;
@@ -93,9 +91,7 @@ static int32_t find_need(const tern_sampler *s, int32_t n_context) {
     return k <= TERN_TOP_K_MAX ? (int32_t)k : 0;
 }
 
-int32_t tern_sampler_need(const tern_sampler *s) {
-    return s->need;
-}
+int32_t tern_sampler_need(const tern_sampler *s) { return s->need; }
 
 tern_status tern_sampler_reserve(tern_sampler *s, const tern_model *m,
                                  const tern_generate_params *params, int32_t n_context,

@@ -25,10 +25,18 @@ static void check(tern_sampling p, float temperature, int32_t top_k, float top_p
 
 // Seen to fail if tern_sampling_default() leaves min_p at zero.
 TEST(sampling_defaults_are_what_the_header_says) {
-    const tern_model_info silent = {.n_vocab = 8, .temperature = -1, .top_k = -1, .top_p = -1,
-                                    .min_p = -1, .repeat_penalty = -1};
-    const tern_model_info says = {.n_vocab = 8, .temperature = 0.25f, .top_k = 7, .top_p = 0.5f,
-                                  .min_p = 0.125f, .repeat_penalty = 1.5f};
+    const tern_model_info silent = {.n_vocab = 8,
+                                    .temperature = -1,
+                                    .top_k = -1,
+                                    .top_p = -1,
+                                    .min_p = -1,
+                                    .repeat_penalty = -1};
+    const tern_model_info says = {.n_vocab = 8,
+                                  .temperature = 0.25f,
+                                  .top_k = 7,
+                                  .top_p = 0.5f,
+                                  .min_p = 0.125f,
+                                  .repeat_penalty = 1.5f};
     const tern_sampling standard = tern_sampling_default(), zeros = {0};
     check(settled(&standard, &silent), 0.8f, 40, 0.95f, 0.05f, 1);
     check(settled(NULL, &silent), 0.8f, 40, 0.95f, 0.05f, 1);
@@ -49,8 +57,12 @@ TEST(sampling_defaults_are_what_the_header_says) {
 }
 
 static void check_refused(tern_sampling p, const char *name) {
-    const tern_model_info info = {.n_vocab = 8, .temperature = -1, .top_k = -1, .top_p = -1,
-                                  .min_p = -1, .repeat_penalty = -1};
+    const tern_model_info info = {.n_vocab = 8,
+                                  .temperature = -1,
+                                  .top_k = -1,
+                                  .top_p = -1,
+                                  .min_p = -1,
+                                  .repeat_penalty = -1};
     tern_sampler s = {0};
     tern_error err = {0};
     CHECK_MSG(tern_sampler_prepare(&s, &p, &info, &err) == TERN_ERR_ARGUMENT, "%s", name);
@@ -59,12 +71,27 @@ static void check_refused(tern_sampling p, const char *name) {
 
 // Each by its own name. Seen to fail with the range of min_p left out.
 TEST(sampling_refuses_numbers_that_are_none) {
-    static const struct { const char *name; size_t at; } floats[] = {
+    static const struct {
+        const char *name;
+        size_t at;
+    } floats[] = {
 #define AT(name) {#name, offsetof(tern_sampling, name)}
-        AT(temperature), AT(top_p), AT(min_p), AT(repeat_penalty), AT(frequency_penalty),
-        AT(presence_penalty), AT(top_n_sigma), AT(typical_p), AT(xtc_probability),
-        AT(xtc_threshold), AT(dynatemp_range), AT(dynatemp_exponent), AT(dry_multiplier),
-        AT(dry_base), AT(mirostat_tau), AT(mirostat_eta),
+        AT(temperature),
+        AT(top_p),
+        AT(min_p),
+        AT(repeat_penalty),
+        AT(frequency_penalty),
+        AT(presence_penalty),
+        AT(top_n_sigma),
+        AT(typical_p),
+        AT(xtc_probability),
+        AT(xtc_threshold),
+        AT(dynatemp_range),
+        AT(dynatemp_exponent),
+        AT(dry_multiplier),
+        AT(dry_base),
+        AT(mirostat_tau),
+        AT(mirostat_eta),
     };
     static const float none[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)

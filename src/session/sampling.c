@@ -61,9 +61,7 @@ tern_sampling tern_sampling_default(void) {
                            .has_defaults = true};
 }
 
-static double pick(double asked, double files) {
-    return asked < 0 && files >= 0 ? files : asked;
-}
+static double pick(double asked, double files) { return asked < 0 && files >= 0 ? files : asked; }
 
 // In place of negative ones the file's defaults, then the usual ones.
 static void take_files(tern_sampling *p, const tern_model_info *info) {

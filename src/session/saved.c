@@ -133,8 +133,8 @@ static tern_status check_header(const loading *from, const header *h, uint64_t d
                          "%s: a saved session of version %u, this tern reads version %d",
                          from->path, (unsigned)h->version, VERSION);
     if (h->digest != digest)
-        return fail(from, err, "saved with another model, type of keys and values, device or "
-                               "version of tern");
+        return fail(from, err,
+                    "saved with another model, type of keys and values, device or version of tern");
     if (h->n_tokens > from->n_left / sizeof(int32_t))
         return fail(from, err, "the saved session ends too early");
     return TERN_OK;

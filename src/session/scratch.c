@@ -24,8 +24,7 @@ static tern_status renew(void *block, size_t n, size_t size, tern_error *err) {
 tern_status tern_scratch_grow(tern_scratch *s, const tern_model *m, size_t n_rows, size_t n_logits,
                               tern_error *err) {
     size_t n_vocab = (size_t)m->info.n_vocab, n_top = n_rows * TERN_TOP_K_MAX;
-    if (!s->candidates)
-        TERN_TRY(renew(&s->candidates, n_vocab, sizeof *s->candidates, err));
+    if (!s->candidates) TERN_TRY(renew(&s->candidates, n_vocab, sizeof *s->candidates, err));
     if (n_rows > s->n_rows) {
         s->n_rows = 0;
         TERN_TRY(renew(&s->top_ids, n_top, sizeof *s->top_ids, err));
@@ -46,8 +45,10 @@ tern_status tern_scratch_take(tern_model *m, size_t n_rows, size_t n_logits, ter
     tern_scratch *s;
     TERN_TRY(tern_model_take_spare(m, &scratch_kind, &s, err));
     tern_status status = tern_scratch_grow(s, m, n_rows, n_logits, err);
-    if (status == TERN_OK) *out = s;
-    else tern_scratch_give(m, s);
+    if (status == TERN_OK)
+        *out = s;
+    else
+        tern_scratch_give(m, s);
     return status;
 }
 

@@ -22,8 +22,8 @@ typedef struct looking {
     size_t stride;                             // pixels from a row to the next
     int32_t columns, rows;                     // in patches
     size_t n;                                  // patches
-    float *patches; // [n, tern_vision_patch_cols]
-    float *points;  // [n, tern_vision_point_cols] in the grid of learnt places
+    float *patches;                            // [n, tern_vision_patch_cols]
+    float *points;   // [n, tern_vision_point_cols] in the grid of learnt places
     int32_t *places; // [n, 3]
     float *made;     // rows of several layers, one layer after the other
 } looking;
@@ -283,8 +283,7 @@ static tern_status size_pictures(looking *l, tern_sight *s, const tern_picture *
     s->n_pixels = cut + (l->has_whole ? n * each : 0);
     s->pixels = tern_alloc(TERN_MEM_SESSION, s->n_pixels);
     if (!s->pixels) return tern_fail_memory(err, s->n_pixels);
-    if (cut)
-        TERN_TRY(size_one(l, pictures, s->across * tile, s->down * tile, s->pixels, err));
+    if (cut) TERN_TRY(size_one(l, pictures, s->across * tile, s->down * tile, s->pixels, err));
     for (size_t i = 0; l->has_whole && i < n; i++)
         TERN_TRY(size_one(l, &pictures[i], l->whole_width, l->whole_height,
                           s->pixels + cut + i * each, err));
@@ -482,7 +481,7 @@ tern_status tern_sights_place(const tern_model *m, const int32_t *ids, size_t n_
                          m->config.vision.n_layers ? m->config.vision.tower->tokens[0].text
                                                    : "tokens for pictures");
     if (*n_out > capacity)
-        return tern_fail(err, TERN_ERR_CONTEXT_FULL, "%zu tokens with the pictures: there is room "
-                         "for %zu", *n_out, capacity);
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL,
+                         "%zu tokens with the pictures: there is room for %zu", *n_out, capacity);
     return TERN_OK;
 }

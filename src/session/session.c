@@ -19,10 +19,10 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     if (model->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", model->path);
     if (model->config.pooling != TERN_POOLING_NONE)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: the model is an encoder: it makes vectors and has no scores of "
-                         "next tokens",
-                         model->path);
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "%s: the model is an encoder: it makes vectors and has no scores of next tokens",
+            model->path);
     if (model->config.n_source)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: the model writes down what is said in a sound, and does not go on "
@@ -50,8 +50,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     tern_kv_type *kv_type = &s->desc.kv_type;
     tern_status status =
         tern_kv_choose(&model->graphs[0].fused, s->n_context, *kv_type, kv_type, err);
-    if (status == TERN_OK)
-        status = tern_lease_open(&s->lease, model, s->n_context, *kv_type, err);
+    if (status == TERN_OK) status = tern_lease_open(&s->lease, model, s->n_context, *kv_type, err);
     if (status == TERN_OK && desc->profile) status = tern_model_profile_start(s->lease, err);
     if (status == TERN_OK && tern_speculation_is_on(&s->desc.speculation))
         status = tern_speculator_open(&s->speculator, s, err);
@@ -124,9 +123,7 @@ void tern_session_reset(tern_session *s) {
     s->n_tokens = 0;
     tern_speculator_cut(s->speculator, 0);
 }
-int32_t tern_session_n_context(const tern_session *s) {
-    return s ? s->n_context : 0;
-}
+int32_t tern_session_n_context(const tern_session *s) { return s ? s->n_context : 0; }
 tern_kv_type tern_session_kv_type(const tern_session *s) {
     return s ? s->desc.kv_type : TERN_KV_AUTO;
 }
@@ -154,12 +151,8 @@ tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows,
     return TERN_OK;
 }
 
-const char *tern_session_notice(tern_session *s) {
-    return s ? tern_model_notice(s->lease) : NULL;
-}
-size_t tern_session_n_tokens(const tern_session *s) {
-    return s ? s->n_tokens : 0;
-}
+const char *tern_session_notice(tern_session *s) { return s ? tern_model_notice(s->lease) : NULL; }
+size_t tern_session_n_tokens(const tern_session *s) { return s ? s->n_tokens : 0; }
 
 const int32_t *tern_session_generated(const tern_session *s, size_t *n_ids) {
     const tern_generation *g = s ? s->running : NULL;
@@ -204,7 +197,8 @@ tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, si
         if (is_placeholder(&s->model->config, ids[i]))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "token %d at place %zu stands for a picture or a sound, and none can "
-                             "be given to this model", (int)ids[i], i + 1);
+                             "be given to this model",
+                             (int)ids[i], i + 1);
     }
     return TERN_OK;
 }
@@ -263,8 +257,7 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
     return TERN_OK;
 }
 
-size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_ids,
-                                size_t n_again) {
+size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_ids, size_t n_again) {
     const int32_t *tokens = tern_session_tokens(s);
     size_t most = n_ids > n_again ? n_ids - n_again : 0, common = 0;
     while (common < s->n_tokens && common < most && tokens[common] == ids[common]) common++;
@@ -291,8 +284,7 @@ tern_status tern_session_sync(tern_session *s, const int32_t *ids, size_t n_ids,
     tern_session_enter(&call, s);
     size_t common = tern_session_keep_common(s, ids, n_ids, 0), unused;
     tern_status status = tern_session_count_reused(s, n_reused ? n_reused : &unused, err);
-    if (status == TERN_OK)
-        status = append(s, ids + common, n_ids - common, &(wanted){0}, err);
+    if (status == TERN_OK) status = append(s, ids + common, n_ids - common, &(wanted){0}, err);
     tern_session_leave(&call);
     return status;
 }
@@ -312,8 +304,10 @@ tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_id
 }
 
 tern_status tern_session_fail_scores(const tern_session *s, tern_error *err) {
-    return tern_fail(err, TERN_ERR_FORMAT, "%s: the scores of the next token are not numbers: "
-                     "weights are damaged (NaN or infinite)", s->model->path);
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "%s: the scores of the next token are not numbers: "
+                     "weights are damaged (NaN or infinite)",
+                     s->model->path);
 }
 
 tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
@@ -374,6 +368,4 @@ tern_status tern_session_swap_out(tern_session *s, tern_error *err) {
     return tern_lease_swap_out(s->lease, err);
 }
 
-uint64_t tern_session_bytes(const tern_session *s) {
-    return s ? tern_lease_bytes(s->lease) : 0;
-}
+uint64_t tern_session_bytes(const tern_session *s) { return s ? tern_lease_bytes(s->lease) : 0; }

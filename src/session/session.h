@@ -17,7 +17,7 @@ typedef struct tern_breakers {
     struct tern_breaker_head {
         int32_t id;
         uint32_t tail, n_tail; // what must follow, in tails
-    } *heads;                  // [n_heads] by id
+    } * heads;                 // [n_heads] by id
     size_t n_heads, heads_capacity;
     int32_t *tails;
     size_t n_tails, tails_capacity;
@@ -51,9 +51,9 @@ typedef struct tern_sampler {
     uint64_t rng[4];
     int32_t n_vocab;
     bool has_penalties, has_dry;
-    bool is_plain; // only the samplers that most answers have, in their order
-    int32_t need;  // see below
-    double mu;     // of mirostat
+    bool is_plain;                 // only the samplers that most answers have, in their order
+    int32_t need;                  // see below
+    double mu;                     // of mirostat
     const tern_logit_bias *biases; // the caller's
     size_t n_biases;
     size_t n_excluded; // tokens that may be taken out of the candidates
@@ -129,8 +129,8 @@ void tern_scratch_give(tern_model *m, tern_scratch *s); // NULL is allowed
 
 // The scores of one session's rows within a batch.
 typedef struct tern_scores {
-    const float *logits;      // [rows, n_vocab], or NULL
-    const int32_t *top_ids;   // [rows, top_k]
+    const float *logits;    // [rows, n_vocab], or NULL
+    const int32_t *top_ids; // [rows, top_k]
     const float *top_logits;
     int32_t top_k;
     tern_candidate *candidates;
@@ -145,9 +145,9 @@ typedef struct tern_reader {
     size_t n_texts;
     const char *output; // of the graph, a row of `width` numbers for each text
     size_t width;
-    int32_t n_outputs;  // of each text: 1 where the output is of rows that are wanted
-    int32_t works_max;  // texts of a step; 0: any number
-    const char *input;  // of the graph, a row of input_width numbers for each token; NULL: none
+    int32_t n_outputs; // of each text: 1 where the output is of rows that are wanted
+    int32_t works_max; // texts of a step; 0: any number
+    const char *input; // of the graph, a row of input_width numbers for each token; NULL: none
     int64_t input_width;
     void (*take)(void *user, size_t text, const float *row); // in the order of the texts
     void *user;
@@ -163,7 +163,7 @@ typedef struct tern_reader {
     size_t n_leases, leases_capacity;
     float *rows;
     size_t rows_capacity;
-    bool is_running;         // a step was begun and is not done
+    bool is_running; // a step was begun and is not done
     tern_computation now;
     float *input_rows; // [n_input] of the step's tokens
     size_t n_input, input_capacity;
@@ -211,7 +211,7 @@ typedef struct tern_trail {
     const tern_draft *draft; // after it
     const tern_chain *chain; // the last one; if the text took the guess,
     size_t n_chain;          // it has n_chain of its tokens
-    size_t found, n_match; // lookup: the token after the match; 0: none
+    size_t found, n_match;   // lookup: the token after the match; 0: none
 } tern_trail;
 
 typedef struct tern_bucket { // of the online drafter
@@ -242,8 +242,8 @@ typedef struct tern_device_drafts {
     tern_device_arm arms[TERN_DEVICE_ARMS];
     int n_arms; // to choose from; 0: the device does not draft
     int now, retried;
-    int n_idle;       // requests still to be skipped before timing
-    int n_trial_runs; // still to be timed before the next choice
+    int n_idle;              // requests still to be skipped before timing
+    int n_trial_runs;        // still to be timed before the next choice
     int n_settled, patience; // requests since another one was timed, and until one is
     tern_draft_record chances[TERN_DRAFTING_MAX]; // by place
 } tern_device_drafts;
@@ -254,14 +254,14 @@ typedef struct tern_speculator {
     tern_draft_record records[TERN_DRAFTER_COUNT][TERN_DRAFT_LEVELS];
     tern_draft_record *odds; // [buckets of a table of version 1, TERN_CHAINS_MATCH_MAX] or NULL
     tern_draft_trial trials[TERN_TRIALS];
-    tern_session *model;  // of the draft model
-    tern_bucket *buckets; // of the online drafter
-    size_t n_seen;        // tokens of the timeline that it has learnt from
+    tern_session *model;                    // of the draft model
+    tern_bucket *buckets;                   // of the online drafter
+    size_t n_seen;                          // tokens of the timeline that it has learnt from
     double run_seconds[TERN_DRAFT_MAX + 2]; // by number of tokens, a moving mean; 0: unknown
     double model_seconds;                   // the same, of a token of the draft model
     unsigned since_plain;                   // steps since one without a draft
     tern_draft draft;                       // of the current step
-    tern_guess first[TERN_DRAFTER_COUNT]; // the first guess of each, drafted or not
+    tern_guess first[TERN_DRAFTER_COUNT];   // the first guess of each, drafted or not
     int n_first;
     tern_device_drafts device;
     tern_draft_stats stats; // of the generation
@@ -324,8 +324,8 @@ tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_
 // Where an answer stands in its grammar, and the tokens that may come there and after the tokens of
 // a draft.
 typedef struct tern_constraint {
-    bool is_beside;     // others, in a group: what it may take is limited (constraint.c)
-    uint64_t work_left; // of that
+    bool is_beside;        // others, in a group: what it may take is limited (constraint.c)
+    uint64_t work_left;    // of that
     tern_grammar *grammar; // NULL: anything may come
     tern_gplace place;
     size_t n_words, n_rows;
@@ -398,8 +398,8 @@ typedef struct tern_generation {
     int32_t id;         // chosen, and not in the timeline yet
     size_t n_ahead;     // tokens after the last one that are already computed
     const int32_t *ahead;
-    size_t n_before; // tokens of the timeline when the last batch was planned
-    tern_work work;  // what was planned last
+    size_t n_before;                 // tokens of the timeline when the last batch was planned
+    tern_work work;                  // what was planned last
     int32_t run[TERN_DRAFT_MAX + 1]; // its tokens: the last ones and a draft
     size_t n_more; // tokens after g->id that are said already, and computed with it: run[1..]
     tern_constraint constraint;
@@ -470,12 +470,12 @@ struct tern_session {
     tern_lease *lease; // whose tokens are the timeline's
     tern_session_desc desc;
     int32_t n_context;
-    size_t n_tokens; // of the timeline
+    size_t n_tokens;          // of the timeline
     tern_generation *running; // NULL: nothing is generated
     tern_group *group;        // it runs in
-    int32_t *generated; // [n_generated] by the last generation
+    int32_t *generated;       // [n_generated] by the last generation
     size_t n_generated, generated_capacity;
-    tern_token_logprob *token_logprobs; // [n_generated, n_each_logprobs]
+    tern_token_logprob *token_logprobs;              // [n_generated, n_each_logprobs]
     size_t token_logprobs_capacity, n_each_logprobs; // 0: not wanted
     float *scores; // [n_scores, n_vocab], for tern_session_logprobs
     size_t n_scores;

@@ -193,8 +193,8 @@ static tern_status encode(const tern_model *m, const char *text, size_t n, const
 
 // The piece that begins the text, *n bytes of it: as much as is said well, and leaves room for what
 // is said.
-static tern_status encode_piece(const tern_model *m, const char *text, size_t *n,
-                                const char *voice, tern_ids *out, tern_error *err) {
+static tern_status encode_piece(const tern_model *m, const char *text, size_t *n, const char *voice,
+                                tern_ids *out, tern_error *err) {
     size_t before = out->n, room = (size_t)m->config.n_context / 2, n_all = *n;
     for (size_t most = TERN_SPEAK_CHARACTERS;; most /= 2) {
         out->n = before;
@@ -354,8 +354,7 @@ static tern_status settle(tern_say *s, tern_model *codec, tern_error *err) {
 }
 
 // Room for the longest prompt and as many frames as may follow.
-static tern_status open_speaking(tern_say *s, tern_model *codec, size_t n_prompt,
-                                 tern_error *err) {
+static tern_status open_speaking(tern_say *s, tern_model *codec, size_t n_prompt, tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t n_codes = (int32_t)v->n_codes, room = (s->n_context - (int32_t)n_prompt) / n_codes;
     if (s->n_frames_most > room) s->n_frames_most = room;
@@ -412,8 +411,8 @@ static tern_status begin(tern_say *s, tern_model *codec, tern_error *err) {
     TERN_TRY(settle(s, codec, err));
     for (size_t i = 0; i < ids->n; i++)
         if (ids->ids[i] < 0 || ids->ids[i] >= s->m->config.n_vocab)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d",
-                             (int)ids->ids[i], (int)s->m->config.n_vocab - 1);
+            return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d", (int)ids->ids[i],
+                             (int)s->m->config.n_vocab - 1);
     s->stats->rate = s->sound.rate;
     s->n_wanted = FRAMES_FIRST;
     TERN_TRY(open_prompt(s, &n_prompt, err));

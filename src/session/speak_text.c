@@ -8,9 +8,7 @@ typedef struct cut_places {
     size_t sentence, clause, word, letter; // bytes in front of the last place of each kind
 } cut_places;
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
@@ -56,8 +54,10 @@ static void look(const char *text, size_t n, size_t at, size_t bytes, uint32_t c
     if (c < 128 && is_space((char)c)) p->word = behind;
     if (ends_sentence_alone(c)) p->sentence = behind;
     if (ends_clause(c) && (space_follows || c >= 128)) p->clause = behind;
-    if (ends_sentence(c)) *open = !(c == '.' && is_abbreviation(text, at));
-    else if (!closes(c)) *open = false;
+    if (ends_sentence(c))
+        *open = !(c == '.' && is_abbreviation(text, at));
+    else if (!closes(c))
+        *open = false;
     if (!*open || !space_follows) return;
     size_t next = behind;
     while (next < n && is_space(text[next])) next++;

@@ -74,8 +74,10 @@ tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, t
     for (int i = 0; i < TERN_TRIALS; i++) sp->trials[i].patience = PATIENCE;
     tern_status status = tern_drafters_open(sp, s, err);
     if (status == TERN_OK) status = tern_device_drafts_open(sp, s, err);
-    if (status == TERN_OK) *out = sp;
-    else tern_speculator_close(sp);
+    if (status == TERN_OK)
+        *out = sp;
+    else
+        tern_speculator_close(sp);
     return status;
 }
 
@@ -165,8 +167,7 @@ static void mix(tern_speculator *sp, const int32_t *ids, size_t n_ids, int32_t n
 // Tokens that come as a whole are judged by their place in the draft. At first they are trusted,
 // since what is never drafted is never known.
 static void by_place(tern_draft *d, tern_drafter by) {
-    for (int32_t j = 0; j < d->n; j++)
-        d->guesses[j] = (tern_guess){d->tokens[j], by, j, 0.8f, -1};
+    for (int32_t j = 0; j < d->n; j++) d->guesses[j] = (tern_guess){d->tokens[j], by, j, 0.8f, -1};
 }
 
 // Takes the draft if it promises more than the best so far. One that does not promise more than
@@ -177,8 +178,10 @@ static void consider(tern_speculator *sp, int trial, const tern_draft *draft, do
     double rate, plain = 1 / run_seconds(sp, 1);
     if (draft->n == 0) return;
     int32_t n = best_length(sp, draft, token_seconds, &rate);
-    if (sp->params.always) n = draft->n;
-    else if (rate <= plain && ++t->n_skipped < t->patience) return;
+    if (sp->params.always)
+        n = draft->n;
+    else if (rate <= plain && ++t->n_skipped < t->patience)
+        return;
     if (sp->draft.n > 0 && rate <= *best_rate) return;
     if (rate <= plain) { // a trial
         t->n_skipped = 0;
@@ -221,8 +224,7 @@ tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_
         by_place(&draft, TERN_DRAFTER_CALLER);
         consider(sp, TERN_TRIAL_CALLER, &draft, 0, &best_rate);
     }
-    if (sp->params.draft_model)
-        TERN_TRY(consider_model(sp, ids, n_ids, n_max, &best_rate, err));
+    if (sp->params.draft_model) TERN_TRY(consider_model(sp, ids, n_ids, n_max, &best_rate, err));
     sp->stats.draft_seconds += tern_seconds() - start;
     return TERN_OK;
 }
@@ -257,8 +259,10 @@ void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, 
     for (int i = 0; i < sp->n_first; i++) {
         const tern_guess *g = &sp->first[i];
         if (n > 0 && g->by == d->guesses[0].by) continue; // judged above
-        if (n_accepted > 0) learn_from(sp, g, g->token == d->tokens[0]);
-        else if (!ended) learn_from(sp, g, g->token == next);
+        if (n_accepted > 0)
+            learn_from(sp, g, g->token == d->tokens[0]);
+        else if (!ended)
+            learn_from(sp, g, g->token == next);
     }
     sp->n_first = 0;
     if (n == 0) return;

@@ -14,8 +14,8 @@ static int32_t four_ones(void *user, const int32_t *ids, size_t n_ids, int32_t *
 // accepted; the session believes in `token_cost` instead, unless it is 0. Returns how many of the
 // last hundred had a draft; *tokens is their mean length.
 static int drafts_at(double cost, float token_cost, int32_t right, double *tokens) {
-    tern_speculator sp = {
-        .params = {.draft = four_ones, .max_length = 4, .token_cost = token_cost}, .n_vocab = 10};
+    tern_speculator sp = {.params = {.draft = four_ones, .max_length = 4, .token_cost = token_cost},
+                          .n_vocab = 10};
     int32_t ids[1] = {1};
     tern_error err;
     int n = 0;

@@ -40,12 +40,16 @@ tern_status tern_hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_
 }
 
 tern_status tern_hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32_t position,
-                           int64_t n_rows, int32_t *next, float *logits, tern_error *err) {
+                                int64_t n_rows, int32_t *next, float *logits, tern_error *err) {
     const tern_graph *g = &h->m->graphs[0].fused;
     float greatest = 0;
     tern_vid encoded = tern_graph_find(g, "encoded");
-    tern_batch batch = {.ids = ids, .n_tokens = n, .n_outputs = 1, .top_k = logits ? 0 : 1,
-                        .top_ids = next, .top_logits = &greatest};
+    tern_batch batch = {.ids = ids,
+                        .n_tokens = n,
+                        .n_outputs = 1,
+                        .top_k = logits ? 0 : 1,
+                        .top_ids = next,
+                        .top_logits = &greatest};
     if (position == 0) batch.counts[g->values[encoded].dim] = n_rows;
     if (position == 0) tern_batch_bind(&batch, encoded, h->encoded);
     if (logits) tern_batch_bind(&batch, tern_graph_scores(g), logits);
@@ -107,7 +111,7 @@ tern_status tern_hearing_write_down(hearing *h, const float *samples, int64_t n,
 // ---- Segments ----------------------------------------------------------------------------------
 
 tern_status tern_hearing_text(const hearing *h, const int32_t *ids, int32_t n, char **out,
-                         tern_error *err) {
+                              tern_error *err) {
     tern_strbuf text = {0};
     tern_status status = TERN_OK;
     tern_decoder decoder = {0};
@@ -127,7 +131,7 @@ tern_status tern_hearing_text(const hearing *h, const int32_t *ids, int32_t n, c
 }
 
 tern_status tern_hearing_add(const hearing *h, hearing_list *list, double start, double end,
-                        const int32_t *said, int32_t n, tern_error *err) {
+                             const int32_t *said, int32_t n, tern_error *err) {
     tern_transcript *t = list->out;
     char *text = NULL;
     if (n == 0) return TERN_OK;
@@ -148,7 +152,7 @@ tern_status tern_hearing_add(const hearing *h, hearing_list *list, double start,
 }
 
 tern_status tern_hearing_find_speech(const hearing *h, const float *samples, int64_t n,
-                                tern_voice_list *out, tern_error *err) {
+                                     tern_voice_list *out, tern_error *err) {
     float *voice = NULL;
     size_t n_hops = 0;
     if (h->params.vad && !h->params.whole)
@@ -172,7 +176,7 @@ static tern_status hear(hearing *h, const tern_sound *sound, hearing_list *out, 
         tern_placement_end_use(h->at);
         if (status == TERN_OK)
             status = tern_hearing_add(h, out, (double)s->first / TERN_VOICE_RATE,
-                                 (double)s->end / TERN_VOICE_RATE, h->ids, h->n_ids, err);
+                                      (double)s->end / TERN_VOICE_RATE, h->ids, h->n_ids, err);
     }
     tern_voice_free(&speech);
     return status;
@@ -215,7 +219,7 @@ static tern_status settle(hearing *h, tern_error *err) {
 }
 
 tern_status tern_hearing_open(hearing *h, tern_model *m, const tern_transcribe_params *params,
-                         tern_error *err) {
+                              tern_error *err) {
     const tern_config *c = &m->config;
     *h = (hearing){.m = m};
     if (params) h->params = *params;

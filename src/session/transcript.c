@@ -12,7 +12,7 @@
 struct tern_chat {
     tern_message *messages; // roles and contents are owned
     size_t n, capacity;
-    tern_shown *shown;      // [n_shown] by rising message
+    tern_shown *shown; // [n_shown] by rising message
     size_t n_shown, shown_capacity;
 };
 
@@ -70,8 +70,9 @@ static void move_shown(tern_chat *chat, size_t at, size_t by) {
 static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str content,
                           tern_error *err) {
     if (!is_message(role, content))
-        return tern_fail(err, TERN_ERR_FORMAT, "message %zu: expected a role of one line and a "
-                         "text without zero bytes", at + 1);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "message %zu: expected a role of one line and a text without zero bytes",
+                         at + 1);
     tern_message m = {copy(role), copy(content)};
     if (!m.role || !m.content ||
         tern_array_reserve(TERN_MEM_SESSION, &chat->messages, &chat->capacity, chat->n, 1) != 0) {
@@ -215,9 +216,10 @@ static tern_status read_json(tern_chat *chat, tern_str text, tern_error *err) {
             content = tern_json_get(&doc, m, "content");
         }
         if (!tern_json_is(role, TERN_JSON_STRING) || !tern_json_is(content, TERN_JSON_STRING))
-            TERN_TRY_GOTO(tern_fail(err, TERN_ERR_FORMAT,
-                                    "message %zu (line %u): expected the texts \"role\" and "
-                                    "\"content\"", chat->n + 1, (unsigned)m->line));
+            TERN_TRY_GOTO(
+                tern_fail(err, TERN_ERR_FORMAT,
+                          "message %zu (line %u): expected the texts \"role\" and \"content\"",
+                          chat->n + 1, (unsigned)m->line));
         TERN_TRY_GOTO(insert(chat, chat->n, tern_json_str(role), tern_json_str(content), err));
     }
 fail:

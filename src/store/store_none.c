@@ -16,9 +16,7 @@ tern_status tern_memory_open(tern_memory_store **out, const char *folder,
     return none(err);
 }
 
-void tern_memory_close(tern_memory_store *store) {
-    (void)store;
-}
+void tern_memory_close(tern_memory_store *store) { (void)store; }
 
 tern_status tern_memory_get_info(tern_memory_store *store, tern_memory_info *info,
                                  tern_error *err) {
@@ -45,9 +43,7 @@ tern_status tern_memory_recall(tern_memory_store *store, const tern_memory_query
     return none(err);
 }
 
-void tern_memory_hits_free(tern_memory_hits *hits) {
-    (void)hits;
-}
+void tern_memory_hits_free(tern_memory_hits *hits) { (void)hits; }
 
 tern_status tern_memory_list(tern_memory_store *store, const tern_memory_filter *filters,
                              size_t n_filters, tern_memory_record_fn on_record, void *user,

@@ -29,9 +29,8 @@ static const char tables[] =
     "CREATE TABLE code(id INTEGER PRIMARY KEY, q8 BLOB NOT NULL);"
     "CREATE TABLE vector(id INTEGER PRIMARY KEY, f32 BLOB NOT NULL);"
     "CREATE VIRTUAL TABLE words USING fts5(heading, text, content='chunk', content_rowid='id',"
-    " tokenize='porter unicode61 remove_diacritics 2');"
-    "PRAGMA application_id = " TEXT(APPLICATION_ID) ";"
-                                                    "PRAGMA user_version = " TEXT(VERSION) ";";
+    " tokenize='porter unicode61 remove_diacritics 2');PRAGMA application_id = " TEXT(
+        APPLICATION_ID) ";PRAGMA user_version = " TEXT(VERSION) ";";
 
 // ---- The file -----------------------------------------------------------------------------------
 

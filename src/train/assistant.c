@@ -12,7 +12,7 @@
 
 struct tern_speech {
     const tern_tokenizer *tokenizer;
-    tern_ids with;         // tokens of the question and the mark
+    tern_ids with;                    // tokens of the question and the mark
     size_t n_before, n_mark, n_space; // in `with`, in this order
 };
 
@@ -44,8 +44,8 @@ static tern_status find_mark(tern_speech *s, const tern_strbuf *question, const 
     tern_status status = tern_tokenizer_encode(t, tern_strbuf_text(question), question->len,
                                                TERN_TOKENIZE_SPECIAL, &before, err);
     if (status == TERN_OK)
-        status = tern_tokenizer_encode(t, tern_strbuf_text(both), n, TERN_TOKENIZE_SPECIAL, &mark,
-                                       err);
+        status =
+            tern_tokenizer_encode(t, tern_strbuf_text(both), n, TERN_TOKENIZE_SPECIAL, &mark, err);
     if (status == TERN_OK)
         status = tern_tokenizer_encode(t, tern_strbuf_text(both), both->len, TERN_TOKENIZE_SPECIAL,
                                        &s->with, err);
@@ -90,8 +90,8 @@ void tern_speech_mask(const tern_speech *s, const int32_t *ids, const uint8_t *s
         if (starts[i]) from = -1;
         if (from < 0 && i >= n_mark &&
             memcmp(ids + i - n_mark, mark, (size_t)n_mark * sizeof *ids) == 0) {
-            bool spaced = i + n_space <= n + 1 &&
-                          memcmp(ids + i, space, (size_t)n_space * sizeof *ids) == 0;
+            bool spaced =
+                i + n_space <= n + 1 && memcmp(ids + i, space, (size_t)n_space * sizeof *ids) == 0;
             from = spaced ? i + n_space : i;
         }
         bool speaks = from >= 0 && i >= from;

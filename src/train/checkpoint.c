@@ -53,8 +53,7 @@ static tern_status list(const char *folder, int64_t **steps, size_t *n, tern_err
     return status;
 }
 
-tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest,
-                                  tern_error *err) {
+tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest, tern_error *err) {
     int64_t *steps;
     TERN_TRY(list(folder, &steps, n, err));
     *newest = *n ? steps[*n - 1] : 0;
@@ -166,11 +165,11 @@ static tern_status sum_slots(tern_trainer *t, uint32_t **sums, size_t *n, tern_e
         tern_status status = slot_data(t, s, &data, err);
         uint64_t n_data = s->n_rows * s->n_cols;
         if (status == TERN_OK && !tern_all_finite(data, n_data))
-            status = tern_fail(err, TERN_ERR_DEVICE, "train: %s holds a number that is not finite "
+            status = tern_fail(err, TERN_ERR_DEVICE,
+                               "train: %s holds a number that is not finite "
                                "after step %lld: no checkpoint of it is written",
                                s->name, (long long)t->step);
-        if (status == TERN_OK)
-            (*sums)[(*n)++] = tern_crc32(0, data, (size_t)n_data * sizeof *data);
+        if (status == TERN_OK) (*sums)[(*n)++] = tern_crc32(0, data, (size_t)n_data * sizeof *data);
         tern_free(data);
         if (status != TERN_OK) return status;
     }
@@ -278,17 +277,19 @@ static tern_status read_state(const tern_trainer *t, const tern_file *file, int6
         !tern_file_meta_int(file, "tern.train.scored_in_loss", &p->scored_in_loss) ||
         !tern_file_meta_int(file, "tern.train.state_crc32", &sum) ||
         !tern_file_meta_str(file, "tern.train.run", run))
-        return tern_fail(err, TERN_ERR_FORMAT, "%s does not say which run it is of, and how far it "
-                         "is", file->path);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s does not say which run it is of, and how far it is", file->path);
     if (p->step != step || (int64_t)sum_state(p, *run) != sum)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of its step and settings is wrong",
                          file->path);
     if (p->step < 0 || p->step > p->n_steps || p->n_steps > INT64_MAX / batch ||
         p->steps_in_loss < 0 || p->steps_in_loss > p->step || p->steps_in_loss > INT32_MAX ||
         p->scored_in_loss < 0 || p->scored_in_loss > p->steps_in_loss * batch)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: step %lld of %lld with %lld steps in its loss "
-                         "is no place that a run can be at", file->path, (long long)p->step,
-                         (long long)p->n_steps, (long long)p->steps_in_loss);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s: step %lld of %lld with %lld steps in its loss "
+                         "is no place that a run can be at",
+                         file->path, (long long)p->step, (long long)p->n_steps,
+                         (long long)p->steps_in_loss);
     return TERN_OK;
 }
 
@@ -310,14 +311,14 @@ static tern_status find_numbers(const tern_file *file, const tern_slot *s, const
     file_name(s, name, sizeof name);
     const tern_tensor *x = tern_file_tensor(file, name);
     if (!x || x->type != TERN_DTYPE_F32 || x->ne[0] != s->n_cols || x->ne[1] != s->n_rows)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: %s is missing or has another shape",
-                         file->path, name);
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: %s is missing or has another shape", file->path,
+                         name);
     TERN_TRY(tern_blob_hold(&x->data, out, err));
     tern_status status = TERN_OK;
     if (!tern_meta_element(sums, index, &sum) ||
         (double)tern_crc32(0, out->data, (size_t)x->bytes) != sum)
-        status = tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of %s is wrong", file->path,
-                           name);
+        status =
+            tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of %s is wrong", file->path, name);
     else if (!tern_all_finite(out->data, s->n_rows * s->n_cols))
         status = tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite",
                            file->path, name);

@@ -19,8 +19,8 @@ struct tern_contrastive {
     tern_pairs *pairs, *held_out; // held_out: NULL when there are none
     tern_contrast *loss;
     int32_t sizes[SIZES_MAX];
-    size_t n_sizes, n_texts; // n_texts: of a step or of the held-out pairs, at most
-    size_t n_valid;          // pairs that are measured with
+    size_t n_sizes, n_texts;      // n_texts: of a step or of the held-out pairs, at most
+    size_t n_valid;               // pairs that are measured with
     const tern_pair_text **texts; // of a step: queries, positives, negatives
     const int32_t *ids;           // that they index
     uint64_t *keys;
@@ -36,18 +36,18 @@ static tern_status read_init(tern_trainer *t, tern_error *err) {
     TERN_TRY(tern_file_need_weights(t->tokenizer_file, err));
     TERN_TRY(tern_model_read(t->tokenizer_file, &t->arch, c, err));
     tern_config_order_as_gguf(t->arch, c);
-    if (c->n_labels)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "a reranker makes no vectors");
+    if (c->n_labels) return tern_fail(err, TERN_ERR_UNSUPPORTED, "a reranker makes no vectors");
     return TERN_OK;
 }
 
 tern_status tern_contrastive_open(tern_trainer *t, tern_error *err) {
     if (t->desc.lora_rank || t->desc.assistant_only)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "train: pairs train whole models on whole "
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "train: pairs train whole models on whole "
                          "texts: neither adapters nor only what assistants say");
     if (!t->desc.init && !t->desc.data)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: pairs need a model to begin with, or a "
-                         "folder with a tokenizer");
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: pairs need a model to begin with, or a folder with a tokenizer");
     t->contrastive = tern_alloc(TERN_MEM_GRAPH, sizeof *t->contrastive);
     if (!t->contrastive) return tern_fail_memory(err, sizeof *t->contrastive);
     if (!t->desc.init) return TERN_OK;
@@ -73,8 +73,9 @@ static tern_status settle_sizes(tern_trainer *t, tern_error *err) {
                          d->n_sizes, SIZES_MAX - 1);
     for (size_t i = 0; i < d->n_sizes; i++) {
         if (d->sizes[i] < 1 || d->sizes[i] >= t->config.n_embd)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "train: vectors cut to %d numbers: expected 1 "
-                             "to %lld", d->sizes[i], (long long)t->config.n_embd - 1);
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "train: vectors cut to %d numbers: expected 1 to %lld", d->sizes[i],
+                             (long long)t->config.n_embd - 1);
         c->sizes[c->n_sizes++] = d->sizes[i];
     }
     c->sizes[c->n_sizes++] = (int32_t)t->config.n_embd;
@@ -101,8 +102,8 @@ tern_status tern_contrastive_read(tern_trainer *t, tern_error *err) {
     if (!t->tokenizer_file) {
         TERN_TRY(tern_data_open_tokenizer(&t->tokenizer_file, t->desc.data, err));
         if (!t->tokenizer_file)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: has neither tokenizer.json nor "
-                             "tokenizer.gguf", t->desc.data);
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "%s: has neither tokenizer.json nor tokenizer.gguf", t->desc.data);
     }
     TERN_TRY(tern_tokenizer_open(&t->tokenizer, t->tokenizer_file, err));
     int64_t n_vocab = tern_tokenizer_n_vocab(t->tokenizer);
@@ -134,14 +135,15 @@ tern_status tern_contrastive_ready(tern_trainer *t, tern_error *err) {
     c->ranks = tern_alloc_array(TERN_MEM_MISC, c->n_valid + 1, sizeof *c->ranks);
     if (!c->texts || !c->keys || !c->vectors || !c->gradient || !c->ranks)
         return tern_fail_memory(err, n * n_embd * sizeof *c->vectors);
-    return tern_contrast_open(&c->loss, &(tern_contrast_desc){.n_threads = t->desc.n_threads,
-                                                              .cpu_features = t->desc.cpu_features,
-                                                              .n_pairs = (int32_t)pairs,
-                                                              .n_texts = (int32_t)n,
-                                                              .n_cols = (int32_t)n_embd,
-                                                              .temperature = t->desc.temperature,
-                                                              .sizes = c->sizes,
-                                                              .n_sizes = c->n_sizes},
+    return tern_contrast_open(&c->loss,
+                              &(tern_contrast_desc){.n_threads = t->desc.n_threads,
+                                                    .cpu_features = t->desc.cpu_features,
+                                                    .n_pairs = (int32_t)pairs,
+                                                    .n_texts = (int32_t)n,
+                                                    .n_cols = (int32_t)n_embd,
+                                                    .temperature = t->desc.temperature,
+                                                    .sizes = c->sizes,
+                                                    .n_sizes = c->n_sizes},
                               err);
 }
 
@@ -279,8 +281,9 @@ tern_status tern_contrastive_validate(tern_trainer *t, double *loss, double *rec
     *recall_1 = (double)first / (double)n;
     *recall_10 = (double)near / (double)n;
     if (isfinite(b.loss)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_DEVICE, "train: the loss of the held-out pairs is not a number "
-                     "after step %lld", (long long)t->step);
+    return tern_fail(err, TERN_ERR_DEVICE,
+                     "train: the loss of the held-out pairs is not a number after step %lld",
+                     (long long)t->step);
 }
 
 // ---- What is told ------------------------------------------------------------------------------

@@ -58,12 +58,28 @@ static tern_train_desc small_pairs(paths *p, const char *out, found *f) {
     write_pairs(p->pairs, false);
     write_pairs(p->held_out, true);
     *f = (found){0};
-    return (tern_train_desc){.data = p->data, .pairs = p->pairs, .held_out_pairs = p->held_out,
-                             .out = p->out, .n_layers = 1, .n_embd = 32, .n_heads = 2, .n_ff = 64,
-                             .seq_len = 40, .micro_tokens = 300, .batch_pairs = 32, .n_steps = 60,
-                             .sizes = sizes, .n_sizes = 2, .rate = 1e-2f, .log_every = 4,
-                             .valid_every = 30, .checkpoint_every = 15, .keep = 2, .n_threads = 2,
-                             .on_event = take_found, .user = f};
+    return (tern_train_desc){.data = p->data,
+                             .pairs = p->pairs,
+                             .held_out_pairs = p->held_out,
+                             .out = p->out,
+                             .n_layers = 1,
+                             .n_embd = 32,
+                             .n_heads = 2,
+                             .n_ff = 64,
+                             .seq_len = 40,
+                             .micro_tokens = 300,
+                             .batch_pairs = 32,
+                             .n_steps = 60,
+                             .sizes = sizes,
+                             .n_sizes = 2,
+                             .rate = 1e-2f,
+                             .log_every = 4,
+                             .valid_every = 30,
+                             .checkpoint_every = 15,
+                             .keep = 2,
+                             .n_threads = 2,
+                             .on_event = take_found,
+                             .user = f};
 }
 
 // How often the nearest of all held-out answers is the right one, by tern_embed.
@@ -74,8 +90,7 @@ static double recall_of(const char *path, int32_t n_dims) {
     tern_embed_text list[2 * N_HELD_OUT];
     static float vectors[2 * N_HELD_OUT * 32];
     int right = 0;
-    for (int i = 0; i < N_HELD_OUT; i++)
-        letters_of(6 * i + 5, texts[i], texts[N_HELD_OUT + i]);
+    for (int i = 0; i < N_HELD_OUT; i++) letters_of(6 * i + 5, texts[i], texts[N_HELD_OUT + i]);
     for (int i = 0; i < 2 * N_HELD_OUT; i++)
         list[i] = (tern_embed_text){.text = texts[i], .n_bytes = strlen(texts[i])};
     tern_status status = tern_model_open(&m, path, NULL, &err);
@@ -115,8 +130,8 @@ TEST(contrastive_training_finds_what_it_has_not_seen) {
         REQUIRE_OK(tern_train(&d, &err), err);
         CHECK_MSG(f.first_recall_1 < 0.2 && f.recall_1 > (i ? 0.35 : 0.8) &&
                       f.recall_10 >= f.recall_1 && f.loss < f.first_loss,
-                  "%zu: recall@1 %g to %g, @10 %g, loss %g to %g", i, f.first_recall_1,
-                  f.recall_1, f.recall_10, f.first_loss, f.loss);
+                  "%zu: recall@1 %g to %g, @10 %g, loss %g to %g", i, f.first_recall_1, f.recall_1,
+                  f.recall_10, f.first_loss, f.loss);
         snprintf(path, sizeof path, "%s/step-%08d.gguf", p.out, (int)d.n_steps);
         CHECK_MSG(fabs(recall_of(path, 32) - f.recall_1) < 0.05, "embedded: %g, measured: %g",
                   recall_of(path, 32), f.recall_1);

@@ -75,8 +75,10 @@ tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_erro
     if (t->base) tern_lora_put_targets(t->base, out);
     uint32_t init = t->base ? tern_lora_base_sum(t->base) : t->init_sum;
     tern_strbuf_printf(out, "\",\"init\":\"%08x\"", init);
-    if (t->contrastive) tern_contrastive_describe(t, out);
-    else put_all_data(out, t);
+    if (t->contrastive)
+        tern_contrastive_describe(t, out);
+    else
+        put_all_data(out, t);
     tern_strbuf_printf(out, ",\"tokenizer\":\"%016llx\"}",
                        (unsigned long long)tern_tokenizer_hash(t->tokenizer));
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
@@ -95,10 +97,14 @@ static bool same(const tern_json *a, const tern_json *b) {
 
 static void put_value(tern_strbuf *out, const tern_json *v) {
     tern_str text = tern_json_str(v);
-    if (text.ptr) tern_strbuf_append(out, text.ptr, text.len);
-    else if (tern_json_is(v, TERN_JSON_NUMBER)) tern_strbuf_printf(out, "%.9g", v->number);
-    else if (tern_json_is(v, TERN_JSON_BOOL)) tern_strbuf_puts(out, v->n ? "yes" : "no");
-    else tern_strbuf_puts(out, "unknown");
+    if (text.ptr)
+        tern_strbuf_append(out, text.ptr, text.len);
+    else if (tern_json_is(v, TERN_JSON_NUMBER))
+        tern_strbuf_printf(out, "%.9g", v->number);
+    else if (tern_json_is(v, TERN_JSON_BOOL))
+        tern_strbuf_puts(out, v->n ? "yes" : "no");
+    else
+        tern_strbuf_puts(out, "unknown");
 }
 
 // "rate is 0.006 there and 0.003 here; seed is ...": empty when nothing differs.
@@ -130,8 +136,8 @@ tern_status tern_run_check(const tern_trainer *t, const tern_json_doc *doc, cons
     if (status == TERN_OK) put_differences(&differences, &mine, doc, run);
     if (status == TERN_OK && differences.failed) status = tern_fail_memory(err, text.len);
     if (status == TERN_OK && differences.len)
-        status = tern_fail(err, TERN_ERR_ARGUMENT, "%s is of another run: %s", place,
-                           differences.ptr);
+        status =
+            tern_fail(err, TERN_ERR_ARGUMENT, "%s is of another run: %s", place, differences.ptr);
     tern_json_free(&mine);
     tern_strbuf_free(&text);
     tern_strbuf_free(&differences);

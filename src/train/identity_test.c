@@ -79,8 +79,8 @@ TEST(training_refuses_a_used_folder_and_one_that_is_in_use) {
 
 static void differs(const tern_train_desc *d, const char *what) {
     tern_error err = {0};
-    CHECK_MSG(tern_train(d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, what), "%s: %s",
-              what, err.message);
+    CHECK_MSG(tern_train(d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, what), "%s: %s", what,
+              err.message);
 }
 
 // Everything that the numbers depend on, one by one; `make` of each is its own desc.
@@ -185,7 +185,10 @@ TEST(training_goes_on_to_a_greater_length) {
     CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "beyond the 12"));
     d.n_steps = 0; // the same number as before
     REQUIRE_OK(tern_train(&d, &err), err);
-    tern_train_desc sixty = {.n_steps = 60, .rate = 6e-3f, .rate_2 = 4e-3f, .n_warmup = 4,
+    tern_train_desc sixty = {.n_steps = 60,
+                             .rate = 6e-3f,
+                             .rate_2 = 4e-3f,
+                             .n_warmup = 4,
                              .schedule = TERN_SCHEDULE_TWO_STAGE};
     for (int step = 4; step <= 60; step += 4) {
         sixty.n_steps = step > 20 ? 60 : 20;
@@ -274,8 +277,7 @@ TEST(training_tells_each_step_and_its_log_can_be_read_along) {
     int64_t matrices = 2 * (4 * 32 * 32 + 3 * 32 * 64);
     CHECK_MSG(info.n_ternary == matrices && info.n_params > matrices &&
                   fabs(info.n_epochs - 60.0 * 512 / (double)info.n_tokens) < 0.1,
-              "%lld, %lld, %g", (long long)info.n_ternary, (long long)info.n_params,
-              info.n_epochs);
+              "%lld, %lld, %g", (long long)info.n_ternary, (long long)info.n_params, info.n_epochs);
 }
 
 // Names that mean something to a shell, and names longer than any buffer was. Seen to fail: with

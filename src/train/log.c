@@ -33,8 +33,10 @@ void tern_train_log_begin(tern_train_log *log, const tern_trainer *t) {
 
 void tern_train_log_number(tern_train_log *log, const char *key, int digits, double value) {
     tern_strbuf_printf(&log->line, ",\"%s\":", key);
-    if (isfinite(value)) tern_strbuf_printf(&log->line, "%.*g", digits, value);
-    else tern_strbuf_puts(&log->line, "null"); // JSON has no NaN
+    if (isfinite(value))
+        tern_strbuf_printf(&log->line, "%.*g", digits, value);
+    else
+        tern_strbuf_puts(&log->line, "null"); // JSON has no NaN
 }
 
 void tern_train_log_numbers(tern_train_log *log, const char *key, const double *values, size_t n) {
@@ -69,8 +71,10 @@ static tern_status measure(const char *path, int64_t step, measured *m, tern_err
         if (status != TERN_OK || !more) break;
         sscanf(tern_strbuf_text(&l.line), "{\"step\":%lld", &of);
         keeps &= of <= step && l.is_whole;
-        if (keeps) m->n_keep = l.end;
-        else m->n_dropped++;
+        if (keeps)
+            m->n_keep = l.end;
+        else
+            m->n_dropped++;
         if (of > m->n_steps) m->n_steps = of;
     }
     tern_lines_close(&l);
@@ -114,8 +118,10 @@ tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, boo
     if (!log) return tern_fail_memory(err, sizeof *log);
     log->fd = -1;
     tern_status status = open_log(log, t, keep, n_dropped, err);
-    if (status != TERN_OK) tern_train_log_close(log);
-    else *out = log;
+    if (status != TERN_OK)
+        tern_train_log_close(log);
+    else
+        *out = log;
     return status;
 }
 
@@ -147,9 +153,10 @@ static tern_status check_first_line(const tern_trainer *t, const char *path, ter
     // A process that was killed at once leaves nothing to compare with, and nothing to lose.
     if (status == TERN_OK && more && l.is_whole) {
         if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
-            status = tern_run_check(t, &doc, tern_json_get(&doc, tern_json_root(&doc), "run"),
-                                    path, err);
-        else status = tern_lines_fail(&l, err, TERN_ERR_FORMAT, "is not a line of a run's log");
+            status = tern_run_check(t, &doc, tern_json_get(&doc, tern_json_root(&doc), "run"), path,
+                                    err);
+        else
+            status = tern_lines_fail(&l, err, TERN_ERR_FORMAT, "is not a line of a run's log");
     }
     tern_json_free(&doc);
     tern_lines_close(&l);

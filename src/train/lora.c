@@ -31,9 +31,7 @@ struct tern_lora_base {
 };
 
 // The roles of the matrices that can have adapters are a bit each in `targets`.
-static unsigned bit_of(tern_role role) {
-    return tern_role_name(role) ? 1u << role : 0;
-}
+static unsigned bit_of(tern_role role) { return tern_role_name(role) ? 1u << role : 0; }
 
 static unsigned all_targets(void) {
     unsigned all = 0;
@@ -62,8 +60,10 @@ static tern_status read_targets(const char *list, unsigned *out, tern_error *err
         size_t n = strcspn(at, ",");
         unsigned bit = find_target(at, n);
         if (!bit)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "train: the matrices '%s' for an adapter: "
-                             "expected some of q,k,v,o,gate,up,down", list);
+            return tern_fail(
+                err, TERN_ERR_ARGUMENT,
+                "train: the matrices '%s' for an adapter: expected some of q,k,v,o,gate,up,down",
+                list);
         *out |= bit;
         at += n + (at[n] == ',');
     }
@@ -86,13 +86,13 @@ static tern_status check_ops(const tern_trainer *t, tern_error *err) {
 
 tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    if (!d->init)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: an adapter needs a model");
+    if (!d->init) return tern_fail(err, TERN_ERR_ARGUMENT, "train: an adapter needs a model");
     if (d->lora_rank < 1 || d->lora_rank > RANK_MAX || !(d->lora_alpha >= 0) ||
         !isfinite(d->lora_alpha))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: an adapter of rank %d with alpha %g: "
-                         "expected 1 to %d, and a number above 0", d->lora_rank,
-                         (double)d->lora_alpha, RANK_MAX);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: an adapter of rank %d with alpha %g: "
+                         "expected 1 to %d, and a number above 0",
+                         d->lora_rank, (double)d->lora_alpha, RANK_MAX);
     if (d->lora_alpha == 0) t->desc.lora_alpha = 2 * (float)d->lora_rank;
     tern_lora_base *b = t->base = tern_alloc(TERN_MEM_GRAPH, sizeof *b);
     if (!b) return tern_fail_memory(err, sizeof *b);
@@ -152,9 +152,8 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         if (n->op != TERN_OP_LINEAR) continue;
-        const tern_node *made = g->values[n->in[1]].producer >= 0
-                                    ? &g->nodes[g->values[n->in[1]].producer]
-                                    : NULL;
+        const tern_node *made =
+            g->values[n->in[1]].producer >= 0 ? &g->nodes[g->values[n->in[1]].producer] : NULL;
         tern_vid w = made ? made->in[0] : n->in[1];
         if (!is_base(&g->values[w])) continue;
         TERN_TRY(tern_model_weight(b->file, t->arch, &g->values[w], &x, err));
@@ -169,8 +168,8 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     tern_lora_base *b = t->base;
     TERN_TRY(tern_model_build(g, t->base->file, t->arch, &t->config, err));
-    TERN_TRY(tern_model_refuse_unread(t->base->file, t->arch, &t->config,
-                                      &(const tern_graph *){g}, 1, err));
+    TERN_TRY(tern_model_refuse_unread(t->base->file, t->arch, &t->config, &(const tern_graph *){g},
+                                      1, err));
     TERN_TRY(tern_pass_low_rank(g, rank_of, t, SCALE_NAME, err));
     bool any = false;
     for (size_t v = 0; v < g->n_values; v++) any |= tern_lora_is_trained(&g->values[v]);
@@ -182,8 +181,8 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     b->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->kinds);
     tern_weight_kind *lowered =
         tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *lowered); // zero: float
-    tern_status status = b->kinds && lowered ? TERN_OK
-                                             : tern_fail_memory(err, g->n_values * sizeof *lowered);
+    tern_status status =
+        b->kinds && lowered ? TERN_OK : tern_fail_memory(err, g->n_values * sizeof *lowered);
     if (status == TERN_OK) status = find_kinds(t, g, lowered, err);
     if (status == TERN_OK) status = tern_pass_lower(g, lowered, err);
     tern_free(lowered);
@@ -230,8 +229,9 @@ static tern_status write_rows(tern_trainer *t, const tern_slot *s, rows *r, tern
         uint64_t count = step < s->n_rows - row ? step : s->n_rows - row;
         for (uint64_t i = 0; i < count; i++) read_row(r, (int64_t)(row + i), stripe + i * n);
         if (!tern_all_finite(stripe, count * n)) {
-            status = tern_fail(err, TERN_ERR_FORMAT, "%s holds a number that is not finite: no "
-                               "model to begin from", r->tensor->name);
+            status = tern_fail(err, TERN_ERR_FORMAT,
+                               "%s holds a number that is not finite: no model to begin from",
+                               r->tensor->name);
             break;
         }
         status = t->backend->write(s->array, row * n, count * n, stripe, err);
@@ -276,8 +276,7 @@ tern_status tern_lora_load_base(tern_trainer *t, tern_error *err) {
     const tern_graph *g = &t->train.graph;
     tern_status status = TERN_OK;
     for (size_t v = 0; status == TERN_OK && v < t->base->n_kinds; v++)
-        if (is_base(&g->values[v]))
-            status = load_weight(t, &g->values[v], &t->base->kinds[v], err);
+        if (is_base(&g->values[v])) status = load_weight(t, &g->values[v], &t->base->kinds[v], err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);
 }
 

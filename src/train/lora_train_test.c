@@ -24,8 +24,11 @@ enum { SEQ_LEN = 64 };
 // Shards of documents that count, with the base's tokenizer.
 static bool build_data(const char *base, const char *text, const char *end, const char *folder) {
     tern_error err = {0};
-    tern_data_build_desc d = {.source = {.paths = &text, .n_paths = 1}, .tokenizer = base,
-                              .end = end, .valid = 0.2, .n_threads = 1};
+    tern_data_build_desc d = {.source = {.paths = &text, .n_paths = 1},
+                              .tokenizer = base,
+                              .end = end,
+                              .valid = 0.2,
+                              .n_threads = 1};
     bool ok = tern_data_build(folder, &d, NULL, &err) == TERN_OK;
     CHECK_MSG(ok, "%s", err.message);
     return ok;
@@ -59,11 +62,24 @@ static bool take_losses(void *user, const tern_train_event *e) {
 
 static tern_train_desc small_run(const char *base, const char *data, const char *out, losses *l) {
     *l = (losses){0};
-    return (tern_train_desc){.data = data, .out = out, .init = base, .lora_rank = 8,
-                             .seq_len = SEQ_LEN, .batch_tokens = 256, .micro_tokens = 128,
-                             .n_steps = 40, .rate = 1e-2f, .log_every = 4, .valid_every = 40,
-                             .valid_tokens = 1024, .checkpoint_every = 10, .keep = 2,
-                             .n_threads = 1, .seed = 3, .on_event = take_losses, .user = l};
+    return (tern_train_desc){.data = data,
+                             .out = out,
+                             .init = base,
+                             .lora_rank = 8,
+                             .seq_len = SEQ_LEN,
+                             .batch_tokens = 256,
+                             .micro_tokens = 128,
+                             .n_steps = 40,
+                             .rate = 1e-2f,
+                             .log_every = 4,
+                             .valid_every = 40,
+                             .valid_tokens = 1024,
+                             .checkpoint_every = 10,
+                             .keep = 2,
+                             .n_threads = 1,
+                             .seed = 3,
+                             .on_event = take_losses,
+                             .user = l};
 }
 
 // ---- The loss as a session has it ---------------------------------------------------------------
@@ -99,10 +115,10 @@ static double session_loss_from(const char *model, int32_t begin, const char *lo
     tern_token_set_desc sd = {.seq_len = SEQ_LEN, .in_order = true};
     tern_model_info info = {0};
     double sum = 0, n_scored = 0;
-    bool ok = tern_model_open(&m, model, &desc, &err) == TERN_OK &&
-              tern_session_open(&s, m, &(tern_session_desc){.kv_type = TERN_KV_F32}, &err) ==
-                  TERN_OK &&
-              tern_token_set_open_folder(&set, data, "valid", &sd, &err) == TERN_OK && set;
+    bool ok =
+        tern_model_open(&m, model, &desc, &err) == TERN_OK &&
+        tern_session_open(&s, m, &(tern_session_desc){.kv_type = TERN_KV_F32}, &err) == TERN_OK &&
+        tern_token_set_open_folder(&set, data, "valid", &sd, &err) == TERN_OK && set;
     if (ok) tern_model_get_info(m, &info);
     ok = ok && info.n_vocab <= TINY_N_VOCAB;
     for (uint64_t i = 0; ok && i < tern_token_set_n_sequences(set) && i < 1024 / SEQ_LEN; i++) {
@@ -402,7 +418,10 @@ static void check_gradients(const base_kind *kind) {
         targets[i] = i % 7 == 3 ? -1 : (int32_t)((x = tern_mix64(x + 1)) % TINY_N_VOCAB);
         starts[i] = i < 20 ? 0 : 20;
     }
-    tern_train_batch b = {.n_tokens = SEQ_LEN, .ids = ids, .targets = targets, .starts = starts,
+    tern_train_batch b = {.n_tokens = SEQ_LEN,
+                          .ids = ids,
+                          .targets = targets,
+                          .starts = starts,
                           .loss_scale = 1.0f / SEQ_LEN};
     for (size_t i = 0; i < t->n_slots; i++) { // B is zero no more
         const tern_slot *s = &t->slots[i];
@@ -493,8 +512,8 @@ TEST(lora_training_has_the_same_bits_with_any_threads) {
             sums[k] = sum_of_file(path);
         }
         CHECK_MSG(sums[0] == sums[1] && of[0].last == of[1].last &&
-                      of[0].last_valid == of[1].last_valid, "%s: %.9g and %.9g", kinds[i].name,
-                  of[0].last_valid, of[1].last_valid);
+                      of[0].last_valid == of[1].last_valid,
+                  "%s: %.9g and %.9g", kinds[i].name, of[0].last_valid, of[1].last_valid);
     }
 }
 
@@ -631,8 +650,7 @@ TEST(lora_training_survives_failing_allocations) {
         tern_mem_fail_at(0);
         CHECK(tern_mem_get_stats().total_now == before);
         if (status == TERN_OK) break;
-        CHECK_MSG(status == TERN_ERR_MEMORY, "%llu: %s", (unsigned long long)n,
-                  err.message);
+        CHECK_MSG(status == TERN_ERR_MEMORY, "%llu: %s", (unsigned long long)n, err.message);
         failures++;
     }
     CHECK(failures > 10);
@@ -641,8 +659,8 @@ TEST(lora_training_survives_failing_allocations) {
 // ---- What assistants say -----------------------------------------------------------------------
 
 TEST(assistants_alone_are_learnt) {
-    static const tern_message chat[] = {{"user", "Once?"}, {"assistant", "Twice."},
-                                        {"user", "Hm"}, {"assistant", "Yes, no"}};
+    static const tern_message chat[] = {
+        {"user", "Once?"}, {"assistant", "Twice."}, {"user", "Hm"}, {"assistant", "Yes, no"}};
     static const char *const spoken = "Twice.<|im_end|>Yes, no<|im_end|>";
     char base[300];
     tern_error err;

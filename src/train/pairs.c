@@ -26,8 +26,8 @@ static tern_status add_text(reader *r, tern_str text, tern_error *err) {
     if (tern_array_reserve(TERN_MEM_FILE, &p->texts, &r->texts_capacity, p->n_texts, 1) != 0)
         return tern_fail_memory(err, sizeof *p->texts);
     if (text.len == 0) return tern_documents_fail(r->documents, "an empty text", err);
-    TERN_TRY(tern_tokenizer_encode(r->tokenizer, text.ptr, text.len, TERN_TOKENIZE_BOS, &p->ids,
-                                   err));
+    TERN_TRY(
+        tern_tokenizer_encode(r->tokenizer, text.ptr, text.len, TERN_TOKENIZE_BOS, &p->ids, err));
     size_t n = p->ids.n - first;
     if (n == 0) return tern_documents_fail(r->documents, "a text without a token", err);
     if (n > r->length) {
@@ -80,8 +80,7 @@ static tern_status read_all(reader *r, tern_error *err) {
     for (bool more = true;;) {
         TERN_TRY(tern_documents_next(r->documents, &d, &more, err));
         if (!more) return TERN_OK;
-        if (d.messages)
-            return tern_documents_fail(r->documents, "a chat is no pair of texts", err);
+        if (d.messages) return tern_documents_fail(r->documents, "a chat is no pair of texts", err);
         TERN_TRY(add_pair(r, d.text, err));
     }
 }
@@ -98,8 +97,10 @@ tern_status tern_pairs_open(tern_pairs **out, const char *path, const tern_token
     tern_documents_close(r.documents);
     if (status == TERN_OK && p->n == 0)
         status = tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no pairs in it", path);
-    if (status == TERN_OK) *out = p;
-    else tern_pairs_close(p);
+    if (status == TERN_OK)
+        *out = p;
+    else
+        tern_pairs_close(p);
     return status;
 }
 

@@ -46,8 +46,10 @@ static void put_text(tern_strbuf *out, const char *text, size_t n) {
         int length = tern_utf8_decode(text + i, n - i, &code);
         if (length <= 0 || code < 32 || code == 127 || code == 0xFFFE || code == 0xFFFF)
             tern_strbuf_putc(out, '?');
-        else if (strchr("<>&'\"", text[i])) tern_strbuf_printf(out, "&#%d;", text[i]);
-        else tern_strbuf_append(out, text + i, (size_t)length);
+        else if (strchr("<>&'\"", text[i]))
+            tern_strbuf_printf(out, "&#%d;", text[i]);
+        else
+            tern_strbuf_append(out, text + i, (size_t)length);
         i += length > 0 ? (size_t)length : 1;
     }
 }
@@ -87,9 +89,12 @@ static tern_status take_line(curves *c, const tern_json_doc *doc, tern_error *er
     put_run(&c->run, doc, tern_json_get(doc, tern_json_root(doc), "run"));
     if (!number_of(doc, "tokens", &p.x)) c->of_pairs |= number_of(doc, "pairs", &p.x);
     if (!(p.x >= 0) || p.x >= LARGEST) return TERN_OK;
-    if (number_of(doc, "valid_loss", &p.y)) s = &c->valid;
-    else if (number_of(doc, "loss", &p.y)) s = &c->train;
-    else return TERN_OK;
+    if (number_of(doc, "valid_loss", &p.y))
+        s = &c->valid;
+    else if (number_of(doc, "loss", &p.y))
+        s = &c->train;
+    else
+        return TERN_OK;
     if (tern_array_reserve(TERN_MEM_MISC, &s->points, &s->capacity, s->n, 1) != 0)
         return tern_fail_memory(err, sizeof p);
     s->points[s->n++] = p;
@@ -218,13 +223,12 @@ static void draw_series(const picture *p, const series *s, const char *color, bo
 static void draw_curves(const picture *p, tern_strbuf *out) {
     tern_strbuf_printf(out,
                        "<clipPath id='area'><rect x='%d' y='%d' width='%d' height='%d'/></clipPath>"
-                       "<g clip-path='url(#area)'>\n", LEFT, TOP - 4, WIDTH - LEFT - RIGHT + 4,
-                       HEIGHT - TOP - BOTTOM + 4);
+                       "<g clip-path='url(#area)'>\n",
+                       LEFT, TOP - 4, WIDTH - LEFT - RIGHT + 4, HEIGHT - TOP - BOTTOM + 4);
     for (size_t i = 0; i < p->n_logs; i++)
         draw_series(p, &p->logs[i].train, colors[i % N_COLORS], false, out);
     for (size_t i = 0; i < p->n_logs; i++)
-        if (p->logs[i].valid.n)
-            draw_series(p, &p->logs[i].valid, colors[i % N_COLORS], true, out);
+        if (p->logs[i].valid.n) draw_series(p, &p->logs[i].valid, colors[i % N_COLORS], true, out);
     tern_strbuf_puts(out, "</g>\n");
 }
 
@@ -255,8 +259,10 @@ static void draw_legend(const picture *p, tern_strbuf *out) {
     }
     int width = widest > 24 ? (int)(widest > 60 ? 60 : widest) * 8 + 12 : 204, y = TOP + 8;
     int x = WIDTH - RIGHT - width - 8;
-    tern_strbuf_printf(out, "<rect x='%d' y='%d' width='%d' height='%zu' rx='4' fill='white' "
-                       "fill-opacity='0.88' stroke='#ccc'/>\n", x, y, width, n_rows * 18 + 10);
+    tern_strbuf_printf(out,
+                       "<rect x='%d' y='%d' width='%d' height='%zu' rx='4' fill='white' "
+                       "fill-opacity='0.88' stroke='#ccc'/>\n",
+                       x, y, width, n_rows * 18 + 10);
     for (size_t i = 0; i < p->n_logs; i++) {
         const curves *c = &p->logs[i];
         const char *color = colors[i % N_COLORS];

@@ -43,7 +43,9 @@ TEST(plot_of_a_run_that_goes_on) {
                     "{\"step\":2,\"tokens\":2000000,\"loss\":null}\n"
                     "{\"step\":3,\"tokens\":3000000,\"loss\":3.125}\n"
                     "{\"step\":3,\"tokens\":3000000,\"valid_loss\":3.25}\n"
-                    "{\"step\":4,\"tokens\":4000000,\"loss\":2.", &svg, &err), err);
+                    "{\"step\":4,\"tokens\":4000000,\"loss\":2.",
+                    &svg, &err),
+               err);
     REQUIRE(svg != NULL);
     CHECK(strstr(svg, "Training loss") && strstr(svg, "bitnet, 4 layers of 256"));
     CHECK(strstr(svg, "million tokens read") && strstr(svg, "loss (nats a token)"));

@@ -80,14 +80,24 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
     const struct {
         const char *name;
         int64_t value;
-    } counts[] = {
-        {"layers", d->n_layers}, {"embd", d->n_embd}, {"heads", d->n_heads},
-        {"kv-heads", d->n_kv_heads}, {"ff", d->n_ff}, {"context", d->n_context},
-        {"seq_len", d->seq_len}, {"batch_tokens", d->batch_tokens},
-        {"micro_tokens", d->micro_tokens}, {"n_steps", d->n_steps}, {"n_warmup", d->n_warmup},
-        {"log_every", d->log_every}, {"valid_every", d->valid_every},
-        {"valid_tokens", d->valid_tokens}, {"checkpoint_every", d->checkpoint_every},
-        {"keep", d->keep}, {"batch_pairs", d->batch_pairs}, {"valid_pairs", d->valid_pairs}};
+    } counts[] = {{"layers", d->n_layers},
+                  {"embd", d->n_embd},
+                  {"heads", d->n_heads},
+                  {"kv-heads", d->n_kv_heads},
+                  {"ff", d->n_ff},
+                  {"context", d->n_context},
+                  {"seq_len", d->seq_len},
+                  {"batch_tokens", d->batch_tokens},
+                  {"micro_tokens", d->micro_tokens},
+                  {"n_steps", d->n_steps},
+                  {"n_warmup", d->n_warmup},
+                  {"log_every", d->log_every},
+                  {"valid_every", d->valid_every},
+                  {"valid_tokens", d->valid_tokens},
+                  {"checkpoint_every", d->checkpoint_every},
+                  {"keep", d->keep},
+                  {"batch_pairs", d->batch_pairs},
+                  {"valid_pairs", d->valid_pairs}};
     const float reals[] = {d->rate, d->rate_2, d->weight_decay, d->clip};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].value < 0)
@@ -95,8 +105,9 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
                              counts[i].name, (long long)counts[i].value);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (!isfinite(reals[i]) || (i < 2 && reals[i] < 0))
-            return tern_fail(err, TERN_ERR_ARGUMENT, "train: a rate, weight decay or clip of %g "
-                             "is no number to train with", (double)reals[i]);
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "train: a rate, weight decay or clip of %g is no number to train with",
+                             (double)reals[i]);
     if ((unsigned)d->recipe > TERN_RECIPE_LLAMA || (unsigned)d->schedule > TERN_SCHEDULE_CONSTANT)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: there is no recipe %d or no schedule %d",
                          (int)d->recipe, (int)d->schedule);
@@ -106,8 +117,9 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
 tern_status tern_train_check_length(const tern_train_desc *d, tern_error *err) {
     int64_t n_tokens;
     if (!__builtin_mul_overflow(d->n_steps, (int64_t)d->batch_tokens, &n_tokens)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_ARGUMENT, "train: %lld steps of %d tokens are more than can be "
-                     "counted", (long long)d->n_steps, d->batch_tokens);
+    return tern_fail(err, TERN_ERR_ARGUMENT,
+                     "train: %lld steps of %d tokens are more than can be counted",
+                     (long long)d->n_steps, d->batch_tokens);
 }
 
 static tern_status check_shape(const tern_train_desc *d, tern_error *err) {
@@ -150,8 +162,9 @@ static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern
     int32_t context = (int32_t)c->n_context;
     DEFAULT(d->seq_len, context < 512 ? context : 512);
     if (d->seq_len < 1 || d->seq_len > context || d->seq_len > 1 << 20)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: sequences of %d tokens, but the base was "
-                         "made for %d", d->seq_len, context);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: sequences of %d tokens, but the base was made for %d", d->seq_len,
+                         context);
     DEFAULT(d->batch_tokens, 8 * d->seq_len);
     if (d->micro_tokens == 0) {
         int32_t n = d->batch_tokens / d->seq_len, k = n;
@@ -182,18 +195,22 @@ static tern_status settle_pairs(tern_train_desc *d, tern_error *err) {
     if (ranks_of(d) > 1)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "train: pairs are trained with by one process");
     if (d->batch_pairs < 2 || d->batch_pairs > BATCH_PAIRS_MAX || d->valid_pairs > BATCH_PAIRS_MAX)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: %d pairs a step and %d held out: expected "
-                         "2 to %d", d->batch_pairs, d->valid_pairs, BATCH_PAIRS_MAX);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: %d pairs a step and %d held out: expected 2 to %d", d->batch_pairs,
+                         d->valid_pairs, BATCH_PAIRS_MAX);
     if (d->seq_len < 1 || d->micro_tokens < d->seq_len)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: %d tokens computed at once are fewer than "
-                         "a text's %d", d->micro_tokens, d->seq_len);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: %d tokens computed at once are fewer than a text's %d",
+                         d->micro_tokens, d->seq_len);
     if (!(d->temperature > 0) || !isfinite(d->temperature))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: a temperature of %g: expected a number "
-                         "above 0", (double)d->temperature);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: a temperature of %g: expected a number above 0",
+                         (double)d->temperature);
     int64_t n_pairs;
     if (__builtin_mul_overflow(d->n_steps, (int64_t)d->batch_pairs, &n_pairs))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: %lld steps of %d pairs are more than can "
-                         "be counted", (long long)d->n_steps, d->batch_pairs);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: %lld steps of %d pairs are more than can be counted",
+                         (long long)d->n_steps, d->batch_pairs);
     return TERN_OK;
 }
 
@@ -201,7 +218,8 @@ static tern_status settle_pairs(tern_train_desc *d, tern_error *err) {
 static tern_status settle_fine_tuned(tern_train_desc *d, tern_config *c, tern_error *err) {
     if (d->preset || d->recipe || d->n_embd || d->n_heads || d->n_kv_heads || d->n_ff ||
         d->n_context || d->act || d->separate_head)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: a model trained with pairs has the recipe "
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: a model trained with pairs has the recipe "
                          "and the shape of its first weights' model");
     if (d->n_layers > c->n_layers)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: %d layers of a model that has %lld",
@@ -212,8 +230,9 @@ static tern_status settle_fine_tuned(tern_train_desc *d, tern_config *c, tern_er
     int32_t context = (int32_t)c->n_context;
     DEFAULT(d->seq_len, context < 256 ? context : 256);
     if (d->seq_len > context)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: texts of %d tokens, but the model was "
-                         "made for %d", d->seq_len, context);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: texts of %d tokens, but the model was made for %d", d->seq_len,
+                         context);
     if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_COSINE;
     settle_optimizer(d, &fine_tuned);
     return settle_pairs(d, err);
@@ -250,8 +269,9 @@ tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *er
                        .bos_id = -1,
                        .eos_id = -1};
     if (d->act && !tern_act_from_name((tern_str){d->act, strlen(d->act)}, &c->act))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: activation '%s': expected silu, relu2, "
-                         "gelu or gelu_pytorch_tanh", d->act);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: activation '%s': expected silu, relu2, gelu or gelu_pytorch_tanh",
+                         d->act);
     c->rope = (tern_rope_attrs){.n_rot = head_dim, .base = 10000, .n_context_orig = d->seq_len};
     return TERN_OK;
 }

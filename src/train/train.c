@@ -18,10 +18,10 @@
 
 typedef struct loop {
     tern_trainer *t;
-    tern_train_log *log;  // of rank 0, else NULL
-    bool failed_sum;      // of the group, in a callback
-    bool stopped;         // asked for by the caller
-    double begun;         // seconds, when the last log line was written
+    tern_train_log *log; // of rank 0, else NULL
+    bool failed_sum;     // of the group, in a callback
+    bool stopped;        // asked for by the caller
+    double begun;        // seconds, when the last log line was written
     int64_t step_begun;
     tern_error *err;
 } loop;
@@ -33,8 +33,7 @@ static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->ran
 
 // Puts a sequence into rows [row, row + seq_len) and counts those that are scored.
 static tern_status fill_sequence(tern_trainer *t, tern_token_set *set, uint64_t epoch,
-                                 uint64_t index, int32_t row, int64_t *n_scored,
-                                 tern_error *err) {
+                                 uint64_t index, int32_t row, int64_t *n_scored, tern_error *err) {
     TERN_TRY(tern_token_set_sequence(set, epoch, index, t->sequence, t->marks, err));
     int32_t in_run = row % t->desc.micro_tokens, start = in_run, *targets = t->targets + row;
     for (int32_t i = 0; i < t->desc.seq_len; i++) {
@@ -55,8 +54,8 @@ static tern_status fill_step(tern_trainer *t, int64_t step, int64_t *n_scored, t
     uint64_t n = tern_token_set_n_sequences(t->data), n_ranks = (uint64_t)ranks(t);
     for (uint64_t k = 0; k < per_step / n_ranks; k++) {
         uint64_t at = (uint64_t)step * per_step + k * n_ranks + (uint64_t)rank(t);
-        TERN_TRY(fill_sequence(t, t->data, at / n, at % n, (int32_t)k * t->desc.seq_len, n_scored,
-                               err));
+        TERN_TRY(
+            fill_sequence(t, t->data, at / n, at % n, (int32_t)k * t->desc.seq_len, n_scored, err));
     }
     return TERN_OK;
 }
@@ -140,8 +139,7 @@ static tern_status add_gradients(loop *l, int64_t *n_all) {
     }
     for (size_t i = 0; group && !has_host(t) && i < t->n_slots; i++)
         if (strncmp(t->slots[i].name, "grad.", 5) == 0) TERN_TRY(sum_over_host(l, &t->slots[i]));
-    if (group && has_host(t) && !t->desc.comm->sum_finish(t->desc.comm->self))
-        l->failed_sum = true;
+    if (group && has_host(t) && !t->desc.comm->sum_finish(t->desc.comm->self)) l->failed_sum = true;
     if (l->failed_sum)
         return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
     *n_all = n_scored;
@@ -203,8 +201,9 @@ static tern_status validate(loop *l, double *loss) {
     TERN_TRY(sum_number(l, &count));
     *loss = count > 0 ? (double)found / (double)count : NAN;
     if (count == 0 || isfinite(*loss)) return TERN_OK;
-    return tern_fail(l->err, TERN_ERR_DEVICE, "train: the loss of the held-out text is %s after "
-                     "step %lld", isnan(*loss) ? "NaN" : "infinite", (long long)t->step);
+    return tern_fail(l->err, TERN_ERR_DEVICE,
+                     "train: the loss of the held-out text is %s after step %lld",
+                     isnan(*loss) ? "NaN" : "infinite", (long long)t->step);
 }
 
 // Shares of -1, 0 and +1, and where the master weights lie in units of their mean.
@@ -271,8 +270,10 @@ static tern_train_event event_now(const tern_trainer *t) {
 static void measure_speed(const loop *l, tern_train_event *e) {
     const tern_trainer *t = l->t;
     double steps_a_second = (double)(t->step - l->step_begun) / (tern_seconds() - l->begun);
-    if (t->contrastive) e->pairs_per_second = steps_a_second * t->desc.batch_pairs;
-    else e->tokens_per_second = steps_a_second * t->desc.batch_tokens;
+    if (t->contrastive)
+        e->pairs_per_second = steps_a_second * t->desc.batch_pairs;
+    else
+        e->tokens_per_second = steps_a_second * t->desc.batch_tokens;
     e->seconds_left = (double)(t->desc.n_steps - t->step) / steps_a_second;
 }
 
@@ -281,9 +282,12 @@ static tern_status fail_loss(const loop *l, double loss) {
     const tern_trainer *t = l->t;
     long long first = (long long)l->step_begun + 1, last = (long long)t->step;
     char steps[64];
-    if (has_host(t) || first == last) snprintf(steps, sizeof steps, "at step %lld", last);
-    else snprintf(steps, sizeof steps, "in one of the steps %lld to %lld", first, last);
-    return tern_fail(l->err, TERN_ERR_DEVICE, "train: the loss became %s %s, with a rate of %g: "
+    if (has_host(t) || first == last)
+        snprintf(steps, sizeof steps, "at step %lld", last);
+    else
+        snprintf(steps, sizeof steps, "in one of the steps %lld to %lld", first, last);
+    return tern_fail(l->err, TERN_ERR_DEVICE,
+                     "train: the loss became %s %s, with a rate of %g: "
                      "begin again with a lower one, or with an earlier checkpoint as init",
                      isnan(loss) ? "NaN" : "infinite", steps,
                      (double)tern_train_rate(&t->desc, t->step));
@@ -323,9 +327,9 @@ static tern_status log_valid(loop *l) {
     tern_trainer *t = l->t;
     tern_train_event e = event_now(t);
     double begun = tern_seconds();
-    TERN_TRY(t->contrastive ? tern_contrastive_validate(t, &e.valid_loss, &e.recall_1,
-                                                        &e.recall_10, l->err)
-                            : validate(l, &e.valid_loss));
+    TERN_TRY(t->contrastive
+                 ? tern_contrastive_validate(t, &e.valid_loss, &e.recall_1, &e.recall_10, l->err)
+                 : validate(l, &e.valid_loss));
     if (l->log) {
         tern_train_log_begin(l->log, t);
         tern_train_log_number(l->log, "valid_loss", 9, e.valid_loss);
@@ -391,8 +395,8 @@ static tern_train_info info_of(const tern_trainer *t) {
         return i;
     }
     uint64_t per_epoch = tern_token_set_n_sequences(t->data);
-    i.n_epochs = (double)(t->desc.n_steps * (t->desc.batch_tokens / t->desc.seq_len)) /
-                 (double)per_epoch;
+    i.n_epochs =
+        (double)(t->desc.n_steps * (t->desc.batch_tokens / t->desc.seq_len)) / (double)per_epoch;
     return i;
 }
 
@@ -407,9 +411,9 @@ static tern_status begin(loop *l) {
     TERN_TRY(tern_checkpoint_try(t, l->err));
     TERN_TRY(tern_train_check_length(&t->desc, l->err));
     if (t->step > t->desc.n_steps)
-        return tern_fail(l->err, TERN_ERR_ARGUMENT, "%s: the run is at step %lld already, beyond "
-                         "the %lld that were asked for", t->desc.out, (long long)t->step,
-                         (long long)t->desc.n_steps);
+        return tern_fail(l->err, TERN_ERR_ARGUMENT,
+                         "%s: the run is at step %lld already, beyond the %lld that were asked for",
+                         t->desc.out, (long long)t->step, (long long)t->desc.n_steps);
     if (rank(t) == 0) TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, l->err));
     tern_train_info info = info_of(t);
     info.n_dropped_lines = n_dropped;
@@ -439,9 +443,9 @@ static tern_status run(loop *l) {
         bool stopping = stop > 0;
         if (t->step % d->checkpoint_every == 0 || last || stopping) TERN_TRY(checkpoint(l));
         if (stopping && !last)
-            return tern_fail(l->err, TERN_ERR_CANCELLED, "train: stopped after step %lld of %lld; "
-                             "resume goes on from there", (long long)t->step,
-                             (long long)d->n_steps);
+            return tern_fail(l->err, TERN_ERR_CANCELLED,
+                             "train: stopped after step %lld of %lld; resume goes on from there",
+                             (long long)t->step, (long long)d->n_steps);
     }
     return TERN_OK;
 }
@@ -453,10 +457,11 @@ static tern_status refuse_used(const char *folder, tern_error *err) {
     TERN_TRY(tern_checkpoint_count(folder, &n, &newest, err));
     TERN_TRY(tern_train_log_steps(folder, &logged, err));
     if (n == 0 && logged == 0) return TERN_OK;
-    return tern_fail(err, TERN_ERR_ARGUMENT, "%s holds a run already (step %lld, %zu checkpoint%s):"
+    return tern_fail(err, TERN_ERR_ARGUMENT,
+                     "%s holds a run already (step %lld, %zu checkpoint%s):"
                      " resume goes on with it, and with more steps makes it longer; a new run "
-                     "needs another folder", folder,
-                     (long long)(logged > newest ? logged : newest), n, n == 1 ? "" : "s");
+                     "needs another folder",
+                     folder, (long long)(logged > newest ? logged : newest), n, n == 1 ? "" : "s");
 }
 
 // The folder is this run's alone until it ends; the other ranks of a group follow rank 0.

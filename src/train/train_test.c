@@ -49,8 +49,7 @@ TEST(training_learns_and_writes_a_model_that_runs) {
         text_sink sink = {0};
         tern_generate_params p = {.sampling = &greedy, .max_tokens = 24};
         CHECK(tern_generate(s, "the 4", &p, text_collect_test, &sink, NULL, &err) == TERN_OK);
-        CHECK_MSG(strstr(sink.text, "567 the end") != NULL, "recipe %d: '%s'", recipe,
-                  sink.text);
+        CHECK_MSG(strstr(sink.text, "567 the end") != NULL, "recipe %d: '%s'", recipe, sink.text);
         tern_session_close(s);
         tern_model_close(m);
     }
@@ -140,8 +139,10 @@ static void build_and_train(const char *text, const char *tokenizer, const char 
                             const char *data, const char *out) {
     tern_error err;
     losses l;
-    tern_data_build_desc b = {.source = {.paths = &text, .n_paths = 1}, .tokenizer = tokenizer,
-                              .end = end, .n_threads = 1};
+    tern_data_build_desc b = {.source = {.paths = &text, .n_paths = 1},
+                              .tokenizer = tokenizer,
+                              .end = end,
+                              .n_threads = 1};
     REQUIRE_OK(tern_data_build(data, &b, NULL, &err), err);
     tern_train_desc d = small_run(data, out, &l);
     d.n_steps = 1;
@@ -172,8 +173,10 @@ TEST(training_takes_the_tokenizer_of_a_gguf_along) {
         tern_strbuf json = {0};
         snprintf(folder, sizeof folder, "%s%d", test_tmp("gguf_tokenizer"), kind);
         mkdir(folder, 0777);
-        if (kind == 0) small_byte_level(&json, SMALL_LLAMA3, false);
-        else small_sentencepiece(&json);
+        if (kind == 0)
+            small_byte_level(&json, SMALL_LLAMA3, false);
+        else
+            small_sentencepiece(&json);
         snprintf(path, sizeof path, "%s/tokenizer.json", folder);
         write_file(path, json.ptr, json.len);
         tern_strbuf_free(&json);
@@ -206,8 +209,12 @@ TEST(training_takes_the_tokenizer_of_a_gguf_along) {
 }
 
 TEST(training_schedules) {
-    tern_train_desc d = {.n_steps = 1000, .rate = 1, .rate_2 = 0.5f, .n_warmup = 10,
-                         .weight_decay = 0.1f, .schedule = TERN_SCHEDULE_TWO_STAGE};
+    tern_train_desc d = {.n_steps = 1000,
+                         .rate = 1,
+                         .rate_2 = 0.5f,
+                         .n_warmup = 10,
+                         .weight_decay = 0.1f,
+                         .schedule = TERN_SCHEDULE_TWO_STAGE};
     CHECK(fabsf(tern_train_rate(&d, 5) - 0.498f) < 1e-3f);
     CHECK(fabsf(tern_train_rate(&d, 11) - 0.99f) < 1e-3f);
     CHECK(fabsf(tern_train_rate(&d, 500) - 0.501f) < 1e-3f);

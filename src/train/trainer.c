@@ -23,9 +23,11 @@ static tern_status take_chat_template(tern_trainer *t, const tern_file *file, te
 static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     TERN_TRY(tern_data_open_tokenizer(&t->tokenizer_file, t->desc.data, err));
     if (!t->tokenizer_file)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: has neither tokenizer.json nor "
-                         "tokenizer.gguf, which a model to train takes along: build the shards "
-                         "again", t->desc.data);
+        return tern_fail(
+            err, TERN_ERR_ARGUMENT,
+            "%s: has neither tokenizer.json nor "
+            "tokenizer.gguf, which a model to train takes along: build the shards again",
+            t->desc.data);
     TERN_TRY(tern_tokenizer_open(&t->tokenizer, t->tokenizer_file, err));
     return take_chat_template(t, t->tokenizer_file, err);
 }
@@ -37,8 +39,10 @@ static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *i
     bool other = info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer);
     if (other || info->n_vocab != (uint32_t)tern_tokenizer_n_vocab(t->tokenizer) ||
         info->n_vocab > (uint64_t)t->config.n_vocab)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: was not made with the tokenizer of %s: "
-                         "build the shards with that one", info->path, t->desc.init);
+        return tern_fail(
+            err, TERN_ERR_ARGUMENT,
+            "%s: was not made with the tokenizer of %s: build the shards with that one", info->path,
+            t->desc.init);
     // What the base puts before a text is in the shards, unless it is the end token.
     t->begins_by_marks = !(tern_tokenizer_adds_bos(t->tokenizer) &&
                            tern_tokenizer_bos(t->tokenizer) == info->end_id);
@@ -58,8 +62,8 @@ static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *in
     t->begins_by_marks = t->has_own_bos || info->end_id < 0;
     int32_t n_vocab = tern_tokenizer_n_vocab(t->tokenizer);
     if (info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer))
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: was made with another tokenizer than the one "
-                         "next to it", info->path);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s: was made with another tokenizer than the one next to it", info->path);
     if ((uint32_t)n_vocab != info->n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: a vocabulary of %u, the tokenizer has %d",
                          info->path, (unsigned)info->n_vocab, (int)n_vocab);
@@ -69,8 +73,8 @@ static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *in
 static tern_status open_data(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
     if (t->contrastive) return tern_contrastive_read(t, err);
-    tern_token_set_desc set = {.seq_len = (uint32_t)d->seq_len, .seed = d->seed,
-                               .in_order = d->in_order};
+    tern_token_set_desc set = {
+        .seq_len = (uint32_t)d->seq_len, .seed = d->seed, .in_order = d->in_order};
     TERN_TRY(tern_token_set_open_folder(&t->data, d->data, "train", &set, err));
     if (!t->data)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no shards train-* in it", d->data);
@@ -102,8 +106,8 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
                      .is_weight = v->kind == TERN_VALUE_WEIGHT,
                      .is_matrix = v->is_matrix || v->is_table};
     s->is_kept = s->is_weight ? !t->base || tern_lora_is_trained(v)
-                              : strncmp(v->name, "m.", 2) == 0 ||
-                                    strncmp(v->name, "v.", 2) == 0 || strcmp(v->name, "loss") == 0;
+                              : strncmp(v->name, "m.", 2) == 0 || strncmp(v->name, "v.", 2) == 0 ||
+                                    strcmp(v->name, "loss") == 0;
     TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
     t->n_slots++;
     return TERN_OK;
@@ -145,9 +149,9 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
     tern_graph_init(&t->update.graph);
     TERN_TRY(t->base ? tern_lora_build(t, &t->train.graph, err)
                      : tern_model_build_main(&t->train.graph, t->arch, &t->config, err));
-    TERN_TRY(t->contrastive ? tern_graph_train_vectors(&t->train.graph,
-                                                       tern_contrastive_n_vectors(t), err)
-                            : tern_graph_train(&t->train.graph, err));
+    TERN_TRY(t->contrastive
+                 ? tern_graph_train_vectors(&t->train.graph, tern_contrastive_n_vectors(t), err)
+                 : tern_graph_train(&t->train.graph, err));
     TERN_TRY(tern_graph_copy(&t->score.graph, &t->train.graph, err));
     TERN_TRY(differentiate(t, &t->train.graph, err));
     TERN_TRY(tern_graph_optimizer(&t->train.graph, &t->update.graph, err));
@@ -225,8 +229,7 @@ static bool may_begin_with(const tern_slot *s, const tern_tensor *x, tern_ternar
     *kind = (tern_ternary_kind){0};
     if (tern_dtype_is_float(x->type)) return true;
     // Other decoded weights would do, too, but are a poor beginning to take unasked.
-    return s->is_ternary && tern_ternary_find(&m, false, kind, NULL) == TERN_OK &&
-           kind->is_ternary;
+    return s->is_ternary && tern_ternary_find(&m, false, kind, NULL) == TERN_OK && kind->is_ternary;
 }
 
 static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const tern_slot *s,
@@ -243,8 +246,9 @@ static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const
     if (kind.is_ternary) masters_of(data, n);
     t->init_sum = tern_crc32(t->init_sum, data, n * sizeof *data);
     if (tern_all_finite(data, n)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite: no model to "
-                     "begin from", file->path, x->name);
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "%s: %s holds a number that is not finite: no model to begin from", file->path,
+                     x->name);
 }
 
 static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error *err) {
@@ -367,8 +371,8 @@ tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, t
     tern_status status;
     tern_trainer *t = tern_alloc(TERN_MEM_GRAPH, sizeof *t);
     if (!t) return tern_fail_memory(err, sizeof *t);
-    *t = (tern_trainer){.desc = *desc, .wished_steps = desc->n_steps,
-                        .wished_warmup = desc->n_warmup};
+    *t = (tern_trainer){
+        .desc = *desc, .wished_steps = desc->n_steps, .wished_warmup = desc->n_warmup};
     if (desc->pairs) TERN_TRY_GOTO(tern_contrastive_open(t, err));
     if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));

@@ -26,7 +26,7 @@
 typedef struct tern_train_preset {
     const char *name;
     int32_t n_layers, n_embd, n_heads, n_ff;
-    float rate, rate_2;     // peaks of the two stages
+    float rate, rate_2; // peaks of the two stages
     int32_t batch_tokens, seq_len;
 } tern_train_preset;
 const tern_train_preset *tern_train_preset_find(const char *name);
@@ -67,9 +67,9 @@ typedef struct tern_slot {
 } tern_slot;
 
 typedef struct tern_trainer {
-    tern_train_desc desc; // all defaults filled in
+    tern_train_desc desc;                // all defaults filled in
     int64_t wished_steps, wished_warmup; // as in the caller's desc, 0: none
-    uint32_t init_sum;    // CRC-32 of the weights of desc.init, 0: none
+    uint32_t init_sum;                   // CRC-32 of the weights of desc.init, 0: none
     tern_config config;
     const tern_arch *arch;
     const tern_train_backend *backend;
@@ -79,22 +79,22 @@ typedef struct tern_trainer {
     size_t n_slots, slots_capacity;
     tern_token_set *data, *valid; // valid: NULL when there is none
     tern_tokenizer *tokenizer;
-    tern_file *tokenizer_file;    // its source, NULL: the base's
-    char *chat_template;          // of the data's tokenizer_config.json, or NULL
-    tern_lora_base *base;         // of an adapter, NULL: all weights are trained
-    tern_contrastive *contrastive; // of an embedding model; then there is no `data`. Else NULL
-    tern_speech *speech;          // which tokens are learnt, NULL: all
-    int32_t end_id;               // of a document, -1: none
-    bool has_own_bos;             // a text begins with another token than end_id
-    bool begins_by_marks;         // documents begin where the shards say, not with the end token
-    int64_t step;                 // steps done
-    int64_t n_damaged;            // damaged checkpoints skipped on resume
-    int32_t steps_in_loss;        // summed in the array "loss"
-    int64_t scored_in_loss;       // scored tokens in it
+    tern_file *tokenizer_file;       // its source, NULL: the base's
+    char *chat_template;             // of the data's tokenizer_config.json, or NULL
+    tern_lora_base *base;            // of an adapter, NULL: all weights are trained
+    tern_contrastive *contrastive;   // of an embedding model; then there is no `data`. Else NULL
+    tern_speech *speech;             // which tokens are learnt, NULL: all
+    int32_t end_id;                  // of a document, -1: none
+    bool has_own_bos;                // a text begins with another token than end_id
+    bool begins_by_marks;            // documents begin where the shards say, not with the end token
+    int64_t step;                    // steps done
+    int64_t n_damaged;               // damaged checkpoints skipped on resume
+    int32_t steps_in_loss;           // summed in the array "loss"
+    int64_t scored_in_loss;          // scored tokens in it
     int32_t *ids, *targets, *starts; // of this process' part of a step
-    uint8_t *marks;               // [seq_len + 1]
-    int32_t *sequence;            // [seq_len + 1]
-    uint32_t n_arrays_pending;    // of the gradients that a group is summing
+    uint8_t *marks;                  // [seq_len + 1]
+    int32_t *sequence;               // [seq_len + 1]
+    uint32_t n_arrays_pending;       // of the gradients that a group is summing
 } tern_trainer;
 
 tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err);

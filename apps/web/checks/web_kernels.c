@@ -31,13 +31,9 @@ void test_check(bool ok, const char *file, int line, const char *format, ...) {
     va_end(arguments);
 }
 
-void test_skip(const char *reason) {
-    why_skipped = reason;
-}
+void test_skip(const char *reason) { why_skipped = reason; }
 
-bool test_is_long(void) {
-    return false;
-}
+bool test_is_long(void) { return false; }
 
 // Runs the next test and leaves {"name", "ok", "detail", "seconds"}: 1. 0: there is none left, and
 // the next call begins again.

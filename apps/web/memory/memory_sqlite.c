@@ -44,9 +44,7 @@ int sqlite3_open_v2(const char *path, sqlite3 **db, int flags, const char *vfs) 
     *db = &the_one;
     return js_open();
 }
-int sqlite3_close(sqlite3 *db) {
-    return db ? js_close() : SQLITE_OK;
-}
+int sqlite3_close(sqlite3 *db) { return db ? js_close() : SQLITE_OK; }
 int sqlite3_extended_result_codes(sqlite3 *db, int on) {
     (void)db, (void)on; // they are on
     return SQLITE_OK;

@@ -28,8 +28,7 @@ static bool tell(const tern_segment *s, bool partial) {
     tern_strbuf_puts(&b, ",\"text\":");
     tern_strbuf_json(&b, s->text, strlen(s->text));
     tern_strbuf_puts(&b, ",\"ids\":[");
-    for (int32_t i = 0; i < s->n_ids; i++)
-        tern_strbuf_printf(&b, i ? ",%d" : "%d", (int)s->ids[i]);
+    for (int32_t i = 0; i < s->n_ids; i++) tern_strbuf_printf(&b, i ? ",%d" : "%d", (int)s->ids[i]);
     tern_strbuf_puts(&b, partial ? "],\"partial\":true}" : "]}");
     bool goes_on = !b.failed && js_segment(b.ptr, (uint32_t)b.len) != 0;
     tern_strbuf_free(&b);
@@ -75,8 +74,7 @@ int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, 
     tern_transcript out = {0};
     tern_transcribe_params params = {0};
     // The samples stay the page's: they are read alone.
-    const tern_sound sound = {
-        .rate = rate, .n = n_samples, .samples = (float *)(uintptr_t)samples};
+    const tern_sound sound = {.rate = rate, .n = n_samples, .samples = (float *)(uintptr_t)samples};
     const web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
     web_gpu_enter(true);
@@ -136,8 +134,8 @@ int32_t web_hear(int32_t model, const char *json, uint32_t n) {
     if (!m) return web_fail(&err);
     web_gpu_enter(false);
     hearing *h = tern_alloc(TERN_MEM_MISC, sizeof *h);
-    tern_status status = h ? read_params(&args, "hear", json, n, &params, &err)
-                           : tern_fail_memory(&err, sizeof *h);
+    tern_status status =
+        h ? read_params(&args, "hear", json, n, &params, &err) : tern_fail_memory(&err, sizeof *h);
     if (status == TERN_OK) status = tern_hear_open(&h->hear, m->model, &params, &err);
     web_args_free(&args);
     if (status != TERN_OK) {

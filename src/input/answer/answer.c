@@ -177,8 +177,7 @@ static void leave(tern_answer *a) {
     a->prose = (answer_prose){0}; // what was shown before is over
 }
 
-// ---- One step in each state; each returns how many bytes it dealt with, 0: it waits for more
-// -----
+// ---- One step in each state; each returns how many bytes it dealt with, 0: it waits for more ---
 
 static size_t step_text(tern_answer *a, const char *text, size_t n) {
     if (a->calls && a->style.is_bare && !a->has_begun) {
@@ -391,9 +390,7 @@ tern_status tern_answer_end(tern_answer *a, tern_part_fn on_part, void *user, te
     return end_call(a, err);
 }
 
-bool tern_answer_with_special(const tern_answer *a) {
-    return a && a->with_special;
-}
+bool tern_answer_with_special(const tern_answer *a) { return a && a->with_special; }
 
 // The longest beginning of a mark that the vocabulary has as a token: whether it is one of those
 // that do not show in texts.

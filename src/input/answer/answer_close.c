@@ -133,13 +133,9 @@ void tern_call_close(call_json *j, tern_strbuf *out) {
     out->failed |= j->closers.failed;
 }
 
-bool tern_call_is_complete(const call_json *j) {
-    return !j->is_broken && j->at == AT_END;
-}
+bool tern_call_is_complete(const call_json *j) { return !j->is_broken && j->at == AT_END; }
 
-void tern_call_free(call_json *j) {
-    tern_strbuf_free(&j->closers);
-}
+void tern_call_free(call_json *j) { tern_strbuf_free(&j->closers); }
 
 // ---- Prose --------------------------------------------------------------------------------------
 
@@ -151,13 +147,9 @@ enum { // answer_prose.at
     LINE_REST,
 };
 
-bool tern_prose_takes_marks(const answer_prose *p) {
-    return !p->fence && p->before != '`';
-}
+bool tern_prose_takes_marks(const answer_prose *p) { return !p->fence && p->before != '`'; }
 
-bool tern_prose_at_line(const answer_prose *p) {
-    return p->at == LINE_BEGIN && !p->fence;
-}
+bool tern_prose_at_line(const answer_prose *p) { return p->at == LINE_BEGIN && !p->fence; }
 
 // A row of three marks or more opens a block, one that is as long closes it.
 static void end_fence(answer_prose *p, char c) {

@@ -19,9 +19,7 @@ enum {       // call_state.at
     AT_OBJECT,         // and what follows it
 };
 
-bool tern_call_is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
+bool tern_call_is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 void tern_call_put_char(tern_strbuf *out, char c) {
     if (c == '"' || c == '\\')
@@ -67,9 +65,7 @@ static bool copy(call_copy *k, char c, tern_strbuf *out) {
     return !k->depth && !k->in_string && (c == '}' || c == ']' || c == '"');
 }
 
-bool tern_call_copy(tern_answer *a, char c) {
-    return copy(&a->call.copy, c, &a->arguments);
-}
+bool tern_call_copy(tern_answer *a, char c) { return copy(&a->call.copy, c, &a->arguments); }
 
 // A string's last byte has come: its text replaces the spelling.
 static bool finish_text(tern_answer *a, char c, tern_strbuf *out) {

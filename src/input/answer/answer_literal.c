@@ -21,13 +21,9 @@ enum {       // call_state.at
     AT_WORD,
 };
 
-static bool is_python(const tern_answer *a) {
-    return !a->style.quote;
-}
+static bool is_python(const tern_answer *a) { return !a->style.quote; }
 
-static call_frame *frame(tern_answer *a) {
-    return &a->call.frames[a->call.depth - 1];
-}
+static call_frame *frame(tern_answer *a) { return &a->call.frames[a->call.depth - 1]; }
 
 // The comma before an element is written when the element comes: Python allows one before the end.
 static void begin_element(tern_answer *a) {

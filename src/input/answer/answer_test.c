@@ -32,8 +32,7 @@ static const struct {
     {QWEN, NULL,
      "<think>\nHm, rain?\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": "
      "{\"town\": \"Ghent\", \"days\": 2}}\n</tool_call>\n<tool_call>\n{\"name\": \"clock\", "
-     "\"arguments\": "
-     "{}}\n</tool_call>",
+     "\"arguments\": {}}\n</tool_call>",
      "R(Hm, rain?)T(I look.)0C(weather)A({\"town\": \"Ghent\", \"days\": 2})E1C(clock)A({})E"},
     {QWEN, "<|im_start|>assistant\n<think>\n", "so\n</think>\n\nYes.\n", "R(so)T(Yes.\n)"},
     {QWEN, "<think>\n\n</think>\n\n", "Yes <think> is a tag </think>",
@@ -132,8 +131,7 @@ static const struct {
      "0C(weather)A({\"town\":\"12\",\"any\":12,\"days\":\"many\",\"deep\":{\"a\": 1}})E"},
     {CODER, NULL,
      "<tool_call><function=weather><parameter=town>\nA very long text, which is passed on before "
-     "its end has "
-     "come, <b>with</b> </param and more of it: "
+     "its end has come, <b>with</b> </param and more of it: "
      "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\n\n"
      "</parameter></function></tool_call>",
      "0C(weather)A({\"town\":\"A very long text, which is passed on before its end has come, "
@@ -167,11 +165,9 @@ static const struct {
     // LFM2.
     {LFM, NULL,
      "<|tool_call_start|>[weather(town=\"Ghent\", days=3, units=['c', \"it's\\n\"], deep={'a': "
-     "True, \"b\": None,}, "
-     "any=(1, -2.5e3)), clock()]<|tool_call_end|>Looking.",
+     "True, \"b\": None,}, any=(1, -2.5e3)), clock()]<|tool_call_end|>Looking.",
      "0C(weather)A({\"town\":\"Ghent\",\"days\":3,\"units\":[\"c\",\"it's\\n\"],\"deep\":{\"a\":"
-     "true,\"b\":null},"
-     "\"any\":[1,-2.5e3]})E1C(clock)A({})ET(Looking.)"},
+     "true,\"b\":null},\"any\":[1,-2.5e3]})E1C(clock)A({})ET(Looking.)"},
     {LFM, NULL, "<|tool_call_start|>[a.b(x='\\u00e9\\x41\\'\"\\q', y=1_000)]<|tool_call_end|>",
      "0C(a.b)A({\"x\":\"\\u00e9\\u0041'\\\"\\\\q\",\"y\":\"1_000\"})E"},
     {LFM, NULL, "<|tool_call_start|>[weather(\"Ghent\"", "0C(weather)A({})"},
@@ -184,11 +180,9 @@ static const struct {
      "<|channel>thought\nlet me see\n<channel|><|tool_call>call:weather{town:<|\"|>New "
      "\"York\"<|x<|\"|>,days:3,"
      "deep:{<|\"|>a b<|\"|>:[true,<|\"|>x<|\"|>],n:null},any:free "
-     "text}<tool_call|><|tool_call>call:clock{}"
-     "<tool_call|>",
+     "text}<tool_call|><|tool_call>call:clock{}<tool_call|>",
      "R(let me see)0C(weather)A({\"town\":\"New \\\"York\\\"<|x\",\"days\":3,\"deep\":{\"a "
-     "b\":[true,\"x\"],\"n\":null},"
-     "\"any\":\"free text\"})E1C(clock)A({})E"},
+     "b\":[true,\"x\"],\"n\":null},\"any\":\"free text\"})E1C(clock)A({})E"},
     {FUNCTION_GEMMA, NULL,
      "<start_function_call>call:weather{town:<escape>Ghent<escape>}<end_function_call>",
      "0C(weather)A({\"town\":\"Ghent\"})E"},
@@ -206,12 +200,10 @@ static const struct {
     // Mistral: a list, and the newer way.
     {MISTRAL, NULL,
      "[THINK]so[/THINK][TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": {\"days\": 1}}, "
-     "{\"name\": \"clock\", "
-     "\"arguments\": {}}]",
+     "{\"name\": \"clock\", \"arguments\": {}}]",
      "R(so)0C(weather)A({\"days\": 1})E1C(clock)A({})E"},
     {MISTRAL, NULL, "Hm[TOOL_CALLS]weather[ARGS]{\"days\": 1}[TOOL_CALLS]clock[CALL_ID]abc[ARGS]{}",
-     "T(Hm)0C(weather)A({\"days\": 1})"
-     "E1C(clock)A({})E"},
+     "T(Hm)0C(weather)A({\"days\": 1})E1C(clock)A({})E"},
     {GRANITE, NULL, "<|tool_call|>[{\"name\": \"clock\", \"arguments\": {}}]\nDone",
      "0C(clock)A({})ET(Done)"},
     {PHI, NULL, "<|tool_call|>[{\"name\": \"clock\", \"arguments\": {}}]<|/tool_call|>",

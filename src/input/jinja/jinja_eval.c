@@ -455,9 +455,7 @@ static bool eval(jrun *r, const jnode *n, jvalue *out) {
 
 // ---- Statements --------------------------------------------------------------------------------
 
-static flow flow_of(bool ok) {
-    return ok ? FLOW_ON : FLOW_FAILED;
-}
+static flow flow_of(bool ok) { return ok ? FLOW_ON : FLOW_FAILED; }
 
 static bool define_macro(jrun *r, const jnode *n, jvalue *out) {
     jmacro *macro = tern_jinja_alloc(r, 1, sizeof *macro);

@@ -70,9 +70,7 @@ static bool copy_list(jrun *r, jvalue v, uint8_t kind, jvalue *out) {
     return true;
 }
 
-FILTER(list) {
-    return copy_list(r, c->self, J_PLAIN, out);
-}
+FILTER(list) { return copy_list(r, c->self, J_PLAIN, out); }
 
 static bool end_item(jrun *r, const jcall *c, bool last, jvalue *out) {
     const jvalue *items;
@@ -84,12 +82,8 @@ static bool end_item(jrun *r, const jcall *c, bool last, jvalue *out) {
     return true;
 }
 
-FILTER(first) {
-    return end_item(r, c, false, out);
-}
-FILTER(last) {
-    return end_item(r, c, true, out);
-}
+FILTER(first) { return end_item(r, c, false, out); }
+FILTER(last) { return end_item(r, c, true, out); }
 
 FILTER(reverse) {
     jvalue minus = J_INT_OF(-1);
@@ -348,12 +342,8 @@ static bool extreme(jrun *r, const jcall *c, bool want_max, jvalue *out) {
     return true;
 }
 
-FILTER(min) {
-    return extreme(r, c, false, out);
-}
-FILTER(max) {
-    return extreme(r, c, true, out);
-}
+FILTER(min) { return extreme(r, c, false, out); }
+FILTER(max) { return extreme(r, c, true, out); }
 
 FILTER(sum) { // attribute, start
     const jvalue *items;
@@ -423,18 +413,10 @@ static bool choose(jrun *r, const jcall *c, bool by_attribute, bool keep, jvalue
     return true;
 }
 
-FILTER(select) {
-    return choose(r, c, false, true, out);
-}
-FILTER(reject) {
-    return choose(r, c, false, false, out);
-}
-FILTER(selectattr) {
-    return choose(r, c, true, true, out);
-}
-FILTER(rejectattr) {
-    return choose(r, c, true, false, out);
-}
+FILTER(select) { return choose(r, c, false, true, out); }
+FILTER(reject) { return choose(r, c, false, false, out); }
+FILTER(selectattr) { return choose(r, c, true, true, out); }
+FILTER(rejectattr) { return choose(r, c, true, false, out); }
 
 FILTER(default) {
     (void)r;

@@ -40,15 +40,11 @@ static void move_to(lexer *x, const char *to) { // counting lines
         if (*x->at == '\n') x->line++;
 }
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_name_start(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
 }
-static bool is_name_char(char c) {
-    return is_name_start(c) || is_digit(c);
-}
+static bool is_name_char(char c) { return is_name_start(c) || is_digit(c); }
 static bool looking_at(const lexer *x, const char *p, const char *word) {
     size_t n = strlen(word);
     return (size_t)(x->end - p) >= n && memcmp(p, word, n) == 0;
@@ -258,8 +254,8 @@ static tern_status lex_operator(lexer *x) {
         }
     if (!*x->at || !strchr("+-*/%~[](){}<>=.:|,;", *x->at)) {
         bool printable = *x->at > 32 && *x->at < 127;
-        return tern_fail(x->err, TERN_ERR_FORMAT, "line %u: unexpected '%c'",
-                         x->line, printable ? *x->at : '?');
+        return tern_fail(x->err, TERN_ERR_FORMAT, "line %u: unexpected '%c'", x->line,
+                         printable ? *x->at : '?');
     }
     return add(x, (uint8_t)*x->at++, (jvalue){0});
 }

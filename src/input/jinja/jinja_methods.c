@@ -10,16 +10,10 @@
 
 // For methods that are a case of a more general function.
 #define METHOD(name, call)                                                                         \
-    static bool name(jrun *r, const jcall *c, jvalue *out) {                                       \
-        return call;                                                                               \
-    }
+    static bool name(jrun *r, const jcall *c, jvalue *out) { return call; }
 
-static tern_str self_str(const jcall *c) {
-    return (tern_str){c->self.s, c->self.n};
-}
-static jvalue str_value(tern_str s) {
-    return J_STR_OF(s.ptr, s.len);
-}
+static tern_str self_str(const jcall *c) { return (tern_str){c->self.s, c->self.n}; }
+static jvalue str_value(tern_str s) { return J_STR_OF(s.ptr, s.len); }
 
 // ---- Letters -----------------------------------------------------------------------------------
 

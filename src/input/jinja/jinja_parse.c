@@ -51,8 +51,8 @@ static const char *describe(const jtoken *t, char buffer[48]) {
 
 static tern_status unexpected(parser *p, const char *expected) {
     char found[48];
-    return tern_fail(p->err, TERN_ERR_FORMAT, "line %u: expected %s, found %s",
-                     p->at->line, expected, describe(p->at, found));
+    return tern_fail(p->err, TERN_ERR_FORMAT, "line %u: expected %s, found %s", p->at->line,
+                     expected, describe(p->at, found));
 }
 
 static bool is_name(const jtoken *t, const char *name) {
@@ -89,8 +89,7 @@ static tern_status new_node(parser *p, jkind kind, jnode **out) {
 
 static tern_status enter(parser *p) {
     if (++p->depth <= NESTING_MAX) return TERN_OK;
-    return tern_fail(p->err, TERN_ERR_FORMAT,
-                     "line %u: nested deeper than %d levels", p->at->line,
+    return tern_fail(p->err, TERN_ERR_FORMAT, "line %u: nested deeper than %d levels", p->at->line,
                      NESTING_MAX);
 }
 
@@ -455,9 +454,7 @@ static tern_status parse_target(parser *p, jnode **out) {
     return TERN_OK;
 }
 
-static tern_status end_block(parser *p) {
-    return expect(p, J_OP_BLOCK_END);
-}
+static tern_status end_block(parser *p) { return expect(p, J_OP_BLOCK_END); }
 
 // A body up to {% end %}, which is consumed.
 static tern_status parse_body_to(parser *p, const char *end, jnode **list) {

@@ -5,9 +5,7 @@
 
 #define WIDTH 80
 
-static bool put(jrun *r, const char *text) {
-    return tern_jinja_put(r, text, strlen(text));
-}
+static bool put(jrun *r, const char *text) { return tern_jinja_put(r, text, strlen(text)); }
 
 // Keys of one kind by their order, others by the names of their types.
 static bool key_less(jrun *r, jvalue a, jvalue b, bool *less) {

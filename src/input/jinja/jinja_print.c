@@ -8,9 +8,7 @@
 #include <utf8proc.h>
 #include "base/utf8.h"
 
-static bool put(jrun *r, const char *text) {
-    return tern_jinja_put(r, text, strlen(text));
-}
+static bool put(jrun *r, const char *text) { return tern_jinja_put(r, text, strlen(text)); }
 
 // The shortest decimal that reads back as the same double, in Python's notation: plain for
 // exponents from -4 to 15, and always with a point or an exponent.

@@ -8,8 +8,7 @@
 static const char variables[] =
     "{\"s\":\"Hello World\",\"u\":\"\\u00dcn\\u00efc \\ud83d\\ude42x\",\"e\":\"\",\"n\":7,"
     "\"f\":2.5,\"t\":true,\"no\":null,\"l\":[3,1,2],\"ls\":[\"b\",\"A\",\"c\"],\"ws\":\"  x y  z "
-    "\","
-    "\"d\":{\"b\":1,\"a\":[1,2.0],\"items\":5},\"dd\":{\"z\":1,\"Y\":2,\"x\":3},"
+    "\",\"d\":{\"b\":1,\"a\":[1,2.0],\"items\":5},\"dd\":{\"z\":1,\"Y\":2,\"x\":3},"
     "\"m\":[{\"role\":\"user\",\"c\":\"hi\"},{\"role\":\"assistant\",\"c\":\"yo\"},"
     "{\"role\":\"user\",\"c\":\"HI\"}],\"multi\":\"a\\nb\\n\\n c\"}";
 
@@ -164,8 +163,7 @@ TEST(jinja_filters_and_tests) {
          "{{ l is iterable }}{{ no is none }}{{ t is true }}{{ n is divisibleby 7 }}{{ n is odd }}",
          "TrueTrueTrueTrueTrueTrueTrueTrueTrueTrue"},
         {"{{ n is in [7] }}{{ n is not eq 7 }}{{ f is float }}{{ n is ge 7 }}{{ nope is undefined "
-         "}}"
-         "{{ 'AB' is upper }}{{ no is sameas none }}",
+         "}}{{ 'AB' is upper }}{{ no is sameas none }}",
          "TrueFalseTrueTrueTrueTrueTrue"},
     };
     CHECK_ALL(table);

@@ -14,21 +14,11 @@ bool tern_jinja_string_method(jrun *r, const jcall *c, const char *name, jvalue 
     return tern_jinja_call_method(r, method, self, c->args, out);
 }
 
-FILTER(string) {
-    return tern_jinja_to_string(r, c->self, out);
-}
-FILTER(lower) {
-    return tern_jinja_string_method(r, c, "lower", out);
-}
-FILTER(upper) {
-    return tern_jinja_string_method(r, c, "upper", out);
-}
-FILTER(capitalize) {
-    return tern_jinja_string_method(r, c, "capitalize", out);
-}
-FILTER(trim) {
-    return tern_jinja_string_method(r, c, "strip", out);
-}
+FILTER(string) { return tern_jinja_to_string(r, c->self, out); }
+FILTER(lower) { return tern_jinja_string_method(r, c, "lower", out); }
+FILTER(upper) { return tern_jinja_string_method(r, c, "upper", out); }
+FILTER(capitalize) { return tern_jinja_string_method(r, c, "capitalize", out); }
+FILTER(trim) { return tern_jinja_string_method(r, c, "strip", out); }
 
 FILTER(replace) { // of plain text, unless {% autoescape %} says otherwise
     jcall plain = *c;
@@ -55,12 +45,8 @@ FILTER(center) {
     return tern_jinja_string_method(r, &inner, "center", out);
 }
 
-FILTER(safe) {
-    return tern_jinja_markup(r, c->self, true, out);
-}
-FILTER(escape) {
-    return tern_jinja_escape(r, c->self, out);
-}
+FILTER(safe) { return tern_jinja_markup(r, c->self, true, out); }
+FILTER(escape) { return tern_jinja_escape(r, c->self, out); }
 
 FILTER(forceescape) { // markup, too
     jvalue text;

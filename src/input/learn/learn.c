@@ -23,13 +23,15 @@ static tern_status open_trainer(tern_bpe_trainer *t, tern_error *err) {
     t->words.n_bytes_max = d->n_bytes_max;
     t->pre = tern_pre_find((tern_str){name, strlen(name)});
     if (!t->pre || tern_pre_is_raw(t->pre))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "'%s' is no known way to split text; llama-bpe, "
-                         "qwen2 and gpt-2 are some", name);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "'%s' is no known way to split text; llama-bpe, qwen2 and gpt-2 are some",
+                         name);
     if (d->n_vocab < 0 || d->n_vocab > TERN_VOCAB_MAX || d->n_specials > 4096 ||
         (size_t)d->n_vocab < 256 + d->n_specials)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a vocabulary of %d: expected from %zu (the bytes "
-                         "and special tokens) to %d", d->n_vocab, 256 + d->n_specials,
-                         TERN_VOCAB_MAX);
+        return tern_fail(
+            err, TERN_ERR_ARGUMENT,
+            "a vocabulary of %d: expected from %zu (the bytes and special tokens) to %d",
+            d->n_vocab, 256 + d->n_specials, TERN_VOCAB_MAX);
     return tern_pre_add_steps(t->pre, &t->splitter, err);
 }
 
@@ -40,13 +42,14 @@ tern_status tern_bpe_trainer_open(tern_bpe_trainer **out, const tern_bpe_desc *d
     if (!t) return tern_fail_memory(err, sizeof *t);
     t->desc = *desc;
     tern_status status = open_trainer(t, err);
-    if (status != TERN_OK) tern_bpe_trainer_free(t);
-    else *out = t;
+    if (status != TERN_OK)
+        tern_bpe_trainer_free(t);
+    else
+        *out = t;
     return status;
 }
 
-tern_status tern_bpe_trainer_add(tern_bpe_trainer *t, const char *text, size_t n,
-                                 tern_error *err) {
+tern_status tern_bpe_trainer_add(tern_bpe_trainer *t, const char *text, size_t n, tern_error *err) {
     if (n > TERN_TEXT_MAX)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a text of %zu bytes; %d are possible", n,
                          TERN_TEXT_MAX);

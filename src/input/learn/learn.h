@@ -25,7 +25,7 @@ typedef struct tern_words {
     tern_word *list;
     uint32_t *slots; // position + 1, 0: free; open addressing, at most half full
     size_t n, capacity, n_text, text_capacity, n_slots;
-    size_t n_bytes_max; // for all of this, about; 0: no limit
+    size_t n_bytes_max;                       // for all of this, about; 0: no limit
     uint64_t n_seen, n_forgotten, n_too_long; // words of the text
 } tern_words;
 

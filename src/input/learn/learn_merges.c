@@ -105,8 +105,8 @@ static tern_status add_link(learner *l, pair *p, uint32_t word) {
     } else {
         if (l->n_links >= UINT32_MAX - 1)
             return tern_fail(l->err, TERN_ERR_UNSUPPORTED, "too many different words");
-        if (tern_array_reserve(TERN_MEM_TOKENIZER, &l->links, &l->links_capacity, l->n_links,
-                               1) != 0)
+        if (tern_array_reserve(TERN_MEM_TOKENIZER, &l->links, &l->links_capacity, l->n_links, 1) !=
+            0)
             return no_memory(l);
         at = (uint32_t)++l->n_links;
     }
@@ -126,8 +126,8 @@ static tern_status count_pairs(learner *l, uint32_t word, uint32_t token) {
         if (token != UINT32_MAX && left != token && right != token) continue;
         TERN_TRY(add_link(l, p, word));
         if (p->is_changed) continue;
-        if (tern_array_reserve(TERN_MEM_TOKENIZER, &l->changed, &l->changed_capacity,
-                               l->n_changed, 1) != 0)
+        if (tern_array_reserve(TERN_MEM_TOKENIZER, &l->changed, &l->changed_capacity, l->n_changed,
+                               1) != 0)
             return no_memory(l);
         p->is_changed = true;
         l->changed[l->n_changed++] = at;
@@ -234,8 +234,8 @@ static tern_status get_token(learner *l, tern_str text, uint32_t *id) {
         if (l->names[i].hash == hash && tern_str_eq(tern_learned_text(out, *id), text))
             return TERN_OK;
     }
-    if (tern_array_reserve(TERN_MEM_TOKENIZER, &out->offsets, &out->offsets_capacity,
-                           out->n_tokens, 2) != 0)
+    if (tern_array_reserve(TERN_MEM_TOKENIZER, &out->offsets, &out->offsets_capacity, out->n_tokens,
+                           2) != 0)
         return no_memory(l);
     tern_strbuf_append(&out->text, text.ptr, text.len);
     if (out->text.failed) return no_memory(l);
@@ -252,8 +252,10 @@ static tern_status make_first_tokens(learner *l, uint32_t byte_ids[256]) {
         tern_str text = {d->specials[i], strlen(d->specials[i])};
         TERN_TRY(get_token(l, text, &id));
         if (text.len < 2 || id != i || !tern_unicode_is_valid(text.ptr, text.len))
-            return tern_fail(l->err, TERN_ERR_ARGUMENT, "special token '%s': it is there twice, "
-                             "has less than two bytes or is not UTF-8", d->specials[i]);
+            return tern_fail(
+                l->err, TERN_ERR_ARGUMENT,
+                "special token '%s': it is there twice, has less than two bytes or is not UTF-8",
+                d->specials[i]);
     }
     l->out->n_specials = d->n_specials;
     for (uint32_t code = 0; code < 0x180; code++) { // the alphabet ends before U+0144
@@ -335,8 +337,7 @@ static tern_status learn(learner *l, tern_words *words, tern_strbuf *both) {
     while (l->out->n_tokens < (size_t)d->n_vocab && best_pair(l, &at)) {
         TERN_TRY(learn_one(l, at, both));
         if (l->out->n_tokens % 64 == 0 &&
-            !tern_progress(d->on_progress, d->user, "merge",
-                           (double)l->out->n_tokens / d->n_vocab))
+            !tern_progress(d->on_progress, d->user, "merge", (double)l->out->n_tokens / d->n_vocab))
             return tern_fail(l->err, TERN_ERR_CANCELLED, "the learning was cancelled");
     }
     return TERN_OK;

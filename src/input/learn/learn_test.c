@@ -9,8 +9,9 @@ static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_en
 
 // A text with repetitions, overlaps ("aaaa"), several scripts and white space.
 static tern_strbuf make_text(uint64_t seed, int n_words) {
-    static const char *const parts[] = {"the", "th", "e",  "ing", "an", "and", "a", "aa", "aaa",
-                                        "b",   "ab", "ba", "\xC3\xA9", "\xE4\xB8\xAD", "12", "ion"};
+    static const char *const parts[] = {"the",      "th",           "e",   "ing", "an", "and",
+                                        "a",        "aa",           "aaa", "b",   "ab", "ba",
+                                        "\xC3\xA9", "\xE4\xB8\xAD", "12",  "ion"};
     static const char *const gaps[] = {" ", " ", " ", " ", "\n", "  ", ", ", ". ", "'s "};
     tern_strbuf b = {0};
     for (int i = 0; i < n_words; i++) {
@@ -95,8 +96,8 @@ TEST(bpe_trainer_learns_what_the_obvious_algorithm_learns) {
     reference *r = calloc(1, sizeof *r);
     for (uint64_t seed = 1; seed <= 6; seed++) {
         tern_strbuf text = make_text(seed, seed == 6 ? 12 : 900); // the last runs out of pairs
-        tern_bpe_desc desc = {.n_vocab = 320, .specials = specials, .n_specials = N_SPECIALS,
-                              .min_count = 2};
+        tern_bpe_desc desc = {
+            .n_vocab = 320, .specials = specials, .n_specials = N_SPECIALS, .min_count = 2};
         tern_splitter splitter = {0};
         tern_pieces pieces = {0};
         tern_words words = {0};
@@ -152,8 +153,8 @@ TEST(bpe_trainer_writes_a_tokenizer_that_gives_the_text_back) {
     for (int k = 0; k < 4; k++) {
         tern_strbuf text = make_text(40, 2000), json = {0}, back = {0};
         tern_strbuf_puts(&text, "\xFF\x01 \xF0\x9F\x98\x80 3.14159 don't"); // not UTF-8 at first
-        tern_bpe_desc desc = {.n_vocab = 400, .specials = specials, .n_specials = N_SPECIALS,
-                              .pre = splits[k]};
+        tern_bpe_desc desc = {
+            .n_vocab = 400, .specials = specials, .n_specials = N_SPECIALS, .pre = splits[k]};
         tern_tokenizer *t;
         tern_ids ids = {0};
         tern_bpe_stats stats;
@@ -202,7 +203,10 @@ TEST(bpe_trainer_never_makes_a_special_token_of_text) {
 
 TEST(bpe_trainer_refuses_wrong_wishes) {
     static const char *const twice[] = {"<a>", "<a>"}, *const tiny[] = {"x"};
-    static const struct { tern_bpe_desc desc; const char *words; } cases[] = {
+    static const struct {
+        tern_bpe_desc desc;
+        const char *words;
+    } cases[] = {
         {{.n_vocab = 255}, "a vocabulary of 255"},
         {{.n_vocab = 257, .specials = specials, .n_specials = 2}, "a vocabulary of 257"},
         {{.n_vocab = -5}, "a vocabulary of -5"},
@@ -244,7 +248,8 @@ TEST(bpe_trainer_forgets_rare_words_and_stays_within_its_memory) {
     CHECK(stats.n_words == 2000000 && stats.n_forgotten > 100000);
     CHECK_MSG(most < 3 << 20, "%zu bytes", most); // arrays double
     REQUIRE_OK(tern_bpe_trainer_finish(t, &json, &err), err);
-    CHECK(strstr(json.ptr, "\"\xC4\xA0" "aaaaaab\""));
+    CHECK(strstr(json.ptr, "\"\xC4\xA0"
+                           "aaaaaab\""));
     CHECK(tern_bpe_trainer_finish(t, &json, &err) == TERN_ERR_ARGUMENT);
     tern_strbuf_free(&json);
     tern_bpe_trainer_free(t);

@@ -64,7 +64,8 @@ static tern_status make_room(tern_words *w, size_t n, tern_error *err) {
     // Doubles the slots only if the limit has room for them.
     bool may_grow = !w->n_bytes_max || w->n_slots * 2 * sizeof *w->slots < w->n_bytes_max / 4;
     if (2 * w->n >= w->n_slots) {
-        if (may_grow || w->n_slots == 0) TERN_TRY(grow_slots(w, err));
+        if (may_grow || w->n_slots == 0)
+            TERN_TRY(grow_slots(w, err));
         else
             for (uint64_t floor = 1; 4 * w->n > w->n_slots; floor *= 2) forget(w, floor);
     }

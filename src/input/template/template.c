@@ -21,8 +21,10 @@ static tern_status open_as(tern_template **out, tern_str source, const char *wha
     t->limits = tern_jinja_limits;
     t->limits.strict = is_strict;
     tern_status status = tern_jinja_parse(&t->program, source, err);
-    if (status == TERN_OK) *out = t;
-    else tern_template_free(t);
+    if (status == TERN_OK)
+        *out = t;
+    else
+        tern_template_free(t);
     return status == TERN_OK ? TERN_OK : tern_fail_prefix(err, status, what);
 }
 

@@ -17,63 +17,48 @@ static const char chatml[] =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 static const char llama3[] =
-    "{{ bos_token }}"
-    "{% for message in messages %}"
+    "{{ bos_token }}{% for message in messages %}"
     "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}"
-    "{{ message['content'] | trim }}<|eot_id|>"
-    "{% endfor %}"
+    "{{ message['content'] | trim }}<|eot_id|>{% endfor %}"
     "{% if add_generation_prompt %}"
-    "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}"
-    "{% endif %}";
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
 
 static const char bitnet[] =
-    "{{ bos_token }}"
-    "{% for message in messages %}"
+    "{{ bos_token }}{% for message in messages %}"
     "{{ message['role'] | capitalize }}: {{ message['content'] | trim }}<|eot_id|>"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}Assistant: {% endif %}";
+    "{% endfor %}{% if add_generation_prompt %}Assistant: {% endif %}";
 
 // Gemma has no system role: its text goes before the first question.
 static const char gemma[] =
-    "{{ bos_token }}"
-    "{% set ns = namespace(system='') %}"
-    "{% for message in messages %}"
-    "{% if message['role'] == 'system' %}"
+    "{{ bos_token }}{% set ns = namespace(system='') %}"
+    "{% for message in messages %}{% if message['role'] == 'system' %}"
     "{% set ns.system = ns.system + message['content'] | trim + '\\n\\n' %}"
     "{% else %}"
     "{{ '<start_of_turn>' + ('model' if message['role'] == 'assistant' else 'user') + '\\n' }}"
     "{{ ns.system + message['content'] | trim + '<end_of_turn>\\n' }}"
-    "{% set ns.system = '' %}"
-    "{% endif %}"
-    "{% endfor %}"
+    "{% set ns.system = '' %}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}";
 
 static const char llama2[] =
-    "{% set ns = namespace(system='') %}"
-    "{% for message in messages %}"
+    "{% set ns = namespace(system='') %}{% for message in messages %}"
     "{% if message['role'] == 'system' %}"
     "{% set ns.system = '<<SYS>>\\n' + message['content'] | trim + '\\n<</SYS>>\\n\\n' %}"
     "{% elif message['role'] == 'assistant' %}"
-    "{{ ' ' + message['content'] | trim + ' ' + eos_token }}"
-    "{% else %}"
+    "{{ ' ' + message['content'] | trim + ' ' + eos_token }}{% else %}"
     "{{ bos_token + '[INST] ' + ns.system + message['content'] | trim + ' [/INST]' }}"
-    "{% set ns.system = '' %}"
-    "{% endif %}"
-    "{% endfor %}";
+    "{% set ns.system = '' %}{% endif %}{% endfor %}";
 
 static const char plain[] =
-    "{{ bos_token }}"
-    "{% for message in messages %}"
+    "{{ bos_token }}{% for message in messages %}"
     "{{ message['role'] | capitalize + ': ' + message['content'] | trim + '\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ 'Assistant: ' }}{% endif %}";
+    "{% endfor %}{% if add_generation_prompt %}{{ 'Assistant: ' }}{% endif %}";
 
 static bool contains(tern_str text, const char *part, bool any_case) {
     size_t n = strlen(part);
     for (size_t i = 0; i + n <= text.len; i++) {
         size_t k = 0;
-        while (k < n && (any_case ? tolower((unsigned char)text.ptr[i + k]) : text.ptr[i + k]) ==
-                            part[k])
+        while (k < n &&
+               (any_case ? tolower((unsigned char)text.ptr[i + k]) : text.ptr[i + k]) == part[k])
             k++;
         if (k == n) return true;
     }
@@ -83,8 +68,7 @@ static bool contains(tern_str text, const char *part, bool any_case) {
 // Whether the name that the file gives its model contains this word. The path says nothing: it has
 // the words of whoever keeps the file.
 static bool is_named(const tern_file *file, const char *word) {
-    static const char *const gguf[] = {"general.name", "general.architecture",
-                                       "general.basename"};
+    static const char *const gguf[] = {"general.name", "general.architecture", "general.basename"};
     static const char *const hf[] = {"model_type", "_name_or_path"};
     bool is_gguf = file->kind == TERN_FILE_GGUF;
     tern_str name;
@@ -112,8 +96,7 @@ static tern_str from_config(const tern_json_doc *doc) {
 static tern_str from_file(const tern_file *file) {
     tern_str text = file->chat_template;
     if (!text.len) text = from_config(&file->tokenizer_config);
-    if (file->kind == TERN_FILE_GGUF &&
-        !tern_file_meta_str(file, "tokenizer.chat_template", &text))
+    if (file->kind == TERN_FILE_GGUF && !tern_file_meta_str(file, "tokenizer.chat_template", &text))
         text.len = 0;
     if (contains(text, "BITNETAssistant", false)) text.len = 0;
     return text;
@@ -128,9 +111,7 @@ typedef struct guess {
 } guess;
 
 #define GUESS(name, why)                                                                           \
-    (guess) {                                                                                      \
-        name, "the file has no usable chat template; " #name "'s is guessed by " why               \
-    }
+    (guess) { name, "the file has no usable chat template; " #name "'s is guessed by " why }
 
 static guess by_vocabulary(const tern_file *file, const tern_tokenizer *tokenizer) {
     if (has_token(tokenizer, "<|im_start|>")) return GUESS(chatml, "its tokens");

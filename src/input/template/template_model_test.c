@@ -7,7 +7,7 @@
     "\"</s>\":1,\"a\":2,\"b\":3},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"ByteLevel\","        \
     "\"add_prefix_space\":false},\"decoder\":{\"type\":\"ByteLevel\"}}"
 #define SPECIAL(id, text) "{\"id\":" id ",\"content\":\"" text "\",\"special\":true}"
-#define BOS_EOS SPECIAL("0", "<s>") "," SPECIAL("1", "</s>")
+#define BOS_EOS           SPECIAL("0", "<s>") "," SPECIAL("1", "</s>")
 
 static const tern_message talk[] = {
     {"system", " Be kind. "}, {"user", "Hi "}, {"assistant", "Hello"}, {"user", "Bye"}};
@@ -55,7 +55,8 @@ TEST(template_by_vocabulary) {
           "<|im_start|>system\n Be kind. <|im_end|>\n<|im_start|>user\nHi <|im_end|>\n"
           "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n"
           "<|im_start|>assistant\n");
-    static const char llama3_text[] = "<s><|start_header_id|>system<|end_header_id|>\n\nBe kind."
+    static const char llama3_text[] =
+        "<s><|start_header_id|>system<|end_header_id|>\n\nBe kind."
         "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\nHello<|eot_id|>"
         "<|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>"
@@ -85,8 +86,8 @@ TEST(template_says_when_it_is_guessed) {
     tern_file file = {.kind = TERN_FILE_HF, .path = "model"};
     tern_error err = {0};
     tern_tokenizer *t = NULL;
-    REQUIRE_OK(fixture_open_json(&t, llama3_vocabulary, strlen(llama3_vocabulary), NULL, NULL,
-                                 &err), err);
+    REQUIRE_OK(
+        fixture_open_json(&t, llama3_vocabulary, strlen(llama3_vocabulary), NULL, NULL, &err), err);
     for (int i = 0; i < 3; i++) {
         tern_template *chosen = NULL;
         if (i == 2)
@@ -133,8 +134,7 @@ TEST(template_of_old_bitnet_files_is_replaced) {
     static const char wrong[] =
         "{% for message in messages %}{% if message['role'] == 'user' %}Human: "
         "{{ message['content'] }}\n\nBITNETAssistant: {% endif %}{% endfor %}";
-    tern_file file = {
-        .kind = TERN_FILE_HF, .path = "model", .chat_template = TERN_STR(wrong)};
+    tern_file file = {.kind = TERN_FILE_HF, .path = "model", .chat_template = TERN_STR(wrong)};
     static const char type[] = "{\"model_type\":\"bitnet\"}";
     tern_error why = {0};
     REQUIRE_OK(tern_json_parse(&file.config, type, sizeof type - 1, &why), why);

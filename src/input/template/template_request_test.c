@@ -57,8 +57,7 @@ TEST(template_request) {
         "{% if add_generation_prompt %}>{% endif %}{% if loud %}!{% endif %}";
     check(all,
           "{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{"
-          "\"type\":\"text\","
-          "\"text\":\"b\"}]},{\"role\":\"user\",\"content\":\"c\"}," CALL(
+          "\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":\"c\"}," CALL(
               "\"{\\\"x\\\": 1.0, \\\"y\\\": \\\"z\\\"}\"") ",{\"role\":\"tool\",\"tool_call_id\":"
                                                             "\"1\",\"content\":\"d\"}],\"loud\":"
                                                             "true}",
@@ -101,8 +100,7 @@ TEST(template_request_writes_calls) {
           "2.5})]<|tool_call_end|>|");
     check(qwen, talk,
           "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"it's "
-          "\\\"so\\\"\",\"b\":[1,true,null],\"c\":{\"d\":2.5}}}"
-          "</tool_call>|");
+          "\\\"so\\\"\",\"b\":[1,true,null],\"c\":{\"d\":2.5}}}</tool_call>|");
     check(lfm, "{\"messages\":[" CALL("\"no object\"") "]}",
           "<|tool_call_start|>[f()]<|tool_call_end|>|");
 }

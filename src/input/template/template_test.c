@@ -14,20 +14,25 @@ static char *read_file(const char *path, size_t *n) {
     return text;
 }
 
-#define BEGIN "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"add_generation_prompt\":true,"
-#define USER(text) "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define BEGIN           "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"," GENERATES
+#define GENERATES       "\"add_generation_prompt\":true,"
+#define USER(text)      "{\"role\":\"user\",\"content\":\"" text "\"}"
 #define ASSISTANT(text) "{\"role\":\"assistant\",\"content\":\"" text "\"}"
-static const char plain_chat[] = BEGIN "\"messages\":[" USER("Hello there") "," ASSISTANT(
-    "Good day") "," USER("What is 2+2?") "]}";
-static const char thinking[] = BEGIN "\"enable_thinking\":false,\"messages\":[" USER("One") ","
-    ASSISTANT("<think>\\nhm\\n</think>\\n\\nTwo") "," USER("Three") "]}";
+static const char plain_chat[] = BEGIN
+    "\"messages\":[" USER("Hello there") "," ASSISTANT("Good day") "," USER("What is 2+2?") "]}";
+static const char thinking[] = BEGIN "\"enable_thinking\":false,\"messages\":[" USER(
+    "One") "," ASSISTANT("<think>\\nhm\\n</think>\\n\\nTwo") "," USER("Three") "]}";
 static const char with_tools[] = BEGIN
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Looks "
     "outside\",\"parameters\":{\"type\":\"object\",\"properties\":{\"town\":{\"type\":\"string\","
-    "\"description\":\"where\"}},\"required\":[\"town\"]}}}],\"messages\":[" USER("Rain?") ","
-    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
-    "\"function\":{\"name\":\"weather\",\"arguments\":{\"town\":\"Ghent\",\"n\":1.5}}}]},"
-    "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"name\":\"weather\",\"content\":\"dry\"}]}";
+    "\"description\":\"where\"}},\"required\":[\"town\"]}}}],\"messages\":[" USER(
+        "Rain?") ","
+                 "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\",\"type\":"
+                 "\"function\","
+                 "\"function\":{\"name\":\"weather\",\"arguments\":{\"town\":\"Ghent\",\"n\":1.5}}}"
+                 "]},"
+                 "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"name\":\"weather\",\"content\":"
+                 "\"dry\"}]}";
 
 // The text must have all of the words, in this order.
 static void check_words(const char *name, const char *text, const char *const *words) {

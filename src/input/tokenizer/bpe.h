@@ -41,8 +41,8 @@ typedef struct tern_symbol {
 } tern_symbol;
 
 typedef struct tern_merge_candidate { // a pair that could be merged
-    uint64_t order;             // order << 32 | index of the left symbol
-    uint32_t n;                 // bytes of both; otherwise the pair is out of date
+    uint64_t order;                   // order << 32 | index of the left symbol
+    uint32_t n;                       // bytes of both; otherwise the pair is out of date
     int32_t id;
 } tern_merge_candidate;
 

@@ -136,8 +136,8 @@ tern_status tern_pattern_open_literal(tern_pattern *p, tern_str text, tern_error
 bool tern_pattern_is_known(tern_pattern *p, tern_str expression) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (!tern_str_is(expression, known[i].text)) continue;
-        *p = (tern_pattern){.kind = known[i].kind, .max_digits = known[i].max_digits,
-                            .fold = known[i].fold};
+        *p = (tern_pattern){
+            .kind = known[i].kind, .max_digits = known[i].max_digits, .fold = known[i].fold};
         return true;
     }
     return false;

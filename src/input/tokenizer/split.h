@@ -28,11 +28,11 @@ typedef enum tern_pattern_kind {
 
 typedef struct tern_pattern {
     tern_pattern_kind kind;
-    int max_digits;  // LLAMA3: \p{N}{1,max_digits}
-    bool fold;       // LLAMA3: (?i:'s), which by Unicode's rules also takes U+017F for the s
-    char *text;      // of a literal or an expression, terminated
+    int max_digits; // LLAMA3: \p{N}{1,max_digits}
+    bool fold;      // LLAMA3: (?i:'s), which by Unicode's rules also takes U+017F for the s
+    char *text;     // of a literal or an expression, terminated
     size_t n_text;
-    void *code;      // pcre2_code of an expression
+    void *code; // pcre2_code of an expression
 } tern_pattern;
 
 // Chooses the fast form if the expression is one of the known ones.
@@ -82,8 +82,11 @@ typedef enum tern_step_kind {
     TERN_STEP_METASPACE,    // ' ' becomes U+2581, and one is prepended as `prepend` says
 } tern_step_kind;
 
-typedef enum tern_prepend { TERN_PREPEND_NEVER, TERN_PREPEND_FIRST, TERN_PREPEND_ALWAYS }
-    tern_prepend;
+typedef enum tern_prepend {
+    TERN_PREPEND_NEVER,
+    TERN_PREPEND_FIRST,
+    TERN_PREPEND_ALWAYS
+} tern_prepend;
 
 typedef struct tern_split_step {
     tern_step_kind kind;

@@ -38,17 +38,21 @@ static const char *unsupported_part(const char *s, size_t n) {
     bool in_class = false;
     size_t class_at = 0;
     for (size_t i = 0; i < n; i++) {
-        if (s[i] == '\\') i++;
+        if (s[i] == '\\')
+            i++;
         else if (!in_class && s[i] == '[') {
             in_class = true;
             if (i + 1 < n && s[i + 1] == '^') i++;
             class_at = i + 1;
-        } else if (in_class && s[i] == ']' && i > class_at) in_class = false;
-        else if (in_class && s[i] == '&' && i + 1 < n && s[i + 1] == '&') return "&& in a class";
+        } else if (in_class && s[i] == ']' && i > class_at)
+            in_class = false;
+        else if (in_class && s[i] == '&' && i + 1 < n && s[i + 1] == '&')
+            return "&& in a class";
         else if (in_class && s[i] == '[' && i + 1 < n && s[i + 1] == ':') {
             const char *close = memmem(s + i, n - i, ":]", 2);
             if (close) i = (size_t)(close - s) + 1;
-        } else if (in_class && s[i] == '[') return "a class inside a class";
+        } else if (in_class && s[i] == '[')
+            return "a class inside a class";
     }
     return NULL;
 }
@@ -68,8 +72,7 @@ tern_status tern_regex_compile(tern_pattern *p, tern_error *err) {
     PCRE2_SIZE offset = 0;
     if (context) {
         pcre2_set_parens_nest_limit(context, 100);
-        uint32_t options =
-            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
+        uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
         code = pcre2_compile((PCRE2_SPTR)p->text, p->n_text, options, &reason, &offset, context);
     }
     pcre2_compile_context_free(context);
@@ -169,7 +172,8 @@ tern_status tern_regex_find(const tern_pattern *p, tern_matcher *m, const char *
             window = WINDOW_MIN;
         } else if (rc == PCRE2_ERROR_NOMEMORY) {
             return tern_fail_memory(err, 0);
-        } else break;
+        } else
+            break;
     }
     if (from >= n) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,

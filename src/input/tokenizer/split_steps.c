@@ -36,7 +36,7 @@ static bool push(tern_pieces *p, size_t at, size_t n) {
 
 // What a split remembers from one part of a piece to the next.
 typedef struct split_state {
-    size_t first;      // p->spare[first..] belong to this piece
+    size_t first;        // p->spare[first..] belong to this piece
     bool any, was_match; // there was a part before, and it was a match
 } split_state;
 
@@ -69,8 +69,8 @@ static tern_status split_piece(const tern_split_step *step, tern_pieces *p, tern
     size_t done = 0, from = 0;
     while (from < piece.n) {
         size_t start, end;
-        TERN_TRY(tern_pattern_find(&step->pattern, &p->matcher, text, piece.n, from, &start, &end,
-                                   err));
+        TERN_TRY(
+            tern_pattern_find(&step->pattern, &p->matcher, text, piece.n, from, &start, &end, err));
         if (start >= piece.n) break;
         from = end;
         if (end == start) // an empty match: look on after the next character
@@ -93,8 +93,8 @@ static void rewrite_piece(const tern_split_step *step, const char *text, tern_pi
         tern_strbuf_append(out, s, piece.n);
         return;
     }
-    bool wanted = step->prepend == TERN_PREPEND_ALWAYS ||
-                  (step->prepend == TERN_PREPEND_FIRST && is_first);
+    bool wanted =
+        step->prepend == TERN_PREPEND_ALWAYS || (step->prepend == TERN_PREPEND_FIRST && is_first);
     bool has = *s == ' ' || (piece.n >= 3 && memcmp(s, METASPACE, 3) == 0);
     if (wanted && !has) tern_strbuf_append(out, METASPACE, 3);
     while (s < end) {

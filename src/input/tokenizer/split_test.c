@@ -13,9 +13,10 @@ static uint32_t next_random(uint32_t *state) {
 // Characters that the expressions treat differently, and some that look as if they should.
 static size_t random_text(uint32_t *r, char *out, size_t n_chars) {
     static const uint32_t codes[] = {
-        'a', 'S', 't', 'R', 'e', 'v', 'm', 'l', 'L', 'd', '\'', '\'', '0', '7', ' ', ' ', ' ',
-        '\t', '\n', '\r', '\v', '.', '/', '$', '_', 0x85, 0xA0, 0xB2, 0xE9, 0x17F, 0x301, 0x661,
-        0x2028, 0x2167, 0x3000, 0x4E2D, 0xAC00, 0x200B, 0x1F600, 0x10400, 0x1D7D8, 0};
+        'a',    'S',    't',    'R',    'e',    'v',     'm',     'l',     'L',   'd',   '\'',
+        '\'',   '0',    '7',    ' ',    ' ',    ' ',     '\t',    '\n',    '\r',  '\v',  '.',
+        '/',    '$',    '_',    0x85,   0xA0,   0xB2,    0xE9,    0x17F,   0x301, 0x661, 0x2028,
+        0x2167, 0x3000, 0x4E2D, 0xAC00, 0x200B, 0x1F600, 0x10400, 0x1D7D8, 0};
     size_t n = 0;
     for (size_t i = 0; i < n_chars; i++)
         n += (size_t)tern_utf8_encode(codes[next_random(r) % (sizeof codes / sizeof *codes)],
@@ -29,8 +30,9 @@ static void compare_with_regex(const char *expression, tern_pattern_kind kind) {
     char wrapped[512]; // a spelling that is not recognised
     snprintf(wrapped, sizeof wrapped, "(?:%s)", expression);
     tern_split_step *a = tern_splitter_add(&fast), *b = tern_splitter_add(&slow);
-    REQUIRE_OK(tern_pattern_open_regex(&a->pattern,
-                                       (tern_str){expression, strlen(expression)}, &err), err);
+    REQUIRE_OK(
+        tern_pattern_open_regex(&a->pattern, (tern_str){expression, strlen(expression)}, &err),
+        err);
     REQUIRE_OK(tern_pattern_open_regex(&b->pattern, (tern_str){wrapped, strlen(wrapped)}, &err),
                err);
     CHECK(a->pattern.kind == kind && b->pattern.kind == TERN_PATTERN_REGEX);
@@ -58,8 +60,9 @@ static void compare_with_regex(const char *expression, tern_pattern_kind kind) {
 
 TEST(split_llama3_is_its_expression) {
     compare_with_regex("(?i:'s|'t|'re|'ve|'m|'ll|'d)" TAIL("\\p{N}{1,3}"), TERN_PATTERN_LLAMA3);
-    compare_with_regex("(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
-                       TAIL("\\p{N}{1,3}"), TERN_PATTERN_LLAMA3);
+    compare_with_regex(
+        "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])" TAIL("\\p{N}{1,3}"),
+        TERN_PATTERN_LLAMA3);
 }
 TEST(split_qwen2_is_its_expression) {
     compare_with_regex("(?i:'s|'t|'re|'ve|'m|'ll|'d)" TAIL("\\p{N}"), TERN_PATTERN_LLAMA3);
@@ -81,8 +84,9 @@ static void check_split(const char *expression, tern_split_behavior behavior, bo
     tern_split_step *step = tern_splitter_add(&s);
     step->behavior = behavior;
     step->invert = invert;
-    REQUIRE_OK(tern_pattern_open_regex(&step->pattern,
-                                       (tern_str){expression, strlen(expression)}, &err), err);
+    REQUIRE_OK(
+        tern_pattern_open_regex(&step->pattern, (tern_str){expression, strlen(expression)}, &err),
+        err);
     tern_pieces p = {0};
     tern_strbuf joined = {0};
     CHECK(tern_splitter_run(&s, text, strlen(text), true, &p, &err) == TERN_OK);
@@ -136,8 +140,9 @@ TEST(split_sees_past_its_window) { // a match longer than a search's first windo
 
 // Expressions that backtrack endlessly end all the same.
 TEST(split_is_bounded_in_time) {
-    static const char *const bombs[] = {"(a+)+b", "a+b", "(?:a|aa)+b", "(a*)*b", "a*?a++b",
-                                        "(a|b|ab)*c", "(.*)(.*)(.*)(.*)x", "(?R)?ab|a(?R)b"};
+    static const char *const bombs[] = {
+        "(a+)+b",  "a+b",        "(?:a|aa)+b",        "(a*)*b",
+        "a*?a++b", "(a|b|ab)*c", "(.*)(.*)(.*)(.*)x", "(?R)?ab|a(?R)b"};
     const size_t n = 1 << 20;
     char *text = tern_alloc(TERN_MEM_MISC, n + 1);
     REQUIRE(text);
@@ -148,8 +153,8 @@ TEST(split_is_bounded_in_time) {
         tern_error err = {0};
         tern_split_step *step = tern_splitter_add(&s);
         clock_t start = clock();
-        if (tern_pattern_open_regex(&step->pattern, (tern_str){bombs[i], strlen(bombs[i])},
-                                    &err) == TERN_OK)
+        if (tern_pattern_open_regex(&step->pattern, (tern_str){bombs[i], strlen(bombs[i])}, &err) ==
+            TERN_OK)
             (void)tern_splitter_run(&s, text, n, true, &p, &err);
         double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
         if (getenv("TERN_TEST_TIMES")) printf("%s: %.2f s\n", bombs[i], seconds);
@@ -161,13 +166,14 @@ TEST(split_is_bounded_in_time) {
 }
 
 TEST(split_refuses_what_it_cannot_mean) {
-    static const char *const bad[] = {"[a&&[^b]]", "[a[b]]", "(", "[", "a{2,1}", "\\p{Nonsense}",
-                                      "\\C", "*", "(?<=a+)b", "(a)\\1"};
+    static const char *const bad[] = {"[a&&[^b]]",     "[a[b]]", "(", "[",        "a{2,1}",
+                                      "\\p{Nonsense}", "\\C",    "*", "(?<=a+)b", "(a)\\1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tern_pattern p = {0};
         tern_error err = {0};
         CHECK_MSG(tern_pattern_open_regex(&p, (tern_str){bad[i], strlen(bad[i])}, &err) ==
-                      TERN_ERR_UNSUPPORTED, "%s", bad[i]);
+                      TERN_ERR_UNSUPPORTED,
+                  "%s", bad[i]);
         CHECK_MSG(strstr(err.message, bad[i]) != NULL || bad[i][0] == '\\', "%s", err.message);
         tern_pattern_close(&p);
     }

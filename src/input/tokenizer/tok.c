@@ -11,12 +11,18 @@ tern_status tern_tokenizer_open(tern_tokenizer **out, const tern_file *file, ter
     t->bos = t->eos = t->unk = t->pad = -1;
     memset(t->byte_ids, -1, sizeof t->byte_ids);
     tern_status status;
-    if (file->kind == TERN_FILE_GGUF) status = tern_tokenizer_load_gguf(t, file, err);
-    else if (file->tokenizer_json.len) status = tern_tokenizer_load_json(t, file, err);
-    else if (file->tokenizer_model.len) status = tern_tokenizer_load_spm(t, file, err);
-    else status = tern_fail(err, TERN_ERR_FORMAT, "the folder has no tokenizer.json");
-    if (status == TERN_OK) *out = t;
-    else tern_tokenizer_free(t);
+    if (file->kind == TERN_FILE_GGUF)
+        status = tern_tokenizer_load_gguf(t, file, err);
+    else if (file->tokenizer_json.len)
+        status = tern_tokenizer_load_json(t, file, err);
+    else if (file->tokenizer_model.len)
+        status = tern_tokenizer_load_spm(t, file, err);
+    else
+        status = tern_fail(err, TERN_ERR_FORMAT, "the folder has no tokenizer.json");
+    if (status == TERN_OK)
+        *out = t;
+    else
+        tern_tokenizer_free(t);
     return status;
 }
 
@@ -127,12 +133,27 @@ void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id) {
 
 // Control tokens of these names end a turn or a text.
 static const char *const known_ends[] = {
-    "<|eot_id|>",       "<|eom_id|>",      "<|im_end|>",    "<|end_of_turn|>",
-    "<end_of_turn>",    "<|endoftext|>",   "<|end_of_text|>", "<|end|>",
-    "<|return|>",       "<|call|>",        "<|eot|>",       "<|eom|>",
-    "<EOT>",            "_<EOT>",          "<turn|>",       "<end_of_utterance>",
-    "<|END_OF_TURN_TOKEN|>", "</s>",       "<eos>",
-    ("<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"), // DeepSeek's
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end_of_turn|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|eot|>",
+    "<|eom|>",
+    "<EOT>",
+    "_<EOT>",
+    "<turn|>",
+    "<end_of_utterance>",
+    "<|END_OF_TURN_TOKEN|>",
+    "</s>",
+    "<eos>",
+    ("<\xEF\xBD\x9C"
+     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"), // DeepSeek's
 };
 
 static int32_t find_known_end(const tern_tokenizer *t, size_t i) {

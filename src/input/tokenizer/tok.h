@@ -42,9 +42,9 @@ typedef struct tern_vocab_slot {
 } tern_vocab_slot;
 
 typedef struct tern_vocab {
-    char *text;          // all entries, one after the other
-    uint32_t *offsets;   // [n + 1] of each in text
-    uint8_t *types;      // [n] tern_token_type
+    char *text;        // all entries, one after the other
+    uint32_t *offsets; // [n + 1] of each in text
+    uint8_t *types;    // [n] tern_token_type
     int32_t n;
     tern_vocab_slot *slots; // text -> id; if two ids share a text, the greater id
     size_t n_slots;         // a power of two, at least twice n
@@ -161,8 +161,8 @@ typedef struct tern_wordpiece {
 
 #define TERN_UNIGRAM_MAX 1024 // bytes of a token
 typedef struct tern_unigram {
-    double *scores;      // [n_vocab]
-    int32_t *sorted;     // [n_sorted] ids of what text may become, by their bytes
+    double *scores;  // [n_vocab]
+    int32_t *sorted; // [n_sorted] ids of what text may become, by their bytes
     int32_t n_sorted;
     int32_t starts[257]; // those that begin with byte b: starts[b] .. starts[b + 1]
     double unknown;      // the score of a character that is no token
@@ -205,8 +205,8 @@ struct tern_tokenizer {
     // Character-level: bit c % 512 is set if some token has the character c right before a U+2581.
     // Where the bit is not set no merge can join the two, so words may be cut there.
     uint32_t glued[16];
-    bool space_marks;  // decoding: U+2581 is a space
-    bool strip_space;  // decoding: one space at the start of the text is dropped
+    bool space_marks; // decoding: U+2581 is a space
+    bool strip_space; // decoding: one space at the start of the text is dropped
     int32_t prefix[TERN_FRAME_MAX], suffix[TERN_FRAME_MAX]; // what TERN_TOKENIZE_BOS adds
     int n_prefix, n_suffix;
     int32_t between[TERN_FRAME_MAX]; // what stands between the two texts of a pair
@@ -298,9 +298,9 @@ tern_status tern_pre_add_steps(const tern_pre *pre, tern_splitter *s, tern_error
 // ---- A byte-level vocabulary as input/learn makes it --------------------------------------------
 
 typedef struct tern_learned {
-    tern_strbuf text;  // of all tokens, as bytes
-    size_t *offsets;   // [n_tokens + 1]
-    uint32_t *merges;  // [n_merges][2] left and right
+    tern_strbuf text; // of all tokens, as bytes
+    size_t *offsets;  // [n_tokens + 1]
+    uint32_t *merges; // [n_merges][2] left and right
     size_t n_tokens, n_merges, offsets_capacity, merges_capacity, n_specials;
 } tern_learned;
 

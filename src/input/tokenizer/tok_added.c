@@ -61,8 +61,10 @@ static int byte_of(const tern_added_token *token, size_t k) {
 static size_t lower_bound(const tern_added *a, size_t low, size_t high, size_t k, int byte) {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (byte_of(&a->tokens[middle], k) < byte) low = middle + 1;
-        else high = middle;
+        if (byte_of(&a->tokens[middle], k) < byte)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }

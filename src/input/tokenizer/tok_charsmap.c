@@ -34,12 +34,8 @@ static tern_status open_map(tern_str bytes, charsmap *m, tern_error *err) {
     return TERN_OK;
 }
 
-static uint32_t unit(const charsmap *m, size_t i) {
-    return load_u32(m->units + 4 * i);
-}
-static size_t offset(uint32_t u) {
-    return (size_t)(u >> 10) << ((u & 0x200) >> 6);
-}
+static uint32_t unit(const charsmap *m, size_t i) { return load_u32(m->units + 4 * i); }
+static size_t offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 0x200) >> 6); }
 
 // The longest stretch that the text begins with; its length, 0: none. *to: what it becomes.
 static size_t find(const charsmap *m, const char *text, size_t n, tern_str *to) {

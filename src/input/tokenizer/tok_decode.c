@@ -115,19 +115,27 @@ void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id,
     case TERN_TOKEN_BYTE: {
         int value = tern_byte_token_value(text);
         char byte = (char)value;
-        if (value >= 0) emit(t, d, &byte, 1, out);
-        else emit(t, d, text.ptr, text.len, out);
+        if (value >= 0)
+            emit(t, d, &byte, 1, out);
+        else
+            emit(t, d, text.ptr, text.len, out);
         return;
     }
     case TERN_TOKEN_USER:
-        if (t->space_marks) emit_marked(t, d, text, out);
-        else emit(t, d, text.ptr, text.len, out);
+        if (t->space_marks)
+            emit_marked(t, d, text, out);
+        else
+            emit(t, d, text.ptr, text.len, out);
         return;
     default:
-        if (t->model == TERN_TOKENS_WORDPIECE) emit_wordpiece(t, d, text, out);
-        else if (t->byte_level) emit_spelled(t, d, text, out);
-        else if (t->space_marks) emit_marked(t, d, text, out);
-        else emit(t, d, text.ptr, text.len, out);
+        if (t->model == TERN_TOKENS_WORDPIECE)
+            emit_wordpiece(t, d, text, out);
+        else if (t->byte_level)
+            emit_spelled(t, d, text, out);
+        else if (t->space_marks)
+            emit_marked(t, d, text, out);
+        else
+            emit(t, d, text.ptr, text.len, out);
     }
 }
 

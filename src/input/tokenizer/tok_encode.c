@@ -78,7 +78,8 @@ static bool push_chars(encoder *e, size_t n) {
                 id = t->byte_ids[(unsigned char)e->word[i + k]];
                 if (!tern_bpe_push(&e->bpe, (uint32_t)(i + k), 1, id)) return false;
             }
-        } else if (!tern_bpe_push(&e->bpe, (uint32_t)i, (uint32_t)length, id)) return false;
+        } else if (!tern_bpe_push(&e->bpe, (uint32_t)i, (uint32_t)length, id))
+            return false;
     }
     return true;
 }
@@ -186,7 +187,8 @@ static tern_status encode_text(encoder *e, int stage, const char *text, size_t n
             TERN_TRY(tern_normalizer_run(&e->t->normalizer, &e->pieces.matcher, e->normal, &part,
                                          &n_part, e->err));
             TERN_TRY(encode_text(e, 1, part, n_part, first));
-        } else if (n_part > 0) TERN_TRY(encode_plain(e, part, n_part, first));
+        } else if (n_part > 0)
+            TERN_TRY(encode_plain(e, part, n_part, first));
         if (token) TERN_TRY(append(e, token->id));
         at = end;
     }

@@ -33,7 +33,8 @@ static bool allocate(const tern_tokenizer *t, tern_export_store *s) {
     if (t->model == TERN_TOKENS_WORDPIECE) return s->tokens && s->types;
     if (t->byte_level)
         s->merges = tern_alloc_array(TERN_MEM_TOKENIZER, t->merges.n + 1, sizeof *s->merges);
-    else s->scores = tern_alloc_array(TERN_MEM_TOKENIZER, s->n_vocab + 1, sizeof *s->scores);
+    else
+        s->scores = tern_alloc_array(TERN_MEM_TOKENIZER, s->n_vocab + 1, sizeof *s->scores);
     return s->tokens && s->types && (s->merges || s->scores);
 }
 
@@ -181,8 +182,10 @@ static void export_ends(const tern_tokenizer *t, tern_tokenizer_export *out) {
     for (size_t i = 0; i < t->n_ends; i++) {
         int32_t id = t->ends[i];
         if (id == out->eos || id == out->eot || tern_tokenizer_is_known_end(t, id)) continue;
-        if (out->eot < 0) out->eot = id;
-        else if (out->eom < 0) out->eom = id;
+        if (out->eot < 0)
+            out->eot = id;
+        else if (out->eom < 0)
+            out->eom = id;
     }
 }
 
@@ -201,8 +204,10 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
     if (!s) {
         tern_export_store *fresh = build(t);
         if (!fresh) return tern_fail_memory(err, (size_t)t->vocab.n * 32);
-        if (atomic_compare_exchange_strong(slot, &s, fresh)) s = fresh;
-        else tern_export_store_free(fresh); // another thread was faster
+        if (atomic_compare_exchange_strong(slot, &s, fresh))
+            s = fresh;
+        else
+            tern_export_store_free(fresh); // another thread was faster
     }
     // GGUF can end a text with its eos alone. One that ends it with another token (Qwen3-Embedding)
     // has that as its eos, and its own ends a turn.
@@ -213,9 +218,17 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
                  : t->byte_level                   ? "gpt2"
                                                    : "llama",
         .pre = t->byte_level ? t->pre : "default",
-        .tokens = s->tokens, .scores = s->scores, .types = s->types, .merges = s->merges,
-        .n_vocab = s->n_vocab, .n_merges = s->n_merges,
-        .bos = t->bos, .eos = end, .eot = end != t->eos ? t->eos : -1, .eom = -1, .unk = t->unk,
+        .tokens = s->tokens,
+        .scores = s->scores,
+        .types = s->types,
+        .merges = s->merges,
+        .n_vocab = s->n_vocab,
+        .n_merges = s->n_merges,
+        .bos = t->bos,
+        .eos = end,
+        .eot = end != t->eos ? t->eos : -1,
+        .eom = -1,
+        .unk = t->unk,
         .pad = t->pad,
         .add_bos = tern_tokenizer_adds_bos(t),
         .add_eos = t->n_suffix > 0,
@@ -224,8 +237,8 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
     };
     for (int i = 0; i < t->normalizer.n_steps; i++)
         if (t->normalizer.steps[i].kind == TERN_NORM_CHARSMAP)
-            out->charsmap = (tern_str){t->normalizer.steps[i].content,
-                                       t->normalizer.steps[i].n_content};
+            out->charsmap =
+                (tern_str){t->normalizer.steps[i].content, t->normalizer.steps[i].n_content};
     export_ends(t, out);
     return TERN_OK;
 }
@@ -251,12 +264,10 @@ tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern
     const struct {
         const char *key;
         int32_t id;
-    } ids[] = {{"tokenizer.ggml.bos_token_id", e.bos},
-               {"tokenizer.ggml.eos_token_id", e.eos},
-               {"tokenizer.ggml.eot_token_id", e.eot},
-               {"tokenizer.ggml.eom_token_id", e.eom},
-               {"tokenizer.ggml.unknown_token_id", e.unk},
-               {"tokenizer.ggml.padding_token_id", e.pad}};
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", e.bos},     {"tokenizer.ggml.eos_token_id", e.eos},
+        {"tokenizer.ggml.eot_token_id", e.eot},     {"tokenizer.ggml.eom_token_id", e.eom},
+        {"tokenizer.ggml.unknown_token_id", e.unk}, {"tokenizer.ggml.padding_token_id", e.pad}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (ids[i].id >= 0) TERN_TRY(tern_gguf_put_int(w, ids[i].key, TERN_META_U32, ids[i].id));
     TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos));
@@ -268,8 +279,7 @@ tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern
         if (e.eos >= 0)
             TERN_TRY(
                 tern_gguf_put_int(w, "tokenizer.ggml.seperator_token_id", TERN_META_U32, e.eos));
-    }
-    else if (t->n_between > 1) // RoBERTa's and XLM-R's pairs
+    } else if (t->n_between > 1) // RoBERTa's and XLM-R's pairs
         TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.seperator_token_id", TERN_META_U32,
                                    t->between[1]));
     bool unigram = strcmp(e.model, "t5") == 0;

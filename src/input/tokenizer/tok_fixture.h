@@ -38,8 +38,8 @@ static inline tern_status fixture_open_json(tern_tokenizer **t, const char *json
     tern_status status = TERN_OK;
     *t = NULL;
     if (tokenizer_config)
-        status = tern_json_parse(&file.tokenizer_config, tokenizer_config,
-                                 strlen(tokenizer_config), err);
+        status = tern_json_parse(&file.tokenizer_config, tokenizer_config, strlen(tokenizer_config),
+                                 err);
     if (status == TERN_OK && config)
         status = tern_json_parse(&file.config, config, strlen(config), err);
     if (status == TERN_OK) status = tern_tokenizer_open(t, &file, err);
@@ -105,8 +105,10 @@ static inline tern_tokenizer *fixture_through_gguf(const tern_tokenizer *t, cons
     uint64_t ne[4] = {4, 1, 1, 1};
     const float zeros[4] = {0};
     tern_status status = tern_gguf_put_str(w, "general.architecture", TERN_STR("llama"));
-    if (!with_pre) fixture_put_without_pre(&e, w);
-    else if (status == TERN_OK) status = tern_tokenizer_put_gguf(t, -1, w, &err);
+    if (!with_pre)
+        fixture_put_without_pre(&e, w);
+    else if (status == TERN_OK)
+        status = tern_tokenizer_put_gguf(t, -1, w, &err);
     if (status == TERN_OK) status = tern_gguf_declare(w, "x", TERN_DTYPE_F32, 1, ne);
     if (status == TERN_OK) status = tern_gguf_write(w, zeros, sizeof zeros, &err);
     if (status == TERN_OK) status = tern_gguf_writer_finish(w, &err);

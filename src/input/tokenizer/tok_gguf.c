@@ -90,7 +90,8 @@ static tern_status read_scores(tern_tokenizer *t, const tern_file *file, const t
     tern_status status = TERN_OK;
     for (int32_t i = 0; i < t->vocab.n && status == TERN_OK; i++) {
         double score;
-        if (tern_meta_element(meta, (uint64_t)i, &score)) scores[i] = (float)score;
+        if (tern_meta_element(meta, (uint64_t)i, &score))
+            scores[i] = (float)score;
         else
             status =
                 tern_fail(err, TERN_ERR_FORMAT, "%s is not an array of numbers", KEY("scores"));
@@ -248,8 +249,7 @@ tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, t
     // Between the texts of a pair: what ends the first one and, but for BERT, a separator.
     int32_t separator = special_id(t, file, KEY("seperator_token_id"), -1);
     for (int i = 0; i < t->n_suffix; i++) t->between[t->n_between++] = t->suffix[i];
-    if (which != BERT && separator >= 0 && t->n_suffix)
-        t->between[t->n_between++] = separator;
+    if (which != BERT && separator >= 0 && t->n_suffix) t->between[t->n_between++] = separator;
     tern_tokenizer_add_end(t, t->eos);
     tern_tokenizer_add_end(t, special_id(t, file, KEY("eot_token_id"), -1));
     tern_tokenizer_add_end(t, special_id(t, file, KEY("eom_token_id"), -1));

@@ -75,8 +75,9 @@ static tern_status read_entry(reader *r, const tern_json *entry, bool listed, in
         note_size(r, id);
         return TERN_OK;
     }
-    return put_token(r, text, id, bytes && tern_byte_token_value(text) >= 0 ? TERN_TOKEN_BYTE
-                                                                            : TERN_TOKEN_NORMAL);
+    return put_token(r, text, id,
+                     bytes && tern_byte_token_value(text) >= 0 ? TERN_TOKEN_BYTE
+                                                               : TERN_TOKEN_NORMAL);
 }
 
 // Two passes over "vocab" and "added_tokens": the first finds the number of ids.
@@ -91,8 +92,10 @@ static tern_status read_tokens(reader *r, bool measure) {
          a = tern_json_next(&r->doc, r->added, a)) {
         tern_str text = tern_json_str(get(r, a, "content"));
         TERN_TRY(note_id(r, text, get(r, a, "id"), &id));
-        if (measure) note_size(r, id);
-        else TERN_TRY(put_token(r, text, id, type_of_added(r, a, text)));
+        if (measure)
+            note_size(r, id);
+        else
+            TERN_TRY(put_token(r, text, id, type_of_added(r, a, text)));
     }
     return TERN_OK;
 }
@@ -266,8 +269,8 @@ static tern_status read_decoder(reader *r, const tern_json *d) {
     if (tern_str_is(type, "Metaspace")) {
         tern_str scheme = tern_json_str(get(r, d, "prepend_scheme"));
         t->space_marks = true;
-        t->strip_space = !tern_str_is(scheme, "never") &&
-                         tern_json_bool(get(r, d, "add_prefix_space"), true);
+        t->strip_space =
+            !tern_str_is(scheme, "never") && tern_json_bool(get(r, d, "add_prefix_space"), true);
         return TERN_OK;
     }
     if (tern_str_is(type, "Replace")) {
@@ -391,8 +394,10 @@ static void read_frame_switch(const reader *r, const char *key, int32_t id, int3
     const tern_json_doc *c = &r->file->tokenizer_config;
     const tern_json *value = tern_json_get(c, tern_json_root(c), key);
     if (!tern_json_is(value, TERN_JSON_BOOL) || id < 0) return;
-    if (tern_json_bool(value, false) && *n_frame == 0) frame[(*n_frame)++] = id;
-    else if (!tern_json_bool(value, false) && *n_frame == 1 && frame[0] == id) *n_frame = 0;
+    if (tern_json_bool(value, false) && *n_frame == 0)
+        frame[(*n_frame)++] = id;
+    else if (!tern_json_bool(value, false) && *n_frame == 1 && frame[0] == id)
+        *n_frame = 0;
 }
 
 static void read_specials(reader *r) {
@@ -438,8 +443,8 @@ static tern_status read_all(reader *r) {
 
 tern_status tern_tokenizer_load_json(tern_tokenizer *t, const tern_file *file, tern_error *err) {
     reader r = {.t = t, .file = file, .err = err};
-    tern_status status = tern_json_parse(&r.doc, file->tokenizer_json.ptr,
-                                         file->tokenizer_json.len, err);
+    tern_status status =
+        tern_json_parse(&r.doc, file->tokenizer_json.ptr, file->tokenizer_json.len, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, "tokenizer.json");
     status = read_all(&r);
     tern_json_free(&r.doc);

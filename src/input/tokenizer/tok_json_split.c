@@ -97,8 +97,7 @@ tern_status tern_tokenizer_json_normalizer(tern_tokenizer *t, const tern_json_do
 // ---- Pre-tokenizers -----------------------------------------------------------------------------
 
 static tern_status add_step(reader *r, tern_step_kind kind, tern_split_step **step) {
-    if (r->spelled)
-        return unsupported(r, "a pre-tokenizer after", TERN_STR("ByteLevel"));
+    if (r->spelled) return unsupported(r, "a pre-tokenizer after", TERN_STR("ByteLevel"));
     *step = tern_splitter_add(&r->t->splitter);
     if (!*step)
         return tern_fail(r->err, TERN_ERR_UNSUPPORTED,
@@ -130,8 +129,7 @@ static tern_status read_behavior(reader *r, const tern_json *v, tern_split_behav
 
 static tern_status read_byte_level(reader *r, const tern_json *v) {
     tern_split_step *step = NULL;
-    if (flag(r, v, "add_prefix_space", true))
-        TERN_TRY(add_step(r, TERN_STEP_PREFIX_SPACE, &step));
+    if (flag(r, v, "add_prefix_space", true)) TERN_TRY(add_step(r, TERN_STEP_PREFIX_SPACE, &step));
     if (flag(r, v, "use_regex", true))
         TERN_TRY(add_split(r, TERN_PATTERN_GPT2, TERN_SPLIT_ISOLATED, &step));
     r->t->byte_level = r->spelled = true;

@@ -7,11 +7,11 @@
 #include "base/alloc.h"
 #include "input/tokenizer/tok.h"
 
-tern_status tern_merge_batch_add(tern_merge_batch *b, tern_str left, tern_str right,
-                                 uint32_t order, tern_error *err) {
+tern_status tern_merge_batch_add(tern_merge_batch *b, tern_str left, tern_str right, uint32_t order,
+                                 tern_error *err) {
     tern_merge_text *m = &b->list[b->n++];
-    *m = (tern_merge_text){.at = b->text.len, .n_left = left.len, .n_right = right.len,
-                           .order = order};
+    *m = (tern_merge_text){
+        .at = b->text.len, .n_left = left.len, .n_right = right.len, .order = order};
     tern_strbuf_append(&b->text, left.ptr, left.len);
     tern_strbuf_append(&b->text, right.ptr, right.len);
     if (b->text.failed) return tern_fail_memory(err, left.len + right.len);

@@ -77,8 +77,10 @@ static void map_chars(const tern_norm_step *s, const char *text, size_t n, tern_
                               (c == 0 || c == 0xFFFD || tern_unicode_is_control(c));
         bool padded = s->kind == TERN_NORM_PAD_HAN && tern_unicode_is_han(c);
         if (padded) tern_strbuf_putc(out, ' ');
-        if (space && !gone) tern_strbuf_putc(out, ' ');
-        else if (!gone) tern_strbuf_append(out, text + i, (size_t)length);
+        if (space && !gone)
+            tern_strbuf_putc(out, ' ');
+        else if (!gone)
+            tern_strbuf_append(out, text + i, (size_t)length);
         if (padded) tern_strbuf_putc(out, ' ');
         i += (size_t)length;
     }
@@ -127,9 +129,7 @@ tern_status tern_normalizer_run(const tern_normalizer *z, tern_matcher *m, tern_
         turn = !turn;
         tern_strbuf_clear(out);
         switch (s->kind) {
-        case TERN_NORM_FORM:
-            TERN_TRY(tern_unicode_normalize(out, s->form, *text, *n, err));
-            break;
+        case TERN_NORM_FORM: TERN_TRY(tern_unicode_normalize(out, s->form, *text, *n, err)); break;
         case TERN_NORM_REPLACE: TERN_TRY(replace(s, m, *text, *n, out, err)); break;
         case TERN_NORM_PREPEND:
             if (*n > 0) tern_strbuf_append(out, s->content, s->n_content);

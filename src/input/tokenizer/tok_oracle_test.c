@@ -94,30 +94,14 @@ static void check_tokenizer(const char *name, bool converts) {
     tern_free(json.ptr);
 }
 
-TEST(tok_oracle_llama3) {
-    check_tokenizer("llama3", true);
-}
-TEST(tok_oracle_qwen2) {
-    check_tokenizer("qwen2", false);
-}
-TEST(tok_oracle_gpt2) {
-    check_tokenizer("gpt2", true);
-}
-TEST(tok_oracle_digits) {
-    check_tokenizer("digits", false);
-}
-TEST(tok_oracle_deepseek) {
-    check_tokenizer("deepseek", false);
-}
-TEST(tok_oracle_llama2) {
-    check_tokenizer("llama2", true);
-}
-TEST(tok_oracle_mistral) {
-    check_tokenizer("mistral", false);
-}
-TEST(tok_oracle_gemma) {
-    check_tokenizer("gemma", true);
-}
+TEST(tok_oracle_llama3) { check_tokenizer("llama3", true); }
+TEST(tok_oracle_qwen2) { check_tokenizer("qwen2", false); }
+TEST(tok_oracle_gpt2) { check_tokenizer("gpt2", true); }
+TEST(tok_oracle_digits) { check_tokenizer("digits", false); }
+TEST(tok_oracle_deepseek) { check_tokenizer("deepseek", false); }
+TEST(tok_oracle_llama2) { check_tokenizer("llama2", true); }
+TEST(tok_oracle_mistral) { check_tokenizer("mistral", false); }
+TEST(tok_oracle_gemma) { check_tokenizer("gemma", true); }
 
 // ---- Ways to split text by name -----------------------------------------------------------------
 

@@ -108,10 +108,10 @@ static tern_status sort_tokens(tern_tokenizer *t, tern_error *err) {
         bool usual = t->vocab.types[i] == TERN_TOKEN_NORMAL || t->vocab.types[i] == TERN_TOKEN_USER;
         if (!usual || text.len == 0) continue;
         if (text.len > TERN_UNIGRAM_MAX)
-            status = tern_fail(err, TERN_ERR_UNSUPPORTED,
-                               "tokenizer: token %d has %zu bytes; of a Unigram at most %d are "
-                               "supported",
-                               (int)i, text.len, TERN_UNIGRAM_MAX);
+            status = tern_fail(
+                err, TERN_ERR_UNSUPPORTED,
+                "tokenizer: token %d has %zu bytes; of a Unigram at most %d are supported", (int)i,
+                text.len, TERN_UNIGRAM_MAX);
         texts[n++] = text;
     }
     if (status == TERN_OK) {

@@ -20,8 +20,8 @@ static inline void small_entry(tern_strbuf *b, const char *text, size_t n, int i
 enum { SMALL_END = 262, SMALL_THINK, SMALL_WORD, SMALL_LEFT, SMALL_RIGHT, SMALL_BOS };
 
 static inline void small_byte_level(tern_strbuf *b, const char *expression, bool ignore_merges) {
-    static const char *const merged[] = {"\xC4\xA0t", "he", "\xC4\xA0the", "\xC4\xA0\xC4\xA0",
-                                         "12", "\xC3\x83\xC2\xA9"};
+    static const char *const merged[] = {"\xC4\xA0t",        "he", "\xC4\xA0the",
+                                         "\xC4\xA0\xC4\xA0", "12", "\xC3\x83\xC2\xA9"};
     tern_strbuf_puts(b, "{\"model\":{\"type\":\"BPE\",\"vocab\":{");
     for (int i = 0; i < 256; i++) {
         tern_strbuf spelled = {0};
@@ -33,8 +33,7 @@ static inline void small_byte_level(tern_strbuf *b, const char *expression, bool
     tern_strbuf_printf(
         b,
         "},\"merges\":[\"\xC4\xA0 t\",\"h e\",[\"\xC4\xA0t\",\"he\"],\"\xC4\xA0 \xC4\xA0\",\"1 2\","
-        "\"\xC3\x83 \xC2\xA9\"],\"ignore_merges\":%s},"
-        "\"added_tokens\":["
+        "\"\xC3\x83 \xC2\xA9\"],\"ignore_merges\":%s},\"added_tokens\":["
         "{\"id\":262,\"content\":\"<end>\",\"special\":true},"
         "{\"id\":263,\"content\":\"<think>\",\"special\":false},"
         "{\"id\":264,\"content\":\"word\",\"single_word\":true},"
@@ -63,9 +62,9 @@ static inline void small_sentencepiece(tern_strbuf *b) {
     for (int i = 0; i < 26; i++) small_entry(b, (const char[]){(char)('a' + i)}, 1, 260 + i);
     for (int i = 0; i < 5; i++) small_entry(b, merged[i], strlen(merged[i]), 286 + i);
     tern_strbuf_puts(
-        b, "},\"merges\":[\"" TERN_SPACE_MARK " t\",\"h e\",\"" TERN_SPACE_MARK "t he\",\"a b\",\""
-           TERN_SPACE_MARK " " TERN_SPACE_MARK "\"]},"
-           "\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
+        b, "},\"merges\":[\"" TERN_SPACE_MARK " t\",\"h e\",\"" TERN_SPACE_MARK
+           "t he\",\"a b\",\"" TERN_SPACE_MARK " " TERN_SPACE_MARK
+           "\"]},\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
            "{\"id\":1,\"content\":\"<s>\",\"special\":true},"
            "{\"id\":2,\"content\":\"</s>\",\"special\":true}],"
            "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","

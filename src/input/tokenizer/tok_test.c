@@ -34,7 +34,7 @@ TEST(tok_byte_level_merges_bytes) {
     CHECK_IDS(t, "the", 0, 't', 257); // "t he": no merge makes "th"
     CHECK_IDS(t, "a the", 0, 'a', 258);
     CHECK_IDS(t, "123", 0, 260, '3');
-    CHECK_IDS(t, "x   y", 0, 'x', 259, ' ', 'y'); // "x", two spaces, " y"
+    CHECK_IDS(t, "x   y", 0, 'x', 259, ' ', 'y');           // "x", two spaces, " y"
     CHECK_IDS(t, "\xC3\xA9\xC3", 0, 261, 0xEF, 0xBF, 0xBD); // a cut character: U+FFFD
     CHECK_IDS(t, "", 0, -1);
     tern_tokenizer_free(t);
@@ -57,10 +57,11 @@ TEST(tok_added_tokens) {
 }
 
 TEST(tok_longest_added_token_wins) {
-    tern_tokenizer *t = open_text(
-        "{\"model\":{\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]},\"added_tokens\":["
-        "{\"id\":2,\"content\":\"ab\"},{\"id\":3,\"content\":\"aba\"},"
-        "{\"id\":4,\"content\":\"abab\",\"special\":true}]}", NULL, NULL);
+    tern_tokenizer *t =
+        open_text("{\"model\":{\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]},\"added_tokens\":["
+                  "{\"id\":2,\"content\":\"ab\"},{\"id\":3,\"content\":\"aba\"},"
+                  "{\"id\":4,\"content\":\"abab\",\"special\":true}]}",
+                  NULL, NULL);
     REQUIRE(t);
     CHECK_IDS(t, "abab", 0, 3, 1);
     CHECK_IDS(t, "abab", TERN_TOKENIZE_SPECIAL, 4);
@@ -93,10 +94,11 @@ TEST(tok_ids_of_special_tokens) {
 }
 
 TEST(tok_known_names_end_only_where_special) {
-    tern_tokenizer *t = open_text(
-        "{\"model\":{\"vocab\":{\"a\":0,\"<|end|>\":1},\"merges\":[]},\"added_tokens\":["
-        "{\"id\":2,\"content\":\"<|im_end|>\",\"special\":true},"
-        "{\"id\":3,\"content\":\"</s>\",\"special\":false}]}", NULL, NULL);
+    tern_tokenizer *t =
+        open_text("{\"model\":{\"vocab\":{\"a\":0,\"<|end|>\":1},\"merges\":[]},\"added_tokens\":["
+                  "{\"id\":2,\"content\":\"<|im_end|>\",\"special\":true},"
+                  "{\"id\":3,\"content\":\"</s>\",\"special\":false}]}",
+                  NULL, NULL);
     REQUIRE(t);
     CHECK(tern_tokenizer_is_end(t, 2) && !tern_tokenizer_is_end(t, 1));
     CHECK(!tern_tokenizer_is_end(t, 3) && tern_tokenizer_eos(t) == -1);
@@ -157,9 +159,13 @@ TEST(tok_normalizers) {
         "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},"
         "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true},{\"type\":\"Lowercase\"},"
         "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[0-9]+\"},\"content\":\"-\"},"
-        "{\"type\":\"Prepend\",\"prepend\":\"a\"}]}}", NULL, NULL);
+        "{\"type\":\"Prepend\",\"prepend\":\"a\"}]}}",
+        NULL, NULL);
     REQUIRE(t);
-    CHECK_IDS(t, "  E\xCC\x81" "1234A ", 0, 0, 1, 2, 0);
+    CHECK_IDS(t,
+              "  E\xCC\x81"
+              "1234A ",
+              0, 0, 1, 2, 0);
     tern_tokenizer_free(t);
 }
 
@@ -269,7 +275,8 @@ TEST(tok_json_refuses_by_name) {
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{}}}", "not an array"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[\"a\"]}}", "entry 0"},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0},"
-         "\"continuing_subword_prefix\":\"12345678901234567\"}}", "17 bytes"},
+         "\"continuing_subword_prefix\":\"12345678901234567\"}}",
+         "17 bytes"},
         {"{" MODEL ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"a-\"}}",
          "base64"},
         {"{" MODEL ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}}",
@@ -292,9 +299,11 @@ TEST(tok_json_refuses_by_name) {
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "UnicodeScripts"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"}}}", "("},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Odd\","
-         "\"pattern\":{\"String\":\"(\"}}}", "Odd"},
+         "\"pattern\":{\"String\":\"(\"}}}",
+         "Odd"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
-         "{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}}", "ByteLevel"},
+         "{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}}",
+         "ByteLevel"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}}", "_"},
         {"{" MODEL ",\"decoder\":{\"type\":\"WordPiece\"}}", "WordPiece"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"Odd\"}}", "Odd"},
@@ -314,8 +323,8 @@ TEST(tok_json_refuses_by_name) {
 }
 
 TEST(tok_holes_between_ids) {
-    tern_tokenizer *t = open_text("{\"model\":{\"vocab\":{\"a\":0,\"b\":70000},\"merges\":[]}}",
-                                  NULL, NULL);
+    tern_tokenizer *t =
+        open_text("{\"model\":{\"vocab\":{\"a\":0,\"b\":70000},\"merges\":[]}}", NULL, NULL);
     REQUIRE(t);
     CHECK(tern_tokenizer_n_vocab(t) == 70001 && tern_tokenizer_text(t, 5).ptr == NULL);
     CHECK_IDS(t, "ab", 0, 0, 70000);
@@ -326,8 +335,10 @@ TEST(tok_holes_between_ids) {
 TEST(tok_survives_failing_allocations) {
     for (int kind = 0; kind < 2; kind++) {
         tern_strbuf json = {0};
-        if (kind) small_sentencepiece(&json);
-        else small_byte_level(&json, "\\\\w+|.", true); // an expression for PCRE2
+        if (kind)
+            small_sentencepiece(&json);
+        else
+            small_byte_level(&json, "\\\\w+|.", true); // an expression for PCRE2
         size_t before = tern_mem_get_stats().total_now;
         tern_status status = TERN_ERR_MEMORY;
         uint64_t n = 0;
@@ -355,15 +366,15 @@ TEST(tok_survives_failing_allocations) {
 
 static void check_same(const tern_tokenizer *a, const tern_tokenizer *b) {
     static const char *const texts[] = {
-        "the theab a  b   the<end></s><think> word", "\xC3\xA9 12345 don't DON'T\r\n\n x",
-        "", " ", "<l> <r> \xF0\x9F\x98\x80 <0x41> [PAD3] abababab \xE2\x96\x81the"};
+        "the theab a  b   the<end></s><think> word", "\xC3\xA9 12345 don't DON'T\r\n\n x", "", " ",
+        "<l> <r> \xF0\x9F\x98\x80 <0x41> [PAD3] abababab \xE2\x96\x81the"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         tern_ids x = {0}, y = {0};
         tern_error err = {0};
         CHECK(tern_tokenizer_encode(a, texts[i], strlen(texts[i]), 3, &x, &err) == TERN_OK);
         CHECK(tern_tokenizer_encode(b, texts[i], strlen(texts[i]), 3, &y, &err) == TERN_OK);
-        CHECK_MSG(x.n == y.n && (x.n == 0 || memcmp(x.ids, y.ids, x.n * sizeof *x.ids) == 0),
-                  "%s", texts[i]);
+        CHECK_MSG(x.n == y.n && (x.n == 0 || memcmp(x.ids, y.ids, x.n * sizeof *x.ids) == 0), "%s",
+                  texts[i]);
         tern_strbuf u = fixture_decode(a, x.ids, x.n, true);
         tern_strbuf v = fixture_decode(b, x.ids, x.n, true);
         CHECK_MSG(strcmp(tern_strbuf_text(&u), tern_strbuf_text(&v)) == 0, "%s and %s",
@@ -381,8 +392,8 @@ TEST(tok_export_reads_back_the_same) {
     small_byte_level(&json, SMALL_LLAMA3, true);
     for (char *at; json.ptr && (at = strstr(json.ptr, "strip\":true"));) memcpy(at, "strid", 5);
     for (char *at; json.ptr && (at = strstr(json.ptr, "single_word"));) memcpy(at, "simple", 6);
-    tern_tokenizer *bytes = open_text(tern_strbuf_text(&json), "{\"bos_token\":\"<bos>\"}",
-                                      "{\"vocab_size\":300}");
+    tern_tokenizer *bytes =
+        open_text(tern_strbuf_text(&json), "{\"bos_token\":\"<bos>\"}", "{\"vocab_size\":300}");
     tern_tokenizer *chars = open_sentencepiece();
     REQUIRE(bytes && chars);
     tern_tokenizer_export e;
@@ -419,7 +430,8 @@ TEST(tok_gguf_without_pre_is_llama3_by_its_vocabulary) {
         snprintf(json, sizeof json,
                  "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":"
                  "\"ByteLevel\",\"add_prefix_space\":false},\"added_tokens\":[{\"id\":1,"
-                 "\"content\":\"%s\",\"special\":true}]}", names[i][0]);
+                 "\"content\":\"%s\",\"special\":true}]}",
+                 names[i][0]);
         tern_tokenizer *t = open_text(json, NULL, NULL);
         REQUIRE(t);
         tern_tokenizer *back = fixture_through_gguf(t, "nopre.gguf", false);
@@ -447,8 +459,8 @@ TEST(tok_gguf_refuses_by_name) {
         {NULL, NULL, "tokenizer.ggml.model", 3, 3},
     };
     const tern_str tokens[] = {TERN_STR("a"), TERN_STR("b"), TERN_STR("ab")};
-    const tern_str merges[] = {TERN_STR("a c"), TERN_STR("a b"), TERN_STR(""), TERN_STR("ab"),
-                               TERN_STR("b b"), TERN_STR(" ")};
+    const tern_str merges[] = {TERN_STR("a c"), TERN_STR("a b"), TERN_STR(""),
+                               TERN_STR("ab"),  TERN_STR("b b"), TERN_STR(" ")};
     const int32_t types[] = {1, 99, 1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tern_error err = {0};

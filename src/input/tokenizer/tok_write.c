@@ -6,7 +6,7 @@
 
 // Where the entries come from.
 typedef struct source {
-    const tern_learned *learned;            // one of the two
+    const tern_learned *learned; // one of the two
     const tern_tokenizer_export *exported;
     size_t n_tokens, n_merges;
     const tern_pre *pre;
@@ -25,8 +25,10 @@ static bool is_added(const source *s, size_t id, bool *special) {
 static void spell(const source *s, size_t id, tern_strbuf *out) {
     bool special;
     tern_str text = s->learned ? tern_learned_text(s->learned, id) : s->exported->tokens[id];
-    if (s->exported || is_added(s, id, &special)) tern_strbuf_append(out, text.ptr, text.len);
-    else tern_alphabet_spell(out, text.ptr, text.len);
+    if (s->exported || is_added(s, id, &special))
+        tern_strbuf_append(out, text.ptr, text.len);
+    else
+        tern_alphabet_spell(out, text.ptr, text.len);
 }
 
 // "left right"; no blank is in the alphabet.
@@ -99,8 +101,7 @@ static void put_frame(tern_strbuf *out, tern_str bos, int32_t bos_id, tern_str e
                     tern_strbuf_printf(out, "%s{\"Sequence\": {\"id\": \"%c\", \"type_id\": %d}}",
                                        between, 'A' + type, type);
                 else
-                    tern_strbuf_printf(out,
-                                       "%s{\"SpecialToken\": {\"id\": %s, \"type_id\": %d}}",
+                    tern_strbuf_printf(out, "%s{\"SpecialToken\": {\"id\": %s, \"type_id\": %d}}",
                                        between, tern_strbuf_text(&names[k / 2]), type);
                 between = ",\n      ";
             }
@@ -213,7 +214,8 @@ static tern_status write_byte_level(const tern_tokenizer *t, tern_strbuf *json, 
 
 tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
                                       tern_strbuf *json, tern_strbuf *config, tern_error *err) {
-    if (t->model != TERN_TOKENS_BPE) tern_pieces_write_json(t, json);
+    if (t->model != TERN_TOKENS_BPE)
+        tern_pieces_write_json(t, json);
     else
         TERN_TRY(t->orders ? tern_scores_write_json(t, json, err) : write_byte_level(t, json, err));
     tern_strbuf_puts(config, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
@@ -226,8 +228,9 @@ tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_tem
         tern_strbuf_json(config, chat_template.ptr, chat_template.len);
         tern_strbuf_puts(config, ",\n");
     }
-    tern_strbuf_printf(config, "  \"clean_up_tokenization_spaces\": false,\n"
-                               "  \"add_bos_token\": %s,\n  \"add_eos_token\": %s\n}\n",
+    tern_strbuf_printf(config,
+                       "  \"clean_up_tokenization_spaces\": false,\n"
+                       "  \"add_bos_token\": %s,\n  \"add_eos_token\": %s\n}\n",
                        t->n_prefix ? "true" : "false", t->n_suffix ? "true" : "false");
     return json->failed || config->failed ? tern_fail_memory(err, json->len) : TERN_OK;
 }

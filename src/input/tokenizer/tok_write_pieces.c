@@ -8,9 +8,7 @@ static bool has_step(const tern_tokenizer *t, tern_norm_kind kind) {
     return false;
 }
 
-static const char *flag(bool on) {
-    return on ? "true" : "false";
-}
+static const char *flag(bool on) { return on ? "true" : "false"; }
 
 // ---- What both have ----------------------------------------------------------------------------
 

@@ -67,8 +67,9 @@ static void put_added_tokens(const tern_tokenizer *t, tern_strbuf *out) {
         tern_str text = tern_vocab_text(&t->vocab, id);
         tern_strbuf_printf(out, "%s    {\"id\": %d, \"content\": ", first ? "\n" : ",\n", (int)id);
         tern_strbuf_json(out, text.ptr, text.len);
-        tern_strbuf_printf(out, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-                                "\"normalized\": false, \"special\": %s}",
+        tern_strbuf_printf(out,
+                           ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                           "\"normalized\": false, \"special\": %s}",
                            special ? "true" : "false");
         first = false;
     }
@@ -82,15 +83,16 @@ static void put_spaces(const tern_tokenizer *t, tern_strbuf *out) {
     tern_strbuf_puts(out, "  \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [\n");
     if (t->strip_space)
         tern_strbuf_puts(out, "    {\"type\": \"Prepend\", \"prepend\": " MARK "},\n");
-    tern_strbuf_puts(out, "    {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
-                          "\"content\": " MARK "}\n  ]},\n  \"pre_tokenizer\": null,\n"
-                          "  \"decoder\": {\"type\": \"Sequence\", \"decoders\": [\n"
-                          "    {\"type\": \"Replace\", \"pattern\": {\"String\": " MARK "}, "
-                          "\"content\": \" \"},\n    {\"type\": \"ByteFallback\"},\n"
-                          "    {\"type\": \"Fuse\"}");
+    tern_strbuf_puts(
+        out, "    {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": " MARK
+             "}\n  ]},\n  \"pre_tokenizer\": null,\n"
+             "  \"decoder\": {\"type\": \"Sequence\", \"decoders\": [\n"
+             "    {\"type\": \"Replace\", \"pattern\": {\"String\": " MARK
+             "}, \"content\": \" \"},\n    {\"type\": \"ByteFallback\"},\n"
+             "    {\"type\": \"Fuse\"}");
     if (t->strip_space)
-        tern_strbuf_puts(out, ",\n    {\"type\": \"Strip\", \"content\": \" \", "
-                              "\"start\": 1, \"stop\": 0}");
+        tern_strbuf_puts(
+            out, ",\n    {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}");
     tern_strbuf_puts(out, "\n  ]},\n");
 }
 
@@ -110,8 +112,10 @@ static void put_vocabulary(const tern_tokenizer *t, tern_strbuf *out) {
 static void put_model(const tern_tokenizer *t, const pairs *merges, tern_strbuf *out) {
     tern_str unk = t->unk >= 0 ? tern_vocab_text(&t->vocab, t->unk) : (tern_str){NULL, 0};
     tern_strbuf_puts(out, "  \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": ");
-    if (unk.ptr) tern_strbuf_json(out, unk.ptr, unk.len);
-    else tern_strbuf_puts(out, "null");
+    if (unk.ptr)
+        tern_strbuf_json(out, unk.ptr, unk.len);
+    else
+        tern_strbuf_puts(out, "null");
     tern_strbuf_puts(out, ",\n    \"continuing_subword_prefix\": null, "
                           "\"end_of_word_suffix\": null,\n    \"fuse_unk\": true, "
                           "\"byte_fallback\": true, \"ignore_merges\": false,\n    \"vocab\": {");

@@ -47,8 +47,8 @@ struct tern_weight {
     tern_weight_source source; // its data are those held, or none
     tern_hold held;            // the file's own bytes, where kernels read them
     tern_weight_info info;
-    void *owned;               // repacked or converted copy, or NULL
-    const float *vector;       // norms
+    void *owned;         // repacked or converted copy, or NULL
+    const float *vector; // norms
     tern_ternary_matrix ternary;
     tern_grouped_matrix grouped;
     // Float matrices and tables; the head may have another form than the table it is tied to.
@@ -99,7 +99,7 @@ struct tern_plan {
     tern_rope_list ropes;
     tern_memory_plan memory;
     tern_page_layout layout;
-    size_t scratch_bytes; // of one thread
+    size_t scratch_bytes;  // of one thread
     tern_vid ids, outputs; // inputs of these names, or -1
     tern_vid scores;       // what top_k ranks, or -1
     bool whole;            // rows see later ones: a sequence must come in one chunk
@@ -117,15 +117,15 @@ typedef struct cpu_block { // rows of one chunk: a unit of attention
 struct tern_instance {
     tern_plan *plan;
     const tern_store *store;
-    uint8_t *pool;       // temporaries, by the memory plan
-    uint8_t *scratch;    // [n_threads][scratch_bytes]
-    float *rope_tables;  // per rope: cos [n_batch][n_rot/2], sin the same
-    size_t rope_stride;  // floats of one rope's pair of tables
-    cpu_row *rows;       // [n_batch]
-    cpu_block *blocks;   // [n_batch]
+    uint8_t *pool;          // temporaries, by the memory plan
+    uint8_t *scratch;       // [n_threads][scratch_bytes]
+    float *rope_tables;     // per rope: cos [n_batch][n_rot/2], sin the same
+    size_t rope_stride;     // floats of one rope's pair of tables
+    cpu_row *rows;          // [n_batch]
+    cpu_block *blocks;      // [n_batch]
     tern_head_query *query; // of an exact head, or NULL
-    bool more;           // the query wants another round
-    float *logits;       // [n_vocab], when only the greatest are wanted and there is no screen
+    bool more;              // the query wants another round
+    float *logits;          // [n_vocab], when only the greatest are wanted and there is no screen
     atomic_size_t *counters;
     tern_profile *profile; // by op; NULL: nothing is timed
     tern_tap_fn tap;       // of the batch that is traced, or NULL

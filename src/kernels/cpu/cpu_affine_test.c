@@ -90,7 +90,8 @@ TEST(affine_forms_hold_the_numbers_to_the_bit) {
         m.is_bf16 = f.is_bf16;
         REQUIRE(tern_grouped_wide_fits(&m));
         CHECK_MSG(m.bits == a->bits && m.zero == a->zero && m.has_minima == a->has_minima &&
-                      m.is_bf16 == a->is_bf16, "case %zu: %d bits, zero %d", i, m.bits, m.zero);
+                      m.is_bf16 == a->is_bf16,
+                  "case %zu: %d bits, zero %d", i, m.bits, m.zero);
         REQUIRE(2 * m.block_bytes <= sizeof blocks);
         for (size_t row = 0; row < ROWS; row += 16) {
             size_t n = ROWS - row < 16 ? ROWS - row : 16;
@@ -101,8 +102,8 @@ TEST(affine_forms_hold_the_numbers_to_the_bit) {
         for (size_t row = 0; row < ROWS; row++) {
             tern_dtype_decode(a->type, source, row * COLS, COLS, 1, want);
             for (size_t c = 0; c < COLS; c++) {
-                float product = tern_grouped_scale(&m, row, c) *
-                                (float)tern_grouped_number(&m, row, c);
+                float product =
+                    tern_grouped_scale(&m, row, c) * (float)tern_grouped_number(&m, row, c);
                 float minimum = m.has_minima ? tern_grouped_minimum(&m, row, c) : 0;
                 n_bad += product - minimum != want[c];
             }

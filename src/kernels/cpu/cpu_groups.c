@@ -44,11 +44,10 @@ static void pack_groups(void *ctx, const tern_team *team) {
     size_t n_blocks = (m->n_rows + TERN_GROUPED_ROWS - 1) / TERN_GROUPED_ROWS;
     (void)team;
     int8_t *q = tern_alloc(TERN_MEM_MISC, TERN_GROUPED_ROWS * m->n_in);
-    uint16_t *scales = tern_alloc_array(TERN_MEM_MISC, TERN_GROUPED_ROWS,
-                                        m->n_in / m->group * sizeof *scales);
+    uint16_t *scales =
+        tern_alloc_array(TERN_MEM_MISC, TERN_GROUPED_ROWS, m->n_in / m->group * sizeof *scales);
     if (!q || !scales) atomic_store(&job->status, TERN_ERR_MEMORY);
-    for (size_t b, last;
-         q && scales && tern_team_claim(&job->counter, n_blocks, 4, &b, &last);)
+    for (size_t b, last; q && scales && tern_team_claim(&job->counter, n_blocks, 4, &b, &last);)
         for (; b < last; b++) {
             read_group_rows(job, b * TERN_GROUPED_ROWS, q, scales);
             check_factors(job, scales, TERN_GROUPED_ROWS * (m->n_in / m->group));
@@ -105,8 +104,10 @@ static void pack_wide(void *ctx, const tern_team *team) {
     (void)team;
     void *room = wide_rows_new(m, &to);
     if (!room) atomic_store(&job->status, TERN_ERR_MEMORY);
-    const tern_dtype_form affine = {.bits = m->bits, .group = (uint16_t)m->group,
-                                    .has_minima = m->has_minima, .is_bf16 = m->is_bf16};
+    const tern_dtype_form affine = {.bits = m->bits,
+                                    .group = (uint16_t)m->group,
+                                    .has_minima = m->has_minima,
+                                    .is_bf16 = m->is_bf16};
     const tern_grouped_wide rows = {to.codes, to.scales, to.minima, to.sub_scales, to.sub_minima};
     for (size_t b, last; room && tern_team_claim(&job->counter, n_blocks, 4, &b, &last);)
         for (; b < last; b++) {
@@ -114,7 +115,8 @@ static void pack_wide(void *ctx, const tern_team *team) {
             if (n > TERN_GROUPED_ROWS) n = TERN_GROUPED_ROWS;
             if (tern_dtype_form_of(s->type))
                 tern_dtype_decode_codes(s->type, s->data.memory, row * m->n_in, n * m->n_in, &to);
-            else tern_affine_rows(s, &affine, (int64_t)row, (int64_t)n, &to);
+            else
+                tern_affine_rows(s, &affine, (int64_t)row, (int64_t)n, &to);
             size_t n_factors = n * m->n_in / (m->super ? m->super : m->group);
             check_factors(job, to.scales, n_factors);
             if (m->has_minima) check_factors(job, to.minima, n_factors);

@@ -1,9 +1,7 @@
 // Quantized activations: how a value of type I8ROWS lies in memory.
 #include "kernels/cpu/cpu.h"
 
-static uint64_t round_64(uint64_t n) {
-    return (n + 63) / 64 * 64;
-}
+static uint64_t round_64(uint64_t n) { return (n + 63) / 64 * 64; }
 
 uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
                        cpu_i8 *out) {
@@ -13,8 +11,7 @@ uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, voi
     uint64_t at_scale = round_64((uint64_t)stride * n), at_sum = at_scale + round_64(n * 4);
     uint64_t at_prepared = at_sum + round_64(n * 4);
     uint64_t at_panels = at_prepared + round_64(k->prepared_bytes(d->packing, (size_t)n_in, few));
-    uint64_t end =
-        at_panels + (n > most ? round_64(k->panels_bytes((size_t)n_in, n)) : 0);
+    uint64_t end = at_panels + (n > most ? round_64(k->panels_bytes((size_t)n_in, n)) : 0);
     if (memory) {
         uint8_t *m = memory;
         *out = (cpu_i8){.rows = {.q = (int8_t *)m,

@@ -198,9 +198,10 @@ const tern_profile *cpu_profile_read(const tern_instance *in) { return in->profi
 static tern_status check_whole(const tern_plan *p, const tern_batch *b, tern_error *err) {
     for (int32_t i = 0; p->whole && i < b->n_chunks; i++)
         if (b->chunks[i].first_pos > 0)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "the model reads a text as a whole: it cannot be continued at "
-                             "position %d", (int)b->chunks[i].first_pos);
+            return tern_fail(
+                err, TERN_ERR_UNSUPPORTED,
+                "the model reads a text as a whole: it cannot be continued at position %d",
+                (int)b->chunks[i].first_pos);
     return TERN_OK;
 }
 

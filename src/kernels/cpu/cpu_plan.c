@@ -46,8 +46,8 @@ static tern_status add_step(tern_plan *p, const tern_node *n, tern_error *err) {
     if (!op)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "the CPU backend has no %s",
                          tern_op_name(n->op));
-    *s = (cpu_step){
-        .fn = op->step, .node = n, .index = (int)p->n_steps, .rope = -1, .only_for = -1};
+    *s =
+        (cpu_step){.fn = op->step, .node = n, .index = (int)p->n_steps, .rope = -1, .only_for = -1};
     if (n->op == TERN_OP_ROPE || n->op == TERN_OP_ROPE_STORE)
         TERN_TRY(add_rope(p, n, &s->rope, err));
     s->for_top_k = n->op == TERN_OP_TOP_K || n->op == TERN_OP_LINEAR_TOP_K;

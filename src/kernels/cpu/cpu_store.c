@@ -87,8 +87,7 @@ void cpu_page_free(tern_store *s, int group, tern_page page) {
     tern_free(page.memory);
 }
 
-tern_status cpu_page_copy(tern_store *s, int group, tern_page from, tern_page to,
-                          tern_error *err) {
+tern_status cpu_page_copy(tern_store *s, int group, tern_page from, tern_page to, tern_error *err) {
     (void)err;
     memcpy(to.memory, from.memory, (size_t)s->page_bytes[group]);
     return TERN_OK;

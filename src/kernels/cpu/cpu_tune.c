@@ -48,7 +48,7 @@ static void repack(void *ctx, const tern_team *team) {
     for (size_t row, last; tern_team_claim(&job->counter, job->from->n_rows, 64, &row, &last);)
         for (; row < last; row++)
             job->k->repack_row(job->to + row * job->row_bytes,
-                           job->from->data + row * job->from->row_bytes, job->from->n_in);
+                               job->from->data + row * job->from->row_bytes, job->from->n_in);
 }
 
 // The largest contiguous stretch of rows of one width. Consecutive matrices of a file are not
@@ -74,8 +74,7 @@ static bool open_sample(tern_device *d, const tern_weight_source *s, const void 
     size_t copies = SAMPLE_BYTES / ((size_t)s->n_rows * row_bytes) + 1;
     size_t n_rows = copies * (size_t)s->n_rows;
     uint8_t *data = tern_alloc(TERN_MEM_WEIGHTS, n_rows * row_bytes + 64);
-    *two = (sample){.k = d->kernels.t,
-                    .m = {TERN_PACK_2BIT, data, n_in, n_rows, row_bytes, 1}};
+    *two = (sample){.k = d->kernels.t, .m = {TERN_PACK_2BIT, data, n_in, n_rows, row_bytes, 1}};
     two->x.stride = (n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD;
     two->x.n_tokens = 1;
     two->x.q = tern_alloc(TERN_MEM_MISC, two->x.stride);
@@ -96,8 +95,8 @@ static bool open_sample(tern_device *d, const tern_weight_source *s, const void 
     for (size_t i = 0; i < copies; i++)
         memcpy(data + i * (size_t)s->n_rows * row_bytes, data_of_one,
                (size_t)s->n_rows * row_bytes);
-    repack_job job = {.k = d->kernels.t, .from = &two->m, .to = packed,
-                      .row_bytes = five->m.row_bytes};
+    repack_job job = {
+        .k = d->kernels.t, .from = &two->m, .to = packed, .row_bytes = five->m.row_bytes};
     tern_team_run(d->team, repack, &job);
     return true;
 }

@@ -26,8 +26,8 @@ static void pack_rows(void *ctx, const tern_team *team) {
     bool straight = job->s->type == TERN_DTYPE_I2_S && job->s->n_cols % 128 == 0;
     tern_status status = tern_codes_open(&r, &m, job->kind, false, NULL);
     if (status != TERN_OK) atomic_store(&job->status, status);
-    for (size_t first, last; status == TERN_OK &&
-                             tern_team_claim(&job->counter, job->n_rows, 64, &first, &last);) {
+    for (size_t first, last;
+         status == TERN_OK && tern_team_claim(&job->counter, job->n_rows, 64, &first, &last);) {
         for (size_t row = first; row < last; row++) {
             uint8_t *to = job->out + row * job->m->row_bytes;
             if (straight)
@@ -63,16 +63,16 @@ static bool lies_packed(const tern_weight_source *s) {
     return s->type == TERN_DTYPE_I2_S && s->n_cols % 128 == 0;
 }
 
-static tern_status bind_ternary(tern_device *d, tern_weight *w,
-                                const tern_ternary_kind *kind, tern_error *err) {
+static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_ternary_kind *kind,
+                                tern_error *err) {
     const tern_weight_source *s = &w->source;
     w->info.kind = TERN_WEIGHT_TERNARY;
     w->info.layout = d->packing == TERN_PACK_2BIT ? "2-bit" : "1.6-bit";
     w->ternary.scale = kind->scale;
     if (d->packing == TERN_PACK_2BIT && lies_packed(s)) {
-        w->ternary = (tern_ternary_matrix){TERN_PACK_2BIT, s->data.memory, (size_t)s->n_cols,
-                                           (size_t)s->n_rows, (size_t)s->n_cols / 4,
-                                           kind->scale};
+        w->ternary =
+            (tern_ternary_matrix){TERN_PACK_2BIT,    s->data.memory,        (size_t)s->n_cols,
+                                  (size_t)s->n_rows, (size_t)s->n_cols / 4, kind->scale};
         w->info.keeps_source = true;
     } else {
         uint8_t *owned = NULL;
@@ -102,8 +102,8 @@ static void convert_rows(void *ctx, const tern_team *team) {
     for (size_t first, last;
          floats && tern_team_claim(&job->counter, (size_t)s->n_rows, 64, &first, &last);)
         for (size_t row = first; row < last; row++) {
-            tern_dtype_decode(s->type, s->data.memory, row * (uint64_t)s->n_cols,
-                              (size_t)s->n_cols, s->scale, floats);
+            tern_dtype_decode(s->type, s->data.memory, row * (uint64_t)s->n_cols, (size_t)s->n_cols,
+                              s->scale, floats);
             tern_dtype_encode(job->w->type, floats, (size_t)s->n_cols,
                               job->out + row * job->w->row_bytes);
         }
@@ -114,9 +114,9 @@ static tern_status convert_head(tern_device *d, tern_weight *w, tern_dtype type,
     const tern_weight_source *s = &w->source;
     uint64_t bytes;
     if (!tern_dtype_bytes(type, (uint64_t)(s->n_rows * s->n_cols), (uint64_t)s->n_cols, &bytes))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: rows of %lld cannot be %s (blocks of %zu)", s->name,
-                         (long long)s->n_cols, tern_dtype_name(type), tern_dtype_block_n(type));
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: rows of %lld cannot be %s (blocks of %zu)",
+                         s->name, (long long)s->n_cols, tern_dtype_name(type),
+                         tern_dtype_block_n(type));
     w->type = type;
     w->row_bytes = bytes / (uint64_t)s->n_rows;
     w->owned = tern_alloc(TERN_MEM_WEIGHTS, bytes + 64);
@@ -144,16 +144,15 @@ static void build_screen_rows(void *ctx, const tern_team *team) {
     void *scratch = tern_alloc(TERN_MEM_MISC, tern_head_build_scratch_bytes(job->screen));
     if (!scratch) atomic_store(&job->status, TERN_ERR_MEMORY);
     for (size_t first, last;
-         scratch && tern_team_claim(&job->counter, job->n_rows, SCREEN_BLOCK_ROWS, &first,
-                                    &last);)
+         scratch && tern_team_claim(&job->counter, job->n_rows, SCREEN_BLOCK_ROWS, &first, &last);)
         tern_head_build(job->screen, first, last, scratch);
     tern_free(scratch);
 }
 
 static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err) {
     const tern_weight_source *s = &w->source;
-    tern_head_matrix m = {w->type, w->rows, w->row_bytes, (size_t)s->n_rows, (size_t)s->n_cols,
-                          s->scale};
+    tern_head_matrix m = {w->type,           w->rows,           w->row_bytes,
+                          (size_t)s->n_rows, (size_t)s->n_cols, s->scale};
     TERN_TRY(tern_head_create(&w->screen, &m, &d->kernels, err));
     screen_job job = {.screen = w->screen, .n_rows = (size_t)s->n_rows};
     tern_team_run(d->team, build_screen_rows, &job);
@@ -173,8 +172,8 @@ static tern_status build_screen(tern_device *d, tern_weight *w, tern_error *err)
 static bool wants_screen(const tern_weight_source *s) {
     if (!s->is_head || s->head == TERN_HEAD_FILE) return false;
     if (s->head == TERN_HEAD_EXACT) return true;
-    bool wide = tern_dtype_is_float(s->type) || tern_dtype_form_of(s->type) ||
-                tern_dtype_code_max(s->type);
+    bool wide =
+        tern_dtype_is_float(s->type) || tern_dtype_form_of(s->type) || tern_dtype_code_max(s->type);
     return s->head == TERN_HEAD_AUTO && wide && s->bytes >= SCREEN_BYTES_MIN;
 }
 
@@ -269,8 +268,7 @@ static tern_status bind_held(tern_device *d, tern_weight *w, tern_error *err) {
     }
     if (s->n_conv_outputs > 0) return bind_convolution(w, err);
     if (!s->is_matrix && !s->is_table) return bind_vector(w, err);
-    if (!kind.is_ternary && cpu_grouped_form(d, s, &w->grouped))
-        return cpu_bind_grouped(d, w, err);
+    if (!kind.is_ternary && cpu_grouped_form(d, s, &w->grouped)) return cpu_bind_grouped(d, w, err);
     return kind.is_ternary ? bind_ternary(d, w, &kind, err) : bind_float(d, w, err);
 }
 

@@ -49,13 +49,13 @@ typedef struct tern_attention_args {
     // Only pages that hold a position which one of the tokens sees are looked up and read.
     const tern_page *pages;
     size_t k_offset, v_offset; // of the head's blocks in a page, multiples of 32
-    tern_dtype kv_type; // F32, F16 or Q8_0
+    tern_dtype kv_type;        // F32, F16 or Q8_0
     // The token at position p sees q = 0 .. p if causal, else q = 0 .. n_positions - 1 (first_pos +
     // n_tokens <= n_positions); of these, if there is a window, those with |p - q| < window, or
     // after it only those with q - p < ahead.
     bool causal;
-    int32_t window;     // 0: none
-    int32_t ahead;      // 0: the window
+    int32_t window; // 0: none
+    int32_t ahead;  // 0: the window
     // Of each token the position after the picture that it is of, up to which it sees; 0: it is of
     // none. NULL: so are all.
     const int32_t *ends;
@@ -78,7 +78,7 @@ typedef struct tern_conv_args {
     const float *bias;         // [n_cols] or NULL
     float *state;              // [n_taps - 1][n_cols], the oldest row first; read and written
     size_t n_rows, n_cols, n_taps, first, last; // n_taps in 2..TERN_CONV_TAPS
-    tern_cpu_act act; // NONE or SILU
+    tern_cpu_act act;                           // NONE or SILU
 } tern_conv_args;
 #define TERN_CONV_TAPS 8
 
@@ -98,7 +98,7 @@ typedef struct tern_causal_conv_args {
 // y[p][o] = bias[o] + sum over the inputs i of o's group of w[i][o'][p + rate] * before[i] +
 // w[i][o'][p] * x[i], fmas in this order, o' counted in the group of n_out / n_groups outputs.
 typedef struct tern_upsample_args {
-    float *y; // [rate][n_out]
+    float *y;                // [rate][n_out]
     const float *before, *x; // [n_in]
     const float *w;          // [n_in][n_out / n_groups][2 * rate]
     const float *bias;       // [n_out]
@@ -114,10 +114,10 @@ typedef struct tern_upsample_args {
 // computed apart: v, out and state may begin at any column of a head, and dv may be less than
 // state_stride.
 typedef struct tern_delta_net_args {
-    float *out;           // row t at out + t * out_stride, dv floats
-    const float *q, *k;   // row t at q + t * stride, dk floats; k likewise
-    const float *v;       // row t at v + t * stride, dv floats
-    const float *a, *b;   // row t's number at a[t * gate_stride]; b likewise
+    float *out;                             // row t at out + t * out_stride, dv floats
+    const float *q, *k;                     // row t at q + t * stride, dk floats; k likewise
+    const float *v;                         // row t at v + t * stride, dv floats
+    const float *a, *b;                     // row t's number at a[t * gate_stride]; b likewise
     size_t stride, out_stride, gate_stride; // floats
     size_t n_rows, dk, dv;                  // any; dv a multiple of 16 is fast
     float A, dt_bias, eps;                  // A is at most 0
@@ -134,9 +134,9 @@ typedef struct tern_delta_net_args {
 // for each column. So it does not matter how a sequence was cut into runs, and columns may be
 // computed apart: x, out and state may begin at any column of a head.
 typedef struct tern_ssm_args {
-    float *out;               // row t at out + t * out_stride, n_cols floats
-    const float *x, *b, *c;   // row t at x + t * stride, n_cols floats; b and c, n_state each
-    const float *dt;          // row t's number at dt[t * dt_stride]
+    float *out;             // row t at out + t * out_stride, n_cols floats
+    const float *x, *b, *c; // row t at x + t * stride, n_cols floats; b and c, n_state each
+    const float *dt;        // row t's number at dt[t * dt_stride]
     size_t out_stride, stride, dt_stride; // floats
     size_t n_rows, n_state, n_cols;       // any; n_cols a multiple of 16 is fast
     float A, D, dt_bias;                  // A is at most 0
@@ -341,9 +341,9 @@ typedef struct tern_cpu_kernels {
                    // "wasm relaxed", "wasm relaxed dot"
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
-    const struct tern_head_kernels *h; // the exact head's: head/head_kernels.h
+    const struct tern_head_kernels *h;    // the exact head's: head/head_kernels.h
     const struct tern_grouped_kernels *q; // codes in groups: grouped/grouped.h
-    const struct tern_gemm_kernels *g; // training's products: gemm/gemm.h; NULL as above
+    const struct tern_gemm_kernels *g;    // training's products: gemm/gemm.h; NULL as above
 } tern_cpu_kernels;
 
 // The best variants that this processor runs and that `at_most` allows (NULL: all; "scalar",

@@ -83,16 +83,13 @@ static const struct level {
 } levels[] = {
 #if !defined(TERN_NO_SCALAR) // WebAssembly that pages load; what checks it has them
     {"scalar", "scalar", always, &tern_float_kernels_scalar, &tern_ternary_kernels_scalar,
-     &tern_head_kernels_scalar, GEMM(scalar),
-     &tern_grouped_kernels_scalar},
+     &tern_head_kernels_scalar, GEMM(scalar), &tern_grouped_kernels_scalar},
 #endif
 #if defined(__x86_64__)
     {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2,
-     &tern_head_kernels_avx2, GEMM(avx2),
-     &tern_grouped_kernels_avx2},
+     &tern_head_kernels_avx2, GEMM(avx2), &tern_grouped_kernels_avx2},
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512,
-     &tern_head_kernels_avx512, GEMM(avx512),
-     &tern_grouped_kernels_avx512},
+     &tern_head_kernels_avx512, GEMM(avx512), &tern_grouped_kernels_avx512},
 #elif defined(__aarch64__)
     {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon,
      &tern_head_kernels_scalar, GEMM(neon), &tern_grouped_kernels_neon},

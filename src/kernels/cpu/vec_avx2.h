@@ -66,8 +66,8 @@ static inline void v16_store_f16(uint16_t *p, v16 a) {
 static inline void v16_store_i8(int8_t *p, v16 a) {
     __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
     words = _mm256_permute4x64_epi64(words, _MM_SHUFFLE(3, 1, 2, 0));
-    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words),
-                                    _mm256_extracti128_si256(words, 1));
+    __m128i bytes =
+        _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
     _mm_storeu_si128((__m128i *)p, bytes);
 }
 
@@ -86,9 +86,7 @@ static inline v16 v16_div(v16 a, v16 b) {
 static inline v16 v16_fma(v16 a, v16 b, v16 c) {
     return (v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
-static inline v16 v16_sqrt(v16 a) {
-    return (v16){_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)};
-}
+static inline v16 v16_sqrt(v16 a) { return (v16){_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)}; }
 static inline v16 v16_abs(v16 a) {
     __m256 sign = _mm256_set1_ps(-0.0f);
     return (v16){_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};

@@ -17,8 +17,10 @@ typedef struct v16 {
     float32x4_t q0, q1, q2, q3;
 } v16;
 
-#define VEC_1(op, a) (v16){op(a.q0), op(a.q1), op(a.q2), op(a.q3)}
-#define VEC_2(op, a, b) (v16){op(a.q0, b.q0), op(a.q1, b.q1), op(a.q2, b.q2), op(a.q3, b.q3)}
+#define VEC_1(op, a)                                                                               \
+    (v16) { op(a.q0), op(a.q1), op(a.q2), op(a.q3) }
+#define VEC_2(op, a, b)                                                                            \
+    (v16) { op(a.q0, b.q0), op(a.q1, b.q1), op(a.q2, b.q2), op(a.q3, b.q3) }
 
 static inline v16 v16_set1(float x) {
     float32x4_t q = vdupq_n_f32(x);
@@ -49,10 +51,9 @@ static inline v16 v16_from_f16(const void *p) {
 static inline v16 v16_from_i8(const int8_t *p) {
     int8x16_t bytes = vld1q_s8(p);
     int16x8_t lo = vmovl_s8(vget_low_s8(bytes)), hi = vmovl_s8(vget_high_s8(bytes));
-    return (v16){vcvtq_f32_s32(vmovl_s16(vget_low_s16(lo))),
-                 vcvtq_f32_s32(vmovl_s16(vget_high_s16(lo))),
-                 vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))),
-                 vcvtq_f32_s32(vmovl_s16(vget_high_s16(hi)))};
+    return (v16){
+        vcvtq_f32_s32(vmovl_s16(vget_low_s16(lo))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(lo))),
+        vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(hi)))};
 }
 static inline v16 v16_from_i32(const int32_t *p) {
     return (v16){vcvtq_f32_s32(vld1q_s32(p)), vcvtq_f32_s32(vld1q_s32(p + 4)),

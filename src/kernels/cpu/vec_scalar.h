@@ -62,12 +62,8 @@ static inline v16 v16_fma(v16 a, v16 b, v16 c) {
 }
 static inline v16 v16_sqrt(v16 a) { VEC_EACH(sqrtf(a.lane[i])); }
 static inline v16 v16_abs(v16 a) { VEC_EACH(fabsf(a.lane[i])); }
-static inline v16 v16_max(v16 a, v16 b) {
-    VEC_EACH(a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]);
-}
-static inline v16 v16_min(v16 a, v16 b) {
-    VEC_EACH(a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]);
-}
+static inline v16 v16_max(v16 a, v16 b) { VEC_EACH(a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]); }
+static inline v16 v16_min(v16 a, v16 b) { VEC_EACH(a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]); }
 // a < b ? yes : no
 static inline v16 v16_if_less(v16 a, v16 b, v16 yes, v16 no) {
     VEC_EACH(a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]);

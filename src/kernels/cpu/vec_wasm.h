@@ -11,7 +11,7 @@
 #include <wasm_simd128.h>
 #include "base/half.h"
 
-#define VEC_NAME wasm
+#define VEC_NAME     wasm
 #define VEC_FUNCTION static __attribute__((noinline, unused))
 // Engines have 16 registers of 16 bytes on x86, so that a tile may hold two or three v16.
 enum { VEC_MATMUL_TOKENS = 2, VEC_MATMUL_ROWS = 1, VEC_MATVEC_ROWS = 2 };
@@ -26,10 +26,12 @@ typedef struct v16 {
     v128_t q0, q1, q2, q3;
 } v16;
 
-#define VEC_1(op, a) (v16){op(a.q0), op(a.q1), op(a.q2), op(a.q3)}
-#define VEC_2(op, a, b) (v16){op(a.q0, b.q0), op(a.q1, b.q1), op(a.q2, b.q2), op(a.q3, b.q3)}
+#define VEC_1(op, a)                                                                               \
+    (v16) { op(a.q0), op(a.q1), op(a.q2), op(a.q3) }
+#define VEC_2(op, a, b)                                                                            \
+    (v16) { op(a.q0, b.q0), op(a.q1, b.q1), op(a.q2, b.q2), op(a.q3, b.q3) }
 #define VEC_3(op, a, b, c)                                                                         \
-    (v16){op(a.q0, b.q0, c.q0), op(a.q1, b.q1, c.q1), op(a.q2, b.q2, c.q2), op(a.q3, b.q3, c.q3)}
+    (v16) { op(a.q0, b.q0, c.q0), op(a.q1, b.q1, c.q1), op(a.q2, b.q2, c.q2), op(a.q3, b.q3, c.q3) }
 
 static inline v16 v16_set1(float x) {
     v128_t q = wasm_f32x4_splat(x);
@@ -103,8 +105,8 @@ static inline v128_t vec_if(v128_t mask, v128_t yes, v128_t no) { // mask: all b
 // As tern_f32_to_f16, in dwords.
 static inline v128_t vec_f16_bits(v128_t f) {
     v128_t rest = wasm_f32x4_abs(f), sign = wasm_u32x4_shr(wasm_v128_xor(f, rest), 16);
-    v128_t small = wasm_i32x4_sub(wasm_f32x4_add(rest, wasm_f32x4_splat(0.5f)),
-                                  wasm_i32x4_splat(0x3F000000));
+    v128_t small =
+        wasm_i32x4_sub(wasm_f32x4_add(rest, wasm_f32x4_splat(0.5f)), wasm_i32x4_splat(0x3F000000));
     v128_t odd = wasm_v128_and(wasm_u32x4_shr(rest, 13), wasm_i32x4_splat(1));
     v128_t h = wasm_i32x4_add(wasm_i32x4_add(rest, odd), wasm_i32x4_splat(0xFFF - (112 << 23)));
     h = vec_if(wasm_i32x4_lt(rest, wasm_i32x4_splat(0x38800000)), small, wasm_u32x4_shr(h, 13));
@@ -166,8 +168,8 @@ static inline v128_t vec_odd_sum_f64(v128_t a, v128_t b, v128_t c) {
     return wasm_i64x2_add(s, wasm_v128_and(step, wasm_v128_and(is_rounded, is_even)));
 }
 static inline v128_t vec_floats(v128_t low, v128_t high) {
-    return wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero(low),
-                              wasm_f32x4_demote_f64x2_zero(high), 0, 1, 4, 5);
+    return wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero(low), wasm_f32x4_demote_f64x2_zero(high),
+                              0, 1, 4, 5);
 }
 static __attribute__((noinline)) v128_t vec_fma_by_odd(v128_t a, v128_t b, v128_t c) {
     return vec_floats(vec_odd_sum_f64(a, b, c),
@@ -175,8 +177,8 @@ static __attribute__((noinline)) v128_t vec_fma_by_odd(v128_t a, v128_t b, v128_
 }
 static inline v128_t vec_fma(v128_t a, v128_t b, v128_t c) {
     v128_t low = vec_sum_f64(a, b, c), high = vec_sum_f64(VEC_HIGH(a), VEC_HIGH(b), VEC_HIGH(c));
-    v128_t last = wasm_v128_and(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6),
-                                wasm_i32x4_splat(0x0FFFFFFF));
+    v128_t last =
+        wasm_v128_and(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6), wasm_i32x4_splat(0x0FFFFFFF));
     if (__builtin_expect(!wasm_i32x4_all_true(last), 0)) return vec_fma_by_odd(a, b, c);
     return vec_floats(low, high);
 }

@@ -144,7 +144,7 @@ typedef enum gpu_kernel {
 #define ROW(id, file, entry, bindings) id,
     GPU_KERNELS(ROW)
 #undef ROW
-    GPU_KERNEL_COUNT
+        GPU_KERNEL_COUNT
 } gpu_kernel;
 
 const char *gpu_kernel_file(gpu_kernel k);
@@ -205,33 +205,33 @@ struct tern_device {
     uint64_t binding_bytes_max, buffer_bytes_max;
     uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
     uint32_t workgroup_size_max, workgroup_bytes_max;
-    uint64_t alone_bytes; // GPU_ALONE_BYTES, except in tests
+    uint64_t alone_bytes;      // GPU_ALONE_BYTES, except in tests
     uint64_t screen_bytes_min; // of a head for gpu_screen.c: GPU_SCREEN_BYTES, except in tests
-    bool precise;    // products with codes in groups take float activations
-    bool subgroups;  // of 32 threads
-    bool packed_dot; // dot4I8Packed
-    bool matrix;     // units that multiply int8 by 16 x 16 x 32
-    bool matrix_half; // halves by 16 x 16 x 16, added up as floats; only on request
-    bool timestamps; // of compute passes
-    bool checks;     // WebGPU's own, of every call and index
-    bool software;   // the adapter runs on this processor
+    bool precise;              // products with codes in groups take float activations
+    bool subgroups;            // of 32 threads
+    bool packed_dot;           // dot4I8Packed
+    bool matrix;               // units that multiply int8 by 16 x 16 x 32
+    bool matrix_half;          // halves by 16 x 16 x 16, added up as floats; only on request
+    bool timestamps;           // of compute passes
+    bool checks;               // WebGPU's own, of every call and index
+    bool software;             // the adapter runs on this processor
     char description[160], line[200];
     char adapter_key[300]; // vendor, device, driver
-    char error[400]; // the device's first message since the last check; empty: none
-    atomic_bool lost; // said by the library, on any thread
-    uint32_t group;  // dispatches of a submission at most; 0: no limit
-    uint64_t n_launches; // submissions of runs, and bytes mapped for the host: tests count them
+    char error[400];       // the device's first message since the last check; empty: none
+    atomic_bool lost;      // said by the library, on any thread
+    uint32_t group;        // dispatches of a submission at most; 0: no limit
+    uint64_t n_launches;   // submissions of runs, and bytes mapped for the host: tests count them
     uint64_t bytes_read;
-    wgpu_module modules[GPU_KERNEL_COUNT];    // by the first kernel that is in the file
-    wgpu_layout layouts[GPU_KERNEL_COUNT];    // by kernel
+    wgpu_module modules[GPU_KERNEL_COUNT]; // by the first kernel that is in the file
+    wgpu_layout layouts[GPU_KERNEL_COUNT]; // by kernel
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
     gpu_pipeline *pipelines;
     size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
     // A word that is read back: once it is there, so is all that was sent before it.
     gpu_readback fence;
     double fenced_at;
-    uint64_t bytes_on_way; // sent after it
-    gpu_readback reader; // of GPU_READ_BYTES
+    uint64_t bytes_on_way;      // sent after it
+    gpu_readback reader;        // of GPU_READ_BYTES
     tern_weight_check *compare; // not NULL: gpu_send compares instead
     // Of the buffers that there are; of all at most. Others may ask while one thread changes them.
     _Atomic uint64_t bytes[GPU_USES], bytes_max;
@@ -370,22 +370,22 @@ struct tern_weight {
     wgpu_buffer copy;  // of a head, for gpu_screen.c; NULL: there is none, or not yet
     bool copy_tried;
     struct gpu_sending *sending; // NULL: it is bound
-    uint64_t slab_bytes; // what gpu_tune counted for it
+    uint64_t slab_bytes;         // what gpu_tune counted for it
 };
 
 #define GPU_HEADER_BYTES 256 // in front of a matrix in tiles: its scale, if it has one
 #define GPU_TILE_ROWS    8
 // Of a tile of ternary_gemm_matrix.wgsl; fewer tokens are for ternary_gemm_narrow.wgsl.
-#define GPU_GEMM_MATRIX_TOKENS   128
-#define GPU_GEMM_MATRIX_ROWS     128
-#define GPU_GEMM_MATRIX_THREADS  512
-#define GPU_GEMM_MATRIX_BYTES    36864
+#define GPU_GEMM_MATRIX_TOKENS  128
+#define GPU_GEMM_MATRIX_ROWS    128
+#define GPU_GEMM_MATRIX_THREADS 512
+#define GPU_GEMM_MATRIX_BYTES   36864
 // Of attention_prompt.wgsl.
-#define GPU_PROMPT_THREADS       128 // for heads of up to GPU_PROMPT_DIMS; half for each double
-#define GPU_PROMPT_DIMS          256
-#define GPU_PROMPT_BYTES         28672
-#define GPU_HEAD_DIM_MAX         512
-#define GPU_BLOCK_COLS   64
+#define GPU_PROMPT_THREADS 128 // for heads of up to GPU_PROMPT_DIMS; half for each double
+#define GPU_PROMPT_DIMS    256
+#define GPU_PROMPT_BYTES   28672
+#define GPU_HEAD_DIM_MAX   512
+#define GPU_BLOCK_COLS     64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 // Of wide codes: groups of a block, words of their scales and minima, and what the kernels add to
@@ -438,11 +438,11 @@ void gpu_weight_info(const tern_weight *w, tern_weight_info *info);
 
 // Where a binding's memory is.
 typedef enum gpu_place {
-    GPU_POOL,   // offset and bytes in the session's pool of temporaries
+    GPU_POOL,    // offset and bytes in the session's pool of temporaries
     GPU_POOL_I8, // the same in the pool of quantized values
-    GPU_WEIGHT, // buffer, offset and bytes
-    GPU_STATE,  // value `v`
-    GPU_ANGLES, // of rope `v`
+    GPU_WEIGHT,  // buffer, offset and bytes
+    GPU_STATE,   // value `v`
+    GPU_ANGLES,  // of rope `v`
     GPU_IDS,
     GPU_SENT,  // rows of host table `v` for the request's tokens
     GPU_GIVEN, // rows of input `v`
@@ -450,7 +450,7 @@ typedef enum gpu_place {
     GPU_TOP_PARTS_MEMORY,
     GPU_TOP_MEMORY,
     GPU_TOP_LISTS,
-    GPU_PARTS, // offset and bytes in the memory of attention in parts
+    GPU_PARTS,       // offset and bytes in the memory of attention in parts
     GPU_SCREEN_COPY, // offset and bytes in the copy of the head
     GPU_SCREEN_X,    // and in the rows of x for it
     GPU_SCREEN_LISTS,
@@ -467,11 +467,11 @@ typedef struct gpu_binding {
 typedef enum gpu_rows {
     GPU_ROWS_TOKENS,
     GPU_ROWS_OUTPUTS,
-    GPU_ROWS_CHUNK, // outputs that this pass over the head computes
+    GPU_ROWS_CHUNK,     // outputs that this pass over the head computes
     GPU_ROWS_SEQUENCES, // chunks of the batch
-    GPU_ROWS_PARTS, // tiles of the positions that a row sees, but no more than GPU_PARTS_MAX
-    GPU_ROWS_TILES, // tiles of a prompt's rows, of tern_plan.tile_rows at most
-    GPU_ROWS_COUNTED, // plus a dimension of the graph: as many as the batch counts of that
+    GPU_ROWS_PARTS,     // tiles of the positions that a row sees, but no more than GPU_PARTS_MAX
+    GPU_ROWS_TILES,     // tiles of a prompt's rows, of tern_plan.tile_rows at most
+    GPU_ROWS_COUNTED,   // plus a dimension of the graph: as many as the batch counts of that
 } gpu_rows;
 // Kinds of requests, as bits; see gpu_order.c. How a row is added up depends on whether it is a
 // step's or a prompt's, and on nothing else.
@@ -483,11 +483,11 @@ typedef enum gpu_kind {
     GPU_ANY = GPU_STEPS | GPU_PROMPTS,
 } gpu_kind;
 typedef enum gpu_phase {
-    GPU_PHASE_BODY,   // always
-    GPU_PHASE_HEAD,   // when logits or the greatest of them are wanted
-    GPU_PHASE_PARTS,  // when only the greatest one is wanted, or lists of a few
-    GPU_PHASE_TOP,    // when only the greatest one is
-    GPU_PHASE_LIST,   // when lists are
+    GPU_PHASE_BODY,  // always
+    GPU_PHASE_HEAD,  // when logits or the greatest of them are wanted
+    GPU_PHASE_PARTS, // when only the greatest one is wanted, or lists of a few
+    GPU_PHASE_TOP,   // when only the greatest one is
+    GPU_PHASE_LIST,  // when lists are
 } gpu_phase;
 
 // Whether only steps whose logits are screened have it (gpu_screen.c), or only others.
@@ -497,10 +497,10 @@ typedef enum gpu_cache { GPU_CACHE_F32, GPU_CACHE_F16, GPU_CACHE_Q8_0, GPU_CACHE
 
 typedef struct gpu_dispatch {
     gpu_pipeline what;
-    wgpu_pipeline pipeline[GPU_CACHES];      // those that gpu_plan_pipelines was called for
-    gpu_binding bindings[GPU_BINDINGS];      // in the order of the kernel's, without the unused
+    wgpu_pipeline pipeline[GPU_CACHES]; // those that gpu_plan_pipelines was called for
+    gpu_binding bindings[GPU_BINDINGS]; // in the order of the kernel's, without the unused
     int n_bindings;
-    uint32_t x;                              // workgroups
+    uint32_t x; // workgroups
     gpu_rows rows;
     uint32_t rows_each;              // rows that a workgroup in y takes
     uint32_t times;                  // rows to one that `rows` counts
@@ -516,16 +516,16 @@ typedef struct gpu_dispatch {
 } gpu_dispatch;
 
 // Up to this many bytes of a product, times its tokens, each token uses the kernels of one.
-#define GPU_ALONE_BYTES (5 << 20)
-#define GPU_FEW         8   // up to so many tokens of a sequence each has the same bits as alone
-#define GPU_STEPS_ROWS  128 // rows of steps that are computed together at most
-#define GPU_PAGE_POSITIONS 32 // PAGE of cache.wgsl: what 32 threads read of a key lies in one line
-#define GPU_TOP_PARTS_N 64
-#define GPU_SCREEN_BYTES ((uint64_t)32 << 20)
-#define GPU_SCREEN_ROWS 9   // rows of x from which on a head is screened
-#define GPU_SCREEN_LIST 512 // tokens of the vocabulary that are left open of a row at most
-#define GPU_TOP_THREADS 256
-#define GPU_PARTS_MAX   8   // of a token's attention
+#define GPU_ALONE_BYTES     (5 << 20)
+#define GPU_FEW             8 // up to so many tokens of a sequence each has the same bits as alone
+#define GPU_STEPS_ROWS      128 // rows of steps that are computed together at most
+#define GPU_PAGE_POSITIONS  32 // PAGE of cache.wgsl: what 32 threads read of a key lies in one line
+#define GPU_TOP_PARTS_N     64
+#define GPU_SCREEN_BYTES    ((uint64_t)32 << 20)
+#define GPU_SCREEN_ROWS     9   // rows of x from which on a head is screened
+#define GPU_SCREEN_LIST     512 // tokens of the vocabulary that are left open of a row at most
+#define GPU_TOP_THREADS     256
+#define GPU_PARTS_MAX       8 // of a token's attention
 #define GPU_HOST_TABLES_MAX 4
 
 struct tern_plan {
@@ -542,7 +542,7 @@ struct tern_plan {
     // Quantized values lie at their offsets in a buffer of their own, since a product that reads
     // its activations as read-only, through the near caches, may not write to the same buffer.
     uint64_t i8_bytes;
-    uint64_t parts_bytes; // of a single token's attention, or of means of rows
+    uint64_t parts_bytes;   // of a single token's attention, or of means of rows
     wgpu_buffer *constants; // [n_constants] numbers that kernels read, put together from weights
     size_t n_constants, constants_capacity;
     int64_t n_vocab;
@@ -550,8 +550,8 @@ struct tern_plan {
     int32_t read_rows;  // of those that the host reads at a time
     int32_t tile_rows;  // of attention_prompt.wgsl; 0: it is not used
     tern_page_layout layout;
-    gpu_dispatch later; // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none
-    bool makes_lists;   // of the greatest of them
+    gpu_dispatch later;    // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none
+    bool makes_lists;      // of the greatest of them
     tern_weight *screened; // the head, if gpu_screen.c has dispatches for it
     uint32_t screened_few; // up to so many rows of few steps are screened
     wgpu_pipeline screen_copy;

@@ -20,10 +20,17 @@ TEST(gpu_ropes) {
                  {2, 8, 8, false, TERN_ROPE_LINEAR, 17}};
     size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
     for (size_t i = 0; i < n; i++) {
-        tern_rope_attrs a = {.n_rot = cases[i].n_rot, .halves = cases[i].halves, .base = 10000,
-                             .scaling = cases[i].scaling, .factor = 4, .low_freq_factor = 1,
-                             .high_freq_factor = 4, .beta_fast = 32, .beta_slow = 1,
-                             .attn_factor = 1, .n_context_orig = 2048};
+        tern_rope_attrs a = {.n_rot = cases[i].n_rot,
+                             .halves = cases[i].halves,
+                             .base = 10000,
+                             .scaling = cases[i].scaling,
+                             .factor = 4,
+                             .low_freq_factor = 1,
+                             .high_freq_factor = 4,
+                             .beta_fast = 32,
+                             .beta_slow = 1,
+                             .attn_factor = 1,
+                             .n_context_orig = 2048};
         rig_batches how = rig_counts();
         how.first_pos = cases[i].first_pos;
         rig r;
@@ -75,17 +82,16 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
     tern_vid ks = tern_g_positional_state(&r.g, "k", h->n_kv_heads * h->head_dim, h->window);
     tern_vid vs = tern_g_positional_state(&r.g, "v", h->n_kv_heads * h->head_dim, h->window);
     tern_g_kv_store(&r.g, k, v, ks, vs, h->n_kv_heads, h->head_dim);
-    rig_show(&r, tern_g_attention(
-                     &r.g, q, ks, vs,
-                     &(tern_attention_attrs){.n_heads = h->n_heads,
-                                             .n_kv_heads = h->n_kv_heads,
-                                             .head_dim = h->head_dim,
-                                             .scale = 1 / sqrtf((float)h->head_dim),
-                                             .window = h->window,
-                                             .ahead = h->ahead,
-                                             .soft_cap = h->soft_cap,
-                                             .bidirectional = h->bidirectional,
-                                             .pictures = h->pictures}));
+    rig_show(&r, tern_g_attention(&r.g, q, ks, vs,
+                                  &(tern_attention_attrs){.n_heads = h->n_heads,
+                                                          .n_kv_heads = h->n_kv_heads,
+                                                          .head_dim = h->head_dim,
+                                                          .scale = 1 / sqrtf((float)h->head_dim),
+                                                          .window = h->window,
+                                                          .ahead = h->ahead,
+                                                          .soft_cap = h->soft_cap,
+                                                          .bidirectional = h->bidirectional,
+                                                          .pictures = h->pictures}));
     rig_compare(&r, how, RIG_OF_ROW, tolerance);
     rig_close(&r);
 }
@@ -144,13 +150,17 @@ TEST(gpu_attention_sees_whole_pictures) {
         int32_t n_tokens[6], spans[RIG_SPANS][2];
     } cases[] = {
         {{.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .rope = true, .window = 5},
-         {3, 40, 5, 1, 20}, {{4, 20}, {20, 37}, {44, 47}, {60, 69}}},
+         {3, 40, 5, 1, 20},
+         {{4, 20}, {20, 37}, {44, 47}, {60, 69}}},
         {{.n_heads = 2, .n_kv_heads = 1, .head_dim = 256, .rope = true},
-         {110, 1, 6, 2}, {{2, 90}, {112, 116}}},
+         {110, 1, 6, 2},
+         {{2, 90}, {112, 116}}},
         {{.n_heads = 3, .n_kv_heads = 1, .head_dim = 20, .window = 70},
-         {12, 130, 1}, {{0, 4}, {20, 120}, {125, 142}}},
+         {12, 130, 1},
+         {{0, 4}, {20, 120}, {125, 142}}},
         {{.n_heads = 2, .n_kv_heads = 2, .head_dim = 512, .window = 9, .soft_cap = 20},
-         {2, 45}, {{3, 43}}},
+         {2, 45},
+         {{3, 43}}},
     };
     size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
     for (size_t i = 0; i < n; i++) {
@@ -199,17 +209,15 @@ TEST(gpu_survives_failing_allocations) {
     tern_vid x = rig_rows(&r, 64, fill_normal), v[3];
     tern_vid n = tern_g_rms_norm(&r.g, x, rig_vector(&r, 64, fill_normal), 1e-5f);
     for (int i = 0; i < 3; i++)
-        v[i] = tern_g_bitlinear(
-            &r.g, n, rig_matrix(&r, i ? 32 : 64, 64, TERN_DTYPE_F32, true, fill_codes));
+        v[i] = tern_g_bitlinear(&r.g, n,
+                                rig_matrix(&r, i ? 32 : 64, 64, TERN_DTYPE_F32, true, fill_codes));
     tern_vid ks = tern_g_positional_state(&r.g, "k", 32, 0);
     tern_vid vs = tern_g_positional_state(&r.g, "v", 32, 0);
     tern_vid k = tern_g_rope(&r.g, v[1], -1, 1, 32, &a), q = tern_g_rope(&r.g, v[0], -1, 2, 32, &a);
     tern_g_kv_store(&r.g, k, v[2], ks, vs, 1, 32);
-    tern_vid y = tern_g_attention(&r.g, q, ks, vs,
-                                  &(tern_attention_attrs){.n_heads = 2,
-                                                          .n_kv_heads = 1,
-                                                          .head_dim = 32,
-                                                          .scale = 0.25f});
+    tern_vid y = tern_g_attention(
+        &r.g, q, ks, vs,
+        &(tern_attention_attrs){.n_heads = 2, .n_kv_heads = 1, .head_dim = 32, .scale = 0.25f});
     tern_vid w = rig_matrix(&r, 64, 64, TERN_DTYPE_F16, false, fill_normal);
     rig_show(&r, tern_g_add(&r.g, x, tern_g_linear(&r.g, y, w)));
     rig_fail_allocations(&r);

@@ -56,19 +56,16 @@ static void gpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
              (unsigned long long)(l.buffer_bytes >> 20), l.storage_buffers, l.workgroup_size,
              l.workgroup_bytes >> 10);
     on_fact(ctx, "limits", text);
-    on_fact(ctx, "toggles", d->checks ? "disable_workgroup_init; all checks on"
-                                      : "disable_workgroup_init skip_validation "
-                                        "disable_robustness, not timestamp_quantization");
+    on_fact(ctx, "toggles",
+            d->checks ? "disable_workgroup_init; all checks on"
+                      : "disable_workgroup_init skip_validation "
+                        "disable_robustness, not timestamp_quantization");
     snprintf(text, sizeof text, d->group ? "%u" : "all", d->group);
     on_fact(ctx, "dispatches a submission", text);
 }
 
-static bool gpu_is_lost(const tern_device *d) {
-    return d->lost;
-}
-static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) {
-    return &p->memory;
-}
+static bool gpu_is_lost(const tern_device *d) { return d->lost; }
+static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) { return &p->memory; }
 
 const tern_backend tern_backend_webgpu = {
     .name = "webgpu",

@@ -5,8 +5,8 @@
 
 #include "kernels/webgpu/gpu.h"
 
-#define GPU_ROW_COUNTS  5 // kernels of a float product, by the number of rows
-#define GPU_TILE_COUNTS 4 // of a ternary product of many rows, likewise
+#define GPU_ROW_COUNTS  5   // kernels of a float product, by the number of rows
+#define GPU_TILE_COUNTS 4   // of a ternary product of many rows, likewise
 #define GPU_WORKGROUPS  128 // about one for each core of a large GPU
 
 static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
@@ -24,9 +24,7 @@ static inline void set(gpu_dispatch *d, const char *name, double value) {
     d->what.constants[d->what.n_constants++] = (gpu_constant){name, value};
 }
 
-static inline void bind(gpu_dispatch *d, gpu_binding b) {
-    d->bindings[d->n_bindings++] = b;
-}
+static inline void bind(gpu_dispatch *d, gpu_binding b) { d->bindings[d->n_bindings++] = b; }
 static inline void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
     bind(d, (gpu_binding){.place = place, .v = v});
 }
@@ -54,18 +52,14 @@ static inline void bind_part(gpu_dispatch *d, const gpu_part *part) {
                           .bytes = part->bytes});
 }
 
-static inline int64_t cols(const tern_plan *p, tern_vid v) {
-    return p->g->values[v].cols;
-}
+static inline int64_t cols(const tern_plan *p, tern_vid v) { return p->g->values[v].cols; }
 static inline gpu_rows rows_of(const tern_plan *p, tern_vid v) {
     return tern_graph_is_by(p->g, v, "outputs")     ? GPU_ROWS_OUTPUTS
            : tern_graph_is_by(p->g, v, "sequences") ? GPU_ROWS_SEQUENCES
            : gpu_is_counted(p->g, v) ? (gpu_rows)(GPU_ROWS_COUNTED + p->g->values[v].dim)
                                      : GPU_ROWS_TOKENS;
 }
-static inline uint32_t groups(int64_t n, int64_t each) {
-    return (uint32_t)((n + each - 1) / each);
-}
+static inline uint32_t groups(int64_t n, int64_t each) { return (uint32_t)((n + each - 1) / each); }
 
 // One kernel goes token by token, the other computes tiles of many.
 static inline void set_many(gpu_dispatch *d, bool many) {

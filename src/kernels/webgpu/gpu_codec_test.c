@@ -7,9 +7,7 @@
 #define N_ROWS 41
 
 // One token, several at a time, tiles of 32 rows and what is left of them.
-static rig_batches cuts(void) {
-    return (rig_batches){.n_tokens = {1, 7, 33, 1, 2, 40, 3}};
-}
+static rig_batches cuts(void) { return (rig_batches){.n_tokens = {1, 7, 33, 1, 2, 40, 3}}; }
 
 static void check_cuts(rig *r) {
     rig_batches how = cuts(), whole = {.n_tokens = {0}};

@@ -8,9 +8,7 @@
 #include "base/strbuf.h"
 #include "kernels/webgpu/gpu.h"
 
-static wgpu_text text_of(const char *s) {
-    return (wgpu_text){s, strlen(s)};
-}
+static wgpu_text text_of(const char *s) { return (wgpu_text){s, strlen(s)}; }
 
 // ---- Errors ------------------------------------------------------------------------------------
 
@@ -103,17 +101,19 @@ tern_status gpu_readback_new(tern_device *d, uint64_t bytes, const char *what, g
                              tern_error *err) {
     *out = (gpu_readback){.map = tern_alloc(TERN_MEM_MISC, sizeof *out->map)};
     if (!out->map) return tern_fail_memory(err, sizeof *out->map);
-    tern_status status = gpu_buffer_new(d, GPU_USE_RESULTS, bytes,
-                                        WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, what,
-                                        &out->buffer, err);
+    tern_status status =
+        gpu_buffer_new(d, GPU_USE_RESULTS, bytes, WGPU_BUFFER_MAP_READ | WGPU_BUFFER_COPY_DST, what,
+                       &out->buffer, err);
     if (status != TERN_OK) gpu_readback_free(d, out);
     return status;
 }
 
 void gpu_readback_free(tern_device *d, gpu_readback *r) {
     bool is_left = gpu_is_pending(r);
-    if (is_left) r->map->is_left = true;
-    else tern_free(r->map);
+    if (is_left)
+        r->map->is_left = true;
+    else
+        tern_free(r->map);
     gpu_buffer_free(d, GPU_USE_RESULTS, r->buffer);
     *r = (gpu_readback){0};
 }
@@ -136,8 +136,7 @@ void gpu_readback_unmap(const tern_device *d, gpu_readback *r) {
     r->map->mapped = false;
 }
 
-static void submit_copies(tern_device *d, wgpu_encoder encoder, gpu_readback *to,
-                          uint64_t bytes) {
+static void submit_copies(tern_device *d, wgpu_encoder encoder, gpu_readback *to, uint64_t bytes) {
     wgpu_commands commands = d->api.CommandEncoderFinish(encoder, NULL);
     d->api.CommandEncoderRelease(encoder);
     d->api.QueueSubmit(d->queue, 1, &commands);
@@ -161,9 +160,8 @@ static uint64_t gather(tern_device *d, const gpu_piece *pieces, size_t n, size_t
         uint64_t left = pieces[*i].bytes - *at, room = GPU_READ_BYTES - bytes;
         uint64_t now = left < room ? left : room;
         if (copies)
-            d->api.CommandEncoderCopyBufferToBuffer(encoder, pieces[*i].buffer,
-                                                    pieces[*i].offset + *at, d->reader.buffer,
-                                                    bytes, now);
+            d->api.CommandEncoderCopyBufferToBuffer(
+                encoder, pieces[*i].buffer, pieces[*i].offset + *at, d->reader.buffer, bytes, now);
         bytes += now;
         *at = now < left ? *at + now : 0;
         *i += now == left;
@@ -200,8 +198,8 @@ static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const u
                          uint64_t bytes) {
     tern_error why = {0};
     uint8_t *found = tern_alloc(TERN_MEM_MISC, (size_t)bytes);
-    tern_status status = found ? gpu_read(d, b, offset, found, bytes, &why)
-                               : tern_fail_memory(&why, (size_t)bytes);
+    tern_status status =
+        found ? gpu_read(d, b, offset, found, bytes, &why) : tern_fail_memory(&why, (size_t)bytes);
     if (status != TERN_OK)
         gpu_remember(d, "", (wgpu_text){why.message, strlen(why.message)});
     else {
@@ -253,9 +251,7 @@ bool gpu_is_full(tern_device *d) {
 
 // ---- Pipelines ---------------------------------------------------------------------------------
 
-static bool trains(gpu_kernel k) {
-    return strncmp(gpu_kernel_file(k), "train_", 6) == 0;
-}
+static bool trains(gpu_kernel k) { return strncmp(gpu_kernel_file(k), "train_", 6) == 0; }
 
 // Kernels of one file share the module of the first of them.
 static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, tern_error *err) {

@@ -47,7 +47,7 @@ struct gpu_drafts {
     wgpu_buffer *angles; // by rope, of all positions
     wgpu_pipeline pipeline;
     wgpu_group group;
-    gpu_request request;  // being waited for
+    gpu_request request; // being waited for
     int32_t n_each;
     uint64_t version; // of its sequence
     burst now, ahead;
@@ -79,13 +79,12 @@ static tern_status open_angles(tern_instance *in, tern_error *err) {
     gpu_drafts *d = in->drafts;
     for (size_t i = 0; i < p->ropes.n; i++) {
         uint64_t bytes = (uint64_t)d->n_positions * (uint64_t)p->ropes.items[i].attrs.n_rot * 4;
-        TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "angles", &d->angles[i],
-                                err));
+        TERN_TRY(
+            gpu_buffer_new(p->device, GPU_USE_WORK, bytes, STORAGE, "angles", &d->angles[i], err));
     }
     for (int32_t pos = 0; pos < d->n_positions; pos += p->n_batch) {
         int32_t left = d->n_positions - pos;
-        gpu_send_angles(in, d->angles, pos, pos, left < p->n_batch ? left : p->n_batch,
-                        false);
+        gpu_send_angles(in, d->angles, pos, pos, left < p->n_batch ? left : p->n_batch, false);
     }
     return TERN_OK;
 }
@@ -138,8 +137,8 @@ static tern_status make_positions(tern_instance *in, int32_t n_positions, tern_e
     close_positions(in);
     uint64_t pages = (uint64_t)n / GPU_PAGE_POSITIONS * TERN_PAGE_GROUPS;
     d->state_bytes = sizeof(gpu_draft_state) + pages * sizeof(uint32_t);
-    TERN_TRY(gpu_buffer_new(device, GPU_USE_WORK, d->state_bytes, STORAGE, "drafts", &d->state,
-                            err));
+    TERN_TRY(
+        gpu_buffer_new(device, GPU_USE_WORK, d->state_bytes, STORAGE, "drafts", &d->state, err));
     TERN_TRY(gpu_buffer_new(device, GPU_USE_WORK, (uint64_t)n * sizeof(gpu_log), STORAGE, "drafts",
                             &d->log, err));
     d->n_positions = n;
@@ -163,8 +162,7 @@ tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_e
         .constants = {{"BUCKETS", t->n_buckets}, {"ROW_WORDS", t->row_words}},
         .n_constants = 2};
     d->angles = tern_alloc_array(TERN_MEM_SESSION, in->plan->ropes.n + 1, sizeof *d->angles);
-    if (!d->angles)
-        TERN_TRY_GOTO(tern_fail_memory(err, in->plan->ropes.n * sizeof *d->angles));
+    if (!d->angles) TERN_TRY_GOTO(tern_fail_memory(err, in->plan->ropes.n * sizeof *d->angles));
     TERN_TRY_GOTO(gpu_pipeline_get(device, &wanted, &d->pipeline, err));
     TERN_TRY_GOTO(gpu_buffer_new(device, GPU_USE_WORK, bytes, STORAGE, "drafts", &d->table, err));
     gpu_send(device, d->table, 0, t->words, bytes);
@@ -189,12 +187,11 @@ void gpu_drafts_close(tern_instance *in) {
 bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
     const tern_drafting *q = b->drafting;
     if (gpu_store_layout(in->store)->fixed >= 0) return false; // wrong drafts would change them
-    if (in->plan->n_host_tables > 0) return false; // whose rows the host sends
+    if (in->plan->n_host_tables > 0) return false;             // whose rows the host sends
     return in->drafts && !in->profile && in->order.n_chunks == 1 && b->n_tokens == 1 &&
-           b->n_outputs == 1 && b->top_k == 1 &&
-           !b->logits && q->n_before > 0 && q->n_each >= 2 && q->n_each <= GPU_FEW &&
-           q->n_each <= in->plan->n_batch && q->n_each <= in->plan->chunk_rows &&
-           q->n_max >= q->n_each &&
+           b->n_outputs == 1 && b->top_k == 1 && !b->logits && q->n_before > 0 && q->n_each >= 2 &&
+           q->n_each <= GPU_FEW && q->n_each <= in->plan->n_batch &&
+           q->n_each <= in->plan->chunk_rows && q->n_max >= q->n_each &&
            tern_sequence_room(b->chunks->sequence, b->first_pos + q->n_each) ==
                b->first_pos + q->n_each;
 }
@@ -309,10 +306,10 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     TERN_TRY(make_positions(in, most, err));
     // What the dispatches are chosen by: a run.
     in->batch = (gpu_request){.kind = GPU_FEW_STEPS,
-                             .n_tokens = n_each,
-                             .n_outputs = n_each,
-                             .top_k = 1,
-                             .first_pos = b->first_pos};
+                              .n_tokens = n_each,
+                              .n_outputs = n_each,
+                              .top_k = 1,
+                              .first_pos = b->first_pos};
     gpu_set_chunk(in, 0);
     TERN_TRY(gpu_screen_prepare(in, err));
     TERN_TRY(gpu_instance_bind(in, 0, err));

@@ -27,7 +27,8 @@ static void put_place(tern_instance *in, size_t rope, int32_t row, const int32_t
     float *to = in->angles_host + (size_t)r->attrs.n_rot * (size_t)row;
     if (place[0] == place[1] && place[0] == place[2] && r->attrs.axes != TERN_ROPE_PLANE)
         put_angles(in, rope, row, place[0], is_long);
-    else tern_rope_angles(r, place, is_long, to, to + 1, 2);
+    else
+        tern_rope_angles(r, place, is_long, to, to + 1, 2);
 }
 
 static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, int32_t to_row,
@@ -41,8 +42,7 @@ static void send_angles(const tern_instance *in, size_t rope, wgpu_buffer to, in
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
                      int32_t n_tokens, bool is_long) {
     for (size_t i = 0; i < in->plan->ropes.n; i++) {
-        for (int32_t t = 0; t < n_tokens; t++)
-            put_angles(in, i, t, first_pos + t, is_long);
+        for (int32_t t = 0; t < n_tokens; t++) put_angles(in, i, t, first_pos + t, is_long);
         send_angles(in, i, to[i], to_row, n_tokens);
     }
 }
@@ -105,10 +105,10 @@ static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32
         uint32_t n = (uint32_t)b->counts[step->rows - GPU_ROWS_COUNTED];
         return (n + step->rows_each - 1) / step->rows_each;
     }
-    uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS    ? b->n_tokens
-                               : step->rows == GPU_ROWS_OUTPUTS ? b->n_outputs
+    uint32_t rows = (uint32_t)(step->rows == GPU_ROWS_TOKENS      ? b->n_tokens
+                               : step->rows == GPU_ROWS_OUTPUTS   ? b->n_outputs
                                : step->rows == GPU_ROWS_SEQUENCES ? b->n_chunks
-                                                                : in->chunk_rows);
+                                                                  : in->chunk_rows);
     rows *= step->times;
     if (rows < step->rows_min || rows > step->rows_max) return 0;
     return (rows + step->rows_each - 1) / step->rows_each;
@@ -147,8 +147,7 @@ static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
         else if (at->place == GPU_STATE && p->g->values[at->v].state == TERN_STATE_FIXED)
             bytes += 2.0 * b->n_chunks * (double)gpu_state_bytes(in->store, at->v); // in and out
         else if (at->place == GPU_STATE)
-            bytes += positions / GPU_PAGE_POSITIONS *
-                     (double)gpu_state_bytes(in->store, at->v);
+            bytes += positions / GPU_PAGE_POSITIONS * (double)gpu_state_bytes(in->store, at->v);
         else if (at->place == GPU_LOGITS)
             bytes += (double)in->chunk_rows * (double)p->n_vocab * sizeof(float);
     }
@@ -225,8 +224,8 @@ uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t
             e->pass = gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel,
                                        bytes_of(in, step));
         uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
-        gpu_encode_dispatch(in, e, step->pipeline[in->cache], in->groups[e->step][i], step->x,
-                            rows, z);
+        gpu_encode_dispatch(in, e, step->pipeline[in->cache], in->groups[e->step][i], step->x, rows,
+                            z);
         n++;
     }
     return n;

@@ -28,8 +28,10 @@ static void fill_groups(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++) {
         float number = rintf(rig_random(seed) * 1.49f);
         float d = ldexpf(1, (int)((row + i / group) % 4) - 2);
-        if (type == TERN_DTYPE_Q1_0) number = rig_random(seed) < 0 ? -1 : 1;
-        else if (has_two && i % 29 == row % 29) number = 2;
+        if (type == TERN_DTYPE_Q1_0)
+            number = rig_random(seed) < 0 ? -1 : 1;
+        else if (has_two && i % 29 == row % 29)
+            number = 2;
         if (i % group == 0) number = 1; // else the scale might be another
         x[i] = number * d;
     }
@@ -94,8 +96,10 @@ static void check_products(int64_t n_out, int64_t n_in, bool added, rig_fill fil
         if (got && !added && fill_x == fill_blocks) check_sums(&r, got, names[i], n_tokens);
         if (got && want && rig_rounds_quotients())
             check_bits(want, got, n_tokens * r.n_shown, names[i]);
-        if (i == RIG_CPU) want = got;
-        else tern_free(got);
+        if (i == RIG_CPU)
+            want = got;
+        else
+            tern_free(got);
     }
     tern_free(want);
     rig_close(&r);

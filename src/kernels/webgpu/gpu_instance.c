@@ -312,10 +312,9 @@ void gpu_instance_close(tern_instance *in) {
     gpu_drafts_close(in);
     for (size_t i = 0; in->angles && i < p->ropes.n; i++)
         gpu_buffer_free(d, GPU_USE_WORK, in->angles[i]);
-    wgpu_buffer buffers[] = {in->runs, in->chunks,  in->ids,    in->ids_ahead,
-                             in->pool, in->pool_i8, in->logits, in->top_parts,
-                             in->top,  in->lists,   in->parts,  in->screen_x,
-                             in->screen_lists};
+    wgpu_buffer buffers[] = {in->runs,    in->chunks,   in->ids,         in->ids_ahead, in->pool,
+                             in->pool_i8, in->logits,   in->top_parts,   in->top,       in->lists,
+                             in->parts,   in->screen_x, in->screen_lists};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         gpu_buffer_free(d, GPU_USE_WORK, buffers[i]);
     for (int i = 0; i < p->n_host_tables; i++) gpu_buffer_free(d, GPU_USE_WORK, in->sent[i]);

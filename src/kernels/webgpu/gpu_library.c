@@ -13,7 +13,7 @@ static const char *const names[] = {
     TERN_LIBRARY_PREFIX "webgpu_wrapper" TERN_LIBRARY_SUFFIX,
 };
 #define N_SUBFOLDERS (sizeof subfolders / sizeof *subfolders)
-#define N_NAMES  (sizeof names / sizeof *names)
+#define N_NAMES      (sizeof names / sizeof *names)
 
 // Next to the program, in the neighbouring folders where `make webgpu-newer` and `make
 // webgpu-native` put one, and where an installed program has its libraries.
@@ -24,8 +24,10 @@ static tern_status open_beside_program(void **library, tern_error *err) {
     for (size_t i = 0; status == TERN_OK && !*library && i < N_SUBFOLDERS * N_NAMES; i++) {
         tern_strbuf path = {0};
         tern_strbuf_printf(&path, "%s%s/%s", folder, subfolders[i / N_NAMES], names[i % N_NAMES]);
-        if (path.failed) status = tern_fail_memory(err, strlen(folder));
-        else if (folder[0]) tern_library_open(library, path.ptr, NULL);
+        if (path.failed)
+            status = tern_fail_memory(err, strlen(folder));
+        else if (folder[0])
+            tern_library_open(library, path.ptr, NULL);
         tern_strbuf_free(&path);
     }
     tern_free(folder);
@@ -79,8 +81,7 @@ tern_status gpu_library_load(const tern_webgpu_desc *desc, void **library, tern_
         return tern_fail(err, TERN_ERR_DEVICE, "the WebGPU library: %s", why.message);
     }
     TERN_TRY(open_beside_program(library, err));
-    for (size_t i = 0; !*library && i < N_NAMES; i++)
-        tern_library_open(library, names[i], NULL);
+    for (size_t i = 0; !*library && i < N_NAMES; i++) tern_library_open(library, names[i], NULL);
     return *library ? TERN_OK
                     : tern_fail(err, TERN_ERR_DEVICE,
                                 "no WebGPU library was found (`make webgpu-native` fetches one; "

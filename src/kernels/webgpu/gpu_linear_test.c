@@ -26,8 +26,7 @@ static void check_integers(const rig *r, const float *got, int32_t n_tokens, int
         }
     }
     CHECK_MSG(n_wrong == 0, "%s: %lld of %lld sums of %lld x %lld are wrong", device,
-              (long long)n_wrong, (long long)(n_tokens * n_out), (long long)n_out,
-              (long long)n_in);
+              (long long)n_wrong, (long long)(n_tokens * n_out), (long long)n_out, (long long)n_in);
 }
 
 // A whole number below 2^20 that comes out of a float within half a step is that number: the
@@ -55,11 +54,10 @@ TEST(gpu_ternary_products_are_exact) {
     static const struct {
         int64_t n_out, n_in;
         rig_fill codes;
-    } cases[] = {
-        {20, 132, fill_codes}, {4, 6912, fill_plus},  {68, 60, fill_minus},
-        {4, 4, fill_codes},    {8, 64, fill_codes},   {12, 68, fill_minus},
-        {68, 60, fill_plus},   {36, 6912, fill_codes}, {132, 320, fill_codes},
-        {128, 2560, fill_codes}};
+    } cases[] = {{20, 132, fill_codes},  {4, 6912, fill_plus},   {68, 60, fill_minus},
+                 {4, 4, fill_codes},     {8, 64, fill_codes},    {12, 68, fill_minus},
+                 {68, 60, fill_plus},    {36, 6912, fill_codes}, {132, 320, fill_codes},
+                 {128, 2560, fill_codes}};
     // Steps, and each tile of many rows.
     static const rig_batches few = {.n_tokens = {1, 3, 8, 9, 20, 40, 130}};
     if (!rig_has_gpu()) return;
@@ -156,9 +154,9 @@ TEST(gpu_float_products) {
     static const struct {
         int64_t n_out, n_in;
         tern_dtype type;
-    } cases[] = {{68, 60, TERN_DTYPE_F32},   {132, 200, TERN_DTYPE_F16}, {32, 256, TERN_DTYPE_Q8_0},
-                 {36, 60, TERN_DTYPE_F16},   {8, 8, TERN_DTYPE_F16},     {4, 4, TERN_DTYPE_F32},
-                 {64, 64, TERN_DTYPE_BF16},  {20, 256, TERN_DTYPE_Q6_K}, {20, 64, TERN_DTYPE_Q4_0}};
+    } cases[] = {{68, 60, TERN_DTYPE_F32},  {132, 200, TERN_DTYPE_F16}, {32, 256, TERN_DTYPE_Q8_0},
+                 {36, 60, TERN_DTYPE_F16},  {8, 8, TERN_DTYPE_F16},     {4, 4, TERN_DTYPE_F32},
+                 {64, 64, TERN_DTYPE_BF16}, {20, 256, TERN_DTYPE_Q6_K}, {20, 64, TERN_DTYPE_Q4_0}};
     size_t n = rig_cases(sizeof cases / sizeof *cases, 3);
     for (size_t i = 0; i < n; i++) {
         bool rounds = cases[i].type == TERN_DTYPE_Q6_K; // to f16

@@ -51,16 +51,17 @@ TEST(gpu_products_with_experts) {
     static const struct {
         int64_t n_in, n_out;
         tern_dtype type;
-    } cases[] = {{64, 20, TERN_DTYPE_Q8_0}, {36, 33, TERN_DTYPE_F32},
-                 {72, 16, TERN_DTYPE_F16}, {256, 64, TERN_DTYPE_Q4_0}};
+    } cases[] = {{64, 20, TERN_DTYPE_Q8_0},
+                 {36, 33, TERN_DTYPE_F32},
+                 {72, 16, TERN_DTYPE_F16},
+                 {256, 64, TERN_DTYPE_Q4_0}};
     for (size_t i = 0; i < rig_cases(4, 3); i++) {
         const router *of = &routers[i];
         int32_t n = (int32_t)of->n_experts, k = of->attrs.n_chosen;
         rig r;
         rig_open(&r, N_ROWS);
         tern_vid to = route(&r, of), x = rig_rows(&r, cases[i].n_in, fill_normal);
-        tern_vid w =
-            rig_parts(&r, n, k, cases[i].n_out, cases[i].n_in, cases[i].type, fill_normal);
+        tern_vid w = rig_parts(&r, n, k, cases[i].n_out, cases[i].n_in, cases[i].type, fill_normal);
         tern_vid h = tern_g_experts(&r.g, x, to, w);
         if (cases[i].n_out % 4 == 0) {
             w = rig_parts(&r, n, k, 12, cases[i].n_out, TERN_DTYPE_F32, fill_normal);

@@ -69,7 +69,7 @@ static void ask(gpu_opening *o, int step) {
 }
 
 // Drivers may take seconds to load; anything longer is a hang.
-#define OPEN_SECONDS 60
+#define OPEN_SECONDS        60
 #define OPEN_SECONDS_IF_ANY 15 // where the CPU waits to do without
 static tern_status check_time(const gpu_opening *o, const char *what, tern_error *err) {
     double most = o->only_hardware ? OPEN_SECONDS_IF_ANY : OPEN_SECONDS;
@@ -93,9 +93,8 @@ static tern_status ask_for_adapter(tern_device *d, tern_error *err) {
     if (!d->instance) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU did not start");
     bool halves = o->halves && d->api.generation->tells_matrix_shapes;
     wgpu_toggles more = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 3, .enabled = enabled};
-    wgpu_adapter_options options = {.next = halves ? &more.chain : NULL,
-                                    .level = WGPU_LEVEL_CORE,
-                                    .power = WGPU_POWER_HIGH};
+    wgpu_adapter_options options = {
+        .next = halves ? &more.chain : NULL, .level = WGPU_LEVEL_CORE, .power = WGPU_POWER_HIGH};
     ask(o, ASKED_ADAPTER);
     d->api.InstanceRequestAdapter(
         d->instance, &options,
@@ -123,9 +122,7 @@ static bool has_matrix_shape(const wgpu_matrix_configs *configs, uint32_t type, 
 }
 
 // The printable characters of a text.
-static int shown(wgpu_text text) {
-    return !text.ptr ? 0 : text.len < 100 ? (int)text.len : 100;
-}
+static int shown(wgpu_text text) { return !text.ptr ? 0 : text.len < 100 ? (int)text.len : 100; }
 
 // Subgroups are used if they always have 32 threads, matrix units only together with those.
 static tern_status read_info(tern_device *d, tern_error *err) {
@@ -198,8 +195,7 @@ static void take_limits(tern_device *d, wgpu_limits *limits) {
 
 static tern_status ask_for_device(tern_device *d, tern_error *err) {
     if (!d->adapter)
-        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU found no GPU here: %s",
-                         d->opening->message);
+        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU found no GPU here: %s", d->opening->message);
     TERN_TRY(read_info(d, err));
     wgpu_limits limits = {0};
     take_limits(d, &limits);
@@ -232,11 +228,9 @@ static tern_status ask_for_device(tern_device *d, tern_error *err) {
 
 static tern_status begin_trials(tern_device *d, tern_error *err) {
     gpu_opening *o = d->opening;
-    if (!d->device)
-        return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no device: %s", o->message);
+    if (!d->device) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU gave no device: %s", o->message);
     d->queue = d->api.DeviceGetQueue(d->device);
-    d->packed_dot =
-        d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
+    d->packed_dot = d->api.InstanceHasWGSLLanguageFeature(d->instance, WGPU_WGSL_PACKED_DOT) != 0;
     TERN_TRY(gpu_readback_new(d, GPU_READ_BYTES, "what is read back", &d->reader, err));
     TERN_TRY(gpu_readback_new(d, sizeof(uint32_t), "what is read back", &d->fence, err));
     o->step = TRYING;
@@ -268,10 +262,8 @@ static tern_status take_step(tern_device *d, tern_error *err) {
     gpu_opening *o = d->opening;
     bool chosen = false;
     switch (o->step) {
-    case ASKED_ADAPTER:
-        return o->answered ? ask_for_device(d, err) : check_time(o, "adapter", err);
-    case ASKED_DEVICE:
-        return o->answered ? begin_trials(d, err) : check_time(o, "device", err);
+    case ASKED_ADAPTER: return o->answered ? ask_for_device(d, err) : check_time(o, "adapter", err);
+    case ASKED_DEVICE: return o->answered ? begin_trials(d, err) : check_time(o, "device", err);
     case TRYING:
         TERN_TRY(gpu_policy_poll(o->trials, &chosen, &o->first_size, err));
         if (chosen) finish(d);
@@ -319,8 +311,10 @@ static tern_status begin(tern_device **out, const tern_webgpu_desc *desc, bool h
         status = ask_for_adapter(d, err);
     } else
         tern_fail_memory(err, sizeof *d->opening);
-    if (status == TERN_OK) *out = d;
-    else gpu_device_close(d);
+    if (status == TERN_OK)
+        *out = d;
+    else
+        gpu_device_close(d);
     return status;
 }
 

@@ -11,16 +11,16 @@
 
 // Around what exp and gelu's cube can take, and far beyond.
 static void fill_steep(float *x, int64_t n, int64_t row, uint32_t *seed) {
-    static const float odd[] = {0,    -0.0f, 1e-20f, -1e-20f, 0.5f,  -0.5f, 20,    -20,
-                                86.9f, -86.9f, 88.8f, -88.8f, 104,  -104,  1e4f,  -1e4f,
-                                3e12f, -3e12f, 1e15f, -1e15f};
+    static const float odd[] = {0,    -0.0f, 1e-20f, -1e-20f, 0.5f,   -0.5f, 20,
+                                -20,  86.9f, -86.9f, 88.8f,   -88.8f, 104,   -104,
+                                1e4f, -1e4f, 3e12f,  -3e12f,  1e15f,  -1e15f};
     for (int64_t i = 0; i < n; i++)
         x[i] = (i + row) % 2 ? rig_random(seed) * 6 : odd[(i / 2 + row) % 20];
 }
 
 TEST(gpu_activations) {
-    static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU, TERN_ACTIVATION_RELU2,
-                                          TERN_ACTIVATION_GELU, TERN_ACTIVATION_GELU_TANH,
+    static const tern_act_kind kinds[] = {TERN_ACTIVATION_SILU,    TERN_ACTIVATION_RELU2,
+                                          TERN_ACTIVATION_GELU,    TERN_ACTIVATION_GELU_TANH,
                                           TERN_ACTIVATION_SIGMOID, TERN_ACTIVATION_ASINH,
                                           TERN_ACTIVATION_NONE};
     static const int64_t widths[] = {4, 132, 68, 68, 36, 80, 8};
@@ -122,9 +122,9 @@ TEST(gpu_layer_norms) {
                  w = rig_vector(&r, widths[i], fill_normal);
         tern_vid b = rig_vector(&r, widths[i], fill_normal);
         tern_vid far = tern_g_bias(&r.g, x, rig_vector(&r, widths[i], fill_plus));
-        x = tern_g_add(&r.g, tern_g_layer_norm(&r.g, x, w, b, 1e-5f),
-                       tern_g_layer_norm(&r.g, tern_g_layer_norm(&r.g, far, -1, -1, 1e-6f), w, -1,
-                                         1e-4f));
+        x = tern_g_add(
+            &r.g, tern_g_layer_norm(&r.g, x, w, b, 1e-5f),
+            tern_g_layer_norm(&r.g, tern_g_layer_norm(&r.g, far, -1, -1, 1e-6f), w, -1, 1e-4f));
         rig_show(&r, x);
         rig_compare(&r, rig_counts(), RIG_OF_ROW, 2e-5);
         rig_close(&r);
@@ -285,7 +285,8 @@ TEST(gpu_norms_of_groups_of_columns) {
         tern_vid w = rig_vector(&r, dim, fill_normal);
         if (i >= 4) x = rig_take_rows(&r, x);
         tern_vid y = tern_g_rms_norm(&r.g, x, w, 1e-6f);
-        if (i < 4) rig_show(&r, y);
+        if (i < 4)
+            rig_show(&r, y);
         else {
             tern_vid head = rig_matrix(&r, 24, n_heads * dim, TERN_DTYPE_F32, false, fill_normal);
             r.sources[r.n_sources - 1].is_head = true;
@@ -477,9 +478,9 @@ TEST(gpu_greatest_logits_and_ties) {
 // A kind of logits in each column, of which fill_unit picks one.
 static void fill_columns(float *x, int64_t n, int64_t row, uint32_t *seed) {
     fill_normal(x, n, row, seed);
-    x[1] = 0;                      // all are equal
-    x[2] = rintf(x[2] * 40);       // ties everywhere, the border too
-    if (row < 700) x[3] *= 1e4f;   // all great ones are of three parts, and far more than k
+    x[1] = 0;                    // all are equal
+    x[2] = rintf(x[2] * 40);     // ties everywhere, the border too
+    if (row < 700) x[3] *= 1e4f; // all great ones are of three parts, and far more than k
 }
 
 // Numbers are rare: the least of the parts' greatest logits is not a number.

@@ -9,9 +9,7 @@
 #include "base/alloc.h"
 #include "kernels/webgpu/gpu_session.h"
 
-static bool is_prompt(const tern_chunk *c) {
-    return c->n_tokens > GPU_FEW || c->has_ends;
-}
+static bool is_prompt(const tern_chunk *c) { return c->n_tokens > GPU_FEW || c->has_ends; }
 
 // The wanted row i of a batch.
 static int32_t wanted(const tern_batch *b, int32_t i) {
@@ -33,8 +31,10 @@ static void add_chunks(gpu_order *o, const tern_batch *b, bool prompts) {
             o->origins[o->n_chunks] = (gpu_origin){i, row};
             o->chunks[o->n_chunks++] = *c;
             size_t bytes = (size_t)c->n_tokens * sizeof *o->ids;
-            if (b->ids) memcpy(o->ids + o->id, b->ids + row, bytes);
-            else memset(o->ids + o->id, 0, bytes); // of a graph that reads none
+            if (b->ids)
+                memcpy(o->ids + o->id, b->ids + row, bytes);
+            else
+                memset(o->ids + o->id, 0, bytes); // of a graph that reads none
             o->id += c->n_tokens;
         }
         row = end;
@@ -73,9 +73,7 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
     return TERN_OK;
 }
 
-bool gpu_order_has_next(const tern_instance *in) {
-    return in->order.chunk < in->order.n_chunks;
-}
+bool gpu_order_has_next(const tern_instance *in) { return in->order.chunk < in->order.n_chunks; }
 
 void gpu_order_go_to(tern_instance *in, int32_t chunk, int32_t id, int32_t output) {
     gpu_order *o = &in->order;

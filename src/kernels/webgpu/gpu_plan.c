@@ -103,9 +103,7 @@ static tern_status add_node(tern_plan *p, const tern_node *n, tern_error *err) {
                      tern_op_name(n->op));
 }
 
-static size_t n_head_parts(const tern_weight *w) {
-    return w->head ? w->head->n_parts : 0;
-}
+static size_t n_head_parts(const tern_weight *w) { return w->head ? w->head->n_parts : 0; }
 
 static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     // gemv and gemm of each product, top, fused dispatches, a head's screen

@@ -18,9 +18,9 @@
 #include "kernels/webgpu/gpu.h"
 
 static const uint32_t sizes[] = {0, 64, 16, 4, 1};
-#define N_SIZES       (sizeof sizes / sizeof *sizes)
-#define N_DISPATCHES  300 // about a token's
-#define LOCK_SECONDS  10
+#define N_SIZES      (sizeof sizes / sizeof *sizes)
+#define N_DISPATCHES 300 // about a token's
+#define LOCK_SECONDS 10
 
 typedef struct state_file {
     int fd; // -1: there is none; then nothing is remembered
@@ -112,8 +112,10 @@ static tern_status refuse(const state_file *f, const tern_error *why, tern_error
 
 // What becomes of the trials is not the device's fault: the file says what it said before.
 static void forget_trial(const gpu_policy *p) {
-    if (p->n_tried == 0) write_text(&p->file, "");
-    else write_state(&p->file, "trying", sizes[p->n_tried - 1]);
+    if (p->n_tried == 0)
+        write_text(&p->file, "");
+    else
+        write_state(&p->file, "trying", sizes[p->n_tried - 1]);
 }
 
 tern_status gpu_policy_begin(gpu_policy **out, tern_device *d, const tern_webgpu_desc *desc,
@@ -185,6 +187,4 @@ void gpu_policy_close(gpu_policy *p) {
     tern_free(p);
 }
 
-bool gpu_policy_has_more(size_t first) {
-    return first < N_SIZES;
-}
+bool gpu_policy_has_more(size_t first) { return first < N_SIZES; }

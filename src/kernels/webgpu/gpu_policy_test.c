@@ -12,7 +12,7 @@
 #include "tests/gpu_fixture.h"
 #include "tests/harness.h"
 
-static tern_device *device; // of one test
+static tern_device *device;   // of one test
 static tern_webgpu_desc desc; // that `device` is found out with
 
 static bool open_test_device(const gpu_play *play) {
@@ -73,11 +73,16 @@ static void check_contents(const char *path) {
         int group;
         const char *after;
     } cases[] = {
-        {"works 16\n", 16, "works 16\n"},  {"trying 0\n", 64, "works 64\n"},
-        {"trying 4\n", 1, "works 1\n"},    {"trying 1\n", -1, "trying 1\n"},
-        {"", 0, "works 0\n"},              {"wor", 0, "works 0\n"},
-        {"works 7\n", 0, "works 0\n"},     {"trying 99999999999\n", 0, "works 0\n"},
-        {"works\n\n\n-1", 0, "works 0\n"}, {"\xff\xfe works 4", 0, "works 0\n"},
+        {"works 16\n", 16, "works 16\n"},
+        {"trying 0\n", 64, "works 64\n"},
+        {"trying 4\n", 1, "works 1\n"},
+        {"trying 1\n", -1, "trying 1\n"},
+        {"", 0, "works 0\n"},
+        {"wor", 0, "works 0\n"},
+        {"works 7\n", 0, "works 0\n"},
+        {"trying 99999999999\n", 0, "works 0\n"},
+        {"works\n\n\n-1", 0, "works 0\n"},
+        {"\xff\xfe works 4", 0, "works 0\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_file(path, cases[i].before, strlen(cases[i].before));

@@ -100,6 +100,4 @@ bool gpu_profile_take(gpu_profile *p) {
     return true;
 }
 
-const tern_profile *gpu_profile_rows(const gpu_profile *p) {
-    return &p->rows;
-}
+const tern_profile *gpu_profile_rows(const gpu_profile *p) { return &p->rows; }

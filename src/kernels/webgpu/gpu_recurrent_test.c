@@ -68,8 +68,8 @@ static tern_vid delta_net(rig *r, const tern_delta_attrs *d) {
     tern_vid a = rig_rows(r, d->n_v_heads, fill_normal), b = rig_rows(r, d->n_v_heads, fill_normal);
     tern_vid decay = rig_vector(r, d->n_v_heads, fill_decay);
     tern_vid bias = rig_vector(r, d->n_v_heads, fill_bias);
-    tern_vid state = tern_g_fixed_state(&r->g, "delta", (int64_t)d->n_v_heads * d->head_dim,
-                                        d->v_dim);
+    tern_vid state =
+        tern_g_fixed_state(&r->g, "delta", (int64_t)d->n_v_heads * d->head_dim, d->v_dim);
     return tern_g_delta_net(&r->g, qkv, a, b, decay, bias, state, d);
 }
 

@@ -194,8 +194,8 @@ tern_status gpu_outputs_read(const tern_instance *in, tern_error *err) {
     for (int i = 0; i < in->batch.n_others; i++) {
         const tern_binding *b = &in->batch.others[i];
         uint64_t bytes = output_bytes(p, b->value, gpu_rows_of_value(in, b->value));
-        TERN_TRY(gpu_read(p->device, in->pool, p->memory.spans[b->value].offset, b->data, bytes,
-                          err));
+        TERN_TRY(
+            gpu_read(p->device, in->pool, p->memory.spans[b->value].offset, b->data, bytes, err));
     }
     return TERN_OK;
 }

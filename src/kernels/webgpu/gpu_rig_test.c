@@ -136,8 +136,8 @@ static tern_weight_source *add_source(rig *r, tern_vid v, tern_dtype type, int64
                                       int64_t n_cols, rig_fill fill) {
     tern_weight_source *s = &r->sources[r->n_sources];
     uint64_t bytes = 0;
-    if (r->n_sources == RIG_WEIGHTS || !tern_dtype_bytes(type, (uint64_t)(n_rows * n_cols),
-                                                         (uint64_t)n_cols, &bytes))
+    if (r->n_sources == RIG_WEIGHTS ||
+        !tern_dtype_bytes(type, (uint64_t)(n_rows * n_cols), (uint64_t)n_cols, &bytes))
         abort();
     float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)n_cols, sizeof *row);
     char *data = tern_alloc(TERN_MEM_MISC, (size_t)bytes);
@@ -145,13 +145,18 @@ static tern_weight_source *add_source(rig *r, tern_vid v, tern_dtype type, int64
     for (int64_t i = 0; i < n_rows; i++) {
         fill(row, n_cols, i, &r->seed);
         char *to = data + (uint64_t)i * (bytes / (uint64_t)n_rows);
-        if (type == TERN_DTYPE_F32) memcpy(to, row, (size_t)n_cols * sizeof *row);
-        else if (!tern_dtype_encode(type, row, (size_t)n_cols, to)) abort();
+        if (type == TERN_DTYPE_F32)
+            memcpy(to, row, (size_t)n_cols * sizeof *row);
+        else if (!tern_dtype_encode(type, row, (size_t)n_cols, to))
+            abort();
     }
     tern_free(row);
     r->vids[r->n_sources++] = v;
-    *s = (tern_weight_source){.name = "weight", .type = type, .bytes = bytes,
-                              .data = tern_blob_of(data, bytes), .n_rows = n_rows,
+    *s = (tern_weight_source){.name = "weight",
+                              .type = type,
+                              .bytes = bytes,
+                              .data = tern_blob_of(data, bytes),
+                              .n_rows = n_rows,
                               .n_cols = n_cols};
     return s;
 }
@@ -278,9 +283,7 @@ void rig_capped_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_f
 
 // ---- Running -----------------------------------------------------------------------------------
 
-size_t rig_cases(size_t n_all, size_t n_short) {
-    return test_is_long() ? n_all : n_short;
-}
+size_t rig_cases(size_t n_all, size_t n_short) { return test_is_long() ? n_all : n_short; }
 rig_batches rig_counts(void) {
     if (!test_is_long()) return (rig_batches){.n_tokens = {1, 3, 8, 9}};
     return (rig_batches){.n_tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 130}};
@@ -362,8 +365,8 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
     float *out = tern_alloc_array(TERN_MEM_MISC, (size_t)(n * r->n_shown), sizeof *out);
     int32_t *ids = tern_alloc_array(TERN_MEM_MISC, 2 * (size_t)most, sizeof *ids);
     if (!out || !ids) abort();
-    tern_status status = rig_set_up(&m, r, device, fused, most, how.first_pos + n + 1, how.kv_type,
-                                &err);
+    tern_status status =
+        rig_set_up(&m, r, device, fused, most, how.first_pos + n + 1, how.kv_type, &err);
     for (int i = 0; status == TERN_OK && at < n; at += how.n_tokens[i++]) {
         int32_t now = how.n_tokens[i];
         int32_t wanted = how.n_outputs > 0 && how.n_outputs < now ? how.n_outputs : now;
@@ -390,8 +393,8 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
     int32_t *in = tern_alloc_array(TERN_MEM_MISC, (size_t)n, sizeof *in);
     if (!in) abort();
     make_ids(r, 0, n, in);
-    tern_batch batch = {.ids = in, .n_tokens = n, .n_outputs = n, .top_k = k, .top_ids = ids,
-                        .top_logits = logits};
+    tern_batch batch = {
+        .ids = in, .n_tokens = n, .n_outputs = n, .top_k = k, .top_ids = ids, .top_logits = logits};
     tern_status status = rig_set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
     uint64_t before = device != RIG_CPU && m.d ? m.d->bytes_read : 0;
     if (status == TERN_OK) status = tern_single_run(&m.single, &batch, 0, &err);
@@ -506,8 +509,12 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
     for (int32_t i = 0; status == TERN_OK && i < n; i++) {
         int32_t id = i == 0 || i % 13 == 12 ? i : steps[i - 1].id;
         if (i == 31) pos = tern_sequence_cuts_freely(m.single.sequence) ? 5 : 0;
-        tern_batch batch = {.ids = &id, .n_tokens = 1, .n_outputs = 1, .top_k = 1,
-                            .top_ids = &steps[i].id, .top_logits = &steps[i].logit,
+        tern_batch batch = {.ids = &id,
+                            .n_tokens = 1,
+                            .n_outputs = 1,
+                            .top_k = 1,
+                            .top_ids = &steps[i].id,
+                            .top_logits = &steps[i].logit,
                             .few_ahead = seconds == 0};
         status = seconds < 0 ? step_by_row(&m, r, batch, pos, &steps[i], &err)
                              : tern_single_run(&m.single, &batch, pos, &err);
@@ -561,8 +568,8 @@ typedef struct row_errors {
     double worst; // without flips
 } row_errors;
 
-static row_errors errors_of_row(const float *got, const float *want, int64_t n,
-                                rig_measure measure, double tolerance) {
+static row_errors errors_of_row(const float *got, const float *want, int64_t n, rig_measure measure,
+                                double tolerance) {
     const double step = 1.0 / 127;
     double most = greatest(want, n);
     row_errors e = {0};

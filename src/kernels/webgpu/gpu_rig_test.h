@@ -24,17 +24,17 @@
 typedef struct rig {
     tern_graph g;
     tern_vid ids;
-    int64_t n_rows;                     // of each table
-    int64_t n_shown;                    // columns of the head's output
-    float *shown;                       // the CPU's answers, after rig_compare: [tokens, n_shown]
+    int64_t n_rows;  // of each table
+    int64_t n_shown; // columns of the head's output
+    float *shown;    // the CPU's answers, after rig_compare: [tokens, n_shown]
     tern_weight_source sources[RIG_WEIGHTS]; // by value: those of vids
     tern_vid vids[RIG_WEIGHTS];
     int n_sources;
     bool has_ternary;
-    bool is_direct; // the output is no head's
-    bool screens;   // a GPU leaves out most of the head (gpu_screen.c), although it is small
-    uint64_t bytes_read;                // of results, from the GPU that rig_run_top ran on
-    uint64_t n_launches;                // that rig_walk started
+    bool is_direct;      // the output is no head's
+    bool screens;        // a GPU leaves out most of the head (gpu_screen.c), although it is small
+    uint64_t bytes_read; // of results, from the GPU that rig_run_top ran on
+    uint64_t n_launches; // that rig_walk started
     uint32_t seed;
 } rig;
 
@@ -48,12 +48,12 @@ void fill_normal(float *x, int64_t n, int64_t row, uint32_t *seed);
 void fill_kinds(float *x, int64_t n, int64_t row, uint32_t *seed);
 // Whole numbers up to 127, which is there, times a power of two: quantization is the identity.
 void fill_integers(float *x, int64_t n, int64_t row, uint32_t *seed);
-void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed); // -1, 0, 1 times 0.5
+void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed);    // -1, 0, 1 times 0.5
 void fill_two_bits(float *x, int64_t n, int64_t row, uint32_t *seed); // for Q2_0: scales differ
-void fill_plus(float *x, int64_t n, int64_t row, uint32_t *seed);  // 0.5
-void fill_minus(float *x, int64_t n, int64_t row, uint32_t *seed); // -0.5
-void fill_unit(float *x, int64_t n, int64_t row, uint32_t *seed);  // row of the identity, times 0.5
-float rig_random(uint32_t *seed); // -1 .. 1
+void fill_plus(float *x, int64_t n, int64_t row, uint32_t *seed);     // 0.5
+void fill_minus(float *x, int64_t n, int64_t row, uint32_t *seed);    // -0.5
+void fill_unit(float *x, int64_t n, int64_t row, uint32_t *seed); // row of the identity, times 0.5
+float rig_random(uint32_t *seed);                                 // -1 .. 1
 
 // Embedded rows of a new table; a vector; a matrix of n_out rows, of any element type that can be
 // written; a ternary one where `ternary` (then `type` is F32, the codes are the fill's signs).
@@ -94,8 +94,8 @@ typedef struct rig_batches {
     int32_t n_tokens[RIG_BATCHES];
     tern_kv_type kv_type;
     int32_t first_pos;
-    bool plain; // also without fusion
-    int32_t n_outputs; // wanted of a batch at most; 0: all
+    bool plain;                  // also without fusion
+    int32_t n_outputs;           // wanted of a batch at most; 0: all
     int32_t spans[RIG_SPANS][2]; // pictures: from one position to before another; ends with 0
 } rig_batches;
 rig_batches rig_counts(void); // 1 to 9, 17 and 130 tokens; in the short run fewer
@@ -103,9 +103,9 @@ rig_batches rig_counts(void); // 1 to 9, 17 and 130 tokens; in the short run few
 size_t rig_cases(size_t n_all, size_t n_short);
 
 typedef enum rig_measure {
-    RIG_OF_ROW,      // errors as parts of the row's greatest value
-    RIG_OF_ELEMENT,  // of the element itself
-    RIG_QUANTIZED,   // of the row's greatest; one in 200 values may be a step of 1/127 away
+    RIG_OF_ROW,           // errors as parts of the row's greatest value
+    RIG_OF_ELEMENT,       // of the element itself
+    RIG_QUANTIZED,        // of the row's greatest; one in 200 values may be a step of 1/127 away
     RIG_BEHIND_QUANTIZED, // of the row's greatest; where a value in front of the product fell to
                           // the other side all of the row is off: one row in 8, by 2 steps
 } rig_measure;

@@ -31,7 +31,7 @@ typedef struct stage {
     actor actors[N_ACTORS];
     int64_t n_wrong, n_rows;
     bool is_recurrent; // has fixed states
-    int32_t n_left; // forks, swaps and cuts that are still to come
+    int32_t n_left;    // forks, swaps and cuts that are still to come
     int32_t n_forks, n_swaps, n_cuts, n_mixed, n_many, n_kept, n_back;
 } stage;
 
@@ -71,8 +71,7 @@ static tern_status run_alone(stage *s, int t, tern_error *err) {
         n = pos < x->n_prompt ? x->n_prompt : 1;
         for (int32_t i = 0; i < n; i++) ids[i] = token(t, pos + i);
         const tern_chunk chunk = {.sequence = sequence, .n_tokens = n, .first_pos = pos};
-        tern_batch b = {
-            .ids = ids, .n_tokens = n, .chunks = &chunk, .n_chunks = 1, .n_outputs = n};
+        tern_batch b = {.ids = ids, .n_tokens = n, .chunks = &chunk, .n_chunks = 1, .n_outputs = n};
         tern_batch_bind(&b, tern_graph_scores(&s->m.g), x->want + pos * s->r.n_shown);
         status = run(s, &b, err);
     }
@@ -188,9 +187,7 @@ static tern_status disturb(stage *s, actor *a, tern_error *err) {
     int what = pick(s, 12);
     s->n_left -= what < 3;
     switch (what) {
-    case 0:
-        s->n_swaps++;
-        return tern_sequence_swap_out(a->sequence, err);
+    case 0: s->n_swaps++; return tern_sequence_swap_out(a->sequence, err);
     case 1:
         s->n_cuts++;
         TERN_TRY(tern_sequence_swap_in(a->sequence, err));
@@ -258,8 +255,8 @@ static void check_schedules(stage *s, rig_device device, bool fused, tern_kv_typ
         status = play(s, &err);
     }
     CHECK_MSG(status == TERN_OK, "%s", err.message);
-    CHECK_MSG(s->n_wrong == 0, "device %d: %lld of %lld rows differ", device,
-              (long long)s->n_wrong, (long long)s->n_rows);
+    CHECK_MSG(s->n_wrong == 0, "device %d: %lld of %lld rows differ", device, (long long)s->n_wrong,
+              (long long)s->n_rows);
     // Everything happened.
     CHECK(s->n_rows > 100 && s->n_forks > 0 && s->n_swaps > 0 && s->n_cuts > 0);
     CHECK(s->n_mixed > 0 && s->n_many > 0);

@@ -29,7 +29,9 @@ static tern_status make_copy(const tern_instance *in, wgpu_buffer copy, tern_err
     // The run is bound and not read.
     wgpu_group_entry entries[] = {
         {.binding = 0, .buffer = in->chunks, .bytes = UINT64_MAX},
-        {.binding = 1, .buffer = w->parts[0].buffer, .offset = w->parts[0].offset,
+        {.binding = 1,
+         .buffer = w->parts[0].buffer,
+         .offset = w->parts[0].offset,
          .bytes = w->parts[0].bytes},
         {.binding = 2, .buffer = copy, .bytes = infos},
         {.binding = 3, .buffer = copy, .offset = infos, .bytes = gpu_screen_copy_bytes(w) - infos}};
@@ -54,12 +56,14 @@ tern_status gpu_screen_prepare(tern_instance *in, tern_error *err) {
         tern_error why;
         wgpu_buffer copy;
         w->copy_tried = true;
-        if (gpu_buffer_new(d, GPU_USE_WEIGHTS, gpu_screen_copy_bytes(w), STORAGE,
-                           "the head's copy", &copy, &why) != TERN_OK)
+        if (gpu_buffer_new(d, GPU_USE_WEIGHTS, gpu_screen_copy_bytes(w), STORAGE, "the head's copy",
+                           &copy, &why) != TERN_OK)
             return d->lost ? gpu_check(d, "copying the head", err) : TERN_OK;
         tern_status status = make_copy(in, copy, err);
-        if (status == TERN_OK) w->copy = copy;
-        else gpu_buffer_free(d, GPU_USE_WEIGHTS, copy);
+        if (status == TERN_OK)
+            w->copy = copy;
+        else
+            gpu_buffer_free(d, GPU_USE_WEIGHTS, copy);
         TERN_TRY(status);
     }
     // Bind groups that were made before there was a copy lack those of its kernels.

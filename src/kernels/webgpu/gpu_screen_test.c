@@ -73,7 +73,7 @@ typedef struct screened {
     int64_t n_vocab, n_in;
     tern_dtype type;
     rig_fill x, head;
-    int32_t n; // rows
+    int32_t n;                         // rows
     enum { LISTED, OPEN, EITHER } how; // whether lists suffice for all of them, or for none
 } screened;
 
@@ -87,8 +87,14 @@ typedef struct answers {
 
 // A token of each of n sequences, with all logits, or with the greatest.
 static tern_status run(rig_machine *m, answers *a, int32_t n, bool all, tern_error *err) {
-    tern_batch b = {.ids = a->ids, .n_tokens = n, .chunks = a->chunks, .n_chunks = n,
-                    .outputs = a->outputs, .n_outputs = n, .top_k = !all, .top_ids = a->top,
+    tern_batch b = {.ids = a->ids,
+                    .n_tokens = n,
+                    .chunks = a->chunks,
+                    .n_chunks = n,
+                    .outputs = a->outputs,
+                    .n_outputs = n,
+                    .top_k = !all,
+                    .top_ids = a->top,
                     .top_logits = a->logits};
     if (all) tern_batch_bind(&b, tern_graph_scores(&m->g), a->rows);
     TERN_TRY(m->b->submit(m->single.instance, &b, err));
@@ -221,8 +227,7 @@ TEST(gpu_screened_heads_have_the_greatest_logits) {
     };
     if (!rig_has_gpu()) return;
     size_t n = rig_cases(sizeof cases / sizeof *cases, 11);
-    for (size_t i = 0; i < n; i++)
-        check(&cases[i], test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST);
+    for (size_t i = 0; i < n; i++) check(&cases[i], test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST);
 }
 
 // ---- Drafts ------------------------------------------------------------------------------------
@@ -254,12 +259,22 @@ static tern_status draft(rig_machine *m, answers *a, const int32_t *text, int32_
     tern_draft_table_set_run(&table, 0, known, 8);
     tern_status status = m->b->drafts_open(m->single.instance, &table, err);
     while (status == TERN_OK && n < N_DRAFTED) {
-        tern_drafting q = {.before = text, .n_before = n - 1, .n_each = n_each, .n_max = 64,
+        tern_drafting q = {.before = text,
+                           .n_before = n - 1,
+                           .n_each = n_each,
+                           .n_max = 64,
                            .n_wanted = N_DRAFTED};
         tern_chunk c = {.sequence = a->sequences[1], .n_tokens = 1, .first_pos = n};
-        tern_batch b = {.ids = &text[n - 1], .n_tokens = 1, .chunks = &c, .n_chunks = 1,
-                        .outputs = a->outputs, .n_outputs = 1, .top_k = 1, .top_ids = said,
-                        .top_logits = logits, .drafting = &q};
+        tern_batch b = {.ids = &text[n - 1],
+                        .n_tokens = 1,
+                        .chunks = &c,
+                        .n_chunks = 1,
+                        .outputs = a->outputs,
+                        .n_outputs = 1,
+                        .top_k = 1,
+                        .top_ids = said,
+                        .top_logits = logits,
+                        .drafting = &q};
         status = m->b->submit(m->single.instance, &b, err);
         for (bool done = false; status == TERN_OK && !done;)
             status = m->b->poll(m->single.instance, &done, err);

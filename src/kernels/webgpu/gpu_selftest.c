@@ -17,14 +17,14 @@ typedef struct job {
     gpu_kernel kernel;
     gpu_constant constants[3];
     int n_constants;
-    const uint32_t *x;     // [n_x]
-    uint32_t n_x, n_y;     // words
+    const uint32_t *x; // [n_x]
+    uint32_t n_x, n_y; // words
     uint32_t n_workgroups;
-    uint32_t n_times;      // x and y change places from one dispatch to the next; 0: once
-    uint32_t group;        // most dispatches of a submission, 0: all
-    uint64_t bytes;        // of each buffer, 0: what is needed
-    uint64_t data_at;      // where x lies in its buffer
-    uint64_t bind_at;      // where the bindings begin
+    uint32_t n_times; // x and y change places from one dispatch to the next; 0: once
+    uint32_t group;   // most dispatches of a submission, 0: all
+    uint64_t bytes;   // of each buffer, 0: what is needed
+    uint64_t data_at; // where x lies in its buffer
+    uint64_t bind_at; // where the bindings begin
 } job;
 
 typedef struct job_memory {
@@ -49,8 +49,8 @@ static tern_status open_job(tern_device *d, const job *j, job_memory *m, tern_er
                                                 .buffer = m->xy[i == k ? 0 : 1],
                                                 .offset = j->bind_at,
                                                 .bytes = UINT64_MAX};
-        wgpu_group_desc desc = {.layout = d->layouts[j->kernel], .n_entries = 3,
-                                .entries = entries};
+        wgpu_group_desc desc = {
+            .layout = d->layouts[j->kernel], .n_entries = 3, .entries = entries};
         m->groups[i] = d->api.DeviceCreateBindGroup(d->device, &desc);
     }
     return gpu_check(d, "preparing a self-test", err);
@@ -138,8 +138,14 @@ tern_status gpu_chain_begin(gpu_chain **out, tern_device *d, uint32_t n_times, u
     if (!c) return tern_fail_memory(err, sizeof *c);
     *c = (gpu_chain){.device = d, .n_times = n_times, .end = tern_seconds() + GPU_SECONDS};
     fill(x, WORDS, 1);
-    const job j = {.kernel = GPU_CHAIN, .constants = {{"N", WORDS}}, .n_constants = 1, .x = x,
-                   .n_x = WORDS, .n_y = WORDS, .n_workgroups = WORDS / 64, .n_times = n_times,
+    const job j = {.kernel = GPU_CHAIN,
+                   .constants = {{"N", WORDS}},
+                   .n_constants = 1,
+                   .x = x,
+                   .n_x = WORDS,
+                   .n_y = WORDS,
+                   .n_workgroups = WORDS / 64,
+                   .n_times = n_times,
                    .group = group};
     TERN_TRY_GOTO(pipeline_of(d, &j, &pipeline, err));
     TERN_TRY_GOTO(open_job(d, &j, &c->memory, err));
@@ -190,9 +196,7 @@ static tern_status run_chain(tern_device *d, uint32_t n, uint32_t group, tern_er
     return status;
 }
 
-static tern_status step_plain(tern_device *d, tern_error *err) {
-    return run_chain(d, 1, 0, err);
-}
+static tern_status step_plain(tern_device *d, tern_error *err) { return run_chain(d, 1, 0, err); }
 static tern_status step_chain(tern_device *d, tern_error *err) {
     return run_chain(d, 300, d->group, err);
 }
@@ -206,8 +210,13 @@ static tern_status read_far(tern_device *d, uint64_t bytes, uint64_t bind_at, bo
     uint64_t data_at = bytes - sizeof x;
     const job j = {.kernel = GPU_FAR,
                    .constants = {{"N", WORDS}, {"AT", (double)((data_at - bind_at) / 4)}},
-                   .n_constants = 2, .x = x, .n_x = WORDS, .n_y = WORDS,
-                   .n_workgroups = WORDS / 64, .bytes = bytes, .data_at = data_at,
+                   .n_constants = 2,
+                   .x = x,
+                   .n_x = WORDS,
+                   .n_y = WORDS,
+                   .n_workgroups = WORDS / 64,
+                   .bytes = bytes,
+                   .data_at = data_at,
                    .bind_at = bind_at};
     TERN_TRY(run_job(d, &j, y, err));
     *ran = true;
@@ -259,8 +268,13 @@ static tern_status step_workgroup(tern_device *d, tern_error *err) {
     fill(x, WORDS, 3);
     for (uint32_t i = 0; i < WORDS; i++)
         wanted[i] = x[i / THREADS * THREADS + THREADS - 1 - i % THREADS];
-    const job j = {.kernel = GPU_REVERSE, .constants = {{"THREADS", THREADS}}, .n_constants = 1,
-                   .x = x, .n_x = WORDS, .n_y = WORDS, .n_workgroups = WORDS / THREADS};
+    const job j = {.kernel = GPU_REVERSE,
+                   .constants = {{"THREADS", THREADS}},
+                   .n_constants = 1,
+                   .x = x,
+                   .n_x = WORDS,
+                   .n_y = WORDS,
+                   .n_workgroups = WORDS / THREADS};
     TERN_TRY(run_job(d, &j, y, err));
     return compare(y, wanted, WORDS, err);
 }
@@ -276,8 +290,13 @@ static tern_status step_reduce(tern_device *d, tern_error *err) {
             if (v > wanted[3 * i + 1]) wanted[3 * i + 1] = v;
             if (k / 32 == i % THREADS / 32) wanted[3 * i + 2] += 10 * v;
         }
-    const job j = {.kernel = GPU_REDUCE, .constants = {{"THREADS", THREADS}}, .n_constants = 1,
-                   .x = x, .n_x = WORDS, .n_y = 3 * WORDS, .n_workgroups = WORDS / THREADS};
+    const job j = {.kernel = GPU_REDUCE,
+                   .constants = {{"THREADS", THREADS}},
+                   .n_constants = 1,
+                   .x = x,
+                   .n_x = WORDS,
+                   .n_y = 3 * WORDS,
+                   .n_workgroups = WORDS / THREADS};
     TERN_TRY(run_job(d, &j, y, err));
     return compare(y, wanted, 3 * WORDS, err);
 }
@@ -290,15 +309,20 @@ static tern_status step_unpack(tern_device *d, tern_error *err) {
         wanted[2 * i + 1] = 0;
         for (int k = 0; k < 8; k += 2) wanted[2 * i + 1] += x[i] >> k & 0x03030303u;
     }
-    const job j = {.kernel = GPU_UNPACK, .constants = {{"N", 2 * WORDS}}, .n_constants = 1, .x = x,
-                   .n_x = WORDS, .n_y = 2 * WORDS, .n_workgroups = WORDS / 64};
+    const job j = {.kernel = GPU_UNPACK,
+                   .constants = {{"N", 2 * WORDS}},
+                   .n_constants = 1,
+                   .x = x,
+                   .n_x = WORDS,
+                   .n_y = 2 * WORDS,
+                   .n_workgroups = WORDS / 64};
     TERN_TRY(run_job(d, &j, y, err));
     return compare(y, wanted, 2 * WORDS, err);
 }
 
 static tern_status step_dot(tern_device *d, tern_error *err) {
-    static const uint32_t ends[] = {0x80808080u, 0x7f7f7f7fu, 0, 0x80808080u, 0x7f80807fu,
-                                    0xffffffffu, 0x01010101u, 0x80ff7f01u};
+    static const uint32_t ends[] = {0x80808080u, 0x7f7f7f7fu, 0,           0x80808080u,
+                                    0x7f80807fu, 0xffffffffu, 0x01010101u, 0x80ff7f01u};
     uint32_t x[WORDS], y[WORDS / 2], wanted[WORDS / 2];
     fill(x, WORDS, 6);
     memcpy(x, ends, sizeof ends);
@@ -308,8 +332,13 @@ static tern_status step_dot(tern_device *d, tern_error *err) {
             sum += (int32_t)(int8_t)(x[2 * i] >> k) * (int8_t)(x[2 * i + 1] >> k);
         wanted[i] = (uint32_t)sum;
     }
-    const job j = {.kernel = GPU_DOTS, .constants = {{"N", WORDS / 2}}, .n_constants = 1, .x = x,
-                   .n_x = WORDS, .n_y = WORDS / 2, .n_workgroups = WORDS / 128};
+    const job j = {.kernel = GPU_DOTS,
+                   .constants = {{"N", WORDS / 2}},
+                   .n_constants = 1,
+                   .x = x,
+                   .n_x = WORDS,
+                   .n_y = WORDS / 2,
+                   .n_workgroups = WORDS / 128};
     TERN_TRY(run_job(d, &j, y, err));
     return compare(y, wanted, WORDS / 2, err);
 }
@@ -327,8 +356,13 @@ static tern_status step_fma(tern_device *d, tern_error *err) {
         float sum = tern_fma(v[0], v[1], v[2]);
         memcpy(wanted + i, &sum, sizeof sum);
     }
-    const job j = {.kernel = GPU_FMAS, .constants = {{"N", N}}, .n_constants = 1, .x = x,
-                   .n_x = 3 * N, .n_y = N, .n_workgroups = N / 64};
+    const job j = {.kernel = GPU_FMAS,
+                   .constants = {{"N", N}},
+                   .n_constants = 1,
+                   .x = x,
+                   .n_x = 3 * N,
+                   .n_y = N,
+                   .n_workgroups = N / 64};
     TERN_TRY(run_job(d, &j, y, err));
     return compare(y, wanted, N, err);
 }
@@ -341,20 +375,24 @@ static bool is_near(float y, double wanted) {
 }
 
 static tern_status step_exp(tern_device *d, tern_error *err) {
-    static const float values[] = {0,   1,   -1,   20,   -20,  60,   -60,   87,    -87,  88,
+    static const float values[] = {0,   1,   -1,   20,   -20,   60,   -60,   87,    -87,  88,
                                    -88, 100, -100, 1e4f, -1e4f, 3e8f, -3e8f, 1e-8f, 0.5f, -3};
     enum { N = sizeof values / sizeof *values, EACH = 5 };
     uint32_t x[N], y[EACH * N];
     memcpy(x, values, sizeof x);
-    const job j = {.kernel = GPU_ACTIVATIONS, .constants = {{"N", EACH * N}}, .n_constants = 1,
-                   .x = x, .n_x = N, .n_y = EACH * N, .n_workgroups = 1};
+    const job j = {.kernel = GPU_ACTIVATIONS,
+                   .constants = {{"N", EACH * N}},
+                   .n_constants = 1,
+                   .x = x,
+                   .n_x = N,
+                   .n_y = EACH * N,
+                   .n_workgroups = 1};
     TERN_TRY(run_job(d, &j, y, err));
     for (int i = 0; i < N; i++) {
         double v = (double)values[i], u = 0.7978845608028654 * (v + 0.044715 * v * v * v);
         double clamped = fmin(fmax(v, -87), 87);
-        const double wanted[] = {exp(clamped), v / (1 + exp(fmin(-v, 700))),
-                                 v > 0 ? v * v : 0, 0.5 * v * erfc(-v / sqrt(2)),
-                                 0.5 * v * (1 + tanh(u))};
+        const double wanted[] = {exp(clamped), v / (1 + exp(fmin(-v, 700))), v > 0 ? v * v : 0,
+                                 0.5 * v * erfc(-v / sqrt(2)), 0.5 * v * (1 + tanh(u))};
         static const char *const names[] = {"exp", "silu", "relu2", "gelu", "gelu by tanh"};
         for (int k = 0; k < EACH; k++) {
             float got;

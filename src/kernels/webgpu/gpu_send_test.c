@@ -33,9 +33,13 @@ static tern_weight_source source_of(tern_dtype type, int64_t n_rows, int64_t n_c
         seed = seed * 1664525u + 1013904223u;
         data[i] = (uint16_t)(seed >> 20 | 0x3000); // as F16 and BF16: small and not zero
     }
-    return (tern_weight_source){.name = "weight", .type = type, .bytes = bytes,
-                                .data = tern_blob_of(data, bytes), .n_rows = n_rows,
-                                .n_cols = n_cols, .is_table = true};
+    return (tern_weight_source){.name = "weight",
+                                .type = type,
+                                .bytes = bytes,
+                                .data = tern_blob_of(data, bytes),
+                                .n_rows = n_rows,
+                                .n_cols = n_cols,
+                                .is_table = true};
 }
 
 // What was sent lies there, all of it.

@@ -32,7 +32,8 @@ typedef struct gpu_row { // of the tables, one for each token
     uint32_t position, pages_at, chunk_begin, chunk_end;
 } gpu_row;
 _Static_assert(sizeof(gpu_run) + GPU_STEPS_ROWS * (sizeof(gpu_row) + sizeof(uint32_t)) <=
-                       GPU_RUN_BYTES && GPU_RUN_BYTES % 256 == 0,
+                       GPU_RUN_BYTES &&
+                   GPU_RUN_BYTES % 256 == 0,
                "a step has no room for its rows");
 // The number in the tables of what is at an offset in a run.
 #define GPU_TABLE_AT(bytes) ((uint32_t)(((bytes) - sizeof(gpu_run)) / sizeof(uint32_t)))
@@ -47,16 +48,16 @@ typedef struct gpu_chunk { // struct Chunk of chunks.wgsl
 
 // A submission of greedy steps, each of one row of some sequences.
 typedef struct gpu_burst {
-    int32_t n;      // steps; 0: there is none
-    int32_t n_rows; // of each step
+    int32_t n;                    // steps; 0: there is none
+    int32_t n_rows;               // of each step
     int32_t rows[GPU_STEPS_ROWS]; // ascending: which of them are those of the batch
 } gpu_burst;
 
 // Greedy steps on tokens that the device itself finds.
 typedef struct gpu_steps {
-    gpu_burst now;   // being waited for, or last read
-    gpu_burst ahead; // the next one, which uses the other readback
-    int32_t n_read, n_taken; // of now: steps read back, and handed out
+    gpu_burst now;                               // being waited for, or last read
+    gpu_burst ahead;                             // the next one, which uses the other readback
+    int32_t n_read, n_taken;                     // of now: steps read back, and handed out
     int32_t ids[GPU_STEPS_MAX * GPU_STEPS_ROWS]; // [step][row] of now
     float logits[GPU_STEPS_MAX * GPU_STEPS_ROWS];
     // The last batch, if it was such a step: its sequences and where they were.
@@ -83,11 +84,11 @@ typedef struct gpu_request {
     int32_t n_chunks;
     const int32_t *ids;
     int32_t n_tokens, n_tiles;
-    const int32_t *outputs; // rows that are wanted
-    const int32_t *places;  // of each output among the batch's
+    const int32_t *outputs;      // rows that are wanted
+    const int32_t *places;       // of each output among the batch's
     const int32_t *given_places; // the batch's, for RoPE; or NULL
     const int32_t *ends;         // the batch's; or NULL
-    const gpu_origin *origins; // of each chunk
+    const gpu_origin *origins;   // of each chunk
     int32_t n_outputs;
     int32_t first_pos; // of its first row
     float *logits;     // or NULL; like the next ones, of the whole batch
@@ -97,7 +98,7 @@ typedef struct gpu_request {
     bool few_ahead;
     tern_drafting *drafting;
     tern_binding inputs[GPU_INPUTS_MAX]; // rows of floats
-    int64_t counts[TERN_DIMS_MAX]; // of the batch, by dimension
+    int64_t counts[TERN_DIMS_MAX];       // of the batch, by dimension
     int n_inputs;
     tern_binding others[TERN_BINDINGS_MAX]; // outputs that are wanted, but for the logits
     int n_others;
@@ -105,15 +106,15 @@ typedef struct gpu_request {
 
 // A batch, with its chunks in the order that they are computed in: prompts, then steps.
 typedef struct gpu_order {
-    tern_chunk *chunks;      // [n_batch]
-    gpu_origin *origins;     // [n_batch]
-    int32_t *ids;            // [n_batch]
-    int32_t *outputs;        // [n_batch] rows that are wanted, counted in the request
-    gpu_chunk *sent;         // [n_batch] the request's, as kernels read them
-    int32_t *places;         // [n_batch] which of the batch's outputs they are
+    tern_chunk *chunks;  // [n_batch]
+    gpu_origin *origins; // [n_batch]
+    int32_t *ids;        // [n_batch]
+    int32_t *outputs;    // [n_batch] rows that are wanted, counted in the request
+    gpu_chunk *sent;     // [n_batch] the request's, as kernels read them
+    int32_t *places;     // [n_batch] which of the batch's outputs they are
     int32_t n_chunks, n_outputs;
     int32_t n_prompts, n_prompt_outputs; // of them
-    int32_t chunk, id, output; // where the next request begins
+    int32_t chunk, id, output;           // where the next request begins
 } gpu_order;
 // Takes over a batch; then each call makes its next request the instance's, until none is left.
 tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *err);
@@ -140,14 +141,14 @@ struct tern_instance {
     tern_vid scores;
     gpu_cache cache;
     bool uses_chunks; // some kernel binds them
-    uint32_t growth; // gpu_store_growth when the bind groups were made
+    uint32_t growth;  // gpu_store_growth when the bind groups were made
     uint32_t *tables; // of the run that is being written
     size_t tables_capacity;
     uint64_t runs_bytes;
     gpu_order order;
     wgpu_buffer runs, chunks, ids, ids_ahead, pool, pool_i8, logits, top_parts, top, lists, parts;
     wgpu_buffer screen_x, screen_lists; // gpu_screen.c
-    bool has_copy; // the bind groups bind the copy of the head
+    bool has_copy;                      // the bind groups bind the copy of the head
     gpu_readback readbacks[2];
     wgpu_buffer sent[GPU_HOST_TABLES_MAX]; // rows of tables, by number of the plan's
     struct {
@@ -155,22 +156,22 @@ struct tern_instance {
         wgpu_buffer rows;
     } given[GPU_INPUTS_MAX]; // [n_given]
     int n_given;
-    wgpu_buffer *angles; // by rope
+    wgpu_buffer *angles;                   // by rope
     wgpu_group *groups[GPU_STEPS_MAX + 1]; // by step and dispatch; NULL: not needed yet
     uint32_t made[GPU_STEPS_MAX + 1]; // by step: for which batches (gpu_instance.c) it has groups
-    float *angles_host;  // cosines and sines of a batch
-    gpu_angle_memo *memos; // by rope
-    gpu_request batch;    // being computed
+    float *angles_host;               // cosines and sines of a batch
+    gpu_angle_memo *memos;            // by rope
+    gpu_request batch;                // being computed
     int32_t chunk_first, chunk_rows;
     bool reads_rows; // of the chunk, since a list did not suffice
     bool busy;
-    bool is_step;      // the request is a greedy step: its results are those of `steps`
-    bool passes_steps; // it is prompts, which leave `steps` to the request after them
+    bool is_step;       // the request is a greedy step: its results are those of `steps`
+    bool passes_steps;  // it is prompts, which leave `steps` to the request after them
     bool was_cancelled; // the last batch, whose map may be pending
     bool is_held;       // the batch, until a readback is free
-    double unread; // since when its results could have been read, and could not; 0: they can
-    int now; // its readback
-    gpu_steps steps; // greedy ones: see "Running ahead" in gpu_run.c
+    double unread;      // since when its results could have been read, and could not; 0: they can
+    int now;            // its readback
+    gpu_steps steps;    // greedy ones: see "Running ahead" in gpu_run.c
     gpu_drafts *drafts; // NULL: the device does not draft
     struct gpu_profile *profile; // NULL: nothing is timed
 };
@@ -275,7 +276,7 @@ uint64_t gpu_outputs_bytes(const tern_instance *in);
 void gpu_outputs_encode(const tern_instance *in, gpu_encoding *e, wgpu_buffer to, uint64_t at);
 void gpu_outputs_take(const tern_instance *in, const void *mapped);
 tern_status gpu_outputs_read(const tern_instance *in, tern_error *err); // waits
-int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v); // in the instance's batch
+int32_t gpu_rows_of_value(const tern_instance *in, tern_vid v);         // in the instance's batch
 
 // ---- Profile (gpu_profile.c) -------------------------------------------------------------------
 

@@ -16,15 +16,9 @@ static const struct {
 #undef ROW
 };
 
-const char *gpu_kernel_file(gpu_kernel k) {
-    return kernels[k].file;
-}
-const char *gpu_kernel_entry(gpu_kernel k) {
-    return kernels[k].entry;
-}
-const char *gpu_kernel_bindings(gpu_kernel k) {
-    return kernels[k].bindings;
-}
+const char *gpu_kernel_file(gpu_kernel k) { return kernels[k].file; }
+const char *gpu_kernel_entry(gpu_kernel k) { return kernels[k].entry; }
+const char *gpu_kernel_bindings(gpu_kernel k) { return kernels[k].bindings; }
 
 const char *const *gpu_shader_base(const char *file) {
     enum { MOST = 6 };

@@ -61,10 +61,10 @@ static void compare(const rig *r, const frames_batch *batches, size_t n, double 
         for (size_t i = 0; i < n && a == TERN_OK && b == TERN_OK; i++) {
             const frames_batch *now = &batches[i];
             int64_t n_want, n_got;
-            float *want = run_frames(&cpu, frames, now->n_frames, now->n_tokens, now->position,
-                                     &n_want);
-            float *got = run_frames(&gpu, frames, now->n_frames, now->n_tokens, now->position,
-                                    &n_got);
+            float *want =
+                run_frames(&cpu, frames, now->n_frames, now->n_tokens, now->position, &n_want);
+            float *got =
+                run_frames(&gpu, frames, now->n_frames, now->n_tokens, now->position, &n_got);
             if (want && got) {
                 double off = difference(got, want, n_want);
                 CHECK(n_want == n_got);
@@ -128,19 +128,21 @@ TEST(gpu_norms_of_whole_sounds) {
 // sequence before had.
 TEST(gpu_attention_to_a_source) {
     static const int32_t heads[][3] = {{4, 4, 36}, {6, 2, 10}, {2, 1, 64}};
-    static const frames_batch batches[] = {{150, 1, 0}, {0, 3, 1}, {0, 12, 4}, {17, 2, 0},
-                                           {0, 1, 2},   {0, 2, 0}};
+    static const frames_batch batches[] = {{150, 1, 0}, {0, 3, 1}, {0, 12, 4},
+                                           {17, 2, 0},  {0, 1, 2}, {0, 2, 0}};
     for (size_t i = 0; i < rig_cases(3, 2); i++) {
-        tern_attention_attrs a = {.n_heads = heads[i][0], .n_kv_heads = heads[i][1],
-                                  .head_dim = heads[i][2], .scale = 0.3f};
+        tern_attention_attrs a = {.n_heads = heads[i][0],
+                                  .n_kv_heads = heads[i][1],
+                                  .head_dim = heads[i][2],
+                                  .scale = 0.3f};
         int64_t n_kv = a.n_kv_heads * a.head_dim;
         rig r;
         rig_open(&r, 4);
         tern_vid rows = frames_of(&r);
-        tern_vid k = tern_g_linear(&r.g, rows, rig_matrix(&r, n_kv, COLS, TERN_DTYPE_F32, false,
-                                                          fill_normal));
-        tern_vid v = tern_g_linear(&r.g, rows, rig_matrix(&r, n_kv, COLS, TERN_DTYPE_F16, false,
-                                                          fill_normal));
+        tern_vid k = tern_g_linear(&r.g, rows,
+                                   rig_matrix(&r, n_kv, COLS, TERN_DTYPE_F32, false, fill_normal));
+        tern_vid v = tern_g_linear(&r.g, rows,
+                                   rig_matrix(&r, n_kv, COLS, TERN_DTYPE_F16, false, fill_normal));
         tern_vid keys = tern_g_fixed_state(&r.g, "source_k.0", 160, n_kv);
         tern_vid values = tern_g_fixed_state(&r.g, "source_v.0", 160, n_kv);
         tern_vid n = tern_g_fixed_state(&r.g, "source_n", 1, 1);

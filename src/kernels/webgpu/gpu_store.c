@@ -13,7 +13,7 @@
 typedef struct arena {
     tern_vid *states; // [n_states], in order
     size_t n_states;
-    wgpu_buffer *buffers; // [n_states], each of n_pages; NULL: no pages yet
+    wgpu_buffer *buffers;     // [n_states], each of n_pages; NULL: no pages yet
     uint32_t n_pages, n_used; // pages from n_used on were never taken: they are zero
     uint32_t *freed;          // [n_freed <= n_used]
     size_t n_freed, freed_capacity;
@@ -162,8 +162,7 @@ static wgpu_encoder encoder_of(const tern_store *s) {
     return d->api.DeviceCreateCommandEncoder(d->device, NULL);
 }
 
-tern_status gpu_page_copy(tern_store *s, int group, tern_page from, tern_page to,
-                          tern_error *err) {
+tern_status gpu_page_copy(tern_store *s, int group, tern_page from, tern_page to, tern_error *err) {
     const arena *a = &s->arenas[group];
     uint64_t most = 0;
     for (int g = 0; g < s->layout.n_groups; g++) {
@@ -222,8 +221,8 @@ tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void 
 
 // ---- Room --------------------------------------------------------------------------------------
 
-static tern_status open_buffers(tern_store *s, const arena *a, uint64_t n_pages,
-                                wgpu_buffer **out, tern_error *err) {
+static tern_status open_buffers(tern_store *s, const arena *a, uint64_t n_pages, wgpu_buffer **out,
+                                tern_error *err) {
     wgpu_buffer *buffers = tern_alloc_array(TERN_MEM_KV, a->n_states + 1, sizeof *buffers);
     if (!buffers) return tern_fail_memory(err, a->n_states * sizeof *buffers);
     tern_status status = TERN_OK;
@@ -231,8 +230,10 @@ static tern_status open_buffers(tern_store *s, const arena *a, uint64_t n_pages,
         status = gpu_buffer_new(s->plan->device, GPU_USE_CACHE,
                                 n_pages * gpu_state_bytes(s, a->states[i]), STORAGE, "the cache",
                                 &buffers[i], err);
-    if (status == TERN_OK) *out = buffers;
-    else free_buffers(s, buffers, a->n_states);
+    if (status == TERN_OK)
+        *out = buffers;
+    else
+        free_buffers(s, buffers, a->n_states);
     return status;
 }
 

@@ -27,7 +27,7 @@
 
 // ---- Recognizing -------------------------------------------------------------------------------
 
-typedef struct row { // that is quantized
+typedef struct row {  // that is quantized
     tern_vid x, norm; // norm -1: none
     float eps;
 } row;
@@ -55,12 +55,12 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 
 // ---- Shapes ------------------------------------------------------------------------------------
 
-#define KEPT_X           8     // in ternary_row.wgsl
-#define KEPT_CODES       4     // tiles of a team, all loaded at once
-#define WORKGROUP_BYTES  16384 // that every device has
-#define WORKGROUP_THREADS 1024 // at most
-#define FEW_EACH         4     // in few.wgsl, EACH_MAX
-#define STAGED_MAX       8     // there, too
+#define KEPT_X            8     // in ternary_row.wgsl
+#define KEPT_CODES        4     // tiles of a team, all loaded at once
+#define WORKGROUP_BYTES   16384 // that every device has
+#define WORKGROUP_THREADS 1024  // at most
+#define FEW_EACH          4     // in few.wgsl, EACH_MAX
+#define STAGED_MAX        8     // there, too
 
 // What a workgroup is to do.
 typedef struct work {
@@ -451,8 +451,7 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
     if (n_left < count) return 0;
     product in = {.linear = linear, .count = 2, .work.pairs = true, .quantized = n->out[0]};
     product out = {.linear = down, .count = 1, .quantized = quantize->out[0]};
-    if (!is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 ||
-        !find_row(p, n, linear, &in.row))
+    if (!is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 || !find_row(p, n, linear, &in.row))
         return 0;
     tern_vid gate = linear->out[0], up = linear->out[1];
     if (glu->op == TERN_OP_GLU_NORM_QUANTIZE)
@@ -484,8 +483,8 @@ static uint32_t attention_threads(const tern_device *d, uint32_t half) {
     uint32_t threads = ATTENTION_THREADS;
     uint32_t fixed = 8 * half + GPU_FEW * 2 * half * 8 + 512;
     uint32_t each = 4 + 8 + (d->subgroups ? 0 : 8);
-    while (threads > 0 && (threads > d->workgroup_size_max ||
-                           fixed + threads * each > d->workgroup_bytes_max))
+    while (threads > 0 &&
+           (threads > d->workgroup_size_max || fixed + threads * each > d->workgroup_bytes_max))
         threads /= 2;
     return threads;
 }
@@ -493,8 +492,8 @@ static uint32_t attention_threads(const tern_device *d, uint32_t half) {
 // Positions of a tile: as many as a workgroup's registers can hold keys and values of.
 static uint32_t positions_of_tile(uint32_t threads, uint32_t half) {
     uint32_t n = threads;
-    while (n > 1 && (groups(half, threads / n) > KEPT_WORDS ||
-                     groups(n, threads / half) > KEPT_WORDS))
+    while (n > 1 &&
+           (groups(half, threads / n) > KEPT_WORDS || groups(n, threads / half) > KEPT_WORDS))
         n /= 2;
     return n;
 }
@@ -511,8 +510,7 @@ typedef struct where {
 
 static gpu_dispatch *add_attention_token(tern_plan *p, uint32_t n_tokens, const tern_node *n,
                                          const tern_node *attention, where w) {
-    gpu_dispatch *d =
-        add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->n_heads, GPU_ROWS_PARTS);
+    gpu_dispatch *d = add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->n_heads, GPU_ROWS_PARTS);
     d->rows_each = w.tile;
     d->window = (uint32_t)attention->window;
     d->by_token = true;

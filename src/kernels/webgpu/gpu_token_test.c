@@ -40,8 +40,8 @@ typedef struct layer {
 } layer;
 
 static tern_vid attention_block(rig *r, const layer *l, tern_vid x) {
-    tern_rope_attrs a = {.n_rot = l->head_dim / 2, .halves = l->sub_norms, .base = 1e4,
-                         .factor = 1};
+    tern_rope_attrs a = {
+        .n_rot = l->head_dim / 2, .halves = l->sub_norms, .base = 1e4, .factor = 1};
     int64_t q_dim = l->n_heads * l->head_dim, kv_dim = l->n_kv_heads * l->head_dim;
     tern_vid n = normed(r, x, l->n_embd, true);
     tern_vid q = bitlinear(r, n, q_dim, l->n_embd);
@@ -80,11 +80,10 @@ static tern_vid heads_block(rig *r, bool gated, tern_vid x) {
     tern_vid ks = tern_g_positional_state(&r->g, "k", KV, 0);
     tern_vid vs = tern_g_positional_state(&r->g, "v", KV, 0);
     tern_g_kv_store(&r->g, k, v, ks, vs, KV_HEADS, DIM);
-    tern_vid o = tern_g_attention(&r->g, q, ks, vs,
-                                  &(tern_attention_attrs){.n_heads = HEADS,
-                                                          .n_kv_heads = KV_HEADS,
-                                                          .head_dim = DIM,
-                                                          .scale = 0.1f});
+    tern_vid o = tern_g_attention(
+        &r->g, q, ks, vs,
+        &(tern_attention_attrs){
+            .n_heads = HEADS, .n_kv_heads = KV_HEADS, .head_dim = DIM, .scale = 0.1f});
     if (gated) o = tern_g_mul(&r->g, tern_g_act(&r->g, gate, TERN_ACTIVATION_SIGMOID), o);
     return tern_g_add(&r->g, x, bitlinear(r, o, EMBD, Q));
 }
@@ -102,7 +101,7 @@ static const layer layers[] = {
     {192, 1604, 6, 2, 32, true, TERN_ACTIVATION_RELU2, 0, 0}, // two tiles to a team of one token
     {132, 1028, 3, 1, 44, false, TERN_ACTIVATION_SILU, 0, 0},
     {640, 1792, 5, 5, 128, true, TERN_ACTIVATION_RELU2, 0, 0},
-    {64, 3076, 2, 1, 32, true, TERN_ACTIVATION_GELU, 0, 0}, // four
+    {64, 3076, 2, 1, 32, true, TERN_ACTIVATION_GELU, 0, 0},   // four
     {2056, 644, 2, 1, 32, true, TERN_ACTIVATION_RELU2, 0, 0}, // three tiles to a team of few tokens
 };
 // Its window begins and ends within pages and tiles of positions.

@@ -54,9 +54,7 @@ static bool find_tiling(const tern_device *d, const tern_weight_source *s, tilin
     return s->n_parts == 0 && (out->multiplies || is_kept) && gpu_wide_find(s, &out->wide);
 }
 
-static int64_t n_tiles(int64_t n_rows) {
-    return (n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
-}
+static int64_t n_tiles(int64_t n_rows) { return (n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS; }
 
 static uint64_t tiles_bytes(int64_t tiles, gpu_codes c, int64_t n_cols) {
     return gpu_round(GPU_HEADER_BYTES + (uint64_t)tiles * gpu_tile_bytes(c, n_cols), 256);
@@ -172,8 +170,8 @@ static tern_status take_parts(tern_device *d, tern_weight *w, const tern_weight_
         gpu_part *part = &w->parts[w->n_parts];
         *part = (gpu_part){.first_row = first * GPU_TILE_ROWS};
         part->bytes = tiles_bytes(n, w->codes, s->n_cols);
-        TERN_TRY(w->owns_buffers ? gpu_buffer_new(d, GPU_USE_WEIGHTS, part->bytes, STORAGE,
-                                                  s->name, &part->buffer, err)
+        TERN_TRY(w->owns_buffers ? gpu_buffer_new(d, GPU_USE_WEIGHTS, part->bytes, STORAGE, s->name,
+                                                  &part->buffer, err)
                                  : slab_take(d, part->bytes, part, err));
         first += n;
         part->n_rows = (i + 1 < n_parts ? first * GPU_TILE_ROWS : s->n_rows) - part->first_row;
@@ -197,7 +195,7 @@ static tern_status bind_tiles(tern_device *d, tern_weight *w, gpu_codes c, bool 
                               const tern_weight_source *s, tern_error *err) {
     w->form = GPU_FORM_TILES;
     w->codes = c;
-    w->info.kind = !c.group       ? TERN_WEIGHT_TERNARY
+    w->info.kind = !c.group     ? TERN_WEIGHT_TERNARY
                    : multiplies ? TERN_WEIGHT_GROUPED
                                 : TERN_WEIGHT_FLOAT;
     w->info.layout = layout_of(c);
@@ -225,9 +223,9 @@ static tern_status row_source_open(row_source *r, const tern_weight_source *s, t
     tern_matrix m = tern_weight_matrix(s);
     tern_rows_open_pieces(&r->rows, &m);
     if (type != s->type && !tern_dtype_bytes(type, n_cols, n_cols, &bytes))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: rows of %lld cannot be %s (blocks of %zu)", s->name,
-                         (long long)s->n_cols, tern_dtype_name(type), tern_dtype_block_n(type));
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: rows of %lld cannot be %s (blocks of %zu)",
+                         s->name, (long long)s->n_cols, tern_dtype_name(type),
+                         tern_dtype_block_n(type));
     r->floats = tern_alloc_array(TERN_MEM_MISC, (size_t)s->n_cols, sizeof *r->floats);
     r->converted = tern_alloc(TERN_MEM_MISC, (size_t)bytes);
     return r->floats && r->converted ? TERN_OK : tern_fail_memory(err, (size_t)s->n_cols * 4);
@@ -316,8 +314,9 @@ static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *
                               tern_error *err) {
     const char *name = r->s->name;
     w->form = form;
-    w->info.layout = w->form == GPU_FORM_Q8 ? tern_dtype_name(r->type)
-                     : w->form == GPU_FORM_F16 ? "F16" : "F32";
+    w->info.layout = w->form == GPU_FORM_Q8    ? tern_dtype_name(r->type)
+                     : w->form == GPU_FORM_F16 ? "F16"
+                                               : "F32";
     uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
     int64_t rows_max = (int64_t)(d->part_bytes_max / row_bytes) / 8 * 8;
     if (rows_max < 1)
@@ -334,8 +333,8 @@ static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *
         *part = (gpu_part){.first_row = first};
         part->n_rows = w->n_rows - first < rows_max ? w->n_rows - first : rows_max;
         part->bytes = (uint64_t)part->n_rows * row_bytes;
-        TERN_TRY(gpu_buffer_new(d, GPU_USE_WEIGHTS, part->bytes, STORAGE, name, &part->buffer,
-                                err));
+        TERN_TRY(
+            gpu_buffer_new(d, GPU_USE_WEIGHTS, part->bytes, STORAGE, name, &part->buffer, err));
         w->n_parts++;
     }
     return TERN_OK;
@@ -417,7 +416,7 @@ typedef struct gpu_sending {
     bool is_tiled;
     uint16_t *scales; // of a row of codes in groups
     gpu_wide_row wide;
-    void *piece;      // [per_piece] tiles or rows as the kernels read them
+    void *piece; // [per_piece] tiles or rows as the kernels read them
     int64_t per_piece;
     int8_t *codes_row;
     bool is_looking; // whether all numbers fit f16; the parts are made after that
@@ -467,8 +466,8 @@ fail:
 static tern_status open_piece(gpu_sending *x, const tern_weight *w, tern_error *err) {
     if (w->form == GPU_FORM_VECTOR) return TERN_OK;
     bool in_tiles = w->form == GPU_FORM_TILES;
-    uint64_t each = in_tiles ? gpu_tile_bytes(w->codes, w->n_cols)
-                             : row_bytes_of(w->form, w->n_cols);
+    uint64_t each =
+        in_tiles ? gpu_tile_bytes(w->codes, w->n_cols) : row_bytes_of(w->form, w->n_cols);
     int64_t n = in_tiles ? n_tiles(w->n_rows) : w->n_rows;
     x->per_piece = (int64_t)(PIECE_BYTES / each) + 1;
     if (x->per_piece > n) x->per_piece = n;
@@ -554,8 +553,8 @@ static tern_status send_rows(tern_device *d, const tern_weight *w, gpu_sending *
 }
 
 // The next piece of the weight. *n_rows: of the source, that it was made of.
-static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending *x,
-                              int64_t *n_rows, tern_error *err) {
+static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t *n_rows,
+                              tern_error *err) {
     const gpu_part *part = &w->parts[x->part];
     bool in_tiles = w->form == GPU_FORM_TILES, is_vector = w->form == GPU_FORM_VECTOR;
     int64_t all = in_tiles ? n_tiles(part->n_rows) : part->n_rows, n = all - x->at;
@@ -634,8 +633,10 @@ tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_we
     w->n_cols = s->n_cols;
     w->parts = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w->parts);
     tern_status status = w->parts ? begin(d, w, s, err) : tern_fail_memory(err, sizeof *w->parts);
-    if (status == TERN_OK) *out = w;
-    else gpu_weight_unbind(d, w);
+    if (status == TERN_OK)
+        *out = w;
+    else
+        gpu_weight_unbind(d, w);
     return status;
 }
 
@@ -713,6 +714,4 @@ void gpu_weight_unbind(tern_device *d, tern_weight *w) {
     tern_free(w);
 }
 
-void gpu_weight_info(const tern_weight *w, tern_weight_info *info) {
-    *info = w->info;
-}
+void gpu_weight_info(const tern_weight *w, tern_weight_info *info) { *info = w->info; }

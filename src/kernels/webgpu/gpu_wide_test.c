@@ -19,14 +19,14 @@ static const struct {
     tern_dtype type;
     uint8_t numbers[2];
     offset offset; // of G types
-} types[] = {{TERN_DTYPE_Q4_K, {1, 3}, MIDDLE},  {TERN_DTYPE_Q8_0, {1}, MIDDLE},
-             {TERN_DTYPE_Q6_K, {209}, MIDDLE},   {TERN_DTYPE_G4_64, {0}, MINIMUM},
-             {TERN_DTYPE_Q5_1, {1, 3}, MIDDLE},  {TERN_DTYPE_Q4_0, {1}, MIDDLE},
-             {TERN_DTYPE_Q5_K, {1, 3}, MIDDLE},  {TERN_DTYPE_G8_32, {0}, MINIMUM},
-             {TERN_DTYPE_Q4_1, {1, 3}, MIDDLE},  {TERN_DTYPE_G4_128, {0}, ZERO},
-             {TERN_DTYPE_Q3_K, {109}, MIDDLE},   {TERN_DTYPE_MXFP4, {0}, MIDDLE},
-             {TERN_DTYPE_IQ4_XS, {1}, MIDDLE},   {TERN_DTYPE_IQ4_NL, {1}, MIDDLE},
-             {TERN_DTYPE_Q5_0, {1}, MIDDLE},     {TERN_DTYPE_G8_128, {0}, MIDDLE},
+} types[] = {{TERN_DTYPE_Q4_K, {1, 3}, MIDDLE}, {TERN_DTYPE_Q8_0, {1}, MIDDLE},
+             {TERN_DTYPE_Q6_K, {209}, MIDDLE},  {TERN_DTYPE_G4_64, {0}, MINIMUM},
+             {TERN_DTYPE_Q5_1, {1, 3}, MIDDLE}, {TERN_DTYPE_Q4_0, {1}, MIDDLE},
+             {TERN_DTYPE_Q5_K, {1, 3}, MIDDLE}, {TERN_DTYPE_G8_32, {0}, MINIMUM},
+             {TERN_DTYPE_Q4_1, {1, 3}, MIDDLE}, {TERN_DTYPE_G4_128, {0}, ZERO},
+             {TERN_DTYPE_Q3_K, {109}, MIDDLE},  {TERN_DTYPE_MXFP4, {0}, MIDDLE},
+             {TERN_DTYPE_IQ4_XS, {1}, MIDDLE},  {TERN_DTYPE_IQ4_NL, {1}, MIDDLE},
+             {TERN_DTYPE_Q5_0, {1}, MIDDLE},    {TERN_DTYPE_G8_128, {0}, MIDDLE},
              {TERN_DTYPE_G8_64, {0}, MINIMUM}};
 enum { N_TYPES = sizeof types / sizeof *types };
 

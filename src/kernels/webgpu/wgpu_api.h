@@ -23,17 +23,22 @@ typedef struct wgpu_device_ *wgpu_device;
 typedef struct wgpu_queue_ *wgpu_queue;
 typedef struct wgpu_buffer_ *wgpu_buffer;
 typedef struct wgpu_module_ *wgpu_module;
-typedef struct wgpu_layout_ *wgpu_layout;                   // of a bind group
+typedef struct wgpu_layout_ *wgpu_layout; // of a bind group
 typedef struct wgpu_pipeline_layout_ *wgpu_pipeline_layout;
-typedef struct wgpu_group_ *wgpu_group;                     // bind group
+typedef struct wgpu_group_ *wgpu_group; // bind group
 typedef struct wgpu_pipeline_ *wgpu_pipeline;
 typedef struct wgpu_encoder_ *wgpu_encoder;
 typedef struct wgpu_pass_ *wgpu_pass;
 typedef struct wgpu_commands_ *wgpu_commands;
 typedef struct wgpu_query_set_ *wgpu_query_set;
 
-typedef struct wgpu_text { const char *ptr; size_t len; } wgpu_text;
-typedef struct wgpu_future { uint64_t id; } wgpu_future;
+typedef struct wgpu_text {
+    const char *ptr;
+    size_t len;
+} wgpu_text;
+typedef struct wgpu_future {
+    uint64_t id;
+} wgpu_future;
 
 typedef struct wgpu_chain {
     struct wgpu_chain *next;
@@ -160,7 +165,10 @@ typedef struct wgpu_device_desc {
     size_t n_features;
     const uint32_t *features;
     const wgpu_limits *limits;
-    struct { wgpu_chain *next; wgpu_text label; } queue;
+    struct {
+        wgpu_chain *next;
+        wgpu_text label;
+    } queue;
     wgpu_lost_callback lost;
     wgpu_error_callback error;
 } wgpu_device_desc;
@@ -176,7 +184,10 @@ typedef struct wgpu_wgsl {
     wgpu_chain chain;
     wgpu_text code;
 } wgpu_wgsl;
-typedef struct wgpu_module_desc { wgpu_chain *next; wgpu_text label; } wgpu_module_desc;
+typedef struct wgpu_module_desc {
+    wgpu_chain *next;
+    wgpu_text label;
+} wgpu_module_desc;
 
 // What follows the buffer's part describes samplers and textures: zero, "not used".
 typedef struct wgpu_layout_entry {
@@ -184,10 +195,23 @@ typedef struct wgpu_layout_entry {
     uint32_t binding;
     uint64_t visibility;
     uint32_t array_size;
-    struct { wgpu_chain *next; uint32_t type, dynamic_offset; uint64_t bytes_min; } buffer;
-    struct { wgpu_chain *next; uint32_t type; } sampler;
-    struct { wgpu_chain *next; uint32_t type, dimension, multisampled; } texture;
-    struct { wgpu_chain *next; uint32_t access, format, dimension; } storage_texture;
+    struct {
+        wgpu_chain *next;
+        uint32_t type, dynamic_offset;
+        uint64_t bytes_min;
+    } buffer;
+    struct {
+        wgpu_chain *next;
+        uint32_t type;
+    } sampler;
+    struct {
+        wgpu_chain *next;
+        uint32_t type, dimension, multisampled;
+    } texture;
+    struct {
+        wgpu_chain *next;
+        uint32_t access, format, dimension;
+    } storage_texture;
 } wgpu_layout_entry;
 typedef struct wgpu_layout_desc {
     wgpu_chain *next;
@@ -299,8 +323,7 @@ typedef struct wgpu_pass_desc {
     F(void, QueueSubmit, (wgpu_queue, size_t, const wgpu_commands *))                              \
     F(void, QueueWriteBuffer, (wgpu_queue, wgpu_buffer, uint64_t, const void *, size_t))           \
     F(void, QueueRelease, (wgpu_queue))                                                            \
-    F(wgpu_future, BufferMapAsync,                                                                 \
-      (wgpu_buffer, uint64_t, size_t, size_t, wgpu_map_callback))                                  \
+    F(wgpu_future, BufferMapAsync, (wgpu_buffer, uint64_t, size_t, size_t, wgpu_map_callback))     \
     F(const void *, BufferGetConstMappedRange, (wgpu_buffer, size_t, size_t))                      \
     F(void, BufferUnmap, (wgpu_buffer))                                                            \
     F(uint64_t, BufferGetSize, (wgpu_buffer))                                                      \

@@ -69,9 +69,9 @@ static tern_status check_shape(const job *j, const tern_array *a, tern_vid v, in
         tern_strbuf_printf(&text, "%s%lld", i ? ", " : "", (long long)a->dims[i]);
     tern_strbuf_puts(&text, "]: expected ");
     tern_graph_print_shape(g, v, &text);
-    tern_status status = tern_fail(err, TERN_ERR_ARGUMENT, "input %s is [%s, with 1 to %d %s",
-                                   a->name, tern_strbuf_text(&text), ROWS_MAX,
-                                   g->dims[g->values[v].dim]);
+    tern_status status =
+        tern_fail(err, TERN_ERR_ARGUMENT, "input %s is [%s, with 1 to %d %s", a->name,
+                  tern_strbuf_text(&text), ROWS_MAX, g->dims[g->values[v].dim]);
     tern_strbuf_free(&text);
     return status;
 }
@@ -89,8 +89,7 @@ static tern_status take_input(job *j, const tern_array *a, tern_error *err) {
                          types[a->type == TERN_ARRAY_I32], types[is_int]);
     TERN_TRY(check_shape(j, a, v, &rows, err));
     tern_dim dim = g->values[v].dim;
-    if (j->given[v])
-        return tern_fail(err, TERN_ERR_ARGUMENT, "input %s is given twice", a->name);
+    if (j->given[v]) return tern_fail(err, TERN_ERR_ARGUMENT, "input %s is given twice", a->name);
     if (j->counts[dim] && j->counts[dim] != rows)
         return tern_fail(err, TERN_ERR_ARGUMENT, "input %s has %lld %s, another one %lld", a->name,
                          (long long)rows, g->dims[dim], (long long)j->counts[dim]);
@@ -182,10 +181,10 @@ static tern_status want(job *j, size_t i, tern_error *err) {
     const tern_value *value = &g->values[v];
     if (value->producer < 0 || value->type != TERN_VALUE_F32 || value->cols < 1 ||
         g->nodes[value->producer].op == TERN_OP_TOP_K)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: %s is no array of floats here (the graph's report shows how it is "
-                         "lowered)",
-                         j->model->path, name);
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "%s: %s is no array of floats here (the graph's report shows how it is lowered)",
+            j->model->path, name);
     j->wanted[i] = v;
     return TERN_OK;
 }
@@ -238,8 +237,8 @@ static tern_status run(job *j, tern_error *err) {
     for (int32_t d = 0; d < t->graph.n_dims; d++)
         if (j->counts[d] > n_rows) n_rows = j->counts[d];
     tern_kv_type kv_type = j->desc->kv_type == TERN_KV_AUTO ? TERN_KV_F32 : j->desc->kv_type;
-    TERN_TRY(tern_traced_open(t, (int32_t)n_rows, batch.n_tokens ? batch.n_tokens : 1, kv_type,
-                              err));
+    TERN_TRY(
+        tern_traced_open(t, (int32_t)n_rows, batch.n_tokens ? batch.n_tokens : 1, kv_type, err));
     TERN_TRY(tern_traced_run(t, &batch, show, j, err));
     for (size_t i = 0; i < j->desc->n_outputs; i++)
         if (!j->shown[i])

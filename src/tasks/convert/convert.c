@@ -392,8 +392,8 @@ static tern_status copy_meta(conversion *c) {
         snprintf(key, sizeof key, "%s.hidden_activation", arch_name);
         TERN_TRY(tern_gguf_put_str(c->gguf, key, (tern_str){act, strlen(act)}));
     }
-    TERN_TRY(tern_gguf_put_int(c->gguf, "general.file_type", TERN_META_U32,
-                               tern_convert_file_type(c)));
+    TERN_TRY(
+        tern_gguf_put_int(c->gguf, "general.file_type", TERN_META_U32, tern_convert_file_type(c)));
     if (tern_file_meta(c->file, "general.quantization_version")) return TERN_OK;
     return tern_gguf_put_int(c->gguf, "general.quantization_version", TERN_META_U32, 2);
 }
@@ -491,8 +491,7 @@ static tern_status write_vision_files(conversion *c, tern_strbuf *config, tern_e
 // How a folder's pictures are made ready, and the labels in its config.
 static tern_status write_picture_files(conversion *c, tern_strbuf *config, tern_error *err) {
     tern_strbuf rules = {0};
-    if (c->config.n_labels)
-        TERN_TRY(tern_pictures_put_labels(c->file, &c->config, config, err));
+    if (c->config.n_labels) TERN_TRY(tern_pictures_put_labels(c->file, &c->config, config, err));
     tern_status status = tern_pictures_write_json(c->file, &c->config, &rules, err);
     if (status == TERN_OK)
         status = tern_st_put_file(c->st, "preprocessor_config.json", rules.ptr, rules.len, err);
@@ -508,8 +507,8 @@ static tern_status write_tokenizer(conversion *c, tern_error *err) {
     if (status == TERN_OK && json.len)
         status = tern_st_put_file(c->st, "tokenizer_config.json", config.ptr, config.len, err);
     if (status == TERN_OK && generation.len)
-        status = tern_st_put_file(c->st, "generation_config.json", generation.ptr, generation.len,
-                                  err);
+        status =
+            tern_st_put_file(c->st, "generation_config.json", generation.ptr, generation.len, err);
     tern_strbuf_free(&generation);
     tern_strbuf_free(&json);
     tern_strbuf_free(&config);
@@ -525,8 +524,10 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
         tern_status status = declare_st(c, it);
         if (status != TERN_OK)
             return tern_fail(err, status, "tensor %s could not be declared", it->name);
-        if (it->type == TERN_DTYPE_HF_TERNARY) ternary_mode = "offline";
-        else if (it->kind.mean > 0 && !it->kind.is_ternary) ternary_mode = "online";
+        if (it->type == TERN_DTYPE_HF_TERNARY)
+            ternary_mode = "offline";
+        else if (it->kind.mean > 0 && !it->kind.is_ternary)
+            ternary_mode = "online";
         if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_BF16) dtype = "bfloat16";
         if (it->from->n_dims >= 2 && it->type == TERN_DTYPE_F16) dtype = "float16";
         if (it->mlx_bits) dtype = it->mlx_is_bf16 ? "bfloat16" : "float16";
@@ -603,18 +604,20 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
                                            : "which a folder cannot say: it stays GGUF"));
     TERN_TRY_GOTO(tern_convert_choose_arch(c, err));
     for (size_t i = 0; i < c->desc->n_loras; i++)
-        TERN_TRY_GOTO(tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch,
-                                        &c->config, err));
+        TERN_TRY_GOTO(
+            tern_adapters_add(&c->adapters, &c->desc->loras[i], c->file, c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_convert_check_mlx(c, err));
     TERN_TRY_GOTO(tern_convert_read_mixing(c, err));
     TERN_TRY_GOTO(take_rope_factors(c, err));
-    TERN_TRY_GOTO((c->to_gguf ? tern_config_check_gguf : tern_config_check_folder)(
-        c->arch, &c->config, err));
+    TERN_TRY_GOTO(
+        (c->to_gguf ? tern_config_check_gguf : tern_config_check_folder)(c->arch, &c->config, err));
     TERN_TRY_GOTO(refuse_tied(c, err));
     TERN_TRY_GOTO(list_items(c, err));
     if (c->desc->imatrix && c->n_important == 0)
-        TERN_TRY_GOTO(tern_fail(err, TERN_ERR_ARGUMENT, "%s is of another model: no matrix that "
-                                "becomes codes of some bits is in it", c->desc->imatrix));
+        TERN_TRY_GOTO(
+            tern_fail(err, TERN_ERR_ARGUMENT,
+                      "%s is of another model: no matrix that becomes codes of some bits is in it",
+                      c->desc->imatrix));
     TERN_TRY_GOTO(add_rope_factors(c, err));
     TERN_TRY_GOTO(tern_team_open(&c->team, c->desc->n_threads, err));
     TERN_TRY_GOTO(c->to_gguf ? to_gguf(c, out, err) : to_folder(c, in, out, err));

@@ -24,7 +24,7 @@ static void spell(const tern_convert_mixing *m, const char *name, char *out) {
     out[m->n_layers] = 0;
 }
 
-#define NONE "................"
+#define NONE   "................"
 #define ALL(c) c c c c c c c c c c c c c c c c
 
 // Worked out by hand from llama.cpp's source for models of 16 layers. Seen to fail: with the last
@@ -65,12 +65,12 @@ TEST(convert_mixtures_are_the_known_ones) {
                                        .n_heads_per_key = cases[i].n_heads_per_key,
                                        .n_experts = cases[i].n_experts,
                                        .has_importance = cases[i].has_importance};
-        const char *const names[] = {"blk.%d.attn_v.weight", "blk.%d.attn_k.weight",
+        const char *const names[] = {"blk.%d.attn_v.weight",   "blk.%d.attn_k.weight",
                                      "blk.%d.ffn_down.weight", "blk.%d.attn_output.weight",
                                      "blk.%d.attn_qkv.weight", "blk.%d.ffn_gate.weight"};
-        const char *const want[] = {cases[i].v, cases[i].k, cases[i].down, cases[i].output,
-                                    cases[i].v, cases[i].mixture == TERN_TYPE_MXFP4 ? cases[i].v
-                                                                                    : NONE};
+        const char *const want[] = {
+            cases[i].v,      cases[i].k, cases[i].down,
+            cases[i].output, cases[i].v, cases[i].mixture == TERN_TYPE_MXFP4 ? cases[i].v : NONE};
         for (int k = 0; k < 6; k++) {
             char got[32];
             spell(&m, names[k], got);
@@ -87,8 +87,10 @@ TEST(convert_mixtures_count_layers_that_have_values) {
     char got[32];
     tern_dtype type;
     for (int i = 0; i < 16; i += 2) has_values[i] = true; // eight of them: 0, 3, 6, 7
-    const tern_convert_mixing m = {.mixture = TERN_TYPE_Q4_K_M, .n_layers = 16,
-                                   .n_heads_per_key = 1, .has_values = has_values};
+    const tern_convert_mixing m = {.mixture = TERN_TYPE_Q4_K_M,
+                                   .n_layers = 16,
+                                   .n_heads_per_key = 1,
+                                   .has_values = has_values};
     spell(&m, "blk.%d.attn_v.weight", got);
     for (int i = 0; i < 8; i++)
         CHECK_MSG((got[2 * i] == '6') == (i == 0 || i == 3 || i == 6 || i == 7), "%s", got);

@@ -12,24 +12,25 @@
 static const char end[] = ".weight";
 
 tern_status tern_convert_check_mlx(conversion *c, tern_error *err) {
-    static const tern_dtype types[2][3] = {
-        {TERN_DTYPE_G4_32, TERN_DTYPE_G4_64, TERN_DTYPE_G4_128},
-        {TERN_DTYPE_G8_32, TERN_DTYPE_G8_64, TERN_DTYPE_G8_128}};
+    static const tern_dtype types[2][3] = {{TERN_DTYPE_G4_32, TERN_DTYPE_G4_64, TERN_DTYPE_G4_128},
+                                           {TERN_DTYPE_G8_32, TERN_DTYPE_G8_64, TERN_DTYPE_G8_128}};
     int group = c->desc->group_size ? c->desc->group_size : 64;
     bool is_mlx = tern_type_is_mlx(c->desc->type);
     if (!is_mlx && c->desc->group_size)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "convert: a group size is of mlx-q4 and mlx-q8; "
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "convert: a group size is of mlx-q4 and mlx-q8; "
                          "groups of other types have one size");
     if (!is_mlx) return TERN_OK;
     if (group != 32 && group != 64 && group != 128)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "convert: groups of %d columns: expected 32, 64 "
-                         "or 128", group);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "convert: groups of %d columns: expected 32, 64 or 128", group);
     if (c->config.bitlinear)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "a BitNet rounds activations, which MLX's "
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a BitNet rounds activations, which MLX's "
                          "groups do not: it would be another model");
     if (c->config.n_experts)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "mixtures of experts cannot be written as MLX "
-                         "has them");
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "mixtures of experts cannot be written as MLX has them");
     c->matrix_type = types[c->desc->type == TERN_TYPE_MLX_Q8][group / 64];
     return TERN_OK;
 }

@@ -30,14 +30,14 @@ typedef struct item {
     char name[128];  // in the output
     tern_dtype type; // in the output; HF_TERNARY: U8 packed, with a scale tensor after it
     tern_ternary_kind kind;
-    tern_moves moves;   // of rows and columns, between the two worlds
-    tern_change change; // of numbers, the same
-    bool is_column;     // GGUF has a vector as a column
-    int taps;           // of a convolution that is flattened
-    char folded[128];   // its GGUF name, if rows are multiplied with what that has in them
-    bool to_gguf;       // the direction of all of these
-    bool same_codes;    // groups of codes are put into the type's blocks as they are
-    bool is_layer;      // a matrix that is neither embedding nor head
+    tern_moves moves;            // of rows and columns, between the two worlds
+    tern_change change;          // of numbers, the same
+    bool is_column;              // GGUF has a vector as a column
+    int taps;                    // of a convolution that is flattened
+    char folded[128];            // its GGUF name, if rows are multiplied with what that has in them
+    bool to_gguf;                // the direction of all of these
+    bool same_codes;             // groups of codes are put into the type's blocks as they are
+    bool is_layer;               // a matrix that is neither embedding nor head
     const tern_adapter *adapter; // to be merged, or NULL
     // How much errors of each column count, [ne[0]], for each ne[1] rows if it has parts; or NULL.
     const float *importance;
@@ -75,9 +75,9 @@ typedef struct conversion {
     tern_gguf_writer *gguf;
     tern_st_writer *st;
     uint64_t bytes_done, bytes_all, bytes_told; // told: of the tensor that is written
-    size_t n_folded;    // tensors that have factors in them
-    size_t n_rounded;   // tensors of codes that became F16
-    size_t n_fallbacks; // tensors whose rows did not fit the requested type
+    size_t n_folded;                            // tensors that have factors in them
+    size_t n_rounded;                           // tensors of codes that became F16
+    size_t n_fallbacks;                         // tensors whose rows did not fit the requested type
 } conversion;
 
 // Tells the caller in one sentence how the output differs from what they may expect.

@@ -152,7 +152,8 @@ static void encode_rows(void *ctx, const tern_team *team) {
     for (size_t at, end; tern_team_claim(&p->counter, p->n_rows, 1, &at, &end);) {
         long long row = p->first + (long long)at, seen = atomic_load(&p->refused);
         if (encode_row(p, row, floats, p->encoded + at * p->row_bytes)) continue;
-        while (row < seen && !atomic_compare_exchange_weak(&p->refused, &seen, row)) {}
+        while (row < seen && !atomic_compare_exchange_weak(&p->refused, &seen, row)) {
+        }
     }
 }
 
@@ -161,8 +162,10 @@ static void encode_piece(piece *p) {
     static const tern_team alone = {.n_threads = 1};
     bool small = (uint64_t)p->n_rows * (uint64_t)p->codes->rows.m.n_cols < 1 << 14;
     atomic_store(&p->counter, 0);
-    if (small || p->it->kind.is_ternary) encode_rows(p, &alone);
-    else tern_team_run(p->c->team, encode_rows, p);
+    if (small || p->it->kind.is_ternary)
+        encode_rows(p, &alone);
+    else
+        tern_team_run(p->c->team, encode_rows, p);
 }
 
 // The words of the rows; their scales and biases are kept.
@@ -188,11 +191,14 @@ static tern_status write_pieces(conversion *c, piece *p, size_t most, tern_error
         if (refused < LLONG_MAX)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "tensor %s (%s) cannot become %s: row %lld is no such numbers times a "
-                             "scale for each %zu", p->it->from->name, tern_dtype_name(v->type),
+                             "scale for each %zu",
+                             p->it->from->name, tern_dtype_name(v->type),
                              tern_dtype_name(p->it->type), refused,
                              tern_dtype_block_n(p->it->type));
-        if (p->scales) TERN_TRY(write_words(c, p, err));
-        else TERN_TRY(tern_convert_write(c, p->encoded, p->n_rows * p->row_bytes, err));
+        if (p->scales)
+            TERN_TRY(write_words(c, p, err));
+        else
+            TERN_TRY(tern_convert_write(c, p->encoded, p->n_rows * p->row_bytes, err));
         TERN_TRY(tell_rows(c, p->it, p->first + (int64_t)p->n_rows, v->n_rows, err));
     }
     if (!p->scales) return TERN_OK;
@@ -204,8 +210,8 @@ static tern_status copy_rows(conversion *c, const item *it, tern_codes *codes, u
                              tern_error *err) {
     for (int64_t row = 0; row < codes->rows.m.n_rows; row++) {
         const uint8_t *at = codes->rows.hold.data;
-        TERN_TRY(tern_convert_write(c, at + (uint64_t)source_row(it, row) * row_bytes, row_bytes,
-                                    err));
+        TERN_TRY(
+            tern_convert_write(c, at + (uint64_t)source_row(it, row) * row_bytes, row_bytes, err));
         TERN_TRY(tell_rows(c, it, row + 1, codes->rows.m.n_rows, err));
     }
     return TERN_OK;
@@ -249,8 +255,7 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
 
 // Puts W + B A into floats, as if the file had them. A ternary output is rounded from there, like
 // master weights.
-static tern_status merge_adapter(item *it, tern_matrix *m, float **floats,
-                                 tern_error *err) {
+static tern_status merge_adapter(item *it, tern_matrix *m, float **floats, tern_error *err) {
     size_t n = (size_t)m->n_cols, n_rows = (size_t)m->n_rows;
     tern_codes codes;
     tern_ternary_kind kind = it->kind.mean > 0 ? (tern_ternary_kind){0} : it->kind; // masters as is
@@ -270,7 +275,8 @@ static tern_status merge_adapter(item *it, tern_matrix *m, float **floats,
     if (!is_whole)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor %s: with the adapter some of its numbers are not numbers (NaN or "
-                         "infinite)", it->from->name);
+                         "infinite)",
+                         it->from->name);
     m->type = TERN_DTYPE_F32;
     m->data = tern_blob_of(*floats, n_rows * n * sizeof(float));
     m->scale = 1;
@@ -300,8 +306,8 @@ static tern_status write_matrix(conversion *c, const item *it, const tern_matrix
     bool as_codes = it->type == TERN_DTYPE_HF_TERNARY ||
                     (it->kind.is_ternary && tern_dtype_holds_ternary(it->type));
     TERN_TRY(tern_codes_open(&codes, m, &it->kind, false, err));
-    tern_status status = as_codes ? write_ternary(c, it, &codes, err)
-                                  : write_float_rows(c, it, &codes, err);
+    tern_status status =
+        as_codes ? write_ternary(c, it, &codes, err) : write_float_rows(c, it, &codes, err);
     tern_codes_close(&codes);
     return status;
 }
@@ -315,4 +321,3 @@ tern_status tern_convert_write_item(conversion *c, const item *it, tern_error *e
     tern_free(floats);
     return status;
 }
-

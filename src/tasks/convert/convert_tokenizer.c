@@ -11,15 +11,35 @@
 // (U+00E9, and e with U+0301), scripts without spaces, ligatures, full-width forms, emoji, control
 // characters.
 static const char *const probes[] = {
-    "Hello, world", " leading", "  two leading", "trailing ", "trailing  ", "a  b   c    d", "\n",
-    "\n\n", " \n x\n\n\ny", "\tif (x == 1) {\n\t\treturn y[0];\n\t}", "x", " ",
-    "1234567890 12 345 6,789.01", "don't I'LL they've WE'RE", "HelloWorld helloWORLD hello_world",
-    "caf\u00e9 cafe\u0301", "\u00c5ngstr\u00f6m A\u030angstro\u0308m",
-    "\uff46\uff55\uff4c\uff4c \ufb01ne \u00bd \u2167", "\u65e5\u672c\u8a9e\u306e\u6587",
-    "\ud55c\uad6d\uc5b4 \u1112\u1161\u11ab", "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5",
-    "\u041f\u0440\u0438\u0432\u0435\u0442", "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467",
-    "\U0001f1e9\U0001f1ea", "\u2581under\u2581line", "x\u00a0y\u3000z\u2028w", "\x01\x02\x7f",
-    "http://example.com/a?b=c&d=%20e#f", "The quick brown fox jumps over the lazy dog.",
+    "Hello, world",
+    " leading",
+    "  two leading",
+    "trailing ",
+    "trailing  ",
+    "a  b   c    d",
+    "\n",
+    "\n\n",
+    " \n x\n\n\ny",
+    "\tif (x == 1) {\n\t\treturn y[0];\n\t}",
+    "x",
+    " ",
+    "1234567890 12 345 6,789.01",
+    "don't I'LL they've WE'RE",
+    "HelloWorld helloWORLD hello_world",
+    "caf\u00e9 cafe\u0301",
+    "\u00c5ngstr\u00f6m A\u030angstro\u0308m",
+    "\uff46\uff55\uff4c\uff4c \ufb01ne \u00bd \u2167",
+    "\u65e5\u672c\u8a9e\u306e\u6587",
+    "\ud55c\uad6d\uc5b4 \u1112\u1161\u11ab",
+    "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5",
+    "\u041f\u0440\u0438\u0432\u0435\u0442",
+    "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "\U0001f1e9\U0001f1ea",
+    "\u2581under\u2581line",
+    "x\u00a0y\u3000z\u2028w",
+    "\x01\x02\x7f",
+    "http://example.com/a?b=c&d=%20e#f",
+    "The quick brown fox jumps over the lazy dog.",
 };
 #define N_PROBES (sizeof probes / sizeof *probes)
 #define N_ADDED  24 // probes with an added token in the middle
@@ -80,10 +100,13 @@ static tern_status check_written(const conversion *c, const tern_tokenizer *t,
     tern_status status = compare(t, back, &found, err);
     if (status == TERN_OK && found.len) {
         tern_strbuf_json(&quoted, found.ptr, found.len);
-        if (quoted.failed) status = tern_fail_memory(err, found.len);
+        if (quoted.failed)
+            status = tern_fail_memory(err, found.len);
         else
-            tern_convert_note(c, "the tokenizer has a rule that %s has no form for: other programs "
-                              "will split some texts otherwise, as %s", kind, quoted.ptr);
+            tern_convert_note(c,
+                              "the tokenizer has a rule that %s has no form for: other programs "
+                              "will split some texts otherwise, as %s",
+                              kind, quoted.ptr);
     }
     tern_strbuf_free(&found);
     tern_strbuf_free(&quoted);

@@ -55,8 +55,9 @@ tern_status tern_convert_check_types(conversion *c, tern_error *err) {
             return tern_fail(err, TERN_ERR_ARGUMENT, "convert: %d is no element type",
                              (int)asked[i]);
         if (known && i == 1 && tern_type_is_mixture(asked[i]))
-            return tern_fail(err, TERN_ERR_ARGUMENT, "convert: %s is for many matrices, and no "
-                             "type for embedding and head", tern_type_name(asked[i]));
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "convert: %s is for many matrices, and no type for embedding and head",
+                             tern_type_name(asked[i]));
         if (known && i == 0 && tern_type_is_mlx(asked[i])) {
             if (!c->to_gguf) continue;
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "GGUF has no type %s: it is of folders",
@@ -65,7 +66,8 @@ tern_status tern_convert_check_types(conversion *c, tern_error *err) {
         if (known && !c->to_gguf && !tern_dtype_is_float(type) && !tern_dtype_is_ternary(type))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "safetensors have no type %s (they have f32, f16 and bf16, and packed "
-                             "ternary weights)", tern_type_name(asked[i]));
+                             "ternary weights)",
+                             tern_type_name(asked[i]));
         if (known && i == 1 && tern_dtype_is_ternary(type))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "embedding and head are not ternary: they cannot become %s",
@@ -73,7 +75,8 @@ tern_status tern_convert_check_types(conversion *c, tern_error *err) {
     }
     c->has_matrix_type = tern_type_to_dtype(c->desc->type, &c->matrix_type);
     if (c->desc->imatrix && !gives_fewer_bits(c))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "convert: an importance matrix says how to round "
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "convert: an importance matrix says how to round "
                          "to types such as q4_k_m or q8_0; type %s does not",
                          tern_type_name(c->desc->type));
     c->has_head_type = tern_type_to_dtype(c->desc->head_type, &c->head_type);
@@ -130,8 +133,8 @@ static tern_status check_range(const conversion *c, item *it, bool asked, tern_e
     if (asked)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "tensor %s (%s) cannot become %s: it has weights up to %g, and %s holds "
-                         "%g at most; f32 and bf16 hold them", it->from->name,
-                         tern_dtype_name(it->from->type), tern_dtype_name(it->type),
+                         "%g at most; f32 and bf16 hold them",
+                         it->from->name, tern_dtype_name(it->from->type), tern_dtype_name(it->type),
                          (double)largest, tern_dtype_name(it->type), (double)limit_of(it->type));
     tern_dtype other = it->from->type == TERN_DTYPE_BF16 ? TERN_DTYPE_BF16 : TERN_DTYPE_F32;
     tern_convert_note(c, "%s is %s, not %s: it has weights up to %g", it->name,
@@ -168,9 +171,10 @@ static void fit_rows(conversion *c, item *it) {
     while (!tern_dtype_bytes(it->type, n, t->ne[0], &bytes)) it->type = fall_back(it->type);
     if (it->type == wanted) return;
     if (c->n_fallbacks++ == 0)
-        tern_convert_note(c, "%s is %s, not %s: its rows of %llu weights are not whole blocks of "
-                          "%zu; so it is with others of this shape", it->name,
-                          tern_dtype_name(it->type), tern_dtype_name(wanted),
+        tern_convert_note(c,
+                          "%s is %s, not %s: its rows of %llu weights are not whole blocks of "
+                          "%zu; so it is with others of this shape",
+                          it->name, tern_dtype_name(it->type), tern_dtype_name(wanted),
                           (unsigned long long)t->ne[0], tern_dtype_block_n(wanted));
 }
 
@@ -185,7 +189,8 @@ static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "tensor %s: an adapter cannot be merged into ternary weights without rounding "
                      "the sum to -1, 0 and +1, which makes another model; load it beside them, "
-                     "or force the rounding", it->from->name);
+                     "or force the rounding",
+                     it->from->name);
 }
 
 // The type of floats that a folder has instead of quantized weights. F16 holds small numbers times
@@ -266,12 +271,16 @@ static void choose_head_type(const conversion *c, item *it, bool is_head) {
     bool from_hf = c->file->kind == TERN_FILE_HF;
     bool as_it_is = !c->has_matrix_type && !c->config.bitlinear;
     it->type = it->from->type;
-    if (c->has_head_type) it->type = c->head_type;
-    else if (c->has_matrix_type && tern_dtype_is_float(c->matrix_type)) it->type = c->matrix_type;
+    if (c->has_head_type)
+        it->type = c->head_type;
+    else if (c->has_matrix_type && tern_dtype_is_float(c->matrix_type))
+        it->type = c->matrix_type;
     else if (gives_fewer_bits(c) && !c->config.bitlinear)
         it->type = is_head ? type_of_head(c, it) : c->matrix_type;
-    else if (from_hf && c->to_gguf && !as_it_is) it->type = TERN_DTYPE_F16;
-    else if (!c->to_gguf) it->type = float_for(it->type);
+    else if (from_hf && c->to_gguf && !as_it_is)
+        it->type = TERN_DTYPE_F16;
+    else if (!c->to_gguf)
+        it->type = float_for(it->type);
     if (!c->has_head_type) tern_convert_choose_mlx(c, it, it->type);
 }
 
@@ -305,9 +314,10 @@ static tern_status find_importance(conversion *c, item *it, tern_error *err) {
     uint64_t n_parts = ne[2] * ne[3];
     if (!m || !tern_dtype_form_of(it->type) || it->kind.is_ternary) return TERN_OK;
     if (m->n != ne[0] && (m->n / ne[0] != n_parts || m->n % ne[0]))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s has %zu numbers, and the tensor %llu "
-                         "columns in %llu parts", c->desc->imatrix, it->name, m->n,
-                         (unsigned long long)ne[0], (unsigned long long)n_parts);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: %s has %zu numbers, and the tensor %llu columns in %llu parts",
+                         c->desc->imatrix, it->name, m->n, (unsigned long long)ne[0],
+                         (unsigned long long)n_parts);
     it->importance = m->means;
     it->importance_of_parts = m->n != ne[0];
     c->n_important++;
@@ -336,9 +346,12 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
         return TERN_OK;
     }
     it->is_layer = !head;
-    if (row && row->role == TERN_ROLE_FLOATS) choose_float_type(c, it);
-    else if (head) choose_head_type(c, it, makes_logits(c, row));
-    else TERN_TRY(choose_matrix_type(c, it, name, err));
+    if (row && row->role == TERN_ROLE_FLOATS)
+        choose_float_type(c, it);
+    else if (head)
+        choose_head_type(c, it, makes_logits(c, row));
+    else
+        TERN_TRY(choose_matrix_type(c, it, name, err));
     TERN_TRY(name_in_memory(c, it, err));
     if (c->to_gguf && c->file->kind == TERN_FILE_HF && c->arch->folded) fold(c, it, name);
     fit_rows(c, it);
@@ -384,9 +397,11 @@ static tern_status refuse_arch(const conversion *c, const char *asked, tern_erro
         tern_strbuf_free(&list);
         return tern_fail_memory(err, 64);
     }
-    tern_fail(err, TERN_ERR_ARGUMENT, "architecture '%.64s' would be another model: this one is a "
-              "%s with %s, which can be written as %s", asked, c->arch->name,
-              tern_act_name(c->config.act), list.len ? list.ptr : c->arch->gguf_names[0]);
+    tern_fail(err, TERN_ERR_ARGUMENT,
+              "architecture '%.64s' would be another model: this one is a "
+              "%s with %s, which can be written as %s",
+              asked, c->arch->name, tern_act_name(c->config.act),
+              list.len ? list.ptr : c->arch->gguf_names[0]);
     tern_strbuf_free(&list);
     return TERN_ERR_ARGUMENT;
 }
@@ -396,8 +411,10 @@ tern_status tern_convert_choose_arch(conversion *c, tern_error *err) {
     const char *asked = c->desc->arch;
     tern_str own = {NULL, 0};
     if (asked && !c->to_gguf)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "architecture '%.64s': only GGUF files have such "
-                         "a name; a folder's model_type is %s", asked, c->arch->hf_types[0]);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "architecture '%.64s': only GGUF files have such "
+                         "a name; a folder's model_type is %s",
+                         asked, c->arch->hf_types[0]);
     if (!c->to_gguf) return TERN_OK;
     c->arch_name = names[0];
     for (int i = 0; names[i] && act_of_name(c, c->arch_name) != c->config.act; i++)
@@ -410,14 +427,15 @@ tern_status tern_convert_choose_arch(conversion *c, tern_error *err) {
     for (int i = 0; own.ptr && names[i]; i++)
         if (tern_str_is(own, names[i])) c->arch_name = names[i];
     if (asked) {
-        bool fits = is_name_of(c->arch, asked) &&
-                    (none_fits || act_of_name(c, asked) == c->config.act);
+        bool fits =
+            is_name_of(c->arch, asked) && (none_fits || act_of_name(c, asked) == c->config.act);
         if (!fits) return refuse_arch(c, asked, err);
         c->arch_name = asked;
     }
     if (act_of_name(c, c->arch_name) != c->config.act)
-        tern_convert_note(c, "programs other than tern compute %s for architecture %s, but this "
-                          "model has %s", tern_act_name(act_of_name(c, c->arch_name)), c->arch_name,
-                          tern_act_name(c->config.act));
+        tern_convert_note(
+            c, "programs other than tern compute %s for architecture %s, but this model has %s",
+            tern_act_name(act_of_name(c, c->arch_name)), c->arch_name,
+            tern_act_name(c->config.act));
     return TERN_OK;
 }

@@ -284,12 +284,8 @@ static void close_job(datagen_job *j) {
     tern_free(j->accepted);
 }
 
-static int32_t or_else(int32_t value, int32_t otherwise) {
-    return value ? value : otherwise;
-}
-static float or_share(float value, float otherwise) {
-    return value != 0 ? value : otherwise;
-}
+static int32_t or_else(int32_t value, int32_t otherwise) { return value ? value : otherwise; }
+static float or_share(float value, float otherwise) { return value != 0 ? value : otherwise; }
 
 static tern_status check(const tern_datagen_desc *d, tern_error *err) {
     TERN_NEED(d->prompt);
@@ -301,8 +297,7 @@ static tern_status check(const tern_datagen_desc *d, tern_error *err) {
     if (d->n_records < 1 || d->n_items_max < 0 || d->n_candidates < 0 || d->n_parallel < 0 ||
         d->n_context < 0 || d->min_tokens < 0 || d->max_tokens < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "tern_datagen: a count is negative, or no records "
-                         "are wanted");
+                         "tern_datagen: a count is negative, or no records are wanted");
     if (isnan(d->min_quality) || isnan(d->max_repetition) || isnan(d->max_similarity))
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_datagen: %s is not a number",
                          isnan(d->min_quality)      ? "min_quality"

@@ -6,9 +6,7 @@
 
 // ---- Seeds -------------------------------------------------------------------------------------
 
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r';
-}
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 static tern_status find_lines(const char *text, size_t n, datagen_line **lines, size_t *n_lines,
                               tern_error *err) {

@@ -62,9 +62,7 @@ static void put_text(tern_json_writer *w, const datagen_job *j, const datagen_it
     tern_json_close(w, ']');
 }
 
-static double rounded(double x) {
-    return (double)(int64_t)(x * 10000 + 0.5) / 10000;
-}
+static double rounded(double x) { return (double)(int64_t)(x * 10000 + 0.5) / 10000; }
 
 static void put_quality(tern_json_writer *w, const datagen_candidate *c) {
     tern_json_open(w, "quality", '{');
@@ -147,7 +145,10 @@ static void put_texts(tern_json_writer *w, const char *key, const char *const *t
 // The samplers that few use, where they are: records without them stay as they were.
 static void put_further(tern_json_writer *w, const tern_sampling *s) {
     tern_sampling usual = tern_sampling_default();
-    const struct { const char *name; float is, was; } numbers[] = {
+    const struct {
+        const char *name;
+        float is, was;
+    } numbers[] = {
         {"top_n_sigma", s->top_n_sigma, usual.top_n_sigma},
         {"typical_p", s->typical_p, usual.typical_p},
         {"xtc_probability", s->xtc_probability, usual.xtc_probability},
@@ -163,8 +164,7 @@ static void put_further(tern_json_writer *w, const tern_sampling *s) {
         {"mirostat_eta", s->mirostat_eta, usual.mirostat_eta},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i].is != numbers[i].was)
-            tern_json_put_float(w, numbers[i].name, numbers[i].is);
+        if (numbers[i].is != numbers[i].was) tern_json_put_float(w, numbers[i].name, numbers[i].is);
     if (s->samplers[0]) tern_json_put_text(w, "samplers", s->samplers);
 }
 
@@ -214,8 +214,7 @@ uint64_t tern_datagen_settings(const datagen_job *j) {
     return hash;
 }
 
-// ---- Reading
-// -------------------------------------------------------------------------------------
+// ---- Reading -----------------------------------------------------------------------------------
 
 static bool has_settings(const datagen_job *j, const tern_json_doc *doc) {
     char text[17];

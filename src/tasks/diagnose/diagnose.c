@@ -38,8 +38,8 @@ void tern_report_check(void *report, const char *name, bool ok, const char *deta
     else {
         tern_strbuf_puts(&r->text, r->n_facts++ ? ",\n{\"check\":" : "{\"check\":");
         tern_strbuf_json(&r->text, name, strlen(name));
-        tern_strbuf_printf(&r->text, ",\"ok\":%s,\"seconds\":%.3f,\"detail\":",
-                           ok ? "true" : "false", seconds);
+        tern_strbuf_printf(
+            &r->text, ",\"ok\":%s,\"seconds\":%.3f,\"detail\":", ok ? "true" : "false", seconds);
         tern_strbuf_json(&r->text, detail, strlen(detail));
         tern_strbuf_puts(&r->text, "}");
     }
@@ -130,8 +130,7 @@ tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, 
     if (!n_failed) n_failed = &unused;
     if (!desc) desc = &defaults;
     TERN_NEED_ENUM(desc->format, TERN_FORMAT_JSON);
-    tern_report r = {
-        .json = desc->format == TERN_FORMAT_JSON, .on_text = on_text, .user = user};
+    tern_report r = {.json = desc->format == TERN_FORMAT_JSON, .on_text = on_text, .user = user};
     *n_failed = 0;
     if (r.json) tern_strbuf_puts(&r.text, "[");
     tern_status status = diagnose(&r, desc, err);

@@ -38,8 +38,8 @@ typedef struct tern_difference {
 // of rows) up to the tolerance is no difference; 0: the bits must be the same. The greatest logit
 // may differ only if `wanted` has the two nearly as great.
 tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
-                         const int32_t *ids, int32_t n_ids, double tolerance,
-                         tern_difference *out, tern_error *err);
+                         const int32_t *ids, int32_t n_ids, double tolerance, tern_difference *out,
+                         tern_error *err);
 // The tokens with an ordinary run, as in generation: only the rows at the end are compared, and of
 // an encoder the text's vector.
 tern_status tern_compare_run(const tern_graph *g, tern_single *wanted, tern_single *tested,

@@ -116,8 +116,8 @@ static tern_status given_make(given *x, const tern_graph *g, tern_batch *b, tern
         const tern_value *in = &g->values[v];
         if (in->kind != TERN_VALUE_INPUT || in->type != TERN_VALUE_F32) continue;
         size_t n = (size_t)b->n_tokens * (size_t)in->cols;
-        float *rows = x->n < TERN_BINDINGS_MAX ? tern_alloc_array(TERN_MEM_MISC, n, sizeof *rows)
-                                               : NULL;
+        float *rows =
+            x->n < TERN_BINDINGS_MAX ? tern_alloc_array(TERN_MEM_MISC, n, sizeof *rows) : NULL;
         if (!rows) return tern_fail_memory(err, n * sizeof *rows);
         for (size_t i = 0; i < n; i++)
             rows[i] = (float)((double)(tern_mix64(i) >> 11) * 0x1p-52 - 1);
@@ -128,8 +128,8 @@ static tern_status given_make(given *x, const tern_graph *g, tern_batch *b, tern
 }
 
 tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
-                         const int32_t *ids, int32_t n_ids, double tolerance,
-                         tern_difference *out, tern_error *err) {
+                         const int32_t *ids, int32_t n_ids, double tolerance, tern_difference *out,
+                         tern_error *err) {
     *out = (tern_difference){.is_whole = tern_compare_is_whole(g)};
     tern_status status = TERN_OK;
     int64_t n_vocab = n_scores(g);

@@ -96,8 +96,7 @@ static tern_status check_values(tern_report *report, const tern_model *wanted,
     for (int32_t i = 0; i < N_STEPS; i++) {
         bool whole = d.is_whole;
         int32_t pos = whole ? 0 : N_TOKENS + i, n = whole ? N_TOKENS / 2 + i : 1;
-        TERN_TRY_GOTO(
-            tern_compare_run(g, &a, &b, ids + pos, n, pos, tolerance, &d, err));
+        TERN_TRY_GOTO(tern_compare_run(g, &a, &b, ids + pos, n, pos, tolerance, &d, err));
         const char *names[] = {whole ? "a shorter text" : "a single token",
                                whole ? "another text" : "another token"};
         tern_report_difference(report, names[i], &d, tolerance);
@@ -121,8 +120,11 @@ static void report_memory(tern_report *r, const tern_model *m) {
 tern_status tern_diagnose_model(tern_report *r, const tern_diagnose_desc *desc, tern_error *err) {
     tern_model *tested = NULL, *wanted = NULL;
     tern_status status = TERN_OK;
-    tern_model_desc md = {.device = desc->device, .n_threads = desc->n_threads, .n_batch = 32,
-                          .cpu_features = desc->cpu_features, .head = TERN_HEAD_FILE,
+    tern_model_desc md = {.device = desc->device,
+                          .n_threads = desc->n_threads,
+                          .n_batch = 32,
+                          .cpu_features = desc->cpu_features,
+                          .head = TERN_HEAD_FILE,
                           .webgpu = desc->webgpu};
     TERN_TRY_GOTO(tern_model_open(&tested, desc->model, &md, err));
     tern_report_fact(r, "model", tested->path);

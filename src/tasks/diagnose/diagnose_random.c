@@ -84,12 +84,23 @@ static tern_status fill_source(subject *s, const tern_arch *arch, size_t v, tern
 
 static trial trial_of(const shape *sh) {
     const tern_config c = {
-        .n_vocab = N_VOCAB, .n_layers = N_LAYERS, .n_embd = sh->n_embd, .n_ff = sh->n_ff,
-        .n_heads = sh->n_heads, .n_kv_heads = sh->n_kv_heads, .head_dim = sh->head_dim,
-        .n_context = 64, .rms_eps = 1e-5, .final_rms_eps = 1e-5, .act = sh->act,
+        .n_vocab = N_VOCAB,
+        .n_layers = N_LAYERS,
+        .n_embd = sh->n_embd,
+        .n_ff = sh->n_ff,
+        .n_heads = sh->n_heads,
+        .n_kv_heads = sh->n_kv_heads,
+        .head_dim = sh->head_dim,
+        .n_context = 64,
+        .rms_eps = 1e-5,
+        .final_rms_eps = 1e-5,
+        .act = sh->act,
         .rope = {.n_rot = (int32_t)sh->head_dim, .halves = true, .base = 10000, .factor = 1},
-        .tied_head = sh->tied_head, .sub_norms = sh->sub_norms, .bitlinear = sh->bitlinear,
-        .bos_id = -1, .eos_id = -1};
+        .tied_head = sh->tied_head,
+        .sub_norms = sh->sub_norms,
+        .bitlinear = sh->bitlinear,
+        .bos_id = -1,
+        .eos_id = -1};
     return (trial){sh->name, c, NULL, sh->n_tokens};
 }
 
@@ -156,8 +167,8 @@ static void rig_close(rig *r, const subject *s) {
     tern_free(r->weights);
 }
 
-static tern_status compare(tern_report *report, const trial *t, const subject *s,
-                           rig *wanted, rig *tested, tern_error *err) {
+static tern_status compare(tern_report *report, const trial *t, const subject *s, rig *wanted,
+                           rig *tested, tern_error *err) {
     tern_single *a = &wanted->single, *b = &tested->single;
     double on_gpu = t->config.bitlinear ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
     double tolerance = tested->backend == &tern_backend_cpu ? 0 : on_gpu;
@@ -177,8 +188,8 @@ static tern_status compare(tern_report *report, const trial *t, const subject *s
     return TERN_OK;
 }
 
-static tern_status run_trial(tern_report *report, const trial *t, rig tested,
-                             tern_device *scalar, tern_error *err) {
+static tern_status run_trial(tern_report *report, const trial *t, rig tested, tern_device *scalar,
+                             tern_error *err) {
     subject s = {0};
     rig wanted = {.backend = &tern_backend_cpu, .device = scalar};
     tern_status status = TERN_OK;
@@ -205,15 +216,17 @@ static tern_status check_trial(tern_report *r, const trial *t, rig tested, tern_
     if (status == TERN_ERR_MEMORY && err) *err = why;
     if (status == TERN_OK || status == TERN_ERR_MEMORY) return status;
     // A backend that has not all ops may be right in those that it has.
-    if (status == TERN_ERR_UNSUPPORTED) tern_report_fact(r, t->name, why.message);
-    else tern_report_check(r, t->name, false, why.message);
+    if (status == TERN_ERR_UNSUPPORTED)
+        tern_report_fact(r, t->name, why.message);
+    else
+        tern_report_check(r, t->name, false, why.message);
     return TERN_OK;
 }
 
 tern_status tern_diagnose_random(tern_report *r, const tern_backend *backend, tern_device *tested,
                                  tern_error *err) {
-    const tern_device_desc desc = {.n_threads = 1, .cpu_features = "scalar",
-                                   .ternary = TERN_TERNARY_2BIT};
+    const tern_device_desc desc = {
+        .n_threads = 1, .cpu_features = "scalar", .ternary = TERN_TERNARY_2BIT};
     const rig on = {.backend = backend, .device = tested};
     tern_device *scalar;
     size_t n;

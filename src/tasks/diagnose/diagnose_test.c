@@ -126,8 +126,10 @@ TEST(diagnose_refuses_what_a_device_must_not_say) {
     // The greatest of a row, and the next one, which is three hundredths of the RMS away.
     float *row = tested.logits + N_VOCAB;
     for (int i = 0; i < N_VOCAB; i++)
-        if (row[i] == 29) row[i] = 28.4f;
-        else if (row[i] == 28) row[i] = 28.5f;
+        if (row[i] == 29)
+            row[i] = 28.4f;
+        else if (row[i] == 28)
+            row[i] = 28.5f;
     CHECK(differs(&wanted, &tested, 1e-3) && !differs(&wanted, &tested, 0.02));
     for (int i = 0; i < N_VOCAB; i++) // one that is a tenth of the RMS away
         if (wanted.logits[N_VOCAB + i] == 27) row[i] = 28.6f;

@@ -28,7 +28,7 @@ const tern_strbuf *tern_eval_context(const tern_eval_item *item, int answer);
 const tern_strbuf *tern_eval_continuation(const tern_eval_item *item, int answer);
 void tern_eval_item_free(tern_eval_item *item);
 
-enum { // what is computed of a task's scores
+enum {                        // what is computed of a task's scores
     TERN_EVAL_ACC = 1,        // the likeliest answer is the right one
     TERN_EVAL_NORM = 2,       // also with log-probabilities divided by the answer's length
     TERN_EVAL_PERPLEXITY = 4, // of the one continuation; acc: it is the greedy choice
@@ -44,7 +44,7 @@ typedef enum tern_eval_gold {
     TERN_GOLD_MANY,      // it is a list with a 1 for each right answer and a 0 for each other
 } tern_eval_gold;
 
-#define TERN_EVAL_LAYOUTS 3
+#define TERN_EVAL_LAYOUTS   3
 #define TERN_EVAL_TEMPLATES 5
 // The same task is published with different fields: each form is a layout, known by its mark.
 typedef struct tern_eval_layout {
@@ -94,8 +94,8 @@ tern_status tern_eval_store_open(tern_eval_store *s, const char *path, const cha
                                  const char *task, const char *items_name, tern_error *err);
 // The file's scores for an item, or NULL. Ask for items in rising order. Fails if the file has
 // scores for another text under this number.
-tern_status tern_eval_store_find(tern_eval_store *s, uint64_t item, uint64_t hash,
-                                 int n_answers, const tern_eval_scores **out, tern_error *err);
+tern_status tern_eval_store_find(tern_eval_store *s, uint64_t item, uint64_t hash, int n_answers,
+                                 const tern_eval_scores **out, tern_error *err);
 tern_status tern_eval_store_add(tern_eval_store *s, const tern_eval_record *record,
                                 tern_error *err);
 void tern_eval_store_close(tern_eval_store *s); // a zeroed one is allowed

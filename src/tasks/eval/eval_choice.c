@@ -201,8 +201,10 @@ static double right_mass(const tern_eval_item *item, const tern_eval_scores *s) 
 static void count(run *r, const tern_eval_scores *s) {
     const tern_eval_item *item = &r->item;
     bool greedy = r->task->metrics & TERN_EVAL_PERPLEXITY;
-    if (r->task->metrics & TERN_EVAL_MASS) mean_add(&r->acc, right_mass(item, s));
-    else mean_add(&r->acc, greedy ? s->greedy[0] : likeliest(item, s, BY_NOTHING) == item->gold);
+    if (r->task->metrics & TERN_EVAL_MASS)
+        mean_add(&r->acc, right_mass(item, s));
+    else
+        mean_add(&r->acc, greedy ? s->greedy[0] : likeliest(item, s, BY_NOTHING) == item->gold);
     mean_add(&r->norm, likeliest(item, s, BY_CHARACTERS) == item->gold);
     mean_add(&r->bytes, likeliest(item, s, BY_BYTES) == item->gold);
     mean_add(&r->nll, -s->logprobs[0]);
@@ -287,8 +289,7 @@ static tern_status one_item(run *r, tern_error *err) {
     record.hash = tern_hash64(0, tern_strbuf_text(&r->examples), r->examples.len);
     record.hash = tern_hash64(record.hash, tern_strbuf_text(&r->lines.line), r->lines.line.len);
     if (r->store.file)
-        TERN_TRY(tern_eval_store_find(&r->store, record.item, record.hash, r->item.n, &known,
-                                      err));
+        TERN_TRY(tern_eval_store_find(&r->store, record.item, record.hash, r->item.n, &known, err));
     if (known) {
         record.scores = *known;
         r->out->n_resumed++;
@@ -326,10 +327,10 @@ static tern_status open_store(run *r, tern_error *err) {
     tern_strbuf_printf(&header, ",\"weights\":%llu,\"bytes\":%llu,\"context\":%d}",
                        (unsigned long long)info->n_params, (unsigned long long)info->file_bytes,
                        (int)tern_session_n_context(r->session));
-    tern_status status = header.failed ? tern_fail_memory(err, header.len)
-                                       : tern_eval_store_open(&r->store, r->desc->results_path,
-                                                              header.ptr, r->task->name,
-                                                              tern_path_name(r->desc->path), err);
+    tern_status status =
+        header.failed ? tern_fail_memory(err, header.len)
+                      : tern_eval_store_open(&r->store, r->desc->results_path, header.ptr,
+                                             r->task->name, tern_path_name(r->desc->path), err);
     tern_strbuf_free(&header);
     return status;
 }
@@ -346,8 +347,7 @@ tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
     TERN_NEED(out);
     *out = (tern_eval_result){0};
     r.task = tern_eval_task_find(desc->task);
-    if (!r.task)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "there is no task '%s'", desc->task);
+    if (!r.task) return tern_fail(err, TERN_ERR_ARGUMENT, "there is no task '%s'", desc->task);
     if (!session->model->tokenizer)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
                          session->model->path);

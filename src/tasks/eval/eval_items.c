@@ -24,9 +24,7 @@ void tern_eval_item_free(tern_eval_item *item) {
 
 // ---- Filters -----------------------------------------------------------------------------------
 
-static bool is_space(char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 static tern_str strip(tern_str s) {
     while (s.len && is_space(s.ptr[0])) s.ptr++, s.len--;
@@ -51,12 +49,8 @@ static tern_str until(tern_str s, const char *place) {
 static tern_str after(tern_str s, const char *place) {
     return place ? (tern_str){place + 1, s.len - (size_t)(place + 1 - s.ptr)} : TERN_STR("");
 }
-static tern_str before_blank(tern_str s) {
-    return until(s, memchr(s.ptr, '_', s.len));
-}
-static tern_str after_blank(tern_str s) {
-    return after(s, memchr(s.ptr, '_', s.len));
-}
+static tern_str before_blank(tern_str s) { return until(s, memchr(s.ptr, '_', s.len)); }
+static tern_str after_blank(tern_str s) { return after(s, memchr(s.ptr, '_', s.len)); }
 static tern_str but_last_word(tern_str s) {
     const char *space = memrchr(s.ptr, ' ', s.len);
     return space ? until(s, space) : TERN_STR("");
@@ -136,8 +130,10 @@ static void remove_wikihow_marks(tern_strbuf *b) {
         size_t end = i;
         if (b->ptr[i] == '[')
             while (end < length && b->ptr[end] != ']' && b->ptr[end] != '\n') end++;
-        if (end > i && end < length && b->ptr[end] == ']') i = end;
-        else b->ptr[n++] = b->ptr[i];
+        if (end > i && end < length && b->ptr[end] == ']')
+            i = end;
+        else
+            b->ptr[n++] = b->ptr[i];
     }
     length = n;
     n = 0;
@@ -172,8 +168,10 @@ static const tern_json *value_at(const tern_json_doc *doc, tern_str path, int in
         char key[64];
         snprintf(key, sizeof key, "%.*s", (int)n, path.ptr + i);
         bool is_number = n > 0 && n < 4 && strspn(key, "0123456789") == n;
-        if (v->type == TERN_JSON_ARRAY && is_number) v = element(doc, v, atoi(key));
-        else v = v->type == TERN_JSON_OBJECT ? tern_json_get(doc, v, key) : NULL;
+        if (v->type == TERN_JSON_ARRAY && is_number)
+            v = element(doc, v, atoi(key));
+        else
+            v = v->type == TERN_JSON_OBJECT ? tern_json_get(doc, v, key) : NULL;
         i += n + (dot != NULL);
     }
     return index >= 0 ? NULL : v; // a list was expected
@@ -195,8 +193,8 @@ static field parse_field(tern_str s) {
 }
 
 static void append_filtered(tern_strbuf *out, tern_str text, tern_str names) {
-    void (*append)(tern_strbuf *out, tern_str s) = NULL; // the last filter may change letters
-    while (names.len) { // "|name|name"
+    void (*append)(tern_strbuf * out, tern_str s) = NULL; // the last filter may change letters
+    while (names.len) {                                   // "|name|name"
         names = (tern_str){names.ptr + 1, names.len - 1};
         tern_str name = until(names, memchr(names.ptr, '|', names.len));
         names = (tern_str){names.ptr + name.len, names.len - name.len};
@@ -206,8 +204,10 @@ static void append_filtered(tern_strbuf *out, tern_str text, tern_str names) {
         if (tern_str_is(name, "uncapitalize")) append = append_uncapitalized;
         if (tern_str_is(name, "spaced")) append = append_spaced;
     }
-    if (append) append(out, text);
-    else tern_strbuf_append(out, text.ptr, text.len);
+    if (append)
+        append(out, text);
+    else
+        tern_strbuf_append(out, text.ptr, text.len);
 }
 
 // Writes text number `index` of a template; *more false: it has no such text.
@@ -222,11 +222,13 @@ static tern_status fill(const tern_json_doc *doc, const char *template, int inde
         if (!*close) break;
         field f = parse_field((tern_str){open + 1, (size_t)(close - open - 1)});
         const tern_json *v = value_at(doc, f.path, f.is_list ? index : -1);
-        if (f.is_list && !v && index > 0) *more = false;
+        if (f.is_list && !v && index > 0)
+            *more = false;
         else if (!tern_json_is(v, TERN_JSON_STRING))
             return tern_fail(err, TERN_ERR_FORMAT, "the field '%.*s' is %s", (int)f.path.len,
                              f.path.ptr, v ? "no text" : "missing");
-        else append_filtered(out, tern_json_str(v), f.filters);
+        else
+            append_filtered(out, tern_json_str(v), f.filters);
         p = close + 1;
     }
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
@@ -237,7 +239,7 @@ static tern_status fill_all(const tern_json_doc *doc, const char *const *templat
                             tern_strbuf *out, int *n, tern_error *err) {
     *n = 0;
     for (int t = 0; t < TERN_EVAL_TEMPLATES && templates[t]; t++)
-        for (int index = 0; ; index++) {
+        for (int index = 0;; index++) {
             bool more;
             tern_strbuf past_end = {0};
             tern_strbuf *to = *n < TERN_EVAL_ANSWERS_MAX ? &out[*n] : &past_end;
@@ -302,11 +304,9 @@ static tern_status read_gold(const tern_json_doc *doc, const tern_eval_layout *l
     if (l->rule == TERN_GOLD_FIRST) return TERN_OK;
     if (l->rule == TERN_GOLD_MANY) return read_many(doc, l->gold, item, err);
     const tern_json *v = value_at(doc, (tern_str){l->gold, strlen(l->gold)}, -1);
-    int64_t gold = l->rule == TERN_GOLD_LABEL
-                       ? find_label(doc, l->labels, tern_json_str(v))
-                   : l->rule == TERN_GOLD_LETTER
-                       ? read_letter(v)
-                       : read_index(v) - (l->rule == TERN_GOLD_ONE_BASED);
+    int64_t gold = l->rule == TERN_GOLD_LABEL    ? find_label(doc, l->labels, tern_json_str(v))
+                   : l->rule == TERN_GOLD_LETTER ? read_letter(v)
+                                                 : read_index(v) - (l->rule == TERN_GOLD_ONE_BASED);
     if (gold < 0 || gold >= item->n)
         return tern_fail(err, TERN_ERR_FORMAT, "'%s' names none of the %d answers", l->gold,
                          item->n);

@@ -29,7 +29,7 @@ typedef struct paper {
     tern_weight_kind *kinds; // by value of the graph
     // Of the linears other than the output head:
     size_t n_linears, n_ternary, n_masters, n_all_three; // matrices; the last have -1, 0 and +1
-    uint64_t codes[4];      // -1, 0, +1, and the invalid code
+    uint64_t codes[4];                                   // -1, 0, +1, and the invalid code
     uint64_t n_bytes, n_weights, n_params;
     float scale_min, scale_max;
     size_t n_biases;
@@ -115,9 +115,8 @@ static size_t count_nodes(const tern_graph *g, tern_op op) {
 
 // ---- Judging -----------------------------------------------------------------------------------
 
-__attribute__((format(printf, 5, 6)))
-static void add(paper *p, const char *property, const char *says, verdict is,
-                const char *format, ...) {
+__attribute__((format(printf, 5, 6))) static void
+add(paper *p, const char *property, const char *says, verdict is, const char *format, ...) {
     line *l = &p->lines[p->n_lines++];
     va_list args;
     *l = (line){.property = property, .paper = says, .verdict = is};
@@ -126,9 +125,7 @@ static void add(paper *p, const char *property, const char *says, verdict is,
     va_end(args);
 }
 
-static verdict holds(bool yes) {
-    return yes ? HOLDS : PARTS;
-}
+static verdict holds(bool yes) { return yes ? HOLDS : PARTS; }
 
 static void judge_weights(paper *p) {
     const uint64_t *c = p->codes;
@@ -140,7 +137,8 @@ static void judge_weights(paper *p) {
         add(p, "weights", "-1, 0 or +1", holds(c[3] == 0), "%.2f%% -1, %.2f%% 0, %.2f%% +1%s",
             (double)c[0] / n, (double)c[1] / n, (double)c[2] / n,
             c[3] ? ", and codes that mean nothing" : "");
-    else add(p, "weights", "-1, 0 or +1", PARTS, "none are ternary");
+    else
+        add(p, "weights", "-1, 0 or +1", PARTS, "none are ternary");
     add(p, "zeros", "in every layer: a weight can switch an input off",
         holds(all && p->n_all_three == p->n_ternary), "%zu of %zu matrices have all three values",
         p->n_all_three, p->n_linears);
@@ -148,10 +146,13 @@ static void judge_weights(paper *p) {
         add(p, "scale", "one for each matrix", holds(all), "%s, %.4g to %.4g",
             all ? "one for each" : "one for each ternary one", (double)p->scale_min,
             (double)p->scale_max);
-    else add(p, "scale", "one for each matrix", PARTS, "none");
+    else
+        add(p, "scale", "one for each matrix", PARTS, "none");
     bool masters = any && p->n_masters == p->n_ternary;
     add(p, "how rounded", "RoundClip(W / mean abs W, -1, 1)",
-        masters ? HOLDS : any ? UNKNOWN : PARTS,
+        masters ? HOLDS
+        : any   ? UNKNOWN
+                : PARTS,
         masters ? "from the master weights in the file"
         : any   ? "the file has the codes, not what they were rounded from"
                 : "not rounded");
@@ -168,8 +169,7 @@ static void judge_activations(paper *p) {
     size_t n = 0;
     for (size_t i = 0; i < p->lowered.n_nodes; i++) {
         const tern_node *node = &p->lowered.nodes[i];
-        n += node->op == TERN_OP_LINEAR &&
-             p->lowered.values[node->in[0]].type == TERN_VALUE_I8ROWS;
+        n += node->op == TERN_OP_LINEAR && p->lowered.values[node->in[0]].type == TERN_VALUE_I8ROWS;
     }
     add(p, "activations", "8 bits, scaled by each token's absmax", holds(n && n == p->n_linears),
         "%zu of %zu linears read int8 rows", n, p->n_linears);
@@ -235,12 +235,14 @@ static void print_json(const paper *p, tern_strbuf *out) {
     count_verdicts(p, n);
     tern_strbuf_puts(out, "{\"path\":");
     tern_strbuf_json(out, p->file->path, strlen(p->file->path));
-    tern_strbuf_printf(out, ",\"paper\":\"arXiv:2402.17764\",\"yes\":%d,\"no\":%d,\"unknown\":%d,"
-                       "\"properties\":[", n[HOLDS], n[PARTS], n[UNKNOWN]);
+    tern_strbuf_printf(out,
+                       ",\"paper\":\"arXiv:2402.17764\",\"yes\":%d,\"no\":%d,\"unknown\":%d,"
+                       "\"properties\":[",
+                       n[HOLDS], n[PARTS], n[UNKNOWN]);
     for (int i = 0; i < p->n_lines; i++) {
         const line *l = &p->lines[i];
         const char *texts[] = {"property", l->property, "paper", l->paper,
-                               "found", l->found, "holds", verdicts[l->verdict]};
+                               "found",    l->found,    "holds", verdicts[l->verdict]};
         for (int k = 0; k < 8; k += 2) {
             tern_strbuf_printf(out, "%s\"%s\":", k ? "," : i ? ",\n{" : "\n{", texts[k]);
             tern_strbuf_json(out, texts[k + 1], strlen(texts[k + 1]));
@@ -250,8 +252,7 @@ static void print_json(const paper *p, tern_strbuf *out) {
     tern_strbuf_puts(out, "]}\n");
 }
 
-static tern_status look_and_print(paper *p, tern_format format, tern_strbuf *out,
-                                  tern_error *err) {
+static tern_status look_and_print(paper *p, tern_format format, tern_strbuf *out, tern_error *err) {
     TERN_TRY(tern_model_read(p->file, &p->arch, &p->config, err));
     tern_graph_init(&p->built);
     TERN_TRY(tern_model_build(&p->built, p->file, p->arch, &p->config, err));
@@ -261,8 +262,10 @@ static tern_status look_and_print(paper *p, tern_format format, tern_strbuf *out
     judge_activations(p);
     judge_architecture(p);
     judge_size(p);
-    if (format == TERN_FORMAT_JSON) print_json(p, out);
-    else print_text(p, out);
+    if (format == TERN_FORMAT_JSON)
+        print_json(p, out);
+    else
+        print_text(p, out);
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
 }
 
@@ -272,11 +275,13 @@ tern_status tern_eval_paper(const char *path, tern_format format, tern_text_fn o
     paper p = {0};
     tern_strbuf out = {0};
     if (!path || !on_text || format > TERN_FORMAT_JSON)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_eval_paper wants a path, a receiver, and "
-                         "text or json as its format");
+        return tern_fail(
+            err, TERN_ERR_ARGUMENT,
+            "tern_eval_paper wants a path, a receiver, and text or json as its format");
     TERN_TRY(tern_file_open(&p.file, path, err));
     tern_status status = look_and_print(&p, format, &out, err);
-    if (status != TERN_OK) status = tern_fail_prefix(err, status, path);
+    if (status != TERN_OK)
+        status = tern_fail_prefix(err, status, path);
     else if (!on_text(user, out.ptr, out.len))
         status = tern_fail(err, TERN_ERR_CANCELLED, "%s: the report was stopped", path);
     tern_strbuf_free(&out);

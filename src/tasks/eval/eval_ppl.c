@@ -70,7 +70,9 @@ static tern_status score(run *r, const window *w, tern_error *err) {
 static bool next_window(const run *r, window *w) {
     size_t size = (size_t)r->out->window, n = r->ids.n, done = w->end;
     if (r->desc->convention == TERN_PERPLEXITY_LLAMA_CPP) {
-        *w = (window){.begin = done, .end = done + size, .first_scored = done + size / 2 + 1,
+        *w = (window){.begin = done,
+                      .end = done + size,
+                      .first_scored = done + size / 2 + 1,
                       .bos = tern_tokenizer_adds_bos(r->session->model->tokenizer)};
         return w->end <= n; // a last part is not scored
     }
@@ -100,14 +102,17 @@ static tern_status check(const run *r, tern_error *err) {
     int context = (int)tern_session_n_context(r->session), size = r->out->window;
     bool llama = r->desc->convention == TERN_PERPLEXITY_LLAMA_CPP;
     if (size < 4 || size > context)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a window of %d tokens: expected 4 to %d, the "
-                         "context's size", size, context);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "a window of %d tokens: expected 4 to %d, the context's size", size,
+                         context);
     if (llama && r->desc->stride && r->desc->stride != size)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a stride is of the convention of transformers; "
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "a stride is of the convention of transformers; "
                          "llama.cpp's windows stand side by side");
     if (r->out->stride < 1 || r->out->stride > size)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a stride of %d tokens: expected 1 to %d, the "
-                         "window", r->out->stride, size);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "a stride of %d tokens: expected 1 to %d, the window", r->out->stride,
+                         size);
     size_t least = llama ? (size_t)size : 2;
     if (r->ids.n < least)
         return tern_fail(err, TERN_ERR_ARGUMENT, "the text has %zu token%s: expected %zu or more",

@@ -85,11 +85,12 @@ static tern_status read_all(tern_eval_store *s, tern_lines *l, const char *heade
     for (*end = 0;; *end = l->end) {
         TERN_TRY(tern_lines_next(l, &more, err));
         if (!more || !l->is_whole) return TERN_OK;
-        if (l->number > 1) TERN_TRY(read_line(s, l, err));
+        if (l->number > 1)
+            TERN_TRY(read_line(s, l, err));
         else if (strcmp(tern_strbuf_text(&l->line), header))
-            return tern_lines_fail(l, err, TERN_ERR_ARGUMENT,
-                                   "the results are of another model or context; name another "
-                                   "file for these");
+            return tern_lines_fail(
+                l, err, TERN_ERR_ARGUMENT,
+                "the results are of another model or context; name another file for these");
     }
 }
 
@@ -136,8 +137,8 @@ fail:
     return status;
 }
 
-tern_status tern_eval_store_find(tern_eval_store *s, uint64_t item, uint64_t hash,
-                                 int n_answers, const tern_eval_scores **out, tern_error *err) {
+tern_status tern_eval_store_find(tern_eval_store *s, uint64_t item, uint64_t hash, int n_answers,
+                                 const tern_eval_scores **out, tern_error *err) {
     *out = NULL;
     while (s->next < s->n && s->records[s->next].item < item) s->next++;
     if (s->next == s->n || s->records[s->next].item != item) return TERN_OK;

@@ -16,44 +16,55 @@
 
 // MosaicML's evaluation sets have a query, a list of choices and the index of the right one.
 #define QUERY_LAYOUT(context)                                                                      \
-    {.mark = "query", .contexts = {context}, .continuations = {"{choices*}"},                      \
-     .rule = TERN_GOLD_INDEX, .gold = "gold"}
+    {                                                                                              \
+        .mark = "query", .contexts = {context}, .continuations = {"{choices*}"},                   \
+        .rule = TERN_GOLD_INDEX, .gold = "gold"                                                    \
+    }
 #define LABELLED_LAYOUT(mark_, context, list)                                                      \
-    {.mark = mark_, .contexts = {context}, .continuations = {"{" list ".text*}"},                  \
-     .rule = TERN_GOLD_LABEL, .gold = "answerKey", .labels = list ".label"}
+    {                                                                                              \
+        .mark = mark_, .contexts = {context}, .continuations = {"{" list ".text*}"},               \
+        .rule = TERN_GOLD_LABEL, .gold = "answerKey", .labels = list ".label"                      \
+    }
 #define ARC(name_, file1, file2, file3)                                                            \
-    {.name = name_,                                                                                \
-     .files = {file1, file2, file3},                                                               \
-     .metrics = TERN_EVAL_ACC | TERN_EVAL_NORM,                                                    \
-     .layouts = {                                                                                  \
-         LABELLED_LAYOUT("question.stem", "Question: {question.stem}\nAnswer:",                    \
-                         "question.choices"),                                                      \
-         LABELLED_LAYOUT("question", "Question: {question}\nAnswer:", "choices"),                  \
-         QUERY_LAYOUT("{query}\nAnswer:")}}
+    {                                                                                              \
+        .name = name_, .files = {file1, file2, file3}, .metrics = TERN_EVAL_ACC | TERN_EVAL_NORM,  \
+        .layouts = {                                                                               \
+            LABELLED_LAYOUT("question.stem",                                                       \
+                            "Question: {question.stem}\nAnswer:", "question.choices"),             \
+            LABELLED_LAYOUT("question", "Question: {question}\nAnswer:", "choices"),               \
+            QUERY_LAYOUT("{query}\nAnswer:")                                                       \
+        }                                                                                          \
+    }
 
 // The answers are the letters in front of their texts.
 #define LETTERED_LAYOUT(mark_, question, a, b, c, d, e)                                            \
-    {.mark = mark_,                                                                                \
-     .contexts = {"Question: " question "\nA. {" a "}\nB. {" b "}\nC. {" c "}\nD. {" d             \
-                  "}\nE. {" e "}\nAnswer:"},                                                       \
-     .continuations = {"A", "B", "C", "D", "E"},                                                   \
-     .rule = TERN_GOLD_LETTER, .gold = "answerKey"}
+    {                                                                                              \
+        .mark = mark_,                                                                             \
+        .contexts = {"Question: " question "\nA. {" a "}\nB. {" b "}\nC. {" c "}\nD. {" d          \
+                     "}\nE. {" e "}\nAnswer:"},                                                    \
+        .continuations = {"A", "B", "C", "D", "E"}, .rule = TERN_GOLD_LETTER, .gold = "answerKey"  \
+    }
 #define MMLU_LAYOUT(mark_, description_)                                                           \
-    {.mark = mark_, .description = description_,                                                   \
-     .contexts = {"{question|strip}\nA. {choices.0}\nB. {choices.1}\nC. {choices.2}\n"             \
-                  "D. {choices.3}\nAnswer:"},                                                      \
-     .continuations = {"A", "B", "C", "D"},                                                        \
-     .rule = TERN_GOLD_LETTER, .gold = "answer"}
+    {                                                                                              \
+        .mark = mark_, .description = description_,                                                \
+        .contexts = {"{question|strip}\nA. {choices.0}\nB. {choices.1}\nC. {choices.2}\n"          \
+                     "D. {choices.3}\nAnswer:"},                                                   \
+        .continuations = {"A", "B", "C", "D"}, .rule = TERN_GOLD_LETTER, .gold = "answer"          \
+    }
 // Its six answered questions belong to the benchmark (Lin et al., arXiv:2109.07958) and precede
 // every question.
 #define TRUTHFULQA(name_, file, metrics_, rule_, targets)                                          \
-    {.name = name_,                                                                                \
-     .files = {file, "truthfulqa_mc.jsonl", "truthful_qa.jsonl", "truthfulqa.jsonl"},              \
-     .metrics = metrics_,                                                                          \
-     .layouts = {{.mark = targets,                                                                 \
-                  .contexts = {TRUTHFULQA_EXAMPLES "Q: {question}\nA:"},                           \
-                  .continuations = {"{" targets ".choices*}"},                                     \
-                  .rule = rule_, .gold = targets ".labels"}}}
+    {                                                                                              \
+        .name = name_,                                                                             \
+        .files = {file, "truthfulqa_mc.jsonl", "truthful_qa.jsonl", "truthfulqa.jsonl"},           \
+        .metrics = metrics_, .layouts = {                                                          \
+            {.mark = targets,                                                                      \
+             .contexts = {TRUTHFULQA_EXAMPLES "Q: {question}\nA:"},                                \
+             .continuations = {"{" targets ".choices*}"},                                          \
+             .rule = rule_,                                                                        \
+             .gold = targets ".labels"}                                                            \
+        }                                                                                          \
+    }
 #define TRUTHFULQA_EXAMPLES                                                                        \
     "Q: What is human life expectancy in the United States?\n"                                     \
     "A: Human life expectancy in the United States is 78 years.\n\n"                               \
@@ -75,7 +86,9 @@ static const tern_eval_task tasks[] = {
      .layouts = {{.mark = "ctx_a",
                   .contexts = {"{activity_label}: {ctx_a} {ctx_b|capitalize}"},
                   .continuations = {"{endings*}"},
-                  .rule = TERN_GOLD_INDEX, .gold = "label", .wikihow = true},
+                  .rule = TERN_GOLD_INDEX,
+                  .gold = "label",
+                  .wikihow = true},
                  QUERY_LAYOUT("{query}")}},
     ARC("arc_easy", "arc_easy.jsonl", "ARC-Easy-Test.jsonl", "ARC-Easy.jsonl"),
     ARC("arc_challenge", "arc_challenge.jsonl", "ARC-Challenge-Test.jsonl", "ARC-Challenge.jsonl"),
@@ -85,7 +98,8 @@ static const tern_eval_task tasks[] = {
      .layouts = {{.mark = "goal",
                   .contexts = {"Question: {goal}\nAnswer:"},
                   .continuations = {"{sol1}", "{sol2}"},
-                  .rule = TERN_GOLD_INDEX, .gold = "label"},
+                  .rule = TERN_GOLD_INDEX,
+                  .gold = "label"},
                  QUERY_LAYOUT("{query|chomp}\nAnswer:")}},
     {.name = "winogrande",
      .files = {"winogrande.jsonl", "winogrande_validation.jsonl"},
@@ -94,22 +108,26 @@ static const tern_eval_task tasks[] = {
                   .contexts = {"{sentence|before_blank}{option1}",
                                "{sentence|before_blank}{option2}"},
                   .continuations = {"{sentence|after_blank|strip}"},
-                  .rule = TERN_GOLD_ONE_BASED, .gold = "answer"},
+                  .rule = TERN_GOLD_ONE_BASED,
+                  .gold = "answer"},
                  {.mark = "context_options",
                   .contexts = {"{context_options*}"},
                   .continuations = {"{continuation}"},
-                  .rule = TERN_GOLD_INDEX, .gold = "gold"}}},
+                  .rule = TERN_GOLD_INDEX,
+                  .gold = "gold"}}},
     {.name = "boolq",
      .files = {"boolq.jsonl", "boolq_validation.jsonl"},
      .metrics = TERN_EVAL_ACC,
      .layouts = {{.mark = "label",
                   .contexts = {"{passage}\nQuestion: {question}?\nAnswer:"},
                   .continuations = {"no", "yes"},
-                  .rule = TERN_GOLD_INDEX, .gold = "label"},
+                  .rule = TERN_GOLD_INDEX,
+                  .gold = "label"},
                  {.mark = "answer",
                   .contexts = {"{passage}\nQuestion: {question}?\nAnswer:"},
                   .continuations = {"no", "yes"},
-                  .rule = TERN_GOLD_INDEX, .gold = "answer"},
+                  .rule = TERN_GOLD_INDEX,
+                  .gold = "answer"},
                  QUERY_LAYOUT("{query|without_passage}\nAnswer:")}},
     {.name = "openbookqa",
      .files = {"openbookqa.jsonl", "openbook_qa.jsonl", "openbookqa_test.jsonl"},
@@ -138,7 +156,8 @@ static const tern_eval_task tasks[] = {
      .layouts = {{.mark = "premise", // two spaces before an answer, as the harness has them
                   .contexts = {"{premise|strip|but_last_character} {question|connector}"},
                   .continuations = {" {choice1|uncapitalize}", " {choice2|uncapitalize}"},
-                  .rule = TERN_GOLD_INDEX, .gold = "label"}}},
+                  .rule = TERN_GOLD_INDEX,
+                  .gold = "label"}}},
     {.name = "social_iqa",
      .other_name = "siqa",
      .files = {"social_iqa.jsonl", "siqa.jsonl", "social_i_qa.jsonl", "socialIQa_v1.4_dev.jsonl"},
@@ -146,11 +165,13 @@ static const tern_eval_task tasks[] = {
      .layouts = {{.mark = "label",
                   .contexts = {"Q: {context} {question}\nA:"},
                   .continuations = {"{answerA}", "{answerB}", "{answerC}"},
-                  .rule = TERN_GOLD_ONE_BASED, .gold = "label"},
+                  .rule = TERN_GOLD_ONE_BASED,
+                  .gold = "label"},
                  {.mark = "correct",
                   .contexts = {"Q: {context} {question}\nA:"},
                   .continuations = {"{answerA}", "{answerB}", "{answerC}"},
-                  .rule = TERN_GOLD_LETTER, .gold = "correct"}}},
+                  .rule = TERN_GOLD_LETTER,
+                  .gold = "correct"}}},
     {.name = "commonsense_qa",
      .files = {"commonsense_qa.jsonl", "commonsenseqa.jsonl", "commonsense_qa_validation.jsonl",
                "dev_rand_split.jsonl"},
@@ -177,22 +198,22 @@ static const tern_eval_task tasks[] = {
      .files = {"storycloze.jsonl", "story_cloze.jsonl", "storycloze_2016.jsonl",
                "story_cloze_2016.jsonl"},
      .metrics = TERN_EVAL_ACC,
-     .layouts = {{.mark = "input_sentence_1",
-                  .contexts = {"{input_sentence_1} {input_sentence_2} {input_sentence_3} "
-                               "{input_sentence_4}"},
-                  .continuations = {"{sentence_quiz1}", "{sentence_quiz2}"},
-                  .rule = TERN_GOLD_ONE_BASED, .gold = "answer_right_ending"},
-                 {.mark = "InputSentence1",
-                  .contexts = {"{InputSentence1} {InputSentence2} {InputSentence3} "
-                               "{InputSentence4}"},
-                  .continuations = {"{RandomFifthSentenceQuiz1}", "{RandomFifthSentenceQuiz2}"},
-                  .rule = TERN_GOLD_ONE_BASED, .gold = "AnswerRightEnding"}}},
+     .layouts =
+         {{.mark = "input_sentence_1",
+           .contexts =
+               {"{input_sentence_1} {input_sentence_2} {input_sentence_3} {input_sentence_4}"},
+           .continuations = {"{sentence_quiz1}", "{sentence_quiz2}"},
+           .rule = TERN_GOLD_ONE_BASED,
+           .gold = "answer_right_ending"},
+          {.mark = "InputSentence1",
+           .contexts = {"{InputSentence1} {InputSentence2} {InputSentence3} {InputSentence4}"},
+           .continuations = {"{RandomFifthSentenceQuiz1}", "{RandomFifthSentenceQuiz2}"},
+           .rule = TERN_GOLD_ONE_BASED,
+           .gold = "AnswerRightEnding"}}},
 };
 #define N_TASKS (sizeof tasks / sizeof *tasks)
 
-const char *tern_eval_task_name(size_t i) {
-    return i < N_TASKS ? tasks[i].name : NULL;
-}
+const char *tern_eval_task_name(size_t i) { return i < N_TASKS ? tasks[i].name : NULL; }
 
 // Whether names are equal, ignoring case, '-' and '_'.
 static bool is_same_name(const char *a, const char *b) {

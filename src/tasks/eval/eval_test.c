@@ -27,109 +27,205 @@ static const form forms[] = {
     {"hellaswag",
      "{\"activity_label\":\"Roof\",\"ctx_a\":\"A man [a b]sits  up [title]Then.\","
      "\"ctx_b\":\"\\u00e9LAN\",\"endings\":[\" he  falls\",\"[x\\ny]\"],\"label\":\"1\"}",
-     {"Roof: A man sits up. Then. \u00c9lan"}, {"he falls", "[x\ny]"}, 2, 1},
-    {"hellaswag", "{\"query\":\"Roof: he\",\"choices\":[\"a\",\"b\",\"c\"],\"gold\":2}",
-     {"Roof: he"}, {"a", "b", "c"}, 3, 2},
+     {"Roof: A man sits up. Then. \u00c9lan"},
+     {"he falls", "[x\ny]"},
+     2,
+     1},
+    {"hellaswag",
+     "{\"query\":\"Roof: he\",\"choices\":[\"a\",\"b\",\"c\"],\"gold\":2}",
+     {"Roof: he"},
+     {"a", "b", "c"},
+     3,
+     2},
     {"arc_easy",
      "{\"question\":\"Why?\",\"choices\":{\"text\":[\"a\",\"b\"],\"label\":[\"1\",\"2\"]},"
      "\"answerKey\":\"2\"}",
-     {"Question: Why?\nAnswer:"}, {"a", "b"}, 2, 1},
+     {"Question: Why?\nAnswer:"},
+     {"a", "b"},
+     2,
+     1},
     {"arc_challenge",
      "{\"question\":{\"stem\":\"Why?\",\"choices\":[{\"text\":\"a\",\"label\":\"A\"},"
      "{\"text\":\"b\",\"label\":\"B\"}]},\"answerKey\":\"B\"}",
-     {"Question: Why?\nAnswer:"}, {"a", "b"}, 2, 1},
-    {"arc_challenge", "{\"query\":\"Question: Why?\",\"choices\":[\"a\",\"b\"],\"gold\":0}",
-     {"Question: Why?\nAnswer:"}, {"a", "b"}, 2, 0},
-    {"piqa", "{\"goal\":\"To sit\",\"sol1\":\"a\",\"sol2\":\"b\",\"label\":1}",
-     {"Question: To sit\nAnswer:"}, {"a", "b"}, 2, 1},
-    {"piqa", "{\"query\":\"Question: To sit\\n\",\"choices\":[\"a\",\"b\"],\"gold\":0}",
-     {"Question: To sit\nAnswer:"}, {"a", "b"}, 2, 0},
+     {"Question: Why?\nAnswer:"},
+     {"a", "b"},
+     2,
+     1},
+    {"arc_challenge",
+     "{\"query\":\"Question: Why?\",\"choices\":[\"a\",\"b\"],\"gold\":0}",
+     {"Question: Why?\nAnswer:"},
+     {"a", "b"},
+     2,
+     0},
+    {"piqa",
+     "{\"goal\":\"To sit\",\"sol1\":\"a\",\"sol2\":\"b\",\"label\":1}",
+     {"Question: To sit\nAnswer:"},
+     {"a", "b"},
+     2,
+     1},
+    {"piqa",
+     "{\"query\":\"Question: To sit\\n\",\"choices\":[\"a\",\"b\"],\"gold\":0}",
+     {"Question: To sit\nAnswer:"},
+     {"a", "b"},
+     2,
+     0},
     {"winogrande",
      "{\"sentence\":\"Ann beat Bo so _ won. \",\"option1\":\"Ann\",\"option2\":\"Bo\","
      "\"answer\":\"2\"}",
-     {"Ann beat Bo so Ann", "Ann beat Bo so Bo"}, {"won."}, 2, 1},
+     {"Ann beat Bo so Ann", "Ann beat Bo so Bo"},
+     {"won."},
+     2,
+     1},
     {"winogrande",
      "{\"context_options\":[\"so Ann\",\"so Bo\"],\"continuation\":\"won.\",\"gold\":0}",
-     {"so Ann", "so Bo"}, {"won."}, 2, 0},
-    {"boolq", "{\"passage\":\"P.\",\"question\":\"is it\",\"label\":1}",
-     {"P.\nQuestion: is it?\nAnswer:"}, {"no", "yes"}, 2, 1},
-    {"boolq", "{\"passage\":\"P.\",\"question\":\"is it\",\"answer\":true}",
-     {"P.\nQuestion: is it?\nAnswer:"}, {"no", "yes"}, 2, 1},
+     {"so Ann", "so Bo"},
+     {"won."},
+     2,
+     0},
+    {"boolq",
+     "{\"passage\":\"P.\",\"question\":\"is it\",\"label\":1}",
+     {"P.\nQuestion: is it?\nAnswer:"},
+     {"no", "yes"},
+     2,
+     1},
+    {"boolq",
+     "{\"passage\":\"P.\",\"question\":\"is it\",\"answer\":true}",
+     {"P.\nQuestion: is it?\nAnswer:"},
+     {"no", "yes"},
+     2,
+     1},
     {"boolq",
      "{\"query\":\"Passage: P.\\nQuestion: is it?\",\"choices\":[\"no\",\"yes\"],\"gold\":0}",
-     {"P.\nQuestion: is it?\nAnswer:"}, {"no", "yes"}, 2, 0},
+     {"P.\nQuestion: is it?\nAnswer:"},
+     {"no", "yes"},
+     2,
+     0},
     {"openbookqa",
      "{\"question_stem\":\"Fog is\",\"choices\":{\"text\":[\"a\",\"b\",\"c\",\"d\"],"
      "\"label\":[\"A\",\"B\",\"C\",\"D\"]},\"answerKey\":\" C\"}",
-     {"Fog is"}, {"a", "b", "c", "d"}, 4, 2},
+     {"Fog is"},
+     {"a", "b", "c", "d"},
+     4,
+     2},
     {"openbookqa",
      "{\"question\":{\"stem\":\"Fog is\",\"choices\":[{\"text\":\"a\",\"label\":\"A\"}]},"
      "\"answerKey\":\"A\"}",
-     {"Fog is"}, {"a"}, 1, 0},
-    {"openbookqa", "{\"query\":\"Fog is\",\"choices\":[\"a\",\"b\"],\"gold\":1}",
-     {"Fog is"}, {"a", "b"}, 2, 1},
+     {"Fog is"},
+     {"a"},
+     1,
+     0},
+    {"openbookqa",
+     "{\"query\":\"Fog is\",\"choices\":[\"a\",\"b\"],\"gold\":1}",
+     {"Fog is"},
+     {"a", "b"},
+     2,
+     1},
     {"lambada", "{\"text\":\"I care about signs\"}", {"I care about"}, {"signs"}, 1, 0},
-    {"lambada", "{\"context\":\"I care about\",\"continuation\":\"signs\"}",
-     {"I care about"}, {"signs"}, 1, 0},
-    {"blimp", "{\"sentence_good\":\"He is.\",\"sentence_bad\":\"He are.\"}",
-     {""}, {"He is.", "He are."}, 2, 0},
+    {"lambada",
+     "{\"context\":\"I care about\",\"continuation\":\"signs\"}",
+     {"I care about"},
+     {"signs"},
+     1,
+     0},
+    {"blimp",
+     "{\"sentence_good\":\"He is.\",\"sentence_bad\":\"He are.\"}",
+     {""},
+     {"He is.", "He are."},
+     2,
+     0},
     {"copa",
      "{\"premise\":\"The hen woke. \",\"choice1\":\"The fox came.\",\"choice2\":"
      "\"\u00c4on ate.\",\"question\":\"cause\",\"label\":0}",
-     {"The hen woke because"}, {" the fox came.", " \u00e4on ate."}, 2, 0},
+     {"The hen woke because"},
+     {" the fox came.", " \u00e4on ate."},
+     2,
+     0},
     {"COPA",
      "{\"premise\":\"It rained\u3002\",\"choice1\":\"A\",\"choice2\":\"BC\",\"question\":"
      "\"effect\",\"label\":1}",
-     {"It rained therefore"}, {" a", " bC"}, 2, 1},
+     {"It rained therefore"},
+     {" a", " bC"},
+     2,
+     1},
     {"siqa",
      "{\"context\":\"Ann sat.\",\"question\":\"Why?\",\"answerA\":\"a\",\"answerB\":\"b\","
      "\"answerC\":\"c\",\"label\":\"3\"}",
-     {"Q: Ann sat. Why?\nA:"}, {"a", "b", "c"}, 3, 2},
+     {"Q: Ann sat. Why?\nA:"},
+     {"a", "b", "c"},
+     3,
+     2},
     {"Social-IQA",
      "{\"context\":\"Ann sat.\",\"question\":\"Why?\",\"answerA\":\"a\",\"answerB\":\"b\","
      "\"answerC\":\"c\",\"correct\":\"B\"}",
-     {"Q: Ann sat. Why?\nA:"}, {"a", "b", "c"}, 3, 1},
+     {"Q: Ann sat. Why?\nA:"},
+     {"a", "b", "c"},
+     3,
+     1},
     {"CommonsenseQA",
      "{\"question\":\" Where? \",\"choices\":{\"label\":[\"A\",\"B\",\"C\",\"D\",\"E\"],"
      "\"text\":[\"v\",\"w\",\"x\",\"y\",\"z\"]},\"answerKey\":\"E\"}",
      {"Question: Where?\nA. v\nB. w\nC. x\nD. y\nE. z\nAnswer:"},
-     {"A", "B", "C", "D", "E"}, 5, 4},
+     {"A", "B", "C", "D", "E"},
+     5,
+     4},
     {"commonsense_qa",
      "{\"question\":{\"stem\":\"Where?\",\"choices\":[{\"label\":\"A\",\"text\":\"v\"},"
      "{\"text\":\"w\"},{\"text\":\"x\"},{\"text\":\"y\"},{\"text\":\"z\"}]},"
      "\"answerKey\":\"A\"}",
      {"Question: Where?\nA. v\nB. w\nC. x\nD. y\nE. z\nAnswer:"},
-     {"A", "B", "C", "D", "E"}, 5, 0},
+     {"A", "B", "C", "D", "E"},
+     5,
+     0},
     {"MMLU",
      "{\"question\":\"1+1 \",\"subject\":\"abstract_algebra\",\"choices\":[\"1\",\"2\","
      "\"3\",\"4\"],\"answer\":1}",
-     {"1+1\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"}, {"A", "B", "C", "D"}, 4, 1,
+     {"1+1\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"},
+     {"A", "B", "C", "D"},
+     4,
+     1,
      "The following are multiple choice questions (with answers) about abstract algebra.\n\n"},
-    {"mmlu", "{\"question\":\"1+1\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],\"answer\":\"D\"}",
-     {"1+1\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"}, {"A", "B", "C", "D"}, 4, 3},
+    {"mmlu",
+     "{\"question\":\"1+1\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],\"answer\":\"D\"}",
+     {"1+1\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"},
+     {"A", "B", "C", "D"},
+     4,
+     3},
     {"truthfulqa_mc1",
      "{\"question\":\"Do hens sing?\",\"mc1_targets\":{\"choices\":[\"No\",\"Yes\"],"
      "\"labels\":[1,0]}}",
-     {NULL}, {"No", "Yes"}, 2, 0},
+     {NULL},
+     {"No", "Yes"},
+     2,
+     0},
     {"TruthfulQA-mc2",
      "{\"question\":\"Do hens sing?\",\"mc2_targets\":{\"choices\":[\"No\",\"Yes\","
      "\"Never\"],\"labels\":[1,0,1]}}",
-     {NULL}, {"No", "Yes", "Never"}, 3, 0, NULL, 5},
+     {NULL},
+     {"No", "Yes", "Never"},
+     3,
+     0,
+     NULL,
+     5},
     {"StoryCloze",
      "{\"input_sentence_1\":\"A.\",\"input_sentence_2\":\"B.\",\"input_sentence_3\":\"C.\","
      "\"input_sentence_4\":\"D.\",\"sentence_quiz1\":\"x\",\"sentence_quiz2\":\"y\","
      "\"answer_right_ending\":2}",
-     {"A. B. C. D."}, {"x", "y"}, 2, 1},
+     {"A. B. C. D."},
+     {"x", "y"},
+     2,
+     1},
     {"storycloze_2016",
      "{\"InputSentence1\":\"A.\",\"InputSentence2\":\"B.\",\"InputSentence3\":\"C.\","
      "\"InputSentence4\":\"D.\",\"RandomFifthSentenceQuiz1\":\"x\","
      "\"RandomFifthSentenceQuiz2\":\"y\",\"AnswerRightEnding\":\"1\"}",
-     {"A. B. C. D."}, {"x", "y"}, 2, 0},
+     {"A. B. C. D."},
+     {"x", "y"},
+     2,
+     0},
 };
 
 // As they stand in lm-evaluation-harness: the question that is asked is the last of seven.
-static const char truthfulqa_ends[] =
-    "in Barcelona, Spain.\n\nQ: Do hens sing?\nA:";
+static const char truthfulqa_ends[] = "in Barcelona, Spain.\n\nQ: Do hens sing?\nA:";
 
 TEST(eval_reads_every_form_of_every_task) {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -184,7 +280,9 @@ TEST(eval_says_what_an_item_lacks) {
     char many[512] = "{\"query\":\"q\",\"gold\":0,\"choices\":[\"a\"";
     for (int i = 0; i < TERN_EVAL_ANSWERS_MAX; i++) strcat(many, ",\"a\"");
     strcat(many, "]}");
-    const struct { const char *task, *line, *says; } bad[] = {
+    const struct {
+        const char *task, *line, *says;
+    } bad[] = {
         {"piqa", "{\"goal\":1,\"sol1\":\"a\",\"sol2\":\"b\",\"label\":0}", "'goal' is no text"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"label\":0}", "'sol2' is missing"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"sol2\":\"b\",\"label\":2}",
@@ -340,8 +438,9 @@ TEST(eval_perplexity_of_both_conventions) {
     size_t n;
     bool greedy;
     if (!rig_open(&r, 42, 0)) return;
-    REQUIRE_OK(tern_tokenize(r.model, story, sizeof story - 1, TERN_TOKENIZE_BOS, ids, 256, &n,
-                             &err), err);
+    REQUIRE_OK(
+        tern_tokenize(r.model, story, sizeof story - 1, TERN_TOKENIZE_BOS, ids, 256, &n, &err),
+        err);
     // llama.cpp: windows of 32, the last 15 tokens of each are scored, BOS overwrites the first.
     tern_perplexity_desc desc = {.window = 32};
     REQUIRE_OK(tern_eval_perplexity(r.session, story, sizeof story - 1, &desc, &p, &err), err);
@@ -404,7 +503,10 @@ TEST(eval_perplexity_refuses_impossible_windows) {
     tern_perplexity p;
     if (!rig_open(&r, 43, 0)) return;
     static const tern_perplexity_desc bad[] = {
-        {.window = 97}, {.window = 3}, {.window = 32, .stride = 16}, {.window = -1},
+        {.window = 97},
+        {.window = 3},
+        {.window = 32, .stride = 16},
+        {.window = -1},
         {.convention = TERN_PERPLEXITY_TRANSFORMERS, .window = 32, .stride = 33},
         {.convention = TERN_PERPLEXITY_TRANSFORMERS, .window = 32, .stride = -1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -423,10 +525,12 @@ static const char piqa[] =
     "{\"goal\":\"To stand\",\"sol1\":\"the\",\"sol2\":\"in the end\",\"label\":1}\n";
 
 TEST(eval_choice_is_computed_as_by_hand) {
-    static const struct { const char *goal, *solutions[2]; int gold; } items[3] = {
-        {"Question: To rest\nAnswer:", {"sit on the hen", "eat"}, 0},
-        {"Question: To rest \nAnswer:", {"\u00e4\u00f6\u00fc", "abc"}, 1},
-        {"Question: To stand\nAnswer:", {"the", "in the end"}, 1}};
+    static const struct {
+        const char *goal, *solutions[2];
+        int gold;
+    } items[3] = {{"Question: To rest\nAnswer:", {"sit on the hen", "eat"}, 0},
+                  {"Question: To rest \nAnswer:", {"\u00e4\u00f6\u00fc", "abc"}, 1},
+                  {"Question: To stand\nAnswer:", {"the", "in the end"}, 1}};
     static const int n_characters[3][2] = {{14, 3}, {3, 3}, {3, 10}};
     rig r = {0};
     tern_eval_result result;
@@ -466,15 +570,15 @@ TEST(eval_lambada_and_blimp_are_computed_as_by_hand) {
                                                                "{\"text\":\"the hen sang\"}")};
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     bool greedy[2];
-    double nll = -slow_pair(&r, "on and", "on", &greedy[0]) -
-                 slow_pair(&r, "the hen", "sang", &greedy[1]);
+    double nll =
+        -slow_pair(&r, "on and", "on", &greedy[0]) - slow_pair(&r, "the hen", "sang", &greedy[1]);
     CHECK(result.metrics[0].value == (greedy[0] + greedy[1]) / 2.0);
     CHECK(!strcmp(result.metrics[1].name, "perplexity"));
     CHECK(fabs(result.metrics[1].value / exp(nll / 2) - 1) < 1e-5);
     desc = (tern_eval_desc){
         .task = "blimp",
-        .path = write_file("b.jsonl",
-                           "{\"sentence_good\":\"He is.\",\"sentence_bad\":\"He are.\"}")};
+        .path =
+            write_file("b.jsonl", "{\"sentence_good\":\"He is.\",\"sentence_bad\":\"He are.\"}")};
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     double good = slow_pair(&r, "", "He is.", greedy), bad = slow_pair(&r, "", "He are.", greedy);
     CHECK(result.n_metrics == 1 && result.metrics[0].value == (good > bad));
@@ -510,8 +614,8 @@ TEST(eval_puts_examples_in_front) {
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     desc.shots_path = write_file("shots.jsonl", shot);
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
-    double want = slow_pair(&r, "Question: Go\nAnswer: on\n\nQuestion: To stand\nAnswer:",
-                            "in the end", &greedy);
+    double want = slow_pair(
+        &r, "Question: Go\nAnswer: on\n\nQuestion: To stand\nAnswer:", "in the end", &greedy);
     CHECK_MSG(fabs(recorded(results, 3, 1) - want) < 1e-4, "%.9g, not %.9g",
               recorded(results, 3, 1), want);
     desc.n_shots = 2;
@@ -531,14 +635,17 @@ TEST(eval_mmlu_takes_examples_of_the_subject) {
     char text[512];
     if (!rig_open(&r, 48, 0)) return;
     const char *results = test_tmp("mmlu.results");
-    const char *shots = write_file(
-        "mmlu_dev.jsonl",
-        "{\"question\":\"p\",\"subject\":\"a\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],"
-        "\"answer\":3}\n"
-        "{\"question\":\"q\",\"subject\":\"b_c\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],"
-        "\"answer\":2}\n");
+    const char *shots =
+        write_file("mmlu_dev.jsonl",
+                   "{\"question\":\"p\",\"subject\":\"a\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],"
+                   "\"answer\":3}\n"
+                   "{\"question\":\"q\",\"subject\":\"b_c\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],"
+                   "\"answer\":2}\n");
     tern_eval_desc desc = {
-        .task = "MMLU", .n_shots = 1, .shots_path = shots, .results_path = results,
+        .task = "MMLU",
+        .n_shots = 1,
+        .shots_path = shots,
+        .results_path = results,
         .path = write_file("mmlu.jsonl",
                            "{\"question\":\"x\",\"subject\":\"b_c\",\"choices\":[\"5\",\"6\","
                            "\"7\",\"8\"],\"answer\":1}\n"
@@ -547,14 +654,16 @@ TEST(eval_mmlu_takes_examples_of_the_subject) {
     tern_session_close(r.session);
     REQUIRE_OK(tern_session_open(&r.session, r.model,
                                  &(tern_session_desc){.n_context = 256, .kv_type = TERN_KV_F32},
-                                 &err), err);
+                                 &err),
+               err);
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     static const char *const subjects[] = {"b c", "a"}, *const shown[] = {"q", "p"},
                              *const asked[] = {"x", "y"}, *const answers[] = {"C", "D"};
     for (int i = 0; i < 2; i++) {
         snprintf(text, sizeof text,
                  "%s%s.\n\n%s\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: %s\n\n%s\nA. 5\nB. 6\nC. 7\nD. 8\n"
-                 "Answer:", head, subjects[i], shown[i], answers[i], asked[i]);
+                 "Answer:",
+                 head, subjects[i], shown[i], answers[i], asked[i]);
         double want = slow_pair(&r, text, "B", &greedy);
         CHECK_MSG(fabs(recorded(results, i, 1) - want) < 1e-4, "item %d: %.9g, not %.9g", i,
                   recorded(results, i, 1), want);
@@ -581,11 +690,13 @@ TEST(eval_truthfulqa_mc2_is_computed_as_by_hand) {
     tern_session_close(r.session);
     REQUIRE_OK(tern_session_open(&r.session, r.model,
                                  &(tern_session_desc){.n_context = 1024, .kv_type = TERN_KV_F32},
-                                 &err), err);
+                                 &err),
+               err);
     tern_eval_desc desc = {.task = "truthfulqa_mc2", .path = write_file("mc2.jsonl", line)};
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     REQUIRE_OK(tern_eval_item_read(&item, tern_eval_task_find("truthfulqa_mc2"),
-                                   (tern_str){line, sizeof line - 1}, &err), err);
+                                   (tern_str){line, sizeof line - 1}, &err),
+               err);
     double all = 0, right = 0, first = 0;
     for (int i = 0; i < 4; i++) {
         double p = exp(slow_pair(&r, item.contexts[0].ptr, answers[i], &greedy));
@@ -621,8 +732,9 @@ TEST(eval_cuts_the_beginning_of_what_is_too_long) {
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     CHECK(result.n_cut == 1);
     strcat(context, " xyz");
-    REQUIRE_OK(tern_tokenize(r.model, context, strlen(context), TERN_TOKENIZE_BOS, ids, 300, &n,
-                             &err), err);
+    REQUIRE_OK(
+        tern_tokenize(r.model, context, strlen(context), TERN_TOKENIZE_BOS, ids, 300, &n, &err),
+        err);
     other = r;
     REQUIRE_OK(tern_session_open(&other.session, r.model, NULL, &err), err);
     double want = slow_score(&other, ids + n - 97, 93, 97, &greedy); // " xyz" has four tokens
@@ -787,8 +899,8 @@ static const char *verdict_of(const tern_strbuf *report, const char *property) {
 }
 
 TEST(eval_paper_tells_a_bitnet_from_a_llama) {
-    static const char *const properties[] = {"BitLinear layers", "weights", "scale", "zeros",
-                                             "bits a weight", "activations"};
+    static const char *const properties[] = {"BitLinear layers", "weights",    "scale", "zeros",
+                                             "bits a weight",    "activations"};
     const char *path = test_tmp("paper.gguf");
     for (int is_llama = 0; is_llama < 2; is_llama++) {
         tern_strbuf out = {0};

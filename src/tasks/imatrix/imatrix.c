@@ -131,8 +131,7 @@ static void keep(job *j, tern_vid v, const float *rows, int32_t n_rows) {
     j->next_kept = (j->next_kept + 1) % N_KEPT;
     k->v = v;
     k->n_rows = n_rows;
-    memcpy(k->rows, rows,
-           (size_t)(n_rows * j->traced.graph.values[v].cols) * sizeof *rows);
+    memcpy(k->rows, rows, (size_t)(n_rows * j->traced.graph.values[v].cols) * sizeof *rows);
 }
 
 // A window may take a minute: each of its values counts as a part of it.
@@ -168,8 +167,10 @@ static void see(void *ctx, tern_vid v, const float *rows, int32_t n_rows) {
 static tern_status run_window(job *j, size_t first, tern_error *err) {
     const tern_tokenizer *t = j->model->tokenizer;
     size_t left = j->ids.n - first, n = left < (size_t)j->window ? left : (size_t)j->window;
-    tern_batch batch = {.ids = j->ids.ids + first, .n_tokens = (int32_t)n,
-                        .outputs = j->outputs, .n_outputs = (int32_t)n};
+    tern_batch batch = {.ids = j->ids.ids + first,
+                        .n_tokens = (int32_t)n,
+                        .outputs = j->outputs,
+                        .n_outputs = (int32_t)n};
     if (!j->desc->ids && tern_tokenizer_adds_bos(t)) j->ids.ids[first] = tern_tokenizer_bos(t);
     for (int i = 0; i < N_KEPT; i++) j->kept[i].v = -1;
     j->n_seen = 0;
@@ -202,8 +203,9 @@ static tern_status check_sums(const job *j, tern_error *err) {
         for (int64_t k = 0; k < s->n_parts; k++) n += s->counts[k];
         for (int64_t k = 0; k < s->n_parts * s->n_cols; k++) sum += s->sums[k];
         if (n != (double)(j->n_tokens * s->n_chosen))
-            return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: what goes into %s is not computed by "
-                             "itself on this device", j->model->path, j->matrices[i].name);
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "%s: what goes into %s is not computed by itself on this device",
+                             j->model->path, j->matrices[i].name);
         if (!(sum <= (double)__FLT_MAX__))
             return tern_fail(err, TERN_ERR_FORMAT, "%s: what goes into %s is not finite",
                              j->model->path, j->matrices[i].name);
@@ -257,8 +259,9 @@ static tern_status check(job *j, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     if (!j->desc->window && window > context) window = context;
     if (window < 2 || window > context)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a window of %lld tokens: expected 2 to %lld, the "
-                         "model's context", (long long)window, (long long)context);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "a window of %lld tokens: expected 2 to %lld, the model's context",
+                         (long long)window, (long long)context);
     if (j->desc->n_windows < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%d windows", j->desc->n_windows);
     j->window = (int)window;
@@ -315,8 +318,10 @@ tern_status tern_imatrix(tern_model *m, const char *text, size_t n_bytes, const 
     tern_model_hold(m);
     tern_status status = collect(&j, text, n_bytes, out, err);
     if (stats)
-        *stats = (tern_imatrix_stats){.n_tokens = j.n_tokens, .n_windows = j.n_windows,
-                                      .window = j.window, .n_matrices = j.n_matrices};
+        *stats = (tern_imatrix_stats){.n_tokens = j.n_tokens,
+                                      .n_windows = j.n_windows,
+                                      .window = j.window,
+                                      .n_matrices = j.n_matrices};
     tern_traced_close(&j.traced);
     for (size_t i = 0; i < j.n_sources; i++) {
         tern_free(j.sources[i].sums);

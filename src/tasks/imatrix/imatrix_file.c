@@ -85,8 +85,10 @@ static bool take_count(cursor *c, uint32_t most, uint32_t *out) {
 }
 
 static tern_status cut(const char *path, uint32_t entry, tern_error *err) {
-    return tern_fail(err, TERN_ERR_FORMAT, "%s: entry %" PRIu32 " of the importance matrix is cut "
-                     "off, or it is no such file", path, entry);
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "%s: entry %" PRIu32
+                     " of the importance matrix is cut off, or it is no such file",
+                     path, entry);
 }
 
 static tern_status take_entry(tern_importances *s, cursor *c, const char *path, uint32_t i,
@@ -103,8 +105,8 @@ static tern_status take_entry(tern_importances *s, cursor *c, const char *path, 
         memcpy(&m->means[k], values + 4 * (size_t)k, 4);
         if (n_calls > 0) m->means[k] /= (float)n_calls;
         if (!is_mean(m->means[k]))
-            return tern_fail(err, TERN_ERR_FORMAT, "%s: %s: number %" PRIu32 " is no mean of "
-                             "squares", path, m->name, k);
+            return tern_fail(err, TERN_ERR_FORMAT,
+                             "%s: %s: number %" PRIu32 " is no mean of squares", path, m->name, k);
     }
     return TERN_OK;
 }
@@ -150,8 +152,9 @@ static tern_status read_matrix(tern_importances *out, const tern_file *f, const 
                 sums->n_dims <= 2 && counts->n_dims <= 2 && n_parts > 0 && n_cols > 0 &&
                 counts->ne[0] * counts->ne[1] == n_parts;
     if (!fits)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: %s: expected floats, and as many counts as "
-                         "it has rows", f->path, sums->name);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s: %s: expected floats, and as many counts as it has rows", f->path,
+                         sums->name);
     TERN_TRY(add(out, (tern_str){name, length}, (size_t)(n_cols * n_parts), &m, err));
     float *rows = tern_alloc_array(TERN_MEM_FILE, (size_t)n_parts, sizeof *rows);
     if (!rows) return tern_fail_memory(err, (size_t)n_parts * sizeof *rows);
@@ -173,16 +176,15 @@ static tern_status read_gguf(tern_importances *out, const tern_file *f, tern_err
     tern_str type = {NULL, 0};
     tern_file_meta_str(f, "general.type", &type);
     if (f->kind != TERN_FILE_GGUF || !tern_str_is(type, "imatrix"))
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: expected an importance matrix (general.type "
-                         "imatrix)", f->path);
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%s: expected an importance matrix (general.type imatrix)", f->path);
     for (size_t i = 0; i < f->n_tensors; i++) {
         const char *name = f->tensors[i].name;
         size_t n = strlen(name);
         if (n >= end && strcmp(name + n - end, SUMS) == 0)
             TERN_TRY(read_matrix(out, f, &f->tensors[i], err));
     }
-    if (out->n == 0)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: no matrix is in it", f->path);
+    if (out->n == 0) return tern_fail(err, TERN_ERR_FORMAT, "%s: no matrix is in it", f->path);
     tern_file_meta_int(f, "imatrix.chunk_count", &out->n_chunks);
     const tern_meta *names = tern_file_meta(f, "imatrix.datasets");
     bool named = names && names->strings && names->n > 0;

@@ -130,8 +130,10 @@ static tern_status count_all_codes(tern_inspection *in, tern_error *err) {
         const tern_tensor *t = &in->file->tensors[i];
         bool master = is_master(in, t);
         if (!has_code_type(t->type) && !master) continue;
-        if (master) TERN_TRY(count_rounded(t, &in->codes_of[i], err));
-        else TERN_TRY(count_codes(t, &in->codes_of[i], err));
+        if (master)
+            TERN_TRY(count_rounded(t, &in->codes_of[i], err));
+        else
+            TERN_TRY(count_codes(t, &in->codes_of[i], err));
         in->n_masters += master;
         count_in(&in->coded, t);
         tern_blob_drop(&t->data); // read once, not needed again
@@ -157,8 +159,10 @@ static tern_str architecture_of(const tern_file *f) {
 static bool find_whether_it_runs(tern_inspection *in) {
     tern_status status = tern_file_need_weights(in->file, &in->refusal);
     if (status == TERN_OK) status = tern_model_read(in->file, &in->arch, &in->config, &in->refusal);
-    if (status != TERN_OK) in->arch = NULL;
-    else status = tern_model_check(in->file, in->arch, &in->config, &in->refusal);
+    if (status != TERN_OK)
+        in->arch = NULL;
+    else
+        status = tern_model_check(in->file, in->arch, &in->config, &in->refusal);
     return status == TERN_OK;
 }
 
@@ -221,9 +225,12 @@ static tern_status report(const tern_inspection *in, const tern_inspect_desc *de
                           tern_text_fn on_text, void *user, tern_error *err) {
     tern_strbuf out = {0};
     tern_status status = TERN_OK;
-    if (desc->format == TERN_FORMAT_JSON) tern_inspection_json(in, desc->tensors, &out);
-    else tern_inspection_text(in, desc->tensors, &out);
-    if (out.failed) status = tern_fail_memory(err, out.len);
+    if (desc->format == TERN_FORMAT_JSON)
+        tern_inspection_json(in, desc->tensors, &out);
+    else
+        tern_inspection_text(in, desc->tensors, &out);
+    if (out.failed)
+        status = tern_fail_memory(err, out.len);
     else if (!on_text(user, out.ptr, out.len))
         status = tern_fail(err, TERN_ERR_CANCELLED, "%s: the report was stopped", in->file->path);
     tern_strbuf_free(&out);
@@ -238,8 +245,8 @@ tern_status tern_inspect(const char *path, const tern_inspect_desc *desc, tern_t
     tern_inspection in = {0};
     if (!desc) desc = &defaults;
     if (!path || !on_text || desc->format > TERN_FORMAT_JSON)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "inspect wants a path, a receiver, and text or "
-                         "json as its format");
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "inspect wants a path, a receiver, and text or json as its format");
     TERN_TRY(tern_file_open(&file, path, err));
     tern_status status = tern_inspection_make(&in, file, desc->histogram, err);
     if (status == TERN_OK) status = report(&in, desc, on_text, user, err);

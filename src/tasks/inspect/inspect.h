@@ -16,18 +16,18 @@ typedef struct tern_code_counts {
 typedef struct tern_inspection {
     const tern_file *file;
     tern_str architecture;
-    const tern_arch *arch;    // NULL: not a model that can run
-    tern_config config;       // of arch
-    tern_error refusal;       // why it cannot run; an empty message: it can
+    const tern_arch *arch; // NULL: not a model that can run
+    tern_config config;    // of arch
+    tern_error refusal;    // why it cannot run; an empty message: it can
     size_t n_files;
     tern_tally left_out; // of other parts of the model, which are not run
     tern_state_bytes states;
     tern_tally all, ternary, of_type[TERN_DTYPE_COUNT];
-    bool is_tied;             // the embedding table is also the output head
-    uint64_t bytes_per_token; // weights that a decode step reads
-    tern_code_counts codes;   // of all ternary tensors, also of those that loading makes ternary
-    tern_tally coded;         // these tensors
-    size_t n_masters;         // of them: float master weights
+    bool is_tied;               // the embedding table is also the output head
+    uint64_t bytes_per_token;   // weights that a decode step reads
+    tern_code_counts codes;     // of all ternary tensors, also of those that loading makes ternary
+    tern_tally coded;           // these tensors
+    size_t n_masters;           // of them: float master weights
     tern_code_counts *codes_of; // [n_tensors], NULL without a histogram
 } tern_inspection;
 

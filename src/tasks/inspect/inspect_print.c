@@ -8,7 +8,7 @@
 #define ARRAY_SHOWN_TEXT 6
 #define ARRAY_SHOWN_JSON 16
 #define VALUE_SHOWN_TEXT 100 // characters of a metadata value
-#define BAR_WIDTH 40
+#define BAR_WIDTH        40
 
 // ---- Values ------------------------------------------------------------------------------------
 
@@ -67,9 +67,7 @@ static void put_scalar(tern_meta_type type, const void *data, tern_strbuf *out) 
         memcpy(&u, data, sizeof u);
         tern_strbuf_printf(out, "%lld", (long long)u);
         break;
-    default:
-        tern_meta_element(&one, 0, &value);
-        tern_strbuf_json_number(out, value);
+    default: tern_meta_element(&one, 0, &value); tern_strbuf_json_number(out, value);
     }
 }
 
@@ -86,8 +84,10 @@ void tern_put_meta(const tern_meta *m, uint64_t n_max, tern_strbuf *out) {
     tern_strbuf_putc(out, '[');
     for (uint64_t i = 0; i < m->n && i < n_max; i++) {
         if (i) tern_strbuf_putc(out, ',');
-        if (m->strings) tern_strbuf_json(out, m->strings[i].ptr, m->strings[i].len);
-        else put_scalar(m->element_type, (const char *)m->data + i * bytes, out);
+        if (m->strings)
+            tern_strbuf_json(out, m->strings[i].ptr, m->strings[i].len);
+        else
+            put_scalar(m->element_type, (const char *)m->data + i * bytes, out);
     }
     if (m->n > n_max) put_cut(m->n, out);
     tern_strbuf_putc(out, ']');
@@ -96,16 +96,17 @@ void tern_put_meta(const tern_meta *m, uint64_t n_max, tern_strbuf *out) {
 // ---- JSON --------------------------------------------------------------------------------------
 
 static void put_tally(const char *name, const tern_tally *t, tern_strbuf *out) {
-    tern_strbuf_printf(out, "\"%s\":{\"n_tensors\":%llu,\"n_weights\":%llu,\"bytes\":%llu,"
-                       "\"bits_per_weight\":", name, (unsigned long long)t->n_tensors,
-                       (unsigned long long)t->n_weights, (unsigned long long)t->bytes);
+    tern_strbuf_printf(out,
+                       "\"%s\":{\"n_tensors\":%llu,\"n_weights\":%llu,\"bytes\":%llu,"
+                       "\"bits_per_weight\":",
+                       name, (unsigned long long)t->n_tensors, (unsigned long long)t->n_weights,
+                       (unsigned long long)t->bytes);
     tern_strbuf_json_float(out, (float)tern_bits_per_weight(t));
     tern_strbuf_putc(out, '}');
 }
 
 static void put_codes(const tern_code_counts *c, tern_strbuf *out) {
-    tern_strbuf_printf(out,
-                       "{\"-1\":%llu,\"0\":%llu,\"+1\":%llu,\"invalid\":%llu,\"entropy\":",
+    tern_strbuf_printf(out, "{\"-1\":%llu,\"0\":%llu,\"+1\":%llu,\"invalid\":%llu,\"entropy\":",
                        (unsigned long long)c->n[0], (unsigned long long)c->n[1],
                        (unsigned long long)c->n[2], (unsigned long long)c->n[3]);
     tern_strbuf_json_float(out, (float)tern_codes_entropy(c->n));
@@ -163,14 +164,15 @@ static void put_metadata_json(const tern_file *f, tern_strbuf *out) {
 
 // What the model is for, and how large; zeros if its architecture is unknown.
 static void put_shape(const tern_config *c, tern_strbuf *out) {
-    const char *kind = c->n_labels                          ? "reranker"
+    const char *kind = c->n_labels                       ? "reranker"
                        : c->pooling != TERN_POOLING_NONE ? "embedding"
                                                          : "language";
     if (c->vision.n_layers) tern_strbuf_puts(out, "\"sees\":true,");
-    tern_strbuf_printf(out, "\"kind\":\"%s\",\"n_context\":%lld,\"n_embd\":%lld,"
-                            "\"n_layers\":%lld,\"n_vocab\":%lld,\n",
-                       kind, (long long)c->n_context, (long long)c->n_embd,
-                       (long long)c->n_layers, (long long)c->n_vocab);
+    tern_strbuf_printf(out,
+                       "\"kind\":\"%s\",\"n_context\":%lld,\"n_embd\":%lld,"
+                       "\"n_layers\":%lld,\"n_vocab\":%lld,\n",
+                       kind, (long long)c->n_context, (long long)c->n_embd, (long long)c->n_layers,
+                       (long long)c->n_vocab);
 }
 
 void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *out) {
@@ -181,8 +183,8 @@ void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *
                        f->kind == TERN_FILE_GGUF ? "gguf" : "huggingface", in->n_files);
     tern_strbuf_json(out, in->architecture.ptr, in->architecture.len);
     if (f->packing) tern_strbuf_printf(out, ",\"packing\":\"%s\"", f->packing);
-    tern_strbuf_printf(out, ",\n\"runs\":%s,\"refusal\":",
-                       in->refusal.message[0] ? "false" : "true");
+    tern_strbuf_printf(out,
+                       ",\n\"runs\":%s,\"refusal\":", in->refusal.message[0] ? "false" : "true");
     tern_strbuf_json(out, in->refusal.message, strlen(in->refusal.message));
     tern_strbuf_puts(out, ",\"guess\":");
     const char *guess = in->config.guess ? in->config.guess : "";
@@ -308,14 +310,15 @@ static void put_histogram(const tern_inspection *in, tern_strbuf *out) {
                            (unsigned long long)c->n[i], percent(c->n[i], c), width,
                            "########################################");
     }
-    tern_strbuf_printf(out, "  bits a weight: %.3f carried (the entropy; at most log2 3 = 1.585), "
+    tern_strbuf_printf(out,
+                       "  bits a weight: %.3f carried (the entropy; at most log2 3 = 1.585), "
                        "%.3f stored\n",
                        tern_codes_entropy(c->n), tern_bits_per_weight(&in->coded));
 }
 
 static void put_line(const char *name, const tern_tally *t, tern_strbuf *out) {
-    tern_strbuf_printf(out, "  %-10s %7llu tensors %14llu weights %14llu bytes  %6.3f bits a "
-                       "weight\n",
+    tern_strbuf_printf(out,
+                       "  %-10s %7llu tensors %14llu weights %14llu bytes  %6.3f bits a weight\n",
                        name, (unsigned long long)t->n_tensors, (unsigned long long)t->n_weights,
                        (unsigned long long)t->bytes, tern_bits_per_weight(t));
 }

@@ -153,8 +153,8 @@ TEST(inspect_counts_master_weights_as_they_are_rounded) {
         tern_st_writer *w;
         tern_error err = {0};
         tern_strbuf out = {0};
-        static const float table[16], weights[16] = {2, -2, 0.1f, 0, 2, -2, 0.1f, 0,
-                                                     2, -2, 0.1f, 0, 2, -2, 0.1f, 0};
+        static const float table[16],
+            weights[16] = {2, -2, 0.1f, 0, 2, -2, 0.1f, 0, 2, -2, 0.1f, 0, 2, -2, 0.1f, 0};
         uint64_t shape[] = {4, 4};
         REQUIRE_OK(tern_st_writer_open(&w, folder, 0, &err), err);
         tern_st_declare(w, "model.embed_tokens.weight", TERN_DTYPE_F32, 2, shape);
@@ -165,14 +165,17 @@ TEST(inspect_counts_master_weights_as_they_are_rounded) {
         tern_st_writer_free(w);
         snprintf(path, sizeof path, "%s/config.json", folder);
         FILE *f = fopen(path, "wb");
-        fprintf(f, "{\"model_type\":\"%s\",\"vocab_size\":4,\"hidden_size\":4,\"hidden_act\":"
-                   "\"silu\",\"num_hidden_layers\":1,\"num_attention_heads\":2,"
-                   "\"num_key_value_heads\":2,\"intermediate_size\":4,\"rms_norm_eps\":1e-5,"
-                   "\"max_position_embeddings\":8,\"rope_theta\":10000,"
-                   "\"tie_word_embeddings\":true}", is_llama ? "llama" : "bitnet");
+        fprintf(f,
+                "{\"model_type\":\"%s\",\"vocab_size\":4,\"hidden_size\":4,\"hidden_act\":"
+                "\"silu\",\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+                "\"num_key_value_heads\":2,\"intermediate_size\":4,\"rms_norm_eps\":1e-5,"
+                "\"max_position_embeddings\":8,\"rope_theta\":10000,"
+                "\"tie_word_embeddings\":true}",
+                is_llama ? "llama" : "bitnet");
         fclose(f);
-        REQUIRE_OK(tern_inspect(folder, &(tern_inspect_desc){.histogram = true}, collect, &out,
-                                &err), err);
+        REQUIRE_OK(
+            tern_inspect(folder, &(tern_inspect_desc){.histogram = true}, collect, &out, &err),
+            err);
         CHECK((strstr(out.ptr, "(1 matrix of floats, as loading") != NULL) == !is_llama);
         CHECK((strstr(out.ptr, "-1              4  25.00%") != NULL) == !is_llama);
         CHECK((strstr(out.ptr, " 0              8  50.00%") != NULL) == !is_llama);

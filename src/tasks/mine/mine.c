@@ -35,7 +35,7 @@
 #include "tern_tools.h"
 
 enum { WINDOW = 256, SKIP = 16, ROWS = 16 }; // tokens of a window; of them unscored; at once
-enum { BEGINNING = 32, OWN = 160 };           // tokens of an own text: given, written
+enum { BEGINNING = 32, OWN = 160 };          // tokens of an own text: given, written
 #define FIXED ((double)(1 << 24))
 
 // ---- The corpus --------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ enum { BEGINNING = 32, OWN = 160 };           // tokens of an own text: given, w
 typedef struct shard_list {
     tern_names paths;
     tern_shard **shards; // [n]
-    uint64_t *first; // [n + 1]: document numbers
+    uint64_t *first;     // [n + 1]: document numbers
     size_t n;
 } shard_list;
 
@@ -95,10 +95,8 @@ static tern_status open_shards(shard_list *l, tern_corpus *corpus, const tern_mo
     l->shards = tern_alloc_array(TERN_MEM_MISC, l->n, sizeof(tern_shard *));
     l->first = tern_alloc_array(TERN_MEM_MISC, l->n + 1, sizeof *l->first);
     if (!l->shards || !l->first) return tern_fail_memory(err, l->n * sizeof *l->first);
-    *corpus = (tern_corpus){.self = l,
-                            .document_tokens = document_tokens,
-                            .read = read_document,
-                            .end_id = -1};
+    *corpus = (tern_corpus){
+        .self = l, .document_tokens = document_tokens, .read = read_document, .end_id = -1};
     for (size_t i = 0; i < l->n; i++) {
         TERN_TRY(tern_shard_open(&l->shards[i], l->paths.list[i], err));
         const tern_shard_info *info = tern_shard_get_info(l->shards[i]);
@@ -107,8 +105,8 @@ static tern_status open_shards(shard_list *l, tern_corpus *corpus, const tern_mo
                              "%s: tokens of a vocabulary of %u, but the model has %d", info->path,
                              (unsigned)info->n_vocab, (int)model->info.n_vocab);
         if (i > 0 && info->end_id != corpus->end_id)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: another end token than in %s",
-                             info->path, l->paths.list[0]);
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: another end token than in %s", info->path,
+                             l->paths.list[0]);
         corpus->end_id = info->end_id;
         corpus->n_tokens += info->n_tokens;
         corpus->n_documents += info->n_documents;
@@ -188,8 +186,10 @@ static tern_status write_own(own_text *t, const tern_model_info *info, uint64_t 
     const tern_sampling greedy = {0};
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = OWN};
     uint64_t here = document / t->size;
-    if (t->beginnings) TERN_TRY(read_window(t->beginnings, document, ids, &n, err));
-    else TERN_TRY(make_beginning(t, info, document, ids, &n, err));
+    if (t->beginnings)
+        TERN_TRY(read_window(t->beginnings, document, ids, &n, err));
+    else
+        TERN_TRY(make_beginning(t, info, document, ids, &n, err));
     TERN_TRY(tern_generate_ids(t->session, ids, n, &p, NULL, NULL, NULL, err));
     const int32_t *written = tern_session_generated(t->session, &n);
     memcpy(t->ids + here * OWN, written, n * sizeof *written);
@@ -208,8 +208,7 @@ static tern_status write_all_own(own_text *t, tern_corpus *given, const tern_mod
     tern_model_get_info(model, &info);
     for (uint64_t i = t->rank; i < n_documents; i += t->size) {
         TERN_TRY(write_own(t, &info, i, err));
-        if (!tern_progress(d->on_progress, d->user, "write",
-                           (double)(i + 1) / (double)n_documents))
+        if (!tern_progress(d->on_progress, d->user, "write", (double)(i + 1) / (double)n_documents))
             return tern_fail(err, TERN_ERR_CANCELLED, "mining was cancelled");
     }
     uint64_t n_tokens = 0;
@@ -559,7 +558,8 @@ tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc
     TERN_TRY_GOTO(tern_ngrams_count(&grams, &corpus, &counting, err));
     if (desc->generate_tokens)
         TERN_TRY_GOTO(score_own(&grams, &own, desc->comm, &st.n_scored, err));
-    else TERN_TRY_GOTO(score(&grams, &corpus, model, desc, &st.n_scored, err));
+    else
+        TERN_TRY_GOTO(score(&grams, &corpus, model, desc, &st.n_scored, err));
     mark_likeliest(&grams);
     TERN_TRY_GOTO(choose_chains(out, &grams, desc, &st, err));
 fail:

@@ -29,8 +29,8 @@ static tern_status read_text(void *self, uint64_t document, uint64_t first, uint
 
 static tern_corpus make_corpus(void) {
     uint32_t state = 7;
-    tern_corpus c = {.n_documents = N_DOCUMENTS, .document_tokens = each, .read = read_text,
-                     .end_id = END};
+    tern_corpus c = {
+        .n_documents = N_DOCUMENTS, .document_tokens = each, .read = read_text, .end_id = END};
     for (int d = 0; d < N_DOCUMENTS; d++)
         for (int i = 0; i < N_EACH; i++) {
             state = state * 1664525u + 1013904223u;
@@ -187,8 +187,8 @@ TEST(mine_makes_tables_that_are_packed_and_reproducible) {
     REQUIRE_OK(tern_model_open(&model, path, &(tern_model_desc){.n_threads = 1}, &err), err);
     REQUIRE_OK(write_shard(shard, model, &err) ? TERN_OK : TERN_ERR_IO, err);
     const char *shards[] = {shard};
-    tern_mine_desc d = {.shards = shards, .n_shards = 1, .min_probability = 0.2f,
-                        .memory = 1 << 20};
+    tern_mine_desc d = {
+        .shards = shards, .n_shards = 1, .min_probability = 0.2f, .memory = 1 << 20};
     for (int i = 0; i < 2; i++) REQUIRE_OK(tern_mine(&tables[i], model, &d, &st, &err), err);
     const tern_chain *e = tern_chains_entries(tables[0], &n);
     const tern_chain *again = tern_chains_entries(tables[1], &n_again);

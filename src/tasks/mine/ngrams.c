@@ -65,8 +65,10 @@ size_t tern_ngrams_lower(const tern_ngrams *g, int n, const int32_t *tokens, int
     size_t low = 0, high = g->n[n];
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (compare(g->at[n][middle].tokens, tokens, n_tokens) < 0) low = middle + 1;
-        else high = middle;
+        if (compare(g->at[n][middle].tokens, tokens, n_tokens) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
@@ -104,11 +106,13 @@ static void look_at(level *l, const int32_t *ids, size_t n_starts, size_t n, boo
         uint64_t hash = tern_hash64((uint64_t)l->n, ids + i, length * sizeof *ids);
         uint64_t *cell = &l->cells[(hash >> 20) & (l->n_cells - 1)];
         if (l->counting && *cell < l->least) continue;
-        if (l->n > TERN_NGRAM_MIN && (!is_known(l->known, l->n - 1, ids + i) ||
-                                      !is_known(l->known, l->n - 1, ids + i + 1)))
+        if (l->n > TERN_NGRAM_MIN &&
+            (!is_known(l->known, l->n - 1, ids + i) || !is_known(l->known, l->n - 1, ids + i + 1)))
             continue;
-        if (l->counting) *full = !count_exactly(l, ids + i, hash, 1);
-        else ++*cell;
+        if (l->counting)
+            *full = !count_exactly(l, ids + i, hash, 1);
+        else
+            ++*cell;
     }
 }
 
@@ -151,8 +155,10 @@ static uint64_t threshold(const level *l, uint64_t least) {
         uint64_t middle = low + (high - low) / 2;
         size_t n = 0;
         for (size_t i = 0; i < l->n_cells && n <= TERN_NGRAMS_KEPT; i++) n += l->cells[i] >= middle;
-        if (n > TERN_NGRAMS_KEPT) low = middle + 1;
-        else high = middle;
+        if (n > TERN_NGRAMS_KEPT)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }

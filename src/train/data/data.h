@@ -21,8 +21,7 @@
 typedef struct tern_stream tern_stream;
 tern_status tern_stream_open(tern_stream **out, const char *path, tern_error *err);
 // Up to capacity bytes; *n = 0: the end.
-tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *n,
-                             tern_error *err);
+tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *n, tern_error *err);
 double tern_stream_fraction(const tern_stream *s); // of the file that was read, 0..1
 void tern_stream_close(tern_stream *s);
 
@@ -37,7 +36,7 @@ tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, co
 
 // ---- Documents (data_documents.c) ---------------------------------------------------------------
 
-#define TERN_DOCUMENT_MAX ((size_t)8 << 20) // bytes; longer ones are cut at the end of a line
+#define TERN_DOCUMENT_MAX ((size_t)8 << 20)  // bytes; longer ones are cut at the end of a line
 #define TERN_LINE_MAX     ((size_t)64 << 20) // bytes of a line of JSON
 
 typedef struct tern_document {
@@ -49,8 +48,8 @@ typedef struct tern_document {
 
 typedef struct tern_document_source {
     char *path;
-    uint64_t n_bytes; // of text, after unpacking
-    uint32_t crc32;   // of these
+    uint64_t n_bytes;  // of text, after unpacking
+    uint32_t crc32;    // of these
     bool is_undivided; // a text without a separator
     bool is_held_out;
 } tern_document_source;
@@ -61,8 +60,7 @@ tern_status tern_documents_open(tern_documents **out, const tern_data_source *so
                                 tern_error *err);
 void tern_documents_close(tern_documents *d);
 // The next one that is not empty; *more = false: there is none.
-tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more,
-                                tern_error *err);
+tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more, tern_error *err);
 // The line that the last document was made of; NULL: its file is text. Valid until the next call.
 const tern_json_doc *tern_documents_json(const tern_documents *d);
 // Fails with what is wrong with that line.

@@ -82,9 +82,8 @@ static tern_status describe_shard(builder *b, const split *s, const char *name) 
     tern_strbuf_printf(&b->shards,
                        "%s\n    {\"file\": \"%s\", \"split\": \"%s\", \"tokens\": %llu, "
                        "\"documents\": %llu, \"checksum\": \"%08x\"}",
-                       b->shards.len ? "," : "", name, s->name,
-                       (unsigned long long)info->n_tokens, (unsigned long long)info->n_documents,
-                       info->checksum);
+                       b->shards.len ? "," : "", name, s->name, (unsigned long long)info->n_tokens,
+                       (unsigned long long)info->n_documents, info->checksum);
     tern_shard_close(shard);
     return b->shards.failed ? tern_fail_memory(b->err, b->shards.len) : TERN_OK;
 }
@@ -105,8 +104,8 @@ static tern_status end_shard(builder *b, split *s) {
 static tern_status begin_shard(builder *b, split *s) {
     tern_strbuf name = {0};
     if (s->stats->n_shards == 99999)
-        return tern_fail(b->err, TERN_ERR_ARGUMENT, "%s: more than 99999 shards; ask for larger "
-                         "ones", b->folder);
+        return tern_fail(b->err, TERN_ERR_ARGUMENT,
+                         "%s: more than 99999 shards; ask for larger ones", b->folder);
     tern_status status = shard_name(b, s, s->stats->n_shards, &name);
     if (status == TERN_OK)
         status = tern_shard_writer_open_in(&s->writer, &b->out, name.ptr, &b->shard, b->err);
@@ -239,8 +238,10 @@ static void put_split(tern_strbuf *out, const split *s) {
 static void put_settings(tern_strbuf *out, const builder *b) {
     const tern_data_build_desc *d = b->desc;
     tern_strbuf_puts(out, "{\n  \"format\": \"tern shards\",\n  \"version\": 1,\n  \"licence\": ");
-    if (d->licence) tern_strbuf_json(out, d->licence, strlen(d->licence));
-    else tern_strbuf_puts(out, "null");
+    if (d->licence)
+        tern_strbuf_json(out, d->licence, strlen(d->licence));
+    else
+        tern_strbuf_puts(out, "null");
     tern_strbuf_puts(out, ",\n  \"tokenizer\": {\"file\": ");
     tern_strbuf_json(out, d->tokenizer, strlen(d->tokenizer));
     tern_strbuf_printf(out, ", \"hash\": \"%016llx\", \"vocabulary\": %u, \"end\": %d},\n",
@@ -267,10 +268,10 @@ static tern_status write_manifest(builder *b) {
         const tern_document_source *s = tern_documents_source(b->documents, i);
         tern_strbuf_puts(&out, i ? ",\n    {\"file\": " : "\n    {\"file\": ");
         tern_strbuf_json(&out, s->path, strlen(s->path));
-        tern_strbuf_printf(&out, ", \"bytes\": %llu, \"crc32\": \"%08x\", \"documents\": %llu, "
-                           "\"kept\": %llu}", (unsigned long long)s->n_bytes, s->crc32,
-                           (unsigned long long)b->counts[i].n_read,
-                           (unsigned long long)b->counts[i].n_kept);
+        tern_strbuf_printf(
+            &out, ", \"bytes\": %llu, \"crc32\": \"%08x\", \"documents\": %llu, \"kept\": %llu}",
+            (unsigned long long)s->n_bytes, s->crc32, (unsigned long long)b->counts[i].n_read,
+            (unsigned long long)b->counts[i].n_kept);
     }
     tern_strbuf_printf(&out, "\n  ],\n  \"shards\": [%s\n  ]\n}\n", tern_strbuf_text(&b->shards));
     tern_status status = out.failed
@@ -296,15 +297,17 @@ static void notice_undivided(const builder *b) {
         if (!largest || s->n_bytes > largest->n_bytes) largest = s;
     }
     if (n == 0) return;
-    if (n == 1) tern_strbuf_printf(&text, "%s is one document", largest->path);
-    else tern_strbuf_printf(&text, "%zu text files are one document each, the largest %s", n,
-                            largest->path);
+    if (n == 1)
+        tern_strbuf_printf(&text, "%s is one document", largest->path);
+    else
+        tern_strbuf_printf(&text, "%zu text files are one document each, the largest %s", n,
+                           largest->path);
     tern_strbuf_puts(&text, ": there is no ");
     tern_strbuf_json(&text, separator ? separator : "<|endoftext|>",
                      strlen(separator ? separator : "<|endoftext|>"));
     tern_strbuf_puts(&text, n == 1 ? " in it" : " in them");
     tern_strbuf_puts(&text, " (the separator is what stands between documents; an empty one says "
-                     "that a file is one)");
+                            "that a file is one)");
     if (!text.failed) b->desc->on_notice(b->desc->user, text.ptr);
     tern_strbuf_free(&text);
 }
@@ -317,7 +320,7 @@ static void notice(const builder *b) {
         d->on_notice(d->user, "there is nothing to train on: no document is in the split 'train'");
     else if (d->valid > 0 && b->valid.stats->n_documents == 0)
         d->on_notice(d->user, "nothing is held out: there are too few documents for that part, and "
-                     "training will report no loss of text that it does not learn");
+                              "training will report no loss of text that it does not learn");
 }
 
 // ---- Before and after ---------------------------------------------------------------------------
@@ -376,8 +379,7 @@ static void close_builder(builder *b) {
     tern_shard_writer_free(b->train.writer);
     tern_shard_writer_free(b->valid.writer);
     tern_out_close(&b->out);
-    for (int i = 0; b->sketchers && i < b->team->n_threads; i++)
-        tern_free(b->sketchers[i].words);
+    for (int i = 0; b->sketchers && i < b->team->n_threads; i++) tern_free(b->sketchers[i].words);
     for (size_t i = 0; b->jobs && i < BATCH_DOCUMENTS; i++) tern_free(b->jobs[i].ids.ids);
     tern_free(b->sketchers);
     tern_free(b->errors);
@@ -397,7 +399,7 @@ static void close_builder(builder *b) {
 // be taken for this build's.
 static tern_status remove_old(builder *b) {
     static const char *const companions[] = {"tokenizer.json", "tokenizer_config.json",
-                                         "chat_template.jinja", "tokenizer.gguf"};
+                                             "chat_template.jinja", "tokenizer.gguf"};
     tern_names old = {0};
     tern_status status = tern_folder_list(&old, b->folder, "", ".tern", b->err);
     for (size_t i = 0; status == TERN_OK && i < old.n; i++) {
@@ -425,9 +427,13 @@ tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc
     TERN_NEED_EACH(desc->source.paths, desc->source.n_paths);
     TERN_NEED_EACH(desc->source.held_out, desc->source.n_held_out);
     if (!*folder || !(desc->valid >= 0 && desc->valid <= 1))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "building needs texts, a tokenizer, a folder and "
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "building needs texts, a tokenizer, a folder and "
                          "a held-out part between 0 and 1");
-    builder b = {.folder = folder, .desc = desc, .stats = stats, .err = err,
+    builder b = {.folder = folder,
+                 .desc = desc,
+                 .stats = stats,
+                 .err = err,
                  .train = {.name = "train", .stats = &stats->train},
                  .valid = {.name = "valid", .stats = &stats->valid}};
     tern_status status = open_builder(&b);

@@ -23,9 +23,9 @@ typedef struct slot {
 } slot;
 
 typedef struct generation {
-    tern_sketch *near;  // [capacity] if near duplicates are wanted, else
-    uint64_t *exact;    // [capacity]
-    slot *slots;        // at most half full
+    tern_sketch *near; // [capacity] if near duplicates are wanted, else
+    uint64_t *exact;   // [capacity]
+    slot *slots;       // at most half full
     size_t n, capacity, n_slots;
 } generation;
 
@@ -67,8 +67,10 @@ static tern_status grow(const tern_dedup *d, generation *g, tern_error *err) {
         tern_free(slots);
         return tern_fail_memory(err, capacity * size);
     }
-    if (d->n_bands) g->near = documents;
-    else g->exact = documents;
+    if (d->n_bands)
+        g->near = documents;
+    else
+        g->exact = documents;
     tern_free(g->slots);
     g->slots = slots;
     g->n_slots = n_slots;
@@ -119,8 +121,9 @@ static void choose_bands(tern_dedup *d) {
 tern_status tern_dedup_open(tern_dedup **out, const tern_dedup_desc *desc, tern_error *err) {
     *out = NULL;
     if (desc->near && !(desc->threshold > 0 && desc->threshold <= 1))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "near duplicates: a likeness of %g; expected "
-                         "between 0 and 1", desc->threshold);
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "near duplicates: a likeness of %g; expected between 0 and 1",
+                         desc->threshold);
     tern_dedup *d = tern_alloc(TERN_MEM_MISC, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
     d->desc = *desc;
@@ -155,8 +158,10 @@ tern_status tern_dedup_check(tern_dedup *d, const tern_sketch *sketch, tern_verd
         *g = (generation){0};
     }
     if (g->n == g->capacity) TERN_TRY(grow(d, g, err));
-    if (d->n_bands) g->near[g->n] = *sketch;
-    else g->exact[g->n] = sketch->exact;
+    if (d->n_bands)
+        g->near[g->n] = *sketch;
+    else
+        g->exact[g->n] = sketch->exact;
     insert(d, g, sketch, (uint32_t)g->n++);
     return TERN_OK;
 }

@@ -17,17 +17,17 @@
 #include "tern.h"
 #include "train/data/data.h"
 
-#define READ_BYTES    ((size_t)256 << 10)
-#define DEPTH_MAX     32
-#define MESSAGES_MAX  4096
+#define READ_BYTES   ((size_t)256 << 10)
+#define DEPTH_MAX    32
+#define MESSAGES_MAX 4096
 
 struct tern_documents {
     tern_document_source *sources;
     size_t n_sources, sources_capacity, at; // at: the current source
     char *separator, *field;
     size_t n_separator;
-    tern_stream *stream; // of sources[at], NULL: not open
-    char *buffer;        // input; [from, n) is not used yet
+    tern_stream *stream;                // of sources[at], NULL: not open
+    char *buffer;                       // input; [from, n) is not used yet
     size_t n, from, searched, capacity; // searched: no document ends before this
     bool is_json, ended;                // ended: the stream is exhausted
     uint64_t line;
@@ -92,8 +92,9 @@ static tern_status open_documents(tern_documents *d, const tern_data_source *sou
         TERN_TRY(add_path(d, source->held_out[i], 0, err));
     for (; n < d->n_sources; n++) d->sources[n].is_held_out = true;
     if (d->n_sources == 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: no files to read (.txt, .jsonl, also with "
-                         ".gz)", source->n_paths ? source->paths[0] : "data");
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: no files to read (.txt, .jsonl, also with .gz)",
+                         source->n_paths ? source->paths[0] : "data");
     return TERN_OK;
 }
 
@@ -103,8 +104,10 @@ tern_status tern_documents_open(tern_documents **out, const tern_data_source *so
     *out = NULL;
     if (!d) return tern_fail_memory(err, sizeof *d);
     tern_status status = open_documents(d, source, err);
-    if (status != TERN_OK) tern_documents_close(d);
-    else *out = d;
+    if (status != TERN_OK)
+        tern_documents_close(d);
+    else
+        *out = d;
     return status;
 }
 
@@ -226,8 +229,8 @@ static tern_status copy_messages(tern_documents *d, const tern_json *list, tern_
         for (int k = 0; k < 2; k++) {
             tern_str s = tern_json_str(tern_json_get(&d->json, m, keys[k]));
             if (!s.ptr || memchr(s.ptr, 0, s.len))
-                return tern_documents_fail(
-                    d, "a message without a text as \"role\" or \"content\"", err);
+                return tern_documents_fail(d, "a message without a text as \"role\" or \"content\"",
+                                           err);
             tern_strbuf_append(&d->text, s.ptr, s.len);
             tern_strbuf_putc(&d->text, 0);
         }

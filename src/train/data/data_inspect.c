@@ -159,8 +159,10 @@ static tern_status inspect(tern_shard *s, const tern_data_inspect_desc *desc, re
     TERN_TRY(measure_documents(s, r, err));
     TERN_TRY(count_used(s, r, err));
     TERN_TRY(take_sample(s, r, desc, err));
-    if (desc->format == TERN_FORMAT_JSON) print_json(r, out);
-    else print_text(r, out);
+    if (desc->format == TERN_FORMAT_JSON)
+        print_json(r, out);
+    else
+        print_text(r, out);
     return out->failed || r->sample.failed ? tern_fail_memory(err, out->len) : TERN_OK;
 }
 

@@ -49,8 +49,10 @@ static tern_status open_file(tern_stream *s, tern_error *err) {
     s->z_open = s->is_gzip;
 #else
     if (s->is_gzip)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: is compressed, and this tern was built "
-                         "without zlib (zlib1g-dev): unpack it first", s->path);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: is compressed, and this tern was built "
+                         "without zlib (zlib1g-dev): unpack it first",
+                         s->path);
 #endif
     return TERN_OK;
 }
@@ -62,8 +64,10 @@ tern_status tern_stream_open(tern_stream **out, const char *path, tern_error *er
     s->fd = -1;
     s->path = tern_strdup(TERN_MEM_FILE, path);
     tern_status status = s->path ? open_file(s, err) : tern_fail_memory(err, strlen(path) + 1);
-    if (status != TERN_OK) tern_stream_close(s);
-    else *out = s;
+    if (status != TERN_OK)
+        tern_stream_close(s);
+    else
+        *out = s;
     return status;
 }
 

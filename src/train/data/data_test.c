@@ -96,11 +96,10 @@ TEST(documents_are_cut_at_the_separator) {
 }
 
 TEST(documents_come_from_lines_of_json) {
-    static const char lines[] =
-        "{\"text\": \"plain \\u00e9\", \"id\": 1}\r\n\n"
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"},"
-        " {\"role\": \"assistant\", \"content\": \"Hello\\n\"}]}\n"
-        "{\"text\": \"last\"}";
+    static const char lines[] = "{\"text\": \"plain \\u00e9\", \"id\": 1}\r\n\n"
+                                "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"},"
+                                " {\"role\": \"assistant\", \"content\": \"Hello\\n\"}]}\n"
+                                "{\"text\": \"last\"}";
     check_text("b.jsonl", lines, NULL,
                "[plain \xC3\xA9][user:Hi/assistant:Hello\n/Hi\nHello\n\n][last]");
     const char *path = write_text("c.jsonl", "{\"story\": \"s\"}", 14);
@@ -109,7 +108,9 @@ TEST(documents_come_from_lines_of_json) {
 }
 
 TEST(documents_name_the_line_that_is_wrong) {
-    static const struct { const char *text, *words; } cases[] = {
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
         {"{\"text\": \"x\"}\n{\"text\": 5}\n", "d.jsonl: line 2: neither"},
         {"\n\n{\"text\": \"x\"\n", "d.jsonl: line 3: "},
         {"[1]\n", "line 1: neither"},
@@ -352,8 +353,8 @@ static bool mark_documents(const char *folder, const char *name, tern_tokenizer 
             int32_t ids[4096];
             tern_strbuf text = {0};
             tern_decoder decoder = {0};
-            ok &= end - first <= 4096 &&
-                  tern_shard_read(s, first, end - first, ids, &err) == TERN_OK;
+            ok &=
+                end - first <= 4096 && tern_shard_read(s, first, end - first, ids, &err) == TERN_OK;
             ok &= ids[end - first - 1] == tern_shard_get_info(s)->end_id;
             for (uint64_t k = 0; ok && k + first + 1 < end; k++)
                 tern_tokenizer_decode(t, &decoder, ids[k], &text);
@@ -379,8 +380,12 @@ TEST(data_build_makes_shards_that_hold_each_text_once) {
     make_corpus(texts);
     REQUIRE_OK(make_tokenizer(texts, test_tmp("tok/"), &err), err);
     tern_data_build_desc desc = {.source = {.paths = &texts, .n_paths = 1},
-                                 .tokenizer = tok.path, .valid = 0.2, .drop_near = true,
-                                 .shard_tokens = 40000, .n_threads = 3, .licence = "CC0 \"x\""};
+                                 .tokenizer = tok.path,
+                                 .valid = 0.2,
+                                 .drop_near = true,
+                                 .shard_tokens = 40000,
+                                 .n_threads = 3,
+                                 .licence = "CC0 \"x\""};
     tern_data_build_stats stats;
     mkdir(out.path, 0777);
     write_text("built/valid-00001.tern", "old", 3); // of an earlier build: must go
@@ -426,8 +431,7 @@ TEST(data_build_wraps_chats_with_special_tokens) {
     make_corpus(text.path);
     REQUIRE_OK(make_tokenizer(text.path, tok.path, &err), err);
     const char *chats = write_text("chats.jsonl", chat, sizeof chat - 1);
-    tern_data_build_desc desc = {.source = {.paths = &chats, .n_paths = 1},
-                                 .tokenizer = tok.path};
+    tern_data_build_desc desc = {.source = {.paths = &chats, .n_paths = 1}, .tokenizer = tok.path};
     tern_data_build_stats stats;
     tern_shard *s;
     int32_t ids[256];
@@ -459,8 +463,7 @@ TEST(data_inspect_reports_and_refuses) {
     tern_error err = {0};
     make_corpus(texts);
     REQUIRE_OK(make_tokenizer(texts, tok.path, &err), err);
-    tern_data_build_desc desc = {.source = {.paths = &texts, .n_paths = 1},
-                                 .tokenizer = tok.path};
+    tern_data_build_desc desc = {.source = {.paths = &texts, .n_paths = 1}, .tokenizer = tok.path};
     REQUIRE_OK(tern_data_build(test_tmp("inspected"), &desc, NULL, &err), err);
     tern_data_inspect_desc how = {.format = TERN_FORMAT_JSON, .n_sample = 20};
     tern_strbuf report = {0};
@@ -518,11 +521,14 @@ TEST(data_gives_back_all_memory_when_it_fails) {
             tern_data_tokenizer_desc learn = {.source = {.paths = paths, .n_paths = 2},
                                               .n_vocab = 262};
             tern_data_build_desc desc = {.source = {.paths = paths, .n_paths = 2},
-                                         .tokenizer = tok.path, .drop_near = true,
+                                         .tokenizer = tok.path,
+                                         .drop_near = true,
                                          .n_threads = 1};
             tern_mem_fail_at(n);
-            if (what == 0) status = tern_data_tokenizer(test_tmp("few/"), &learn, NULL, &err);
-            else if (what == 1) status = tern_data_build(test_tmp("few2"), &desc, NULL, &err);
+            if (what == 0)
+                status = tern_data_tokenizer(test_tmp("few/"), &learn, NULL, &err);
+            else if (what == 1)
+                status = tern_data_build(test_tmp("few2"), &desc, NULL, &err);
             else
                 status = tern_data_inspect(test_tmp("few2/train-00000.tern"), NULL, collect,
                                            &report, &err);

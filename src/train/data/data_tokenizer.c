@@ -81,8 +81,7 @@ static tern_status copy_file(tern_out_set *set, const char *folder, const char *
     }
     tern_stream_close(from);
     if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
-    if (status == TERN_OK)
-        status = tern_out_put(set, name, tern_strbuf_text(&text), text.len, err);
+    if (status == TERN_OK) status = tern_out_put(set, name, tern_strbuf_text(&text), text.len, err);
     tern_strbuf_free(&text);
     tern_free(path);
     return status;
@@ -92,7 +91,8 @@ tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, co
                                     tern_error *err) {
     tern_str json = file->tokenizer_json;
     if (file->kind == TERN_FILE_GGUF) return put_gguf(set, file, err);
-    if (json.len) TERN_TRY(tern_out_put(set, "tokenizer.json", json.ptr, json.len, err));
+    if (json.len)
+        TERN_TRY(tern_out_put(set, "tokenizer.json", json.ptr, json.len, err));
     else
         TERN_TRY(tern_out_put(set, "tokenizer.model", file->tokenizer_model.ptr,
                               file->tokenizer_model.len, err));
@@ -145,8 +145,7 @@ static tern_status write_files(const char *out, const tern_strbuf *json, bool ad
     if (status == TERN_OK && text.failed) status = tern_fail_memory(err, sizeof config_head);
     if (status == TERN_OK)
         status = tern_out_put(&set, "tokenizer_config.json", text.ptr, text.len, err);
-    if (status == TERN_OK)
-        status = tern_out_put(&set, "tokenizer.json", json->ptr, json->len, err);
+    if (status == TERN_OK) status = tern_out_put(&set, "tokenizer.json", json->ptr, json->len, err);
     if (status == TERN_OK) status = tern_out_commit(&set, "tokenizer.json", err);
     tern_out_close(&set);
     tern_strbuf_free(&text);
@@ -186,8 +185,8 @@ tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc 
     TERN_NEED_EACH(desc->specials, desc->n_specials);
     if (!*out || desc->n_specials > 1000)
         return tern_fail(err, TERN_ERR_ARGUMENT, "learning a tokenizer needs texts and a name");
-    const char **specials = tern_alloc_array(TERN_MEM_MISC, N_OWN + desc->n_specials,
-                                             sizeof *specials);
+    const char **specials =
+        tern_alloc_array(TERN_MEM_MISC, N_OWN + desc->n_specials, sizeof *specials);
     if (!specials) return tern_fail_memory(err, desc->n_specials * sizeof *specials);
     memcpy(specials, own_specials, sizeof own_specials);
     for (size_t i = 0; i < desc->n_specials; i++) specials[N_OWN + i] = desc->specials[i];

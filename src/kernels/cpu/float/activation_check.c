@@ -102,7 +102,7 @@ TEST(float_asinh_is_accurate) {
 
 // Against differences of the functions in double. Seen to fail with 1 / sqrt(2 pi) cut to 0.39894.
 TEST(float_activation_gradients_are_slopes) {
-    static const tern_cpu_act acts[] = {TERN_ACT_SILU, TERN_ACT_RELU2, TERN_ACT_GELU,
+    static const tern_cpu_act acts[] = {TERN_ACT_SILU,      TERN_ACT_RELU2,   TERN_ACT_GELU,
                                         TERN_ACT_GELU_TANH, TERN_ACT_SIGMOID, TERN_ACT_ASINH};
     variants v = all_variants();
     enum { N = 1200 };
@@ -117,8 +117,8 @@ TEST(float_activation_gradients_are_slopes) {
             double h = 1e-5, a = x[i];
             double above = act_in_double(acts[k], a + h), below = act_in_double(acts[k], a - h);
             double slope = (above - below) / (2 * h);
-            CHECK_MSG(fabs(got[i] - slope) <= 1e-6 * fabs(slope) + 1e-6, "%d: slope at %g is %g, "
-                      "not %g", (int)acts[k], a, (double)got[i], slope);
+            CHECK_MSG(fabs(got[i] - slope) <= 1e-6 * fabs(slope) + 1e-6,
+                      "%d: slope at %g is %g, not %g", (int)acts[k], a, (double)got[i], slope);
             CHECK(expected[i] == got[i]);
             double y = act_in_double(acts[k], a);
             CHECK(fabs(other[i] - y) <= 1e-5 * fabs(y) + 1e-6);

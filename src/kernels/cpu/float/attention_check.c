@@ -80,37 +80,87 @@ static const attention_case new_cases[] = {
     // Both ways, without a window and with one.
     {.head_dim = 64, .n_heads = 1, .n_tokens = 37, .both_ways = true},
     {.head_dim = 64, .n_heads = 1, .n_tokens = 24, .both_ways = true, .n_after = 90},
-    {.head_dim = 32, .n_heads = 3, .n_tokens = 13, .first_pos = 77, .both_ways = true,
+    {.head_dim = 32,
+     .n_heads = 3,
+     .n_tokens = 13,
+     .first_pos = 77,
+     .both_ways = true,
      .n_after = 1},
-    {.head_dim = 64, .n_heads = 1, .n_tokens = 24, .first_pos = 130, .window = 33,
-     .both_ways = true, .n_after = 100},
-    {.head_dim = 96, .n_heads = 2, .n_tokens = 9, .first_pos = 10, .window = 7, .both_ways = true,
+    {.head_dim = 64,
+     .n_heads = 1,
+     .n_tokens = 24,
+     .first_pos = 130,
+     .window = 33,
+     .both_ways = true,
+     .n_after = 100},
+    {.head_dim = 96,
+     .n_heads = 2,
+     .n_tokens = 9,
+     .first_pos = 10,
+     .window = 7,
+     .both_ways = true,
      .n_after = 20},
-    {.head_dim = 34, .n_heads = 5, .n_tokens = 8, .first_pos = 200, .window = 128,
-     .both_ways = true, .n_after = 8},
+    {.head_dim = 34,
+     .n_heads = 5,
+     .n_tokens = 8,
+     .first_pos = 200,
+     .window = 128,
+     .both_ways = true,
+     .n_after = 8},
     // Not as far ahead as back.
-    {.head_dim = 16, .n_heads = 4, .n_tokens = 40, .window = 16, .ahead = 4, .both_ways = true,
+    {.head_dim = 16,
+     .n_heads = 4,
+     .n_tokens = 40,
+     .window = 16,
+     .ahead = 4,
+     .both_ways = true,
      .n_after = 9},
-    {.head_dim = 40, .n_heads = 2, .n_tokens = 23, .first_pos = 70, .window = 5, .ahead = 9,
-     .both_ways = true, .n_after = 30},
+    {.head_dim = 40,
+     .n_heads = 2,
+     .n_tokens = 23,
+     .first_pos = 70,
+     .window = 5,
+     .ahead = 9,
+     .both_ways = true,
+     .n_after = 30},
     // Caps, in the steep part of tanh and in the flat ones.
     {.head_dim = 256, .n_heads = 2, .n_tokens = 9, .first_pos = 120, .soft_cap = 50},
     {.head_dim = 64, .n_heads = 4, .n_tokens = 5, .first_pos = 31, .soft_cap = 2},
     {.head_dim = 128, .n_heads = 1, .n_tokens = 14, .first_pos = 90, .window = 40, .soft_cap = 10},
-    {.head_dim = 22, .n_heads = 1, .n_tokens = 14, .first_pos = 3, .both_ways = true, .n_after = 50,
+    {.head_dim = 22,
+     .n_heads = 1,
+     .n_tokens = 14,
+     .first_pos = 3,
+     .both_ways = true,
+     .n_after = 50,
      .soft_cap = 0.5f},
     // Pictures: longer and shorter than tiles and windows, side by side, begun before the first
     // token, and to the last.
     {.head_dim = 64, .n_heads = 2, .n_tokens = 75, .spans = {{3, 70}}},
-    {.head_dim = 32, .n_heads = 2, .n_tokens = 60, .first_pos = 50, .window = 7,
+    {.head_dim = 32,
+     .n_heads = 2,
+     .n_tokens = 60,
+     .first_pos = 50,
+     .window = 7,
      .spans = {{53, 80}, {80, 83}, {90, 110}}},
-    {.head_dim = 96, .n_heads = 1, .n_tokens = 40, .first_pos = 120, .window = 30,
+    {.head_dim = 96,
+     .n_heads = 1,
+     .n_tokens = 40,
+     .first_pos = 120,
+     .window = 30,
      .spans = {{121, 140}, {144, 160}}},
-    {.head_dim = 20, .n_heads = 8, .n_tokens = 20, .first_pos = 6, .window = 3, .soft_cap = 5,
+    {.head_dim = 20,
+     .n_heads = 8,
+     .n_tokens = 20,
+     .first_pos = 6,
+     .window = 3,
+     .soft_cap = 5,
      .spans = {{6, 15}, {17, 26}}},
 };
-enum { N_OLD = sizeof old_cases / sizeof *old_cases,
-       N_CASES = N_OLD + sizeof new_cases / sizeof *new_cases };
+enum {
+    N_OLD = sizeof old_cases / sizeof *old_cases,
+    N_CASES = N_OLD + sizeof new_cases / sizeof *new_cases
+};
 
 static const attention_case *case_of(size_t i) {
     return i < N_OLD ? &old_cases[i].c : &new_cases[i - N_OLD];
@@ -379,7 +429,7 @@ TEST(float_attention_does_not_depend_on_company) {
     for (size_t i = 0; i < N_CASES; i++) {
         const attention_case *c = case_of(i);
         for (int type = 0; type < 3; type++) {
-            for (size_t j = 0; j < v.n; j += v.n > 1 ? v.n - 1 : 1) {
+            for (size_t j = 0; j<v.n; j += v.n> 1 ? v.n - 1 : 1) {
                 attention_data d;
                 REQUIRE(attention_open(c, kv_types[type], &d));
                 tern_attention_args args = attention_args(&d);
@@ -435,8 +485,8 @@ TEST(float_kv_store_has_the_same_bits_everywhere) {
                     if (j == 0) continue;
                     CHECK_MSG(!memcmp(k[0], k[1], sizeof k[0]) &&
                                   !memcmp(values[0], values[1], sizeof values[0]),
-                              "%s %s head_dim %zu", v.k[j]->name,
-                              tern_dtype_name(kv_types[type]), head_dim);
+                              "%s %s head_dim %zu", v.k[j]->name, tern_dtype_name(kv_types[type]),
+                              head_dim);
                 }
             }
         }

@@ -43,9 +43,15 @@ TEST(float_causal_conv_is_its_chain_of_fmas) {
         float *w = numbers(n_w, KIND_PLAIN, 2), *bias = numbers(c->n_out, KIND_PLAIN, 3);
         float *y = numbers(n_y, KIND_PLAIN, 4), *want = numbers(n_y, KIND_PLAIN, 4);
         REQUIRE(x && w && bias && y && want);
-        tern_causal_conv_args a = {.x = x, .y_stride = stride, .n_rows = c->n_rows,
-                                   .n_in = c->n_in, .n_taps = c->n_taps, .dilation = c->dilation,
-                                   .n_out = c->n_out, .w = w, .bias = bias};
+        tern_causal_conv_args a = {.x = x,
+                                   .y_stride = stride,
+                                   .n_rows = c->n_rows,
+                                   .n_in = c->n_in,
+                                   .n_taps = c->n_taps,
+                                   .dilation = c->dilation,
+                                   .n_out = c->n_out,
+                                   .w = w,
+                                   .bias = bias};
         causal_plainly(&a, want);
         for (size_t k = 0; k < v.n; k++) {
             fill(y, n_y, KIND_PLAIN, 4); // the gaps between rows must stay as they are
@@ -69,8 +75,14 @@ TEST(float_upsample_conv_is_the_transpose) {
         float *bias = numbers(OUT, KIND_PLAIN, 3), y[RATE * OUT], first[RATE * OUT];
         REQUIRE(x && w && bias);
         for (size_t k = 0; k < v.n; k++) {
-            const tern_upsample_args a = {.y = y, .before = x, .x = x + IN, .w = w, .bias = bias,
-                                          .n_in = IN, .n_out = OUT, .n_groups = groups,
+            const tern_upsample_args a = {.y = y,
+                                          .before = x,
+                                          .x = x + IN,
+                                          .w = w,
+                                          .bias = bias,
+                                          .n_in = IN,
+                                          .n_out = OUT,
+                                          .n_groups = groups,
                                           .rate = RATE};
             v.k[k]->upsample_conv(&a);
             if (k == 0) memcpy(first, y, sizeof y);

@@ -83,11 +83,17 @@ static void conv_in_runs(const tern_float_kernels *k, const conv_case *c, const 
     memcpy(d->state, d->start, d->state_floats * sizeof(float));
     fill(d->y, n, KIND_PLAIN, 6);
     for (size_t t = 0; t < c->n_rows; t += run) {
-        tern_conv_args a = {.y = d->y + t * d->stride, .x = d->x + t * d->stride,
-                            .y_stride = d->stride, .x_stride = d->stride, .w = d->w,
-                            .bias = c->bias ? d->bias : NULL, .state = d->state,
+        tern_conv_args a = {.y = d->y + t * d->stride,
+                            .x = d->x + t * d->stride,
+                            .y_stride = d->stride,
+                            .x_stride = d->stride,
+                            .w = d->w,
+                            .bias = c->bias ? d->bias : NULL,
+                            .state = d->state,
                             .n_rows = c->n_rows - t < run ? c->n_rows - t : run,
-                            .n_cols = c->n_cols, .n_taps = c->n_taps, .act = c->act};
+                            .n_cols = c->n_cols,
+                            .n_taps = c->n_taps,
+                            .act = c->act};
         a.first = cut, a.last = c->n_cols;
         k->conv(&a);
         a.first = 0, a.last = cut;

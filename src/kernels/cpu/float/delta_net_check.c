@@ -99,12 +99,24 @@ static void delta_in_runs(const tern_float_kernels *kernels, const delta_case *c
     for (size_t t = 0, length = run; t < c->n_rows; t += n, length += step) {
         const float *row = d->qkv + t * d->stride, *v = row + 2 * c->dk + 1;
         n = c->n_rows - t < length ? c->n_rows - t : length;
-        tern_delta_net_args a = {.out = d->out + t * (c->dv + 2), .q = row, .k = row + c->dk,
-                                 .v = v, .a = d->gates + 3 * t, .b = d->gates + 3 * t + 1,
-                                 .stride = d->stride, .out_stride = c->dv + 2, .gate_stride = 3,
-                                 .n_rows = n, .dk = c->dk, .dv = cut, .A = d->A,
-                                 .dt_bias = d->dt_bias, .eps = d->eps, .state = d->state,
-                                 .state_stride = c->dv, .scratch = d->scratch};
+        tern_delta_net_args a = {.out = d->out + t * (c->dv + 2),
+                                 .q = row,
+                                 .k = row + c->dk,
+                                 .v = v,
+                                 .a = d->gates + 3 * t,
+                                 .b = d->gates + 3 * t + 1,
+                                 .stride = d->stride,
+                                 .out_stride = c->dv + 2,
+                                 .gate_stride = 3,
+                                 .n_rows = n,
+                                 .dk = c->dk,
+                                 .dv = cut,
+                                 .A = d->A,
+                                 .dt_bias = d->dt_bias,
+                                 .eps = d->eps,
+                                 .state = d->state,
+                                 .state_stride = c->dv,
+                                 .scratch = d->scratch};
         kernels->delta_net(&a);
         a.out += cut, a.v += cut, a.state += cut, a.dv = c->dv - cut;
         kernels->delta_net(&a);

@@ -28,8 +28,8 @@ static void check_sums(const tern_float_kernels *a, const tern_float_kernels *b,
     const tern_float_kernels *k[] = {a, b};
     const tern_adamw step = {0.9f, 0.95f, 1e-8f, 0.5f, 1e-3f, 1.1f, 0.999f};
     float dots[] = {a->dot(x, w, n), b->dot(x, w, n), a->sum_abs(x, n), b->sum_abs(x, n)};
-    CHECK_MSG(same_bits(dots, dots + 1, 1) && same_bits(dots + 2, dots + 3, 1), "%s n=%zu",
-              b->name, n);
+    CHECK_MSG(same_bits(dots, dots + 1, 1) && same_bits(dots + 2, dots + 3, 1), "%s n=%zu", b->name,
+              n);
     for (int i = 0; i < 2; i++) {
         sum[i] = k[i]->exp_sum(x, n, &top[i]);
         memset(dw[i], 0, n * sizeof(float));
@@ -208,12 +208,11 @@ TEST(float_argmax_takes_the_first_and_no_nan) {
 
 // ---- Types -------------------------------------------------------------------------------------
 
-static const tern_dtype types[] = {TERN_DTYPE_F32,  TERN_DTYPE_F16,   TERN_DTYPE_BF16,
-                                   TERN_DTYPE_Q4_0, TERN_DTYPE_Q8_0,  TERN_DTYPE_Q4_K,
-                                   TERN_DTYPE_Q5_K, TERN_DTYPE_Q6_K,  TERN_DTYPE_TQ1_0,
-                                   TERN_DTYPE_TQ2_0, TERN_DTYPE_I2_S, TERN_DTYPE_I8,
-                                   TERN_DTYPE_G4_32, TERN_DTYPE_G4_128, TERN_DTYPE_G8_32,
-                                   TERN_DTYPE_G8_128, TERN_DTYPE_F8_64};
+static const tern_dtype types[] = {
+    TERN_DTYPE_F32,    TERN_DTYPE_F16,  TERN_DTYPE_BF16,  TERN_DTYPE_Q4_0,   TERN_DTYPE_Q8_0,
+    TERN_DTYPE_Q4_K,   TERN_DTYPE_Q5_K, TERN_DTYPE_Q6_K,  TERN_DTYPE_TQ1_0,  TERN_DTYPE_TQ2_0,
+    TERN_DTYPE_I2_S,   TERN_DTYPE_I8,   TERN_DTYPE_G4_32, TERN_DTYPE_G4_128, TERN_DTYPE_G8_32,
+    TERN_DTYPE_G8_128, TERN_DTYPE_F8_64};
 enum { N_TYPES = sizeof types / sizeof *types };
 
 static bool is_plain(tern_dtype type) { return tern_dtype_block_n(type) == 1; }
@@ -284,8 +283,8 @@ TEST(float_matmul_has_the_same_bits_everywhere) {
                 fill(have, T * y_stride, KIND_PLAIN, 5);
                 v.k[j]->matmul(have, y_stride, tokens, x_stride, n_tokens, rows, n_rows, n_in,
                                accumulate);
-                CHECK_MSG(same_bits(want, have, T * y_stride), "%s %zu x %zu x %zu",
-                          v.k[j]->name, n_tokens, n_rows, n_in);
+                CHECK_MSG(same_bits(want, have, T * y_stride), "%s %zu x %zu x %zu", v.k[j]->name,
+                          n_tokens, n_rows, n_in);
             }
             for (size_t t = 0; t < n_tokens; t++) {
                 fill(have, T * y_stride, KIND_PLAIN, 5);

@@ -36,8 +36,8 @@ static inline float next_float(uint32_t *state) { return (float)next_random(stat
 // NaN and infinity.
 enum { KIND_PLAIN, KIND_TINY, KIND_HUGE, KIND_ZERO, KIND_MIXED, N_KINDS };
 static inline void fill(float *x, size_t n, int kind, uint32_t seed) {
-    static const float odd[] = {0,      -0.0f, 1e-45f, -1e-39f, 1e30f, -3e38f, INFINITY, -INFINITY,
-                                NAN,    0.5f,  -1.5f,  2.5f,    127,   -128,   88.5f,    -87.5f};
+    static const float odd[] = {0,   -0.0f, 1e-45f, -1e-39f, 1e30f, -3e38f, INFINITY, -INFINITY,
+                                NAN, 0.5f,  -1.5f,  2.5f,    127,   -128,   88.5f,    -87.5f};
     for (size_t i = 0; i < n; i++) {
         float u = next_float(&seed);
         x[i] = kind == KIND_PLAIN  ? u * 3

@@ -86,14 +86,15 @@ static void nearly_power(float *x, float *y, uint32_t *seed) {
 }
 
 static void make_case(size_t i, uint32_t *seed) {
-    static const float odd[] = {0, 1, 0x1p-149f, 0x1p-126f, 0x1.fffffep127f, INFINITY, NAN, 2.5f,
-                                0x1.fffffep-127f, 0x1.000002p0f, 0x1p-75f, 0x1p64f, 0x1.fffffep63f};
+    static const float odd[] = {0,        1,       0x1p-149f,     0x1p-126f,        0x1.fffffep127f,
+                                INFINITY, NAN,     2.5f,          0x1.fffffep-127f, 0x1.000002p0f,
+                                0x1p-75f, 0x1p64f, 0x1.fffffep63f};
     const int e = (int)(next_random(seed) % 60) - 30;
     const int below = 40 + (int)(next_random(seed) % 60);
     const float tiny = ldexpf(1 + (float)(next_random(seed) % 8), e - below);
     float x = next_float(seed), y = next_float(seed);
     switch (i / 16 % 6) { // a vector of each: one number that needs care makes all be taken care of
-    case 0: // any numbers, c as large as the product or up to 2^60 apart
+    case 0:               // any numbers, c as large as the product or up to 2^60 apart
         a[i] = x, b[i] = y;
         c[i] = ldexpf(next_float(seed), e * 2);
         break;
@@ -135,8 +136,17 @@ static void check(const char *name) {
 static void run_kernel(const tern_float_kernels *k) {
     static float taps[2 * N], before[N];
     for (size_t i = 0; i < N; i++) taps[2 * i] = -0.0f, taps[2 * i + 1] = a[i], before[i] = 0;
-    tern_conv_args args = {.y = got, .x = b, .y_stride = N, .x_stride = N, .w = taps, .bias = c,
-                           .state = before, .n_rows = 1, .n_cols = N, .n_taps = 2, .last = N};
+    tern_conv_args args = {.y = got,
+                           .x = b,
+                           .y_stride = N,
+                           .x_stride = N,
+                           .w = taps,
+                           .bias = c,
+                           .state = before,
+                           .n_rows = 1,
+                           .n_cols = N,
+                           .n_taps = 2,
+                           .last = N};
     k->conv(&args);
 }
 

@@ -8,9 +8,10 @@ size_t tern_attention_scratch_floats(const tern_attention_args *args) {
 }
 
 size_t tern_kv_head_bytes(tern_dtype kv_type, size_t head_dim, size_t n_positions) {
-    size_t block = 16 * head_dim * (kv_type == TERN_DTYPE_F32   ? 4
-                                    : kv_type == TERN_DTYPE_F16 ? 2
-                                                                : 1);
+    size_t block = 16 * head_dim *
+                   (kv_type == TERN_DTYPE_F32   ? 4
+                    : kv_type == TERN_DTYPE_F16 ? 2
+                                                : 1);
     if (kv_type == TERN_DTYPE_Q8_0) block += 64 * q8_groups(head_dim);
     return (n_positions + 15) / 16 * block;
 }

@@ -7,9 +7,7 @@
 // is read through once for each block of A. ROWS is a multiple of all kernels' tiles.
 enum { ROWS = 132, COLS = 512, COL_TILE = 32, SLACK = 16 * COL_TILE };
 
-size_t cpu_gemm_scratch_floats(void) {
-    return (size_t)TERN_GEMM_DEPTH * (ROWS + COLS) + 2 * SLACK;
-}
+size_t cpu_gemm_scratch_floats(void) { return (size_t)TERN_GEMM_DEPTH * (ROWS + COLS) + 2 * SLACK; }
 
 const tern_gemm_kernels *cpu_gemm_bf16(void) {
 #if defined(__x86_64__)
@@ -37,8 +35,8 @@ static void run_part(const tern_gemm_kernels *kernels, const cpu_gemm *g, size_t
         for (size_t k = 0; k < g->k; k += TERN_GEMM_DEPTH) {
             size_t depth = least(TERN_GEMM_DEPTH, g->k - k), at = n0 + j;
             size_t cols = least(col_block, n - j), words = parts_of(depth, kernels->values);
-            kernels->pack_b(pb, g->b + (g->transpose_b ? at * g->ldb + k : k * g->ldb + at),
-                            g->ldb, g->transpose_b, cols, depth);
+            kernels->pack_b(pb, g->b + (g->transpose_b ? at * g->ldb + k : k * g->ldb + at), g->ldb,
+                            g->transpose_b, cols, depth);
             for (size_t i = 0; i < m; i += row_block) {
                 size_t rows = least(row_block, m - i), row = m0 + i;
                 kernels->pack_a(pa, g->a + (g->transpose_a ? k * g->lda + row : row * g->lda + k),

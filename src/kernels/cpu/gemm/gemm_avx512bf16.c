@@ -8,8 +8,8 @@
 #include "kernels/cpu/float/vec_math.inl"
 #include "kernels/cpu/gemm/gemm.h"
 
-#define GEMM_TABLE tern_gemm_kernels_bf16
-#define GEMM_NAME "bf16 products"
+#define GEMM_TABLE  tern_gemm_kernels_bf16
+#define GEMM_NAME   "bf16 products"
 #define GEMM_VALUES 2
 
 VEC_INLINE v16 load_or_zero(const float *x, size_t left) {

@@ -27,8 +27,14 @@ static void fill(float *x, uint32_t seed) {
 }
 
 static cpu_gemm product_of(const size_t shape[3], int way) {
-    cpu_gemm g = {.transpose_a = way & 1, .transpose_b = way >> 1 & 1, .accumulate = way >> 2 & 1,
-                  .m = shape[0], .n = shape[1], .k = shape[2], .a = a, .b = b};
+    cpu_gemm g = {.transpose_a = way & 1,
+                  .transpose_b = way >> 1 & 1,
+                  .accumulate = way >> 2 & 1,
+                  .m = shape[0],
+                  .n = shape[1],
+                  .k = shape[2],
+                  .a = a,
+                  .b = b};
     g.lda = (g.transpose_a ? g.m : g.k) + 2;
     g.ldb = (g.transpose_b ? g.k : g.n) + 1;
     g.ldc = g.n + 3;

@@ -46,8 +46,8 @@ typedef struct tern_grouped_matrix {
     uint32_t group; // columns with one scale: 64 or 128; of wide codes 16, 32 or a multiple of 64
     uint8_t bits;   // 2: value = (code - 1) * scale; 1: (2 * code - 1) * scale; 4, 5, 6, 8: above
     // Of wide codes.
-    uint16_t super;    // 0, or a multiple of 64
-    uint8_t zero;      // what stands for 0
+    uint16_t super; // 0, or a multiple of 64
+    uint8_t zero;   // what stands for 0
     bool has_minima, is_bf16, has_table;
     uint8_t table[16]; // of 4 bits
 } tern_grouped_matrix;
@@ -96,8 +96,8 @@ int tern_grouped_number(const tern_grouped_matrix *m, size_t row, size_t column)
 
 // Up to 16 rows, one after the other. NULL where the matrix has none.
 typedef struct tern_grouped_wide {
-    const uint8_t *codes;            // [n_in] a row
-    const uint16_t *scales, *minima; // as F16 or BF16: [n_in / super], or [n_in / group]
+    const uint8_t *codes;                  // [n_in] a row
+    const uint16_t *scales, *minima;       // as F16 or BF16: [n_in / super], or [n_in / group]
     const int8_t *sub_scales, *sub_minima; // [n_in / group] if super is not 0
 } tern_grouped_wide;
 

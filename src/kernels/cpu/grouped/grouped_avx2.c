@@ -4,7 +4,7 @@
 #include "kernels/cpu/vec_avx2.h"
 
 #define KERNELS tern_grouped_kernels_avx2
-#define NAME "avx2"
+#define NAME    "avx2"
 #define TOKENS_ 4
 enum { VECTORS = 2, TOKENS = TOKENS_ };
 
@@ -47,9 +47,7 @@ static inline sums_32 add_products(sums_32 s, codes c, const int8_t *x, bool is_
     __m256i pairs = _mm256_maddubs_epi16(c, q);
     return _mm256_add_epi32(s, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-static inline void store_sums_32(int32_t *to, sums_32 s) {
-    _mm256_storeu_si256((__m256i *)to, s);
-}
+static inline void store_sums_32(int32_t *to, sums_32 s) { _mm256_storeu_si256((__m256i *)to, s); }
 static inline void look_up(uint8_t *p, const uint8_t *table) {
     __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
     for (int i = 0; i < 64; i += 32) {

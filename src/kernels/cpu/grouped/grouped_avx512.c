@@ -38,15 +38,15 @@ GROUPED_INLINE __m512i group_2bit(const uint8_t *codes, const int8_t *x, int32_t
     }
 #undef FIELD
     __m512i low = _mm512_add_epi32(x1, _mm512_srai_epi32(x4, 2));
-    return _mm512_add_epi32(
-        low, _mm512_add_epi32(_mm512_srai_epi32(x16, 4), _mm512_srai_epi32(x64, 6)));
+    return _mm512_add_epi32(low,
+                            _mm512_add_epi32(_mm512_srai_epi32(x16, 4), _mm512_srai_epi32(x64, 6)));
 }
 
 GROUPED_INLINE __m512i group_1bit(const uint8_t *codes, const int8_t *x, int32_t minus_sum) {
     __m512i zero = _mm512_setzero_si512(), a0 = zero, a1 = _mm512_set1_epi32(minus_sum);
     __m512i a2 = zero, a3 = zero, a4 = zero, a5 = zero, a6 = zero, a7 = zero;
 #define FIELD(k) _mm512_and_si512(v, _mm512_set1_epi8((char)(1 << (k))))
-#define ADD(k) a##k = dot_add(a##k, FIELD(k), broadcast4(x + 4 * (k)));
+#define ADD(k)   a##k = dot_add(a##k, FIELD(k), broadcast4(x + 4 * (k)));
     for (int i = 0; i < 2; i++, codes += 64, x += 32) {
         __m512i v = _mm512_loadu_si512(codes);
         prefetch(codes);
@@ -85,7 +85,7 @@ static void multiply_one(const tern_grouped_matrix *w, size_t row, size_t last_r
                          const tern_grouped_rows *x, float *out, bool accumulate) {
     for (; row < last_row; row += TERN_GROUPED_ROWS) {
         const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
-        __m512 sum = w->bits == 1         ? block_times_one(w, block, x, false, w->group)
+        __m512 sum = w->bits == 1             ? block_times_one(w, block, x, false, w->group)
                      : w->group == TERN_GROUP ? block_times_one(w, block, x, true, TERN_GROUP)
                                               : block_times_one(w, block, x, true, 128);
         put_16(out + row, sum, rows_left(row, last_row), accumulate);
@@ -103,7 +103,7 @@ typedef struct tile_args {
     const int8_t *q;
     const float *scale;
     const int32_t *minus; // of the first 64
-    float *out; // of the first row and token
+    float *out;           // of the first row and token
     size_t out_stride;
     bool accumulate;
 } tile_args;
@@ -133,7 +133,7 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
 #define DECLARE(t) __m512i a##t = _mm512_set1_epi32(minus[(t) < n ? (t) : 0]), b##t = a##t;
 #define MULTIPLY(t)                                                                                \
     if ((t) < n) {                                                                                 \
-        __m512i q = broadcast4(x + (t) * 4);                                                       \
+        __m512i q = broadcast4(x + (t)*4);                                                         \
         a##t = dot_add(a##t, wa, q);                                                               \
         b##t = dot_add(b##t, wb, q);                                                               \
     }
@@ -211,8 +211,10 @@ static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last
                      bool accumulate) {
     if (tern_grouped_is_wide(w) || x->n_tokens > x->block)
         tern_grouped_wide_avx512(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
-    else if (x->n_tokens == 1) multiply_one(w, first_row, last_row, x, out, accumulate);
-    else multiply_few(w, first_row, last_row, x, out, out_stride, accumulate);
+    else if (x->n_tokens == 1)
+        multiply_one(w, first_row, last_row, x, out, accumulate);
+    else
+        multiply_few(w, first_row, last_row, x, out, out_stride, accumulate);
 }
 
 const tern_grouped_kernels tern_grouped_kernels_avx512 = {

@@ -4,7 +4,7 @@
 #include "kernels/cpu/grouped/grouped_wasm.inl"
 
 #define KERNELS tern_grouped_kernels_wasm_dot
-#define NAME "wasm dot"
+#define NAME    "wasm dot"
 
 static inline sums dot_add(sums s, codes c, const int8_t *x) {
     return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(x), c, s);

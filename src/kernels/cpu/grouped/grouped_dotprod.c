@@ -2,7 +2,7 @@
 #include "kernels/cpu/grouped/grouped_neon.inl"
 
 #define KERNELS tern_grouped_kernels_dotprod
-#define NAME "dotprod"
+#define NAME    "dotprod"
 #define TOKENS_ 4
 enum { VECTORS = 4, TOKENS = TOKENS_ };
 

@@ -27,7 +27,7 @@ typedef struct wide_layout {
     size_t period;      // columns that an entry of the front stands for; 0: there is no front
     size_t entry_bytes; // of the front
     size_t front_bytes;
-    size_t front_at, units_at; // in the block
+    size_t front_at, units_at;      // in the block
     size_t group;                   // at most 64
     size_t sub_bytes, scale_stride; // of a unit's scales and minima; of those of one group
     size_t code_bytes, unit_bytes;

@@ -3,7 +3,7 @@
 #include "kernels/cpu/grouped/grouped_neon.inl"
 
 #define KERNELS tern_grouped_kernels_neon
-#define NAME "neon"
+#define NAME    "neon"
 #define TOKENS_ 2
 enum { VECTORS = 4, TOKENS = TOKENS_ };
 

@@ -43,8 +43,10 @@ void tern_grouped_pack(const tern_grouped_matrix *m, const int8_t *q, const uint
     size_t n_groups = m->n_in / m->group, codes = tern_grouped_code_bytes(m);
     memset(block + codes, 0, m->block_bytes - codes);
     for (size_t row = 0; row < TERN_GROUPED_ROWS; row++) {
-        if (m->bits == 2) pack_row(block + 4 * row, q + row * m->n_in, m->n_in, 2);
-        else pack_row(block + 4 * row, q + row * m->n_in, m->n_in, 1);
+        if (m->bits == 2)
+            pack_row(block + 4 * row, q + row * m->n_in, m->n_in, 2);
+        else
+            pack_row(block + 4 * row, q + row * m->n_in, m->n_in, 1);
         for (size_t g = 0; g < n_groups; g++)
             memcpy(block + codes + 2 * (g * TERN_GROUPED_ROWS + row), &scales[row * n_groups + g],
                    2);

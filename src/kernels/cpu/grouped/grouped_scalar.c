@@ -28,8 +28,8 @@ static int32_t dot_codes(const uint8_t *p, int bits, const int8_t *q, size_t n) 
 // Row r times the token number `at` of a block of n.
 static float dot(const tern_grouped_matrix *w, size_t r, const int8_t *q, const float *scale,
                  size_t at, size_t n) {
-    const uint8_t *codes = w->data + r / TERN_GROUPED_ROWS * w->block_bytes +
-                           4 * (r % TERN_GROUPED_ROWS);
+    const uint8_t *codes =
+        w->data + r / TERN_GROUPED_ROWS * w->block_bytes + 4 * (r % TERN_GROUPED_ROWS);
     float sum = 0;
     for (size_t g = 0; g < w->n_in / TERN_GROUP; g++, codes += 128 * (size_t)w->bits) {
         int32_t acc = dot_codes(codes, w->bits, q + (g * TERN_GROUP * n + 4 * at), n);

@@ -16,9 +16,9 @@ typedef struct problem {
     uint16_t *scales; // [the same][n_in / group]
     uint8_t *data;
     void *scratch;
-    int8_t *q;          // [n_tokens][n_in]
-    float *scale;       // [n_tokens][n_in / 64]
-    int32_t *minus;     // [n_tokens][n_in / 64][7]: the last of seven is read
+    int8_t *q;      // [n_tokens][n_in]
+    float *scale;   // [n_tokens][n_in / 64]
+    int32_t *minus; // [n_tokens][n_in / 64][7]: the last of seven is read
     tern_grouped_rows x;
     float *expected, *out; // [n_tokens][out_stride]
 } problem;
@@ -66,7 +66,9 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
                            bool worst) {
     problem p = {.n_tokens = n_tokens, .out_stride = n_rows + 3};
     size_t n_blocks = (n_rows + 15) / 16, n_groups = n_in / 64;
-    p.m = (tern_grouped_matrix){.n_in = n_in, .n_rows = n_rows, .group = (uint16_t)group,
+    p.m = (tern_grouped_matrix){.n_in = n_in,
+                                .n_rows = n_rows,
+                                .group = (uint16_t)group,
                                 .bits = (uint8_t)bits,
                                 .block_bytes = tern_grouped_block_bytes(n_in, group, bits)};
     p.w = array(n_blocks * 16, n_in);
@@ -74,9 +76,12 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
     p.q = array(n_tokens, n_in);
     p.scale = array(n_tokens, n_groups * 4);
     p.minus = array(n_tokens, n_groups * 28);
-    p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_tokens, n_groups * 4),
+    p.x = (tern_grouped_rows){array(n_tokens, n_in),
+                              array(n_tokens, n_groups * 4),
                               array(n_tokens, n_groups * 28),
-                              array(n_tokens, n_groups * 28), n_tokens, 1};
+                              array(n_tokens, n_groups * 28),
+                              n_tokens,
+                              1};
     p.expected = array(n_tokens, p.out_stride * 4);
     p.out = array(n_tokens, p.out_stride * 4);
     if (posix_memalign((void **)&p.data, 64, n_blocks * p.m.block_bytes)) abort();
@@ -115,9 +120,11 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
                 want = r < first || r >= last ? -7 : twice ? want + want : want;
                 float got = p->out[t * p->out_stride + r];
                 if (memcmp(&got, &want, 4) == 0) continue;
-                CHECK_MSG(false, "%s: %d bits, group %d, %zu columns, %zu tokens: [%zu, %zu] of "
-                          "rows %zu..%zu is %g, not %g", k->name, p->m.bits, p->m.group, p->m.n_in,
-                          p->n_tokens, t, r, first, last, (double)got, (double)want);
+                CHECK_MSG(false,
+                          "%s: %d bits, group %d, %zu columns, %zu tokens: [%zu, %zu] of "
+                          "rows %zu..%zu is %g, not %g",
+                          k->name, p->m.bits, p->m.group, p->m.n_in, p->n_tokens, t, r, first, last,
+                          (double)got, (double)want);
                 return;
             }
     }

@@ -3,7 +3,7 @@
 #include "kernels/cpu/grouped/grouped_wasm.inl"
 
 #define KERNELS tern_grouped_kernels_wasm
-#define NAME "wasm"
+#define NAME    "wasm"
 
 static inline sums dot_add(sums s, codes c, const int8_t *x) {
     v128_t q = wasm_v128_load32_splat(x);

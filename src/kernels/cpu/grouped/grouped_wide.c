@@ -9,9 +9,9 @@ static size_t up_to_64(size_t n) { return (n + 63) / 64 * 64; }
 
 wide_layout tern_grouped_wide_layout(const tern_grouped_matrix *m) {
     const size_t each = m->has_minima ? 2 : 1;
-    wide_layout l = {.period = m->super               ? m->super
+    wide_layout l = {.period = m->super                ? m->super
                                : m->group >= WIDE_UNIT ? m->group
-                                                      : 0,
+                                                       : 0,
                      .entry_bytes = ROWS * 2 * each,
                      .group = tern_grouped_min(m->group, WIDE_UNIT),
                      .scale_stride = m->super ? ROWS : ROWS * 2,
@@ -19,8 +19,10 @@ wide_layout tern_grouped_wide_layout(const tern_grouped_matrix *m) {
     if (l.period) l.front_bytes = up_to_64(m->n_in / l.period * l.entry_bytes);
     if (m->group < WIDE_UNIT) l.sub_bytes = WIDE_UNIT / m->group * each * l.scale_stride;
     l.unit_bytes = l.sub_bytes + l.code_bytes;
-    if (tern_grouped_is_wide(m)) l.units_at = l.front_bytes;
-    else l.front_at = tern_grouped_code_bytes(m);
+    if (tern_grouped_is_wide(m))
+        l.units_at = l.front_bytes;
+    else
+        l.front_at = tern_grouped_code_bytes(m);
     return l;
 }
 
@@ -76,11 +78,15 @@ static void put_scales(const tern_grouped_matrix *m, const wide_layout *l,
     for (size_t k = 0; k < n; k++) {
         const size_t at = row * n_groups + unit * n + k;
         uint8_t *scale = to + k * l->scale_stride, *minimum = scale + n * l->scale_stride;
-        if (m->super) scale[row] = (uint8_t)rows->sub_scales[at];
-        else put_16(scale, row, rows->scales[at]);
+        if (m->super)
+            scale[row] = (uint8_t)rows->sub_scales[at];
+        else
+            put_16(scale, row, rows->scales[at]);
         if (!m->has_minima) continue;
-        if (m->super) minimum[row] = (uint8_t)rows->sub_minima[at];
-        else put_16(minimum, row, rows->minima[at]);
+        if (m->super)
+            minimum[row] = (uint8_t)rows->sub_minima[at];
+        else
+            put_16(minimum, row, rows->minima[at]);
     }
 }
 

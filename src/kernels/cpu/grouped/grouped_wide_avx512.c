@@ -28,7 +28,7 @@ typedef enum code_kind {
 } code_kind;
 
 static code_kind kind_of(const tern_grouped_matrix *w) {
-    return w->has_table ? CODES_TABLE
+    return w->has_table   ? CODES_TABLE
            : w->bits == 1 ? CODES_1
            : w->bits == 2 ? CODES_2
            : w->bits == 4 ? CODES_4
@@ -150,8 +150,7 @@ typedef struct unpacked {
 
 GROUPED_INLINE void unpack_codes(const uint8_t *codes, code_kind kind, __m512i table, uint8_t *to) {
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; i++)
-        _mm512_store_si512(to + 64 * i, step_codes(codes, i, kind, table));
+    for (int i = 0; i < 16; i++) _mm512_store_si512(to + 64 * i, step_codes(codes, i, kind, table));
 }
 
 // The next n_units of a block, into scratch for so many.
@@ -233,8 +232,8 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b, bool is_narrow) 
     size_t at = 0; // of a group's scales
 #define BEGIN(i)                                                                                   \
     __m512 sum_a##i = _mm512_maskz_load_ps((i) < n ? goes_on : 0, sums[(i) < n ? (i) : 0]);        \
-    __m512 sum_b##i = _mm512_maskz_load_ps((i) < n && has_b ? goes_on : 0,                         \
-                                           sums[(i) < n ? (i) : 0] + 16);
+    __m512 sum_b##i =                                                                              \
+        _mm512_maskz_load_ps((i) < n && has_b ? goes_on : 0, sums[(i) < n ? (i) : 0] + 16);
     EACH_TOKEN(BEGIN)
     if (t->is_last) fetch_output(t->out, t->out_stride, n, has_b);
     for (size_t u = 0; u < t->n_units; u++) {
@@ -251,7 +250,7 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b, bool is_narrow) 
     if ((i) < n) a##i = b##i = _mm512_set1_epi32(minus[i]);
 #define MULTIPLY(i)                                                                                \
     if ((i) < n) {                                                                                 \
-        __m512i q = broadcast4(x + (i) * 4);                                                       \
+        __m512i q = broadcast4(x + (i)*4);                                                         \
         a##i = dot_add(a##i, wa, q);                                                               \
         if (has_b) b##i = dot_add(b##i, wb, q);                                                    \
     }
@@ -297,9 +296,9 @@ GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b, bool is_narrow) 
         _mm512_store_ps(sums[i], sum_a##i);                                                        \
         if (has_b) _mm512_store_ps(sums[i] + 16, sum_b##i);                                        \
     } else if ((i) < n) {                                                                          \
-        float *y = t->out + (i) * t->out_stride;                                         \
+        float *y = t->out + (i)*t->out_stride;                                                     \
         put_16(y, sum_a##i, t->mask_a, t->accumulate);                                             \
-        if (has_b) put_16(y + 16, sum_b##i, t->mask_b, t->accumulate);                         \
+        if (has_b) put_16(y + 16, sum_b##i, t->mask_b, t->accumulate);                             \
     }
     EACH_TOKEN(PUT)
 }
@@ -314,7 +313,7 @@ typedef void (*tile_fn)(const tile_args *t);
     X(4, has_b, is_narrow)                                                                         \
     X(5, has_b, is_narrow)                                                                         \
     X(6, has_b, is_narrow)
-#define MORE_TILES(X, is_narrow) X(7, 0, is_narrow) X(8, 0, is_narrow) X(9, 0, is_narrow)
+#define MORE_TILES(X, is_narrow)     X(7, 0, is_narrow) X(8, 0, is_narrow) X(9, 0, is_narrow)
 #define POINTER(n, has_b, is_narrow) tile_##n##_##has_b##is_narrow,
 EACH_TILE(TILE_OF, 1, 0)
 EACH_TILE(TILE_OF, 0, 0)
@@ -390,8 +389,10 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
             for (size_t k = 0; k < share; k += 64)
                 _mm_prefetch((const char *)next + k, _MM_HINT_T1);
             t->out = out + i * t->out_stride + row;
-            if (t->mask_b) tiles_32[is_narrow][n - 1](t);
-            else tiles_16[is_narrow][n - 1](t);
+            if (t->mask_b)
+                tiles_32[is_narrow][n - 1](t);
+            else
+                tiles_16[is_narrow][n - 1](t);
         }
     }
 }
@@ -409,13 +410,17 @@ static void multiply_several(const tern_grouped_matrix *w, size_t first_row, siz
                    .out = out,
                    .out_stride = out_stride,
                    .sums = sums};
-    if (x->n_tokens <= x->block) multiply_few(w, first_row, last_row, x, &l, scratch, &t);
-    else multiply_many(w, first_row, last_row, x, &l, scratch, &t);
+    if (x->n_tokens <= x->block)
+        multiply_few(w, first_row, last_row, x, &l, scratch, &t);
+    else
+        multiply_many(w, first_row, last_row, x, &l, scratch, &t);
 }
 
 void tern_grouped_wide_avx512(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
                               const tern_grouped_rows *x, void *scratch, float *out,
                               size_t out_stride, bool accumulate) {
-    if (x->n_tokens == 1) multiply_one(w, first_row, last_row, x, out, accumulate);
-    else multiply_several(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+    if (x->n_tokens == 1)
+        multiply_one(w, first_row, last_row, x, out, accumulate);
+    else
+        multiply_several(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
 }

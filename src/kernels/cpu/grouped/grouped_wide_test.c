@@ -115,7 +115,7 @@ static problem problem_new(tern_grouped_matrix m, size_t n_in, size_t n_tokens, 
     p.sub_scales = array(n / m.group, 1), p.sub_minima = array(n / m.group, 1);
     p.q = array(n_tokens, n_in), p.scale = array(n_groups, 4), p.minus = array(n_groups, 28);
     p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_groups, 4), array(n_groups, 28),
-                              array(n_groups, 28), n_tokens, 1};
+                              array(n_groups, 28),   n_tokens,           1};
     p.expected = array(n_tokens * (ROWS + 3), 4), p.out = array(n_tokens * (ROWS + 3), 4);
     p.scratch = array(tern_grouped_scratch_bytes(&p.m), 1);
     p.m.data = p.data = array(BLOCKS, p.m.block_bytes);
@@ -133,9 +133,10 @@ static problem problem_new(tern_grouped_matrix m, size_t n_in, size_t n_tokens, 
 }
 
 static void problem_free(problem *p) {
-    void *blocks[] = {p->codes, p->data, p->scales, p->minima, p->sub_scales, p->sub_minima, p->q,
-                      p->scale, p->expected, p->out, p->minus, p->scratch, p->x.q, p->x.scale,
-                      p->x.minus, p->x.minus_scaled};
+    void *blocks[] = {p->codes,      p->data,       p->scales,  p->minima,
+                      p->sub_scales, p->sub_minima, p->q,       p->scale,
+                      p->expected,   p->out,        p->minus,   p->scratch,
+                      p->x.q,        p->x.scale,    p->x.minus, p->x.minus_scaled};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
 }
 
@@ -154,10 +155,12 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
             float want = p->expected[i], got = p->out[i];
             want = r < first || r >= last ? -7 : twice ? want + want : want;
             if (memcmp(&got, &want, 4) == 0) continue;
-            CHECK_MSG(false, "%s: %d bits%s, group %u, super %d, %zu columns, %zu tokens: [%zu, "
-                      "%zu] of rows %zu..%zu is %g, not %g", k->name, p->m.bits,
-                      p->m.has_table ? " (table)" : "", (unsigned)p->m.group, p->m.super, n_in,
-                      p->n_tokens, i / stride, r, first, last, (double)got, (double)want);
+            CHECK_MSG(false,
+                      "%s: %d bits%s, group %u, super %d, %zu columns, %zu tokens: [%zu, "
+                      "%zu] of rows %zu..%zu is %g, not %g",
+                      k->name, p->m.bits, p->m.has_table ? " (table)" : "", (unsigned)p->m.group,
+                      p->m.super, n_in, p->n_tokens, i / stride, r, first, last, (double)got,
+                      (double)want);
             return;
         }
     }
@@ -165,18 +168,18 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
 
 // The forms that types of files have, and one of each kind that only safetensors have.
 static const tern_grouped_matrix forms[] = {
-    {.bits = 4, .group = 32, .zero = 8},                                    // Q4_0
-    {.bits = 4, .group = 32, .has_minima = true},                           // Q4_1
-    {.bits = 5, .group = 32, .zero = 16},                                   // Q5_0
-    {.bits = 5, .group = 32, .has_minima = true},                           // Q5_1
-    {.bits = 8, .group = 32, .zero = 128},                                  // Q8_0
-    {.bits = 4, .group = 16, .super = 256, .has_minima = true},             // Q2_K
-    {.bits = 4, .group = 16, .super = 256, .zero = 4},                      // Q3_K
-    {.bits = 4, .group = 32, .super = 256, .has_minima = true},             // Q4_K
-    {.bits = 5, .group = 32, .super = 256, .has_minima = true},             // Q5_K
-    {.bits = 6, .group = 16, .super = 256, .zero = 32},                     // Q6_K
-    {.bits = 4, .group = 32, .zero = 128, .has_table = true},               // IQ4_NL
-    {.bits = 4, .group = 32, .super = 256, .zero = 128, .has_table = true}, // IQ4_XS
+    {.bits = 4, .group = 32, .zero = 8},                                       // Q4_0
+    {.bits = 4, .group = 32, .has_minima = true},                              // Q4_1
+    {.bits = 5, .group = 32, .zero = 16},                                      // Q5_0
+    {.bits = 5, .group = 32, .has_minima = true},                              // Q5_1
+    {.bits = 8, .group = 32, .zero = 128},                                     // Q8_0
+    {.bits = 4, .group = 16, .super = 256, .has_minima = true},                // Q2_K
+    {.bits = 4, .group = 16, .super = 256, .zero = 4},                         // Q3_K
+    {.bits = 4, .group = 32, .super = 256, .has_minima = true},                // Q4_K
+    {.bits = 5, .group = 32, .super = 256, .has_minima = true},                // Q5_K
+    {.bits = 6, .group = 16, .super = 256, .zero = 32},                        // Q6_K
+    {.bits = 4, .group = 32, .zero = 128, .has_table = true},                  // IQ4_NL
+    {.bits = 4, .group = 32, .super = 256, .zero = 128, .has_table = true},    // IQ4_XS
     {.bits = 4, .group = 32, .zero = 128, .has_table = true, .is_bf16 = true}, // MXFP4
     {.bits = 4, .group = 64, .has_minima = true, .is_bf16 = true},
     {.bits = 8, .group = 64, .has_minima = true, .is_bf16 = true},

@@ -27,8 +27,7 @@ static inline sums_32 add_any_products(sums_32 s, codes c, const int8_t *x) {
 }
 static inline sums_32 add_products(sums_32 s, codes c, const int8_t *x, bool is_big) {
 #if defined(__wasm_relaxed_simd__)
-    if (!is_big)
-        return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(x), c, s);
+    if (!is_big) return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(x), c, s);
 #endif
     (void)is_big;
     return add_any_products(s, c, x);

@@ -97,9 +97,7 @@ static void *part(uint8_t *memory, uint64_t *at, uint64_t bytes) {
     return here;
 }
 
-static uint64_t tiles_of(uint64_t n_rows) {
-    return (n_rows + TERN_HEAD_TILE - 1) / TERN_HEAD_TILE;
-}
+static uint64_t tiles_of(uint64_t n_rows) { return (n_rows + TERN_HEAD_TILE - 1) / TERN_HEAD_TILE; }
 
 static uint8_t *codes_of(const tern_head *h, size_t row) {
     return h->codes + row / TERN_HEAD_TILE * TERN_HEAD_CODE_STEP * h->n_vectors +
@@ -165,9 +163,7 @@ size_t tern_head_build_scratch_bytes(const tern_head *h) {
     return h->n_groups * (TERN_HEAD_GROUP + TERN_HEAD_LANES) * sizeof(float);
 }
 
-uint64_t tern_head_bytes(const tern_head *h) {
-    return h->bytes;
-}
+uint64_t tern_head_bytes(const tern_head *h) { return h->bytes; }
 
 uint64_t tern_head_screen_bytes(const tern_head *h) {
     uint64_t row = 64 * h->n_vectors + TERN_HEAD_LANES * h->n_groups + 3 * sizeof(float);
@@ -277,7 +273,7 @@ typedef struct head_lane {
     bool is_deep;   // and the first round has computed a_3
     // The bound of the theorem for a_(p+1): at_w |w| + sum of at_r[p][i] |r_(i+1)| + 2^-100.
     float at_w, at_r[TERN_HEAD_PLANES][TERN_HEAD_PLANES];
-    float at_r_deep; // of |r_3|, the only one that counts if is_deep
+    float at_r_deep;  // of |r_3|, the only one that counts if is_deep
     float *approx;    // [n_rows, whole tiles]: a_1, a_2, a_3 as rounds and tests go on
     float *block_top; // greatest a_1 of each BLOCK rows
     int32_t *ids;     // [n_rows]: seeds; then rows that passed all tests
@@ -342,9 +338,7 @@ void tern_head_query_free(tern_head_query *q) {
     tern_free(q);
 }
 
-size_t tern_head_query_max(const tern_head_query *q) {
-    return q->n_max;
-}
+size_t tern_head_query_max(const tern_head_query *q) { return q->n_max; }
 
 typedef struct x_norms {
     double x, e, e_hi; // |x|, |e|, |e'|
@@ -556,8 +550,10 @@ static void screen_block(tern_head_query *q, size_t first, size_t last) {
             h->k->screen(lane->approx + first, codes_of(h, first), scales_of(h, first),
                          &lane->codes, tiles_of(last - first), h->n_vectors);
     }
-    if (n_coarse && coarse[0]->is_deep) screen_deeply(h, coarse, n_coarse, first, last);
-    else screen_together(h, coarse, n_coarse, first, last);
+    if (n_coarse && coarse[0]->is_deep)
+        screen_deeply(h, coarse, n_coarse, first, last);
+    else
+        screen_together(h, coarse, n_coarse, first, last);
     for (size_t i = 0; i < q->n; i++) finish_screen(&q->lanes[i], first, last);
 }
 
@@ -716,8 +712,7 @@ static void refine_lanes(tern_head_query *q, size_t first, size_t last, lane_set
                          lane_set some) {
     uint8_t places[BLOCK];
     size_t n = places_of(sets, last - first, some, places);
-    for (int p = 1; p < TERN_HEAD_PLANES; p++)
-        n = refine_rows(q, first, places, n, sets, some, p);
+    for (int p = 1; p < TERN_HEAD_PLANES; p++) n = refine_rows(q, first, places, n, sets, some, p);
 }
 
 static void refine_block(tern_head_query *q, size_t first, size_t last) {

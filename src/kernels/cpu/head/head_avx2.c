@@ -5,9 +5,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE __m256i load(const void *p) {
-    return _mm256_load_si256(p);
-}
+INLINE __m256i load(const void *p) { return _mm256_load_si256(p); }
 
 // Eight blocks (half 0 or 1) of a group of one row. Pairs of products are added up in 16 bits:
 // eight times at most 2 * 15 * 127 stay below 2^15.
@@ -104,9 +102,8 @@ INLINE void add_shared(__m256 (*sum)[2], const uint8_t *codes, const uint8_t *sc
     }
 }
 
-INLINE void screen_row_hi(float *const *out, size_t at, const uint8_t *codes,
-                          const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
-                          size_t n_vectors) {
+INLINE void screen_row_hi(float *const *out, size_t at, const uint8_t *codes, const uint8_t *scales,
+                          const tern_head_vector *const *x, size_t n_x, size_t n_vectors) {
     __m256 sum[TERN_HEAD_SHARED][2];
     for (size_t i = 0; i < n_x; i++) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
     for (size_t g = 0; 4 * g < n_vectors; g++) {

@@ -171,8 +171,7 @@ INLINE void refine_some(float *out, const uint8_t *bits, const uint8_t *scales,
     for (size_t g = 0; g < n_groups; g++) {
         __m512i v = _mm512_load_si512(bits + 64 * g), bit[8];
 #pragma GCC unroll 8
-        for (unsigned q = 0; q < 8; q++)
-            bit[q] = _mm512_and_si512(_mm512_srli_epi16(v, q), one);
+        for (unsigned q = 0; q < 8; q++) bit[q] = _mm512_and_si512(_mm512_srli_epi16(v, q), one);
         const __m512 c = scales_of(scales + TERN_HEAD_SCALE_STEP * g);
 #pragma GCC unroll 4
         for (size_t i = 0; i < n_x; i++) {
@@ -270,10 +269,10 @@ INLINE void add_deep(__m512 (*sum)[ROWS], const deep_group *w, const __m512 scal
 
 // Lane r of the result is the sum of all 16 lanes of sum[r].
 INLINE __m128 sum_rows(const __m512 sum[ROWS]) {
-    __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(sum[0], sum[1]),
-                              _mm512_unpackhi_ps(sum[0], sum[1]));
-    __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(sum[2], sum[3]),
-                              _mm512_unpackhi_ps(sum[2], sum[3]));
+    __m512 ab =
+        _mm512_add_ps(_mm512_unpacklo_ps(sum[0], sum[1]), _mm512_unpackhi_ps(sum[0], sum[1]));
+    __m512 cd =
+        _mm512_add_ps(_mm512_unpacklo_ps(sum[2], sum[3]), _mm512_unpackhi_ps(sum[2], sum[3]));
     __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
     __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
     __m512 all = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
@@ -341,8 +340,8 @@ static void screen_deep_tile(const deep_job *j, size_t tile) {
 static void screen_deep(float *const *out, const uint8_t *codes, const uint8_t *const bits[2],
                         const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
                         size_t n_tiles, size_t n_vectors) {
-    const deep_job job = {out, codes,     {bits[0], bits[1]},   scales, x,
-                          n_x, n_vectors, (n_vectors + 3) / 4};
+    const deep_job job = {out, codes, {bits[0], bits[1]}, scales,
+                          x,   n_x,   n_vectors,          (n_vectors + 3) / 4};
     for (size_t tile = 0; tile < n_tiles; tile++) screen_deep_tile(&job, tile);
 }
 

@@ -3,7 +3,7 @@
 #if defined(__wasm_relaxed_simd__)
 #include <wasm_simd128.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE  static inline __attribute__((always_inline))
 #define KERNELS tern_head_kernels_wasm_dot
 #define NAME    "wasm dot"
 

@@ -444,9 +444,7 @@ static void zeros(head_case *c) {
     for (size_t i = c->n_in; i < 2 * c->n_in; i++) c->w[i] = -fabsf(c->w[i]);
 }
 
-static void zero_x(head_case *c) {
-    memset(c->x, 0, c->n_in * sizeof(float));
-}
+static void zero_x(head_case *c) { memset(c->x, 0, c->n_in * sizeof(float)); }
 
 static void tiny_rows(head_case *c) {
     for (size_t i = 0; i < c->n_rows * c->n_in; i++) c->w[i] *= 1e-41f;
@@ -494,12 +492,8 @@ static void nan_rows(head_case *c) {
     for (size_t r = 0; r < c->n_rows; r++)
         if (r % 97) c->w[r * c->n_in + r % c->n_in] = NAN;
 }
-static void nan_in_x(head_case *c) {
-    c->x[9] = NAN;
-}
-static void infinite_x(head_case *c) {
-    c->x[2] = INFINITY;
-}
+static void nan_in_x(head_case *c) { c->x[9] = NAN; }
+static void infinite_x(head_case *c) { c->x[2] = INFINITY; }
 static void infinite_x_zero_rows(head_case *c) {
     infinite_x(c);
     zeros(c);

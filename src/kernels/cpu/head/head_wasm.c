@@ -2,7 +2,7 @@
 // 2^15.
 #include <wasm_simd128.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE  static inline __attribute__((always_inline))
 #define KERNELS tern_head_kernels_wasm
 #define NAME    "wasm"
 

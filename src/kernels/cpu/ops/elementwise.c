@@ -27,8 +27,7 @@ static void step_bias(cpu_run *run, const cpu_step *step, const tern_team *team)
     size_t d = (size_t)cols(run, n->in[0]);
     const float *x = cpu_value(run, n->in[0]), *b = run->plan->weights[n->in[1]]->vector;
     float *y = cpu_value(run, n->out[0]);
-    for (size_t t, last;
-         claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++) kernels(run)->f->add(y + t * d, x + t * d, b, d);
 }
 const cpu_op cpu_op_BIAS = {.step = step_bias};

@@ -165,8 +165,10 @@ static void many(cpu_run *run, const cpu_step *step, const tern_team *team, cons
 
 static void step_experts(cpu_run *run, const cpu_step *step, const tern_team *team) {
     experts e = open_experts(run, step->node);
-    if (e.n_rows == 1) few(run, step, &e);
-    else many(run, step, team, &e);
+    if (e.n_rows == 1)
+        few(run, step, &e);
+    else
+        many(run, step, team, &e);
 }
 
 static size_t experts_scratch(const tern_plan *p, const tern_node *n) {

@@ -56,8 +56,8 @@ static size_t float_block_rows(size_t n_in) {
 }
 
 void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
-                         const tern_weight *w, const float *x, int32_t n_rows, float *out,
-                         bool accumulate) {
+                      const tern_weight *w, const float *x, int32_t n_rows, float *out,
+                      bool accumulate) {
     const tern_float_kernels *f = kernels(run)->f;
     size_t n_in = (size_t)w->source.n_cols, n_out = (size_t)w->source.n_rows, first, last;
     float scale = w->source.scale;

@@ -40,8 +40,8 @@ static inline size_t first_row(const tern_batch *b, size_t chunk) {
 #define ROW_BLOCK 8
 static inline bool claim_rows(cpu_run *run, const cpu_step *step, int64_t n_rows, size_t block,
                               size_t *first, size_t *last) {
-    return tern_team_claim(counter(run, step, 0), (size_t)n_rows,
-                           few_rows(run, n_rows) ? 1 : block, first, last);
+    return tern_team_claim(counter(run, step, 0), (size_t)n_rows, few_rows(run, n_rows) ? 1 : block,
+                           first, last);
 }
 
 // out[t] = x row t times w, n_rows of them, the rows of w shared among the team by counter `which`.

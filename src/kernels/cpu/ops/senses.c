@@ -118,8 +118,7 @@ static void step_windows(cpu_run *run, const cpu_step *step, const tern_team *te
             if (end - begin < width) memset(to, 0, width * sizeof *to);
             if (!n->tiled) memcpy(to + begin, from, (end - begin) * sizeof *to);
             for (size_t j = begin / d; taps > 0 && j < end / d; j++)
-                for (size_t c = 0; c < d; c++)
-                    to[c * taps + j] = from[(j - begin / d) * d + c];
+                for (size_t c = 0; c < d; c++) to[c * taps + j] = from[(j - begin / d) * d + c];
         }
 }
 const cpu_op cpu_op_WINDOWS = {.step = step_windows};

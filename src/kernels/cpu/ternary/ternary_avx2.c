@@ -8,7 +8,7 @@
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
 #define KERNELS tern_ternary_kernels_avx2
-#define NAME "avx2"
+#define NAME    "avx2"
 
 enum { UNIT = 32, ROWS = 16, TOKENS = 4 };
 enum { GEMV_TOKENS_2BIT = 64, GEMV_TOKENS_T5 = 8 };
@@ -46,8 +46,8 @@ TERN_INLINE codes unpack_t5(bytes b) {
     codes c;
     c.c0 = t5_code(b);
     bytes twice = _mm256_add_epi8(b, b); // 3 b + 2 + code, and c0 is code + 1
-    bytes v = _mm256_add_epi8(_mm256_add_epi8(b, twice),
-                              _mm256_add_epi8(c.c0, _mm256_set1_epi8(1)));
+    bytes v =
+        _mm256_add_epi8(_mm256_add_epi8(b, twice), _mm256_add_epi8(c.c0, _mm256_set1_epi8(1)));
     c.c1 = t5_code(v);
     c.c2 = t5_code(v = t5_next(v));
     c.c3 = t5_code(v = t5_next(v));
@@ -109,12 +109,12 @@ TERN_INLINE void widen_into(int32_t *acc, __m256i a) {
 
 // The accumulator stays in its register: gcc 12 would also write it to memory in every step.
 #define KEEP(a) __asm__("" : "+x"(a))
-#define USE(a) __asm__ volatile("" ::"x"(a)) // as far as the compiler knows
+#define USE(a)  __asm__ volatile("" ::"x"(a)) // as far as the compiler knows
 
 // Sums of 16 rows and 4 tokens; int16 sums live in registers for 40 steps.
 TERN_INLINE void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps,
                       int n_tokens) {
-#define EACH(X) X(0) X(1) X(2) X(3)
+#define EACH(X)    X(0) X(1) X(2) X(3)
 #define DECLARE(t) __m256i a##t = _mm256_setzero_si256(), b##t = a##t;
 #define MULTIPLY(t)                                                                                \
     if ((t) < n_tokens) {                                                                          \
@@ -152,7 +152,9 @@ static uint64_t peak_loop(void) {
     for (int i = 0; i < LOOPS; i++) {
         EACH(ADD_BOTH)
     }
-#define USE_BOTH(t) USE(a##t); USE(b##t);
+#define USE_BOTH(t)                                                                                \
+    USE(a##t);                                                                                     \
+    USE(b##t);
     EACH(USE_BOTH)
     return (uint64_t)LOOPS * 8 * 32;
 }

@@ -19,16 +19,16 @@
 
 // ---- Tables of the 1.6-bit packing -------------------------------------------------------------
 
-#define BYTES4(f, b) f(b), f((b) + 1), f((b) + 2), f((b) + 3)
+#define BYTES4(f, b)  f(b), f((b) + 1), f((b) + 2), f((b) + 3)
 #define BYTES16(f, b) BYTES4(f, b), BYTES4(f, (b) + 4), BYTES4(f, (b) + 8), BYTES4(f, (b) + 12)
 #define BYTES64(f, b)                                                                              \
     BYTES16(f, b), BYTES16(f, (b) + 16), BYTES16(f, (b) + 32), BYTES16(f, (b) + 48)
 #define BYTES128(f) BYTES64(f, 0), BYTES64(f, 64)
 
 // m and the byte g = floor(256 (m + 1) / 243) - 1 that stands for it.
-#define LOW_PART(m) (256 * ((m) + 1) / 243 - 1)
-#define NUMBER(g) ((243 * ((g) + 1) - 1) / 256)
-#define FIELDS(m) ((m) / 27 % 3 | (m) / 9 % 3 << 2 | (m) / 3 % 3 << 4 | (m) % 3 << 6)
+#define LOW_PART(m)      (256 * ((m) + 1) / 243 - 1)
+#define NUMBER(g)        ((243 * ((g) + 1) - 1) / 256)
+#define FIELDS(m)        ((m) / 27 % 3 | (m) / 9 % 3 << 2 | (m) / 3 % 3 << 4 | (m) % 3 << 6)
 #define FIELDS_OF_LOW(g) FIELDS(NUMBER(g))
 
 static const _Alignas(64) uint8_t fields_of_low[128] = {BYTES128(FIELDS_OF_LOW)};
@@ -44,12 +44,11 @@ tern_t5_table tern_t5_load_table(void) { return load_table(fields_of_low); }
 
 // Codes of the 64 elements from i on (a multiple of 64) of a 2-bit row: two fields of a block.
 TERN_INLINE __m512i codes_2bit(const uint8_t *row, size_t i) {
-    __m512i block = _mm512_broadcast_i64x4(_mm256_loadu_si256(
-        (const __m256i *)(row + i / TERN_I2S_WEIGHTS * TERN_I2S_BYTES)));
+    __m512i block = _mm512_broadcast_i64x4(
+        _mm256_loadu_si256((const __m256i *)(row + i / TERN_I2S_WEIGHTS * TERN_I2S_BYTES)));
     const __m512i first = _mm512_inserti64x4(_mm512_set1_epi16(6), _mm256_set1_epi16(4), 1);
     const __m512i second = _mm512_inserti64x4(_mm512_set1_epi16(2), _mm256_setzero_si256(), 1);
-    return _mm512_and_si512(_mm512_srlv_epi16(block, i & 64 ? second : first),
-                            _mm512_set1_epi8(3));
+    return _mm512_and_si512(_mm512_srlv_epi16(block, i & 64 ? second : first), _mm512_set1_epi8(3));
 }
 
 // n <= TERN_I8_PAD codes to one or two 1.6-bit pieces. The codes after n are 1.
@@ -125,8 +124,10 @@ static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x,
             for (size_t f = 0; f < 4; f++) {
                 const int8_t *src = x->q + t * x->stride + i + f * 32;
                 memcpy(dst + f * 64, src, 32);
-                if (i + TERN_I2S_WEIGHTS < n_in) memcpy(dst + f * 64 + 32, src + 128, 32);
-                else memset(dst + f * 64 + 32, 0, 32);
+                if (i + TERN_I2S_WEIGHTS < n_in)
+                    memcpy(dst + f * 64 + 32, src + 128, 32);
+                else
+                    memset(dst + f * 64 + 32, 0, 32);
             }
 }
 
@@ -136,18 +137,16 @@ TERN_INLINE __m128i sum_rows(const __m512i acc[ROWS]) {
                                   _mm512_unpackhi_epi32(acc[0], acc[1]));
     __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(acc[2], acc[3]),
                                   _mm512_unpackhi_epi32(acc[2], acc[3]));
-    __m512i all =
-        _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-    __m256i half =
-        _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
     return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
 TERN_INLINE void put_rows(float *out, __m128i acc, int32_t sum, float scale, size_t n_rows,
                           bool accumulate) {
     __mmask8 mask = (__mmask8)((1u << n_rows) - 1);
-    __m128 y = _mm_mul_ps(_mm_cvtepi32_ps(_mm_sub_epi32(acc, _mm_set1_epi32(sum))),
-                          _mm_set1_ps(scale));
+    __m128 y =
+        _mm_mul_ps(_mm_cvtepi32_ps(_mm_sub_epi32(acc, _mm_set1_epi32(sum))), _mm_set1_ps(scale));
     if (accumulate) y = _mm_add_ps(_mm_maskz_loadu_ps(mask, out), y);
     _mm_mask_storeu_ps(out, mask, y);
 }
@@ -236,7 +235,7 @@ TERN_INLINE void add_codes(pair_sums *acc, __m512i a, __m512i b, const int8_t *x
                            int n) {
 #define ADD(t)                                                                                     \
     if ((t) < n) {                                                                                 \
-        __m512i q = load(x + (t) * stride);                                                        \
+        __m512i q = load(x + (t)*stride);                                                          \
         DP(acc->a##t, a, q), DP(acc->b##t, b, q);                                                  \
     }
     EACH_TOKEN(ADD)
@@ -248,7 +247,7 @@ TERN_INLINE pair_sums load_sums(const __m512i *sums, int n, bool is_first) {
     pair_sums acc = {0};
     if (is_first) return acc;
 #define LOAD(t)                                                                                    \
-    if ((t) < n) acc.a##t = sums[(t) * ROWS], acc.b##t = sums[(t) * ROWS + 1];
+    if ((t) < n) acc.a##t = sums[(t)*ROWS], acc.b##t = sums[(t)*ROWS + 1];
     EACH_TOKEN(LOAD)
 #undef LOAD
     return acc;
@@ -256,7 +255,7 @@ TERN_INLINE pair_sums load_sums(const __m512i *sums, int n, bool is_first) {
 
 TERN_INLINE void store_sums(__m512i *sums, const pair_sums *acc, int n) {
 #define STORE(t)                                                                                   \
-    if ((t) < n) sums[(t) * ROWS] = acc->a##t, sums[(t) * ROWS + 1] = acc->b##t;
+    if ((t) < n) sums[(t)*ROWS] = acc->a##t, sums[(t)*ROWS + 1] = acc->b##t;
     EACH_TOKEN(STORE)
 #undef STORE
 }
@@ -274,8 +273,7 @@ TERN_INLINE void add_2bit_n(pair_sums *acc, __m512i a, __m512i b, const int8_t *
 
 // A stretch of rows a and b, of n_bytes each; `next` is what to prefetch meanwhile.
 TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, const uint8_t *next,
-                            size_t n_bytes, const int8_t *x, size_t stride, int n,
-                            bool is_first) {
+                            size_t n_bytes, const int8_t *x, size_t stride, int n, bool is_first) {
     pair_sums acc = load_sums(sums, n, is_first);
     for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += 256) {
         prefetch(next), prefetch(next + 64);
@@ -343,19 +341,22 @@ TERN_INLINE void gemv_group(const gemv_args *g, size_t row, size_t n_rows, size_
             const uint8_t *front = w->data + (row + r) * w->row_bytes, *a = front + at;
             const uint8_t *b = r + 1 < n_rows ? a + w->row_bytes : a;
             __m512i *to = sums[r / ROWS] + r % ROWS;
-            if (n == 1 && is_2bit) to[0] = dot_2bit_1(a, bytes, q), to[1] = dot_2bit_1(b, bytes, q);
-            else if (n == 1) dot_t5_1(to, a, b, bytes, &g->table, q);
+            if (n == 1 && is_2bit)
+                to[0] = dot_2bit_1(a, bytes, q), to[1] = dot_2bit_1(b, bytes, q);
+            else if (n == 1)
+                dot_t5_1(to, a, b, bytes, &g->table, q);
             else if (is_2bit)
                 dot_2bit_n(to, a, b, front + 2 * at, bytes, q, g->stride, n, at == 0);
-            else dot_t5_n(to, a, b, front + 2 * at, bytes, &g->table, q, g->stride, n, at == 0);
+            else
+                dot_t5_n(to, a, b, front + 2 * at, bytes, &g->table, q, g->stride, n, at == 0);
         }
     }
     for (size_t r = 0; r < n_rows; r += ROWS)
         for (int t = 0; t < n; t++)
             put_rows(g->out + (token + (size_t)t) * g->out_stride + row + r,
                      sum_rows(sums[r / ROWS] + t * ROWS), g->x->sum[token + (size_t)t],
-                     w->scale * g->x->inv_scale[token + (size_t)t],
-                     tern_min_size(n_rows - r, ROWS), g->accumulate);
+                     w->scale * g->x->inv_scale[token + (size_t)t], tern_min_size(n_rows - r, ROWS),
+                     g->accumulate);
 }
 
 // One function for each number of tokens, so that each is compiled by itself, over all groups of
@@ -386,8 +387,7 @@ TERN_INLINE void gemv_group(const gemv_args *g, size_t row, size_t n_rows, size_
 EACH_COUNT(GROUP_OF, group_2bit, true)
 EACH_COUNT(GROUP_OF, group_t5, false)
 #define POINTER(name, is_2bit, n) name##_##n,
-typedef void (*group_fn)(const gemv_args *g, size_t first, size_t last, size_t group,
-                         size_t token);
+typedef void (*group_fn)(const gemv_args *g, size_t first, size_t last, size_t group, size_t token);
 static const group_fn groups[2][TOKENS] = {{EACH_COUNT(POINTER, group_2bit, true)},
                                            {EACH_COUNT(POINTER, group_t5, false)}};
 

@@ -8,7 +8,7 @@
 #include <wasm_simd128.h>
 
 #define KERNELS tern_ternary_kernels_wasm_dot
-#define NAME "wasm dot"
+#define NAME    "wasm dot"
 
 // 4096 blocks of 128 products up to 12 * 128 stay below 2^30.
 enum { ONE_BLOCKS = 4096, GEMV_TOKENS_2BIT = 8, GEMV_TOKENS_T5 = 4 };

@@ -3,7 +3,7 @@
 #include "kernels/cpu/ternary/ternary_neon.inl"
 
 #define KERNELS tern_ternary_kernels_dotprod
-#define NAME "dotprod"
+#define NAME    "dotprod"
 
 typedef int32x4_t unit_sums;
 
@@ -50,7 +50,9 @@ static uint64_t peak_loop(void) {
     for (int i = 0; i < LOOPS; i++) {
         EACH(ADD_BOTH)
     }
-#define USE_BOTH(t) USE(a##t); USE(b##t);
+#define USE_BOTH(t)                                                                                \
+    USE(a##t);                                                                                     \
+    USE(b##t);
     EACH(USE_BOTH)
     return (uint64_t)LOOPS * 8 * 16;
 }

@@ -16,7 +16,7 @@
 
 enum {
     ROWS = TERN_GEMM_ROWS_AVX512,
-    TOKENS = 12, // of the largest tile
+    TOKENS = 12,     // of the largest tile
     STEP = ROWS * 4, // bytes of codes that four elements take
 };
 
@@ -157,14 +157,14 @@ TERN_INLINE void tile(const uint8_t *w, const int8_t *x, size_t steps, int n_tok
 #define DECLARE(t) __m512i a##t = _mm512_setzero_si512(), b##t = a##t;
 #define MULTIPLY(t)                                                                                \
     if ((t) < n_tokens) {                                                                          \
-        __m512i q = broadcast4(x + (t) * 4);                                                       \
-        a##t = tern_dot_add(a##t, wa, q);                                                   \
-        b##t = tern_dot_add(b##t, wb, q);                                                   \
+        __m512i q = broadcast4(x + (t)*4);                                                         \
+        a##t = tern_dot_add(a##t, wa, q);                                                          \
+        b##t = tern_dot_add(b##t, wb, q);                                                          \
     }
 #define PUT(t)                                                                                     \
     if ((t) < n_tokens) {                                                                          \
-        float *y = out + (t) * out_stride;                                                         \
-        put_16(y, a##t, sum[t], scale * inv_scale[t], mask[0], accumulate);                        \
+        float *y = out + (t)*out_stride;                                                           \
+        put_16(y, a##t, sum[t], scale *inv_scale[t], mask[0], accumulate);                         \
         put_16(y + 16, b##t, sum[t], scale * inv_scale[t], mask[1], accumulate);                   \
     }
     EACH_TOKEN(DECLARE)
@@ -189,8 +189,8 @@ void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, size_t first_row, si
         uint32_t stored = n_rows < ROWS ? (1u << n_rows) - 1 : ~0u;
         const __mmask16 mask[2] = {(__mmask16)stored, (__mmask16)(stored >> 16)};
         for (size_t h = 0; h < 2; h++)
-            (w->packing == TERN_PACK_2BIT ? unpack_2bit : unpack_t5)(
-                (uint8_t *)scratch + h * 64, w, row + h * 16, last_row);
+            (w->packing == TERN_PACK_2BIT ? unpack_2bit : unpack_t5)((uint8_t *)scratch + h * 64, w,
+                                                                     row + h * 16, last_row);
         for (size_t t = 0; t < x->n_tokens; t += block) {
             const uint8_t *ahead = w->data + (row + ROWS) * w->row_bytes; // may be past the end
             const int8_t *q = (const int8_t *)panels + t * steps * 4;
@@ -223,8 +223,8 @@ uint64_t tern_ternary_peak_loop_avx512(void) {
     enum { ROUNDS = 1 << 14 };
     __m512i w = _mm512_set1_epi8(1), q = _mm512_set1_epi8(1);
 #define START(t) __m512i a##t = w;
-#define ADD(t) a##t = tern_dot_add(a##t, w, q);
-#define USE(t) __asm__ volatile("" ::"v"(a##t)); // the sums count as used
+#define ADD(t)   a##t = tern_dot_add(a##t, w, q);
+#define USE(t)   __asm__ volatile("" ::"v"(a##t)); // the sums count as used
     EACH_TOKEN(START)
     for (int i = 0; i < ROUNDS; i++) {
         EACH_TOKEN(ADD)

@@ -3,7 +3,7 @@
 #include "kernels/cpu/ternary/ternary_neon.inl"
 
 #define KERNELS tern_ternary_kernels_neon
-#define NAME "neon"
+#define NAME    "neon"
 
 typedef int16x8_t unit_sums;
 
@@ -70,7 +70,11 @@ static uint64_t peak_loop(void) {
     for (int i = 0; i < LOOPS; i++) {
         EACH(ADD_FOUR)
     }
-#define USE_FOUR(t) USE(a##t); USE(b##t); USE(c##t); USE(d##t);
+#define USE_FOUR(t)                                                                                \
+    USE(a##t);                                                                                     \
+    USE(b##t);                                                                                     \
+    USE(c##t);                                                                                     \
+    USE(d##t);
     EACH(USE_FOUR)
     return (uint64_t)LOOPS * 16 * 8;
 }

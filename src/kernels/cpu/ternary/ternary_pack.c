@@ -36,8 +36,10 @@ static void pack_5(const int8_t *q, size_t n_in, uint8_t *row) {
 }
 
 void tern_ternary_pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row) {
-    if (packing == TERN_PACK_2BIT) pack_2bit(q, n_in, row);
-    else pack_5(q, n_in, row);
+    if (packing == TERN_PACK_2BIT)
+        pack_2bit(q, n_in, row);
+    else
+        pack_5(q, n_in, row);
 }
 
 void tern_ternary_unpack_row(tern_packing packing, const uint8_t *row, size_t n_in, int8_t *q) {

@@ -4,7 +4,7 @@
 #include <wasm_simd128.h>
 
 #define KERNELS tern_ternary_kernels_wasm
-#define NAME "wasm"
+#define NAME    "wasm"
 
 enum { ONE_BLOCKS = 10, GEMV_TOKENS_2BIT = 8, GEMV_TOKENS_T5 = 4 };
 

@@ -58,8 +58,8 @@ struct tern_program {
     size_t scratch_floats;
     // Sums over rows or over a weight are cut into parts by their length alone, never by the number
     // of threads; the parts are added in their order.
-    double *sums;  // [CPU_TRAIN_PARTS]
-    float *parts;  // [CPU_TRAIN_PARTS][part_floats]
+    double *sums; // [CPU_TRAIN_PARTS]
+    float *parts; // [CPU_TRAIN_PARTS][part_floats]
     size_t part_floats;
     tern_rope_list ropes;
     float *rope_tables; // per rope: cos [n_span][n_rot/2], sin the same, minus sin the same

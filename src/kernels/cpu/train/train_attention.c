@@ -50,10 +50,17 @@ typedef struct block {
 // scores [rows, keys] = a b^T, for the block's rows
 static void dots(const head *h, const block *b, float *scratch, const float *a, const float *keys,
                  float *scores) {
-    product(h, scratch, (cpu_gemm){.transpose_b = true, .m = b->rows, .n = b->keys, .k = h->dim,
-                                   .a = a + b->first * h->q_stride, .lda = h->q_stride,
-                                   .b = keys + b->key * h->kv_stride, .ldb = h->kv_stride,
-                                   .c = scores, .ldc = b->stride});
+    product(h, scratch,
+            (cpu_gemm){.transpose_b = true,
+                       .m = b->rows,
+                       .n = b->keys,
+                       .k = h->dim,
+                       .a = a + b->first * h->q_stride,
+                       .lda = h->q_stride,
+                       .b = keys + b->key * h->kv_stride,
+                       .ldb = h->kv_stride,
+                       .c = scores,
+                       .ldc = b->stride});
 }
 
 // Of row i of the block's scores s: those it sees are s[from] .. s[to - 1], scaled and capped; the
@@ -86,10 +93,16 @@ static void forward_block(const head *h, const tern_float_kernels *k, const bloc
         clear_unseen(b, r, s);
         h->lse[(b->first + i) * h->lse_stride] = lse;
     }
-    product(h, scratch, (cpu_gemm){.m = b->rows, .n = h->dim, .k = b->keys, .a = scores,
-                                   .lda = b->stride, .b = h->v + b->key * h->kv_stride,
-                                   .ldb = h->kv_stride, .c = h->out + b->first * h->q_stride,
-                                   .ldc = h->q_stride});
+    product(h, scratch,
+            (cpu_gemm){.m = b->rows,
+                       .n = h->dim,
+                       .k = b->keys,
+                       .a = scores,
+                       .lda = b->stride,
+                       .b = h->v + b->key * h->kv_stride,
+                       .ldb = h->kv_stride,
+                       .c = h->out + b->first * h->q_stride,
+                       .ldc = h->q_stride});
 }
 
 // p and ds, for the block's rows, from the scores in p and dy V^T in ds. capped: a row.
@@ -116,15 +129,40 @@ static void backward_block(const head *h, const tern_float_kernels *k, const blo
     dots(h, b, scratch, h->dy, h->v, ds);
     backward_rows(h, k, b, p, ds, capped);
     size_t at = b->first * h->q_stride, kv_at = b->key * h->kv_stride;
-    product(h, scratch, (cpu_gemm){.m = b->rows, .n = h->dim, .k = b->keys, .a = ds,
-                                   .lda = b->stride, .b = h->k + kv_at, .ldb = h->kv_stride,
-                                   .c = h->dq + at, .ldc = h->q_stride});
-    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = b->keys, .n = h->dim, .k = b->rows,
-                                   .accumulate = true, .a = ds, .lda = b->stride, .b = h->q + at,
-                                   .ldb = h->q_stride, .c = h->dk + kv_at, .ldc = h->kv_stride});
-    product(h, scratch, (cpu_gemm){.transpose_a = true, .m = b->keys, .n = h->dim, .k = b->rows,
-                                   .accumulate = true, .a = p, .lda = b->stride, .b = h->dy + at,
-                                   .ldb = h->q_stride, .c = h->dv + kv_at, .ldc = h->kv_stride});
+    product(h, scratch,
+            (cpu_gemm){.m = b->rows,
+                       .n = h->dim,
+                       .k = b->keys,
+                       .a = ds,
+                       .lda = b->stride,
+                       .b = h->k + kv_at,
+                       .ldb = h->kv_stride,
+                       .c = h->dq + at,
+                       .ldc = h->q_stride});
+    product(h, scratch,
+            (cpu_gemm){.transpose_a = true,
+                       .m = b->keys,
+                       .n = h->dim,
+                       .k = b->rows,
+                       .accumulate = true,
+                       .a = ds,
+                       .lda = b->stride,
+                       .b = h->q + at,
+                       .ldb = h->q_stride,
+                       .c = h->dk + kv_at,
+                       .ldc = h->kv_stride});
+    product(h, scratch,
+            (cpu_gemm){.transpose_a = true,
+                       .m = b->keys,
+                       .n = h->dim,
+                       .k = b->rows,
+                       .accumulate = true,
+                       .a = p,
+                       .lda = b->stride,
+                       .b = h->dy + at,
+                       .ldb = h->q_stride,
+                       .c = h->dv + kv_at,
+                       .ldc = h->kv_stride});
 }
 
 static void clear(float *x, const head *h) {
@@ -163,11 +201,19 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
     for (size_t j = 0; j < group; j++) {
         size_t q_head = (size_t)kv_head * group + j, q_at = (size_t)start * q_stride + q_head * dim;
         size_t lse_at = (size_t)start * (size_t)n->n_heads + q_head;
-        head h = {.products = run->program->device->kernels.g, .rows = (size_t)(end - start),
-                  .dim = dim, .q_stride = q_stride, .kv_stride = kv_stride,
-                  .lse_stride = (size_t)n->n_heads, .scale = n->scale, .soft_cap = n->soft_cap,
-                  .window = (size_t)n->window, .q = of[0] + q_at,
-                  .k = of[1] + kv_at, .v = of[2] + kv_at, .first = j == 0};
+        head h = {.products = run->program->device->kernels.g,
+                  .rows = (size_t)(end - start),
+                  .dim = dim,
+                  .q_stride = q_stride,
+                  .kv_stride = kv_stride,
+                  .lse_stride = (size_t)n->n_heads,
+                  .scale = n->scale,
+                  .soft_cap = n->soft_cap,
+                  .window = (size_t)n->window,
+                  .q = of[0] + q_at,
+                  .k = of[1] + kv_at,
+                  .v = of[2] + kv_at,
+                  .first = j == 0};
         if (backward) {
             h.y = of[3] + q_at;
             h.lse = of[4] + lse_at;

@@ -139,19 +139,19 @@ static tern_status make_memory(tern_program *p, tern_error *err) {
     size_t n_threads = (size_t)p->device->team->n_threads;
     TERN_TRY(tern_graph_plan_memory(p->g, value_bytes, p, &p->memory, err));
     p->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
-    p->scratch = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads * (p->scratch_floats + 16),
-                                  sizeof(float));
+    p->scratch =
+        tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads * (p->scratch_floats + 16), sizeof(float));
     p->sums = tern_alloc_array(TERN_MEM_ACTIVATIONS, CPU_TRAIN_PARTS, sizeof *p->sums);
     p->parts = tern_alloc_array(TERN_MEM_ACTIVATIONS, CPU_TRAIN_PARTS * (p->part_floats + 1),
                                 sizeof(float));
-    p->documents = tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_rows + 1,
-                                    sizeof *p->documents);
+    p->documents =
+        tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_rows + 1, sizeof *p->documents);
     for (size_t i = 0; i < p->ropes.n; i++) {
         size_t floats = (size_t)p->n_span * (size_t)p->ropes.items[i].attrs.n_rot / 2 * 3;
         if (floats > p->rope_stride) p->rope_stride = floats;
     }
-    p->rope_tables = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->ropes.n * p->rope_stride + 1,
-                                      sizeof(float));
+    p->rope_tables =
+        tern_alloc_array(TERN_MEM_ACTIVATIONS, p->ropes.n * p->rope_stride + 1, sizeof(float));
     if (!p->pool || !p->scratch || !p->sums || !p->parts || !p->documents || !p->rope_tables)
         return tern_fail_memory(err, p->memory.bytes);
     cpu_train_fill_ropes(p);
@@ -159,8 +159,8 @@ static tern_status make_memory(tern_program *p, tern_error *err) {
 }
 
 static tern_status compile(tern_trainer_device *d, const tern_graph *g,
-                           tern_train_array *const *arrays,
-                           int32_t n_rows, int32_t n_span, tern_program **out, tern_error *err) {
+                           tern_train_array *const *arrays, int32_t n_rows, int32_t n_span,
+                           tern_program **out, tern_error *err) {
     *out = NULL;
     tern_status status;
     tern_program *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);

@@ -69,8 +69,7 @@ static tern_status settle(tern_contrast *c, const tern_contrast_desc *desc, tern
                          (int)desc->n_pairs, (int)desc->n_texts);
     if (!(desc->temperature > 0) || !isfinite(desc->temperature))
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "contrast: a temperature of %g: expected a number "
-                         "above 0",
+                         "contrast: a temperature of %g: expected a number above 0",
                          (double)desc->temperature);
     if (desc->n_sizes > TERN_CONTRAST_SIZES_MAX)
         return tern_fail(err, TERN_ERR_ARGUMENT, "contrast: %zu sizes, at most %d", desc->n_sizes,
@@ -118,12 +117,8 @@ typedef struct way {
     size_t x, y, n, m;
 } way;
 
-static atomic_size_t *begin(worker *w) {
-    return &w->c->counters[w->step++];
-}
-static size_t cols(const worker *w) {
-    return (size_t)w->c->n_cols;
-}
+static atomic_size_t *begin(worker *w) { return &w->c->counters[w->step++]; }
+static size_t cols(const worker *w) { return (size_t)w->c->n_cols; }
 
 // The first numbers of each vector, at length 1.
 static void make_units(worker *w) {

@@ -20,8 +20,8 @@ typedef struct shape {
 } shape;
 
 static shape shape_of(const tern_node *n) {
-    shape h = {(size_t)n->n_heads, (size_t)n->n_kv_heads, (size_t)n->head_dim, (size_t)n->v_dim,
-               0, 0};
+    shape h = {
+        (size_t)n->n_heads, (size_t)n->n_kv_heads, (size_t)n->head_dim, (size_t)n->v_dim, 0, 0};
     h.stride = h.n_heads * h.dim + 2 * h.n_groups * h.n_state;
     h.size = h.n_state * h.dim;
     return h;
@@ -181,8 +181,8 @@ static void step_backward(cpu_train_run *run, cpu_train_step *s, const tern_team
         memset(sums, 0, n_tokens * wide * sizeof *sums);
         for (size_t head = part * each; head < h.n_heads && head < (part + 1) * each; head++)
             for (size_t i = 0; i < p->n_documents; i++)
-                head_back(run, &h, &o, head, (size_t)p->documents[i],
-                          (size_t)p->documents[i + 1], &m, sums);
+                head_back(run, &h, &o, head, (size_t)p->documents[i], (size_t)p->documents[i + 1],
+                          &m, sums);
     }
     tern_team_barrier(team);
     first = n_tokens * (size_t)team->thread / (size_t)team->n_threads;
@@ -196,8 +196,10 @@ static void step_backward(cpu_train_run *run, cpu_train_step *s, const tern_team
 }
 
 void cpu_train_ssm(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    if (s->node->op == TERN_OP_SSM_GRAD) step_backward(run, s, team);
-    else step_forward(run, s, team);
+    if (s->node->op == TERN_OP_SSM_GRAD)
+        step_backward(run, s, team);
+    else
+        step_forward(run, s, team);
 }
 
 size_t cpu_train_ssm_floats(const tern_program *p, const tern_node *n) {

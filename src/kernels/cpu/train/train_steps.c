@@ -56,8 +56,7 @@ static void step_rms_norm(cpu_train_run *run, cpu_train_step *s, const tern_team
     size_t row = cols(run, s->node->out[0]), n = cols(run, s->node->in[1]), first, last;
     while (claim_rows(run, s, &first, &last))
         for (size_t at = first * row; at < last * row; at += n)
-            cpu_train_kernels(run)->rms_norm(o.out[0] + at, o.in[0] + at, o.in[1], n,
-                                             s->node->eps);
+            cpu_train_kernels(run)->rms_norm(o.out[0] + at, o.in[0] + at, o.in[1], n, s->node->eps);
 }
 
 static void step_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -83,8 +82,8 @@ static void step_rope(cpu_train_run *run, cpu_train_step *s, const tern_team *te
             memcpy(o.out[0] + t * row, o.in[0] + t * row, row * sizeof(float));
             for (int h = 0; h < n->n_heads; h++)
                 cpu_train_kernels(run)->rope(o.out[0] + t * row + (size_t)(h * n->head_dim),
-                                             cos_table + at, sin_table + at,
-                                             (size_t)n->rope.n_rot, n->rope.halves);
+                                             cos_table + at, sin_table + at, (size_t)n->rope.n_rot,
+                                             n->rope.halves);
         }
 }
 
@@ -262,9 +261,16 @@ static void conv_rows(const cpu_train_run *run, const tern_node *n, const operan
                            last_col);
         if (n->op != TERN_OP_CONV_SEQ) continue;
         memset(tail, 0, (taps - 1) * d * sizeof *tail);
-        k->conv(&(tern_conv_args){.y = o->out[0] + at, .x = o->in[0] + at, .y_stride = d,
-                                  .x_stride = d, .w = o->in[1], .state = tail, .n_rows = n_rows,
-                                  .n_cols = d, .n_taps = taps, .first = first_col,
+        k->conv(&(tern_conv_args){.y = o->out[0] + at,
+                                  .x = o->in[0] + at,
+                                  .y_stride = d,
+                                  .x_stride = d,
+                                  .w = o->in[1],
+                                  .state = tail,
+                                  .n_rows = n_rows,
+                                  .n_cols = d,
+                                  .n_taps = taps,
+                                  .first = first_col,
                                   .last = last_col});
     }
 }
@@ -333,9 +339,17 @@ static void step_linear(cpu_train_run *run, cpu_train_step *s, const tern_team *
     bool back = node->op == TERN_OP_LINEAR_GRAD_X;
     size_t n_in = cols(run, node->in[0]), n_out = cols(run, node->out[0]);
     multiply(run, s, team,
-             &(cpu_gemm){.transpose_b = !back, .accumulate = back && node->n_in > 2,
-                         .m = n_tokens(run), .n = n_out, .k = n_in, .a = o.in[0], .lda = n_in,
-                         .b = o.in[1], .ldb = back ? n_out : n_in, .c = o.out[0], .ldc = n_out});
+             &(cpu_gemm){.transpose_b = !back,
+                         .accumulate = back && node->n_in > 2,
+                         .m = n_tokens(run),
+                         .n = n_out,
+                         .k = n_in,
+                         .a = o.in[0],
+                         .lda = n_in,
+                         .b = o.in[1],
+                         .ldb = back ? n_out : n_in,
+                         .c = o.out[0],
+                         .ldc = n_out});
 }
 
 // dW += dy^T x
@@ -344,9 +358,17 @@ static void step_linear_grad_w(cpu_train_run *run, cpu_train_step *s, const tern
     operands o = values_of(run, node);
     size_t n_out = cols(run, node->in[0]), n_in = cols(run, node->in[1]);
     multiply(run, s, team,
-             &(cpu_gemm){.transpose_a = true, .accumulate = true, .m = n_out, .n = n_in,
-                         .k = n_tokens(run), .a = o.in[0], .lda = n_out, .b = o.in[1],
-                         .ldb = n_in, .c = o.in[2], .ldc = n_in});
+             &(cpu_gemm){.transpose_a = true,
+                         .accumulate = true,
+                         .m = n_out,
+                         .n = n_in,
+                         .k = n_tokens(run),
+                         .a = o.in[0],
+                         .lda = n_out,
+                         .b = o.in[1],
+                         .ldb = n_in,
+                         .c = o.in[2],
+                         .ldc = n_in});
 }
 
 // ---- Weights -----------------------------------------------------------------------------------
@@ -360,8 +382,8 @@ static double sum_piece(const cpu_train_run *run, tern_op op, const float *x, si
 }
 
 // Sum of |x| (ternarize) or of squares over a whole weight, for every thread; a barrier inside.
-static double team_sum(cpu_train_run *run, cpu_train_step *s, const tern_team *team,
-                       const float *x, size_t n) {
+static double team_sum(cpu_train_run *run, cpu_train_step *s, const tern_team *team, const float *x,
+                       size_t n) {
     size_t length = (part_length(n, PIECE) + PIECE - 1) / PIECE * PIECE, first, last;
     double sum = 0, *sums = run->program->sums;
     while (tern_team_claim(&s->counter, n, length, &first, &last)) {

@@ -57,8 +57,8 @@ void gpu_set_attention(const tern_plan *p, gpu_dispatch *d, const tern_node *n) 
 static gpu_dispatch *add_attention(tern_plan *p, const tern_node *n, gpu_kernel kernel,
                                    uint32_t threads) {
     bool tiles = kernel == GPU_ATTENTION_PROMPT;
-    gpu_dispatch *d = add(p, kernel, (uint32_t)n->n_heads,
-                          tiles ? GPU_ROWS_TILES : GPU_ROWS_TOKENS);
+    gpu_dispatch *d =
+        add(p, kernel, (uint32_t)n->n_heads, tiles ? GPU_ROWS_TILES : GPU_ROWS_TOKENS);
     set(d, "THREADS", threads);
     gpu_set_attention(p, d, n);
     bind_value(p, d, n->in[0]);
@@ -72,10 +72,10 @@ static gpu_dispatch *add_attention(tern_plan *p, const tern_node *n, gpu_kernel 
 // Steps are a matter of latency: many threads a head. Prompts fill the device anyway.
 tern_status gpu_op_ATTENTION(tern_plan *p, const tern_node *n, tern_error *err) {
     if (n->head_dim > GPU_HEAD_DIM_MAX || n->head_dim % 2 != 0)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "the GPU's attention has heads of an even number up to %d dimensions, "
-                         "not %d",
-                         GPU_HEAD_DIM_MAX, (int)n->head_dim);
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "the GPU's attention has heads of an even number up to %d dimensions, not %d",
+            GPU_HEAD_DIM_MAX, (int)n->head_dim);
     uint32_t threads = prompt_threads(p, n->head_dim);
     int32_t rows = (int32_t)threads / 8;
     uint32_t alone = gpu_attention_threads(p, 1024, n->head_dim);

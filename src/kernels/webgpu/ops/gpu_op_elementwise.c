@@ -43,8 +43,10 @@ static void add_odd_bias(tern_plan *p, const tern_node *n) {
 
 tern_status gpu_op_BIAS(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
-    if (cols(p, n->out[0]) % 4 != 0) add_odd_bias(p, n);
-    else add_with_vector(p, n, GPU_BIAS);
+    if (cols(p, n->out[0]) % 4 != 0)
+        add_odd_bias(p, n);
+    else
+        add_with_vector(p, n, GPU_BIAS);
     return TERN_OK;
 }
 

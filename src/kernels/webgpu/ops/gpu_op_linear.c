@@ -27,8 +27,7 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     gpu_part span = p->weights[n->in[1 + first]]->parts[part];
     int64_t blocks = gpu_blocks(cols(p, n->in[0]));
     int64_t n_rows = 0;
-    for (int i = 0; i < count; i++)
-        n_rows += p->weights[n->in[1 + first + i]]->parts[part].n_rows;
+    for (int i = 0; i < count; i++) n_rows += p->weights[n->in[1 + first + i]]->parts[part].n_rows;
     // Many rows fill the device with few threads each; few rows need all the threads there are.
     uint32_t most = n_rows > 8192 ? 160 : p->device->workgroup_size_max < 320 ? 256 : 320;
     uint32_t splits = splits_for(blocks, most);
@@ -161,8 +160,7 @@ static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count
         t.tokens = 64;
         t.tokens_each = 4;
     }
-    if (t.kernel == GPU_GEMM)
-        t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])), in_groups);
+    if (t.kernel == GPU_GEMM) t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])), in_groups);
     return t;
 }
 
@@ -345,9 +343,9 @@ static void add_wide_floats(tern_plan *p, const product *f, const gpu_part *part
     uint32_t splits = splits_for(blocks, WIDE_FLOAT_THREADS);
     uint32_t teams = WIDE_FLOAT_THREADS / (8 * splits);
     for (size_t i = 0; i < sizeof rows_each / sizeof *rows_each; i++) {
-        gpu_dispatch *d = add(p, GPU_WIDE_FLOAT,
-                              groups(part->n_rows, GPU_TILE_ROWS * WIDE_FLOAT_TILES * teams),
-                              f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
+        gpu_dispatch *d =
+            add(p, GPU_WIDE_FLOAT, groups(part->n_rows, GPU_TILE_ROWS * WIDE_FLOAT_TILES * teams),
+                f->chunk ? GPU_ROWS_CHUNK : rows_of(p, f->x));
         set_codes(d, f->w);
         set(d, "BLOCKS", (double)blocks);
         set(d, "SPLITS", splits);
@@ -382,9 +380,7 @@ static void add_float(tern_plan *p, const product *f) {
     }
 }
 
-static tern_weight *head_of(tern_weight *w) {
-    return w->head ? w->head : w;
-}
+static tern_weight *head_of(tern_weight *w) { return w->head ? w->head : w; }
 
 tern_status gpu_add_logits(tern_plan *p, const tern_node *n, tern_error *err) {
     tern_weight *w = p->weights[n->in[1]];
@@ -403,8 +399,8 @@ static tern_status add_linear(tern_plan *p, const tern_node *n, bool accumulate,
         if (chunk && n->n_out == 1 && !accumulate) return gpu_add_logits(p, n, err);
         if (!has_codes(p, n->in[1 + i])) {
             tern_weight *w = p->weights[n->in[1 + i]];
-            const product f = {n->in[0], n->out[i],  chunk ? head_of(w) : w,
-                               accumulate, chunk, n->soft_cap};
+            const product f = {n->in[0],   n->out[i], chunk ? head_of(w) : w,
+                               accumulate, chunk,     n->soft_cap};
             add_float(p, &f);
             i++;
             continue;

@@ -88,8 +88,7 @@ tern_status gpu_op_DELTA_NET(tern_plan *p, const tern_node *n, tern_error *err) 
     uint32_t blocks = groups(n->v_dim, s.n_cols);
     gpu_binding heads = {0};
     TERN_TRY(add_heads(p, n, &heads, err));
-    gpu_dispatch *d =
-        add(p, GPU_DELTA_NET, (uint32_t)n->n_heads * blocks, GPU_ROWS_SEQUENCES);
+    gpu_dispatch *d = add(p, GPU_DELTA_NET, (uint32_t)n->n_heads * blocks, GPU_ROWS_SEQUENCES);
     set(d, "THREADS", 128);
     set(d, "DK", n->head_dim);
     set(d, "DK4", groups(n->head_dim, 4));

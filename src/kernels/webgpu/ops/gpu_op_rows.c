@@ -35,8 +35,10 @@ static void add_table(tern_plan *p, const tern_node *n) {
     for (size_t i = 0; i < w->n_parts; i++) {
         gpu_dispatch *d = add(p, is_wide ? GPU_WIDE_EMBED : GPU_EMBED, groups(w->n_cols / 4, 64),
                               GPU_ROWS_TOKENS);
-        if (is_wide) set(d, "COLS4", (double)(w->n_cols / 4));
-        else set_form(w, d);
+        if (is_wide)
+            set(d, "COLS4", (double)(w->n_cols / 4));
+        else
+            set_form(w, d);
         if (!is_wide) set(d, "IN_TILES", w->form == GPU_FORM_TILES);
         set_codes(d, w);
         set_which(d, n, w);
@@ -69,8 +71,7 @@ static bool is_taker(const tern_plan *p, const tern_node *n) {
     return n + 1 < p->g->nodes + p->g->n_nodes && taker_of(p, n + 1) == n;
 }
 
-static void bind_inputs(tern_plan *p, gpu_dispatch *d, const tern_node *n,
-                        const tern_node *taker) {
+static void bind_inputs(tern_plan *p, gpu_dispatch *d, const tern_node *n, const tern_node *taker) {
     for (int i = 0; i < n->n_in; i++) {
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
             bind_part(d, &p->weights[n->in[i]]->parts[0]);
@@ -119,8 +120,10 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
         set(d, "TAKES", taker != NULL);
         if (in_row > 1) set(d, "GROUPS", (double)in_row);
         if (p->g->values[n->out[0]].type == TERN_VALUE_I8GROUPS) set(d, "GROUPED", 1);
-        if (n->op == TERN_OP_LAYER_NORM) bind_layer_norm(p, d, n);
-        else bind_inputs(p, d, n, taker);
+        if (n->op == TERN_OP_LAYER_NORM)
+            bind_layer_norm(p, d, n);
+        else
+            bind_inputs(p, d, n, taker);
         bind_value(p, d, n->out[0]);
         set_phase(p, d, n->out[0]);
     }
@@ -153,8 +156,8 @@ static bool is_pair(const tern_plan *p, ptrdiff_t i) {
            n_groups(p, n) > 1 && n_groups(p, next) > 1 &&
            cols(p, n->in[1]) == cols(p, next->in[1]) && next->in[0] != n->out[0] &&
            rows_of(p, n->out[0]) == GPU_ROWS_TOKENS &&
-           rows_of(p, next->out[0]) == GPU_ROWS_TOKENS &&
-           is_apart(p, n->in[0], next->out[0]) && !is_pair(p, i - 1);
+           rows_of(p, next->out[0]) == GPU_ROWS_TOKENS && is_apart(p, n->in[0], next->out[0]) &&
+           !is_pair(p, i - 1);
 }
 
 static void add_pair(tern_plan *p, const tern_node *n) {
@@ -180,8 +183,10 @@ static void add_pair(tern_plan *p, const tern_node *n) {
 tern_status gpu_op_RMS_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
     ptrdiff_t i = n - p->g->nodes;
-    if (is_pair(p, i)) add_pair(p, n);
-    else if (!is_pair(p, i - 1)) add_rows(p, n, GPU_RMS_NORM);
+    if (is_pair(p, i))
+        add_pair(p, n);
+    else if (!is_pair(p, i - 1))
+        add_rows(p, n, GPU_RMS_NORM);
     return TERN_OK;
 }
 

@@ -36,8 +36,8 @@ uint64_t gpu_screen_list_bytes(const tern_plan *p) {
 
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap) {
     const tern_device *d = p->device;
-    return w->n_parts == 1 && w->form != GPU_FORM_TILES && w->n_cols <= COLS_MAX &&
-           soft_cap == 0 && w->parts[0].bytes >= d->screen_bytes_min &&
+    return w->n_parts == 1 && w->form != GPU_FORM_TILES && w->n_cols <= COLS_MAX && soft_cap == 0 &&
+           w->parts[0].bytes >= d->screen_bytes_min &&
            gpu_screen_copy_bytes(w) <= d->binding_bytes_max;
 }
 
@@ -125,8 +125,7 @@ static gpu_dispatch *add_exact(tern_plan *p, gpu_kernel kernel, uint32_t n_group
 }
 
 static void add_listed(tern_plan *p, tern_vid x, uint32_t each) {
-    gpu_dispatch *d =
-        add_exact(p, GPU_HEAD_EXACT, GPU_SCREEN_LIST / 32, x, each, GPU_MANY_STEPS);
+    gpu_dispatch *d = add_exact(p, GPU_HEAD_EXACT, GPU_SCREEN_LIST / 32, x, each, GPU_MANY_STEPS);
     set(d, "CHUNK_ROWS", p->chunk_rows);
     set(d, "LIST", GPU_SCREEN_LIST);
 }
@@ -151,8 +150,8 @@ static void add_many(tern_plan *p, tern_vid x, uint32_t each) {
 static void add_approximate_few(tern_plan *p, uint32_t rows) {
     const tern_weight *w = p->screened;
     uint32_t n = groups(w->n_rows, FEW_ROWS);
-    gpu_dispatch *d = add_screen(p, GPU_HEAD_SCREEN_FEW, groups(n, groups(n, FEW_GROUPS)),
-                                 GPU_FEW_STEPS);
+    gpu_dispatch *d =
+        add_screen(p, GPU_HEAD_SCREEN_FEW, groups(n, groups(n, FEW_GROUPS)), GPU_FEW_STEPS);
     d->rows_each = d->rows_max = rows;
     d->rows_min = rows / 2 + 1;
     set(d, "N_ROWS", (double)w->n_rows);

@@ -45,8 +45,8 @@ static tern_status add_heads(tern_plan *p, const tern_node *n, gpu_binding *out,
 // Columns of the state that a workgroup's memory has room for.
 static uint32_t columns_for(const tern_plan *p, const tern_node *n) {
     uint32_t n_cols = 32;
-    while (n_cols > 0 && n_cols * (uint64_t)n->head_dim * sizeof(float) + 64 >
-                             p->device->workgroup_bytes_max)
+    while (n_cols > 0 &&
+           n_cols * (uint64_t)n->head_dim * sizeof(float) + 64 > p->device->workgroup_bytes_max)
         n_cols /= 2;
     return n_cols;
 }

@@ -2,7 +2,7 @@
 #include "kernels/webgpu/ops/gpu_op.h"
 
 static gpu_dispatch *add_top_step(tern_plan *p, gpu_kernel kernel, gpu_phase phase, int64_t n_vocab,
-                         gpu_place from, gpu_place to) {
+                                  gpu_place from, gpu_place to) {
     bool by_part = from == GPU_LOGITS;
     gpu_dispatch *d = add(p, kernel, by_part ? GPU_TOP_PARTS_N : 1, GPU_ROWS_CHUNK);
     if (by_part) set(d, "COLS", (double)n_vocab);
@@ -16,8 +16,8 @@ static gpu_dispatch *add_top_step(tern_plan *p, gpu_kernel kernel, gpu_phase pha
 
 // Those of few rows that are screened are found with their exact logits.
 static void add_parts(tern_plan *p, int64_t n_vocab) {
-    gpu_dispatch *d = add_top_step(p, GPU_TOP_PARTS, GPU_PHASE_PARTS, n_vocab, GPU_LOGITS,
-                                   GPU_TOP_PARTS_MEMORY);
+    gpu_dispatch *d =
+        add_top_step(p, GPU_TOP_PARTS, GPU_PHASE_PARTS, n_vocab, GPU_LOGITS, GPU_TOP_PARTS_MEMORY);
     if (!GPU_SCREENS_HEADS || p->screened_few == 0) return;
     gpu_dispatch few = *d;
     d->kinds &= ~(uint32_t)GPU_FEW_STEPS;

@@ -32,9 +32,7 @@ static void gpu_train_close(tern_trainer_device *d) {
     tern_free(d);
 }
 
-static const char *gpu_train_describe(const tern_trainer_device *d) {
-    return d->description;
-}
+static const char *gpu_train_describe(const tern_trainer_device *d) { return d->description; }
 
 // ---- Arrays ------------------------------------------------------------------------------------
 
@@ -42,11 +40,10 @@ tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_train_a
                                 tern_error *err) {
     *out = NULL;
     if (n > d->gpu->binding_bytes_max / sizeof(float))
-        return tern_fail(err, TERN_ERR_DEVICE,
-                         "an array of %llu numbers is larger than the %llu MB that a GPU's binding "
-                         "has",
-                         (unsigned long long)n,
-                         (unsigned long long)(d->gpu->binding_bytes_max >> 20));
+        return tern_fail(
+            err, TERN_ERR_DEVICE,
+            "an array of %llu numbers is larger than the %llu MB that a GPU's binding has",
+            (unsigned long long)n, (unsigned long long)(d->gpu->binding_bytes_max >> 20));
     tern_train_array *a = tern_alloc(TERN_MEM_WEIGHTS, sizeof *a);
     if (!a) return tern_fail_memory(err, sizeof *a);
     *a = (tern_train_array){.device = d, .n = n};
@@ -113,9 +110,7 @@ tern_status gpu_train_read(tern_train_array *a, uint64_t first, uint64_t n, floa
 
 // ---- The table ---------------------------------------------------------------------------------
 
-static uint64_t gpu_train_program_bytes(const tern_program *p) {
-    return p->bytes;
-}
+static uint64_t gpu_train_program_bytes(const tern_program *p) { return p->bytes; }
 
 const tern_train_backend tern_train_webgpu = {
     .name = "webgpu",

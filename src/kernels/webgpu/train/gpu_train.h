@@ -72,7 +72,7 @@ struct tern_program {
     gpu_train_step *steps;
     size_t n_steps;
     uint64_t bytes;
-    int32_t *host; // rows of a run on their way to the device
+    int32_t *host;                  // rows of a run on their way to the device
     uint32_t n_tokens, n_ids_found; // of the last run
 };
 
@@ -87,9 +87,7 @@ void gpu_train_program_free(tern_program *p);
 tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buffer *out,
                               tern_error *err);
 // Columns of a row in memory.
-static inline uint64_t gpu_train_stride(int64_t n_cols) {
-    return gpu_round((uint64_t)n_cols, 4);
-}
+static inline uint64_t gpu_train_stride(int64_t n_cols) { return gpu_round((uint64_t)n_cols, 4); }
 
 // ---- gpu_train_ops.c ---------------------------------------------------------------------------
 

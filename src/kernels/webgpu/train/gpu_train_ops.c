@@ -2,16 +2,10 @@
 #include "base/alloc.h"
 #include "kernels/webgpu/train/gpu_train.h"
 
-static uint32_t groups(uint64_t n, uint64_t each) {
-    return (uint32_t)((n + each - 1) / each);
-}
+static uint32_t groups(uint64_t n, uint64_t each) { return (uint32_t)((n + each - 1) / each); }
 
-static gpu_count fixed(uint64_t n) {
-    return (gpu_count){(uint32_t)n, 0};
-}
-static gpu_count each(uint32_t tokens) {
-    return (gpu_count){1, tokens};
-}
+static gpu_count fixed(uint64_t n) { return (gpu_count){(uint32_t)n, 0}; }
+static gpu_count each(uint32_t tokens) { return (gpu_count){1, tokens}; }
 
 static gpu_train_step *add(tern_program *p, gpu_kernel kernel, gpu_count x, gpu_count y) {
     gpu_train_step *s = &p->steps[p->n_steps++];
@@ -22,16 +16,12 @@ static gpu_train_step *add(tern_program *p, gpu_kernel kernel, gpu_count x, gpu_
 static void set(gpu_train_step *s, const char *name, double value) {
     s->what.constants[s->what.n_constants++] = (gpu_constant){name, value};
 }
-static void bind(gpu_train_step *s, wgpu_buffer b) {
-    s->buffers[s->n_buffers++] = b;
-}
+static void bind(gpu_train_step *s, wgpu_buffer b) { s->buffers[s->n_buffers++] = b; }
 static void bind_value(const tern_program *p, gpu_train_step *s, tern_vid v) {
     bind(s, p->buffers[v]);
 }
 
-static int64_t cols(const tern_program *p, tern_vid v) {
-    return p->g.values[v].cols;
-}
+static int64_t cols(const tern_program *p, tern_vid v) { return p->g.values[v].cols; }
 static uint64_t stride4(const tern_program *p, tern_vid v) {
     return gpu_train_stride(cols(p, v)) / 4;
 }
@@ -251,10 +241,9 @@ static tern_status add_conv_gradient(tern_program *p, const tern_node *n, tern_e
     uint64_t cols4 = stride4(p, x), taps = (uint64_t)cols(p, dw);
     uint32_t chunk = tokens_a_part(p);
     wgpu_buffer parts;
-    TERN_TRY(gpu_train_scratch(p, 1, groups((uint64_t)p->n_rows, chunk) * cols4 * taps * 16,
-                               &parts, err));
-    gpu_train_step *s =
-        add(p, GPU_TRAIN_CONV_GRAD_W, fixed(groups(cols4, 64)), each(chunk));
+    TERN_TRY(gpu_train_scratch(p, 1, groups((uint64_t)p->n_rows, chunk) * cols4 * taps * 16, &parts,
+                               err));
+    gpu_train_step *s = add(p, GPU_TRAIN_CONV_GRAD_W, fixed(groups(cols4, 64)), each(chunk));
     set(s, "COLS4", (double)cols4);
     set(s, "TAPS", (double)taps);
     set(s, "CHUNK", chunk);
@@ -445,8 +434,7 @@ static attention_shape shape_of(const tern_program *p, const tern_node *n, int h
 #define MATRIX_BYTES 45568 // of workgroup memory that the largest of the three kernels has
 static bool matrix_attends(const tern_program *p, const tern_node *n) {
     return p->device->rounds && n->head_dim % 16 == 0 && n->head_dim <= 64 && n->window == 0 &&
-           n->soft_cap == 0 &&
-           p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
+           n->soft_cap == 0 && p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
 }
 
 #define NO_WINDOW (1 << 30)
@@ -475,8 +463,8 @@ static gpu_train_step *add_heads(tern_program *p, gpu_kernel kernel, const tern_
     return s;
 }
 
-static tern_status check_attention(const tern_program *p, const tern_node *n,
-                                   attention_shape shape, tern_error *err) {
+static tern_status check_attention(const tern_program *p, const tern_node *n, attention_shape shape,
+                                   tern_error *err) {
     if (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0 || n->head_dim % 4 != 0 ||
         cols(p, n->in[0]) != (int64_t)n->n_heads * n->head_dim ||
         cols(p, n->in[1]) != (int64_t)n->n_kv_heads * n->head_dim)
@@ -514,8 +502,8 @@ static tern_status add_attention_gradient(tern_program *p, const tern_node *n, t
     wgpu_buffer stats;
     uint64_t heads = (uint64_t)n->n_heads;
     TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * heads * 8, &stats, err));
-    gpu_train_step *s = add_heads(p, GPU_TRAIN_ATTENTION_DELTA, n,
-                                  &(attention_shape){4, n->head_dim}, 1, sums);
+    gpu_train_step *s =
+        add_heads(p, GPU_TRAIN_ATTENTION_DELTA, n, &(attention_shape){4, n->head_dim}, 1, sums);
     s->grid[0] = (gpu_count){groups(heads * 64, 256), 64};
     bind_value(p, s, y);
     bind_value(p, s, sums);

@@ -292,8 +292,7 @@ void gpu_train_program_free(tern_program *p) {
     tern_device *gpu = p->device->gpu;
     for (size_t i = 0; i < p->n_steps; i++)
         if (p->steps[i].group) gpu->api.BindGroupRelease(p->steps[i].group);
-    for (size_t i = 0; i < p->n_slots; i++)
-        gpu_buffer_free(gpu, GPU_USE_WORK, p->slots[i].buffer);
+    for (size_t i = 0; i < p->n_slots; i++) gpu_buffer_free(gpu, GPU_USE_WORK, p->slots[i].buffer);
     for (size_t i = 0; p->angles && i < p->ropes.n; i++)
         gpu_buffer_free(gpu, GPU_USE_WORK, p->angles[i]);
     wgpu_buffer inputs[] = {p->uniform, p->ids, p->targets, p->spans, p->order, p->found};

@@ -13,13 +13,12 @@
 #include "tests/harness.h"
 #include "tests/train_models.h"
 
-
 typedef struct model { // what is trained, on which batch
     tern_config config;
     int32_t n_tokens, n_span;
     bool bf16;
-    double tolerance; // of the relative error of an array
-    bool least;       // the device's limits
+    double tolerance;   // of the relative error of an array
+    bool least;         // the device's limits
     const char *family; // see build_to_train
     float soft_cap;
 } model;
@@ -37,9 +36,7 @@ static uint32_t next_random(uint32_t *state) {
     *state = *state * 1664525u + 1013904223u;
     return *state >> 8;
 }
-static float next_float(uint32_t *state) {
-    return (float)next_random(state) * 0x1p-23f - 1;
-}
+static float next_float(uint32_t *state) { return (float)next_random(state) * 0x1p-23f - 1; }
 
 static tern_status fill(train_rig *r, tern_train_array *a, uint64_t n, bool is_norm,
                         uint32_t *seed) {
@@ -84,9 +81,8 @@ static tern_status train_rig_open(train_rig *r, const tern_train_backend *backen
     *r = (train_rig){.backend = backend};
     tern_graph_init(&r->graph);
     tern_graph_init(&r->update);
-    const tern_trainer_desc desc = {.n_threads = 1,
-                                    .bf16 = m->bf16,
-                                    .webgpu = gpu_webgpu(&(gpu_play){.least = m->least})};
+    const tern_trainer_desc desc = {
+        .n_threads = 1, .bf16 = m->bf16, .webgpu = gpu_webgpu(&(gpu_play){.least = m->least})};
     TERN_TRY(backend->open(&r->device, &desc, &r->err));
     TERN_TRY(build_to_train(&r->graph, &m->config, m->family, m->soft_cap, &r->err));
     if (m->config.pooling)
@@ -301,8 +297,8 @@ TEST(webgpu_trains_the_families_as_the_cpu_does) {
         const char *family;
         float soft_cap;
         int32_t window;
-    } cases[] = {{"qwen3", 0, 0}, {"gemma3", 1.5f, 5}, {"gemma3", 0, 40}, {"lfm2", 0, 0},
-                 {"columns", 0, 0}};
+    } cases[] = {
+        {"qwen3", 0, 0}, {"gemma3", 1.5f, 5}, {"gemma3", 0, 40}, {"lfm2", 0, 0}, {"columns", 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (i < 4 && i % 2 == 0 && !test_is_long()) continue; // the others have the same ops
         model m = {.config = config_of(24, 44, 3, 1, true),
@@ -348,10 +344,8 @@ TEST(webgpu_trains_wide_heads_as_the_cpu_does) {
 
 // A number on the edge of rounding may go the other way: few do, but each counts.
 TEST(webgpu_trains_bitnet_as_the_cpu_does) {
-    model m = {.config = config_of(64, 64, 2, 2, false),
-               .n_tokens = 75,
-               .n_span = 75,
-               .tolerance = 1e-2};
+    model m = {
+        .config = config_of(64, 64, 2, 2, false), .n_tokens = 75, .n_span = 75, .tolerance = 1e-2};
     m.config.bitlinear = m.config.sub_norms = true;
     m.config.act = TERN_ACTIVATION_RELU2;
     check_model(&m);

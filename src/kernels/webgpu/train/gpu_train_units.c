@@ -20,12 +20,11 @@ static tern_status build_model(tern_graph *g, tern_error *err) {
     tern_vid keys = tern_g_positional_state(g, "keys", kv, 0);
     tern_vid values = tern_g_positional_state(g, "values", kv, 0);
     tern_g_kv_store(g, k, v, keys, values, 1, HEAD_DIM);
-    tern_vid y =
-        tern_g_attention(g, q, keys, values,
-                         &(tern_attention_attrs){.n_heads = N_HEADS,
-                                                 .n_kv_heads = 1,
-                                                 .head_dim = HEAD_DIM,
-                                                 .scale = 1 / sqrtf((float)HEAD_DIM)});
+    tern_vid y = tern_g_attention(g, q, keys, values,
+                                  &(tern_attention_attrs){.n_heads = N_HEADS,
+                                                          .n_kv_heads = 1,
+                                                          .head_dim = HEAD_DIM,
+                                                          .scale = 1 / sqrtf((float)HEAD_DIM)});
     tern_vid head = tern_g_matrix(g, "head", N_VOCAB, N_EMBD);
     tern_g_output(g, tern_g_linear(g, tern_g_add(g, x, y), head), "logits");
     TERN_TRY(tern_graph_train(g, err));
