@@ -511,10 +511,10 @@ void tern_g_source_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state
     if (n) set_heads(n, attrs);
 }
 
-tern_vid tern_g_source_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
-                                 tern_vid n_state, const tern_attention_attrs *attrs) {
+tern_vid tern_g_cross_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
+                                tern_vid n_state, const tern_attention_attrs *attrs) {
     tern_vid y =
-        op_node(g, TERN_OP_SOURCE_ATTENTION, q, k_state < 0 ? -2 : k_state, TERN_VALUE_F32, 0);
+        op_node(g, TERN_OP_CROSS_ATTENTION, q, k_state < 0 ? -2 : k_state, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     tern_g_in(g, last_node(g), v_state);
     tern_g_in(g, last_node(g), n_state);
@@ -799,7 +799,7 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_EXPERTS:
     case TERN_OP_MIX: return check_experts(g, n, err);
     case TERN_OP_SOURCE_STORE:
-    case TERN_OP_SOURCE_ATTENTION: return check_source(g, n, err);
+    case TERN_OP_CROSS_ATTENTION: return check_source(g, n, err);
     case TERN_OP_CODE_DIGITS:
     case TERN_OP_CAUSAL_CONV:
     case TERN_OP_UPSAMPLE_CONV:

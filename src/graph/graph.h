@@ -362,8 +362,8 @@ tern_vid tern_g_whole_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, fl
 // dimension of their own, which is 0 in all batches but the first of the sequence.
 void tern_g_source_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                          tern_vid n_state, const tern_attention_attrs *attrs);
-tern_vid tern_g_source_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
-                                 tern_vid n_state, const tern_attention_attrs *attrs);
+tern_vid tern_g_cross_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
+                                tern_vid n_state, const tern_attention_attrs *attrs);
 // codes [n_codes]: each a number whose digits, the first one the lowest, have levels[] values (0
 // ends them). Digit v of L becomes (v - L/2) / (L/2), L/2 cut to a whole number.
 tern_vid tern_g_code_digits(tern_graph *g, tern_vid codes, const int32_t levels[TERN_PIECES_MAX]);

@@ -80,7 +80,7 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
             tern_strbuf_printf(out, " zeros=%d+%d", (int)n->before, (int)n->after);
         break;
     case TERN_OP_SOURCE_STORE:
-    case TERN_OP_SOURCE_ATTENTION:
+    case TERN_OP_CROSS_ATTENTION:
         tern_strbuf_printf(out, " heads=%d/%d dim=%d", (int)n->n_heads, (int)n->n_kv_heads,
                            (int)n->head_dim);
         break;

@@ -110,7 +110,7 @@ static tern_vid cross_attention(tern_graph *g, const tern_config *c, tern_vid x)
     tern_vid values = tern_g_fixed_state(g, "source_v.%d", c->n_source, n_kv);
     tern_g_source_store(g, k, v, keys, values, n, &attrs);
     tern_vid q = linear(g, c, x, "blk.%d.cross_attn_q.weight", n_q, c->n_embd);
-    tern_vid y = tern_g_source_attention(g, q, keys, values, n, &attrs);
+    tern_vid y = tern_g_cross_attention(g, q, keys, values, n, &attrs);
     return linear(g, c, y, "blk.%d.cross_attn_output.weight", c->n_embd, n_q);
 }
 

@@ -109,7 +109,7 @@ static tern_vid cross_attention(tern_graph *g, const tern_config *c, tern_vid x)
     tern_vid keys = tern_g_fixed_state(g, "source_k.%d", c->n_source, c->n_embd);
     tern_vid values = tern_g_fixed_state(g, "source_v.%d", c->n_source, c->n_embd);
     tern_g_source_store(g, k, v, keys, values, n, &attrs);
-    tern_vid y = tern_g_source_attention(g, biased(g, c, x, of, "q"), keys, values, n, &attrs);
+    tern_vid y = tern_g_cross_attention(g, biased(g, c, x, of, "q"), keys, values, n, &attrs);
     return biased(g, c, y, of, "output");
 }
 

@@ -61,7 +61,7 @@
     ROW(GPU_ROW_MEANS, "whole_norm", "row_means", "w--w")                                          \
     ROW(GPU_WHOLE_NORM, "whole_norm", "whole_norm", "wrrww")                                       \
     ROW(GPU_SOURCE_STORE, "source_store", "source_store", "rwwwww")                                \
-    ROW(GPU_SOURCE_ATTENTION, "source_attention", "source_attention", "wwwwrr")                    \
+    ROW(GPU_CROSS_ATTENTION, "cross_attention", "cross_attention", "wwwwrr")                       \
     ROW(GPU_CODE_DIGITS, "codec", "code_digits", "----w-r")                                        \
     ROW(GPU_CAUSAL_CONV, "codec", "causal_conv", "rwrwwr")                                         \
     ROW(GPU_UPSAMPLE_CONV, "codec", "upsample_conv", "rwrwwr")                                     \

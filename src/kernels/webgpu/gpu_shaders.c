@@ -45,7 +45,7 @@ const char *const *gpu_shader_base(const char *file) {
         {"pool", {"chunks"}},
         {"rope", {"cache", "cache_store"}},
         {"rows", {"rows_base"}},
-        {"source_attention", {"chunks", "source", "attention_base", "attention_row"}},
+        {"cross_attention", {"chunks", "source", "attention_base", "attention_row"}},
         {"source_store", {"chunks", "source"}},
         {"rows_gated", {"rows_base"}},
         {"quantize_few", {"ternary_row"}},

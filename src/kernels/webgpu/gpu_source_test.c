@@ -148,7 +148,7 @@ TEST(gpu_attention_to_a_source) {
         tern_vid n = tern_g_fixed_state(&r.g, "source_n", 1, 1);
         tern_g_source_store(&r.g, k, v, keys, values, n, &a);
         tern_vid q = rig_rows(&r, (int64_t)a.n_heads * a.head_dim, fill_normal);
-        rig_output(&r, tern_g_source_attention(&r.g, q, keys, values, n, &a));
+        rig_output(&r, tern_g_cross_attention(&r.g, q, keys, values, n, &a));
         compare(&r, batches, 6, 1e-5);
         rig_close(&r);
     }

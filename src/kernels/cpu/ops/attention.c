@@ -148,7 +148,7 @@ const cpu_op cpu_op_ATTENTION = {.step = step_attention, .scratch = attention_sc
 // that the kernels are the same.
 
 #ifdef TERN_NO_SENSES
-const cpu_op cpu_op_SOURCE_STORE = {0}, cpu_op_SOURCE_ATTENTION = {0};
+const cpu_op cpu_op_SOURCE_STORE = {0}, cpu_op_CROSS_ATTENTION = {0};
 #else
 
 typedef struct source {
@@ -193,7 +193,7 @@ static size_t source_pages(const tern_plan *p, const tern_node *n) {
     return (pages * sizeof(tern_page) + 63) / 64 * 64;
 }
 
-static void step_source_attention(cpu_run *run, const cpu_step *step, const tern_team *team) {
+static void step_cross_attention(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     const tern_instance *in = run->instance;
     size_t dim = (size_t)n->head_dim, n_kv = (size_t)n->n_kv_heads;
@@ -237,6 +237,6 @@ static void step_source_attention(cpu_run *run, const cpu_step *step, const tern
 static size_t source_scratch(const tern_plan *p, const tern_node *n) {
     return source_pages(p, n) + attention_scratch(p, n);
 }
-const cpu_op cpu_op_SOURCE_ATTENTION = {.step = step_source_attention, .scratch = source_scratch};
+const cpu_op cpu_op_CROSS_ATTENTION = {.step = step_cross_attention, .scratch = source_scratch};
 
 #endif

@@ -65,13 +65,13 @@ tern_status gpu_op_SOURCE_STORE(tern_plan *p, const tern_node *n, tern_error *er
     return TERN_OK;
 }
 
-tern_status gpu_op_SOURCE_ATTENTION(tern_plan *p, const tern_node *n, tern_error *err) {
+tern_status gpu_op_CROSS_ATTENTION(tern_plan *p, const tern_node *n, tern_error *err) {
     if (n->head_dim > GPU_HEAD_DIM_MAX || n->head_dim % 2 != 0)
         return tern_fail(
             err, TERN_ERR_UNSUPPORTED,
             "the GPU's attention has heads of an even number up to %d dimensions, not %d",
             GPU_HEAD_DIM_MAX, (int)n->head_dim);
-    gpu_dispatch *d = add(p, GPU_SOURCE_ATTENTION, (uint32_t)n->n_heads, rows_of(p, n->out[0]));
+    gpu_dispatch *d = add(p, GPU_CROSS_ATTENTION, (uint32_t)n->n_heads, rows_of(p, n->out[0]));
     set(d, "THREADS", gpu_attention_threads(p, 256, n->head_dim));
     set(d, "HEAD_DIM", n->head_dim);
     set(d, "N_HEADS", n->n_heads);

@@ -13,7 +13,7 @@ fn value2(pair: u32, place: u32) -> vec2<f32> {
 }
 
 @compute @workgroup_size(THREADS)
-fn source_attention(@builtin(workgroup_id) group: vec3<u32>,
+fn cross_attention(@builtin(workgroup_id) group: vec3<u32>,
                     @builtin(local_invocation_index) lane: u32) {
     let slot = chunks[chunk_of_row(group.y)].slot;
     let n = u32(n_rows[slot]);
