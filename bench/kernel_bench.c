@@ -346,7 +346,7 @@ static void run_delta_net(const job *j, int thread, int n_threads) {
 }
 
 // x: rows; y: output; w: states, then weights, of all layers.
-static void run_conv(const job *j, int thread, int n_threads) {
+static void run_depthwise_conv(const job *j, int thread, int n_threads) {
     tern_conv_args a = {.y = j->y,
                         .x = j->x,
                         .y_stride = DELTA_COLS,
@@ -377,7 +377,7 @@ static void bench_states(const tern_cpu_kernels *kernels, int n_threads) {
         j.macs = 4.0 * (double)(states * n);
         snprintf(what, sizeof what, "delta_net %zu tokens", n);
         measure(what, &j, n_threads);
-        j.run = run_conv;
+        j.run = run_depthwise_conv;
         j.bytes = 2.0 * DELTA_LAYERS * DELTA_COLS * (double)(n * sizeof(float));
         j.macs = (double)DELTA_LAYERS * DELTA_COLS * TAPS * (double)n;
         snprintf(what, sizeof what, "conv + silu %zu tokens", n);

@@ -86,7 +86,7 @@ static tern_status without_tail(tern_graph *g, size_t *i, tern_error *err) {
     tern_node *n = &g->nodes[*i];
     tern_act_kind act = n->act;
     tern_vid bias = n->n_in > 3 ? n->in[3] : -1;
-    n->op = TERN_OP_CONV_SEQ;
+    n->op = TERN_OP_DEPTHWISE_CONV_SEQ;
     n->n_in = 2;
     if (bias >= 0)
         TERN_TRY(follow(g, i, (tern_node){.op = TERN_OP_BIAS, .in = {-1, bias}, .n_in = 2}, err));
@@ -182,7 +182,7 @@ static tern_status for_rows(tern_graph *g, tern_vid result, tern_error *err) {
         if (n->op == TERN_OP_TAKE_ROWS) redirect(g, n->out[0], n->in[0]);
         if (n->op == TERN_OP_MUL) becomes_glu(g, n);
         if (n->op == TERN_OP_SSM) without_state(n);
-        if (n->op == TERN_OP_CONV)
+        if (n->op == TERN_OP_DEPTHWISE_CONV)
             TERN_TRY(without_tail(g, &i, err));
         else if (n->op == TERN_OP_LINEAR && n->soft_cap != 0)
             TERN_TRY(without_cap(g, &i, err));
@@ -341,9 +341,9 @@ static void attention_back(gradients *d, const tern_node *f, tern_vid dy) {
 
 static void conv_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid x = f->in[0], w = f->in[1], dw = sink(d, w);
-    if (dw >= 0) inputs(d, begin(d, f, TERN_OP_CONV_GRAD_W), (tern_vid[]){dy, x, dw}, 3);
+    if (dw >= 0) inputs(d, begin(d, f, TERN_OP_DEPTHWISE_CONV_GRAD_W), (tern_vid[]){dy, x, dw}, 3);
     if (!d->reaches[x]) return;
-    tern_node *n = begin(d, f, TERN_OP_CONV_GRAD_X);
+    tern_node *n = begin(d, f, TERN_OP_DEPTHWISE_CONV_GRAD_X);
     inputs(d, n, (tern_vid[]){dy, w}, 2);
     send(d, x, tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols));
 }
@@ -528,7 +528,7 @@ static bool is_replaced(const tern_node *n) {
     switch (n->op) {
     case TERN_OP_KV_STORE:
     case TERN_OP_TAKE_ROWS:
-    case TERN_OP_CONV:
+    case TERN_OP_DEPTHWISE_CONV:
     case TERN_OP_SSM:
     case TERN_OP_TOP_K: return true;
     case TERN_OP_ATTENTION: return !n->bidirectional;

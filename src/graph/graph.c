@@ -350,9 +350,9 @@ tern_vid tern_g_columns(tern_graph *g, tern_vid x, int64_t group, int64_t first,
     return y;
 }
 
-tern_vid tern_g_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_vid state,
-                     tern_act_kind act) {
-    tern_vid y = op_node(g, TERN_OP_CONV, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
+tern_vid tern_g_depthwise_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_vid state,
+                               tern_act_kind act) {
+    tern_vid y = op_node(g, TERN_OP_DEPTHWISE_CONV, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     tern_node *n = last_node(g);
     tern_g_in(g, n, state);
@@ -822,7 +822,7 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
             return tern_fail(err, TERN_ERR_FORMAT, "graph: columns %d to %d of %d of %s",
                              (int)n->first, (int)(n->first + n->width - 1), (int)n->group, x->name);
         return TERN_OK;
-    case TERN_OP_CONV: {
+    case TERN_OP_DEPTHWISE_CONV: {
         const tern_value *w = &g->values[n->in[1]], *state = &g->values[n->in[2]];
         if (w->rows != x->cols || w->cols < 2 || w->cols > 8 || state->rows != w->cols - 1 ||
             state->cols != x->cols)

@@ -325,8 +325,8 @@ tern_vid tern_g_columns(tern_graph *g, tern_vid x, int64_t group, int64_t first,
 // w: an array [cols, taps], taps 2 to 8; state: fixed, [taps - 1, cols]; bias: a vector, or -1.
 // y[t][c] = act(bias[c] + sum over j of w[c][j] x[t - (taps - 1) + j][c]); x before the sequence is
 // 0, and the state holds its last rows.
-tern_vid tern_g_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_vid state,
-                     tern_act_kind act);
+tern_vid tern_g_depthwise_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_vid state,
+                               tern_act_kind act);
 // qkv: [n_k_heads * head_dim | the same | n_v_heads * v_dim]; a, b: [n_v_heads]; a_log (the ready
 // factor, -exp of what Hugging Face stores) and dt_bias: vectors; state: fixed, [n_v_heads *
 // head_dim, v_dim].

@@ -104,7 +104,7 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
                            (double)n->scale);
         break;
     case TERN_OP_EXPERTS: tern_strbuf_printf(out, " of=%d", (int)g->values[n->in[2]].parts); break;
-    case TERN_OP_CONV: tern_strbuf_printf(out, " act=%s", tern_act_name(n->act)); break;
+    case TERN_OP_DEPTHWISE_CONV: tern_strbuf_printf(out, " act=%s", tern_act_name(n->act)); break;
     case TERN_OP_DELTA_NET:
         tern_strbuf_printf(out, " heads=%d/%d dim=%d/%d%s", (int)n->n_heads, (int)n->n_kv_heads,
                            (int)n->head_dim, (int)n->v_dim, n->tiled ? " tiled" : "");

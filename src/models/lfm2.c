@@ -25,7 +25,7 @@ static tern_vid short_conv(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_vid u = tern_g_mul(g, in_gate, tern_g_columns(g, bcx, 3 * n, 2 * n, n));
     tern_vid taps = tern_g_array(g, "blk.%d.shortconv.conv.weight", n, c->conv_taps);
     tern_vid tail = tern_g_fixed_state(g, "conv_tail.%d", c->conv_taps - 1, n);
-    tern_vid y = tern_g_conv(g, u, taps, -1, tail, TERN_ACTIVATION_NONE);
+    tern_vid y = tern_g_depthwise_conv(g, u, taps, -1, tail, TERN_ACTIVATION_NONE);
     return tern_block_linear(g, c, tern_g_mul(g, out_gate, y), "blk.%d.shortconv.out_proj.weight",
                              n, n);
 }

@@ -35,7 +35,7 @@ tern_vid tern_block_mamba(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_vid bias = c->conv_bias ? tern_g_vector(g, "blk.%d.ssm_conv1d.bias", n_conv) : -1;
     tern_vid tail = tern_g_fixed_state(g, "conv_tail.%d", c->conv_taps - 1, n_conv);
     tern_vid xbc = tern_g_columns(g, p, all, dim, n_conv);
-    xbc = tern_g_conv(g, xbc, taps, bias, tail, TERN_ACTIVATION_SILU);
+    xbc = tern_g_depthwise_conv(g, xbc, taps, bias, tail, TERN_ACTIVATION_SILU);
     tern_vid a = tern_g_vector(g, "blk.%d.ssm_a", s->n_heads);
     tern_vid d = tern_g_vector(g, "blk.%d.ssm_d", s->n_heads);
     tern_vid dt_bias = tern_g_vector(g, "blk.%d.ssm_dt.bias", s->n_heads);

@@ -29,7 +29,7 @@ static tern_vid delta_net(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_vid a = tern_g_linear(g, x, wa), b = tern_g_linear(g, x, wb);
     tern_vid taps = tern_g_array(g, "blk.%d.ssm_conv1d.weight", cols, c->conv_taps);
     tern_vid tail = tern_g_fixed_state(g, "conv_tail.%d", c->conv_taps - 1, cols);
-    qkv = tern_g_conv(g, qkv, taps, -1, tail, TERN_ACTIVATION_SILU);
+    qkv = tern_g_depthwise_conv(g, qkv, taps, -1, tail, TERN_ACTIVATION_SILU);
     tern_vid decay = tern_g_vector(g, "blk.%d.ssm_a", d->n_v_heads);
     tern_vid bias = tern_g_vector(g, "blk.%d.ssm_dt.bias", d->n_v_heads);
     tern_vid state =

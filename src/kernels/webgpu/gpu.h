@@ -69,9 +69,9 @@
     ROW(GPU_HALF_SNAKE, "codec", "half_snake", "-wr-w")                                            \
     ROW(GPU_HADAMARD, "hadamard", "hadamard", "wrw")                                               \
     ROW(GPU_POOL_ROWS, "pool", "pool", "rww")                                                      \
-    ROW(GPU_CONV, "conv", "conv", "rwrwwr")                                                        \
-    ROW(GPU_CONV_KEEP, "conv", "conv_keep", "rw-w")                                                \
-    ROW(GPU_CONV_FEW, "conv", "conv_few", "rwrwwr")                                                \
+    ROW(GPU_DEPTHWISE_CONV, "conv", "conv", "rwrwwr")                                              \
+    ROW(GPU_DEPTHWISE_CONV_KEEP, "conv", "conv_keep", "rw-w")                                      \
+    ROW(GPU_DEPTHWISE_CONV_FEW, "conv", "conv_few", "rwrwwr")                                      \
     ROW(GPU_DELTA_NET, "delta_net", "delta_net", "rwwwrww")                                        \
     ROW(GPU_SSM, "ssm", "ssm", "rwwrww")                                                           \
     ROW(GPU_SCALE_PIECES, "pieces", "scale_pieces", "ww")                                          \

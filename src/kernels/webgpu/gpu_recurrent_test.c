@@ -45,7 +45,7 @@ TEST(gpu_convolutions) {
         tern_vid x = rig_rows(&r, n, fill_normal), w = rig_array(&r, n, taps, fill_normal);
         tern_vid bias = cases[i].biased ? rig_vector(&r, n, fill_normal) : -1;
         tern_vid state = tern_g_fixed_state(&r.g, "tail", taps - 1, n);
-        rig_show(&r, tern_g_conv(&r.g, x, w, bias, state, cases[i].act));
+        rig_show(&r, tern_g_depthwise_conv(&r.g, x, w, bias, state, cases[i].act));
         rig_compare(&r, cuts(), RIG_OF_ROW, 1e-6);
         check_cuts(&r, cuts());
         rig_close(&r);
@@ -131,7 +131,8 @@ static const tern_delta_attrs small = {
 // A convolution of what a delta net says: both kinds of fixed states, of different sizes.
 static tern_vid recurrent_block(rig *r) {
     tern_vid x = delta_net(r, &small), tail = tern_g_fixed_state(&r->g, "tail", 3, 32);
-    return tern_g_conv(&r->g, x, rig_array(r, 32, 4, fill_normal), -1, tail, TERN_ACTIVATION_SILU);
+    return tern_g_depthwise_conv(&r->g, x, rig_array(r, 32, 4, fill_normal), -1, tail,
+                                 TERN_ACTIVATION_SILU);
 }
 
 // In tiles, at their borders, and in batches of few tokens. Seen to catch: snapshots at the end of

@@ -330,7 +330,8 @@ static tern_vid recurrent_layer(rig *r, const shape *h, tern_vid x) {
     tern_vid qkv = linear(r, n, h, COLS, h->n_embd);
     tern_vid a = linear(r, n, h, V_HEADS, h->n_embd), b = linear(r, n, h, V_HEADS, h->n_embd);
     tern_vid tail = tern_g_fixed_state(g, "tail", 3, COLS);
-    qkv = tern_g_conv(g, qkv, rig_array(r, COLS, 4, fill_normal), -1, tail, TERN_ACTIVATION_SILU);
+    qkv = tern_g_depthwise_conv(g, qkv, rig_array(r, COLS, 4, fill_normal), -1, tail,
+                                TERN_ACTIVATION_SILU);
     tern_vid state = tern_g_fixed_state(g, "delta", V_HEADS * DIM, DIM);
     tern_vid decay = rig_vector(r, V_HEADS, fill_decay), bias = rig_vector(r, V_HEADS, fill_normal);
     tern_vid y = tern_g_delta_net(g, qkv, a, b, decay, bias, state,

@@ -56,7 +56,7 @@ static void conv_unit(const cpu_run *run, const tern_node *n, size_t chunk, size
     }
 }
 
-static void step_conv(cpu_run *run, const cpu_step *step, const tern_team *team) {
+static void step_depthwise_conv(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
     size_t d = (size_t)cols(run, n->in[0]), blocks = (d + CONV_COLS - 1) / CONV_COLS, unit, end;
@@ -66,7 +66,7 @@ static void step_conv(cpu_run *run, const cpu_step *step, const tern_team *team)
         conv_unit(run, n, unit / blocks, first, last < d ? last : d);
     }
 }
-const cpu_op cpu_op_CONV = {.step = step_conv};
+const cpu_op cpu_op_DEPTHWISE_CONV = {.step = step_depthwise_conv};
 
 static void delta_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_t head,
                        float *scratch_floats) {

@@ -248,18 +248,19 @@ enum { CONV_COLS = 64 }; // of a task: all rows, so that sums over them have one
 static void conv_rows(const cpu_train_run *run, const tern_node *n, const operands *o,
                       size_t first_col, size_t last_col, float *tail) {
     const tern_program *p = run->program;
-    size_t d = cols(run, n->in[0]), taps = cols(run, n->in[n->op == TERN_OP_CONV_GRAD_W ? 2 : 1]);
+    size_t d = cols(run, n->in[0]),
+           taps = cols(run, n->in[n->op == TERN_OP_DEPTHWISE_CONV_GRAD_W ? 2 : 1]);
     const tern_float_kernels *k = cpu_train_kernels(run);
     for (size_t i = 0; i < p->n_documents; i++) {
         size_t n_rows = (size_t)(p->documents[i + 1] - p->documents[i]);
         size_t at = (size_t)p->documents[i] * d;
-        if (n->op == TERN_OP_CONV_GRAD_X)
+        if (n->op == TERN_OP_DEPTHWISE_CONV_GRAD_X)
             k->conv_grad_x(o->out[0] + at, o->in[0] + at, o->in[1], n_rows, d, taps, first_col,
                            last_col);
-        if (n->op == TERN_OP_CONV_GRAD_W)
+        if (n->op == TERN_OP_DEPTHWISE_CONV_GRAD_W)
             k->conv_grad_w(o->in[2], o->in[0] + at, o->in[1] + at, n_rows, d, taps, first_col,
                            last_col);
-        if (n->op != TERN_OP_CONV_SEQ) continue;
+        if (n->op != TERN_OP_DEPTHWISE_CONV_SEQ) continue;
         memset(tail, 0, (taps - 1) * d * sizeof *tail);
         k->conv(&(tern_conv_args){.y = o->out[0] + at,
                                   .x = o->in[0] + at,
@@ -275,7 +276,7 @@ static void conv_rows(const cpu_train_run *run, const tern_node *n, const operan
     }
 }
 
-static void step_conv(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+static void step_depthwise_conv(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     operands o = values_of(run, s->node);
     size_t first, last;
     while (tern_team_claim(&s->counter, cols(run, s->node->in[0]), CONV_COLS, &first, &last))
@@ -464,9 +465,9 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_BIAS_GRAD: return step_bias_grad;
     case TERN_OP_COLUMNS:
     case TERN_OP_COLUMNS_GRAD: return step_columns;
-    case TERN_OP_CONV_SEQ:
-    case TERN_OP_CONV_GRAD_X:
-    case TERN_OP_CONV_GRAD_W: return step_conv;
+    case TERN_OP_DEPTHWISE_CONV_SEQ:
+    case TERN_OP_DEPTHWISE_CONV_GRAD_X:
+    case TERN_OP_DEPTHWISE_CONV_GRAD_W: return step_depthwise_conv;
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention;
     case TERN_OP_SSM_SEQ:
@@ -490,7 +491,7 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X:
     case TERN_OP_LINEAR_GRAD_W: return cpu_gemm_scratch_floats();
-    case TERN_OP_CONV_SEQ: return (size_t)(p->g->values[n->in[0]].cols * TERN_CONV_TAPS);
+    case TERN_OP_DEPTHWISE_CONV_SEQ: return (size_t)(p->g->values[n->in[0]].cols * TERN_CONV_TAPS);
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);
     case TERN_OP_SSM_SEQ:

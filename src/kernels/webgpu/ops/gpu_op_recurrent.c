@@ -5,9 +5,10 @@
 
 // ---- Convolution -------------------------------------------------------------------------------
 
-static gpu_dispatch *add_conv(tern_plan *p, const tern_node *n, gpu_kernel kernel, gpu_rows rows) {
+static gpu_dispatch *add_depthwise_conv(tern_plan *p, const tern_node *n, gpu_kernel kernel,
+                                        gpu_rows rows) {
     const tern_weight *w = p->weights[n->in[1]];
-    bool computes = kernel != GPU_CONV_KEEP;
+    bool computes = kernel != GPU_DEPTHWISE_CONV_KEEP;
     int64_t n_cols = cols(p, n->out[0]);
     gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows);
     set(d, "COLS4", (double)(n_cols / 4));
@@ -25,11 +26,11 @@ static gpu_dispatch *add_conv(tern_plan *p, const tern_node *n, gpu_kernel kerne
     return d;
 }
 
-tern_status gpu_op_CONV(tern_plan *p, const tern_node *n, tern_error *err) {
+tern_status gpu_op_DEPTHWISE_CONV(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
-    set_many(add_conv(p, n, GPU_CONV_FEW, GPU_ROWS_SEQUENCES), false);
-    set_many(add_conv(p, n, GPU_CONV, GPU_ROWS_TOKENS), true);
-    set_many(add_conv(p, n, GPU_CONV_KEEP, GPU_ROWS_SEQUENCES), true);
+    set_many(add_depthwise_conv(p, n, GPU_DEPTHWISE_CONV_FEW, GPU_ROWS_SEQUENCES), false);
+    set_many(add_depthwise_conv(p, n, GPU_DEPTHWISE_CONV, GPU_ROWS_TOKENS), true);
+    set_many(add_depthwise_conv(p, n, GPU_DEPTHWISE_CONV_KEEP, GPU_ROWS_SEQUENCES), true);
     return TERN_OK;
 }
 

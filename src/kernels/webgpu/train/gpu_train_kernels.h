@@ -18,9 +18,9 @@
     ROW(GPU_TRAIN_BIAS_GRAD, "train_conv", "bias_grad", "--r--w")                                  \
     ROW(GPU_TRAIN_COLUMNS, "train_elements", "columns", "r--w")                                    \
     ROW(GPU_TRAIN_COLUMNS_GRAD, "train_elements", "columns_grad", "r--w")                          \
-    ROW(GPU_TRAIN_CONV, "train_conv", "conv_seq", "rr-rw")                                         \
-    ROW(GPU_TRAIN_CONV_GRAD_X, "train_conv", "conv_grad_x", "rr-rw")                               \
-    ROW(GPU_TRAIN_CONV_GRAD_W, "train_conv", "conv_grad_w", "r-rr-w")                              \
+    ROW(GPU_TRAIN_DEPTHWISE_CONV, "train_conv", "conv_seq", "rr-rw")                               \
+    ROW(GPU_TRAIN_DEPTHWISE_CONV_GRAD_X, "train_conv", "conv_grad_x", "rr-rw")                     \
+    ROW(GPU_TRAIN_DEPTHWISE_CONV_GRAD_W, "train_conv", "conv_grad_w", "r-rr-w")                    \
     ROW(GPU_TRAIN_ACT, "train_elements", "act", "r--w")                                            \
     ROW(GPU_TRAIN_GLU, "train_elements", "glu", "rr-w")                                            \
     ROW(GPU_TRAIN_ACT_GRAD, "train_elements", "act_grad", "rr-w")                                  \

@@ -222,10 +222,10 @@ static tern_status add_columns(tern_program *p, const tern_node *n, tern_error *
     return TERN_OK;
 }
 
-static void add_conv(tern_program *p, const tern_node *n) {
-    bool back = n->op == TERN_OP_CONV_GRAD_X;
+static void add_depthwise_conv(tern_program *p, const tern_node *n) {
+    bool back = n->op == TERN_OP_DEPTHWISE_CONV_GRAD_X;
     uint64_t cols4 = stride4(p, n->out[0]);
-    gpu_train_step *s = add(p, back ? GPU_TRAIN_CONV_GRAD_X : GPU_TRAIN_CONV,
+    gpu_train_step *s = add(p, back ? GPU_TRAIN_DEPTHWISE_CONV_GRAD_X : GPU_TRAIN_DEPTHWISE_CONV,
                             fixed(groups(16 * cols4, 256)), each(16));
     set(s, "COLS4", (double)cols4);
     set(s, "TAPS", (double)cols(p, n->in[1]));
@@ -243,7 +243,8 @@ static tern_status add_conv_gradient(tern_program *p, const tern_node *n, tern_e
     wgpu_buffer parts;
     TERN_TRY(gpu_train_scratch(p, 1, groups((uint64_t)p->n_rows, chunk) * cols4 * taps * 16, &parts,
                                err));
-    gpu_train_step *s = add(p, GPU_TRAIN_CONV_GRAD_W, fixed(groups(cols4, 64)), each(chunk));
+    gpu_train_step *s =
+        add(p, GPU_TRAIN_DEPTHWISE_CONV_GRAD_W, fixed(groups(cols4, 64)), each(chunk));
     set(s, "COLS4", (double)cols4);
     set(s, "TAPS", (double)taps);
     set(s, "CHUNK", chunk);
@@ -527,9 +528,9 @@ static tern_status add_attention_gradient(tern_program *p, const tern_node *n, t
 // Whether the op reads a weight's numbers one after the other, and not in rows.
 static bool reads_flat(tern_op op) {
     switch (op) {
-    case TERN_OP_CONV_SEQ:
-    case TERN_OP_CONV_GRAD_X:
-    case TERN_OP_CONV_GRAD_W:
+    case TERN_OP_DEPTHWISE_CONV_SEQ:
+    case TERN_OP_DEPTHWISE_CONV_GRAD_X:
+    case TERN_OP_DEPTHWISE_CONV_GRAD_W:
     case TERN_OP_SQUARES_INTO:
     case TERN_OP_ZERO:
     case TERN_OP_ADAMW: return true;
@@ -575,9 +576,9 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_BIAS_GRAD: return add_bias_gradient(p, n, err);
     case TERN_OP_COLUMNS:
     case TERN_OP_COLUMNS_GRAD: return add_columns(p, n, err);
-    case TERN_OP_CONV_SEQ:
-    case TERN_OP_CONV_GRAD_X: add_conv(p, n); break;
-    case TERN_OP_CONV_GRAD_W: return add_conv_gradient(p, n, err);
+    case TERN_OP_DEPTHWISE_CONV_SEQ:
+    case TERN_OP_DEPTHWISE_CONV_GRAD_X: add_depthwise_conv(p, n); break;
+    case TERN_OP_DEPTHWISE_CONV_GRAD_W: return add_conv_gradient(p, n, err);
     case TERN_OP_ACT: add_elements(p, n, GPU_TRAIN_ACT); break;
     case TERN_OP_GLU: add_elements(p, n, GPU_TRAIN_GLU); break;
     case TERN_OP_ACT_GRAD: add_elements(p, n, GPU_TRAIN_ACT_GRAD); break;
