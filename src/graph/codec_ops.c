@@ -42,9 +42,9 @@ static tern_vid convolve(tern_graph *g, tern_op op, tern_vid x, const char *name
     return y;
 }
 
-tern_vid tern_g_causal_conv(tern_graph *g, tern_vid x, const char *name,
+tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name,
                             const tern_causal_attrs *a) {
-    return convolve(g, TERN_OP_CAUSAL_CONV, x, name, a, a->n_out, a->n_in, a->taps,
+    return convolve(g, TERN_OP_CONV1D, x, name, a, a->n_out, a->n_in, a->taps,
                     (int64_t)(a->taps - 1) * a->dilation);
 }
 

@@ -801,7 +801,7 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_SOURCE_STORE:
     case TERN_OP_CROSS_ATTENTION: return check_source(g, n, err);
     case TERN_OP_CODE_DIGITS:
-    case TERN_OP_CAUSAL_CONV:
+    case TERN_OP_CONV1D:
     case TERN_OP_UPSAMPLE_CONV:
     case TERN_OP_HALF_SNAKE: return tern_g_check_codec(g, n, err);
     case TERN_OP_WINDOWS:

@@ -245,7 +245,7 @@ typedef struct tern_node {
     int32_t group, first, width;
     int32_t before, after;    // windows: zeros in front of and behind what they are of
     int32_t v_dim;            // delta_net; n_heads are the values' heads there
-    tern_causal_attrs causal; // causal_conv, upsample_conv
+    tern_causal_attrs causal; // conv1d, upsample_conv
     tern_rotation rotation;   // hadamard
     bool tiled;               // delta_net, windows
     tern_pool_kind pool;
@@ -370,7 +370,7 @@ tern_vid tern_g_code_digits(tern_graph *g, tern_vid codes, const int32_t levels[
 // w: "NAME.weight", [n_out][n_in][taps]; "NAME.bias" [n_out]; the state, "tail.NAME", fixed, [(taps
 // - 1) * dilation, n_in], holds the last rows of x, and x before the sequence is 0.
 // y[t][o] = bias[o] + sum over j, i of w[o][i][j] x[t - (taps - 1 - j) * dilation][i].
-tern_vid tern_g_causal_conv(tern_graph *g, tern_vid x, const char *name,
+tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name,
                             const tern_causal_attrs *attrs);
 // w: [n_in][n_out / groups][2 * rate]; state [1, n_in]. Rows t * rate to t * rate + rate - 1 of y
 // are made of rows t - 1 and t of x: y[t * rate + p][o] = bias[o] + sum over the inputs i of o's

@@ -84,7 +84,7 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
         tern_strbuf_printf(out, " heads=%d/%d dim=%d", (int)n->n_heads, (int)n->n_kv_heads,
                            (int)n->head_dim);
         break;
-    case TERN_OP_CAUSAL_CONV:
+    case TERN_OP_CONV1D:
         tern_strbuf_printf(out, " taps=%d every %d", (int)n->causal.taps, (int)n->causal.dilation);
         break;
     case TERN_OP_UPSAMPLE_CONV:

@@ -29,7 +29,7 @@ static tern_vid convolve(tern_graph *g, tern_vid x, const char *name, int64_t n_
                          int32_t taps, int32_t dilation) {
     const tern_causal_attrs attrs = {
         .n_in = (int32_t)n_in, .n_out = (int32_t)n_out, .taps = taps, .dilation = dilation};
-    return tern_g_causal_conv(g, x, name, &attrs);
+    return tern_g_conv1d(g, x, name, &attrs);
 }
 
 static tern_vid block(tern_graph *g, const tern_codec *c, tern_vid x, int64_t n, int branch,

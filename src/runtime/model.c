@@ -38,7 +38,7 @@ void tern_model_mark_uses(const tern_graph *g, const int32_t *weights,
             sources[weights ? weights[n->in[0]] : n->in[0]].ternarize = true;
         if (n->op == TERN_OP_LINEAR && g->values[n->out[0]].kind == TERN_VALUE_OUTPUT)
             sources[weights ? weights[n->in[1]] : n->in[1]].is_head = true;
-        if (n->op == TERN_OP_CAUSAL_CONV)
+        if (n->op == TERN_OP_CONV1D)
             sources[weights ? weights[n->in[1]] : n->in[1]].n_conv_outputs = n->causal.n_out;
         if (n->op == TERN_OP_EXPERTS) {
             tern_weight_source *s = &sources[weights ? weights[n->in[2]] : n->in[2]];

@@ -85,13 +85,13 @@ typedef struct tern_conv_args {
 // Rows of a causal convolution of all columns, for up to TERN_CONV_OUTPUTS of its outputs:
 // y[t][o] = bias[o] + sum over j, i of w[j][i][o] * x[t + j * dilation][i], a chain of fmas that
 // begins at the bias and goes up in j, and in i for each j.
-typedef struct tern_causal_conv_args {
+typedef struct tern_conv1d_args {
     float *y;       // row t at y + t * y_stride, n_out floats
     const float *x; // [n_rows + (n_taps - 1) * dilation][n_in]: what is before row 0 comes first
     size_t y_stride, n_rows, n_in, n_taps, dilation, n_out;
     const float *w;    // [n_taps][n_in][TERN_CONV_OUTPUTS], zeros from n_out on
     const float *bias; // [n_out]
-} tern_causal_conv_args;
+} tern_conv1d_args;
 #define TERN_CONV_OUTPUTS 32
 
 // The `rate` rows that a transposed convolution of 2 * rate taps makes of a row and the one before:
@@ -215,7 +215,7 @@ typedef struct tern_float_kernels {
     void (*delta_net)(const tern_delta_net_args *args);
     void (*ssm)(const tern_ssm_args *args);
     // Of codecs; NULL if the library was compiled with TERN_NO_SENSES.
-    void (*causal_conv)(const tern_causal_conv_args *args);
+    void (*conv1d)(const tern_conv1d_args *args);
     void (*upsample_conv)(const tern_upsample_args *args);
     // One row: y = x + sin(alpha x)^2 / (alpha + 1e-9) of the first n / 2 columns, max(x, 0.01 x)
     // of the others. y may be x.

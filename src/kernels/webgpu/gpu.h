@@ -63,7 +63,7 @@
     ROW(GPU_SOURCE_STORE, "source_store", "source_store", "rwwwww")                                \
     ROW(GPU_CROSS_ATTENTION, "cross_attention", "cross_attention", "wwwwrr")                       \
     ROW(GPU_CODE_DIGITS, "codec", "code_digits", "----w-r")                                        \
-    ROW(GPU_CAUSAL_CONV, "codec", "causal_conv", "rwrwwr")                                         \
+    ROW(GPU_CONV1D, "codec", "conv1d", "rwrwwr")                                         \
     ROW(GPU_UPSAMPLE_CONV, "codec", "upsample_conv", "rwrwwr")                                     \
     ROW(GPU_TAILS_KEEP, "codec", "tails_keep", "rw-w")                                             \
     ROW(GPU_HALF_SNAKE, "codec", "half_snake", "-wr-w")                                            \

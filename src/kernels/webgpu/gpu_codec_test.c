@@ -21,9 +21,9 @@ static void check_cuts(rig *r) {
     tern_free(b);
 }
 
-static tern_vid causal_conv(rig *r, const tern_causal_attrs *a) {
+static tern_vid conv1d(rig *r, const tern_causal_attrs *a) {
     tern_vid x = rig_odd_rows(r, a->n_in, fill_normal);
-    tern_vid y = tern_g_causal_conv(&r->g, x, "conv", a);
+    tern_vid y = tern_g_conv1d(&r->g, x, "conv", a);
     rig_give(r, "conv.weight", a->n_out, fill_normal);
     rig_give(r, "conv.bias", 0, fill_normal);
     return y;
@@ -37,11 +37,11 @@ static const tern_causal_attrs convolutions[] = {
 
 // More outputs than a tile has, and fewer; columns that are no fours, more than are taken at a
 // time; taps that reach back over several batches. Seen to fail: taps a row later.
-TEST(gpu_causal_convolutions) {
+TEST(gpu_conv1d) {
     for (size_t i = 0; i < rig_cases(3, 2); i++) {
         rig r;
         rig_open(&r, N_ROWS);
-        rig_show(&r, causal_conv(&r, &convolutions[i]));
+        rig_show(&r, conv1d(&r, &convolutions[i]));
         rig_compare(&r, cuts(), RIG_OF_ROW, 2e-6);
         check_cuts(&r);
         rig_close(&r);
@@ -49,12 +49,12 @@ TEST(gpu_causal_convolutions) {
 }
 
 // Seen to fail: snapshots at the end of the batch.
-TEST(gpu_causal_convolutions_go_back_fork_and_swap) {
+TEST(gpu_conv1d_goes_back_forks_and_swaps) {
     static const int32_t n[] = {30, 8}, kept[] = {13, 3};
     for (size_t i = 0; i < rig_cases(2, 1); i++) {
         rig r;
         rig_open(&r, N_ROWS);
-        rig_show(&r, causal_conv(&r, &convolutions[1]));
+        rig_show(&r, conv1d(&r, &convolutions[1]));
         rig_replay(&r, RIG_GPU, n[i], kept[i]);
         rig_close(&r);
     }

@@ -41,7 +41,7 @@ static bool takes_any_columns(const tern_node *n, int i) {
     case TERN_OP_ADD:
     case TERN_OP_SCALE:
     case TERN_OP_CODE_DIGITS:
-    case TERN_OP_CAUSAL_CONV:
+    case TERN_OP_CONV1D:
     case TERN_OP_UPSAMPLE_CONV:
     case TERN_OP_HALF_SNAKE:
     case TERN_OP_COLUMNS: return true;
@@ -83,7 +83,7 @@ static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err
 #define gpu_op_MERGE           gpu_op_none
 #define gpu_op_REPLACE         gpu_op_none
 #define gpu_op_CODE_DIGITS     gpu_op_none
-#define gpu_op_CAUSAL_CONV     gpu_op_none
+#define gpu_op_CONV1D     gpu_op_none
 #define gpu_op_UPSAMPLE_CONV   gpu_op_none
 #define gpu_op_HALF_SNAKE      gpu_op_none
 #define gpu_op_WINDOWS         gpu_op_none

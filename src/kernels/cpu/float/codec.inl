@@ -2,7 +2,7 @@
 // snake. Contracts in kernels.h.
 
 // Rows t.. of `rows` and outputs first.. of `vectors` vectors; both are constants in each use.
-VEC_INLINE void causal_tile(const tern_causal_conv_args *a, size_t t, size_t first, int rows,
+VEC_INLINE void causal_tile(const tern_conv1d_args *a, size_t t, size_t first, int rows,
                             int vectors) {
     v16 sum[VEC_GEMM_ROWS][VEC_GEMM_VECTORS];
     const float *w = a->w + first;
@@ -36,7 +36,7 @@ VEC_INLINE void causal_tile(const tern_causal_conv_args *a, size_t t, size_t fir
 }
 
 // All rows, the last ones in a tile that begins earlier: their sums come out the same again.
-VEC_INLINE void causal_rows(const tern_causal_conv_args *a, size_t first, int vectors) {
+VEC_INLINE void causal_rows(const tern_conv1d_args *a, size_t first, int vectors) {
     enum { ROWS = VEC_GEMM_ROWS, THIRD = VEC_GEMM_ROWS / 3 };
     size_t t = 0, n = a->n_rows;
     for (; t + ROWS <= n; t += ROWS) causal_tile(a, t, first, ROWS, vectors);
@@ -48,7 +48,7 @@ VEC_INLINE void causal_rows(const tern_causal_conv_args *a, size_t first, int ve
     for (; t < n; t++) causal_tile(a, t, first, 1, vectors);
 }
 
-static void causal_conv(const tern_causal_conv_args *a) {
+static void conv1d(const tern_conv1d_args *a) {
     for (size_t first = 0; first < a->n_out; first += 16 * VEC_GEMM_VECTORS) {
         if (VEC_GEMM_VECTORS == 1 || a->n_out - first <= 16) causal_rows(a, first, 1);
         else causal_rows(a, first, VEC_GEMM_VECTORS);

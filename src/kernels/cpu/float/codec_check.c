@@ -21,7 +21,7 @@ static const causal_case causal_cases[] = {
     {3, 7, 3, 1, 15},   {11, 16, 7, 1, 1},  {17, 20, 5, 2, 29},
 };
 
-static void causal_plainly(const tern_causal_conv_args *a, float *y) {
+static void causal_plainly(const tern_conv1d_args *a, float *y) {
     for (size_t t = 0; t < a->n_rows; t++)
         for (size_t o = 0; o < a->n_out; o++) {
             float sum = a->bias[o];
@@ -33,7 +33,7 @@ static void causal_plainly(const tern_causal_conv_args *a, float *y) {
         }
 }
 
-TEST(float_causal_conv_is_its_chain_of_fmas) {
+TEST(float_conv1d_is_its_chain_of_fmas) {
     variants v = all_variants();
     for (size_t i = 0; i < sizeof causal_cases / sizeof *causal_cases; i++) {
         const causal_case *c = &causal_cases[i];
@@ -43,7 +43,7 @@ TEST(float_causal_conv_is_its_chain_of_fmas) {
         float *w = numbers(n_w, KIND_PLAIN, 2), *bias = numbers(c->n_out, KIND_PLAIN, 3);
         float *y = numbers(n_y, KIND_PLAIN, 4), *want = numbers(n_y, KIND_PLAIN, 4);
         REQUIRE(x && w && bias && y && want);
-        tern_causal_conv_args a = {.x = x,
+        tern_conv1d_args a = {.x = x,
                                    .y_stride = stride,
                                    .n_rows = c->n_rows,
                                    .n_in = c->n_in,
@@ -56,7 +56,7 @@ TEST(float_causal_conv_is_its_chain_of_fmas) {
         for (size_t k = 0; k < v.n; k++) {
             fill(y, n_y, KIND_PLAIN, 4); // the gaps between rows must stay as they are
             a.y = y;
-            v.k[k]->causal_conv(&a);
+            v.k[k]->conv1d(&a);
             CHECK_MSG(same_bits(y, want, n_y), "%s: %zu rows, %zu to %zu, %zu taps", v.k[k]->name,
                       c->n_rows, c->n_in, c->n_out, c->n_taps);
         }

@@ -50,7 +50,7 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .delta_net = delta_net,
     .ssm = ssm,
 #if !defined(TERN_NO_SENSES)
-    .causal_conv = causal_conv,
+    .conv1d = conv1d,
     .upsample_conv = upsample_conv,
     .half_snake = half_snake,
 #endif

@@ -5,7 +5,7 @@
 #include "kernels/cpu/ops/ops.h"
 
 #ifdef TERN_NO_SENSES
-const cpu_op cpu_op_CODE_DIGITS = {0}, cpu_op_CAUSAL_CONV = {0}, cpu_op_UPSAMPLE_CONV = {0},
+const cpu_op cpu_op_CODE_DIGITS = {0}, cpu_op_CONV1D = {0}, cpu_op_UPSAMPLE_CONV = {0},
              cpu_op_HALF_SNAKE = {0};
 #else
 
@@ -96,7 +96,7 @@ static void conv_rows(const cpu_run *run, const tern_node *n, const stretch *s, 
     const tern_causal_attrs *at = &n->causal;
     size_t n_in = s->cols, first = block * TERN_CONV_OUTPUTS, n_out = (size_t)at->n_out;
     size_t mixed = last < s->n_before ? last : s->n_before;
-    tern_causal_conv_args a = {.y_stride = n_out,
+    tern_conv1d_args a = {.y_stride = n_out,
                                .n_in = n_in,
                                .n_taps = (size_t)at->taps,
                                .dilation = (size_t)at->dilation,
@@ -113,20 +113,20 @@ static void conv_rows(const cpu_run *run, const tern_node *n, const stretch *s, 
         a.x = room;
         a.y = y + t * n_out;
         a.n_rows = mixed - t;
-        kernels(run)->f->causal_conv(&a);
+        kernels(run)->f->conv1d(&a);
         t = mixed;
     }
     if (t == last) return;
     a.x = s->x + (t - s->n_before) * n_in;
     a.y = y + t * n_out;
     a.n_rows = last - t;
-    kernels(run)->f->causal_conv(&a);
+    kernels(run)->f->conv1d(&a);
 }
 
 static size_t row_units(const stretch *s) { return (s->n + UNIT_ROWS - 1) / UNIT_ROWS; }
 
 // Units of a block of outputs follow each other: their weights stay in the cache.
-static void step_causal_conv(cpu_run *run, const cpu_step *step, const tern_team *team) {
+static void step_conv1d(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     size_t blocks = ((size_t)n->causal.n_out + TERN_CONV_OUTPUTS - 1) / TERN_CONV_OUTPUTS;
     size_t n_chunks = (size_t)run->batch->n_chunks, n_each = 0, unit, end;
@@ -148,7 +148,7 @@ static size_t causal_scratch(const tern_plan *p, const tern_node *n) {
     const tern_value *state = &p->g->values[n->in[3]];
     return 2 * (size_t)state->rows * (size_t)state->cols * sizeof(float);
 }
-const cpu_op cpu_op_CAUSAL_CONV = {.step = step_causal_conv, .scratch = causal_scratch};
+const cpu_op cpu_op_CONV1D = {.step = step_conv1d, .scratch = causal_scratch};
 
 static void upsample_rows(const cpu_run *run, const tern_node *n, const stretch *s, size_t from,
                           size_t to) {

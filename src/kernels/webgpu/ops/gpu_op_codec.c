@@ -1,7 +1,7 @@
 // Ops of codecs, which make sound of codes: a token of the batch has several rows of most values.
 #include "kernels/webgpu/ops/gpu_op.h"
 
-#define TILE 32 // rows and outputs of causal_conv in codec.wgsl
+#define TILE 32 // rows and outputs of conv1d in codec.wgsl
 
 // Threads for all numbers that a token has of value `of`.
 static gpu_dispatch *add_flat(tern_plan *p, gpu_kernel kernel, tern_vid of) {
@@ -65,9 +65,9 @@ static void add_keep(tern_plan *p, const tern_node *n) {
     bind_place(d, GPU_STATE, n->in[3]);
 }
 
-tern_status gpu_op_CAUSAL_CONV(tern_plan *p, const tern_node *n, tern_error *err) {
+tern_status gpu_op_CONV1D(tern_plan *p, const tern_node *n, tern_error *err) {
     TERN_TRY(check_rows(p, n, err));
-    gpu_dispatch *d = add(p, GPU_CAUSAL_CONV, groups(n->causal.n_out, TILE), GPU_ROWS_TOKENS);
+    gpu_dispatch *d = add(p, GPU_CONV1D, groups(n->causal.n_out, TILE), GPU_ROWS_TOKENS);
     d->rows_each = TILE;
     d->times = (uint32_t)gpu_times(p->g, n->in[0]);
     set_shape(p, d, n);

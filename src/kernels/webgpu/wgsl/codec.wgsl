@@ -119,7 +119,7 @@ fn put(row: u32, output: u32, sums: vec4<f32>) {
 }
 
 @compute @workgroup_size(64)
-fn causal_conv(@builtin(workgroup_id) group: vec3<u32>,
+fn conv1d(@builtin(workgroup_id) group: vec3<u32>,
                @builtin(local_invocation_index) lane: u32) {
     let first_output = group.x * TILE;
     if (lane < TILE) { // what lies past the end is computed as the last row is
