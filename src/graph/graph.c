@@ -537,7 +537,7 @@ tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids) 
 }
 
 tern_vid tern_g_add_given(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids, int64_t first) {
-    tern_vid y = op_node(g, TERN_OP_ADD_GIVEN, x, rows < 0 ? -2 : rows, TERN_VALUE_F32, 0);
+    tern_vid y = op_node(g, TERN_OP_ADD_INPUT_EMBEDS, x, rows < 0 ? -2 : rows, TERN_VALUE_F32, 0);
     if (y < 0) return -1;
     tern_g_in(g, last_node(g), ids);
     last_node(g)->first = (int32_t)first;
@@ -745,7 +745,7 @@ static tern_status check_third(const tern_graph *g, const tern_node *n, tern_err
     const tern_value *x = &g->values[n->in[0]], *y = &g->values[n->in[1]];
     const tern_value *z = &g->values[n->in[2]];
     bool points = n->op == TERN_OP_ADD_POINT;
-    int64_t side = 1, first = n->op == TERN_OP_ADD_GIVEN ? n->first : 0;
+    int64_t side = 1, first = n->op == TERN_OP_ADD_INPUT_EMBEDS ? n->first : 0;
     while (points && side * side < z->rows) side++;
     bool is_point = y->cols == 2 || y->cols == 4;
     bool fits = points ? is_point && z->cols == x->cols && side * side == z->rows
@@ -772,7 +772,7 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_SSM:
     case TERN_OP_DELTA_NET: return check_heads(g, n, err);
     case TERN_OP_REPLACE:
-    case TERN_OP_ADD_GIVEN:
+    case TERN_OP_ADD_INPUT_EMBEDS:
     case TERN_OP_ADD_POINT: return check_third(g, n, err);
     case TERN_OP_SCALE_PIECES: return check_pieces(g, n, err);
     case TERN_OP_BIAS:

@@ -241,7 +241,7 @@ typedef struct tern_node {
     float soft_cap; // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse; // rope: turns back, which is its gradient
-    // columns, their gradient; windows: from one to the next, width; add_given: the first column
+    // columns, their gradient; windows: from one to the next, width; add_input_embeds: the first column
     int32_t group, first, width;
     int32_t before, after;    // windows: zeros in front of and behind what they are of
     int32_t v_dim;            // delta_net; n_heads are the values' heads there

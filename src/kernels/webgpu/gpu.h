@@ -54,9 +54,9 @@
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
     ROW(GPU_ODD_BIAS, "columns", "odd_bias", "wwr")                                                \
-    ROW(GPU_REPLACE, "given", "replace", "wrrw")                                                   \
-    ROW(GPU_ADD_GIVEN, "given", "add_given", "wrrw")                                               \
-    ROW(GPU_ADD_POINT, "given", "add_point", "wr-wr")                                              \
+    ROW(GPU_REPLACE, "input_embeds", "replace", "wrrw")                                                   \
+    ROW(GPU_ADD_INPUT_EMBEDS, "input_embeds", "add_input_embeds", "wrrw")                                               \
+    ROW(GPU_ADD_POINT, "input_embeds", "add_point", "wr-wr")                                              \
     ROW(GPU_WINDOWS, "windows", "windows", "ww")                                                   \
     ROW(GPU_ROW_MEANS, "whole_norm", "row_means", "w--w")                                          \
     ROW(GPU_WHOLE_NORM, "whole_norm", "whole_norm", "wrrww")                                       \
@@ -445,7 +445,7 @@ typedef enum gpu_place {
     GPU_ANGLES,  // of rope `v`
     GPU_IDS,
     GPU_SENT,  // rows of host table `v` for the request's tokens
-    GPU_GIVEN, // rows of input `v`
+    GPU_INPUT_EMBEDS, // rows of input `v`
     GPU_LOGITS,
     GPU_TOP_PARTS_MEMORY,
     GPU_TOP_MEMORY,

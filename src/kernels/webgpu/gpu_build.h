@@ -33,7 +33,7 @@ static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
     const tern_value *value = &p->g->values[v];
     const tern_span *s = &p->memory.spans[v];
     if (value->kind == TERN_VALUE_INPUT)
-        bind_place(d, GPU_GIVEN, v);
+        bind_place(d, GPU_INPUT_EMBEDS, v);
     else if (gpu_is_logits(p->g, v))
         bind_place(d, GPU_LOGITS, v);
     else if (gpu_is_i8(value)) {

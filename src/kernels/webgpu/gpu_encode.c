@@ -53,7 +53,7 @@ static void put_batch(tern_instance *in, size_t rope, int32_t row, int32_t ahead
         const tern_chunk *c = &b->chunks[k];
         for (int32_t t = 0; t < c->n_tokens; t++, row++) {
             int32_t place[3];
-            tern_batch given = {.places = b->given_places};
+            tern_batch given = {.places = b->input_places};
             int32_t from = ahead ? -1 : b->origins[k].row + t;
             tern_batch_place(&given, c, from, ahead + t, place);
             put_place(in, rope, row, place, c->is_long);

@@ -72,7 +72,7 @@ static bool is_given(const tern_plan *p, tern_vid v) {
     for (size_t i = 0; i < p->n_dispatches; i++)
         for (int k = 0; k < p->dispatches[i].n_bindings; k++) {
             const gpu_binding *b = &p->dispatches[i].bindings[k];
-            if (b->place == GPU_GIVEN && b->v == v) return true;
+            if (b->place == GPU_INPUT_EMBEDS && b->v == v) return true;
         }
     return false;
 }
@@ -150,7 +150,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
     case GPU_IDS: e.buffer = in->ids; break;
     case GPU_SENT: e.buffer = in->sent[b->v]; break;
-    case GPU_GIVEN: e.buffer = given(in, b->v); break;
+    case GPU_INPUT_EMBEDS: e.buffer = given(in, b->v); break;
     case GPU_LOGITS: e.buffer = in->logits; break;
     case GPU_TOP_PARTS_MEMORY: e.buffer = in->top_parts; break;
     case GPU_TOP_MEMORY: e.buffer = in->top; break;

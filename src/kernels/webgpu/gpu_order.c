@@ -58,7 +58,7 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
                               .top_ids = b->top_ids,
                               .top_logits = b->top_logits,
                               .few_ahead = b->few_ahead,
-                              .given_places = b->places,
+                              .input_places = b->places,
                               .ends = b->ends,
                               .drafting = b->drafting};
     tern_batch_counts(b, in->plan->g, in->batch.counts);

@@ -78,7 +78,7 @@ static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err
                      tern_op_name(n->op));
 }
 
-#define gpu_op_ADD_GIVEN       gpu_op_none
+#define gpu_op_ADD_INPUT_EMBEDS       gpu_op_none
 #define gpu_op_ADD_POINT       gpu_op_none
 #define gpu_op_MERGE           gpu_op_none
 #define gpu_op_REPLACE         gpu_op_none

@@ -86,7 +86,7 @@ typedef struct gpu_request {
     int32_t n_tokens, n_tiles;
     const int32_t *outputs;      // rows that are wanted
     const int32_t *places;       // of each output among the batch's
-    const int32_t *given_places; // the batch's, for RoPE; or NULL
+    const int32_t *input_places; // the batch's, for RoPE; or NULL
     const int32_t *ends;         // the batch's; or NULL
     const gpu_origin *origins;   // of each chunk
     int32_t n_outputs;

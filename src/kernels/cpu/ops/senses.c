@@ -5,16 +5,16 @@
 #include "kernels/cpu/ops/ops.h"
 
 #ifdef TERN_NO_SENSES
-const cpu_op cpu_op_REPLACE = {0}, cpu_op_ADD_GIVEN = {0}, cpu_op_ADD_POINT = {0},
+const cpu_op cpu_op_REPLACE = {0}, cpu_op_ADD_INPUT_EMBEDS = {0}, cpu_op_ADD_POINT = {0},
              cpu_op_MERGE = {0}, cpu_op_WINDOWS = {0}, cpu_op_WHOLE_NORM = {0};
 #else
 
-// Rows that are given take the place of some of x's, or are added to them.
-static void step_given(cpu_run *run, const cpu_step *step, const tern_team *team) {
+// Input embeddings take the place of some of x's rows, or are added to them.
+static void step_input_embeds(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
     const bool any = tern_batch_data(run->batch, n->in[1]) != NULL;
-    const bool adds = n->op == TERN_OP_ADD_GIVEN;
+    const bool adds = n->op == TERN_OP_ADD_INPUT_EMBEDS;
     size_t d = (size_t)cols(run, n->in[0]), width = (size_t)cols(run, n->in[1]);
     const float *x = cpu_value(run, n->in[0]), *rows = any ? cpu_value(run, n->in[1]) : NULL;
     const int32_t *ids = cpu_value(run, n->in[2]);
@@ -26,8 +26,8 @@ static void step_given(cpu_run *run, const cpu_step *step, const tern_team *team
             for (size_t i = 0; row && adds && i < d; i++) y[t * d + i] += row[i];
         }
 }
-const cpu_op cpu_op_REPLACE = {.step = step_given};
-const cpu_op cpu_op_ADD_GIVEN = {.step = step_given};
+const cpu_op cpu_op_REPLACE = {.step = step_input_embeds};
+const cpu_op cpu_op_ADD_INPUT_EMBEDS = {.step = step_input_embeds};
 
 // What of a grid's axis lies under a triangle: places first .. last, one at `at` counts fully, one
 // that is `width` away no more. All shares together are 1.

@@ -287,8 +287,8 @@ tern_status gpu_op_COLUMNS(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-// Rows that are given, put in the place of others or added to them.
-static gpu_dispatch *add_given(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
+// Input embeddings in the place of other rows, or added to them.
+static gpu_dispatch *add_input_embeds(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_cols = cols(p, n->out[0]);
     gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
     set(d, "COLS4", (double)(n_cols / 4));
@@ -302,13 +302,13 @@ static gpu_dispatch *add_given(tern_plan *p, const tern_node *n, gpu_kernel kern
 
 tern_status gpu_op_REPLACE(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
-    add_given(p, n, GPU_REPLACE);
+    add_input_embeds(p, n, GPU_REPLACE);
     return TERN_OK;
 }
 
-tern_status gpu_op_ADD_GIVEN(tern_plan *p, const tern_node *n, tern_error *err) {
+tern_status gpu_op_ADD_INPUT_EMBEDS(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
-    set(add_given(p, n, GPU_ADD_GIVEN), "FIRST", n->first);
+    set(add_input_embeds(p, n, GPU_ADD_INPUT_EMBEDS), "FIRST", n->first);
     return TERN_OK;
 }
 

@@ -1,17 +1,18 @@
-// What is given with a batch put among its rows. Grid: (columns / 4 / 64, rows).
+// Input embeddings: rows that come with a batch take the place of its own, or are added to them.
+// Grid: (columns / 4 / 64, rows).
 override COLS4: u32;
 override SIDE: u32; // of the grid of rows
-override WIDTH: u32; // columns of a row that is given
+override WIDTH: u32; // columns of an input row
 override FIRST: u32; // the first of them that counts
 
 @group(0) @binding(1) var<storage, read_write> x: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> given: array<f32>;
+@group(0) @binding(2) var<storage, read> input_rows: array<f32>;
 @group(0) @binding(3) var<storage, read> ids: array<i32>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read> table: array<vec4<f32>>;
 
 fn four(at: u32) -> vec4<f32> {
-    return vec4(given[at], given[at + 1u], given[at + 2u], given[at + 3u]);
+    return vec4(input_rows[at], input_rows[at + 1u], input_rows[at + 2u], input_rows[at + 3u]);
 }
 
 @compute @workgroup_size(64)
@@ -26,7 +27,7 @@ fn replace(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 
 @compute @workgroup_size(64)
-fn add_given(@builtin(global_invocation_id) id: vec3<u32>) {
+fn add_input_embeds(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x >= COLS4) { return; }
     let i = id.y * COLS4 + id.x;
     if (ids[id.y] < 0) {
@@ -55,8 +56,8 @@ fn triangle(at: f32, width: f32) -> Triangle {
 
 // Points have a row and a column, or widths, too.
 fn triangle_of(row: u32, axis: u32) -> Triangle {
-    let at = given[WIDTH * row + axis];
-    if (WIDTH == 4u) { return triangle(at, given[WIDTH * row + 2u + axis]); }
+    let at = input_rows[WIDTH * row + axis];
+    if (WIDTH == 4u) { return triangle(at, input_rows[WIDTH * row + 2u + axis]); }
     return triangle(clamp(at, 0.0, f32(SIDE - 1u)), 1.0);
 }
 
