@@ -951,12 +951,12 @@ TERN_API double tern_similarity(const float *a, const float *b, size_t n);
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-typedef struct tern_memory {
+typedef struct tern_heap {
     size_t heap_now, heap_max; // allocated by the library itself, without mapped files
     size_t process_max;        // peak resident size of the process, 0 if unknown
     uint64_t n_allocs;         // allocations since the program began
-} tern_memory;
-TERN_API tern_memory tern_memory_get(void);
+} tern_heap;
+TERN_API tern_heap tern_heap_get(void);
 
 #ifdef __cplusplus
 }

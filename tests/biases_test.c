@@ -182,8 +182,8 @@ TEST(tokens_are_left_out_and_end_answers) {
 static bool count_allocs(void *user, const char *text, size_t n) {
     uint64_t *seen = user;
     (void)text, (void)n;
-    if (!seen[0]) seen[0] = tern_memory_get().n_allocs; // at the first piece
-    seen[1] = tern_memory_get().n_allocs;
+    if (!seen[0]) seen[0] = tern_heap_get().n_allocs; // at the first piece
+    seen[1] = tern_heap_get().n_allocs;
     return true;
 }
 

@@ -372,7 +372,7 @@ TEST(chat_survives_failing_allocations) {
     const tern_message *m = tern_chat_messages(chat, &n);
     CHECK(tern_chat_answer(r.session, m, n, &p, NULL, NULL, NULL, NULL) == TERN_OK);
     const char *paths[] = {test_tmp("oom.json"), test_tmp("oom.md")};
-    size_t before = tern_memory_get().heap_now;
+    size_t before = tern_heap_get().heap_now;
     for (int job = 0; job < 3; job++) {
         tern_status status = TERN_ERR_MEMORY;
         for (uint64_t at = 1; status != TERN_OK && at < 4000; at++) {
@@ -389,7 +389,7 @@ TEST(chat_survives_failing_allocations) {
             CHECK(status == TERN_OK || status == TERN_ERR_MEMORY);
             CHECK(status != TERN_OK || job == 2 || same_chats(chat, read));
             tern_chat_close(read);
-            CHECK(tern_memory_get().heap_now == before);
+            CHECK(tern_heap_get().heap_now == before);
         }
         CHECK(status == TERN_OK);
     }

@@ -130,9 +130,9 @@ TEST(engine_decode_allocates_nothing) {
     int32_t ids[64];
     if (!open_both(&o, path, NULL, NULL)) return;
     greedy(&o, 64, ids);
-    uint64_t before = tern_memory_get().n_allocs;
+    uint64_t before = tern_heap_get().n_allocs;
     greedy(&o, 64, ids);
-    CHECK(tern_memory_get().n_allocs == before);
+    CHECK(tern_heap_get().n_allocs == before);
     close_both(&o);
 }
 
@@ -350,7 +350,7 @@ TEST(engine_every_cache_type_is_close) {
 
 static void fail_each_allocation(const tiny_model_desc *desc) {
     const char *path = tiny(desc, "oom.gguf");
-    size_t before = tern_memory_get().heap_now;
+    size_t before = tern_heap_get().heap_now;
     bool succeeded = false;
     for (uint64_t n = 1; n < 4000 && !succeeded; n++) {
         tern_model *model = NULL;
@@ -370,7 +370,7 @@ static void fail_each_allocation(const tiny_model_desc *desc) {
                   err.message);
         tern_session_close(session);
         tern_model_close(model);
-        CHECK_MSG(tern_memory_get().heap_now == before, "allocation %llu leaks",
+        CHECK_MSG(tern_heap_get().heap_now == before, "allocation %llu leaks",
                   (unsigned long long)n);
     }
     CHECK(succeeded);

@@ -408,8 +408,8 @@ TEST(webgpu_group_steps_ahead_allocate_nothing) {
     tern_group *g = open_group(m, NULL);
     add_alike(g, m, 20, a);               // 60 positions in two pages of 32
     for (int k = 0; k < 16; k++) step(g); // up to eight steps in one submission
-    uint64_t before = tern_memory_get().n_allocs;
-    while (tern_memory_get().n_allocs == before && step(g) == N_ALIKE) {
+    uint64_t before = tern_heap_get().n_allocs;
+    while (tern_heap_get().n_allocs == before && step(g) == N_ALIKE) {
     }
     CHECK_MSG(a[0].n_ends + a[1].n_ends + a[2].n_ends > 0, "an allocation in a step");
     tern_group_close(g);
@@ -759,17 +759,17 @@ TEST(group_steps_allocate_nothing) {
         }
         // The model's instance is made in the first step.
         size_t n_running = round == 0 ? step(g) : 1;
-        uint64_t before = tern_memory_get().n_allocs;
+        uint64_t before = tern_heap_get().n_allocs;
         while (n_running > 0) n_running = step(g);
-        uint64_t n = tern_memory_get().n_allocs - before;
+        uint64_t n = tern_heap_get().n_allocs - before;
         // What the ends keep of their answers, once a session.
         CHECK_MSG(n <= (round == 0 ? 8 * 2 : 8), "%llu allocations", (unsigned long long)n);
     }
     // Steps in which none ends.
     for (int i = 0; i < 8; i++) add(g, &a[i]);
-    uint64_t before = tern_memory_get().n_allocs;
+    uint64_t before = tern_heap_get().n_allocs;
     for (int k = 0; k < 3; k++) step(g);
-    CHECK(tern_memory_get().n_allocs == before);
+    CHECK(tern_heap_get().n_allocs == before);
     tern_group_close(g);
     for (int i = 0; i < 8; i++) tern_session_close(a[i].session);
     tern_model_close(m);
@@ -819,12 +819,12 @@ TEST(group_idle_sessions_cost_their_pages) {
         tern_session_close(make_idle(m, g, 7, &random)); // what all share is there then
         tern_session_close(make_idle(m, g, 0, &random));
         for (int k = 0; k < N_IDLE; k++) {
-            if (k == 0) before = tern_memory_get().heap_now;
+            if (k == 0) before = tern_heap_get().heap_now;
             idle[k] = make_idle(m, g, k % 40, &random);
             pages += (size_t)tern_session_bytes(idle[k]);
             CHECK(tern_session_bytes(idle[k]) <= 3 * tern_session_bytes(fresh)); // with snapshots
         }
-        size_t all = tern_memory_get().heap_now - before;
+        size_t all = tern_heap_get().heap_now - before;
         CHECK_MSG(all <= pages + (size_t)N_IDLE * MOST_BESIDE_PAGES, "%s: %zu bytes beside %zu",
                   families[i].name, (all - pages) / N_IDLE, pages / N_IDLE);
         for (int k = 0; k < N_IDLE; k++) tern_session_close(idle[k]);

@@ -581,7 +581,7 @@ TEST(lora_survives_failing_allocations) {
     if (!write_peft_adapter(peft)) return;
     tern_lora loras[] = {{.path = peft, .scale = 1}, {.path = peft, .scale = 1}};
     tern_model_desc desc = {.loras = loras, .n_loras = 2, .n_threads = 1};
-    size_t before = tern_memory_get().heap_now;
+    size_t before = tern_heap_get().heap_now;
     tern_status status = TERN_ERR_MEMORY;
     for (uint64_t n = 1; status != TERN_OK && n < 6000; n += 1 + n / 40) {
         tern_model *m = NULL;
@@ -590,7 +590,7 @@ TEST(lora_survives_failing_allocations) {
         tern_mem_fail_at(0);
         CHECK(status == TERN_OK || status == TERN_ERR_MEMORY);
         tern_model_close(m);
-        CHECK_MSG(tern_memory_get().heap_now == before, "allocation %d leaks", (int)n);
+        CHECK_MSG(tern_heap_get().heap_now == before, "allocation %d leaks", (int)n);
     }
     CHECK(status == TERN_OK);
 }

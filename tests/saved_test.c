@@ -251,12 +251,12 @@ TEST(saved_sessions_survive_failing_allocations) {
         bool saved = false, loaded = false;
         size_t n_failed = 0, n_reused;
         for (uint64_t at = 1; at < 2000 && !(saved && loaded); at++) {
-            size_t before = tern_memory_get().heap_now;
+            size_t before = tern_heap_get().heap_now;
             tern_mem_fail_at(at);
             if (!saved) saved = tern_session_save(o.session, path, &err) == TERN_OK;
             tern_mem_fail_at(0);
             CHECK_MSG(saved || err.status == TERN_ERR_MEMORY, "%s", err.message);
-            CHECK_MSG(tern_memory_get().heap_now == before, "saving, allocation %d leaks", (int)at);
+            CHECK_MSG(tern_heap_get().heap_now == before, "saving, allocation %d leaks", (int)at);
             REQUIRE_OK(tern_session_sync(o.session, o.ids, 40, NULL, &err), err);
             tern_mem_fail_at(at);
             bool ok = tern_session_load(o.session, path, &err) == TERN_OK;

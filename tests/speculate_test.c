@@ -366,9 +366,9 @@ TEST(speculation_allocates_nothing_while_generating) {
         .lookup = true, .online = true, .draft_model = model, .always = true};
     tern_session *s = open_with(model, &p, (tern_session_desc){0});
     generate(s, prompt, N_PROMPT, &(tern_sampling){0}, N_TEXT, got, NULL);
-    uint64_t before = tern_memory_get().n_allocs;
+    uint64_t before = tern_heap_get().n_allocs;
     generate(s, prompt, N_PROMPT, &(tern_sampling){0}, N_TEXT, got, NULL);
-    CHECK(tern_memory_get().n_allocs == before);
+    CHECK(tern_heap_get().n_allocs == before);
     tern_session_close(s);
     tern_model_close(model);
 }
@@ -399,14 +399,14 @@ TEST(speculation_refuses_what_cannot_be) {
     }
     // Failing allocations.
     const tern_session_desc d = {.speculation = {.online = true, .draft_model = model}};
-    size_t before = tern_memory_get().heap_now;
+    size_t before = tern_heap_get().heap_now;
     tern_status status = TERN_ERR_MEMORY;
     for (uint64_t n = 1; status == TERN_ERR_MEMORY && n < 1000; n++) {
         tern_mem_fail_at(n);
         status = tern_session_open(&s, model, &d, &err);
         tern_mem_fail_at(0);
         tern_session_close(s);
-        CHECK(tern_memory_get().heap_now == before);
+        CHECK(tern_heap_get().heap_now == before);
     }
     CHECK(status == TERN_OK);
     tern_chains_close(chains);

@@ -205,7 +205,7 @@ static tern_status open_and_close(const char *path, const tern_model_desc *desc,
 
 // Every read fails once, and leaves nothing. Returns how many reads opening takes.
 static uint64_t fail_each_read(const char *path, const tern_model_desc *desc) {
-    size_t heap = tern_memory_get().heap_now;
+    size_t heap = tern_heap_get().heap_now;
     tern_status status = TERN_ERR_IO;
     uint64_t n = 0;
     while (status != TERN_OK && n < 2000) {
@@ -219,7 +219,7 @@ static uint64_t fail_each_read(const char *path, const tern_model_desc *desc) {
                   "%s: read %d: status %d: %s", path, (int)n, (int)status, err.message);
         // Named once.
         CHECK_MSG(!name || !strstr(name + 1, tern_path_name(path)), "%s", err.message);
-        CHECK_MSG(tern_memory_get().heap_now == heap, "%s: read %d leaks", path, (int)n);
+        CHECK_MSG(tern_heap_get().heap_now == heap, "%s: read %d leaks", path, (int)n);
     }
     CHECK(status == TERN_OK);
     return n - 1;
@@ -262,7 +262,7 @@ TEST(webgpu_unmapped_files_survive_failing_reads_and_allocations) {
     tern_status status = open_and_close(path, &desc, &err);
     CHECK_MSG(status == TERN_OK || gpu_is_absent(err.message), "%s", err.message);
     if (status == TERN_OK) CHECK(fail_each_read(path, &desc) > 20);
-    size_t heap = tern_memory_get().heap_now;
+    size_t heap = tern_heap_get().heap_now;
     bool there = status == TERN_OK;
     if (there) status = TERN_ERR_MEMORY;
     for (uint64_t n = 1; there && status != TERN_OK && n < 20000; n += 1 + n / 16) {
@@ -270,7 +270,7 @@ TEST(webgpu_unmapped_files_survive_failing_reads_and_allocations) {
         status = open_and_close(path, &desc, NULL);
         tern_mem_fail_at(0);
         CHECK(status == TERN_OK || status == TERN_ERR_MEMORY || status == TERN_ERR_DEVICE);
-        CHECK_MSG(tern_memory_get().heap_now == heap, "allocation %d leaks", (int)n);
+        CHECK_MSG(tern_heap_get().heap_now == heap, "allocation %d leaks", (int)n);
     }
     gpu_webgpu(NULL); // the play is over
     test_map_never(before);

@@ -193,11 +193,11 @@ static const mutate_kind *write_mutation(unsigned long index, const char *path) 
 
 static void run_one(unsigned long index, const char *path) {
     const mutate_kind *kind = write_mutation(index, path);
-    size_t before = tern_memory_get().heap_now;
+    size_t before = tern_heap_get().heap_now;
     alarm(SECONDS_MAX);
     kind->use(path);
     alarm(0);
-    size_t after = tern_memory_get().heap_now;
+    size_t after = tern_heap_get().heap_now;
     if (after == before) return;
     fprintf(stderr, "mutation %lu (%s): %zd bytes are not given back\n", index, kind->name,
             (ssize_t)(after - before));

@@ -198,7 +198,7 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
 // After the models, since measuring takes memory that is not theirs.
 static void measure_machine(const bench_args *args, table *t) {
     tern_error err = {0};
-    t->peak_bytes = tern_memory_get().process_max;
+    t->peak_bytes = tern_heap_get().process_max;
     for (size_t i = 0; i < args->threads.n && !args->no_limits; i++) {
         if (tern_machine_measure(args->threads.at[i], &t->limits[i], &err) != TERN_OK)
             fail("%s", err.message);

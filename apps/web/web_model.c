@@ -274,7 +274,7 @@ int32_t web_model_info(int32_t id) {
 }
 
 int32_t web_memory(void) {
-    tern_memory m = tern_memory_get();
+    tern_heap m = tern_heap_get();
     tern_strbuf_printf(web_result_begin(), "{\"heap_now\":%zu,\"heap_max\":%zu,\"n_allocs\":%llu}",
                        m.heap_now, m.heap_max, (unsigned long long)m.n_allocs);
     return web_result_end();

@@ -330,11 +330,11 @@ TEST(sequence_rooms_are_given_back) {
     CHECK(compute(&a, 5, 0, false, false) == TERN_OK);
     uint64_t two = tern_sequence_bytes(a.s);
     CHECK(tern_sequence_reserve(a.s, 4000, NULL) == TERN_OK);
-    size_t heap = tern_memory_get().heap_now;
+    size_t heap = tern_heap_get().heap_now;
     CHECK(tern_sequence_bytes(a.s) > 100 * two);
     tern_sequence_trim(a.s);
     CHECK(tern_sequence_bytes(a.s) == two);
-    CHECK(tern_memory_get().heap_now + 1000 * sizeof(tern_page) < heap); // the tables, too
+    CHECK(tern_heap_get().heap_now + 1000 * sizeof(tern_page) < heap); // the tables, too
     CHECK_LINE(&a);
     CHECK(compute(&a, 60, 0, false, false) == TERN_OK);
     CHECK_LINE(&a);
@@ -426,7 +426,7 @@ static tern_status live(tern_cache *c, line *a, line *b) {
 
 // Memory may fail anywhere: what is left is as it was, or can be brought there again.
 TEST(sequence_survives_failing_allocations) {
-    size_t before = tern_memory_get().heap_now;
+    size_t before = tern_heap_get().heap_now;
     bool succeeded = false;
     for (uint64_t n = 1; n < 2000 && !succeeded; n++) {
         tern_cache *c = open_cache(all_kinds);
@@ -448,7 +448,7 @@ TEST(sequence_survives_failing_allocations) {
             tern_sequence_close(both[i]->s);
         }
         tern_cache_close(c);
-        CHECK_MSG(tern_memory_get().heap_now == before, "allocation %llu leaks",
+        CHECK_MSG(tern_heap_get().heap_now == before, "allocation %llu leaks",
                   (unsigned long long)n);
     }
     CHECK(succeeded);

@@ -9,9 +9,9 @@
 #include "tasks/cpu_name.h"
 #include "tasks/tasks.h"
 
-tern_memory tern_memory_get(void) {
+tern_heap tern_heap_get(void) {
     tern_mem_stats s = tern_mem_get_stats();
-    tern_memory m = {.heap_now = s.total_now, .heap_max = s.total_max, .n_allocs = s.n_allocs};
+    tern_heap m = {.heap_now = s.total_now, .heap_max = s.total_max, .n_allocs = s.n_allocs};
     m.process_max = tern_process_memory_max();
     return m;
 }

@@ -21,19 +21,19 @@ from ._options import GenerateOptions, Lora, Message, Speculation, WebGpu
 from ._parts import Part
 from ._pictures import Label, read_picture
 from ._results import (
-    ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, ImatrixStats, MachineLimits, Memory,
+    ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, Heap, ImatrixStats, MachineLimits,
     MemoryAdded, MemoryHit, MemoryHits, MemoryRecord, MemoryStats, MineStats,
     ModelInfo, Perplexity, ProfileRow, TokenLogprob, VisionInfo,
 )
 from ._session import Session
 from ._sounds import Listener, Segment, Transcript, read_sound, write_sound
-from ._tools import convert, diagnose, imatrix, inspect, load_chat, machine, memory, mine, save_chat, types
+from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machine, mine, save_chat, types
 
 __version__ = _lib.version
 __all__ = [
     "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
-    "GenerateStats", "Grammar", "ImatrixStats", "Label", "Listener", "Lora", "MachineLimits", "Memory", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
+    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Listener", "Lora", "MachineLimits", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
-    "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TokenLogprob", "Transcript", "VisionInfo", "WebGpu", "convert", "datagen", "diagnose", "eval", "imatrix",
-    "inspect", "load_chat", "machine", "memory", "mine", "read_picture", "read_sound", "save_chat", "similarity", "types", "write_sound",
+    "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TokenLogprob", "Transcript", "VisionInfo", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
+    "inspect", "load_chat", "machine", "mine", "read_picture", "read_sound", "save_chat", "similarity", "types", "write_sound",
 ]

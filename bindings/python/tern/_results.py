@@ -172,7 +172,7 @@ class MachineLimits:
 
 
 @dataclass(frozen=True)
-class Memory:
+class Heap:
     heap_now: int  # allocated by the library itself, without mapped files
     heap_max: int
     process_max: int  # peak resident size of the process, 0 if unknown

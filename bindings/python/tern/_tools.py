@@ -10,7 +10,7 @@ from ._chains import Chains
 from ._library import Callbacks, Handle, Path, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of, utf8
 from ._model import Model, OnProgress
 from ._options import LoraOption, Message, WebGpu, loras_array, real, webgpu_desc, whole
-from ._results import ImatrixStats, MachineLimits, Memory, MineStats
+from ._results import Heap, ImatrixStats, MachineLimits, MineStats
 
 
 def convert(source: Path, out: Path, *, type: str = "auto", head_type: str = "auto", loras: Sequence[LoraOption] = (),
@@ -120,9 +120,9 @@ def machine(threads: int = 0) -> MachineLimits:
     return from_struct(MachineLimits, out)
 
 
-def memory() -> Memory:
+def heap() -> Heap:
     """Memory use of the library and the process."""
-    return from_struct(Memory, lib.tern_memory_get())
+    return from_struct(Heap, lib.tern_heap_get())
 
 
 # ---- Transcripts ---------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ class Many(unittest.TestCase):
         for explicit in (True, False):
             self.model.close()
             gc.collect()
-            before = tern.memory().heap_now
+            before = tern.heap().heap_now
             for _ in range(3):
                 model = tern.Model(TINY, threads=1)
                 session = model.session()
@@ -183,7 +183,7 @@ class Many(unittest.TestCase):
                 gc.collect()
                 thread.join(10)
                 self.assertFalse(thread.is_alive())
-            self.assertEqual(tern.memory().heap_now, before)
+            self.assertEqual(tern.heap().heap_now, before)
 
     def test_sessions(self):
         with self.model.session(context=200) as session:

@@ -114,7 +114,7 @@ class Whole(unittest.TestCase):
     def test_results_have_the_structs_members(self):
         for kind, struct, but in (
                 (tern.ModelInfo, c.tern_model_info, {}), (tern.DeviceMemory, c.tern_device_memory, {}),
-                (tern.Perplexity, c.tern_perplexity, {}), (tern.Memory, c.tern_memory, {}), (tern.MineStats, c.tern_mine_stats, {}),
+                (tern.Perplexity, c.tern_perplexity, {}), (tern.Heap, c.tern_heap, {}), (tern.MineStats, c.tern_mine_stats, {}),
                 (tern.ImatrixStats, c.tern_imatrix_stats, {}), (tern.DatagenStats, c.tern_datagen_stats, {}),
                 (tern.MemoryHit, c.tern_memory_hit, {"n_bytes"}), (tern.MemoryRecord, c.tern_memory_record, {}),
                 (tern.MemoryStats, c.tern_memory_info, {}), (tern.MemoryAdded, c.tern_memory_added, {}), (tern.MachineLimits, c.tern_machine_limits, {}),

@@ -176,7 +176,7 @@ class Tools(unittest.TestCase):
             tern.load_chat(self.path("none.json"))
 
     def test_the_machine(self):
-        self.assertGreater(tern.memory().process_max, 1 << 20)
+        self.assertGreater(tern.heap().process_max, 1 << 20)
         n_failed, rows = tern.diagnose(threads=1)
         self.assertEqual(n_failed, 0)
         self.assertGreater(sum(row.get("ok", False) for row in rows), 5)

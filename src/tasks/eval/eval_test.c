@@ -855,7 +855,7 @@ TEST(eval_survives_failing_allocations) {
     tern_perplexity_desc window = {.window = 32};
     CHECK(tern_eval_perplexity(r.session, story, sizeof story - 1, &window, &p, NULL) == TERN_OK);
     CHECK(tern_eval_choice(r.session, &desc, &result, NULL) == TERN_OK);
-    size_t before = tern_memory_get().heap_now;
+    size_t before = tern_heap_get().heap_now;
     tern_status status = TERN_ERR_MEMORY;
     for (uint64_t n = 1; status != TERN_OK && n < 1000; n++) {
         remove(desc.results_path);
@@ -863,7 +863,7 @@ TEST(eval_survives_failing_allocations) {
         status = tern_eval_choice(r.session, &desc, &result, NULL);
         tern_mem_fail_at(0);
         CHECK(status == TERN_OK || status == TERN_ERR_MEMORY);
-        CHECK(tern_memory_get().heap_now == before);
+        CHECK(tern_heap_get().heap_now == before);
     }
     CHECK(status == TERN_OK);
     status = TERN_ERR_MEMORY;
@@ -872,7 +872,7 @@ TEST(eval_survives_failing_allocations) {
         status = tern_eval_perplexity(r.session, story, sizeof story - 1, &window, &p, NULL);
         tern_mem_fail_at(0);
         CHECK(status == TERN_OK || status == TERN_ERR_MEMORY);
-        CHECK(tern_memory_get().heap_now == before);
+        CHECK(tern_heap_get().heap_now == before);
     }
     CHECK(status == TERN_OK);
     rig_close(&r);
@@ -926,13 +926,13 @@ TEST(eval_paper_survives_failing_allocations) {
     const char *path = test_tmp("paper_oom.gguf");
     tern_status status = TERN_ERR_MEMORY;
     REQUIRE(tiny_model_write(path, &(tiny_model_desc){.n_layers = 1}, NULL) == TERN_OK);
-    size_t before = tern_memory_get().heap_now;
+    size_t before = tern_heap_get().heap_now;
     for (uint64_t n = 1; status != TERN_OK && n < 1000; n++) {
         tern_mem_fail_at(n);
         status = tern_eval_paper(path, TERN_FORMAT_TEXT, discard, NULL, NULL);
         tern_mem_fail_at(0);
         CHECK(status == TERN_OK || status == TERN_ERR_MEMORY);
-        CHECK(tern_memory_get().heap_now == before);
+        CHECK(tern_heap_get().heap_now == before);
     }
     CHECK(status == TERN_OK);
 }
