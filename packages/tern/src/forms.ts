@@ -1,8 +1,8 @@
 // Constraints on a chat completion's answer: response_format and similar options, tools and tool_choice.
 import { TernError } from './errors.js';
 import type { ChatCompletionRequest, Tool } from './openai.js';
-import type { GrammarWish } from './protocol.js';
-import { wishOf, wishOfSchema } from './structured.js';
+import type { GrammarSpec } from './protocol.js';
+import { specOf, specOfSchema } from './structured.js';
 
 const refuse = (message: string, code: 'argument' | 'unsupported' = 'argument'): never => {
   throw new TernError(code, message);
@@ -13,7 +13,7 @@ export const toolsOf = ({ tools, tool_choice }: ChatCompletionRequest): readonly
   tool_choice === 'none' ? [] : tools ?? [];
 
 // undefined: no constraint.
-export function formOf(request: ChatCompletionRequest): GrammarWish | undefined {
+export function formOf(request: ChatCompletionRequest): GrammarSpec | undefined {
   const tools = toolsOf(request);
   const { must, tool } = forcedBy(request, tools);
   const form = formatOf(request);
@@ -39,16 +39,16 @@ function forcedBy({ tool_choice: choice }: ChatCompletionRequest, tools: readonl
   return name === undefined ? { must: true } : { must: true, tool: name };
 }
 
-function formatOf(request: ChatCompletionRequest): GrammarWish | undefined {
+function formatOf(request: ChatCompletionRequest): GrammarSpec | undefined {
   const { response_format: format, json_schema, grammar, regex, choice } = request;
   const more = Object.fromEntries(Object.entries({ schema: json_schema, grammar, regex, choice })
     .filter(([, value]) => value !== undefined && value !== null));
-  const named = wishOf(more);
+  const named = specOf(more);
   if (!format || format.type === 'text') return named;
   if (named) refuse('response_format is not the only form that is asked for');
-  if (format.type === 'json_object') return wishOfSchema({ type: 'object' });
+  if (format.type === 'json_object') return specOfSchema({ type: 'object' });
   if (format.type !== 'json_schema')
     refuse(`response_format ${String((format as { type: unknown }).type)} is not supported`, 'unsupported');
   if (format.json_schema?.schema === undefined) refuse('response_format.json_schema.schema is missing');
-  return wishOfSchema(format.json_schema.schema);
+  return specOfSchema(format.json_schema.schema);
 }

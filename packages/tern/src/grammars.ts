@@ -1,11 +1,11 @@
 // The grammars of a model: a page asks with the same schema again and again, so a few stay compiled.
 import type { Grammar, GrammarOptions, Model } from './engine/types.js';
 import { TernError } from './errors.js';
-import type { GrammarWish } from './protocol.js';
+import type { GrammarSpec } from './protocol.js';
 
 const IDLE = 4;
 
-export interface TakenGrammar { grammar: Grammar | undefined; give(): void }
+export interface GrammarLease { grammar: Grammar | undefined; give(): void }
 interface Kept { grammar: Grammar; users: number }
 
 export class Grammars {
@@ -14,8 +14,8 @@ export class Grammars {
   constructor(private model: Model) {}
 
   // after: in conversations, the end of the prompt.
-  take({ lenient, ...wish }: GrammarWish, after: string | undefined): TakenGrammar {
-    const options: GrammarOptions = { ...wish, ...(after === undefined ? {} : { after }) };
+  take({ lenient, ...spec }: GrammarSpec, after: string | undefined): GrammarLease {
+    const options: GrammarOptions = { ...spec, ...(after === undefined ? {} : { after }) };
     const key = JSON.stringify(options);
     let kept = this.#kept.get(key);
     try {

@@ -2,14 +2,14 @@
 import type { PictureSource, Progress, TernInfo } from './api.js';
 import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Listening, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
-import { Grammars, type TakenGrammar } from './grammars.js';
+import { Grammars, type GrammarLease } from './grammars.js';
 import { decodePicture } from './pictures.js';
 import { promptWithPictures, type Prompt } from './prompts.js';
 import type {
   Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
 } from './protocol.js';
 import { wantsSenses } from './senses.js';
-import { Sessions, type Taken } from './sessions.js';
+import { Sessions, type SessionLease } from './sessions.js';
 import { openSource, type Opened, type OpenContext } from './source.js';
 import { openState } from './store/state.js';
 
@@ -180,14 +180,14 @@ export class Host implements Handler {
     Promise<GenerateResult> {
     throwIfAborted(signal);
     const prompt = await this.#prompt(input, params.maxTokens ?? 0, signal);
-    let taken: TakenGrammar | undefined;
+    let lease: GrammarLease | undefined;
     try {
-      taken = this.#grammar(input, prompt.texts);
-      const more = { ...(input.apart ? this.#apart(input, prompt.texts) : {}), grammar: taken?.grammar };
+      lease = this.#grammar(input, prompt.texts);
+      const more = { ...(input.apart ? this.#apart(input, prompt.texts) : {}), grammar: lease?.grammar };
       const result = await this.#answer(prompt.ids, { ids: prompt.ids, ...more }, params, emit, signal);
       return { ...result, nDropped: result.nDropped + prompt.dropped };
     } finally {
-      taken?.give();
+      lease?.give();
       prompt.close();
     }
   }
@@ -198,16 +198,16 @@ export class Host implements Handler {
     let said = false;
     for (let tries = 0; ; tries++) {
       throwIfAborted(signal);
-      const taken = await sessions.take(ids, signal);
+      const lease = await sessions.take(ids, signal);
       try {
-        const result = await taken.session.generate(input, params, (text, logprobs, part) => {
+        const result = await lease.session.generate(input, params, (text, logprobs, part) => {
           said = true;
           emit({ text, ...(logprobs ? { logprobs } : {}), ...(part ? { part } : {}) });
         }, signal);
-        taken.give([...Array.from(ids), ...result.ids]);
+        lease.give([...Array.from(ids), ...result.ids]);
         return result;
       } catch (error) {
-        this.#failed(taken, error);
+        this.#failed(lease, error);
         // Other conversations' keys and values may be what takes the room.
         const room = error instanceof TernError && error.code === 'memory' && !said && tries === 0;
         if (!room || !sessions.forget()) throw error;
@@ -216,9 +216,9 @@ export class Host implements Handler {
   }
 
   // A session that failed is not used again, unless it was left unchanged.
-  #failed(taken: Taken, error: unknown): void {
-    if (error instanceof TernError && (error.code === 'argument' || error.code === 'context')) taken.give([]);
-    else taken.drop();
+  #failed(lease: SessionLease, error: unknown): void {
+    if (error instanceof TernError && (error.code === 'argument' || error.code === 'context')) lease.give([]);
+    else lease.drop();
   }
 
   async #prompt(input: TextInput, answer: number, signal: AbortSignal): Promise<Prompt> {
@@ -242,7 +242,7 @@ export class Host implements Handler {
     return this.#open().model.detokenize(Array.from(ids).slice(-16), { special: true });
   }
 
-  #grammar({ grammar, prompt }: TextInput, ids: ArrayLike<number>): TakenGrammar | undefined {
+  #grammar({ grammar, prompt }: TextInput, ids: ArrayLike<number>): GrammarLease | undefined {
     return grammar && this.#open().grammars.take(grammar, prompt === undefined ? this.#after(ids).slice(-32) : undefined);
   }
 

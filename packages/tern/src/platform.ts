@@ -63,7 +63,7 @@ export const path = (): NodePath => builtin<NodePath>('node:path');
 // Repeats a request that was not answered in time, and takes the first answer to any of them: for requests that
 // may be repeated. Firefox sometimes never answers a file system request made while another page's
 // handles are being closed.
-export function insist<T>(ask: () => Promise<T>, ms = 2000, times = 5): Promise<T> {
+export function retryStalled<T>(ask: () => Promise<T>, ms = 2000, times = 5): Promise<T> {
   return new Promise((resolve, reject) => {
     let asked = 0;
     const again = (): void => {

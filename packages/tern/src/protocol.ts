@@ -13,7 +13,7 @@ export type HostLoadOptions = HostEngineOptions & Pick<LoadOptions,
   | 'speculate' | 'sessions' | 'cache' | 'headers' | 'hub' | 'codec'>;
 
 // lenient: if its schemas are not supported, any answer will do.
-export type GrammarWish = Omit<GrammarOptions, 'after'> & { lenient?: boolean };
+export type GrammarSpec = Omit<GrammarOptions, 'after'> & { lenient?: boolean };
 
 // maxPixels: of the picture shown to the model; 0: as many as it takes.
 export interface PictureInput { picture: PictureSource; maxPixels: number }
@@ -26,7 +26,7 @@ export interface TextInput {
   request?: ChatRequest;
   pictures?: readonly PictureInput[];
   apart?: boolean;
-  grammar?: GrammarWish;
+  grammar?: GrammarSpec;
 }
 
 // Each call: its arguments, the events during it, its result.

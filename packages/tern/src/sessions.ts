@@ -12,7 +12,7 @@ interface Slot {
   used: number; // when
 }
 
-export interface Taken { session: Session; give(ids: ArrayLike<number>): void; drop(): void }
+export interface SessionLease { session: Session; give(ids: ArrayLike<number>): void; drop(): void }
 
 export class Sessions {
   #idle: Slot[] = [];
@@ -24,7 +24,7 @@ export class Sessions {
   constructor(private model: Model, private options: SessionOptions, private keep = 4) {}
 
   // The session to use for a text that begins with ids.
-  async take(ids: ArrayLike<number>, signal?: AbortSignal): Promise<Taken> {
+  async take(ids: ArrayLike<number>, signal?: AbortSignal): Promise<SessionLease> {
     if (this.#running >= RUNNING) await this.#turn(signal);
     if (this.#closed) throw new TernError('closed', 'the model is closed');
     this.#running++;

@@ -1,7 +1,7 @@
 // Structured answers: JSON Schema or schema objects that describe themselves as one, expressions, choices, grammars.
 import type { FormOptions, GenerateOutput, JsonSchema, StandardSchema } from './api.js';
 import { TernError } from './errors.js';
-import type { GrammarWish } from './protocol.js';
+import type { GrammarSpec } from './protocol.js';
 
 // ---- Schemas ------------------------------------------------------------------------------------
 
@@ -43,23 +43,23 @@ function close(schema: unknown): void {
   }
 }
 
-export const wishOfSchema = (schema: JsonSchema | StandardSchema, compact?: boolean): GrammarWish =>
+export const specOfSchema = (schema: JsonSchema | StandardSchema, compact?: boolean): GrammarSpec =>
   ({ kind: 'schema', text: JSON.stringify(jsonSchemaOf(schema)), ...(compact ? { compact } : {}) });
 
 // The constraint that options request; undefined: none.
-export function wishOf({ schema, regex, choice, grammar, compact }: FormOptions): GrammarWish | undefined {
+export function specOf({ schema, regex, choice, grammar, compact }: FormOptions): GrammarSpec | undefined {
   const given = Object.entries({ schema, regex, choice, grammar }).filter(([, value]) => value !== undefined);
   if (given.length > 1)
     throw new TernError('argument', `${given.map(([name]) => name).join(' and ')} exclude each other`);
   if (compact && schema === undefined) throw new TernError('argument', 'compact needs a schema');
-  if (schema !== undefined) return wishOfSchema(schema, compact);
-  if (regex !== undefined) return wishOfRegex(regex);
+  if (schema !== undefined) return specOfSchema(schema, compact);
+  if (regex !== undefined) return specOfRegex(regex);
   if (choice !== undefined) return { kind: 'choices', choices: [...choice] };
   if (grammar === undefined) return undefined;
   return typeof grammar === 'string' ? { kind: 'gbnf', text: grammar } : { kind: 'lark', text: grammar.lark };
 }
 
-function wishOfRegex(regex: string | RegExp): GrammarWish {
+function specOfRegex(regex: string | RegExp): GrammarSpec {
   if (typeof regex === 'string') return { kind: 'regex', text: regex };
   if (/[^uvgyd]/.test(regex.flags)) throw new TernError('unsupported', `flags of ${String(regex)} are not supported`);
   return { kind: 'regex', text: regex.source };

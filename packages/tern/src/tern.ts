@@ -16,7 +16,7 @@ import type { HostEngineOptions, HostLoadOptions, TextInput } from './protocol.j
 import { Report } from './report.js';
 import { samplesOf } from './sounds.js';
 import { Queue } from './stream.js';
-import { partialValue, valueOf, wishOf, wishOfSchema } from './structured.js';
+import { partialValue, specOf, specOfSchema, valueOf } from './structured.js';
 
 export interface Chat {
   // The answer to the last message.
@@ -253,7 +253,7 @@ export class Tern {
 
   async #object<S extends Schema>(input: string | readonly ChatMessage[], { schema, compact, onText, ...options }: ObjectOptions<S>,
     onJson: (text: string) => void): Promise<ObjectOutput<Inferred<S>>> {
-    const grammar = wishOfSchema(schema, compact);
+    const grammar = specOfSchema(schema, compact);
     let reasoning = '', json = '';
     const output = await this.#generate(
       typeof input === 'string' ? { prompt: input, grammar } : { ...chatInput(input), apart: true, grammar }, options,
@@ -272,10 +272,10 @@ export class Tern {
   async #generate(input: TextInput, options: GenerateOptions = {},
     onPart: (piece: string, part?: Part) => void = () => undefined): Promise<GenerateOutput> {
     const { onText, signal, stop, schema, regex, choice, grammar, compact, ...params } = options;
-    const wish = wishOf({ schema, regex, choice, grammar, compact } as FormOptions);
+    const spec = specOf({ schema, regex, choice, grammar, compact } as FormOptions);
     let text = '';
     const logprobs: TokenLogprobs[] = [];
-    const result = await this.#run({ ...input, ...(wish ? { grammar: wish } : {}) }, {
+    const result = await this.#run({ ...input, ...(spec ? { grammar: spec } : {}) }, {
       ...params, ...(stop === undefined ? {} : { stop: typeof stop === 'string' ? [stop] : stop }),
     }, (piece, tokens, part) => {
       text += piece;

@@ -57,7 +57,7 @@ test('at most eight run, the rest wait, also in vain', async () => {
   await assert.rejects(ninth, { code: 'aborted' });
   running[0]!.give([]);
   (await tenth).give([]); // seen to fail (it never comes) when an aborted one stays in the queue
-  for (const taken of running.slice(1)) taken.give([]);
+  for (const lease of running.slice(1)) lease.give([]);
   assert.equal(seen.sessions, 4);
   sessions.close();
   assert.equal(seen.sessions, 0);
@@ -80,7 +80,7 @@ test('idle sessions make room', async () => {
 test('what idle sessions hold is bounded', async () => {
   const seen = newSeen(); // 1000 bytes a token
   const sessions = new Sessions(fakeModel(seen), {});
-  const taken = await Promise.all(['a', 'b', 'c'].map(text => sessions.take(ids(text))));
-  for (const each of taken) each.give(new Array(100_000).fill(1));
+  const leases = await Promise.all(['a', 'b', 'c'].map(text => sessions.take(ids(text))));
+  for (const each of leases) each.give(new Array(100_000).fill(1));
   assert.equal(seen.sessions, 2);
 });

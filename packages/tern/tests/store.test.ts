@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import type { Source } from '../src/engine/types.js';
 import { TernError } from '../src/errors.js';
-import { insist } from '../src/platform.js';
+import { retryStalled } from '../src/platform.js';
 import { PIECE } from '../src/store/download.js';
 import { FolderStorage } from '../src/store/folder.js';
 import { MemoryStorage, type Storage, type StoredFile } from '../src/store/storage.js';
@@ -289,10 +289,10 @@ test('two loads of one model do not download it twice', async () => {
 
 test('a request that is not answered is made again, and not for ever', async () => {
   let asked = 0;
-  const second = await insist(() => ++asked === 1 ? new Promise<string>(() => undefined) : Promise.resolve('here'), 20);
+  const second = await retryStalled(() => ++asked === 1 ? new Promise<string>(() => undefined) : Promise.resolve('here'), 20);
   assert.equal(second, 'here'); // seen to fail (it never comes) when only one is made
-  await assert.rejects(insist(() => new Promise(() => undefined), 5, 3), /does not answer/);
-  await assert.rejects(insist(() => Promise.reject(new Error('no'))), /^Error: no$/);
+  await assert.rejects(retryStalled(() => new Promise(() => undefined), 5, 3), /does not answer/);
+  await assert.rejects(retryStalled(() => Promise.reject(new Error('no'))), /^Error: no$/);
 });
 
 class Full extends MemoryStorage {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
 import type { GenerateOutput } from '../src/api.js';
-import { jsonSchemaOf, partialValue, valueOf, wishOf } from '../src/structured.js';
+import { jsonSchemaOf, partialValue, specOf, valueOf } from '../src/structured.js';
 
 const texts = [
   '{"name": "A \\"b\\" \\u00e9\\ud83d\\ude00 \\\\u12", "n": [1, -2.5e3, true, null, {}], "in": {"": [[], [""]]}, "__proto__": 1}',
@@ -70,13 +70,13 @@ test('objects that describe themselves', () => {
 });
 
 test('what options ask for', () => {
-  assert.equal(wishOf({}), undefined);
-  assert.deepEqual(wishOf({ regex: /a\d/u }), { kind: 'regex', text: 'a\\d' });
-  assert.deepEqual(wishOf({ grammar: { lark: 'start: "a"' } }), { kind: 'lark', text: 'start: "a"' });
-  assert.deepEqual(wishOf({ schema: true, compact: true }), { kind: 'schema', text: 'true', compact: true });
-  assert.throws(() => wishOf({ regex: /a/i }), { code: 'unsupported' });
-  assert.throws(() => wishOf({ regex: 'a', grammar: '' }), { code: 'argument', message: /regex and grammar/ });
-  assert.throws(() => wishOf({ regex: 'a', compact: true }), { code: 'argument' });
+  assert.equal(specOf({}), undefined);
+  assert.deepEqual(specOf({ regex: /a\d/u }), { kind: 'regex', text: 'a\\d' });
+  assert.deepEqual(specOf({ grammar: { lark: 'start: "a"' } }), { kind: 'lark', text: 'start: "a"' });
+  assert.deepEqual(specOf({ schema: true, compact: true }), { kind: 'schema', text: 'true', compact: true });
+  assert.throws(() => specOf({ regex: /a/i }), { code: 'unsupported' });
+  assert.throws(() => specOf({ regex: 'a', grammar: '' }), { code: 'argument', message: /regex and grammar/ });
+  assert.throws(() => specOf({ regex: 'a', compact: true }), { code: 'argument' });
 });
 
 const output = (text: string, reason: GenerateOutput['reason']): GenerateOutput => ({

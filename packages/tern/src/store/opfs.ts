@@ -2,7 +2,7 @@
 // engine's work, writes in place. A page has neither: it uses streams, and models in memory.
 import type { Source } from '../engine/types.js';
 import { TernError, toTernError } from '../errors.js';
-import { insist } from '../platform.js';
+import { retryStalled } from '../platform.js';
 import { BytesSource, type LockOptions, type Storage, type StoredFile } from './storage.js';
 
 const FOLDER = 'tern';
@@ -131,7 +131,7 @@ class Opfs implements Storage {
 
   async #find(name: string, create = false): Promise<FileHandle | undefined> {
     try {
-      return await insist(() => this.folder.getFileHandle(name, { create }));
+      return await retryStalled(() => this.folder.getFileHandle(name, { create }));
     } catch (error) {
       if ((error as Error).name === 'NotFoundError') return undefined;
       throw toTernError(error);
@@ -153,7 +153,7 @@ class Opfs implements Storage {
 
   async #file(name: string): Promise<File | undefined> {
     const handle = await this.#find(name);
-    return handle && insist(() => handle.getFile());
+    return handle && retryStalled(() => handle.getFile());
   }
 
   async size(name: string): Promise<number> {
@@ -172,12 +172,12 @@ class Opfs implements Storage {
         // Taken.
       }
     }
-    return blobSource(as, await insist(() => handle.getFile()), onRead);
+    return blobSource(as, await retryStalled(() => handle.getFile()), onRead);
   }
 
   async readText(name: string): Promise<string | undefined> {
     const file = await this.#file(name);
-    const text = file && await insist(() => file.text());
+    const text = file && await retryStalled(() => file.text());
     return text?.split('\n', 1)[0];
   }
 
@@ -253,8 +253,8 @@ export async function openOpfs(): Promise<Storage | string> {
   if (!sync && !('createWritable' in FileHandle.prototype))
     return 'outside of a worker this browser cannot write large files';
   try {
-    const root = await insist(() => storage.getDirectory());
-    return new Opfs(await insist(() => root.getDirectoryHandle(FOLDER, { create: true })) as Folder, sync);
+    const root = await retryStalled(() => storage.getDirectory());
+    return new Opfs(await retryStalled(() => root.getDirectoryHandle(FOLDER, { create: true })) as Folder, sync);
   } catch (error) {
     return `the browser refuses to store files (${(error as Error).message || (error as Error).name}); `
       + 'is this a private window?';
