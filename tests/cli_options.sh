@@ -74,14 +74,15 @@ fails 2 "unexpected argument 'more'" "$tern" run "$model" some more
 fails 2 "no model" "$tern" chat
 fails 2 "unexpected argument" "$tern" chat "$model" some
 
-# The docs know every command and every option.
+# The docs know every command; the man page, which tools/man_options.sh writes, also every option.
 root=$(dirname "$0")/..
 while IFS=$tab read -r what command usage rest; do
     [ "$what" = command ] || continue
     grep -q "tern $command" "$root/docs/cli.md" || wrong "docs/cli.md does not know tern $command"
     grep -q "^\.It Cm $command\$" "$root/docs/tern.1" || wrong "docs/tern.1 does not know $command"
 done <"$dir/tsv"
+sed 's/\\-/-/g' "$root/docs/tern.1" >"$dir/man"
 for name in $(awk -F '\t' '$1 == "option" { print $4 }' "$dir/tsv" | sort -u); do
     n=$((n + 1))
-    grep -q -e "$name\b" "$root/docs/cli.md" || wrong "docs/cli.md does not know $name"
+    grep -q "\(Fl\|,\) -${name#--}\b" "$dir/man" || wrong "docs/tern.1 does not know $name"
 done
