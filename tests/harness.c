@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ static void (*after_each)(void);
 static _Atomic int n_failed_checks;
 static _Atomic long n_checks;
 static char skipped_because[200]; // a copy: the caller's text may be gone when it is printed
-static char tmp_folder[256];
+static char tmp_folder[256], memory_folder[64];
 
 void test_register(test_case *t) {
     test_case **at = &first_test; // kept sorted, so that the order does not depend on the linker
@@ -80,20 +81,35 @@ char *test_read(const char *path, size_t *n) {
     return bytes;
 }
 
-const char *test_tmp(const char *name) {
+static void make_folder(char *folder, size_t size, const char *base) {
+    snprintf(folder, size, "%s/tern-test-XXXXXX", base);
+    if (mkdtemp(folder)) return;
+    perror(folder);
+    exit(1);
+}
+
+static const char *join(const char *folder, const char *name) {
     static char paths[8][512];
     static int turn;
-    if (!tmp_folder[0]) {
-        const char *base = getenv("TMPDIR");
-        snprintf(tmp_folder, sizeof tmp_folder, "%s/tern-test-XXXXXX", base ? base : "/tmp");
-        if (!mkdtemp(tmp_folder)) {
-            perror(tmp_folder);
-            exit(1);
-        }
-    }
     char *path = paths[turn++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", tmp_folder, name);
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
+}
+
+const char *test_tmp(const char *name) {
+    const char *base = getenv("TMPDIR");
+    if (!tmp_folder[0]) make_folder(tmp_folder, sizeof tmp_folder, base ? base : "/tmp");
+    return join(tmp_folder, name);
+}
+
+const char *test_memory_tmp(const char *name) {
+    static const char shared[] = "/dev/shm";
+    struct statvfs st;
+    if (getenv("TMPDIR") || access(shared, W_OK) != 0 || statvfs(shared, &st) != 0 ||
+        (unsigned long long)st.f_bavail * st.f_frsize < 32u << 20)
+        return test_tmp(name);
+    if (!memory_folder[0]) make_folder(memory_folder, sizeof memory_folder, shared);
+    return join(memory_folder, name);
 }
 
 static void remove_tree(const char *path) {
@@ -192,6 +208,7 @@ static void run_tests(run_state *c, int job, bool verbose, char **parts, int n_p
         mine = c->next++;
     }
     if (tmp_folder[0]) remove_tree(tmp_folder);
+    if (memory_folder[0]) remove_tree(memory_folder);
 }
 
 // In separate processes. One that does not return has failed at its current test.

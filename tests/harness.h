@@ -35,6 +35,9 @@ const char *test_data(const char *relative_path);
 char *test_read(const char *path, size_t *n);
 // A folder for files that a test writes; removed at the end.
 const char *test_tmp(const char *name);
+// The same in memory, where the system has such a folder, for many small files: those that are
+// synced wait for a disk.
+const char *test_memory_tmp(const char *name);
 
 #define TEST(name)                                                                                 \
     static void test_##name(void);                                                                 \

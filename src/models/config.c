@@ -515,9 +515,7 @@ tern_status tern_config_gguf_scales(const tern_config_source *s, tern_config *c,
             TERN_TRY(tern_config_check_scale(scales[i].key, scale, err));
             *scales[i].value = scale;
         }
-    if (!tern_config_float(s, "attention.scale", NULL, &scale) || scale == 0) return TERN_OK;
-    c->query_scalar = 1 / (scale * scale);
-    return tern_config_check_scale("attention.scale", scale, err);
+    return TERN_OK;
 }
 
 // ---- Encoders with LayerNorms ------------------------------------------------------------------

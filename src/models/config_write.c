@@ -83,13 +83,14 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
                                    r->n_context_orig));
         TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.attn_factor"), r->attn_factor));
     }
+    if (r->scaling == TERN_ROPE_LINEAR || r->scaling == TERN_ROPE_YARN || r->growth != 0)
+        TERN_TRY(tern_gguf_put_int(w, KEY("rope.scaling.original_context_length"), TERN_META_U32,
+                                   r->n_context_orig));
     if (r->scaling == TERN_ROPE_LINEAR || r->scaling == TERN_ROPE_YARN) {
         bool yarn = r->scaling == TERN_ROPE_YARN;
         TERN_TRY(tern_gguf_put_str(w, KEY("rope.scaling.type"),
                                    yarn ? TERN_STR("yarn") : TERN_STR("linear")));
         TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.factor"), c->rope.factor));
-        TERN_TRY(tern_gguf_put_int(w, KEY("rope.scaling.original_context_length"), TERN_META_U32,
-                                   c->rope.n_context_orig));
         if (yarn) {
             TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.yarn_beta_fast"), r->beta_fast));
             TERN_TRY(tern_gguf_put_f32(w, KEY("rope.scaling.yarn_beta_slow"), r->beta_slow));
@@ -202,6 +203,16 @@ static void put_long_rope(const tern_rope_attrs *r, const tern_rope_factors *fac
     tern_strbuf_puts(out, "},\n");
 }
 
+// The end of rope_scaling, with what may be there beside every way of scaling.
+static void end_scaling(const tern_rope_attrs *r, bool has_original, tern_strbuf *out) {
+    if (r->growth != 0)
+        tern_strbuf_printf(out, ", \"llama_4_scaling_beta\": %.9g", (double)r->growth);
+    if (r->growth != 0 && !has_original)
+        tern_strbuf_printf(out, ", \"original_max_position_embeddings\": %d",
+                           (int)r->n_context_orig);
+    tern_strbuf_puts(out, "},\n");
+}
+
 static void put_rope(const tern_arch *arch, const tern_config *c, const tern_rope_factors *factors,
                      tern_strbuf *out) {
     const tern_rope_attrs *r = &c->rope;
@@ -217,10 +228,15 @@ static void put_rope(const tern_arch *arch, const tern_config *c, const tern_rop
                            "\"mrope_interleaved\": true, \"mrope_section\": [%d, %d, %d]},\n",
                            (int)shares[0], (int)shares[1], (int)shares[2]);
     }
-    if (r->scaling == TERN_ROPE_LINEAR)
-        tern_strbuf_printf(out,
-                           "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
+    if (r->scaling == TERN_ROPE_NONE && r->growth != 0) {
+        tern_strbuf_puts(out, "  \"rope_scaling\": {\"rope_type\": \"default\"");
+        end_scaling(r, false, out);
+    }
+    if (r->scaling == TERN_ROPE_LINEAR) {
+        tern_strbuf_printf(out, "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g",
                            (double)r->factor);
+        end_scaling(r, false, out);
+    }
     if (r->scaling == TERN_ROPE_PROPORTIONAL && !c->full_head_dim)
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"proportional\", "
@@ -236,17 +252,17 @@ static void put_rope(const tern_arch *arch, const tern_config *c, const tern_rop
                            (double)r->beta_slow);
         if (r->attn_factor > 0)
             tern_strbuf_printf(out, ", \"attention_factor\": %.9g", (double)r->attn_factor);
-        if (r->growth != 0)
-            tern_strbuf_printf(out, ", \"llama_4_scaling_beta\": %.9g", (double)r->growth);
-        tern_strbuf_puts(out, "},\n");
+        end_scaling(r, true, out);
     }
-    if (r->scaling == TERN_ROPE_LLAMA3)
+    if (r->scaling == TERN_ROPE_LLAMA3) {
         tern_strbuf_printf(out,
                            "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "
                            "\"low_freq_factor\": %.9g, \"high_freq_factor\": %.9g, "
-                           "\"original_max_position_embeddings\": %d},\n",
+                           "\"original_max_position_embeddings\": %d",
                            (double)r->factor, (double)r->low_freq_factor,
                            (double)r->high_freq_factor, (int)r->n_context_orig);
+        end_scaling(r, true, out);
+    }
 }
 
 // A folder of one file cannot have the modules that say it elsewhere.
@@ -283,6 +299,12 @@ tern_status tern_config_check_folder(const tern_arch *arch, const tern_config *c
                          "RoPE turns %d of a head's %" PRId64
                          " dimensions, which a %s's config.json cannot say: it stays GGUF",
                          (int)c->rope.n_rot, c->head_dim, arch->name);
+    bool biases = c->output_biases || c->ff_biases, all = c->qkv_biases == c->output_biases;
+    if (tern_model_row(arch, "blk.0.attn_output.bias") && !is_own &&
+        (!all || (biases && arch->hf_windowed && c->n_window)))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "biases of %s, which a config.json cannot say: it stays GGUF",
+                         all ? "layers with a window" : "a part of attention's products");
     if (!arch->rope_is_long || scaling == TERN_ROPE_NONE || scaling == TERN_ROPE_LONG)
         return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -335,9 +357,9 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
     if (arch->write_json) arch->write_json(c, out);
     if (ternary_mode) put_quantization(c, ternary_mode, out);
     tern_strbuf_printf(out,
-                       "  \"attention_bias\": false,\n  \"tie_word_embeddings\": %s,\n"
+                       "  \"attention_bias\": %s,\n  \"tie_word_embeddings\": %s,\n"
                        "  \"torch_dtype\": \"%s\"\n}\n",
-                       c->tied_head ? "true" : "false", dtype);
+                       c->output_biases ? "true" : "false", c->tied_head ? "true" : "false", dtype);
 }
 
 void tern_config_order_as_gguf(const tern_arch *arch, tern_config *c) {

@@ -17,17 +17,7 @@
 #include <string.h>
 #include "models/family.h"
 
-const tern_tensor_row tern_decoder_tensors[] = {
-    TERN_ROWS_TABLE_AND_HEAD,
-    TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),
-    TERN_ROWS_ROPE_FACTORS,
-    TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_ATTENTION_NEIGHBOURS,
-    TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),
-    TERN_ROWS_FEED_FORWARD,
-    TERN_ROWS_INPUT_NORMS,
-    TERN_ROWS_END,
-};
+const tern_tensor_row tern_decoder_tensors[] = {TERN_ROWS_LLAMA, TERN_ROWS_END};
 
 const tern_ignored tern_decoder_ignored[] = {TERN_IGNORED_ROPE, {NULL, NULL, NULL}};
 
@@ -163,7 +153,9 @@ tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
     if (block->gate) o = tern_g_mul(g, tern_g_act(g, p.gate, TERN_ACTIVATION_SIGMOID), o);
     if (block->sub_norm)
         o = tern_block_norm(g, o, "blk.%d.attn_sub_norm.weight", q_dim, c->rms_eps);
-    return tern_block_linear(g, c, o, "blk.%d.attn_output.weight", c->n_embd, q_dim);
+    o = tern_block_linear(g, c, o, "blk.%d.attn_output.weight", c->n_embd, q_dim);
+    if (!block->output_bias) return o;
+    return tern_g_bias(g, o, tern_g_vector(g, "blk.%d.attn_output.bias", c->n_embd));
 }
 
 static tern_vid gated_down(tern_graph *g, const tern_config *c, tern_vid gate, tern_vid up) {
@@ -173,9 +165,13 @@ static tern_vid gated_down(tern_graph *g, const tern_config *c, tern_vid gate, t
 }
 
 tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x) {
-    tern_vid gate = tern_block_linear(g, c, x, "blk.%d.ffn_gate.weight", c->n_ff, c->n_embd);
-    tern_vid up = tern_block_linear(g, c, x, "blk.%d.ffn_up.weight", c->n_ff, c->n_embd);
-    return gated_down(g, c, gate, up);
+    bool biases = c->ff_biases;
+    tern_vid gate = biased_linear(g, c, x, "blk.%d.ffn_gate.weight",
+                                  biases ? "blk.%d.ffn_gate.bias" : NULL, c->n_ff);
+    tern_vid up = biased_linear(g, c, x, "blk.%d.ffn_up.weight",
+                                biases ? "blk.%d.ffn_up.bias" : NULL, c->n_ff);
+    tern_vid y = gated_down(g, c, gate, up);
+    return biases ? tern_g_bias(g, y, tern_g_vector(g, "blk.%d.ffn_down.bias", c->n_embd)) : y;
 }
 
 tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x) {
@@ -281,6 +277,7 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     bool windowed = c->layers[g->layer] == TERN_LAYER_WINDOW;
     const tern_attention_block block = {.sub_norm = c->sub_norms,
                                         .biases = c->qkv_biases,
+                                        .output_bias = c->output_biases,
                                         .window = windowed ? c->window : (int32_t)c->n_window,
                                         .rope = c->unrotated[g->layer] ? NULL : &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);

@@ -47,7 +47,8 @@ tern_status tern_config_layer_norm_eps(const tern_config_source *s, const char *
                                        tern_error *err);
 // How an embedding model pools: GGUF's pooling_type, or what the folder's modules say.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
-// The factors that Granite's and MiniCPM's GGUFs state; those of c stand where a file says nothing.
+// The factors that Granite's and MiniCPM's GGUFs state, but attention's, which Granite alone has;
+// those of c stand where a file says nothing.
 tern_status tern_config_gguf_scales(const tern_config_source *s, tern_config *c, tern_error *err);
 tern_status tern_config_check_scale(const char *name, double value, tern_error *err);
 // Qwen2's and Qwen3's windows (qwen3.c), which are written with the way of pooling.
@@ -97,6 +98,7 @@ typedef struct tern_attention_block {
     bool row_norms;        // instead: queries of all heads together, and keys
     bool norms_after_rope; // of queries and keys: after it
     bool biases;           // "blk.%d.attn_q.bias" and attn_k, attn_v
+    bool output_bias;      // "blk.%d.attn_output.bias"
     bool fused;            // "blk.%d.attn_qkv.weight" makes queries, then keys, then values
     // attn_q makes, head by head, a query and a gate; the heads' results times sigmoid(gate).
     bool gate;
@@ -114,6 +116,7 @@ tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
 // Vectors of texts: pooled rows, through two products where the config says so, of length 1 unless
 // it says otherwise.
 void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled);
+// With "blk.%d.ffn_gate.bias" and ffn_up, ffn_down if c->ff_biases.
 tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
 // Of a product that makes the gates, then what they gate: "blk.%d.ffn_up.weight".
 tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
@@ -229,6 +232,18 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
         TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
 
+// Biases of all of a layer's products, of the same families.
+#define TERN_LAYER_BIAS(gguf_, hf_, order_)                                                        \
+    TERN_LAYER_ROW(gguf_ ".bias", hf_ ".bias", .columns = TERN_ORDER_##order_)
+#define TERN_ROWS_BIASES_NEIGHBOURS                                                                \
+    TERN_LAYER_BIAS("attn_q", "self_attn.q_proj", ROPE),                                           \
+        TERN_LAYER_BIAS("attn_k", "self_attn.k_proj", ROPE),                                       \
+        TERN_LAYER_BIAS("attn_v", "self_attn.v_proj", SAME),                                       \
+        TERN_LAYER_BIAS("attn_output", "self_attn.o_proj", SAME),                                  \
+        TERN_LAYER_BIAS("ffn_gate", "mlp.gate_proj", SAME),                                        \
+        TERN_LAYER_BIAS("ffn_up", "mlp.up_proj", SAME),                                            \
+        TERN_LAYER_BIAS("ffn_down", "mlp.down_proj", SAME)
+
 // RoPE's factors, which are numbers of config.json in folders.
 #define TERN_ROWS_ROPE_FACTORS                                                                     \
     {.gguf = "rope_freqs.weight"},                                                                 \
@@ -257,6 +272,14 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_MATRIX("ffn_gate_exps", module_ ".experts." gate_, TERN_ROLE_MATRIX),           \
         TERN_LAYER_MATRIX("ffn_up_exps", module_ ".experts." up_, TERN_ROLE_MATRIX),               \
         TERN_LAYER_MATRIX("ffn_down_exps", module_ ".experts." down_, TERN_ROLE_MATRIX)
+
+// A Llama's, but for biases.
+#define TERN_ROWS_LLAMA                                                                            \
+    TERN_ROWS_TABLE_AND_HEAD, TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),            \
+        TERN_ROWS_ROPE_FACTORS, TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE), \
+        TERN_ROWS_ATTENTION_NEIGHBOURS,                                                            \
+        TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),                 \
+        TERN_ROWS_FEED_FORWARD, TERN_ROWS_INPUT_NORMS
 
 // The norms in front of each projection: as transformers' BitNet quantizer puts them into any model
 // (use_rms_norm), and as BitNet's embedding models call them.

@@ -25,9 +25,14 @@ static tern_status read_json(const tern_config_source *s, tern_config *c, tern_e
 // A GGUF that is not trained with RoPE says so with this switch.
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     int64_t has_rope = 1;
+    double scale;
     if (s->file->kind != TERN_FILE_GGUF) return read_json(s, c, err);
     tern_config_int(s, "rope.scaling.finetuned", NULL, &has_rope);
     for (int64_t i = 0; i < c->n_layers; i++) c->unrotated[i] = !has_rope;
+    if (tern_config_float(s, "attention.scale", NULL, &scale) && scale != 0) {
+        TERN_TRY(tern_config_check_scale("attention.scale", scale, err));
+        c->query_scalar = 1 / (scale * scale);
+    }
     return tern_config_gguf_scales(s, c, err);
 }
 

@@ -124,7 +124,8 @@ typedef struct tern_config {
     int32_t window;                     // of TERN_LAYER_WINDOW: rows see that many positions
     tern_rope_attrs window_rope;        // of TERN_LAYER_WINDOW
     uint8_t unrotated[TERN_LAYERS_MAX]; // layers whose attention has no RoPE
-    bool qkv_biases;
+    bool qkv_biases, output_biases;     // of attention's products; qkv: of queries, keys and values
+    bool ff_biases;                     // of the feed-forward's
     // Factors of the table's rows and of what a layer's halves add, and what logits are divided by;
     // 0: none
     double embedding_scale, residual_scale, logit_divisor;

@@ -223,6 +223,10 @@ tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arc
         if (is_read(file, arch, graphs, n_graphs, &file->tensors[i]) ||
             tern_model_ignores(file, arch, c, name))
             continue;
+        char known[128];
+        if (ends_with(name, ".bias") && tern_model_name_to_gguf(arch, name, known, sizeof known))
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "tensor %s: a bias that config.json says is not there", name);
         if (ends_with(name, ".bias"))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "tensor %s: a %s with biases is not supported", name, arch->name);

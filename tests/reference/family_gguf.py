@@ -60,7 +60,7 @@ def neighbours(c, x, back=False):
 
 
 def is_turned(arch, name):
-    return arch in NEIGHBOURS and name.endswith(("q_proj.weight", "k_proj.weight"))
+    return arch in NEIGHBOURS and name.endswith(("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias"))
 
 
 def dense_meta(arch, c, model):
