@@ -655,3 +655,59 @@ TEST(convert_and_reading_refuse_biases_that_a_config_does_not_have) {
     tern_json_free(&m.doc);
     free(m.config.bytes);
 }
+
+// ---- What is said of some values ----------------------------------------------------------------
+
+static void on_note(void *user, const char *text) { tern_strbuf_printf(user, "%s\n", text); }
+
+static void check_notes(const char *name, const char *key, const char *value, const char *window,
+                        const char *want) {
+    static model m;
+    tern_strbuf notes = {0};
+    tern_error err = {0};
+    CHECK(begin(&m, name, key, value));
+    if (window) CHECK(set_config(&m, "sliding_window", window));
+    const tern_convert_desc desc = {.n_threads = 1, .on_note = on_note, .user = &notes};
+    tern_status status = tern_convert(m.folder, m.gguf, &desc, &err);
+    tern_strbuf_puts(&notes, "");
+    bool is_said = notes.ptr && strstr(notes.ptr, "programs other than tern will");
+    CHECK_MSG(status == TERN_OK && is_said == (want != NULL) && (!want || strstr(notes.ptr, want)),
+              "%s: %s: %s%s", name, key ? key : "", err.message, notes.ptr ? notes.ptr : "");
+    tern_strbuf_free(&notes);
+    tern_json_free(&m.doc);
+    free(m.config.bytes);
+}
+
+// What llama.cpp does not look for in a GGUF is said when it is written. Seen to fail: without the
+// families' `differs`.
+TEST(convert_notes_what_other_programs_will_compute) {
+    static const char window[] = "compute attention without its window";
+    check_notes("qwen2", NULL, NULL, NULL, NULL);
+    check_notes("qwen2", "use_sliding_window", "true", NULL, window);
+    check_notes("qwen3", NULL, NULL, NULL, NULL);
+    check_notes("qwen3", "use_sliding_window", "true", "6, \"max_window_layers\": 1", window);
+    check_notes("llama", NULL, NULL, NULL, NULL);
+    check_notes("llama", "model_type", "\"mistral\"", "6", window);
+    check_notes("phi3", NULL, NULL, "6", window);
+    check_notes("gemma3", "query_pre_attn_scalar", "8", NULL, NULL);
+    check_notes("gemma3", "query_pre_attn_scalar", "7", NULL, "scale the scores of attention by");
+}
+
+static void check_refused(const char *name, const char *key, const char *value, const char *want) {
+    static model m;
+    CHECK(begin(&m, name, key, value));
+    check_why(m.folder, want);
+    tern_json_free(&m.doc);
+    free(m.config.bytes);
+}
+
+// Computed, they would be another model, or tokens of a text that nobody wrote. Seen to fail:
+// without placeholders; with steps of Kani's frames that are not read.
+TEST(configs_whose_numbers_nobody_computes_are_refused) {
+    static const char given[] = "token 3 at place 1 stands for a picture or a sound";
+    check_refused("gemma4", "image_token_id", "3", given);
+    check_refused("gemma4", "audio_token_id", "3", given);
+    check_refused("gemma4", "video_token_id", "3", given);
+    check_refused("kani", "audio_step", "0.5", "audio_step 0.5 is not supported (1 is)");
+    check_refused("kani", "audio_step", "\"2\"", "audio_step 2 is not supported (1 is)");
+}

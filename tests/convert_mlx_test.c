@@ -129,6 +129,21 @@ TEST(convert_writes_folders_of_mlx) {
     tern_file_close(floats);
 }
 
+// Seen to fail: it was said to be no ternary weights, and the reason was not.
+TEST(convert_of_mlx_says_why_it_is_not_ternary) {
+    const char *from = test_tmp("mlx_four.gguf"), *mlx = test_tmp("mlx_four");
+    const char *out = test_tmp("mlx_four_out.gguf");
+    tern_convert_desc to = {.type = TERN_TYPE_MLX_Q4, .group_size = 32};
+    tern_error err = {0};
+    REQUIRE_OK(tiny_model_write(from, &llama, &err), err);
+    REQUIRE_OK(tern_convert(from, mlx, &to, &err), err);
+    const tern_type types[] = {TERN_TYPE_I2_S, TERN_TYPE_TQ2_0};
+    for (int i = 0; i < 2; i++) {
+        CHECK(tern_convert(mlx, out, &(tern_convert_desc){.type = types[i]}, &err) != TERN_OK);
+        CHECK_MSG(strstr(err.message, "a scale for each group of 32 weights"), "%s", err.message);
+    }
+}
+
 // It runs, and a second rounding adds little.
 TEST(convert_to_mlx_runs) {
     static const int32_t ids[] = {1, 70, 100, 33, 259, 5};

@@ -483,6 +483,31 @@ static const char *damaged_adapter(float last_a, float last_b, float alpha) {
     return path;
 }
 
+// As in PEFT and llama.cpp. Seen to fail: a negative one of a PEFT folder was refused; its size
+// alone was taken.
+TEST(lora_of_a_negative_alpha_takes_away) {
+    const char *model = test_tmp("lora_less.gguf"), *peft = test_tmp("lora_less_peft");
+    tern_error err = {0};
+    REQUIRE_OK(tiny_model_write(model, &(tiny_model_desc){.arch = "llama"}, &err), err);
+    if (!write_peft_adapter(peft) || !logits_of(model, NULL, 0, (tern_model_desc){0}, base)) return;
+    for (int is_gguf = 0; is_gguf < 2; is_gguf++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s", is_gguf ? damaged_adapter(1, 1, 4) : peft);
+        tern_lora lora = {.path = path, .scale = -1};
+        if (!logits_of(model, &lora, 1, (tern_model_desc){0}, other)) return;
+        if (is_gguf)
+            damaged_adapter(1, 1, -4);
+        else
+            write_config(peft, "{\"peft_type\":\"LORA\",\"lora_alpha\":-4.47213595499958,"
+                               "\"use_rslora\":true,"
+                               "\"alpha_pattern\":{\"self_attn.q_proj\":-2.23606797749979}}");
+        lora.scale = 1;
+        if (!logits_of(model, &lora, 1, (tern_model_desc){0}, with)) return;
+        CHECK_MSG(difference(with, other) < 1e-6, "%d: %g", is_gguf, difference(with, other));
+        CHECK(difference(with, base) > 1e-4);
+    }
+}
+
 static void refuses_to_merge(const char *model, const char *adapter, const char *says) {
     char out[512];
     tern_error err = {0};

@@ -245,8 +245,8 @@ static tern_status check_config(reader *r, tern_error *err) {
                              other_kinds[i]);
     r->alpha = tern_json_number(tern_json_path(doc, "lora_alpha"), 0);
     r->by_root = tern_json_bool(tern_json_path(doc, "use_rslora"), false);
-    if (r->alpha > 0 && isfinite(r->alpha)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "adapter_config.json: no lora_alpha above 0");
+    if (r->alpha != 0 && isfinite(r->alpha)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "adapter_config.json: no lora_alpha other than 0");
 }
 
 // alpha_pattern's keys are regular expressions for the end of a module's name; in practice they are
@@ -269,9 +269,10 @@ static tern_status find_alpha(const reader *r, const char *module, double *alpha
                     (n == key.len || module[n - key.len - 1] == '.');
         if (fits) *alpha = tern_json_number(tern_json_value_of(doc, k), 0);
     }
-    if (*alpha > 0 && isfinite(*alpha)) return TERN_OK;
+    if (*alpha != 0 && isfinite(*alpha)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "adapter_config.json: alpha_pattern has no number above 0 for %s", module);
+                     "adapter_config.json: alpha_pattern has no number other than 0 for %s",
+                     module);
 }
 
 static tern_status read_peft_pair(const reader *r, const tern_tensor *a, const char *module,

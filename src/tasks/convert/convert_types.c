@@ -31,7 +31,8 @@ static tern_status refuse(const tern_tensor *t, tern_dtype type, const char *why
 // Ternary weights have one scale. Codes of one or two bits with more than that are no other numbers
 // than -1, 0 and +1, but another model in a type that has room for one.
 static tern_status refuse_as_ternary(const tern_tensor *t, tern_dtype type, tern_error *err) {
-    const size_t group_n = tern_dtype_group_n(t->type);
+    const bool has_offsets = tern_dtype_code_max(t->type) > 0; // MLX's, GPTQ's
+    const size_t group_n = has_offsets ? tern_dtype_block_n(t->type) : tern_dtype_group_n(t->type);
     char why[160] = "it is not ternary";
     if (group_n)
         snprintf(why, sizeof why,
