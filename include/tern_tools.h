@@ -249,10 +249,15 @@ typedef struct tern_eval_metric {
 typedef struct tern_eval_result {
     size_t n_items, n_resumed; // scored; of these, how many were read from the results file
     size_t n_cut;              // items too long for the context: their beginning was left out
+    // Items that cannot be scored (malformed, without a right answer, with an answer longer than
+    // the context) and are not among n_items; and of the first of them its place and the reason.
+    size_t n_faulty;
+    char fault[512];
     tern_eval_metric metrics[TERN_EVAL_METRICS_MAX];
     int n_metrics;
 } tern_eval_result;
-// Scores a task by the likelihood of its answers, as lm-evaluation-harness does.
+// Scores a task by the likelihood of its answers, as lm-evaluation-harness does. Fails if all items
+// are faulty.
 TERN_API tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
                                       tern_eval_result *out, tern_error *err);
 

@@ -128,6 +128,12 @@ static int run_file(suite *s, const char *task, const char *path, const char *na
         end_progress();
         return exit_status(status, &err);
     }
+    if (result.n_faulty) {
+        end_progress();
+        fprintf(stderr, "note: %zu of %zu items of %s %s faulty and left out; the first: %s\n",
+                result.n_faulty, result.n_faulty + result.n_items, name,
+                result.n_faulty == 1 ? "is" : "are", result.fault);
+    }
     add_row(s, name, &result);
     return EXIT_OK;
 }
@@ -152,6 +158,7 @@ static void add_mean(suite *s, const char *task, size_t first) {
         mean.n_items += r->n_items;
         mean.n_resumed += r->n_resumed;
         mean.n_cut += r->n_cut;
+        mean.n_faulty += r->n_faulty;
         double share =
             by_items ? (double)r->n_items / (double)n_items : 1 / (double)(s->n_rows - first);
         for (int m = 0; m < mean.n_metrics; m++) {
@@ -228,8 +235,12 @@ static void print_rows_json(const suite *s, const char *model) {
         const tern_eval_result *r = &s->rows[i].result;
         printf("%s{\"task\":", i ? ",\n" : "\n");
         put_json(stdout, s->rows[i].task, strlen(s->rows[i].task));
-        printf(",\"n_items\":%zu,\"n_resumed\":%zu,\"n_cut\":%zu", r->n_items, r->n_resumed,
-               r->n_cut);
+        printf(",\"n_items\":%zu,\"n_resumed\":%zu,\"n_cut\":%zu,\"n_faulty\":%zu", r->n_items,
+               r->n_resumed, r->n_cut, r->n_faulty);
+        if (r->fault[0]) {
+            printf(",\"fault\":");
+            put_json(stdout, r->fault, strlen(r->fault));
+        }
         for (int m = 0; m < r->n_metrics; m++) {
             char name[64];
             snprintf(name, sizeof name, "%s_stderr", r->metrics[m].name);

@@ -143,6 +143,8 @@ class ChoiceResult:
     n_resumed: int  # of these, how many were read from the results file
     n_cut: int  # too long for the context: their beginning was left out
     metrics: Dict[str, Tuple[float, float]]  # "acc": (value, standard error)
+    n_faulty: int  # that cannot be scored, and are not among n_items
+    fault: str  # of the first of them: its place and the reason
 
 
 @dataclass(frozen=True)

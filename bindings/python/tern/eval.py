@@ -59,7 +59,8 @@ def choice(model: Model, task: str, path: Path, *, shots: int = 0, shots_path: O
     with model.session(context=context, kv=kv, speculate=False) as session, session._handle as pointer:
         callbacks.run(lib.tern_eval_choice, pointer, ctypes.byref(desc), ctypes.byref(out))
     metrics = {row.name.decode(): (row.value, row.error) for row in out.metrics[:out.n_metrics]}
-    return ChoiceResult(out.n_items, out.n_resumed, out.n_cut, metrics)
+    return ChoiceResult(out.n_items, out.n_resumed, out.n_cut, metrics, out.n_faulty,
+                        out.fault.decode("utf-8", "replace"))
 
 
 def paper(path: Path) -> Dict[str, Any]:

@@ -99,7 +99,7 @@ class Tools(unittest.TestCase):
         told = json.loads(command("eval", "choice", STORIES, "--task", "piqa", "-f", self.path("piqa.jsonl"), "--output", "json"))["tasks"][0]
         with tern.Model(STORIES, threads=1) as model:
             got = tern.eval.choice(model, "PIQA", self.path("piqa.jsonl"), results=self.path("results"))
-            self.assertEqual((got.n_items, got.n_resumed, got.n_cut), (3, 0, 0))
+            self.assertEqual((got.n_items, got.n_resumed, got.n_cut, got.n_faulty, got.fault), (3, 0, 0, 0, ""))
             self.assertAlmostEqual(got.metrics["acc"][0], told["acc"], places=8)
             self.assertAlmostEqual(got.metrics["acc"][1], told["acc_stderr"], places=5)
             again = tern.eval.choice(model, "piqa", self.path("piqa.jsonl"), results=self.path("results"))

@@ -50,6 +50,7 @@ typedef struct run {
     double *logprobs;        // [n_room]
     size_t n_room;
     mean acc, norm, bytes, nll;
+    tern_status first_fault; // of the first faulty item
     tern_eval_result *out;
 } run;
 
@@ -139,7 +140,9 @@ static tern_status score_continuation(run *r, int answer, size_t n, tern_eval_sc
         scores->logprobs[answer] += r->logprobs[i];
         scores->greedy[answer] &= r->best[i] == ids[i + 1];
     }
-    return TERN_OK;
+    if (!isnan(scores->logprobs[answer])) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "answer %d: the model gives numbers that are none",
+                     answer + 1);
 }
 
 static tern_status score_item(run *r, tern_eval_scores *scores, tern_error *err) {
@@ -281,10 +284,25 @@ fail:
     return status;
 }
 
+// An item that cannot be scored is counted and left out; what is no item's fault ends it all.
+static tern_status leave_out(run *r, tern_status status, const tern_error *why, tern_error *err) {
+    if (status != TERN_ERR_FORMAT && status != TERN_ERR_CONTEXT_FULL) {
+        if (err) *err = *why;
+        return status;
+    }
+    if (r->out->n_faulty++ == 0) {
+        r->first_fault = status;
+        snprintf(r->out->fault, sizeof r->out->fault, "%s", why->message);
+    }
+    return TERN_OK;
+}
+
 static tern_status one_item(run *r, tern_error *err) {
+    tern_error fault = {0};
     tern_eval_record record = {.item = r->lines.number - 1};
     const tern_eval_scores *known = NULL;
-    TERN_TRY(read_item(r, &r->lines, &r->item, err));
+    tern_status read = read_item(r, &r->lines, &r->item, &fault);
+    if (read != TERN_OK) return leave_out(r, read, &fault, err);
     TERN_TRY(read_examples(r, err));
     record.hash = tern_hash64(0, tern_strbuf_text(&r->examples), r->examples.len);
     record.hash = tern_hash64(record.hash, tern_strbuf_text(&r->lines.line), r->lines.line.len);
@@ -296,7 +314,10 @@ static tern_status one_item(run *r, tern_error *err) {
     } else {
         tern_error why = {0};
         tern_status status = score_item(r, &record.scores, &why);
-        if (status != TERN_OK) return tern_lines_fail(&r->lines, err, status, why.message);
+        if (status != TERN_OK) {
+            (void)tern_lines_fail(&r->lines, &fault, status, why.message);
+            return leave_out(r, status, &fault, err);
+        }
         if (r->store.file) TERN_TRY(tern_eval_store_add(&r->store, &record, err));
     }
     count(r, &record.scores);
@@ -315,6 +336,7 @@ static tern_status all_items(run *r, tern_error *err) {
             return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
     }
     if (r->out->n_items) return TERN_OK;
+    if (r->out->n_faulty) return tern_fail(err, r->first_fault, "%s", r->out->fault);
     return tern_fail(err, TERN_ERR_FORMAT, "%s: there are no items in it", d->path);
 }
 

@@ -272,6 +272,7 @@ static int64_t read_index(const tern_json *v) {
 static int64_t find_label(const tern_json_doc *doc, const char *labels, tern_str gold) {
     tern_str path = {labels, strlen(labels)};
     gold = strip(gold);
+    if (gold.len == 0) return -1; // as a label that is missing has no text, either
     for (int i = 0; i < TERN_EVAL_ANSWERS_MAX; i++)
         if (tern_str_eq(tern_json_str(value_at(doc, path, i)), gold)) return i;
     return -1;
@@ -334,6 +335,18 @@ static tern_status fail_layout(const tern_eval_task *task, tern_error *err) {
                      task->name, marks);
 }
 
+// A choice among texts: with one the first is always right, and one without a text has no length.
+static tern_status check_answers(const tern_eval_task *task, const tern_eval_item *item,
+                                 tern_error *err) {
+    if (item->n < 2 && !(task->metrics & TERN_EVAL_PERPLEXITY))
+        return tern_fail(err, TERN_ERR_FORMAT, "%d answer%s to choose from", item->n,
+                         item->n == 1 ? "" : "s");
+    for (int i = 0; i < item->n; i++)
+        if ((item->n_contexts > 1 ? item->contexts : item->continuations)[i].len == 0)
+            return tern_fail(err, TERN_ERR_FORMAT, "answer %d has no text", i + 1);
+    return TERN_OK;
+}
+
 tern_status tern_eval_item_read(tern_eval_item *item, const tern_eval_task *task, tern_str line,
                                 tern_error *err) {
     tern_json_doc doc;
@@ -349,6 +362,7 @@ tern_status tern_eval_item_read(tern_eval_item *item, const tern_eval_task *task
     TERN_TRY_GOTO(fill_all(&doc, l->continuations, l->wikihow, item->continuations,
                            &item->n_continuations, err));
     item->n = item->n_contexts > 1 ? item->n_contexts : item->n_continuations;
+    TERN_TRY_GOTO(check_answers(task, item, err));
     TERN_TRY_GOTO(read_gold(&doc, l, item, err));
 fail:
     tern_json_free(&doc);

@@ -108,11 +108,11 @@ static const form forms[] = {
      4,
      2},
     {"openbookqa",
-     "{\"question\":{\"stem\":\"Fog is\",\"choices\":[{\"text\":\"a\",\"label\":\"A\"}]},"
-     "\"answerKey\":\"A\"}",
+     "{\"question\":{\"stem\":\"Fog is\",\"choices\":[{\"text\":\"a\",\"label\":\"A\"},"
+     "{\"text\":\"b\",\"label\":\"B\"}]},\"answerKey\":\"A\"}",
      {"Fog is"},
-     {"a"},
-     1,
+     {"a", "b"},
+     2,
      0},
     {"openbookqa",
      "{\"query\":\"Fog is\",\"choices\":[\"a\",\"b\"],\"gold\":1}",
@@ -755,7 +755,7 @@ TEST(eval_names_file_and_line_of_a_malformed_item) {
     tern_error err = {0};
     if (!rig_open(&r, 47, 0)) return;
     tern_eval_desc desc = {.task = "lambada"};
-    desc.path = write_file("bad.jsonl", "{\"text\":\"a b\"}\n\n{\"text\":\"a\n");
+    desc.path = write_file("bad.jsonl", "\n\n{\"text\":\"a\n");
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "bad.jsonl:3: ") != NULL, "%s", err.message);
     desc.path = write_file("bad.jsonl", "{\"words\":\"a b\"}");
@@ -768,6 +768,54 @@ TEST(eval_names_file_and_line_of_a_malformed_item) {
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_IO);
     desc.task = "chess";
     CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    rig_close(&r);
+}
+
+#define ARC_ITEM(rest)                                                                             \
+    "{\"question\":\"q\",\"choices\":{\"text\":[\"a\",\"b\"],\"label\":[\"A\",\"B\"]}" rest "}\n"
+
+// Each kind beside one good item. Seen to fail: the first fault ended it all; a missing key was
+// that of an answer without a label; an answer without a text was the best for its length; of one
+// answer all were right.
+TEST(eval_counts_faulty_items_and_says_why) {
+    static const struct {
+        const char *line, *says;
+    } cases[] = {
+        {ARC_ITEM(""), ":2: 'answerKey' names none of the 2 answers"},
+        {ARC_ITEM(",\"answerKey\":\"\""), ":2: 'answerKey' names none of the 2 answers"},
+        {ARC_ITEM(",\"answerKey\":\"C\""), ":2: 'answerKey' names none of the 2 answers"},
+        {"{\"question\":\"q\",\"choices\":{\"text\":[\"a\",\"b\",\"c\"],"
+         "\"label\":[\"A\",\"B\"]}}\n",
+         ":2: 'answerKey' names none of the 3 answers"},
+        {"{\"question\":\"q\",\"choices\":{\"text\":[\"a\",\"\"],\"label\":[\"A\",\"B\"]},"
+         "\"answerKey\":\"A\"}\n",
+         ":2: answer 2 has no text"},
+        {"{\"question\":\"q\",\"choices\":{\"text\":[\"a\"],\"label\":[\"A\"]},"
+         "\"answerKey\":\"A\"}\n",
+         ":2: 1 answer to choose from"},
+        {"{\"question\":\"q\",\"answerKey\":\"A\"}\n", ":2: "},
+        {"{\"question\n", ":2: "},
+        {"[1]\n", ":2: not an item of arc_easy"},
+    };
+    rig r = {0};
+    tern_error err = {0};
+    if (!rig_open(&r, 47, 0)) return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char lines[1000];
+        tern_eval_result result;
+        tern_eval_desc desc = {.task = "arc_easy", .results_path = test_tmp("faulty.results")};
+        snprintf(lines, sizeof lines, "%s%s%s", ARC_ITEM(",\"answerKey\":\"B\""), cases[i].line,
+                 cases[i].line);
+        desc.path = write_file("faulty.jsonl", lines);
+        remove(desc.results_path);
+        for (int again = 0; again < 2; again++) {
+            REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+            CHECK_MSG(result.n_items == 1 && result.n_faulty == 2 &&
+                          strstr(result.fault, cases[i].says),
+                      "%zu: %zu, %zu: %s", i, result.n_items, result.n_faulty, result.fault);
+            CHECK(result.n_resumed == (size_t)again && isfinite(result.metrics[1].value));
+        }
+    }
     rig_close(&r);
 }
 
