@@ -14,6 +14,8 @@ typedef struct request {
     const tern_json_doc *doc;
     const tern_answer_style *style;
     tern_json_writer w;
+    bool merges;        // system messages stand before the text of the next user's
+    tern_strbuf system; // those that wait for it
 } request;
 
 static void put_token(request *r, const char *name, const tern_tokenizer *tokenizer, int32_t id) {
@@ -155,6 +157,19 @@ static bool read_content(request *r, const tern_json *content, tern_strbuf *out)
     return true;
 }
 
+// Parts, behind the text of system messages.
+static void put_parts(request *r, const tern_json *parts) {
+    tern_json_open(&r->w, "content", '[');
+    tern_json_open(&r->w, NULL, '{');
+    tern_json_put_text(&r->w, "type", "text");
+    tern_json_put_bytes(&r->w, "text", tern_strbuf_text(&r->system), r->system.len);
+    tern_json_close(&r->w, '}');
+    for (const tern_json *part = tern_json_first(r->doc, parts); part;
+         part = tern_json_next(r->doc, parts, part))
+        tern_json_put_value(&r->w, NULL, r->doc, part);
+    tern_json_close(&r->w, ']');
+}
+
 static void put_message(request *r, const tern_json *message) {
     const tern_json *content = tern_json_get(r->doc, message, "content");
     const tern_json *calls = tern_json_get(r->doc, message, "tool_calls");
@@ -166,10 +181,17 @@ static void put_message(request *r, const tern_json *message) {
     tern_json_put_bytes(&r->w, "role", role.ptr ? role.ptr : "user", role.ptr ? role.len : 4);
     bool is_text = read_content(r, content, &text);
     if (has_calls && !r->style->renders_calls) write_calls(r, calls, &text);
-    if (is_text || text.len)
+    if (is_text && r->system.len) {
+        tern_strbuf_append(&r->system, tern_strbuf_text(&text), text.len);
+        tern_json_put_bytes(&r->w, "content", tern_strbuf_text(&r->system), r->system.len);
+    } else if (is_text || text.len) {
         tern_json_put_bytes(&r->w, "content", tern_strbuf_text(&text), text.len);
-    else
+    } else if (r->system.len) {
+        put_parts(r, content);
+    } else {
         tern_json_put_value(&r->w, "content", r->doc, content);
+    }
+    tern_strbuf_clear(&r->system);
     if (has_calls && r->style->renders_calls) put_calls(r, calls);
     for (const tern_json *key = tern_json_first(r->doc, message); key;
          key = tern_json_next(r->doc, message, key)) {
@@ -183,6 +205,29 @@ static void put_message(request *r, const tern_json *message) {
     tern_json_close(&r->w, '}');
     r->w.out->failed |= text.failed;
     tern_strbuf_free(&text);
+}
+
+// System messages that no user's text follows, as one of a user.
+static void put_system(request *r) {
+    if (r->system.len == 0) return;
+    tern_json_open(&r->w, NULL, '{');
+    tern_json_put_text(&r->w, "role", "user");
+    tern_json_put_bytes(&r->w, "content", r->system.ptr, r->system.len - 2);
+    tern_json_close(&r->w, '}');
+    tern_strbuf_clear(&r->system);
+}
+
+// A message where templates have no role "system": it then is a part of the user's words, as Gemma
+// 3's template has it.
+static void put_merged(request *r, const tern_json *message) {
+    tern_str role = tern_json_str(tern_json_get(r->doc, message, "role"));
+    if (tern_str_is(role, "system") || tern_str_is(role, "developer")) {
+        if (read_content(r, tern_json_get(r->doc, message, "content"), &r->system))
+            tern_strbuf_puts(&r->system, "\n\n");
+        return;
+    }
+    if (role.ptr && !tern_str_is(role, "user")) put_system(r);
+    put_message(r, message);
 }
 
 // Wrapped, and with parameters: a function that has none takes nothing.
@@ -230,22 +275,35 @@ static tern_status put_members(request *r, const tern_json *root, tern_error *er
                                  is_tools ? "tools" : "messages");
             if (is_tools)
                 put_tool(r, at);
+            else if (r->merges)
+                put_merged(r, at);
             else
                 put_message(r, at);
         }
+        if (is_messages) put_system(r);
         tern_json_close(&r->w, ']');
     }
     return TERN_OK;
 }
 
-static tern_status render(const tern_template *t, const tern_tokenizer *tokenizer,
-                          const tern_json_doc *doc, tern_strbuf *out, tern_error *err) {
+static bool has_system(const tern_json_doc *doc) {
+    const tern_json *messages = tern_json_get(doc, tern_json_root(doc), "messages");
+    for (const tern_json *at = tern_json_first(doc, messages); at;
+         at = tern_json_next(doc, messages, at)) {
+        tern_str role = tern_json_is(at, TERN_JSON_OBJECT)
+                            ? tern_json_str(tern_json_get(doc, at, "role"))
+                            : (tern_str){0};
+        if (tern_str_is(role, "system") || tern_str_is(role, "developer")) return true;
+    }
+    return false;
+}
+
+static tern_status render_as(const tern_template *t, const tern_tokenizer *tokenizer,
+                             const tern_json_doc *doc, bool merges, tern_strbuf *out,
+                             tern_error *err) {
     const tern_json *root = tern_json_root(doc);
     tern_strbuf json = {0};
-    request r = {doc, tern_template_answer_style(t), {.out = &json}};
-    if (!tern_json_is(tern_json_get(doc, root, "messages"), TERN_JSON_ARRAY))
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "the request must be an object with a list \"messages\"");
+    request r = {doc, tern_template_answer_style(t), {.out = &json}, .merges = merges};
     tern_json_open(&r.w, NULL, '{');
     put_token(&r, "bos_token", tokenizer, tern_tokenizer_bos(tokenizer));
     put_token(&r, "eos_token", tokenizer, tern_tokenizer_eos(tokenizer));
@@ -256,10 +314,32 @@ static tern_status render(const tern_template *t, const tern_tokenizer *tokenize
         tern_json_put_bool(&r.w, "add_generation_prompt", true);
     tern_status status = put_members(&r, root, err);
     tern_json_close(&r.w, '}');
+    json.failed |= r.system.failed;
     if (status == TERN_OK)
         status = json.failed ? tern_fail_memory(err, json.len)
                              : tern_template_render(t, json.ptr, json.len, out, err);
+    tern_strbuf_free(&r.system);
     tern_strbuf_free(&json);
+    return status;
+}
+
+// A template that refuses a system message gets it in the user's; if it refuses that, too, its
+// first words count.
+static tern_status render(const tern_template *t, const tern_tokenizer *tokenizer,
+                          const tern_json_doc *doc, tern_strbuf *out, tern_error *err) {
+    tern_error why = {0};
+    size_t n = out->len;
+    if (!tern_json_is(tern_json_get(doc, tern_json_root(doc), "messages"), TERN_JSON_ARRAY))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "the request must be an object with a list \"messages\"");
+    tern_status status = render_as(t, tokenizer, doc, false, out, &why);
+    if (status != TERN_OK && status != TERN_ERR_MEMORY && has_system(doc)) {
+        out->len = n;
+        tern_status merged = render_as(t, tokenizer, doc, true, out, NULL);
+        if (merged == TERN_OK) return TERN_OK;
+        out->len = n;
+    }
+    if (status != TERN_OK && err) *err = why;
     return status;
 }
 

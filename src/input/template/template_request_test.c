@@ -104,3 +104,23 @@ TEST(template_request_writes_calls) {
     check(lfm, "{\"messages\":[" CALL("\"no object\"") "]}",
           "<|tool_call_start|>[f()]<|tool_call_end|>|");
 }
+
+// Gemma 2's template refuses the role. Seen to fail: so did every request with a system message.
+TEST(template_request_puts_a_refused_system_message_into_the_users) {
+    static const char refuses[] =
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}"
+        "{% endif %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}"
+        "{% for p in m.content %}<{{ p.type }}{{ p.text or '' }}>{% endfor %}{% endif %};"
+        "{% if m.content == 'bad' %}{{ raise_exception('bad words') }}{% endif %}{% endfor %}";
+#define SAYS(role, content) "{\"role\":\"" role "\",\"content\":" content "}"
+    check(refuses, "{\"messages\":[" SAYS("system", "\"s\"") "," SAYS("user", "\"u\"") "]}",
+          "user:s\n\nu;");
+    check(refuses,
+          "{\"messages\":[" SAYS("developer", "\"s\"") "," SAYS("system", "\"t\"") "," SAYS(
+              "user", "[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"u\"}]") "]}",
+          "user:<texts\n\nt\n\n><image><textu>;");
+    check(refuses, "{\"messages\":[" SAYS("system", "\"s\"") "," SAYS("assistant", "\"a\"") "]}",
+          "user:s;assistant:a;");
+    check(refuses, "{\"messages\":[" SAYS("system", "\"s\"") "]}", "user:s;");
+    check_refused(refuses, "{\"messages\":[" SAYS("user", "\"bad\"") "]}", "bad words");
+}
