@@ -119,7 +119,7 @@ static bool say(tern_model *model, tern_model *codec, const speak_args *args, co
                                 .speaker = speaker,
                                 .n_speaker = n_speaker,
                                 .temperature = args->greedy ? -1 : args->temperature,
-                                .top_p = args->top_p,
+                                .top_p = args->top_p > 0 ? args->top_p : 1e-30f, // 0: the likeliest
                                 .repeat_penalty = args->repeat_penalty,
                                 .seed = args->seed,
                                 .speed = args->speed,
@@ -219,7 +219,7 @@ static int speak(const command *self, speak_args *args, const char **words, int 
 }
 
 int cmd_speak(const command *self, int argc, char **argv) {
-    speak_args args = {0};
+    speak_args args = {.top_p = 0.95f};
     const char *words[WORDS_MAX];
     const option options[] = {
         {0, "codec", OPTION_TEXT, &args.codec, "MODEL", "what makes sound of codes (NanoCodec)"},
@@ -241,7 +241,8 @@ int cmd_speak(const command *self, int argc, char **argv) {
         OPTIONS_GROUP("Choosing codes"),
         {0, "temp", OPTION_NUMBER, &args.temperature, "T", "temperature (1, or the makers')", 0,
          100},
-        {0, "top-p", OPTION_NUMBER, &args.top_p, "P", "the likeliest that reach P (0.95)", 0, 1},
+        {0, "top-p", OPTION_NUMBER, &args.top_p, "P", "the likeliest that reach P, 0: one (0.95)",
+         0, 1},
         {0, "repeat-penalty", OPTION_NUMBER, &args.repeat_penalty, "R",
          "of codes that were said (1.1)", 0, 10},
         {0, "greedy", OPTION_FLAG, &args.greedy, NULL, "the likeliest, which soon goes round"},
