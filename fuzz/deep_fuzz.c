@@ -71,7 +71,7 @@ static void read_grammar(tern_grammar_kind kind, tern_str text) {
     }
     tern_gplace place = tern_automaton_start(a);
     tern_strbuf forced = {0};
-    tern_automaton_limit(a, 1000000, NULL, NULL);
+    tern_automaton_limit(a, 1000000);
     if (tern_automaton_forced(a, place, 64, &forced, &err) == TERN_OK)
         for (size_t i = 0; i < 16 && place; i++)
             if (tern_automaton_add(a, &place, &"a0({[\"xb"[i % 8], 1, &err) != TERN_OK) break;

@@ -18,8 +18,9 @@ static inline uint64_t tern_mix64(uint64_t x) {
     return x ^ x >> 31;
 }
 
-// A fast hash of bytes, the same on every machine; not safe against attackers. Chains like the
-// checksum, except that the boundaries of the pieces matter.
+// A fast hash of bytes, the same on every machine. Who knows the seed can choose bytes that meet:
+// what strangers send is hashed with a random one. Chains like the checksum, except that the
+// boundaries of the pieces matter.
 uint64_t tern_hash64(uint64_t seed, const void *bytes, size_t n);
 
 #endif

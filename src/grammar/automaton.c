@@ -113,7 +113,7 @@ tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const t
             status = tern_fail_memory(err, v->n_words * sizeof *a->bits);
     }
     if (status == TERN_OK) status = tern_terms_open(&a->terms, a->bytes_max, err);
-    if (status == TERN_OK) tern_terms_allow(&a->terms, COMPILE_WORK_MAX, NULL, NULL);
+    if (status == TERN_OK) tern_terms_allow(&a->terms, COMPILE_WORK_MAX);
     if (status == TERN_OK) status = tern_rules_open(&a->rules, &a->terms, err);
     if (status == TERN_OK)
         *out = a;
@@ -134,7 +134,6 @@ tern_status tern_automaton_open(tern_automaton **out, const tern_grammar_source 
     tern_automaton *a;
     *out = NULL;
     TERN_TRY(tern_automaton_begin(&a, source->bytes_max, v, err));
-    tern_terms_allow(&a->terms, COMPILE_WORK_MAX, source->stop, source->stop_user);
     tern_status status = compile(a, source, err);
     if (status == TERN_OK)
         *out = a;
@@ -160,11 +159,7 @@ void tern_automaton_close(tern_automaton *a) {
 
 // ---- Budgets ------------------------------------------------------------------------------------
 
-void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user), void *user) {
-    a->work_max = work;
-    a->stop = stop;
-    a->stop_user = user;
-}
+void tern_automaton_limit(tern_automaton *a, uint64_t work) { a->work_max = work; }
 
 bool tern_automaton_is_slow(const tern_automaton *a) {
     return a->terms.failed && a->terms.fault == TERN_TERMS_TOO_LONG;
@@ -173,7 +168,7 @@ bool tern_automaton_is_slow(const tern_automaton *a) {
 uint64_t tern_automaton_work(const tern_automaton *a) { return a->terms.work; }
 
 static void allow(tern_automaton *a) {
-    tern_terms_allow(&a->terms, a->work_max ? a->work_max : WORK_MAX, a->stop, a->stop_user);
+    tern_terms_allow(&a->terms, a->work_max ? a->work_max : WORK_MAX);
 }
 
 // ---- Texts --------------------------------------------------------------------------------------

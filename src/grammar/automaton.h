@@ -84,8 +84,6 @@ struct tern_automaton {
     tern_term any_char;      // of a JSON string, where the grammar is of JSON; or NOTHING
     size_t bytes, bytes_max; // of masks
     uint64_t work_max;       // as tern_automaton_limit was told
-    bool (*stop)(void *user);
-    void *stop_user;
     tern_mask *masks;
     size_t n_masks, masks_capacity;
     uint32_t *mask_of; // [mask_of_capacity] by state, + 1

@@ -1,5 +1,8 @@
 // Long, deep and heavy grammars: none needs stack or more work than its budget.
+#include <stdio.h>
 #include <string.h>
+#include "base/cancel.h"
+#include "base/hash.h"
 #include "base/strbuf.h"
 #include "grammar/automaton.h"
 #include "tests/harness.h"
@@ -159,7 +162,7 @@ TEST(masks_that_are_given_up_are_found_later) {
             tern_status status = TERN_ERR_UNSUPPORTED;
             CHECK(tern_automaton_mask(whole, other, expected, NULL, &err) == TERN_OK);
             for (uint64_t work = 20; status != TERN_OK && work < 1 << 30; work += 20 + work / 8) {
-                tern_automaton_limit(a, work, NULL, NULL);
+                tern_automaton_limit(a, work);
                 status = tern_automaton_mask(a, place, bits, NULL, &err);
                 n_slow += status != TERN_OK;
                 CHECK((status == TERN_OK) == !tern_automaton_is_slow(a));
@@ -168,7 +171,7 @@ TEST(masks_that_are_given_up_are_found_later) {
             }
             CHECK_MSG(status == TERN_OK && memcmp(bits, expected, sizeof bits) == 0,
                       "%s: the mask after %zu bytes", patterns[i], n);
-            tern_automaton_limit(a, 0, NULL, NULL);
+            tern_automaton_limit(a, 0);
             const int32_t byte = "abca"[n % 4];
             tern_gplace to = place;
             CHECK(tern_automaton_token(a, &to, byte, &err) == TERN_OK);
@@ -260,17 +263,74 @@ TEST(schemas_with_many_names_take_little_work) {
     tern_strbuf_free(&chain);
 }
 
-static bool count_down(void *user) { return --*(int *)user <= 0; }
+// Names that meet in a table where the hash is known to everybody: each of N would look at all
+// others. Seen to count half a million steps with the length of the name for a seed.
+TEST(names_that_meet_take_little_work) {
+    enum { N = 1000, MASK = 4095 };
+    static const struct {
+        tern_grammar_kind kind;
+        const char *head, *each, *tail;
+    } cases[] = {
+        {TERN_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\",\"properties\":{", "\"%.8s\":true,",
+         "\"x\":true}}"},
+        {TERN_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\",\"required\":[", "\"%.8s\",", "\"x\"]}"},
+        {TERN_GRAMMAR_GBNF, "root ::= \"a\"\n", "%.8s ::= \"b\"\n", "x ::= root"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tern_error err = {0};
+        tern_strbuf text = {0};
+        char name[9];
+        tern_strbuf_puts(&text, cases[i].head);
+        for (uint32_t n = 0, found = 0; found < N; n++) {
+            snprintf(name, sizeof name, "a%07u", (unsigned)n);
+            if (tern_hash64(8, name, 8) & MASK) continue;
+            const char *number = strchr(cases[i].each, '%');
+            tern_strbuf_append(&text, cases[i].each, (size_t)(number - cases[i].each));
+            tern_strbuf_printf(&text, "%s%s", name, number + 4);
+            found++;
+        }
+        tern_strbuf_puts(&text, cases[i].tail);
+        tern_automaton *a = open_text(cases[i].kind, &text, NULL, &err);
+        CHECK_MSG(a != NULL, "case %zu: %s", i, err.message);
+        CHECK_MSG(!a || a->terms.work < 500 * (uint64_t)N, "case %zu: %llu steps", i,
+                  a ? (unsigned long long)a->terms.work : 0);
+        tern_automaton_close(a);
+        tern_strbuf_free(&text);
+    }
+}
 
-TEST(grammars_are_given_up_where_asked) {
+// Where the thread is cancelled, a grammar is given up within some milliseconds, while it is
+// compiled and in front of a token, and another answer's thread goes on with what is there.
+TEST(grammars_are_given_up_where_cancelled) {
     tern_strbuf text = repeated("", "(?:\\p{L}{1,30}|x%zu)?", 300, "");
-    int left = 2;
-    const tern_grammar_source source = {.kind = TERN_GRAMMAR_REGEX,
-                                        .text = {text.ptr, text.len},
-                                        .stop = count_down,
-                                        .stop_user = &left};
-    tern_automaton *a;
+    tern_vocab_tree *v = open_bytes();
+    tern_automaton *a, *slow;
+    uint64_t bits[(N_VOCAB + 63) / 64];
     tern_error err = {0};
-    CHECK(tern_automaton_open(&a, &source, NULL, &err) == TERN_ERR_CANCELLED && !a && left == 0);
+    tern_cancel cancel = {0};
+    const tern_grammar_source source = {.kind = TERN_GRAMMAR_REGEX, .text = {text.ptr, text.len}};
+    tern_cancel_request(&cancel);
+    tern_cancel_watch(&cancel);
+    CHECK(tern_automaton_open(&a, &source, NULL, &err) == TERN_ERR_CANCELLED && !a);
+    tern_cancel_watch(NULL);
+    tern_strbuf heavy = repeated(".*a", ".", 3000, "");
+    CHECK((slow = open_text(TERN_GRAMMAR_REGEX, &heavy, v, &err)));
+    tern_gplace place = slow ? tern_automaton_start(slow) : TERN_PLACE_NONE;
+    tern_status status = slow ? TERN_OK : TERN_ERR_FORMAT;
+    tern_cancel_watch(&cancel);
+    for (int n = 0; status == TERN_OK && n < 400; n++) {
+        const uint64_t before = tern_automaton_work(slow);
+        status = tern_automaton_mask(slow, place, bits, NULL, &err);
+        CHECK(tern_automaton_work(slow) - before < 100000);
+        tern_gplace to = place;
+        if (status == TERN_OK) status = tern_automaton_token(slow, &to, 'a', &err);
+        if (status == TERN_OK) place = to;
+    }
+    CHECK(status == TERN_ERR_CANCELLED || !slow);
+    tern_cancel_watch(NULL);
+    CHECK(!slow || tern_automaton_mask(slow, place, bits, NULL, &err) == TERN_OK);
+    tern_automaton_close(slow);
+    tern_vocab_tree_close(v);
+    tern_strbuf_free(&heavy);
     tern_strbuf_free(&text);
 }

@@ -85,12 +85,16 @@ static tern_status term_node(reader *r, tern_term a, uint32_t *out) {
     return node(r, (tern_ebnf_node){.kind = TERN_EBNF_TERM, .a = a}, out);
 }
 
-static uint64_t hash_name(tern_str name) { return tern_hash64(name.len, name.ptr, name.len); }
+static uint64_t hash_name(const tern_ebnf *e, tern_str name) {
+    return tern_hash64(e->terms->secret, name.ptr, name.len);
+}
 
 uint32_t tern_ebnf_find(const tern_ebnf *e, tern_str name) {
     if (!e->n_slots) return UINT32_MAX;
     const size_t mask = e->n_slots - 1;
-    for (size_t at = hash_name(name) & mask; e->slots[at]; at = (at + 1) & mask)
+    size_t n = 0;
+    for (size_t at = hash_name(e, name) & mask; e->slots[at];
+         at = (at + 1) & mask, tern_terms_probe(e->terms, ++n))
         if (tern_str_eq(e->rules[e->slots[at] - 1].name, name)) return e->slots[at] - 1;
     return UINT32_MAX;
 }
@@ -101,7 +105,7 @@ static bool grow_names(tern_ebnf *e) {
     uint32_t *slots = tern_alloc_array(TERN_MEM_SESSION, more, sizeof *slots);
     if (!slots) return false;
     for (size_t i = 0; i < e->n_rules; i++) {
-        size_t at = hash_name(e->rules[i].name) & mask;
+        size_t at = hash_name(e, e->rules[i].name) & mask;
         while (slots[at]) at = (at + 1) & mask;
         slots[at] = (uint32_t)i + 1;
     }
@@ -121,7 +125,7 @@ static tern_status rule_named(reader *r, tern_str name, uint32_t *out) {
         return tern_fail_memory(e->err, sizeof *e->rules);
     bool is_terminal = r->lark && name.len && name.ptr[name.ptr[0] == '_' && name.len > 1] >= 'A' &&
                        name.ptr[name.ptr[0] == '_' && name.len > 1] <= 'Z';
-    size_t at = hash_name(name) & (e->n_slots - 1);
+    size_t at = hash_name(e, name) & (e->n_slots - 1);
     while (e->slots[at]) at = (at + 1) & (e->n_slots - 1);
     e->rules[e->n_rules] =
         (tern_ebnf_rule){.name = name, .line = line_of(r), .is_terminal = is_terminal};

@@ -69,21 +69,20 @@ typedef struct tern_grammar_source {
     size_t n_choices;
     const tern_call_form *calls;                 // the text is a list of tools
     const struct tern_grammar_source *otherwise; // texts of this one's kind are accepted, too
-    bool (*stop)(void *user); // asked now and then while it is compiled; true: give up
-    void *stop_user;
 } tern_grammar_source;
 
-// v must outlive it; one thread at a time may use it. v may be NULL: then there are no masks.
+// v must outlive it; one thread at a time may use it. v may be NULL: then there are no masks. This
+// and what follows stops where the thread is cancelled (base/cancel.h).
 tern_status tern_automaton_open(tern_automaton **out, const tern_grammar_source *source,
                                 const tern_vocab_tree *v, tern_error *err);
 void tern_automaton_close(tern_automaton *a);
 
 // ---- Budgets ------------------------------------------------------------------------------------
 
-// How much work one call of those below may do, in steps of some 50 ns (0: half a second's worth),
-// and what it asks now and then whether to stop. A call that takes more fails; then is_slow holds,
-// and the same call may be made again: it begins with all that the first one found out.
-void tern_automaton_limit(tern_automaton *a, uint64_t work, bool (*stop)(void *user), void *user);
+// How much work one call of those below may do, in steps of some 50 ns (0: half a second's worth).
+// A call that takes more fails; then is_slow holds, and the same call may be made again: it begins
+// with all that the first one found out.
+void tern_automaton_limit(tern_automaton *a, uint64_t work);
 bool tern_automaton_is_slow(const tern_automaton *a);
 uint64_t tern_automaton_work(const tern_automaton *a); // all so far
 

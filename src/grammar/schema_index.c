@@ -8,13 +8,13 @@
 #define INDEXED_MIN 16 // members; in a smaller object they are looked through
 
 static size_t slot_of(const tern_schema *x, uint32_t object, tern_str name) {
-    return tern_hash64(object, name.ptr, name.len) & (x->n_key_slots - 1);
+    return tern_hash64(x->terms->secret + object, name.ptr, name.len) & (x->n_key_slots - 1);
 }
 
 // The key node of a name, or where it would stand.
 static size_t find_slot(const tern_schema *x, uint32_t object, tern_str name) {
-    size_t at = slot_of(x, object, name);
-    for (; x->key_slots[at]; at = (at + 1) & (x->n_key_slots - 1))
+    size_t at = slot_of(x, object, name), n = 0;
+    for (; x->key_slots[at]; at = (at + 1) & (x->n_key_slots - 1), tern_terms_probe(x->terms, ++n))
         if (x->key_owners[at] == object &&
             tern_str_eq(tern_json_str(&x->doc.nodes[x->key_slots[at]]), name))
             break;

@@ -9,8 +9,10 @@
 
 static size_t find_slot(const tern_object *o, tern_str name) {
     const size_t mask = o->n_slots - 1;
-    size_t at = tern_hash64(name.len, name.ptr, name.len) & mask;
-    while (o->slots[at] && !tern_str_eq(o->members[o->slots[at] - 1].name, name))
+    tern_terms *t = o->x->terms;
+    size_t at = tern_hash64(t->secret, name.ptr, name.len) & mask, n = 0;
+    for (; o->slots[at] && !tern_str_eq(o->members[o->slots[at] - 1].name, name);
+         tern_terms_probe(t, ++n))
         at = (at + 1) & mask;
     return at;
 }

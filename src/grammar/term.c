@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/hash.h"
+#include "base/os_time.h"
 
 // ---- Sets of bytes ------------------------------------------------------------------------------
 
@@ -35,23 +37,21 @@ tern_term tern_terms_fail(tern_terms *t, tern_terms_fault why) {
 }
 
 static void look_later(tern_terms *t) {
-    t->work_next = t->stop ? t->work + LOOK_EACH : t->work_max;
+    t->work_next = t->work + LOOK_EACH;
     if (t->work_next > t->work_max) t->work_next = t->work_max;
 }
 
-void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user), void *user) {
+void tern_terms_allow(tern_terms *t, uint64_t work) {
     if (t->failed && t->fault >= TERN_TERMS_TOO_LONG) t->failed = false;
     t->n_stack = 0;
     t->work_max = work && work < UINT64_MAX - t->work ? t->work + work : UINT64_MAX;
-    t->stop = stop;
-    t->stop_user = user;
     look_later(t);
 }
 
 bool tern_terms_look(tern_terms *t) {
     if (t->failed) return false;
     if (t->work >= t->work_max) return tern_terms_fail(t, TERN_TERMS_TOO_LONG);
-    if (t->stop && t->stop(t->stop_user)) return tern_terms_fail(t, TERN_TERMS_STOPPED);
+    if (tern_is_cancelled()) return tern_terms_fail(t, TERN_TERMS_STOPPED);
     look_later(t);
     return true;
 }
@@ -214,8 +214,8 @@ tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_by
 
 tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err) {
     static const tern_byteset all = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
-    *t = (tern_terms){.bytes_max = bytes_max};
-    tern_terms_allow(t, 0, NULL, NULL);
+    *t = (tern_terms){.bytes_max = bytes_max, .secret = tern_random_seed()};
+    tern_terms_allow(t, 0);
     // Sets 0, 1..256 and 257 are the empty one, those of one byte, and that of all.
     for (unsigned b = 0; b <= 256; b++) {
         tern_byteset one = {{0}};

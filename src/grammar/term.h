@@ -151,8 +151,7 @@ typedef struct tern_terms {
     // All work so far, in steps of some ten nanoseconds; at how much it is asked whether to go on;
     // and how much there may be. Not time, so that the outcome is the same on all machines.
     uint64_t work, work_next, work_max;
-    bool (*stop)(void *user); // asked now and then; true: give up. NULL: never
-    void *stop_user;
+    uint64_t secret; // of hashes of names: nobody can choose names that meet
     // A store that failed answers NOTHING from then on.
     bool failed;
     tern_terms_fault fault;
@@ -176,13 +175,15 @@ tern_term tern_terms_fail(tern_terms *t, tern_terms_fault why); // returns NOTHI
 
 // A budget for what follows; 0: none. What was given up before may be tried again: what it left
 // holds, and all that is remembered was found before.
-void tern_terms_allow(tern_terms *t, uint64_t work, bool (*stop)(void *user), void *user);
-bool tern_terms_look(tern_terms *t); // at the budget, and whether to stop
+void tern_terms_allow(tern_terms *t, uint64_t work);
+bool tern_terms_look(tern_terms *t); // at the budget, and whether somebody wants it to stop
 // Counts work; false: it is to be given up.
 static inline bool tern_terms_work(tern_terms *t, uint64_t n) {
     t->work += n;
     return t->work < t->work_next ? !t->failed : tern_terms_look(t);
 }
+// A look-up of a name has looked at n others: chance alone leads to few.
+static inline void tern_terms_probe(tern_terms *t, size_t n) { t->work += n > 64; }
 
 // ---- Making terms (term.c) ----------------------------------------------------------------------
 

@@ -224,13 +224,13 @@ static uint64_t begin_work(const tern_constraint *c) {
     uint64_t most = WORK_USUAL + c->work_left;
     if (most > WORK_MAX) most = WORK_MAX;
     tern_mutex_lock(&c->grammar->lock);
-    tern_automaton_limit(c->grammar->automaton, c->is_beside ? most : 0, NULL, NULL);
+    tern_automaton_limit(c->grammar->automaton, c->is_beside ? most : 0);
     return tern_automaton_work(c->grammar->automaton);
 }
 
 static void end_work(tern_constraint *c, uint64_t before) {
     const uint64_t work = tern_automaton_work(c->grammar->automaton) - before;
-    tern_automaton_limit(c->grammar->automaton, 0, NULL, NULL);
+    tern_automaton_limit(c->grammar->automaton, 0);
     tern_mutex_unlock(&c->grammar->lock);
     if (work <= WORK_USUAL) return;
     const uint64_t more = work - WORK_USUAL;

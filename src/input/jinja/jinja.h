@@ -103,6 +103,7 @@ typedef struct jdict { // in order of insertion
     uint32_t n, capacity;
     uint32_t *slots; // hash table of entry numbers + 1, n_slots a power of two; NULL while small
     uint32_t n_slots;
+    uint64_t secret; // the run's, where there are slots
 } jdict;
 
 typedef struct jmethod {
@@ -273,6 +274,7 @@ typedef struct jrun {
     bool escape_args; // of the format that is being filled in
     jvalue hole;
     uint64_t steps_left;
+    uint64_t secret; // of hashes: nobody can choose keys that meet
     uint32_t depth, line;
     tern_status status;
     tern_error *err;

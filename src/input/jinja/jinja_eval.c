@@ -4,6 +4,8 @@
 // loop sets is gone after each turn unless it is put into a namespace. A macro sees the scope that
 // it was defined in as it is when the macro is called.
 #include "input/jinja/jinja.h"
+#include "base/cancel.h"
+#include "base/os_time.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,12 +45,17 @@ bool tern_jinja_fail(jrun *r, const char *format, ...) {
     return tern_jinja_fail_status(r, TERN_ERR_FORMAT, "%s", text);
 }
 
+#define LOOK_EACH ((uint64_t)1 << 16) // steps between two looks at whether to stop
+
 bool tern_jinja_work(jrun *r, uint64_t n_bytes) {
     uint64_t n = n_bytes / 64 + 1;
+    bool looks = r->steps_left / LOOK_EACH != (r->steps_left - n) / LOOK_EACH;
     if (n > r->steps_left)
         return tern_jinja_fail(r, "takes more than %llu steps",
                                (unsigned long long)r->limits->n_steps);
     r->steps_left -= n;
+    if (looks && tern_is_cancelled())
+        return tern_jinja_fail_status(r, TERN_ERR_CANCELLED, "was cancelled");
     return true;
 }
 
@@ -648,6 +655,7 @@ tern_status tern_jinja_render(const jprogram *program, const jlimits *limits,
               .out = out,
               .out_base = out->len,
               .steps_left = limits->n_steps,
+              .secret = tern_random_seed(),
               .err = err,
               .line = 1};
     const tern_json *root = variables ? tern_json_root(variables) : NULL;

@@ -1,4 +1,5 @@
 // What templates print: each line was checked against Jinja2 3.1 set up as transformers does it.
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "input/input.h"
@@ -314,6 +315,49 @@ TEST(jinja_bounds_nesting) {
     for (size_t i = 0; i <= J_SOURCE_MAX; i++) tern_strbuf_putc(&huge, 'x');
     CHECK(tern_template_open(&t, (tern_str){huge.ptr, huge.len}, &err) == TERN_ERR_FORMAT);
     tern_strbuf_free(&huge);
+}
+
+static uint32_t fnv(const char *text) { // a hash that everybody knows
+    uint32_t h = 2166136261u;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 16777619u;
+    return h;
+}
+
+// Seen to take half a million steps where dicts hashed by FNV; and whoever waits for a template may
+// leave.
+TEST(jinja_keys_that_meet_take_few_steps) {
+    enum { N = 1000, MASK = 4095 };
+    jprogram program = {0};
+    jlimits few = tern_jinja_limits;
+    tern_json_doc doc = {0};
+    tern_strbuf json = {0}, out = {0};
+    tern_error err = {0};
+    tern_cancel cancel = {0};
+    char name[9];
+    few.n_steps = 20 * N;
+    tern_strbuf_puts(&json, "{\"d\":{\"x\":1");
+    for (uint32_t n = 0, found = 0; found < N; n++) {
+        snprintf(name, sizeof name, "a%07u", (unsigned)n);
+        if (fnv(name) & MASK) continue;
+        tern_strbuf_printf(&json, ",\"%s\":%u", name, (unsigned)n);
+        found++;
+    }
+    tern_strbuf_puts(&json, "}}");
+    REQUIRE_OK(tern_json_parse(&doc, json.ptr, json.len, &err), err);
+    REQUIRE_OK(tern_jinja_parse(&program, TERN_STR("{{ d.x }}"), &err), err);
+    CHECK_MSG(tern_jinja_render(&program, &few, &doc, &out, &err) == TERN_OK &&
+                  strcmp(tern_strbuf_text(&out), "1") == 0,
+              "%s", err.message);
+    tern_jinja_arena_free(&program.arena);
+    tern_strbuf_clear(&out);
+    tern_cancel_request(&cancel);
+    tern_cancel_watch(&cancel);
+    CHECK(render("{% for i in range(90000) %}{% for k in range(99) %}{% endfor %}{% endfor %}",
+                 &out, &err) == TERN_ERR_CANCELLED);
+    tern_cancel_watch(NULL);
+    tern_json_free(&doc);
+    tern_strbuf_free(&json);
+    tern_strbuf_free(&out);
 }
 
 TEST(jinja_out_of_memory) {

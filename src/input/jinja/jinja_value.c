@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <string.h>
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "input/unicode.h"
 
@@ -275,28 +276,28 @@ bool tern_jinja_iterate(jrun *r, jvalue v, const jvalue **items, uint32_t *n) {
 
 #define HASH_DEPTH_MAX 16
 #define DICT_SMALL     8 // up to this many entries are searched one by one
+#define PROBES_FEW     64
 
-static uint32_t hash_bytes(const void *bytes, size_t n) { // FNV-1a
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < n; i++) h = (h ^ ((const unsigned char *)bytes)[i]) * 16777619u;
-    return h;
+static uint32_t hash_bytes(uint64_t secret, const void *bytes, size_t n) {
+    return (uint32_t)tern_hash64(secret, bytes, n);
 }
 
-static bool hash_value(jvalue v, int depth, uint32_t *out) { // false: it cannot be a key
+// False: it cannot be a key.
+static bool hash_value(uint64_t secret, jvalue v, int depth, uint32_t *out) {
     if (v.type == J_STRING) {
-        *out = hash_bytes(v.s, v.n);
+        *out = hash_bytes(secret, v.s, v.n);
         return true;
     }
     if (tern_jinja_is_number(v)) { // 1, 1.0 and True are one key
         double f = tern_jinja_double(v) + 0.0;
-        *out = hash_bytes(&f, sizeof f);
+        *out = hash_bytes(secret, &f, sizeof f);
         return true;
     }
     *out = v.type;
     if (v.type != J_LIST) return v.type == J_NONE || v.type == J_UNDEFINED;
     if (v.list->kind != J_TUPLE || depth >= HASH_DEPTH_MAX) return false;
     for (uint32_t i = 0, h; i < v.list->n; i++) {
-        if (!hash_value(v.list->items[i], depth + 1, &h)) return false;
+        if (!hash_value(secret, v.list->items[i], depth + 1, &h)) return false;
         *out = (*out ^ h) * 16777619u;
     }
     return true;
@@ -316,14 +317,16 @@ static bool same_key(jvalue a, jvalue b) {
     return true;
 }
 
-// Entry number, or -1. Slots are searched one after the other from the hash on.
-static int64_t find_entry(const jdict *d, jvalue key, uint32_t hash) {
+// Entry number, or -1. Slots are searched one after the other from the hash on; *n: how many were
+// looked at.
+static int64_t find_entry(const jdict *d, jvalue key, uint32_t hash, uint32_t *n) {
+    *n = 1;
     if (!d->slots) {
         for (uint32_t i = 0; i < d->n; i++)
             if (same_key(d->keys[i], key)) return i;
         return -1;
     }
-    for (uint32_t at = hash;; at++) {
+    for (uint32_t at = hash;; at++, ++*n) {
         uint32_t entry = d->slots[at & (d->n_slots - 1)];
         if (entry == 0) return -1;
         if (same_key(d->keys[entry - 1], key)) return entry - 1;
@@ -341,8 +344,9 @@ static bool rebuild_slots(jrun *r, jdict *d) {
     d->slots = tern_jinja_alloc(r, n_slots, sizeof *d->slots);
     if (!d->slots) return false;
     d->n_slots = n_slots;
+    d->secret = r->secret;
     for (uint32_t i = 0, hash; i < d->n; i++)
-        if (hash_value(d->keys[i], 0, &hash)) put_slot(d, hash, i);
+        if (hash_value(r->secret, d->keys[i], 0, &hash)) put_slot(d, hash, i);
     return true;
 }
 
@@ -361,10 +365,14 @@ static bool grow(jrun *r, jdict *d) {
     return capacity <= DICT_SMALL || rebuild_slots(r, d);
 }
 
-static bool hash_key(jrun *r, jvalue key, uint32_t *hash) {
-    if (!hash_value(key, 0, hash))
+// The hash of a key, and its entry, or -1.
+static bool look_up(jrun *r, const jdict *d, jvalue key, uint32_t *hash, int64_t *entry) {
+    uint32_t n;
+    if (!hash_value(r->secret, key, 0, hash))
         return tern_jinja_fail(r, "unhashable type: '%s'", tern_jinja_type_name(key));
-    return tern_jinja_work(r, key.type == J_STRING ? key.n : 1);
+    *entry = find_entry(d, key, *hash, &n);
+    uint64_t more = n > PROBES_FEW ? n - PROBES_FEW : 0; // chance alone leads to none
+    return tern_jinja_work(r, (key.type == J_STRING ? key.n : 1) + 64 * more);
 }
 
 bool tern_jinja_dict_new(jrun *r, uint8_t type, jvalue *out) {
@@ -374,8 +382,8 @@ bool tern_jinja_dict_new(jrun *r, uint8_t type, jvalue *out) {
 
 bool tern_jinja_dict_set(jrun *r, jdict *d, jvalue key, jvalue value) {
     uint32_t hash;
-    if (!hash_key(r, key, &hash)) return false;
-    int64_t entry = find_entry(d, key, hash);
+    int64_t entry;
+    if (!look_up(r, d, key, &hash, &entry)) return false;
     if (entry < 0) {
         if (d->n == d->capacity && !grow(r, d)) return false;
         entry = d->n++;
@@ -388,15 +396,16 @@ bool tern_jinja_dict_set(jrun *r, jdict *d, jvalue key, jvalue value) {
 
 bool tern_jinja_dict_get(jrun *r, const jdict *d, jvalue key, jvalue *out, bool *found) {
     uint32_t hash;
-    if (!hash_key(r, key, &hash)) return false;
-    int64_t entry = find_entry(d, key, hash);
+    int64_t entry;
+    if (!look_up(r, d, key, &hash, &entry)) return false;
     *found = entry >= 0;
     if (*found && out) *out = d->values[entry];
     return true;
 }
 
 const jvalue *tern_jinja_dict_find(const jdict *d, jvalue key) {
-    int64_t entry = find_entry(d, key, d->slots ? hash_bytes(key.s, key.n) : 0);
+    uint32_t n;
+    int64_t entry = find_entry(d, key, d->slots ? hash_bytes(d->secret, key.s, key.n) : 0, &n);
     return entry < 0 ? NULL : &d->values[entry];
 }
 
@@ -588,7 +597,8 @@ bool tern_jinja_get_item(jrun *r, jvalue v, jvalue key, jvalue *out) {
     uint32_t hash;
     if (v.type == J_UNDEFINED) return tern_jinja_fail_undefined(r, v);
     if (v.type == J_DICT) {
-        if (hash_value(key, 0, &hash) && !tern_jinja_dict_get(r, v.dict, key, out, &found))
+        if (hash_value(r->secret, key, 0, &hash) &&
+            !tern_jinja_dict_get(r, v.dict, key, out, &found))
             return false;
     } else if (is_int && !get_element(r, v, key, out, &found)) {
         return false;
