@@ -3,6 +3,7 @@
 #include <string.h>
 #include "apps/serve/errand.h"
 #include "apps/serve/share.h"
+#include "base/cancel.h"
 #include "tests/harness.h"
 
 // Seen to fail: with places that whoever comes first may keep.
@@ -154,4 +155,35 @@ TEST(serve_errands_that_are_owed_have_places) {
     a[11].errand.client = 2; // has nothing there yet
     CHECK(errands_submit(d.errands, &a[11].errand));
     finish(&d, 11);
+}
+
+// Its calls of the library stop, too: compiling, tokenizing, decoding.
+static void run_until_cancelled(errand *e) {
+    piecework *p = (piecework *)e;
+    const struct timespec soon = {.tv_nsec = 1000000};
+    pthread_mutex_lock(&p->desk->lock);
+    p->desk->order[p->desk->n_order++] = p->name;
+    pthread_cond_broadcast(&p->desk->changed);
+    pthread_mutex_unlock(&p->desk->lock);
+    for (int i = 0; i < 20000 && !tern_is_cancelled(); i++) nanosleep(&soon, NULL);
+    if (tern_is_cancelled()) p->name = 'X';
+}
+
+// Seen to fail: with a request that only the errand itself looks at. The end of the server ends
+// what runs, and who has left ends his own errand alone.
+TEST(serve_errands_are_cancelled_within) {
+    desk d;
+    open_desk(&d, 2);
+    piecework a = piece(&d, 1, 'a', 1), b = piece(&d, 2, 'b', 1), c = piece(&d, 1, 'c', 1);
+    a.errand.run = b.errand.run = c.errand.run = run_until_cancelled;
+    CHECK(errands_submit(d.errands, &a.errand) && errands_submit(d.errands, &b.errand));
+    wait_for_pieces(&d, 2);
+    tern_cancel_request(&a.errand.cancel);
+    CHECK(errands_submit(d.errands, &c.errand));
+    wait_for_pieces(&d, 3); // the same thread: it watches another request now
+    CHECK(a.name == 'X' && b.name == 'b' && c.name == 'c');
+    errands_close(d.errands);
+    CHECK(b.name == 'X' && c.name == 'X' && d.n_done == 3);
+    pthread_cond_destroy(&d.changed);
+    pthread_mutex_destroy(&d.lock);
 }

@@ -100,7 +100,7 @@ void exchange_run(exchange *x, errands *among, errand *e, served *model) {
 }
 
 bool exchange_is_cancelled(const exchange *x) {
-    return x->is_away && atomic_load(&x->away.cancelled);
+    return x->is_away && tern_cancel_is_requested(&x->away.cancel);
 }
 
 bool exchange_pause(exchange *x) { return !x->is_away || errand_pause(&x->away); }
@@ -112,7 +112,7 @@ static void end_errand(exchange *x) {
     if (!e) return;
     x->errand = NULL;
     e->user = NULL; // when it is done it finds nobody
-    atomic_store(&e->cancelled, true);
+    tern_cancel_request(&e->cancel);
     if (e->among) return;
     if (x->errand_model) registry_hold(x->errand_model); // it was not handed over yet
     e->done(e);
@@ -140,7 +140,7 @@ static bool is_freed_away(exchange *x) {
 void exchange_free(exchange *x) {
     if (x->is_away) { // who works for it frees it
         x->is_left = true;
-        atomic_store(&x->away.cancelled, true);
+        tern_cancel_request(&x->away.cancel);
         registry_forget(&x->wait);
         return;
     }

@@ -154,14 +154,14 @@ static void give_turns(errands *s) {
 
 bool errand_pause(errand *e) {
     errands *s = e->among;
-    if (!s) return !atomic_load(&e->cancelled);
+    if (!s) return !tern_cancel_is_requested(&e->cancel);
     tern_mutex_lock(&s->lock);
     take_turn(s, e);
     give_turns(s);
     while (!e->computes && !s->closing) tern_condition_wait(&s->changed, &s->lock);
     if (!e->computes) give_turn(s, e); // all come to their end now
     tern_mutex_unlock(&s->lock);
-    return !atomic_load(&e->cancelled);
+    return !tern_cancel_is_requested(&e->cancel);
 }
 
 // ---- Threads -----------------------------------------------------------------------------------
@@ -185,7 +185,9 @@ static void work(void *arg) {
             continue;
         }
         tern_mutex_unlock(&s->lock);
-        if (!atomic_load(&e->cancelled)) e->run(e);
+        tern_cancel_watch(&e->cancel);
+        if (!tern_cancel_is_requested(&e->cancel)) e->run(e);
+        tern_cancel_watch(NULL);
         tern_mutex_lock(&s->lock);
         take_turn(s, e);
         take_out(&s->known, e);
@@ -281,8 +283,8 @@ void errands_close(errands *s) {
     if (!s) return;
     tern_mutex_lock(&s->lock);
     s->closing = true;
-    for (errand *e = s->known.first; e; e = e->next) atomic_store(&e->cancelled, true);
-    for (errand *e = s->given.first; e; e = e->next) atomic_store(&e->cancelled, true);
+    for (errand *e = s->known.first; e; e = e->next) tern_cancel_request(&e->cancel);
+    for (errand *e = s->given.first; e; e = e->next) tern_cancel_request(&e->cancel);
     size_t n_threads = s->n_threads;
     tern_mutex_unlock(&s->lock);
     tern_condition_wake_all(&s->changed);

@@ -11,7 +11,8 @@
 #ifndef TERN_SERVE_ERRAND_H
 #define TERN_SERVE_ERRAND_H
 
-#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include "base/status.h"
 
 typedef struct errands errands;
@@ -19,7 +20,9 @@ typedef struct errands errands;
 // The first member of what an errand needs, all of which is its own: whoever asked may have gone.
 typedef struct errand {
     struct errand *next;
-    void (*run)(struct errand *e); // on a thread of its own; looks at `cancelled` now and then
+    // On a thread of its own, which watches `cancel`: calls of the library stop where that is
+    // requested.
+    void (*run)(struct errand *e);
     // On the loop's thread, after errands_tell and before `done`; NULL: never.
     void (*news)(struct errand *e);
     void (*done)(struct errand *e); // on the loop's thread, once; frees it. Also if it never ran
@@ -30,7 +33,7 @@ typedef struct errand {
     bool has_news, has_thread, computes;
     bool is_owed; // it is the end of what was accepted: there is always a place for it
     uint64_t n_turns, number;
-    atomic_bool cancelled;
+    tern_cancel cancel;
 } errand;
 
 // n_turns: errands that compute at once; where there are several, no client has all of them.

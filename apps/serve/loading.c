@@ -29,7 +29,7 @@ static tern_status open_pieces(served *s, tern_progress_fn on_progress, tern_err
     TERN_TRY(tern_model_open_begin(&o, s->about.path, &desc, err));
     tern_status status = TERN_OK;
     while (status == TERN_OK && !done) {
-        if (atomic_load(&s->errand.cancelled))
+        if (tern_cancel_is_requested(&s->errand.cancel))
             status = tern_fail(err, TERN_ERR_CANCELLED, "the server is stopping");
         else
             status = tern_model_open_poll(o, &done, &s->model, err);
@@ -384,7 +384,7 @@ void registry_stop(registry *r) {
     for (size_t i = 0; i < r->n; i++) {
         served *s = r->list[i];
         if (s->state == SERVED_OPEN) scheduler_stop(s->scheduler);
-        if (s->state == SERVED_OPENING) atomic_store(&s->errand.cancelled, true);
+        if (s->state == SERVED_OPENING) tern_cancel_request(&s->errand.cancel);
         tell_all(s, &err);
     }
 }

@@ -122,11 +122,11 @@ static int32_t *place_pictures(const served *s, const long_text *t, int32_t *ids
     return NULL;
 }
 
-static bool see_pictures(const served *s, long_text *t, const atomic_bool *cancelled) {
+static bool see_pictures(const served *s, long_text *t) {
     t->sights = tern_alloc_array(TERN_MEM_SESSION, t->pictures.n, sizeof *t->sights);
     if (!t->sights) api_fail_memory(&t->error);
-    return t->sights && pictures_see(&t->pictures, s, (size_t)s->n_context, t->sights, cancelled,
-                                     t->param, &t->error);
+    return t->sights &&
+           pictures_see(&t->pictures, s, (size_t)s->n_context, t->sights, t->param, &t->error);
 }
 
 static int32_t *read_now(const served *s, const text_wanted *t, size_t n_more, size_t *n,
@@ -141,12 +141,12 @@ static void run(errand *e) {
     for (long_text *t = l->first; t && errand_pause(e); t = t->next) {
         const text_wanted wanted = {
             .text = {t->text, t->n_text}, .flags = t->flags, .is_chat = t->is_chat, .end = &t->end};
-        if (t->pictures.n && !see_pictures(l->model, t, &e->cancelled)) continue;
+        if (t->pictures.n && !see_pictures(l->model, t)) continue;
         t->ids = read_now(l->model, &wanted, 0, &t->n_ids, t->param, &t->error);
         if (t->ids && t->pictures.n)
             t->ids = place_pictures(l->model, t, t->ids, &t->n_ids, &t->error);
     }
-    if (l->has_grammar && !l->opened && !atomic_load(&e->cancelled)) {
+    if (l->has_grammar && !l->opened && !tern_cancel_is_requested(&e->cancel)) {
         l->opened = format_open(l->model, &l->grammar, &l->error);
         l->is_new = true;
     }

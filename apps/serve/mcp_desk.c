@@ -137,7 +137,7 @@ static void stop(exchange *x) {
     const mcp_run *r = x->mcp;
     if (x->is_away) { // it is stopped when it is back
         x->stop = stop;
-        atomic_store(&x->away.cancelled, true);
+        tern_cancel_request(&x->away.cancel);
         return;
     }
     if (x->is_stream || x->sink->is_plain) {

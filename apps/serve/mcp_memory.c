@@ -119,7 +119,7 @@ static bool go_on(void *user, const char *phase, double fraction) {
     (void)phase;
     (void)fraction;
     if (j->memory->embedder) scheduler_wait_step(j->memory->embedder->scheduler);
-    return !atomic_load(&j->errand.cancelled);
+    return !tern_cancel_is_requested(&j->errand.cancel);
 }
 
 static void add(memory_job *j, const tern_memory_item *item, bool replace) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 
 #define SMALL_PIXELS (512 * 512) // of "detail": "low", as OpenAI has it
 
@@ -131,9 +132,9 @@ static tern_status see(const picture *p, const served *s, tern_sight **out, tern
 }
 
 bool pictures_see(const pictures *p, const served *s, size_t n_rows_max, tern_sight **sights,
-                  const atomic_bool *cancelled, const char *param, api_error *e) {
+                  const char *param, api_error *e) {
     size_t n_rows = 0, n;
-    for (size_t i = 0; i < p->n && !atomic_load(cancelled); i++) {
+    for (size_t i = 0; i < p->n && !tern_is_cancelled(); i++) {
         tern_error err = {0};
         if (see(&p->list[i], s, &sights[i], &err) != TERN_OK) {
             char which[40];
@@ -152,7 +153,7 @@ bool pictures_see(const pictures *p, const served *s, size_t n_rows_max, tern_si
             return false;
         }
     }
-    if (!atomic_load(cancelled)) return true;
+    if (!tern_is_cancelled()) return true;
     api_fail(e, 503, "stopping", NULL, "the server is stopping");
     return false;
 }

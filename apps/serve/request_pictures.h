@@ -36,8 +36,8 @@ void pictures_free_copy(pictures *p);
 
 // On any thread: shows them to the model. n_rows_max: more tokens than that do not fit, and the
 // rest is not looked at. sights [p->n]; those that were opened are the caller's to close, also if
-// it fails. cancelled: looked at between two.
+// it fails. It stops where the thread is cancelled.
 bool pictures_see(const pictures *p, const served *s, size_t n_rows_max, tern_sight **sights,
-                  const atomic_bool *cancelled, const char *param, api_error *e);
+                  const char *param, api_error *e);
 
 #endif

@@ -2,6 +2,7 @@
 #include <gif_lib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/lazy.h"
 #include "media/media.h"
 
@@ -45,6 +46,7 @@ static tern_status read_rows(GifFileType *gif, tern_picture *out, uint8_t *row, 
     for (int pass = 0; pass < (d->Interlace ? 4 : 1); pass++) {
         int step = d->Interlace ? steps[pass] : 1;
         for (int y = d->Interlace ? firsts[pass] : 0; y < d->Height; y += step) {
+            TERN_TRY(tern_check_cancelled("reading the picture", err));
             if (DGifGetLine(gif, row, d->Width) != GIF_OK) return damaged(gif, err);
             if (y >= out->height - d->Top) continue;
             size_t at = ((size_t)(d->Top + y) * (size_t)out->width + (size_t)d->Left) * 3;

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/lazy.h"
 #include "media/media.h"
 
@@ -70,8 +71,11 @@ static void read_pixels(reading *r) {
     size_t stride = (size_t)width * 3;
     if (png_get_rowbytes(r->png, r->info) != stride) png_error(r->png, "its pixels are no colours");
     for (; passes > 0; passes--)
-        for (png_uint_32 y = 0; y < height; y++)
+        for (png_uint_32 y = 0; y < height; y++) {
+            r->status = tern_check_cancelled("reading the picture", r->err);
+            if (r->status != TERN_OK) return;
             png_read_row(r->png, r->out->rgb + y * stride, NULL);
+        }
     png_read_end(r->png, r->end);
     read_orientation(r);
 }

@@ -1,6 +1,7 @@
 #include "input/tokenizer/bpe.h"
 
 #include "base/alloc.h"
+#include "base/cancel.h"
 
 // ---- Merges -------------------------------------------------------------------------------------
 
@@ -106,12 +107,15 @@ static bool consider(tern_bpe *b, int32_t left, int32_t right, tern_bpe_pair_fn 
     return true;
 }
 
+#define LOOK_EACH 65536 // merges between two looks at whether to stop
+
 bool tern_bpe_run(tern_bpe *b, tern_bpe_pair_fn pair, const void *user) {
     b->n_heap = 0;
     for (size_t i = 1; i < b->n_symbols; i++)
         if (!consider(b, (int32_t)i - 1, (int32_t)i, pair, user)) return false;
     for (size_t i = b->n_heap / 2; i-- > 0;) sift_down(b->heap, b->n_heap, i);
-    while (b->n_heap > 0) {
+    for (size_t n = 1; b->n_heap > 0; n++) {
+        if (n % LOOK_EACH == 0 && tern_is_cancelled()) return false; // a word may be megabytes
         tern_merge_candidate best = b->heap[0];
         b->heap[0] = b->heap[--b->n_heap];
         if (b->n_heap > 1) sift_down(b->heap, b->n_heap, 0);

@@ -73,6 +73,13 @@ TEST(bpe_takes_a_word_of_a_million_symbols) {
     for (uint32_t i = 0; i < 1u << 20; i++) REQUIRE(tern_bpe_push(&bpe, i, 1, 0));
     REQUIRE(tern_bpe_run(&bpe, pair, &merges)); // 2^20 symbols 0 are one symbol 20
     CHECK(bpe.symbols[0].id == 20 && bpe.symbols[0].next == -1 && bpe.symbols[0].n == 1u << 20);
+    bpe.n_symbols = 0;
+    for (uint32_t i = 0; i < 1u << 20; i++) REQUIRE(tern_bpe_push(&bpe, i, 1, 0));
+    tern_cancel cancel = {0};
+    tern_cancel_request(&cancel);
+    tern_cancel_watch(&cancel); // seen to fail: with a look after each word only
+    CHECK(!tern_bpe_run(&bpe, pair, &merges));
+    tern_cancel_watch(NULL);
     tern_bpe_free(&bpe);
     tern_merges_deinit(&merges);
 }

@@ -1,8 +1,11 @@
 // Text to ids, along the path drawn in tok.h.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/utf8.h"
 #include "input/tokenizer/tok.h"
+
+#define LOOK_EACH 4096 // tokens between two looks at whether to stop
 
 // All memory of one call.
 typedef struct encoder {
@@ -19,6 +22,7 @@ typedef struct encoder {
 
 static tern_status append(encoder *e, int32_t id) {
     tern_ids *out = e->out;
+    if (out->n % LOOK_EACH == 0) TERN_TRY(tern_check_cancelled("tokenizing", e->err));
     if (tern_array_reserve(TERN_MEM_MISC, &out->ids, &out->capacity, out->n, 1) != 0)
         return tern_fail_memory(e->err, out->capacity * 2 * sizeof *out->ids);
     out->ids[out->n++] = id;
@@ -123,8 +127,10 @@ static tern_status encode_word(encoder *e, const char *word, size_t n) {
     e->word = word;
     e->bpe.n_symbols = 0;
     if (!(t->byte_level ? push_bytes(e, n) : push_chars(e, n)) ||
-        !tern_bpe_run(&e->bpe, t->orders ? pair_by_scores : pair_by_merges, e))
+        !tern_bpe_run(&e->bpe, t->orders ? pair_by_scores : pair_by_merges, e)) {
+        TERN_TRY(tern_check_cancelled("tokenizing", e->err));
         return tern_fail_memory(e->err, n * (sizeof(tern_symbol) + sizeof(tern_merge_candidate)));
+    }
     bool was_unknown = false;
     for (int32_t i = e->bpe.n_symbols ? 0 : -1; i >= 0; i = e->bpe.symbols[i].next) {
         const tern_symbol *s = &e->bpe.symbols[i];

@@ -40,6 +40,25 @@ TEST(tok_byte_level_merges_bytes) {
     tern_tokenizer_free(t);
 }
 
+// Seen to fail: without looks between words.
+TEST(tok_stops_where_cancelled) {
+    tern_tokenizer *t = open_byte_level(NULL, NULL);
+    tern_strbuf text = {0};
+    tern_ids ids = {0};
+    tern_error err = {0};
+    tern_cancel cancel = {0};
+    REQUIRE(t);
+    for (int i = 0; i < 20000; i++) tern_strbuf_puts(&text, "the 123 ");
+    tern_cancel_request(&cancel);
+    tern_cancel_watch(&cancel);
+    CHECK(tern_tokenizer_encode(t, text.ptr, text.len, 0, &ids, &err) == TERN_ERR_CANCELLED &&
+          ids.n < 5000);
+    tern_cancel_watch(NULL);
+    tern_free(ids.ids);
+    tern_strbuf_free(&text);
+    tern_tokenizer_free(t);
+}
+
 TEST(tok_added_tokens) {
     tern_tokenizer *t = open_byte_level(NULL, NULL);
     REQUIRE(t);
