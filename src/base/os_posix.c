@@ -35,6 +35,7 @@ static pthread_cond_t *condition_of(tern_condition *c) { return (pthread_cond_t 
 void tern_mutex_init(tern_mutex *m) { pthread_mutex_init(mutex_of(m), NULL); }
 void tern_mutex_free(tern_mutex *m) { pthread_mutex_destroy(mutex_of(m)); }
 void tern_mutex_lock(tern_mutex *m) { pthread_mutex_lock(mutex_of(m)); }
+bool tern_mutex_try_lock(tern_mutex *m) { return pthread_mutex_trylock(mutex_of(m)) == 0; }
 void tern_mutex_unlock(tern_mutex *m) { pthread_mutex_unlock(mutex_of(m)); }
 
 void tern_condition_init(tern_condition *c) { pthread_cond_init(condition_of(c), NULL); }

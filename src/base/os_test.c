@@ -54,6 +54,32 @@ TEST(os_a_mutex_lets_one_thread_in) {
     CHECK(s.n == n * N_ROUNDS && s.ok);
 }
 
+static void try_lock(void *ctx) {
+    shared *s = ctx;
+    s->ok = tern_mutex_try_lock(&s->lock);
+    if (s->ok) tern_mutex_unlock(&s->lock);
+}
+
+// Seen to fail with one that waits, by hanging, and with one that says yes.
+TEST(os_a_mutex_is_not_waited_for_where_asked) {
+    shared s = {0};
+    tern_thread other;
+    tern_mutex_init(&s.lock);
+    for (int i = 0; i < 2; i++) {
+        CHECK(tern_mutex_try_lock(&s.lock));
+        if (start(&other, try_lock, &s)) {
+            tern_thread_join(&other);
+            CHECK(!s.ok);
+        }
+        tern_mutex_unlock(&s.lock);
+    }
+    if (start(&other, try_lock, &s)) {
+        tern_thread_join(&other);
+        CHECK(s.ok);
+    }
+    tern_mutex_free(&s.lock);
+}
+
 static void take_turns(shared *s, int mine) {
     for (int i = 0; i < 200; i++) {
         tern_mutex_lock(&s->lock);

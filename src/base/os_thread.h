@@ -23,6 +23,7 @@ typedef struct tern_thread {
 void tern_mutex_init(tern_mutex *m);
 void tern_mutex_free(tern_mutex *m); // unlocked
 void tern_mutex_lock(tern_mutex *m);
+bool tern_mutex_try_lock(tern_mutex *m); // false: another thread has it
 void tern_mutex_unlock(tern_mutex *m);
 
 void tern_condition_init(tern_condition *c);

@@ -48,6 +48,10 @@ void tern_mutex_lock(tern_mutex *m) {
     // Who had to wait does not know whether others do: it leaves the mark for them.
     while (atomic_exchange(word_of(m), WAITED_FOR) != FREE) wait_while(word_of(m), WAITED_FOR);
 }
+bool tern_mutex_try_lock(tern_mutex *m) {
+    int state = FREE;
+    return atomic_compare_exchange_strong(word_of(m), &state, TAKEN);
+}
 void tern_mutex_unlock(tern_mutex *m) {
     if (atomic_exchange(word_of(m), FREE) == WAITED_FOR) wake(word_of(m), 1);
 }

@@ -32,6 +32,7 @@ static CONDITION_VARIABLE *condition_of(tern_condition *c) {
 void tern_mutex_init(tern_mutex *m) { InitializeSRWLock(lock_of(m)); }
 void tern_mutex_free(tern_mutex *m) { (void)m; }
 void tern_mutex_lock(tern_mutex *m) { AcquireSRWLockExclusive(lock_of(m)); }
+bool tern_mutex_try_lock(tern_mutex *m) { return TryAcquireSRWLockExclusive(lock_of(m)) != 0; }
 void tern_mutex_unlock(tern_mutex *m) { ReleaseSRWLockExclusive(lock_of(m)); }
 
 void tern_condition_init(tern_condition *c) { InitializeConditionVariable(condition_of(c)); }

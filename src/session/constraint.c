@@ -4,19 +4,24 @@
 // TEXT THAT MUST COME is appended without asking the model. Its tokens are those that the tokenizer
 // makes of it, since that is how the model has seen such text. The last of them is left to the
 // model: what follows it might have become one token with it.
+#include <stddef.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
 
 #define FORCED_BYTES_MAX 256
 
-// In a group masks are found between steps, in which other answers go on: there an answer whose
-// grammar takes much ends by name. Steps of work, some 15 to 50 a microsecond, that one mask or
-// token may take; that all of an answer may, not counting what most take; and what most take. Of a
-// million masks of MaskBench none takes 200,000.
+// In a group other answers go on: there an answer whose grammar takes much ends by name. Steps of
+// work, some 15 to 50 a microsecond, that one mask or token may take; that all of an answer may,
+// not counting what most take; and what most take. Of a million masks of MaskBench none takes
+// 200,000.
 #define WORK_MAX   2000000
 #define ANSWER_MAX 20000000
 #define WORK_USUAL 200000
+// What is tried between two steps of a group, before its helper does it: a millisecond or two; and
+// after the last try was in vain.
+#define QUICK     50000
+#define QUICK_NOW 4000
 
 // ---- Grammars -----------------------------------------------------------------------------------
 
@@ -28,6 +33,7 @@ struct tern_grammar {
     // Of calls that are optional: answers are bound from their opening mark on.
     bool waits, thinks; // thinks: an answer begins within reasoning
     bool is_bare;       // or where an answer begins as a call does
+    bool ends_empty;    // nothing can follow the empty text
     tern_strbuf marks;
     tern_str open, think_open, think_close; // in marks
 };
@@ -124,6 +130,8 @@ static tern_status open_source(tern_grammar *g, const tern_grammar_desc *d, tern
     source.calls = &form;
     tern_status status = g->marks.failed ? tern_fail_memory(err, g->marks.len)
                                          : tern_automaton_open(&g->automaton, &source, tree, err);
+    if (status == TERN_OK)
+        g->ends_empty = tern_automaton_is_done(g->automaton, tern_automaton_start(g->automaton));
     tern_free(choices);
     return status;
 }
@@ -217,39 +225,19 @@ tern_status tern_grammar_mask(tern_grammar *g, const char *text, size_t n_bytes,
     return status;
 }
 
-// ---- Budgets ------------------------------------------------------------------------------------
-
-// Locks the automaton for an answer's work; returns what was done before.
-static uint64_t begin_work(const tern_constraint *c) {
-    uint64_t most = WORK_USUAL + c->work_left;
-    if (most > WORK_MAX) most = WORK_MAX;
-    tern_mutex_lock(&c->grammar->lock);
-    tern_automaton_limit(c->grammar->automaton, c->is_beside ? most : 0);
-    return tern_automaton_work(c->grammar->automaton);
-}
-
-static void end_work(tern_constraint *c, uint64_t before) {
-    const uint64_t work = tern_automaton_work(c->grammar->automaton) - before;
-    tern_automaton_limit(c->grammar->automaton, 0);
-    tern_mutex_unlock(&c->grammar->lock);
-    if (work <= WORK_USUAL) return;
-    const uint64_t more = work - WORK_USUAL;
-    c->work_left -= more < c->work_left ? more : c->work_left;
-}
-
 // ---- Where an answer stands ---------------------------------------------------------------------
 
-static void begin_waiting(tern_constraint *c) {
-    c->is_waiting = c->grammar->waits;
-    c->in_thought = c->is_waiting && c->grammar->thinks;
-    c->n_open = c->n_think = 0;
-    c->place = tern_automaton_start(c->grammar->automaton);
-    c->trial = TERN_PLACE_NONE;
+static void begin_waiting(const tern_grammar *g, tern_constraint_at *at) {
+    at->is_waiting = g->waits;
+    at->in_thought = at->is_waiting && g->thinks;
+    at->n_open = at->n_think = 0;
+    at->place = tern_automaton_start(g->automaton);
+    at->trial = TERN_PLACE_NONE;
 }
 
 tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_grammar *grammar,
                                   tern_error *err) {
-    c->n_rows = c->n_taken = c->forced.n = 0;
+    c->n_taken = c->forced.n = 0;
     if (!grammar) return TERN_OK;
     if (grammar->model != m)
         return tern_fail(err, TERN_ERR_ARGUMENT, "the grammar is for another model");
@@ -257,16 +245,17 @@ tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_gramma
     atomic_fetch_add_explicit(&grammar->n_users, 1, memory_order_relaxed);
     c->n_words = ((size_t)m->info.n_vocab + 63) / 64;
     c->work_left = ANSWER_MAX;
-    tern_mutex_lock(&grammar->lock);
-    begin_waiting(c);
-    c->may_begin = grammar->is_bare && !c->in_thought;
-    c->after_call = false;
-    c->is_done = !grammar->waits && tern_automaton_is_done(grammar->automaton, c->place);
-    tern_mutex_unlock(&grammar->lock);
+    c->quick = QUICK;
+    begin_waiting(grammar, &c->at); // without the lock: somebody may have it for long
+    c->at.may_begin = grammar->is_bare && !c->at.in_thought;
+    c->at.after_call = false;
+    c->at.is_done = !grammar->waits && grammar->ends_empty;
     return TERN_OK;
 }
 
 void tern_constraint_end(tern_constraint *c) {
+    if (c->is_given) tern_helper_take_back(c->helper, &c->job);
+    c->is_given = false;
     tern_grammar_close(c->grammar);
     c->grammar = NULL;
 }
@@ -276,35 +265,6 @@ void tern_constraint_free(tern_constraint *c) {
     tern_free(c->forced.ids);
     tern_strbuf_free(&c->text);
     *c = (tern_constraint){0};
-}
-
-// The mask of a place in a row of c->bits.
-static tern_status fill_row(tern_constraint *c, tern_gplace place, size_t row, tern_error *err) {
-    const size_t n = (row + 1) * c->n_words;
-    if (n > c->bits_capacity &&
-        tern_array_reserve(TERN_MEM_SESSION, &c->bits, &c->bits_capacity, 0, n) != 0)
-        return tern_fail_memory(err, n * sizeof *c->bits);
-    tern_automaton *a = c->grammar->automaton;
-    TERN_TRY(tern_automaton_mask(a, place, c->bits + row * c->n_words, &c->n_allowed[row], err));
-    c->can_end[row] = tern_automaton_accepts(a, place);
-    return TERN_OK;
-}
-
-tern_status tern_constraint_masks(tern_constraint *c, const int32_t *draft, size_t *n_draft,
-                                  tern_error *err) {
-    tern_gplace place = c->place;
-    const uint64_t before = begin_work(c);
-    tern_status status = fill_row(c, place, 0, err);
-    size_t n = 0;
-    while (status == TERN_OK && n < *n_draft) {
-        status = tern_automaton_token(c->grammar->automaton, &place, draft[n], err);
-        if (status != TERN_OK || place == TERN_PLACE_NONE) break;
-        status = fill_row(c, place, ++n, err);
-    }
-    end_work(c, before);
-    *n_draft = n;
-    c->n_rows = n + 1;
-    return status;
 }
 
 // A byte of the text that a mark is looked for in; true: it is the mark's last one. Only the first
@@ -319,67 +279,69 @@ static bool add_to_mark(tern_str mark, char byte, size_t *n) {
 
 // A byte of what may be the beginning of a call without a mark. It is one where it has the whole
 // name of a tool, as for those who read answers: {"name": "Ghent"} may be meant for people.
-static tern_status try_byte(tern_constraint *c, char byte, bool *begins, tern_error *err) {
+static tern_status try_byte(const tern_grammar *g, tern_constraint_at *at, char byte, bool *begins,
+                            tern_error *err) {
     *begins = false;
-    if (c->trial == TERN_PLACE_NONE) {
-        bool is_between = strchr(c->after_call ? " \t\r\n,;" : " \t\r\n", byte) && byte;
+    if (at->trial == TERN_PLACE_NONE) {
+        bool is_between = strchr(at->after_call ? " \t\r\n,;" : " \t\r\n", byte) && byte;
         if (byte != '{') {
-            c->may_begin = is_between;
+            at->may_begin = is_between;
             return TERN_OK;
         }
-        c->trial = tern_automaton_start(c->grammar->automaton);
-        c->in_text = c->escaped = false;
-        c->n_texts = 0, c->n_head = 4;
+        at->trial = tern_automaton_start(g->automaton);
+        at->in_text = at->escaped = false;
+        at->n_texts = 0, at->n_head = 4;
     }
-    TERN_TRY(tern_automaton_add(c->grammar->automaton, &c->trial, &byte, 1, err));
-    if (c->trial == TERN_PLACE_NONE) {
-        c->may_begin = false;
+    TERN_TRY(tern_automaton_add(g->automaton, &at->trial, &byte, 1, err));
+    if (at->trial == TERN_PLACE_NONE) {
+        at->may_begin = false;
         return TERN_OK;
     }
-    if (c->in_text && c->n_texts == 0 && byte == 'n') c->n_head = 2; // "name", and not "type"
-    bool is_quote = byte == '"' && !c->escaped;
-    c->escaped = c->in_text && byte == '\\' && !c->escaped;
-    c->n_texts += is_quote && c->in_text;
-    c->in_text ^= is_quote;
-    *begins = c->n_texts == c->n_head;
+    if (at->in_text && at->n_texts == 0 && byte == 'n') at->n_head = 2; // "name", and not "type"
+    bool is_quote = byte == '"' && !at->escaped;
+    at->escaped = at->in_text && byte == '\\' && !at->escaped;
+    at->n_texts += is_quote && at->in_text;
+    at->in_text ^= is_quote;
+    *begins = at->n_texts == at->n_head;
     return TERN_OK;
 }
 
 // Text that is not bound, up to the mark or the beginning of a call; *n: how many bytes that took.
-static tern_status wait(tern_constraint *c, tern_str bytes, size_t *n, tern_error *err) {
-    const tern_grammar *g = c->grammar;
-    for (*n = 0; *n < bytes.len && c->is_waiting;) {
+static tern_status wait(const tern_grammar *g, tern_constraint_at *at, tern_str bytes, size_t *n,
+                        tern_error *err) {
+    for (*n = 0; *n < bytes.len && at->is_waiting;) {
         const char byte = bytes.ptr[(*n)++];
         bool begins = false;
-        if (c->in_thought) {
-            c->in_thought = !add_to_mark(g->think_close, byte, &c->n_think);
+        if (at->in_thought) {
+            at->in_thought = !add_to_mark(g->think_close, byte, &at->n_think);
             continue;
         }
-        c->in_thought = add_to_mark(g->think_open, byte, &c->n_think);
-        c->is_waiting = !add_to_mark(g->open, byte, &c->n_open);
-        if (c->may_begin && c->is_waiting) TERN_TRY(try_byte(c, byte, &begins, err));
+        at->in_thought = add_to_mark(g->think_open, byte, &at->n_think);
+        at->is_waiting = !add_to_mark(g->open, byte, &at->n_open);
+        if (at->may_begin && at->is_waiting) TERN_TRY(try_byte(g, at, byte, &begins, err));
         if (!begins) continue;
-        c->place = c->trial;
-        c->is_waiting = false;
+        at->place = at->trial;
+        at->is_waiting = false;
     }
     return TERN_OK;
 }
 
 // A token of an answer that is bound here and there. What was written like a call and goes on as
 // none is text.
-static tern_status take_waiting(tern_constraint *c, tern_str bytes, tern_error *err) {
-    tern_automaton *a = c->grammar->automaton;
+static tern_status take_waiting(const tern_grammar *g, tern_constraint_at *at, tern_str bytes,
+                                tern_error *err) {
+    tern_automaton *a = g->automaton;
     while (bytes.len) {
         size_t n = 1;
-        if (c->is_waiting) {
-            TERN_TRY(wait(c, bytes, &n, err));
+        if (at->is_waiting) {
+            TERN_TRY(wait(g, at, bytes, &n, err));
         } else {
-            TERN_TRY(tern_automaton_add(a, &c->place, bytes.ptr, 1, err));
-            bool is_call = tern_automaton_accepts(a, c->place);
-            if (is_call || c->place == TERN_PLACE_NONE) {
-                begin_waiting(c);
-                c->in_thought = false;
-                c->may_begin = c->after_call = is_call && c->grammar->is_bare;
+            TERN_TRY(tern_automaton_add(a, &at->place, bytes.ptr, 1, err));
+            bool is_call = tern_automaton_accepts(a, at->place);
+            if (is_call || at->place == TERN_PLACE_NONE) {
+                begin_waiting(g, at);
+                at->in_thought = false;
+                at->may_begin = at->after_call = is_call && g->is_bare;
             }
         }
         bytes.ptr += n, bytes.len -= n;
@@ -387,24 +349,31 @@ static tern_status take_waiting(tern_constraint *c, tern_str bytes, tern_error *
     return TERN_OK;
 }
 
-tern_status tern_constraint_take(tern_constraint *c, int32_t id, tern_error *err) {
-    const tern_vocab_tree *tree;
-    bool expected = c->n_taken < c->forced.n && c->forced.ids[c->n_taken] == id;
-    if (expected)
-        c->n_taken++;
-    else
-        c->n_taken = c->forced.n = 0;
-    TERN_TRY(tern_model_vocab_tree(c->grammar->model, &tree, err));
-    const uint64_t before = begin_work(c);
+// ---- What may take long, with the grammar's lock held -------------------------------------------
+
+// The mask of a place in a row of c->bits.
+static tern_status fill_row(tern_constraint *c, tern_gplace place, size_t row, tern_error *err) {
+    const size_t n = (row + 1) * c->n_words;
+    if (n > c->bits_capacity &&
+        tern_array_reserve(TERN_MEM_SESSION, &c->bits, &c->bits_capacity, 0, n) != 0)
+        return tern_fail_memory(err, n * sizeof *c->bits);
     tern_automaton *a = c->grammar->automaton;
-    tern_status status = c->grammar->waits ? take_waiting(c, tern_vocab_tree_token(tree, id), err)
-                                           : tern_automaton_token(a, &c->place, id, err);
-    c->is_done = !c->grammar->waits && tern_automaton_is_done(a, c->place);
-    end_work(c, before);
-    return status;
+    TERN_TRY(tern_automaton_mask(a, place, c->bits + row * c->n_words, &c->n_allowed[row], err));
+    c->can_end[row] = tern_automaton_accepts(a, place);
+    return TERN_OK;
 }
 
-// ---- Text that must come ------------------------------------------------------------------------
+// Leaves c->at as it is: others look at it.
+static tern_status take(tern_constraint *c, int32_t id, tern_error *err) {
+    const tern_vocab_tree *tree;
+    const tern_grammar *g = c->grammar;
+    c->after = c->at;
+    TERN_TRY(tern_model_vocab_tree(g->model, &tree, err));
+    if (g->waits) return take_waiting(g, &c->after, tern_vocab_tree_token(tree, id), err);
+    TERN_TRY(tern_automaton_token(g->automaton, &c->after.place, id, err));
+    c->after.is_done = tern_automaton_is_done(g->automaton, c->after.place);
+    return TERN_OK;
+}
 
 // Keeps those of the ids whose bytes are the text's, all but the last.
 static tern_status keep_true(tern_constraint *c, tern_error *err) {
@@ -429,19 +398,160 @@ static tern_status keep_true(tern_constraint *c, tern_error *err) {
 static tern_status find_forced(tern_constraint *c, tern_error *err) {
     c->forced.n = c->n_taken = 0;
     tern_strbuf_clear(&c->text);
-    const uint64_t before = begin_work(c);
-    tern_status status =
-        tern_automaton_forced(c->grammar->automaton, c->place, FORCED_BYTES_MAX, &c->text, err);
-    end_work(c, before);
-    if (status != TERN_OK || c->text.len < 2) return status;
+    TERN_TRY(
+        tern_automaton_forced(c->grammar->automaton, c->at.place, FORCED_BYTES_MAX, &c->text, err));
+    if (c->text.len < 2) return TERN_OK;
     TERN_TRY(tern_tokenizer_encode(c->grammar->model->tokenizer, c->text.ptr, c->text.len,
                                    TERN_TOKENIZE_PLAIN, &c->forced, err));
     return keep_true(c, err);
 }
 
-tern_status tern_constraint_forced(tern_constraint *c, int32_t *id, tern_error *err) {
-    // Calls that are optional are what the model would have said, wherever that is right.
-    if (c->n_taken == c->forced.n && !c->grammar->waits) TERN_TRY(find_forced(c, err));
-    *id = c->n_taken < c->forced.n ? c->forced.ids[c->n_taken] : -1;
+// ---- Budgets ------------------------------------------------------------------------------------
+
+// What the next call may take; 0: as much as the automaton lets it.
+static uint64_t budget_of(const tern_constraint *c) {
+    const uint64_t most = WORK_USUAL + c->work_left;
+    return !c->is_beside ? 0 : most < WORK_MAX ? most : WORK_MAX;
+}
+
+static void count_work(tern_constraint *c, uint64_t work) {
+    const uint64_t more = work > WORK_USUAL ? work - WORK_USUAL : 0;
+    c->work_left -= more < c->work_left ? more : c->work_left;
+}
+
+// With the lock held, which it gives back. *is_slow: it took more than `most`.
+static tern_status do_call(tern_constraint *c, uint64_t most, bool *is_slow, tern_error *err) {
+    tern_grammar *g = c->grammar;
+    const uint64_t before = tern_automaton_work(g->automaton);
+    tern_status status = TERN_OK;
+    tern_automaton_limit(g->automaton, most);
+    switch (c->call) {
+    case TERN_CONSTRAINT_MASK: status = fill_row(c, c->at.place, 0, err); break;
+    case TERN_CONSTRAINT_TAKE: status = take(c, c->id, err); break;
+    case TERN_CONSTRAINT_FORCED: status = find_forced(c, err); break;
+    }
+    *is_slow = status != TERN_OK && tern_automaton_is_slow(g->automaton);
+    tern_automaton_limit(g->automaton, 0);
+    count_work(c, tern_automaton_work(g->automaton) - before);
+    tern_mutex_unlock(&g->lock);
+    return status;
+}
+
+static tern_status do_all(tern_constraint *c, tern_error *err) {
+    bool is_slow;
+    tern_mutex_lock(&c->grammar->lock);
+    return do_call(c, budget_of(c), &is_slow, err);
+}
+
+// On the helper's thread.
+static void run(tern_job *j) {
+    tern_constraint *c = (tern_constraint *)(void *)((char *)j - offsetof(tern_constraint, job));
+    tern_clear(&c->err);
+    c->status = do_all(c, &c->err);
+}
+
+bool tern_constraint_is_away(const tern_constraint *c) {
+    return c->is_given && !tern_helper_is_done(c->helper, &c->job);
+}
+
+// What is quick is done at once, unless somebody is at the same grammar for long.
+static bool try_now(tern_constraint *c, tern_status *status, tern_error *err) {
+    const uint64_t most = budget_of(c);
+    bool is_slow;
+    if (!tern_mutex_try_lock(&c->grammar->lock)) return false;
+    *status = do_call(c, most && most < c->quick ? most : c->quick, &is_slow, err);
+    if (is_slow) tern_clear(err);
+    c->quick = is_slow ? QUICK_NOW : QUICK;
+    return !is_slow;
+}
+
+static tern_status call(tern_constraint *c, tern_constraint_call what, int32_t id, bool *later,
+                        tern_error *err) {
+    tern_status status = TERN_OK;
+    *later = tern_constraint_is_away(c);
+    if (*later) return TERN_OK;
+    const bool is_done = c->is_given && c->call == what && c->id == id;
+    c->is_given = false;
+    if (is_done) {
+        if (c->status != TERN_OK && err) *err = c->err;
+        return c->status;
+    }
+    c->call = what;
+    c->id = id;
+    if (!c->helper) return do_all(c, err);
+    if (try_now(c, &status, err)) return status;
+    c->job.run = run;
+    c->job.watched = c->cancel;
+    *later = c->is_given = tern_helper_give(c->helper, &c->job);
+    return *later ? TERN_OK : do_all(c, err);
+}
+
+// ---- What an answer asks ------------------------------------------------------------------------
+
+tern_status tern_constraint_mask(tern_constraint *c, bool *later, tern_error *err) {
+    *later = false;
+    if (c->knows_mask) return TERN_OK;
+    TERN_TRY(call(c, TERN_CONSTRAINT_MASK, 0, later, err));
+    c->knows_mask = !*later;
     return TERN_OK;
+}
+
+tern_status tern_constraint_masks(tern_constraint *c, const int32_t *draft, size_t *n_draft,
+                                  tern_error *err) {
+    tern_automaton *a = c->grammar->automaton;
+    tern_gplace place = c->at.place;
+    tern_status status = TERN_OK;
+    const size_t n_most = *n_draft;
+    *n_draft = 0;
+    if (n_most == 0) return TERN_OK;
+    if (!c->helper)
+        tern_mutex_lock(&c->grammar->lock);
+    else if (!tern_mutex_try_lock(&c->grammar->lock))
+        return TERN_OK;
+    const uint64_t before = tern_automaton_work(a);
+    tern_automaton_limit(a, c->helper ? c->quick : budget_of(c));
+    for (size_t n = 0; n < n_most; n++) {
+        status = tern_automaton_token(a, &place, draft[n], err);
+        if (status != TERN_OK || place == TERN_PLACE_NONE) break;
+        status = fill_row(c, place, n + 1, err);
+        if (status == TERN_OK)
+            *n_draft = n + 1;
+        else
+            break;
+    }
+    if (status != TERN_OK && tern_automaton_is_slow(a)) { // the text may not go there at all
+        tern_clear(err);
+        status = TERN_OK;
+    }
+    tern_automaton_limit(a, 0);
+    count_work(c, tern_automaton_work(a) - before);
+    tern_mutex_unlock(&c->grammar->lock);
+    return status;
+}
+
+tern_status tern_constraint_take(tern_constraint *c, int32_t id, bool *later, tern_error *err) {
+    TERN_TRY(call(c, TERN_CONSTRAINT_TAKE, id, later, err));
+    if (*later) return TERN_OK;
+    const bool is_forced = c->n_taken < c->forced.n && c->forced.ids[c->n_taken] == id;
+    c->at = c->after;
+    if (is_forced)
+        c->n_taken++;
+    else
+        c->n_taken = c->forced.n = 0;
+    c->knows_forced = c->n_taken < c->forced.n;
+    c->knows_mask = false;
+    return TERN_OK;
+}
+
+tern_status tern_constraint_find_forced(tern_constraint *c, bool *later, tern_error *err) {
+    *later = false;
+    // Calls that are optional are what the model would have said, wherever that is right.
+    if (c->knows_forced || c->grammar->waits) return TERN_OK;
+    TERN_TRY(call(c, TERN_CONSTRAINT_FORCED, 0, later, err));
+    c->knows_forced = !*later;
+    return TERN_OK;
+}
+
+int32_t tern_constraint_forced(const tern_constraint *c) {
+    return c->n_taken < c->forced.n ? c->forced.ids[c->n_taken] : -1;
 }

@@ -86,18 +86,21 @@ static void end_text(tern_generation *g) {
     flush(g, true);
 }
 
-// Shows a token that was chosen, unless it ends the text.
-static tern_status say(tern_generation *g, int32_t id, tern_error *err) {
+// Shows a token that was chosen, unless it ends the text. *later: where it leads in the grammar is
+// not known yet.
+static tern_status say(tern_generation *g, int32_t id, bool *later, tern_error *err) {
     const bool is_bound = tern_constraint_binds(&g->constraint);
+    *later = false;
     if ((tern_token_is_end(g->s->model, id) && (!g->ignore_end || is_bound)) ||
         tern_excluded_is_stop(&g->excluded, id)) {
         stop(g, TERN_STOP_END);
         return TERN_OK;
     }
-    if (g->constraint.grammar) TERN_TRY(tern_constraint_take(&g->constraint, id, err));
+    if (g->constraint.grammar) TERN_TRY(tern_constraint_take(&g->constraint, id, later, err));
+    if (*later) return TERN_OK;
     g->said[g->n_said++] = id;
     add_text(g, id);
-    if (!g->is_over && is_bound && g->constraint.is_done) stop(g, TERN_STOP_END);
+    if (!g->is_over && is_bound && g->constraint.at.is_done) stop(g, TERN_STOP_END);
     if (!g->is_over && (int32_t)g->n_said >= g->max_tokens) stop(g, TERN_STOP_LENGTH);
     return TERN_OK;
 }
@@ -246,8 +249,8 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     TERN_TRY(tern_session_count_reused(s, &n_reused, err));
     TERN_TRY(tern_lease_put(s->lease, common, ids + common, n - common, err));
     g->n_left = n - common;
-    g->is_prompt = true;
-    g->id = -1;
+    g->is_prompt = g->is_settled = true;
+    g->id = g->chosen = -1;
     g->stats =
         (tern_generate_stats){.n_prompt = n, .n_reused = n_reused, .seed = g->sampler.params.seed};
     return TERN_OK;
@@ -362,11 +365,23 @@ static size_t end_at_fork(const tern_generation *g, size_t n) {
     return any || (head > few && n - head > few) ? head : n;
 }
 
-// Which tokens may come, and after each of a draft's, which is cut where it may not.
-static tern_status plan_masks(tern_generation *g, const int32_t *draft, size_t *n_draft,
-                              tern_error *err) {
+// Whether what the grammar leaves no choice about is said without asking the model: unless how
+// likely tokens are is to be kept.
+static bool may_force(const tern_generation *g) {
+    return tern_constraint_binds(&g->constraint) && !g->s->n_each_logprobs &&
+           g->sampler.n_excluded == 0;
+}
+
+static tern_status find_forced(tern_generation *g, bool *later, tern_error *err) {
+    *later = false;
+    return may_force(g) ? tern_constraint_find_forced(&g->constraint, later, err) : TERN_OK;
+}
+
+// Which tokens may come, and which must: g->is_late if that takes long.
+static tern_status plan_mask(tern_generation *g, tern_error *err) {
     if (!g->is_bound) return TERN_OK;
-    return tern_constraint_masks(&g->constraint, draft, n_draft, err);
+    TERN_TRY(tern_constraint_mask(&g->constraint, &g->is_late, err));
+    return g->is_late ? TERN_OK : find_forced(g, &g->is_late, err);
 }
 
 static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *need,
@@ -376,7 +391,8 @@ static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *nee
     if (g->is_prompt) n = end_at_fork(g, n);
     n = keep_pictures(g, n);
     bool chooses = g->is_prompt && n == g->n_left;
-    if (chooses) TERN_TRY(plan_masks(g, NULL, &(size_t){0}, err));
+    if (chooses) TERN_TRY(plan_mask(g, err));
+    if (g->is_late) return TERN_OK;
     *need = chooses ? need_of(g, 1) : (tern_need){0};
     g->work.ids = lacked(g);
     g->work.n_ids = (int32_t)n;
@@ -394,6 +410,8 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
     size_t room = (size_t)s->n_context - s->n_tokens;
     g->run[0] = g->id;
     if (sp) sp->draft.n = 0;
+    TERN_TRY(plan_mask(g, err));
+    if (g->is_late) return TERN_OK;
     if (sp && g->n_more == 0) {
         size_t n_max = (n_left < room ? n_left : room) - 1, next = s->n_tokens + 1;
         // A draft that is refused must not have made the text one of the longer ones.
@@ -405,11 +423,11 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
                                        err));
         while (n_draft < (size_t)sp->draft.n && sp->draft.tokens[n_draft] < TERN_SIGHT_IDS)
             n_draft++; // rows of pictures are no guesses
-        TERN_TRY(plan_masks(g, sp->draft.tokens, &n_draft, err));
+        if (g->is_bound)
+            TERN_TRY(tern_constraint_masks(&g->constraint, sp->draft.tokens, &n_draft, err));
         sp->draft.n = (int32_t)n_draft;
         memcpy(g->run + 1, sp->draft.tokens, n_draft * sizeof *g->run);
-    } else
-        TERN_TRY(plan_masks(g, NULL, &n_draft, err));
+    }
     *need = need_of(g, 1 + n_draft);
     need->few_ahead = sp != NULL || g->constraint.grammar;
     g->work.ids = g->run;
@@ -442,6 +460,7 @@ tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone,
     g->work = (tern_work){.lease = s->lease, .first_pos = (int32_t)s->n_tokens};
     g->n_before = s->n_tokens;
     g->n_ahead = 0;
+    g->is_late = false;
     g->drafting.n_each = 0;
     g->is_bound = tern_constraint_binds(&g->constraint);
     g->n_top = needs_all(g) ? 0 : tern_sampler_need(&g->sampler);
@@ -581,40 +600,44 @@ static tern_status make_room(tern_generation *g, tern_error *err) {
 
 // ---- Taking results ----------------------------------------------------------------------------
 
-// The token that the grammar leaves no choice about; -1: there is one, or how likely tokens are is
-// to be kept.
-static tern_status forced_next(tern_generation *g, int32_t *id, tern_error *err) {
-    *id = -1;
-    if (!tern_constraint_binds(&g->constraint) || g->s->n_each_logprobs ||
-        g->sampler.n_excluded > 0)
-        return TERN_OK;
-    return tern_constraint_forced(&g->constraint, id, err);
-}
-
-// Says what the grammar leaves no choice about, as far as it can be computed at once with the last
-// token that was said; `from`: the first place in run.
-static tern_status say_forced(tern_generation *g, size_t from, tern_error *err) {
-    tern_session *s = g->s;
+// Tokens that may be said before the next step: with the last one they are computed at once.
+static size_t run_max(const tern_generation *g) {
+    const tern_session *s = g->s;
     size_t room = (size_t)s->n_context - s->n_tokens, most = (size_t)tern_model_same_bits(s->model);
     if (most > TERN_DRAFT_MAX + 1) most = TERN_DRAFT_MAX + 1;
-    if (most > room) most = room;
-    for (size_t at = from; at < most && g->n_left == 0 && !g->is_over; at++) {
-        int32_t id;
-        TERN_TRY(forced_next(g, &id, err));
-        if (id < 0) break;
-        g->run[at] = id;
-        g->n_more = at;
-        TERN_TRY(say(g, id, err));
+    return most < room ? most : room;
+}
+
+// The token that was chosen is said.
+static tern_status put_said(tern_generation *g, tern_error *err) {
+    if (g->n_run == 0) {
+        g->id = g->chosen;
+        if (!g->is_over) TERN_TRY(make_room(g, err));
+    } else {
+        g->run[g->n_run] = g->chosen;
+        g->n_more = g->n_run;
     }
+    g->n_run++;
+    g->chosen = -1;
     return TERN_OK;
 }
 
-// Where the answer begins with what must come, the scores after the prompt are not needed.
-static tern_status begin_forced(tern_generation *g, bool *began, tern_error *err) {
-    size_t n_said = g->n_said;
-    TERN_TRY(say_forced(g, 0, err));
-    *began = g->n_said > n_said;
-    if (*began) g->id = g->run[0];
+// Says what was chosen, and then what the grammar leaves no choice about.
+tern_status tern_generation_settle(tern_generation *g, tern_error *err) {
+    bool later;
+    while (!g->is_settled && !g->is_over) {
+        if (g->chosen >= 0) {
+            TERN_TRY(say(g, g->chosen, &later, err));
+            if (later) return TERN_OK;
+            TERN_TRY(put_said(g, err));
+        }
+        if (g->is_over || g->n_left > 0 || g->n_run >= run_max(g)) break;
+        TERN_TRY(find_forced(g, &later, err));
+        if (later) return TERN_OK;
+        g->chosen = may_force(g) ? tern_constraint_forced(&g->constraint) : -1;
+        g->is_settled = g->chosen < 0;
+    }
+    g->is_settled = true;
     return TERN_OK;
 }
 
@@ -626,34 +649,41 @@ static tern_status end_of_grammar(tern_generation *g, size_t row, tern_error *er
     return TERN_OK;
 }
 
+// Chooses from a row of scores, unless there is no choice.
+static tern_status choose_next(tern_generation *g, const tern_scores *x, size_t row,
+                               tern_error *err) {
+    g->chosen = may_force(g) ? tern_constraint_forced(&g->constraint) : -1;
+    if (g->is_bound && g->constraint.n_allowed[row] == 0) return end_of_grammar(g, row, err);
+    if (g->chosen < 0) TERN_TRY(choose(g, x, row, &g->chosen, err));
+    if (!g->s->n_each_logprobs) return TERN_OK;
+    return keep_logprobs(g, row_of(g, x, row), g->chosen, err);
+}
+
 // The scores after the last token are in the first row: choose, show. A token that was drafted is
 // computed already, and its scores are in the next row.
 static tern_status go_on(tern_generation *g, const tern_scores *x, tern_error *err) {
     tern_session *s = g->s;
-    bool began = false;
-    if (g->id < 0) TERN_TRY(begin_forced(g, &began, err));
-    if (began) return g->is_over ? TERN_OK : make_room(g, err);
     for (size_t row = 0;; row++) {
-        int32_t id = -1;
-        TERN_TRY(forced_next(g, &id, err));
-        if (g->is_bound && g->constraint.n_allowed[row] == 0) return end_of_grammar(g, row, err);
-        if (id < 0) TERN_TRY(choose(g, x, row, &id, err));
+        bool later, too_late = false;
+        TERN_TRY(choose_next(g, x, row, err));
+        if (g->is_over) return TERN_OK;
+        const int32_t id = g->chosen;
         bool drafted = row < g->n_ahead && id == g->ahead[row];
-        if (s->n_each_logprobs) TERN_TRY(keep_logprobs(g, row_of(g, x, row), id, err));
-        TERN_TRY(say(g, id, err));
+        g->n_run = 0;
+        g->is_settled = false;
+        TERN_TRY(say(g, id, &later, err));
         // What was computed in advance was not looked at by a grammar that binds from here on.
-        drafted = drafted && g->is_bound == tern_constraint_binds(&g->constraint);
+        drafted = drafted && !later && g->is_bound == tern_constraint_binds(&g->constraint);
         if (drafted && !g->is_over && is_sure(g, x, row, id)) {
-            s->n_tokens++;
-            continue;
+            TERN_TRY(find_forced(g, &too_late, err));
+            s->n_tokens += !too_late;
+            if (!too_late) continue;
         }
         if (s->speculator)
             tern_speculator_judge(s->speculator, (int32_t)row + (drafted && g->is_over), g->is_over,
                                   id);
-        g->id = id;
-        if (g->is_over) return TERN_OK;
-        TERN_TRY(make_room(g, err));
-        return say_forced(g, 1, err);
+        if (!later) TERN_TRY(put_said(g, err));
+        return tern_generation_settle(g, err);
     }
 }
 

@@ -36,6 +36,8 @@ struct tern_group {
     tern_work *works; // [n_planned] of the plan
     size_t n_planned, next, n_now, plan_capacity;
     bool in_step, in_flight, in_callback, is_closing;
+    bool awaits;                    // the step has nothing but to wait for what the helper does
+    tern_helper helper;             // of grammars
     const tern_generation *calling; // back: its session cannot be closed now; NULL: none
     size_t n_calls;                 // that the group is in; closing it waits
     tern_wanted wanted;
@@ -64,6 +66,7 @@ tern_status tern_group_open(tern_group **out, tern_model *model, const tern_grou
     group->n_piece = desc->n_piece ? desc->n_piece : FIRST_PIECE;
     if (group->n_piece > model->n_batch) group->n_piece = model->n_batch;
     group->n_reserve = desc->n_reserve ? desc->n_reserve : 256;
+    tern_helper_open(&group->helper);
     *out = group;
     return TERN_OK;
 }
@@ -143,7 +146,7 @@ static void give_up_step(tern_group *group) {
     if (group->in_flight) tern_model_cancel(&group->computation);
     land(group);
     group->n_planned = group->next = group->n_now = 0;
-    group->in_step = false;
+    group->in_step = group->awaits = false;
 }
 
 bool tern_group_leave(tern_session *s) {
@@ -168,6 +171,7 @@ static void free_group(tern_group *group) {
         if (!g->is_over) g->reason = TERN_STOP_CALLER;
         end(group, g);
     }
+    tern_helper_close(&group->helper);
     tern_scratch_give(group->model, group->scratch);
     tern_free(group->running);
     tern_free(group->plan);
@@ -265,6 +269,8 @@ tern_status tern_group_add(tern_group *group, tern_session *s, const int32_t *id
     }
     s->group = group;
     g->constraint.is_beside = true;
+    g->constraint.helper = &group->helper;
+    g->constraint.cancel = &s->cancel;
     group->running[group->n_running++] = g;
     status = group->in_step ? TERN_OK : make_ready(group, err);
     if (status != TERN_OK) tern_group_leave(s);
@@ -286,12 +292,13 @@ static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
         stop(g);
         return 0;
     }
-    if (status == TERN_OK)
+    if (status == TERN_OK && !g->is_late)
         status = tern_lease_reserve(g->s->lease, g->work.first_pos + g->work.n_ids, &err);
     if (status != TERN_OK) {
         fail(g, status, &err);
         return 0;
     }
+    if (g->is_late) return 0;
     group->works[group->n_planned++] = g->work;
     return g->work.n_ids;
 }
@@ -341,7 +348,8 @@ static void plan_step(tern_group *group) {
     int32_t n_tokens = 0, n_batch = group->model->n_batch;
     for (size_t i = 0; i < group->n_running; i++) {
         tern_generation *g = group->running[i];
-        if (!g->is_over && !tern_generation_feeds(g)) n_tokens += plan_one(group, g, 0);
+        if (!g->is_over && g->is_settled && !tern_generation_feeds(g))
+            n_tokens += plan_one(group, g, 0);
     }
     int32_t left = n_batch - n_tokens, most = group->n_planned ? group->n_piece : n_batch;
     if (!prompts_wait(group)) plan_pieces(group, left > 0 && left < most ? left : most);
@@ -437,16 +445,46 @@ static tern_status begin_next(tern_group *group, tern_error *err) {
     return status;
 }
 
+// Those that were left in the middle of a token go on, as far as their grammars let them.
+static void settle_some(tern_group *group) {
+    for (size_t i = 0; i < group->n_running && !group->is_closing; i++) {
+        tern_generation *g = group->running[i];
+        tern_error err = {0};
+        if (g->is_over || g->is_settled || tern_constraint_is_away(&g->constraint)) continue;
+        group->in_callback = true;
+        group->calling = g;
+        tern_status status = tern_generation_settle(g, &err);
+        group->calling = NULL;
+        group->in_callback = false;
+        if (status != TERN_OK) fail(g, status, &err);
+        i = SIZE_MAX; // whoever was called may have closed others
+    }
+}
+
+// Whether some session could take part in a step, or end.
+static bool is_any_ready(const tern_group *group) {
+    bool any = group->n_running == 0;
+    for (size_t i = 0; i < group->n_running && !any; i++) {
+        const tern_generation *g = group->running[i];
+        any = g->is_over || tern_cancel_is_requested(&g->s->cancel) ||
+              !tern_constraint_is_away(&g->constraint);
+    }
+    return any;
+}
+
 static tern_status begin_step(tern_group *group, tern_error *err) {
     if (group->in_step || group->in_callback)
         return tern_fail(err, TERN_ERR_ARGUMENT, "the group's last step is not done yet");
     take_requests(group);
     end_those_over(group);
+    settle_some(group);
+    end_those_over(group);
     if (group->is_closing) return tern_fail(err, TERN_ERR_CANCELLED, "the group was closed");
     TERN_TRY(make_ready(group, err));
     group->step_began = tern_seconds();
     plan_step(group);
-    return begin_next(group, err);
+    group->awaits = group->in_step = group->n_planned == 0 && !is_any_ready(group);
+    return group->awaits ? TERN_OK : begin_next(group, err);
 }
 
 tern_status tern_group_begin(tern_group *group, tern_error *err) {
@@ -489,6 +527,10 @@ static void take_results(tern_group *group) {
 
 static tern_status go_on(tern_group *group, tern_error *err) {
     bool done = true;
+    if (group->awaits) {
+        group->awaits = group->in_step = !is_any_ready(group);
+        return TERN_OK;
+    }
     if (group->in_flight) {
         tern_cancel_scope scope;
         tern_cancel_enter(&scope, request_of(group));
@@ -531,12 +573,23 @@ tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running, te
     return status;
 }
 
+// A step that has nothing to compute ends soon, also without what it awaits: its caller may have
+// somebody to add.
+static void wait_some(tern_group *group) {
+    for (int i = 0; group->awaits && i < 10; i++) {
+        if (is_any_ready(group)) break;
+        tern_sleep(5e-4);
+    }
+    if (group->awaits) group->awaits = group->in_step = false;
+}
+
 tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *err) {
     tern_clear(err);
     if (n_running) *n_running = group ? group->n_running : 0;
     TERN_NEED(group);
     group->n_calls++;
     tern_status status = begin_step(group, err);
+    wait_some(group);
     for (bool done = false; status == TERN_OK && !done;)
         status = poll_step(group, &done, n_running, err);
     if (group->is_closing && status == TERN_ERR_CANCELLED) status = TERN_OK, tern_clear(err);

@@ -2,6 +2,7 @@
 #ifndef TERN_SESSION_SESSION_H
 #define TERN_SESSION_SESSION_H
 
+#include "base/os_thread.h"
 #include "runtime/runtime.h"
 
 typedef struct tern_candidate {
@@ -317,22 +318,39 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
 tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_ids *out,
                              tern_error *err);
 
+// ---- A thread beside (helper.c) -----------------------------------------------------------------
+
+typedef struct tern_job {
+    struct tern_job *next;
+    void (*run)(struct tern_job *j); // on the helper's thread; stops where either is requested:
+    const tern_cancel *watched;      // the giver's
+    tern_cancel cancel;
+    enum { TERN_JOB_NONE, TERN_JOB_WAITS, TERN_JOB_RUNS, TERN_JOB_DONE } state; // under its lock
+} tern_job;
+
+typedef struct tern_helper {
+    tern_mutex lock;
+    tern_condition changed;
+    tern_thread thread;
+    tern_job *first, **end;
+    bool has_thread, is_closing;
+} tern_helper;
+
+void tern_helper_open(tern_helper *h);
+void tern_helper_close(tern_helper *h); // nothing is given
+// False: there are no threads.
+bool tern_helper_give(tern_helper *h, tern_job *j);
+bool tern_helper_is_done(tern_helper *h, const tern_job *j);
+// Ends a job that was given, and waits until it has ended.
+void tern_helper_take_back(tern_helper *h, tern_job *j);
+
 // ---- Grammars (constraint.c) --------------------------------------------------------------------
 
 #define TERN_CONSTRAINT_ROWS (TERN_DRAFT_MAX + 1)
 
-// Where an answer stands in its grammar, and the tokens that may come there and after the tokens of
-// a draft.
-typedef struct tern_constraint {
-    bool is_beside;        // others, in a group: what it may take is limited (constraint.c)
-    uint64_t work_left;    // of that
-    tern_grammar *grammar; // NULL: anything may come
+// Where an answer stands in its grammar.
+typedef struct tern_constraint_at {
     tern_gplace place;
-    size_t n_words, n_rows;
-    uint64_t *bits; // [n_rows, n_words]
-    size_t bits_capacity;
-    size_t n_allowed[TERN_CONSTRAINT_ROWS];
-    bool can_end[TERN_CONSTRAINT_ROWS];
     bool is_done; // nothing can follow
     // Of calls that are optional: anything may come, up to the mark of a call, which does not count
     // within reasoning; and how much of the marks is there.
@@ -344,9 +362,41 @@ typedef struct tern_constraint {
     bool may_begin, after_call, in_text, escaped;
     uint32_t n_texts, n_head;
     tern_gplace trial;
+} tern_constraint_at;
+
+// What may take long.
+typedef enum tern_constraint_call {
+    TERN_CONSTRAINT_MASK,   // the tokens that may come
+    TERN_CONSTRAINT_TAKE,   // where a token leads
+    TERN_CONSTRAINT_FORCED, // the tokens that must come
+} tern_constraint_call;
+
+// That, and the tokens that may come there and after the tokens of a draft.
+typedef struct tern_constraint {
+    bool is_beside;            // others, in a group: what it may take is limited (constraint.c)
+    uint64_t work_left;        // of that
+    tern_helper *helper;       // does what takes long; NULL: nobody but who asks
+    const tern_cancel *cancel; // of the answer
+    uint64_t quick;            // work that is tried without it
+    tern_grammar *grammar;     // NULL: anything may come
+    tern_constraint_at at;
+    size_t n_words;
+    uint64_t *bits; // [rows, n_words]
+    size_t bits_capacity;
+    size_t n_allowed[TERN_CONSTRAINT_ROWS];
+    bool can_end[TERN_CONSTRAINT_ROWS];
     tern_ids forced; // tokens that must come, from n_taken on
     size_t n_taken;
+    bool knows_mask, knows_forced; // row 0 and they are of this place
     tern_strbuf text;
+    // What the helper does, or was asked last.
+    tern_job job;
+    bool is_given; // to it
+    tern_constraint_call call;
+    int32_t id;
+    tern_constraint_at after; // of TAKE
+    tern_status status;
+    tern_error err;
 } tern_constraint;
 
 tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_grammar *grammar,
@@ -356,17 +406,24 @@ void tern_constraint_end(tern_constraint *c);
 void tern_constraint_free(tern_constraint *c);
 // Whether not every token may come.
 static inline bool tern_constraint_binds(const tern_constraint *c) {
-    return c->grammar && !c->is_waiting;
+    return c->grammar && !c->at.is_waiting;
 }
-// Finds the masks of the place and of those after each token of a draft, which is cut where the
-// grammar does not take it.
+// With a helper these three do what is quick, and hand over the rest: then *later is true, and they
+// are to be called again, with the same arguments, when it is not away any more.
+bool tern_constraint_is_away(const tern_constraint *c);
+// Finds the mask of the place, row 0.
+tern_status tern_constraint_mask(tern_constraint *c, bool *later, tern_error *err);
+// The answer goes on with a token that may come.
+tern_status tern_constraint_take(tern_constraint *c, int32_t id, bool *later, tern_error *err);
+// Finds the tokens that must come. Where the answer stands alone decides them, not how it got
+// there.
+tern_status tern_constraint_find_forced(tern_constraint *c, bool *later, tern_error *err);
+// The first of these; -1: there is a choice.
+int32_t tern_constraint_forced(const tern_constraint *c);
+// Finds the masks after each token of a draft, which is cut where the grammar does not take it, or
+// not quickly.
 tern_status tern_constraint_masks(tern_constraint *c, const int32_t *draft, size_t *n_draft,
                                   tern_error *err);
-// The answer goes on with a token that may come.
-tern_status tern_constraint_take(tern_constraint *c, int32_t id, tern_error *err);
-// The token that must come, -1: there is a choice. Where the answer stands alone decides it, not
-// how it got there.
-tern_status tern_constraint_forced(tern_constraint *c, int32_t *id, tern_error *err);
 
 // ---- Generation as a machine (generate.c) -------------------------------------------------------
 //
@@ -375,6 +432,10 @@ tern_status tern_constraint_forced(tern_constraint *c, int32_t *id, tern_error *
 // plan says what the session contributes to the next batch: a piece of what its timeline still
 // lacks (the prompt, or what a full context left), or the last token with its draft. take goes on
 // with the scores. A batch may be of any number of sessions; one that failed is planned again.
+//
+// In a group a grammar that takes long delays its own answer alone: what it must find out is given
+// to the group's helper (g->constraint is away), and meanwhile the session is not planned. take may
+// be left in the middle for that: then settle goes on with it.
 
 typedef struct tern_generation {
     tern_spare spare;
@@ -396,6 +457,10 @@ typedef struct tern_generation {
     bool is_prompt;     // they are the prompt's, and the first choice follows
     size_t fork_at;     // a position of the prompt to go back to; 0: none but its end
     int32_t id;         // chosen, and not in the timeline yet
+    int32_t chosen;     // after it, and not said yet: its grammar takes long; -1: none
+    size_t n_run;       // tokens said since the last step
+    bool is_settled;    // nothing is left to say before the next step
+    bool is_late;       // the next step is not planned: its mask takes long
     size_t n_ahead;     // tokens after the last one that are already computed
     const int32_t *ahead;
     size_t n_before;                 // tokens of the timeline when the last batch was planned
@@ -450,12 +515,15 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
 // The most rows of scores that a batch of it needs, and how many of these as a whole.
 void tern_generation_rows(const tern_generation *g, size_t *n_rows, size_t *n_logits);
 bool tern_generation_feeds(const tern_generation *g); // the next batch takes a piece, of any length
-// n_most: tokens of a piece; alone: the batch is the session's only.
+// n_most: tokens of a piece; alone: the batch is the session's only. Where g->is_late is set, there
+// is no plan yet.
 tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone, tern_need *need,
                                  tern_error *err);
 // g->work is computed. seconds: what the batch took, 0: that says nothing about the session.
 tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
                                  tern_error *err);
+// What take was left with, as far as it goes now.
+tern_status tern_generation_settle(tern_generation *g, tern_error *err);
 // Shows what was held back, and lets the session go. g is not valid any more.
 tern_status tern_generation_end(tern_generation *g, tern_status status, tern_generate_stats *stats,
                                 tern_error *err);
