@@ -307,6 +307,20 @@ TEST(picture_is_left_where_cancelled) {
     tern_cancel_watch(NULL);
 }
 
+// A scan of a progressive picture may be ten bytes, and walks through all pixels. Seen to fail:
+// with scans that the decoder counts, which goes on with what it has.
+TEST(picture_of_many_scans_is_refused) {
+    static const uint8_t scan[] = {0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0, 0xff, 0, 0xff, 0xd0};
+    uint8_t rgb[WIDTH * HEIGHT * 3];
+    bytes file = {.n = 0}, many = {.n = 0};
+    paint(rgb, WIDTH, HEIGHT);
+    make_jpeg(&file, rgb, 6);
+    put(&many, file.at, file.n - 2);
+    for (int i = 0; i < 500; i++) put(&many, scan, sizeof scan);
+    put(&many, file.at + file.n - 2, 2);
+    check_refused(many.at, many.n, NULL, "the JPEG has 501 scans of 13 x 7 pixels");
+}
+
 // All memory that a picture takes can fail, and nothing is left behind (the harness counts).
 TEST(picture_without_memory_fails_and_leaves_nothing) {
     uint8_t rgb[WIDTH * HEIGHT * 3];

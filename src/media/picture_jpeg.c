@@ -5,7 +5,10 @@
 #include "base/lazy.h"
 #include "media/media.h"
 
-#define SCANS_MAX 500 // of a progressive one; more only make a reader work
+// Scans of a progressive one, and their pixels together: usual are ten scans. More only make a
+// reader work, which nothing can stop in between.
+#define SCANS_MAX   500
+#define SCANNED_MAX ((uint64_t)1 << 30)
 
 // The EXIF data is one of the segments before the picture: 0xff, a kind, a length.
 static int32_t find_orientation(const tern_picture_file *f) {
@@ -23,6 +26,24 @@ static int32_t find_orientation(const tern_picture_file *f) {
         at += 2 + length;
     }
     return 0;
+}
+
+// Marks of scans stand between segments, which say how long they are, and the scans' own bytes, in
+// which 0xff is followed by 0 or stands before a number.
+static uint64_t count_scans(const tern_picture_file *f) {
+    uint64_t n = 0;
+    size_t at = 2;
+    while (at + 4 <= f->n) {
+        const uint8_t *mark = memchr(f->bytes + at, 0xff, f->n - at - 3);
+        if (!mark) break;
+        const uint8_t kind = mark[1];
+        at = (size_t)(mark - f->bytes) + 1;
+        if (kind == 0xd9) break;
+        if (kind == 0 || kind == 0xff || kind == 1 || (kind >= 0xd0 && kind <= 0xd8)) continue;
+        n += kind == 0xda;
+        at += 1 + ((size_t)mark[2] << 8 | mark[3]);
+    }
+    return n;
 }
 
 // Of four inks that Adobe's programs, and so all others, store inverted.
@@ -47,6 +68,10 @@ static tern_status decode(tjhandle tj, tern_picture_file *f, tern_picture *out, 
     if (tjDecompressHeader3(tj, f->bytes, (unsigned long)f->n, &width, &height, &subsampling,
                             &colors) != 0)
         return tern_fail(err, TERN_ERR_FORMAT, "the JPEG is damaged: %s", tjGetErrorStr2(tj));
+    const uint64_t n_scans = count_scans(f), n_pixels = (uint64_t)width * (uint64_t)height;
+    if (n_scans > SCANS_MAX || (n_scans > 1 && n_scans * n_pixels > SCANNED_MAX))
+        return tern_fail(err, TERN_ERR_FORMAT, "the JPEG has %llu scans of %d x %d pixels",
+                         (unsigned long long)n_scans, width, height);
     TERN_TRY(tern_picture_room(f, (uint64_t)width, (uint64_t)height, out, err));
     if (colors == TJCS_CMYK || colors == TJCS_YCCK)
         TERN_TRY(from_inks(tj, f, out, flags, &result, err));
