@@ -769,8 +769,9 @@ TERN_API tern_status tern_group_add(tern_group *group, tern_session *session, co
                                     tern_text_fn on_text, tern_end_fn on_end, void *user,
                                     tern_error *err);
 // One step. Callbacks are called from here. *n_running (may be NULL) gets the number of sessions
-// still generating. If it fails, nothing is lost: it may be called again, say with less memory in
-// use.
+// still generating. A session whose grammar takes long is left out until its next token is known;
+// where all are, a step returns after some milliseconds, with nothing computed. If it fails,
+// nothing is lost: it may be called again, say with less memory in use.
 TERN_API tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *err);
 // The same for event loops, without waiting for the device: begin, then poll until *done. The CPU
 // computes in begin and in poll. Moving to another device after a loss takes many polls; each binds
