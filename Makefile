@@ -51,13 +51,13 @@ LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
 EDIT_LIBS := -ledit
 
 # Parts that tern can be built without. It then says so where one is asked for (src/store/store_none.c,
-# src/media/picture_none.c, src/media/sound_none.c); ZLIB= and the like leave them out on purpose.
+# src/media/image_none.c, src/media/sound_none.c); ZLIB= and the like leave them out on purpose.
 there = $(shell pkg-config --exists $(MODULES_$(1)) 2>/dev/null && echo 1)
 cflags_of = $(shell pkg-config --cflags $(MODULES_$(1)))
 libs_of   = $(shell pkg-config --libs $(MODULES_$(1)))
 SWITCH_gz := ZLIB
 SWITCH_memory := SQLITE
-SWITCH_pictures := PICTURES
+SWITCH_images := IMAGES
 SWITCH_sounds := SOUNDS
 SWITCH_serve := LIBEVENT
 SWITCH_pull := LIBCURL
@@ -80,7 +80,7 @@ PARTS_OUT := $(filter-out $(PARTS_IN),$(PARTS))
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 # Flags of some files alone: others need not be compiled again when a package comes.
 STORE_SRC   := $(filter-out %_test.c %/store_none.c,$(wildcard src/store/*.c))
-PICTURE_SRC := $(addprefix src/media/picture_,jpeg.c png.c webp.c gif.c)
+IMAGE_SRC := $(addprefix src/media/image_,jpeg.c png.c webp.c gif.c)
 ifeq ($(ZLIB),1)
 $(call obj,src/train/data/data_stream.c src/train/data/data_test.c fuzz/documents_fuzz.c apps/serve/long_body.c): ALL_CFLAGS += -DTERN_ZLIB=1 $(call cflags_of,gz)
 LIBS += $(call libs_of,gz)
@@ -92,13 +92,13 @@ STORE_LEFT_OUT := src/store/store_none.c
 else
 STORE_LEFT_OUT := $(STORE_SRC)
 endif
-ifeq ($(PICTURES),1)
-$(call obj,$(PICTURE_SRC)): ALL_CFLAGS += $(call cflags_of,pictures)
-PICTURE_LIBS := $(call libs_of,pictures)
-LIBS += $(if $(LAZY),,$(PICTURE_LIBS))
-MEDIA_LEFT_OUT := src/media/picture_none.c
+ifeq ($(IMAGES),1)
+$(call obj,$(IMAGE_SRC)): ALL_CFLAGS += $(call cflags_of,images)
+IMAGE_LIBS := $(call libs_of,images)
+LIBS += $(if $(LAZY),,$(IMAGE_LIBS))
+MEDIA_LEFT_OUT := src/media/image_none.c
 else
-MEDIA_LEFT_OUT := $(PICTURE_SRC)
+MEDIA_LEFT_OUT := $(IMAGE_SRC)
 endif
 ifeq ($(SOUNDS),1)
 $(call obj,src/media/sound_file.c): ALL_CFLAGS += $(call cflags_of,sounds)
@@ -141,19 +141,19 @@ isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/
 TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
-TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter pictures,$(PARTS_OUT)),tests/picture_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
-            tests/harness.c tests/blobs.c tests/tiny_model.c tests/real_shapes.c tests/closeness.c tests/goldens.c tests/gpu_fixture.c tests/sight_fixture.c tests/grammar_data.c tests/unicode_web.c \
+TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_OUT)),tests/image_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
+            tests/harness.c tests/blobs.c tests/tiny_model.c tests/real_shapes.c tests/closeness.c tests/goldens.c tests/gpu_fixture.c tests/image_tokens_fixture.c tests/grammar_data.c tests/unicode_web.c \
             apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
 CLI_SRC  := $(wildcard apps/cli/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
 
-LIB_OBJ  := $(call obj,$(LIB_SRC)) $(call lazy_obj,sounds,$(SOUND_LIBS)) $(call lazy_obj,pictures,$(PICTURE_LIBS))
+LIB_OBJ  := $(call obj,$(LIB_SRC)) $(call lazy_obj,sounds,$(SOUND_LIBS)) $(call lazy_obj,images,$(IMAGE_LIBS))
 TEST_OBJ := $(call obj,$(TEST_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS))
 CLI_OBJ  := $(call obj,$(CLI_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS)) $(call lazy_obj,serve,$(SERVE_NEEDS)) \
             $(call lazy_obj,edit,$(EDIT_LIBS))
 SOUND_CALLER := src/media/sound_file.c
 HUB_CALLERS  := apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp_http.c
 EDIT_CALLER  := apps/cli/line.c
-$(call obj,$(SOUND_CALLER) $(PICTURE_SRC) $(HUB_CALLERS) $(SERVE_LOOP) $(EDIT_CALLER) tests/sound_test.c tests/picture_test.c): ALL_CFLAGS += $(if $(LAZY),-DTERN_LAZY=1)
+$(call obj,$(SOUND_CALLER) $(IMAGE_SRC) $(HUB_CALLERS) $(SERVE_LOOP) $(EDIT_CALLER) tests/sound_test.c tests/image_test.c): ALL_CFLAGS += $(if $(LAZY),-DTERN_LAZY=1)
 $(call obj,apps/cli/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_NEEDS),-DTERN_SERVE=1)
 $(call obj,$(HUB_CALLERS)): ALL_CFLAGS += $(if $(HUB_NEEDS),-DTERN_CURL=1 $(call cflags_of,pull))
 
@@ -193,7 +193,7 @@ test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test make-t
 	    tests/serve_formats_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_tokens_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_sound_test.py $(BUILD)/tern || bad=1; \
-	    tests/serve_sight_test.py $(BUILD)/tern || bad=1; \
+	    tests/serve_image_test.py $(BUILD)/tern || bad=1; \
 	    tests/serve_speech_test.py $(BUILD)/tern || bad=1; \
 	    tests/mcp_serve_test.py $(BUILD)/tern || bad=1; \
 	    tests/run_test.py $(BUILD)/tern || bad=1; \
@@ -262,9 +262,9 @@ oracles: ## tests/oracles again, tiny models with what numpy computes for them (
 	$(PYTHON) tests/reference/moonshine_streaming_oracles.py
 	$(PYTHON) tests/reference/whisper_oracles.py
 	$(PYTHON) tests/reference/speech_oracles.py
-	$(PYTHON) tests/reference/sight_oracles.py
+	$(PYTHON) tests/reference/image_tokens_oracles.py
 	$(PYTHON) tests/reference/deepstack_oracles.py
-	$(PYTHON) tests/reference/gemma3_sight_oracles.py
+	$(PYTHON) tests/reference/gemma3_image_tokens_oracles.py
 	$(PYTHON) tests/reference/lfm2vl_oracles.py
 	$(PYTHON) tests/reference/family_gradients.py
 gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
@@ -374,7 +374,7 @@ $(BUILD)/obj/lazy_$(1).o: $(BUILD)/gen/lazy_$(1).c FORCE
 endef
 ifneq ($(LAZY),)
 $(eval $(call lazy_rule,sounds,libsndfile and soxr,$(SOUND_LIBS),$(SOUND_CALLER)))
-$(eval $(call lazy_rule,pictures,the libraries of pictures,$(PICTURE_LIBS),$(PICTURE_SRC)))
+$(eval $(call lazy_rule,images,the libraries of images,$(IMAGE_LIBS),$(IMAGE_SRC)))
 $(eval $(call lazy_rule,edit,libedit,$(EDIT_LIBS),$(EDIT_CALLER)))
 $(eval $(call lazy_rule,serve,libevent and OpenSSL,$(SERVE_NEEDS),$(SERVE_LOOP)))
 $(eval $(call lazy_rule,curl,libcurl,$(HUB_NEEDS),$(HUB_CALLERS)))
@@ -403,7 +403,7 @@ $(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/comm.c $(BUILD)/li
 	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)
 
 $(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a FORCE
-	$(call again,link,$(CC) $(ALL_CFLAGS) -o $@ $(made_of) $(LIBS) $(HUB_LIBS) $(PICTURE_LIBS) $(SOUND_LIBS))
+	$(call again,link,$(CC) $(ALL_CFLAGS) -o $@ $(made_of) $(LIBS) $(HUB_LIBS) $(IMAGE_LIBS) $(SOUND_LIBS))
 $(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c tests/real_shapes.c) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)

@@ -40,7 +40,7 @@ $(BUILD)/grammar_bench: $(call obj,bench/grammar_bench.c tests/grammar_data.c) $
 
 check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference
 	$(RUN) $(BUILD)/kernel_tests -v
-ARM_MAKE = $(MAKE) CC=$(ARM_CC) BUILD=$(BUILD)/arm PICTURES= SOUNDS=
+ARM_MAKE = $(MAKE) CC=$(ARM_CC) BUILD=$(BUILD)/arm IMAGES= SOUNDS=
 .PHONY: build-kernels-arm
 build-kernels-arm:
 	$(ARM_MAKE) $(BUILD)/arm/kernel_tests

@@ -1,8 +1,8 @@
 # Other systems, by cross compilers: all of src must compile, and the tests of what a system gives
 # (src/base/os_test.c) run where something here can run them. Nothing is linked or shipped.
 # Debian's packages: gcc-mingw-w64-x86-64 and wine64; clang-19, wasi-libc and nodejs.
-OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)) $(STORE_SRC) $(PICTURE_SRC) src/media/sound_file.c,$(LIB_SRC)) \
-             $(if $(filter memory,$(PARTS_IN)),src/store/store_none.c) $(if $(filter pictures,$(PARTS_IN)),src/media/picture_none.c) \
+OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)) $(STORE_SRC) $(IMAGE_SRC) src/media/sound_file.c,$(LIB_SRC)) \
+             $(if $(filter memory,$(PARTS_IN)),src/store/store_none.c) $(if $(filter images,$(PARTS_IN)),src/media/image_none.c) \
              $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c)
 OTHER_TEST = $(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c)) src/base/os_test.c \
              tests/plain_harness.c

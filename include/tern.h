@@ -24,7 +24,7 @@
 //   when they succeed, err->status is TERN_OK and the message empty.
 // - What an argument points to may be what the same object gave: its tokens, say.
 // - A model stays until everything that was opened with it (sessions, groups, grammars, answers,
-//   sights, stores ...) is closed, too, in any order. So does a session that is closed in its own
+//   images, stores ...) is closed, too, in any order. So does a session that is closed in its own
 //   callback, a grammar that still constrains an answer, a table of chains that is drafted from.
 // - The library never prints, never exits and keeps no global state except memory counters, and
 //   for each thread the request that it watches (see Cancelling).

@@ -1,15 +1,15 @@
-// tern: pictures and sounds. Files are read into pixels and samples, and models say what a picture
+// tern: images and sounds. Files are read into pixels and samples, and models say what an image
 // shows and what is said in a sound.
 //
 //     tern_model *model;
-//     tern_picture picture;
+//     tern_image image;
 //     tern_classify_hit hits[5];
 //     tern_classify_params params = {0};
 //     tern_error err = {0};
 //     params.n_hits = 5;
 //     if (tern_model_open(&model, "vit-base-patch16-224", NULL, &err) == TERN_OK &&
-//         tern_picture_open(&picture, "photo.jpg", NULL, &err) == TERN_OK &&
-//         tern_classify(model, &picture, 1, &params, hits, &err) == TERN_OK)
+//         tern_image_open(&image, "photo.jpg", NULL, &err) == TERN_OK &&
+//         tern_classify(model, &image, 1, &params, hits, &err) == TERN_OK)
 //         puts(hits[0].label);
 #ifndef TERN_MEDIA_H
 #define TERN_MEDIA_H
@@ -20,93 +20,94 @@
 extern "C" {
 #endif
 
-// ---- Pictures -----------------------------------------------------------------------------------
+// ---- Images -----------------------------------------------------------------------------------
 
 // Pixels as a screen shows them: rows from the top, three bytes per pixel: red, green, blue.
-typedef struct tern_picture {
+typedef struct tern_image {
     int32_t width, height;
     uint8_t *rgb; // [height, width, 3]
-} tern_picture;
+} tern_image;
 
-typedef struct tern_picture_desc {
-    // More are refused before decoding, since a small file can be a huge picture; 0: 89,478,485,
+typedef struct tern_image_desc {
+    // More are refused before decoding, since a small file can be a huge image; 0: 89,478,485,
     // a quarter of a gigabyte.
     int64_t n_pixels_max;
-    // Cameras store a picture in the sensor's orientation, and in its EXIF data how to turn it:
+    // Cameras store an image in the sensor's orientation, and in its EXIF data how to turn it:
     // true keeps the stored orientation.
     bool as_stored;
-} tern_picture_desc;
+} tern_image_desc;
 
-// Reads a JPEG, PNG, WebP or GIF, whatever the file is called; of an animation the first picture.
+// Reads a JPEG, PNG, WebP or GIF, whatever the file is called; of an animation the first image.
 // Transparency is dropped: the colours under it are what the file has there. Grey, palettes, CMYK
 // and 16 bits become RGB of 8 bits; colour profiles are not applied. desc NULL: the defaults.
 // Several threads may call. TERN_ERR_UNSUPPORTED: another kind of file, or a build without the
 // libraries of these formats; TERN_ERR_FORMAT: it is damaged, or too large.
-TERN_API tern_status tern_picture_open(tern_picture *out, const char *path,
-                                       const tern_picture_desc *desc, tern_error *err);
+TERN_API tern_status tern_image_open(tern_image *out, const char *path, const tern_image_desc *desc,
+                                     tern_error *err);
 // The same from a file's bytes.
-TERN_API tern_status tern_picture_read(tern_picture *out, const void *bytes, size_t n_bytes,
-                                       const tern_picture_desc *desc, tern_error *err);
-// A black picture, to be filled in.
-TERN_API tern_status tern_picture_new(tern_picture *out, int32_t width, int32_t height,
-                                      tern_error *err);
-TERN_API void tern_picture_free(tern_picture *picture); // NULL or a zeroed struct is allowed
+TERN_API tern_status tern_image_open_bytes(tern_image *out, const void *bytes, size_t n_bytes,
+                                           const tern_image_desc *desc, tern_error *err);
+// A black image, to be filled in.
+TERN_API tern_status tern_image_create(tern_image *out, int32_t width, int32_t height,
+                                       tern_error *err);
+TERN_API void tern_image_close(tern_image *image); // NULL or a zeroed struct is allowed
 
-typedef enum tern_picture_filter {
-    TERN_PICTURE_BICUBIC, // with the parameter -0.5
-    TERN_PICTURE_BILINEAR,
-} tern_picture_filter;
+typedef enum tern_image_filter {
+    TERN_IMAGE_BICUBIC, // with the parameter -0.5
+    TERN_IMAGE_BILINEAR,
+} tern_image_filter;
 
 // Resizes, bit-identical to Pillow's resize: when shrinking, the filter is as wide as the pixels
 // that become one (antialiasing), first across, then down, rounded to 8 bits after each.
-TERN_API tern_status tern_picture_resize(tern_picture *out, const tern_picture *picture,
-                                         int32_t width, int32_t height, tern_picture_filter filter,
-                                         tern_error *err);
+TERN_API tern_status tern_image_resize(tern_image *out, const tern_image *image, int32_t width,
+                                       int32_t height, tern_image_filter filter, tern_error *err);
 
-// ---- Pictures in texts --------------------------------------------------------------------------
+// ---- Images in texts --------------------------------------------------------------------------
 
-// What a language model that sees makes of a picture. In a prompt it is ids like those of tokens,
-// only greater than any: so prompts with pictures are given to sessions, groups and whatever else
-// takes ids as those without are, and states are shared by equal pictures alone.
-typedef struct tern_sight tern_sight;
+// What a language model that sees makes of an image. In a prompt it is ids like those of tokens,
+// only greater than any: so prompts with images are given to sessions, groups and whatever else
+// takes ids as those without are, and states are shared by equal images alone.
+typedef struct tern_image_tokens tern_image_tokens;
 
-typedef struct tern_sight_params {
-    int64_t n_pixels_max; // of what the model is shown, larger pictures are made smaller; 0:
+typedef struct tern_image_tokens_params {
+    int64_t n_pixels_max; // of what the model is shown, larger images are made smaller; 0:
                           // 1,048,576, or what the model's files say, if that is less or if it cuts
                           // large ones into squares, which count together
-} tern_sight_params;
+} tern_image_tokens_params;
 
-// Shows the model a picture: sized as its files say, 0.1 to some seconds on a CPU. n_pictures: 1,
-// or 2 frames of a video, which become one. The same pixels give the same sight again, without
-// being computed. It waits for the device. Any number of threads may call with one model. The sight
+// Shows the model an image: sized as its files say, 0.1 to some seconds on a CPU. n_images: 1,
+// or 2 frames of a video, which become one. The same pixels give the same image again, without
+// being computed. It waits for the device. Any number of threads may call with one model. The image
 // is the caller's to close, before the model; sessions whose texts it is in keep what they need.
 // TERN_ERR_UNSUPPORTED: the model reads text alone.
-TERN_API tern_status tern_sight_open(tern_sight **out, tern_model *model,
-                                     const tern_picture *pictures, size_t n_pictures,
-                                     const tern_sight_params *params, tern_error *err);
-TERN_API void tern_sight_close(tern_sight *sight); // NULL is allowed
+TERN_API tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *model,
+                                            const tern_image *images, size_t n_images,
+                                            const tern_image_tokens_params *params,
+                                            tern_error *err);
+TERN_API void tern_image_tokens_close(tern_image_tokens *image); // NULL is allowed
 // Its ids, to be put into a prompt between the tokens that the model's chat template writes around
 // its place; valid until it is closed. *n_ids: one for each square of (usually) 32 x 32 pixels, and
 // those of tokens that come with it (LFM2-VL, Gemma 3).
-TERN_API const int32_t *tern_sight_ids(const tern_sight *sight, size_t *n_ids);
+TERN_API const int32_t *tern_image_tokens_ids(const tern_image_tokens *image, size_t *n_ids);
 
-// Puts sights where the prompt has the model's tokens for pictures (<|image_pad|> of Qwen's,
+// Puts images where the prompt has the model's tokens for images (<|image_pad|> of Qwen's,
 // <image> of LFM2-VL, <start_of_image> of Gemma 3), in their order: as many as there are. out
 // [capacity] gets the ids; *n_out, how many there are, also where there is no room for them
 // (TERN_ERR_CONTEXT_FULL).
-// TERN_ERR_ARGUMENT: another number of places than of sights.
-TERN_API tern_status tern_sights_place(const tern_model *model, const int32_t *ids, size_t n_ids,
-                                       tern_sight *const *sights, size_t n_sights, int32_t *out,
-                                       size_t capacity, size_t *n_out, tern_error *err);
+// TERN_ERR_ARGUMENT: another number of places than of images.
+TERN_API tern_status tern_image_tokens_place(const tern_model *model, const int32_t *ids,
+                                             size_t n_ids, tern_image_tokens *const *images,
+                                             size_t n_images, int32_t *out, size_t capacity,
+                                             size_t *n_out, tern_error *err);
 
-// A message of a conversation shows a picture, before its text.
+// A message of a conversation shows an image, before its text.
 typedef struct tern_shown {
     size_t message; // its index among the messages
-    tern_sight *sight;
+    tern_image_tokens *image;
 } tern_shown;
 
-// tern_chat_tokens and tern_chat_answer (tern.h) of messages that show pictures: shown [n_shown] by
-// rising message, several of one message in their order. What is left out takes its pictures with
+// tern_chat_tokens and tern_chat_answer (tern.h) of messages that show images: shown [n_shown] by
+// rising message, several of one message in their order. What is left out takes its images with
 // it. TERN_ERR_ARGUMENT: also if the model's template does not show each of them once.
 TERN_API tern_status tern_chat_tokens_shown(const tern_model *model, const tern_message *messages,
                                             size_t n_messages, const tern_shown *shown,
@@ -118,9 +119,9 @@ TERN_API tern_status tern_chat_answer_shown(tern_session *session, const tern_me
                                             size_t n_shown, const tern_generate_params *params,
                                             tern_text_fn on_text, void *user,
                                             tern_chat_stats *stats, tern_error *err);
-// Shows a picture with the last message of a conversation. The sight stays the caller's, open as
+// Shows an image with the last message of a conversation. The image stays the caller's, open as
 // long as the message is there. Transcripts in files have the texts alone.
-TERN_API tern_status tern_chat_show(tern_chat *chat, tern_sight *sight, tern_error *err);
+TERN_API tern_status tern_chat_show(tern_chat *chat, tern_image_tokens *image, tern_error *err);
 // Valid until the chat is changed.
 TERN_API const tern_shown *tern_chat_get_shown(const tern_chat *chat, size_t *n_shown);
 
@@ -134,38 +135,38 @@ typedef struct tern_classify_hit {
 } tern_classify_hit;
 
 typedef struct tern_classify_params {
-    int32_t n_hits; // per picture, at most the model's labels; 0: 5
-    float *scores;  // NULL, or [n_pictures, labels]
+    int32_t n_hits; // per image, at most the model's labels; 0: 5
+    float *scores;  // NULL, or [n_images, labels]
     // Returns false to stop: TERN_ERR_CANCELLED.
     bool (*on_progress)(void *user, const char *what, double fraction);
     void *user;
 } tern_classify_params;
 
-// What a model of pictures makes of them (its files say how it wants them sized, cut and normed);
-// hits [n_pictures, n_hits], by falling score. A picture gives the same numbers in any company.
+// What a model of images makes of them (its files say how it wants them sized, cut and normed);
+// hits [n_images, n_hits], by falling score. An image gives the same numbers in any company.
 // Any number of threads may call with one model. TERN_ERR_UNSUPPORTED: the model classifies no
-// pictures.
-TERN_API tern_status tern_classify(tern_model *model, const tern_picture *pictures,
-                                   size_t n_pictures, const tern_classify_params *params,
-                                   tern_classify_hit *hits, tern_error *err);
+// images.
+TERN_API tern_status tern_classify(tern_model *model, const tern_image *images, size_t n_images,
+                                   const tern_classify_params *params, tern_classify_hit *hits,
+                                   tern_error *err);
 
 typedef struct tern_vision_info {
-    int32_t width, height; // of the pictures that it reads; 0: it reads none
+    int32_t width, height; // of the images that it reads; 0: it reads none
     int32_t patch;         // edge of the squares that become rows
     int32_t n_labels;      // 0: it gives vectors and no labels
     int32_t n_dims;        // of a vector
-    // Of a language model that sees: the token that stands for a picture in a text, and those
+    // Of a language model that sees: the token that stands for an image in a text, and those
     // before and after it; -1: it reads only text, or does not say.
-    int32_t picture_token, begin_token, end_token;
+    int32_t image_token, begin_token, end_token;
 } tern_vision_info;
 TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);
 // The name of a label, as in tern_classify_hit; NULL: there is no such label.
 TERN_API const char *tern_model_label(const tern_model *model, int32_t label_id);
 
-// A vector of each picture, out [n_pictures, n_dims], of length 1: what the model's last layer
+// A vector of each image, out [n_images, n_dims], of length 1: what the model's last layer
 // makes of its first row. As tern_embed is for texts.
-TERN_API tern_status tern_embed_pictures(tern_model *model, const tern_picture *pictures,
-                                         size_t n_pictures, float *out, tern_error *err);
+TERN_API tern_status tern_embed_images(tern_model *model, const tern_image *images, size_t n_images,
+                                       float *out, tern_error *err);
 
 // ---- Sounds -------------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ def says(run, *parts):
 
 
 def test_everything(node, folder):
-    """Sums, structured content, pictures, links, progress, a question to the user where there is none."""
+    """Sums, structured content, images, links, progress, a question to the user where there is none."""
     asks = [("echo", {"message": "Good day"}, "Echo: Good day"), ("get-sum", {"a": 7, "b": 0.5}, "7.5"), ("get-tiny-image", {}, "[image image/png"),
             ("get-structured-content", {"location": "Chicago"}, "temperature"), ("get-resource-links", {"count": 2}, "[resource_link"),
             ("trigger-long-running-operation", {"duration": 1, "steps": 2}, "completed")]

@@ -289,6 +289,6 @@ fi
 . "$(dirname "$0")/cli_chat.sh"
 . "$(dirname "$0")/cli_families.sh"
 . "$(dirname "$0")/cli_embed.sh"
-. "$(dirname "$0")/cli_pictures.sh"
+. "$(dirname "$0")/cli_images.sh"
 
 count_and_exit "command line"

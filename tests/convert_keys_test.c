@@ -113,13 +113,13 @@ static const char *const neutral[][2] = {
     {"max_position_embeddings", "how long a text may be, where RoPE is not scaled by it"},
     {"quantization_config", "of packed weights"},
     {"final_norm_eps", "our own, beside the other"},
-    {"vision_config", "of pictures"},
-    {"image_token_id", "of pictures"},
-    {"video_token_id", "of pictures"},
-    {"vision_", "of pictures"},
-    {"n_deepstack_layers", "of pictures"},
+    {"vision_config", "of images"},
+    {"image_token_id", "of images"},
+    {"video_token_id", "of images"},
+    {"vision_", "of images"},
+    {"n_deepstack_layers", "of images"},
     {"general.", "another is another family"},
-    {"clip.", "of pictures"},
+    {"clip.", "of images"},
     {"tokenizer.", "of texts"},
     {"context_length", "as max_position_embeddings"},
     {"rope.scaling.yarn_log_multiplier", "attn_factor, which follows from it, is there, too"},
@@ -704,7 +704,7 @@ static void check_refused(const char *name, const char *key, const char *value, 
 // Computed, they would be another model, or tokens of a text that nobody wrote. Seen to fail:
 // without placeholders; with steps of Kani's frames that are not read.
 TEST(configs_whose_numbers_nobody_computes_are_refused) {
-    static const char given[] = "token 3 at place 1 stands for a picture or a sound";
+    static const char given[] = "token 3 at place 1 stands for an image or a sound";
     check_refused("gemma4", "image_token_id", "3", given);
     check_refused("gemma4", "audio_token_id", "3", given);
     check_refused("gemma4", "video_token_id", "3", given);

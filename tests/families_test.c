@@ -220,7 +220,7 @@ static const spelling spellings[] = {
     {"{" SMALL("qwen2") ", \"use_sliding_window\": true, \"sliding_window\": 5, "
                         "\"max_window_layers\": 3}",
      "", NULL, "qwen2", "FFFWW", 5, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
-    // An older Mistral inside of what sees pictures.
+    // An older Mistral inside of what sees images.
     {NESTED("mistral3", SMALL("mistral") ", \"head_dim\": 6, \"sliding_window\": null"),
      "language_model.model.", "multi_modal_projector.norm.weight", "ministral3", "FFFFF", 0, 10000,
      0, 1, 0, 4, 6, 6, TERN_POOLING_NONE},

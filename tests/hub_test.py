@@ -119,15 +119,15 @@ def test_what_sees_comes_along(p):
     check(p.files() == ["own/vl-GGUF/mmproj-F16.gguf", "own/vl-GGUF/vl-bf16.gguf"], p.files())
     came = [path for kind, path, *_ in p.hub.log if kind == "cdn"]
     check(came[-1].endswith("vl-bf16.gguf"), "what is listed is whole: the model comes last", came)
-    picture = ("--image", "tests/oracles/qwen3vl_sees/picture.png", "-p", "What is it?", "-n", "10", "--temp", "0", "--json")
-    ran = p.tern("run", "-m", "vl:bf16", *picture)
+    image = ("--image", "tests/oracles/qwen3vl_sees/image.png", "-p", "What is it?", "-n", "10", "--temp", "0", "--json")
+    ran = p.tern("run", "-m", "vl:bf16", *image)
     said = '"ids":[220,220,220,37,135,135,135,135,135,135]'  # by numpy
     check(said in ran.stdout, ran.stdout, ran.stderr)
     p.pull("hf:own/vl-GGUF/vl-q8_0.gguf")
     check("own/vl-GGUF/mmproj-vl-q8_0.gguf" in p.files() and "own/vl-GGUF/mmproj-F32.gguf" not in p.files(),
           "the one of its name", p.files())
-    check(p.tern("run", "-m", "vl:q8_0", *picture).returncode == 0, "q8_0")
-    check(said in p.tern("run", "-m", "vl:bf16", *picture).stdout, "a second model's takes the first one's away")
+    check(p.tern("run", "-m", "vl:q8_0", *image).returncode == 0, "q8_0")
+    check(said in p.tern("run", "-m", "vl:bf16", *image).stdout, "a second model's takes the first one's away")
     check(len(json.loads(p.tern("list", "--json").stdout)) == 2, "what sees is no model of its own")
     p.tern("rm", "vl:q8_0")
     check(p.files() == ["own/vl-GGUF/mmproj-F16.gguf", "own/vl-GGUF/vl-bf16.gguf"], p.files())

@@ -143,19 +143,19 @@ TEST(lifetimes_groups_copy_a_sessions_own_tokens) {
     tern_model_close(m);
 }
 
-// Seen to fail: the picture was lost, and its memory with it.
-TEST(lifetimes_pictures_are_resized_in_place) {
+// Seen to fail: the image was lost, and its memory with it.
+TEST(lifetimes_images_are_resized_in_place) {
     tern_error err = {0};
-    tern_picture p, want;
-    REQUIRE_OK(tern_picture_new(&p, 7, 5, &err), err);
+    tern_image p, want;
+    REQUIRE_OK(tern_image_create(&p, 7, 5, &err), err);
     for (int i = 0; i < 7 * 5 * 3; i++) p.rgb[i] = (uint8_t)(i * 37);
-    REQUIRE_OK(tern_picture_resize(&want, &p, 4, 9, TERN_PICTURE_BICUBIC, &err), err);
-    REQUIRE_OK(tern_picture_resize(&p, &p, 4, 9, TERN_PICTURE_BICUBIC, &err), err);
+    REQUIRE_OK(tern_image_resize(&want, &p, 4, 9, TERN_IMAGE_BICUBIC, &err), err);
+    REQUIRE_OK(tern_image_resize(&p, &p, 4, 9, TERN_IMAGE_BICUBIC, &err), err);
     CHECK(p.width == 4 && p.height == 9 && memcmp(p.rgb, want.rgb, 4 * 9 * 3) == 0);
-    CHECK(tern_picture_resize(&p, &p, 0, 9, TERN_PICTURE_BICUBIC, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_image_resize(&p, &p, 0, 9, TERN_IMAGE_BICUBIC, &err) == TERN_ERR_ARGUMENT);
     CHECK(p.width == 4); // a failure changes nothing
-    tern_picture_free(&p);
-    tern_picture_free(&want);
+    tern_image_close(&p);
+    tern_image_close(&want);
 }
 
 // ---- Closing in callbacks ----------------------------------------------------------------------

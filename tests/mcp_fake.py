@@ -52,7 +52,7 @@ def call(p):
     text = lambda *t: {"content": [{"type": "text", "text": x} for x in t], "isError": False}
     return {"weather": lambda: text("dry in " + arguments["town"]), "read/all.files": lambda: text("all", "of them"),
             "fail": lambda: dict(text("it broke"), isError=True),
-            "parts": lambda: {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}, {"type": "text", "text": "a picture"},
+            "parts": lambda: {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}, {"type": "text", "text": "an image"},
                               {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}, {"type": "resource_link", "uri": "file:///b", "name": "b"}]},
             "structured": lambda: {"content": [], "structuredContent": {"a": [1, None]}},
             "asks": lambda: text(json.dumps(p["inputResponses"]["who"]), p["requestState"]) if "inputResponses" in p else

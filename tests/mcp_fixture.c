@@ -9,7 +9,7 @@
 #include "mcp_fixture.inc"
 
 #define TEXT "{\"type\":\"text\",\"text\":\"A text.\"}"
-#define PICTURE                                                                                    \
+#define IMAGE                                                                                      \
     "{\"type\":\"image\",\"data\":\"R0lGODdhAQABAIAAAP///"                                         \
     "wAAACwAAAAAAQABAAACAkQBADs=\",\"mimeType\":\"image/gif\"}"
 #define SOUND                                                                                      \
@@ -23,10 +23,10 @@ static const struct {
     const char *name, *content;
 } results[] = {
     {"test_simple_text", "[" TEXT "]"},
-    {"test_image_content", "[" PICTURE "]"},
+    {"test_image_content", "[" IMAGE "]"},
     {"test_audio_content", "[" SOUND "]"},
     {"test_embedded_resource", "[" RESOURCE "]"},
-    {"test_multiple_content_types", "[" TEXT "," PICTURE "," SOUND "," RESOURCE "]"},
+    {"test_multiple_content_types", "[" TEXT "," IMAGE "," SOUND "," RESOURCE "]"},
 };
 
 static void say(exchange *x) {

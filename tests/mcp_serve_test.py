@@ -186,7 +186,7 @@ def test_arguments():
            ({"prompt": "x", "stop": [1]}, "'stop'"), ({"prompt": "x", "max_tokens": 0}, "'max_tokens'"),
            ({"messages": [{"role": "user", "content": "a"}], "raw": True}, "'raw'"), ({"prompt": "x" * 90000}, "1024"),
            ({"prompt": "x", "json_schema": {"type": "nothing"}}, "/type"), ({"prompt": "x", "regex": "("}, ""),
-           ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "a picture")]
+           ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "an image")]
     for arguments, says in bad:
         result, _ = p.call(1, "generate", arguments)
         check(result.get("isError") is True and says in text_of(result), arguments, result)

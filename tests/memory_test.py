@@ -61,11 +61,11 @@ def test_jobs():
         f.write("# Garden\n\nThe spare key is under the third flowerpot.\n\n## Roses\n\nNo water in the evening.\n")
     with open(at("notes/deep/b.txt"), "w") as f:
         f.write("The router's reset button is at the back. Ask ann@example.com.\n")
-    with open(at("notes/picture.bin"), "wb") as f:
+    with open(at("notes/image.bin"), "wb") as f:
         f.write(b"\x89PNG\xff\0")
     out = run("add", m, at("notes"), "--metadata", "where=home", "--metadata", "year=2026", says="1 file is no text")
     check(out.count("\n") == 2 and "1 place blacked out" in out, "add printed " + out)
-    run("add", m, at("notes/picture.bin"), status=1, says="picture.bin: not text in UTF-8 at byte 1")
+    run("add", m, at("notes/image.bin"), status=1, says="image.bin: not text in UTF-8 at byte 1")
     run("add", m, at("none"), status=1, says="there is no such file")
     run("add", m, "--text", "tea at four", "--source", "diary")
     run("add", m, stdin=b"from standard input\n")

@@ -518,7 +518,7 @@ TEST(oracle_rounded_models_in_pieces) {
     }
 }
 
-// What sees pictures is a language model besides: of text alone it has these scores. Seen to fail
+// What sees images is a language model besides: of text alone it has these scores. Seen to fail
 // with norms of keys without their 1.
 TEST(oracle_text_of_a_model_that_sees) {
     static const size_t cuts[][2] = {{20, 20}, {17, SIZE_MAX}, {1, SIZE_MAX}, {1, 1}};
@@ -558,7 +558,7 @@ TEST(oracle_no_folder_is_left_out) {
         "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", // families_test.c, embed_test.c
         "qwen3_5_vl",                                             // above: its text
         "prism_blocks",                                           // gguf_oracle_test.c
-        // No language models on text, or with more than text before it: sound, pictures, speech.
+        // No language models on text, or with more than text before it: sound, images, speech.
         "moonshine", "moonshine_streaming", "nanocodec_real", "nanocodec_tiny",
         "nanocodec_tiny_odd", "kani_tts2", "image_proc", "qwen3_5_video"};
     const char *root = test_data("oracle");

@@ -1,5 +1,5 @@
-// Language models that see: the tower's rows and the text after a picture, against references; the
-// same picture is the same prompt, another one is not.
+// Language models that see: the tower's rows and the text after an image, against references; the
+// same image is the same prompt, another one is not.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "harness.h"
 #include "models/family.h"
 #include "runtime/runtime.h"
-#include "sight_fixture.h"
+#include "image_tokens_fixture.h"
 #include "tern_media.h"
 #include "tern_tools.h"
 
@@ -25,37 +25,37 @@ static void check_data(const char *name, bool gpu, bool video, double bound) {
     char copy[512];
     if (!folder) return;
     snprintf(copy, sizeof copy, "%s", folder);
-    sight_check(copy, copy, gpu, video, bound);
+    image_check(copy, copy, gpu, video, bound);
 }
 
 // Seen to fail: with rows and columns exchanged in the tower's RoPE or in the text's, the merger's
-// activation that of the layers, and the text going on after all rows of a picture.
-TEST(qwen35_sees_pictures_as_numpy_does) { sight_check(OWN, OWN, false, false, 1e-5); }
+// activation that of the layers, and the text going on after all rows of an image.
+TEST(qwen35_sees_images_as_numpy_does) { image_check(OWN, OWN, false, false, 1e-5); }
 
-TEST(webgpu_qwen35_sees_pictures_as_numpy_does) { sight_check(OWN, OWN, true, false, 1e-4); }
+TEST(webgpu_qwen35_sees_images_as_numpy_does) { image_check(OWN, OWN, true, false, 1e-4); }
 
 // Seen to fail: with rows of two layers exchanged in the text, without adding them, and with RoPE's
 // last pairs turned by row and column like those before them.
-TEST(qwen3vl_sees_pictures_as_numpy_does) { sight_check(DEEP, DEEP, false, false, 1e-5); }
+TEST(qwen3vl_sees_images_as_numpy_does) { image_check(DEEP, DEEP, false, false, 1e-5); }
 
-TEST(webgpu_qwen3vl_sees_pictures_as_numpy_does) { sight_check(DEEP, DEEP, true, false, 1e-4); }
+TEST(webgpu_qwen3vl_sees_images_as_numpy_does) { image_check(DEEP, DEEP, true, false, 1e-4); }
 
 // Seen to fail: without the norm before the two products, with RoPE by row and column, with two
-// places of the grid for a patch that covers more, and with the text going on behind a picture's
+// places of the grid for a patch that covers more, and with the text going on behind an image's
 // longer edge.
-TEST(lfm2vl_sees_pictures_as_numpy_does) { sight_check(LFM2, LFM2, false, false, 1e-5); }
+TEST(lfm2vl_sees_images_as_numpy_does) { image_check(LFM2, LFM2, false, false, 1e-5); }
 
-TEST(webgpu_lfm2vl_sees_pictures_as_numpy_does) { sight_check(LFM2, LFM2, true, false, 1e-4); }
+TEST(webgpu_lfm2vl_sees_images_as_numpy_does) { image_check(LFM2, LFM2, true, false, 1e-4); }
 
-// A picture and a question, from the pixels on: what is said is said again, to a fork, too, without
-// computing it; another picture of the same size is another prompt; pictures that nobody knows and
+// An image and a question, from the pixels on: what is said is said again, to a fork, too, without
+// computing it; another image of the same size is another prompt; images that nobody knows and
 // places that do not fit are refused.
-static size_t prompt_of(tern_model *m, tern_sight *sight, int32_t *ids) {
+static size_t prompt_of(tern_model *m, tern_image_tokens *image, int32_t *ids) {
     static const int32_t text[] = {259, 261, 260, 'W', 'h', 'a', 't',
                                    ' ', 'i', 's', ' ', 'i', 't', '?'};
     size_t n = 0;
     tern_error err = {0};
-    tern_status status = tern_sights_place(m, text, 14, &sight, 1, ids, 64, &n, &err);
+    tern_status status = tern_image_tokens_place(m, text, 14, &image, 1, ids, 64, &n, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     return n;
 }
@@ -65,64 +65,66 @@ static void check_prompts(const char *folder) {
     tern_error err = {0};
     tern_model *m;
     tern_session *s, *fork;
-    tern_picture p, other;
-    tern_sight *sight, *again, *another;
+    tern_image p, other;
+    tern_image_tokens *image, *again, *another;
     tern_file *file;
-    int32_t ids[64], said[10], unknown = TERN_SIGHT_IDS + 5000;
+    int32_t ids[64], said[10], unknown = TERN_IMAGE_TOKENS_IDS + 5000;
     size_t n_reused, n_ids, n;
     snprintf(path, sizeof path, "%s/golden.safetensors", folder);
     REQUIRE_OK(tern_file_open(&file, path, &err), err);
     REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
     const int32_t *want = test_bytes(&tern_file_tensor(file, "said_ids")->data);
-    REQUIRE_OK(tern_picture_new(&p, 70, 45, &err), err);
-    REQUIRE_OK(tern_picture_new(&other, 70, 45, &err), err);
-    memcpy(p.rgb, test_bytes(&tern_file_tensor(file, "picture")->data), 70 * 45 * 3);
+    REQUIRE_OK(tern_image_create(&p, 70, 45, &err), err);
+    REQUIRE_OK(tern_image_create(&other, 70, 45, &err), err);
+    memcpy(p.rgb, test_bytes(&tern_file_tensor(file, "image")->data), 70 * 45 * 3);
     memcpy(other.rgb, p.rgb, 70 * 45 * 3);
     for (int i = 0; i < 3000; i++) other.rgb[i] ^= 255;
-    REQUIRE_OK(tern_sight_open(&sight, m, &p, 1, NULL, &err), err);
-    REQUIRE_OK(tern_sight_open(&again, m, &p, 1, NULL, &err), err);
-    REQUIRE_OK(tern_sight_open(&another, m, &other, 1, NULL, &err), err);
-    CHECK(sight == again && sight != another);
+    REQUIRE_OK(tern_image_tokens_open(&image, m, &p, 1, NULL, &err), err);
+    REQUIRE_OK(tern_image_tokens_open(&again, m, &p, 1, NULL, &err), err);
+    REQUIRE_OK(tern_image_tokens_open(&another, m, &other, 1, NULL, &err), err);
+    CHECK(image == again && image != another);
     REQUIRE_OK(tern_session_open(&s, m, NULL, &err), err);
-    n = prompt_of(m, sight, ids);
-    tern_sight_ids(sight, &n_ids);
+    n = prompt_of(m, image, ids);
+    tern_image_tokens_ids(image, &n_ids);
     CHECK(n_ids == 2 && n == 15);
-    sight_say(s, ids, n, said, &n_reused);
+    image_say(s, ids, n, said, &n_reused);
     CHECK(memcmp(said, want, sizeof said) == 0 && n_reused == 0);
-    sight_say(s, ids, n, said, &n_reused);
+    image_say(s, ids, n, said, &n_reused);
     CHECK(memcmp(said, want, sizeof said) == 0 && n_reused == n - 1);
     REQUIRE_OK(tern_session_fork(&fork, s, n - 1, &err), err);
-    tern_sight_close(sight); // the sessions have it
-    tern_sight_close(again);
-    sight_say(fork, ids, n, said, &n_reused);
+    tern_image_tokens_close(image); // the sessions have it
+    tern_image_tokens_close(again);
+    image_say(fork, ids, n, said, &n_reused);
     CHECK(memcmp(said, want, sizeof said) == 0 && n_reused == n - 1);
-    CHECK(tern_session_save(fork, test_tmp("sight"), &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(tern_session_save(fork, test_tmp("image"), &err) == TERN_ERR_UNSUPPORTED);
     prompt_of(m, another, ids);
-    sight_say(s, ids, n, said, &n_reused);
+    image_say(s, ids, n, said, &n_reused);
     CHECK(memcmp(said, want, sizeof said) != 0 && n_reused <= 1);
     CHECK(tern_session_sync(s, &unknown, 1, NULL, &err) == TERN_ERR_ARGUMENT);
-    CHECK(strstr(err.message, "of a picture that the model does not know"));
-    CHECK(tern_sights_place(m, said, 10, &another, 1, ids, 64, &n, &err) == TERN_ERR_ARGUMENT);
-    CHECK(tern_sights_place(m, ids, 2, NULL, 0, ids + 10, 1, &n, &err) == TERN_ERR_CONTEXT_FULL);
-    tern_sight_close(another);
+    CHECK(strstr(err.message, "of an image that the model does not know"));
+    CHECK(tern_image_tokens_place(m, said, 10, &another, 1, ids, 64, &n, &err) ==
+          TERN_ERR_ARGUMENT);
+    CHECK(tern_image_tokens_place(m, ids, 2, NULL, 0, ids + 10, 1, &n, &err) ==
+          TERN_ERR_CONTEXT_FULL);
+    tern_image_tokens_close(another);
     tern_session_close(fork);
     tern_session_close(s);
     tern_model_close(m);
-    tern_picture_free(&p);
-    tern_picture_free(&other);
+    tern_image_close(&p);
+    tern_image_close(&other);
     tern_file_close(file);
 }
 
 // Seen to fail: with the grid's last place left out, with patches in the order of a page, and, of
 // Qwen3-VL, with the layers' rows beside each other in another order.
-TEST(pictures_are_parts_of_prompts) {
+TEST(images_are_parts_of_prompts) {
     check_prompts(OWN);
     check_prompts(DEEP);
 }
 
-// A picture that is cut into squares, three across and two down, with the whole after them: its
+// An image that is cut into squares, three across and two down, with the whole after them: its
 // pixels, the tokens around what is seen of it, and what is said of it are the reference's.
-static void paint_large(tern_picture *p) {
+static void paint_large(tern_image *p) {
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++)
             for (int c = 0; c < 3; c++)
@@ -130,8 +132,8 @@ static void paint_large(tern_picture *p) {
                     (uint8_t)((x * 3 + y * 5 + c * 77) ^ (x / 9 * 31 + y / 7 * 17));
 }
 
-// Squares lie in one picture here, and one after the other in the reference.
-static void check_levels(const tern_sight *s, const tern_tensor *levels) {
+// Squares lie in one image here, and one after the other in the reference.
+static void check_levels(const tern_image_tokens *s, const tern_tensor *levels) {
     const uint8_t *want = test_bytes(&levels->data);
     size_t n_tile = 64, stride = 3 * n_tile, at = 0;
     int worst = 0;
@@ -148,7 +150,7 @@ static void check_levels(const tern_sight *s, const tern_tensor *levels) {
     CHECK_MSG(worst == 0, "pixels are %d levels off", worst);
 }
 
-static void check_large_rows(const tern_sight *s, const tern_tensor *rows, double bound) {
+static void check_large_rows(const tern_image_tokens *s, const tern_tensor *rows, double bound) {
     const float *want = test_bytes(&rows->data);
     size_t n = rows->ne[0] * rows->ne[1];
     double d = 0, all = 0;
@@ -164,8 +166,8 @@ static void check_large(const char *path, bool gpu) {
     tern_error err = {0};
     tern_model *m;
     tern_session *s;
-    tern_picture p;
-    tern_sight *sight;
+    tern_image p;
+    tern_image_tokens *image;
     tern_file *file;
     int32_t ids[64], said[10];
     size_t n_ids, n_reused;
@@ -180,56 +182,57 @@ static void check_large(const char *path, bool gpu) {
     }
     const tern_tensor *golden = tern_file_tensor(file, "large_ids");
     const int32_t *want = test_bytes(&golden->data);
-    REQUIRE_OK(tern_picture_new(&p, 200, 130, &err), err);
+    REQUIRE_OK(tern_image_create(&p, 200, 130, &err), err);
     paint_large(&p);
-    REQUIRE_OK(tern_sight_open(&sight, m, &p, 1, NULL, &err), err);
-    check_levels(sight, tern_file_tensor(file, "large_levels"));
-    check_large_rows(sight, tern_file_tensor(file, "large_rows"), gpu ? 1e-4 : 1e-5);
-    const int32_t *list = tern_sight_ids(sight, &n_ids);
+    REQUIRE_OK(tern_image_tokens_open(&image, m, &p, 1, NULL, &err), err);
+    check_levels(image, tern_file_tensor(file, "large_levels"));
+    check_large_rows(image, tern_file_tensor(file, "large_rows"), gpu ? 1e-4 : 1e-5);
+    const int32_t *list = tern_image_tokens_ids(image, &n_ids);
     CHECK(n_ids + 11 == golden->ne[0] && n_ids + 11 < 64);
     for (size_t i = 0, row = 0; i < n_ids; i++) {
-        int32_t id = want[i] == 259 ? sight->first_id + (int32_t)row++ : want[i];
+        int32_t id = want[i] == 259 ? image->first_id + (int32_t)row++ : want[i];
         CHECK_MSG(list[i] == id, "id %zu is %d, not %d", i, (int)list[i], (int)id);
     }
     memcpy(ids, list, n_ids * sizeof *ids);
     memcpy(ids + n_ids, want + n_ids, 11 * sizeof *ids);
     REQUIRE_OK(tern_session_open(&s, m, NULL, &err), err);
-    sight_say(s, ids, n_ids + 11, said, &n_reused);
+    image_say(s, ids, n_ids + 11, said, &n_reused);
     CHECK(memcmp(said, test_bytes(&tern_file_tensor(file, "large_said")->data), sizeof said) == 0);
-    tern_sight_close(sight);
+    tern_image_tokens_close(image);
     tern_session_close(s);
     tern_model_close(m);
-    tern_picture_free(&p);
+    tern_image_close(&p);
     tern_file_close(file);
 }
 
 // Seen to fail: with rows and columns of squares exchanged in their marks, with the whole in front
-// of them, with squares cut from another row, and with the grid's last place where a picture ends.
-TEST(large_pictures_are_seen_as_squares_and_as_a_whole) { check_large(LFM2, false); }
+// of them, with squares cut from another row, and with the grid's last place where an image ends.
+TEST(large_images_are_seen_as_squares_and_as_a_whole) { check_large(LFM2, false); }
 
-TEST(webgpu_large_pictures_are_seen_as_squares_and_as_a_whole) { check_large(LFM2, true); }
+TEST(webgpu_large_images_are_seen_as_squares_and_as_a_whole) { check_large(LFM2, true); }
 
-// Texts with a picture, with two, and without one, in a group whose pieces end within pictures:
+// Texts with an image, with two, and without one, in a group whose pieces end within images:
 // each says what it says alone.
-TEST(pictures_in_groups_are_those_of_each_text) {
+TEST(images_in_groups_are_those_of_each_text) {
     tern_error err = {0};
     tern_model *m;
     tern_group *g;
     tern_session *sessions[3], *alone;
-    tern_picture p;
-    tern_sight *one, *two;
+    tern_image p;
+    tern_image_tokens *one, *two;
     int32_t ids[3][128] = {{0}}, said[3][10], single[10], text[128];
     size_t n[3] = {0}, n_running = 1, n_reused, n_said;
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
-    REQUIRE_OK(tern_picture_new(&p, 90, 80, &err), err);
-    REQUIRE_OK(tern_sight_open(&one, m, &p, 1, NULL, &err), err);
+    REQUIRE_OK(tern_image_create(&p, 90, 80, &err), err);
+    REQUIRE_OK(tern_image_tokens_open(&one, m, &p, 1, NULL, &err), err);
     for (int i = 0; i < 9000; i++) p.rgb[i] = (uint8_t)(i * 7);
-    REQUIRE_OK(tern_sight_open(&two, m, &p, 1, NULL, &err), err);
-    tern_sight *const both[2] = {one, two};
+    REQUIRE_OK(tern_image_tokens_open(&two, m, &p, 1, NULL, &err), err);
+    tern_image_tokens *const both[2] = {one, two};
     for (int k = 0; k < 3; k++) {
         for (int i = 0; i < 20; i++) text[i] = 50 + (i + 3) * (k + 7) % 90;
         for (int i = 0; i < k; i++) text[5 + 9 * i] = 261;
-        REQUIRE_OK(tern_sights_place(m, text, 20, both, (size_t)k, ids[k], 128, &n[k], &err), err);
+        REQUIRE_OK(tern_image_tokens_place(m, text, 20, both, (size_t)k, ids[k], 128, &n[k], &err),
+                   err);
         REQUIRE_OK(tern_session_open(&sessions[k], m, NULL, &err), err);
     }
     const tern_group_desc desc = {.n_piece = 4};
@@ -245,49 +248,49 @@ TEST(pictures_in_groups_are_those_of_each_text) {
         const int32_t *list = tern_session_generated(sessions[k], &n_said);
         CHECK(n_said == 10);
         memcpy(said[k], list, sizeof said[k]);
-        sight_say(alone, ids[k], n[k], single, &n_reused);
+        image_say(alone, ids[k], n[k], single, &n_reused);
         CHECK_MSG(memcmp(said[k], single, sizeof single) == 0, "text %d is another", k);
         tern_session_close(sessions[k]);
     }
     tern_group_close(g);
     tern_session_close(alone);
-    tern_sight_close(one);
-    tern_sight_close(two);
-    tern_picture_free(&p);
+    tern_image_tokens_close(one);
+    tern_image_tokens_close(two);
+    tern_image_close(&p);
     tern_model_close(m);
 }
 
 static void check_allocations(const char *folder, int32_t width, int32_t height) {
     tern_error err = {0};
     tern_model *m;
-    tern_picture p;
-    tern_sight *s;
+    tern_image p;
+    tern_image_tokens *s;
     bool done = false;
     const tern_model_desc desc = {.n_threads = 1};
     REQUIRE_OK(tern_model_open(&m, folder, &desc, &err), err);
-    REQUIRE_OK(tern_picture_new(&p, width, height, &err), err);
+    REQUIRE_OK(tern_image_create(&p, width, height, &err), err);
     for (uint64_t n = 1; !done && n < 1000; n++) {
         tern_mem_fail_at(n);
-        tern_status status = tern_sight_open(&s, m, &p, 1, NULL, &err);
+        tern_status status = tern_image_tokens_open(&s, m, &p, 1, NULL, &err);
         tern_mem_fail_at(0);
         done = status == TERN_OK;
         CHECK_MSG(done || (status == TERN_ERR_MEMORY && !s), "%s", err.message);
     }
     CHECK(done);
-    if (done) tern_sight_close(s);
-    tern_picture_free(&p);
+    if (done) tern_image_tokens_close(s);
+    tern_image_close(&p);
     tern_model_close(m);
 }
 
-TEST(sights_survive_failing_allocations) {
+TEST(images_survive_failing_allocations) {
     check_allocations(OWN, 70, 45);
     check_allocations(LFM2, 200, 130);
 }
 
 // The least number of pixels in a file is no way around the most that a caller allows, which a
-// picture of many patches would take hours for. Found by fuzz/tower_fuzz.c; seen to fail with the
+// image of many patches would take hours for. Found by fuzz/tower_fuzz.c; seen to fail with the
 // file's taken first.
-TEST(sights_are_no_larger_than_they_may_be) {
+TEST(images_are_no_larger_than_they_may_be) {
     static const int64_t most[][2] = {{4096, 4096}, {70000, 65536}, {0, 65536}}; // asked, least
     tern_error err = {0};
     tern_file *file;
@@ -302,7 +305,7 @@ TEST(sights_are_no_larger_than_they_may_be) {
 
 // Seen to fail: with a shape's first grid where a larger one has the same shape, and without an
 // edge of one block before sizes are compared.
-TEST(pictures_have_the_sizes_and_squares_of_lfm2vls_processor) {
+TEST(images_have_the_sizes_and_squares_of_lfm2vls_processor) {
     tern_error err = {0};
     tern_file *file;
     tern_vision_rules r;
@@ -344,7 +347,7 @@ static void copy_between(const char *folder, const char *name, const char *from,
 
 // Newer folders have the same in processor_config.json, beside what other processors need. Seen to
 // fail: with the values of the whole file, which has none of these.
-TEST(rules_of_pictures_are_in_either_file) {
+TEST(rules_of_images_are_in_either_file) {
     tern_error err = {0};
     tern_file *file, *other;
     tern_vision_rules a, b;
@@ -369,23 +372,23 @@ TEST(rules_of_pictures_are_in_either_file) {
     tern_file_close(other);
 }
 
-TEST(sights_are_of_models_that_see) {
+TEST(images_are_of_models_that_see) {
     tern_error err = {0};
     tern_model *texts, *m;
-    tern_picture p, thin;
-    tern_sight *s;
+    tern_image p, thin;
+    tern_image_tokens *s;
     REQUIRE_OK(tern_model_open(&texts, "tests/oracles/qwen35", NULL, &err), err);
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
-    REQUIRE_OK(tern_picture_new(&p, 9, 9, &err), err);
-    REQUIRE_OK(tern_picture_new(&thin, 1, 900, &err), err);
-    CHECK(tern_sight_open(&s, texts, &p, 1, NULL, &err) == TERN_ERR_UNSUPPORTED);
-    CHECK(strstr(err.message, "reads no pictures in texts"));
-    CHECK(tern_sight_open(&s, m, &thin, 1, NULL, &err) == TERN_ERR_ARGUMENT);
-    CHECK(tern_sight_open(&s, m, &p, 3, NULL, &err) == TERN_ERR_ARGUMENT);
-    const tern_sight_params negative = {.n_pixels_max = -1};
-    CHECK(tern_sight_open(&s, m, &p, 1, &negative, &err) == TERN_ERR_ARGUMENT);
-    tern_picture_free(&p);
-    tern_picture_free(&thin);
+    REQUIRE_OK(tern_image_create(&p, 9, 9, &err), err);
+    REQUIRE_OK(tern_image_create(&thin, 1, 900, &err), err);
+    CHECK(tern_image_tokens_open(&s, texts, &p, 1, NULL, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(strstr(err.message, "reads no images in texts"));
+    CHECK(tern_image_tokens_open(&s, m, &thin, 1, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_image_tokens_open(&s, m, &p, 3, NULL, &err) == TERN_ERR_ARGUMENT);
+    const tern_image_tokens_params negative = {.n_pixels_max = -1};
+    CHECK(tern_image_tokens_open(&s, m, &p, 1, &negative, &err) == TERN_ERR_ARGUMENT);
+    tern_image_close(&p);
+    tern_image_close(&thin);
     tern_model_close(texts);
     tern_model_close(m);
 }
@@ -396,8 +399,8 @@ TEST(sights_are_of_models_that_see) {
 static void check_processor(const tern_file *golden, const char *name, int32_t *n_worst) {
     char key[160], path[256];
     tern_error err = {0};
-    tern_picture p, sized;
-    const tern_picture_desc desc = {.as_stored = true};
+    tern_image p, sized;
+    const tern_image_desc desc = {.as_stored = true};
     tern_vision_rules rules = {.least = 4096, .most = 25600};
     snprintf(key, sizeof key, "%s.Qwen2VLImageProcessorPil.levels", name);
     const tern_tensor *levels = tern_file_tensor(golden, key);
@@ -405,10 +408,10 @@ static void check_processor(const tern_file *golden, const char *name, int32_t *
     if (strstr(name, "JPEG")) snprintf(path, sizeof path, "images/imagenet_selected/%s", name);
     const char *file = test_data(path);
     REQUIRE(levels && file);
-    REQUIRE_OK(tern_picture_open(&p, file, &desc, &err), err);
+    REQUIRE_OK(tern_image_open(&p, file, &desc, &err), err);
     int32_t width, height, k = 0;
     REQUIRE_OK(tern_vision_size(&rules, 32, p.width, p.height, &width, &height, &err), err);
-    REQUIRE_OK(tern_picture_resize(&sized, &p, width, height, TERN_PICTURE_BICUBIC, &err), err);
+    REQUIRE_OK(tern_image_resize(&sized, &p, width, height, TERN_IMAGE_BICUBIC, &err), err);
     const uint8_t *want = test_bytes(&levels->data);
     REQUIRE((int32_t)levels->ne[1] == width / 16 * (height / 16));
     for (int32_t by = 0; by < height; by += 32)
@@ -421,11 +424,11 @@ static void check_processor(const tern_file *golden, const char *name, int32_t *
                         int32_t d = abs(level - want[k]);
                         if (d > *n_worst) *n_worst = d;
                     }
-    tern_picture_free(&p);
-    tern_picture_free(&sized);
+    tern_image_close(&p);
+    tern_image_close(&sized);
 }
 
-TEST(pictures_are_shown_as_the_processor_shows_them) {
+TEST(images_are_shown_as_the_processor_shows_them) {
     static const char *const names[] = {"exact_64x96.png",
                                         "exif_rot6.jpg",
                                         "gray.jpg",
@@ -453,7 +456,7 @@ TEST(pictures_are_shown_as_the_processor_shows_them) {
     tern_file_close(file);
 }
 
-TEST(pictures_have_the_processors_sizes) {
+TEST(images_have_the_processors_sizes) {
     const char *path = test_data("oracle/image_proc/golden.safetensors");
     tern_error err = {0};
     tern_file *file;
@@ -474,7 +477,7 @@ TEST(pictures_have_the_processors_sizes) {
     tern_file_close(file);
 }
 
-TEST(qwen35_sees_pictures_as_transformers_does) {
+TEST(qwen35_sees_images_as_transformers_does) {
     check_data("oracle/qwen3_5_vl", false, false, 1e-5);
 }
 
@@ -482,7 +485,7 @@ TEST(qwen35_sees_videos_as_transformers_does) {
     check_data("oracle/qwen3_5_video", false, true, 1e-5);
 }
 
-TEST(webgpu_qwen35_sees_pictures_as_transformers_does) {
+TEST(webgpu_qwen35_sees_images_as_transformers_does) {
     check_data("oracle/qwen3_5_vl", true, false, 2e-3);
 }
 
@@ -490,23 +493,23 @@ TEST(webgpu_qwen35_sees_videos_as_transformers_does) {
     check_data("oracle/qwen3_5_video", true, true, 2e-3);
 }
 
-// What a conversation says to the model, where it shows pictures: by hand, what the template has
-// for each message, with its sights in their order. Turns that do not fit take theirs along.
+// What a conversation says to the model, where it shows images: by hand, what the template has
+// for each message, with its images in their order. Turns that do not fit take theirs along.
 static void check_shown(const tern_model *m, const tern_chat *talk, const char *text, size_t first,
                         int32_t n_context, size_t n_dropped) {
     tern_error err = {0};
     int32_t want[256], got[256], plain[256];
-    tern_sight *sights[8];
+    tern_image_tokens *images[8];
     size_t n_messages, n_shown, n_want = 0, n_got = 0, n_plain = 0, gone = 0;
     const tern_message *messages = tern_chat_messages(talk, &n_messages);
     const tern_shown *shown = tern_chat_get_shown(talk, &n_shown);
-    for (size_t i = first; i < n_shown; i++) sights[i - first] = shown[i].sight;
+    for (size_t i = first; i < n_shown; i++) images[i - first] = shown[i].image;
     REQUIRE_OK(
         tern_tokenize(m, text, strlen(text), TERN_TOKENIZE_SPECIAL, plain, 256, &n_plain, &err),
         err);
-    REQUIRE_OK(
-        tern_sights_place(m, plain, n_plain, sights, n_shown - first, want, 256, &n_want, &err),
-        err);
+    REQUIRE_OK(tern_image_tokens_place(m, plain, n_plain, images, n_shown - first, want, 256,
+                                       &n_want, &err),
+               err);
     REQUIRE_OK(tern_chat_tokens_shown(m, messages, n_messages, shown, n_shown, n_context, 1, got,
                                       256, &n_got, &gone, &err),
                err);
@@ -519,19 +522,19 @@ static void check_shown(const tern_model *m, const tern_chat *talk, const char *
 #define SAYS(text) "<|im_start|>assistant\n" text "<|im_end|>\n"
 #define ANSWER     "<|im_start|>assistant\n"
 
-// Seen to fail: with the pictures of a turn that is left out still placed, and with a system text
-// that comes later taking the pictures of the message before it.
-TEST(pictures_of_conversations_go_with_their_messages) {
+// Seen to fail: with the images of a turn that is left out still placed, and with a system text
+// that comes later taking the images of the message before it.
+TEST(images_of_conversations_go_with_their_messages) {
     tern_error err = {0};
     tern_model *m;
     tern_chat *talk;
-    tern_picture p;
-    tern_sight *one, *two;
+    tern_image p;
+    tern_image_tokens *one, *two;
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
-    REQUIRE_OK(tern_picture_new(&p, 90, 80, &err), err);
-    REQUIRE_OK(tern_sight_open(&one, m, &p, 1, NULL, &err), err);
+    REQUIRE_OK(tern_image_create(&p, 90, 80, &err), err);
+    REQUIRE_OK(tern_image_tokens_open(&one, m, &p, 1, NULL, &err), err);
     p.rgb[0] = 255;
-    REQUIRE_OK(tern_sight_open(&two, m, &p, 1, NULL, &err), err);
+    REQUIRE_OK(tern_image_tokens_open(&two, m, &p, 1, NULL, &err), err);
     REQUIRE_OK(tern_chat_open(&talk, &err), err);
     CHECK(tern_chat_show(talk, one, &err) == TERN_ERR_ARGUMENT);
     REQUIRE_OK(tern_chat_add(talk, "user", "a", &err), err);
@@ -554,8 +557,8 @@ TEST(pictures_of_conversations_go_with_their_messages) {
     tern_chat_get_shown(talk, &n_shown);
     CHECK(n_shown == 2);
     tern_chat_close(talk);
-    tern_sight_close(one);
-    tern_sight_close(two);
+    tern_image_tokens_close(one);
+    tern_image_tokens_close(two);
     tern_model_close(m);
-    tern_picture_free(&p);
+    tern_image_close(&p);
 }

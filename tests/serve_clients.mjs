@@ -269,9 +269,9 @@ const tests = {
             assert.equal(after.content[0].text, "It is dry in Ghent.");
         }
     },
-    async "pictures: all clients say the same"() {
-        const picture = await readFile("tests/oracles/qwen35_sees/picture.png");
-        const data = picture.toString("base64"), at = `data:image/png;base64,${data}`, text = "What is it?";
+    async "images: all clients say the same"() {
+        const image = await readFile("tests/oracles/qwen35_sees/image.png");
+        const data = image.toString("base64"), at = `data:image/png;base64,${data}`, text = "What is it?";
         const few = { temperature: 0, max_tokens: 6 }, model = "qwen35_sees";
         const openai = new OpenAI({ baseURL: `${sees}/v1`, apiKey: KEY });
         const content = [{ type: "image_url", image_url: { url: at } }, { type: "text", text }];
@@ -287,11 +287,11 @@ const tests = {
         assert.deepEqual([message.content[0].text, read + kept], [told, n]);
         const ollama = new Ollama({ host: sees, headers: { Authorization: `Bearer ${KEY}` } });
         const said = await ollama.chat({ model, options: { temperature: 0, num_predict: 6 },
-            messages: [{ role: "user", content: text, images: [new Uint8Array(picture)] }] });
+            messages: [{ role: "user", content: text, images: [new Uint8Array(image)] }] });
         assert.deepEqual([said.message.content, said.prompt_eval_count], [told, n]);
         const provider = createOpenAICompatible({ name: "tern", baseURL: `${sees}/v1`, apiKey: KEY });
         const { text: written } = await generateText({ model: provider(model), temperature: 0, maxOutputTokens: 6,
-            messages: [{ role: "user", content: [{ type: "image", image: picture }, { type: "text", text }] }] });
+            messages: [{ role: "user", content: [{ type: "image", image: image }, { type: "text", text }] }] });
         assert.equal(written, told);
         const blind = await openai.chat.completions.create({ ...few, model, messages: [{ role: "user", content: text }] });
         assert.ok(blind.usage.prompt_tokens < n);

@@ -9,7 +9,7 @@
 #include "formats/formats.h"
 #include "harness.h"
 #include "runtime/runtime.h"
-#include "sight_fixture.h"
+#include "image_tokens_fixture.h"
 #include "tern_media.h"
 #include "tern_tools.h"
 
@@ -51,7 +51,7 @@ static void check_pair(const char *oracle, bool gpu, bool video, double bound) {
     snprintf(source, sizeof source, "%s", oracle);
     make_folder("pair", folder);
     if (convert(source, in(folder, "m.gguf"), TERN_TYPE_AUTO))
-        sight_check(source, in(folder, "m.gguf"), gpu, video, bound);
+        image_check(source, in(folder, "m.gguf"), gpu, video, bound);
 }
 
 TEST(two_ggufs_see_as_numpy_does) { check_pair(OWN, false, false, 1e-5); }
@@ -72,7 +72,7 @@ TEST(two_ggufs_of_gemma3_see_as_numpy_does) { check_pair(GEMMA3, false, false, 1
 
 TEST(webgpu_two_ggufs_of_gemma3_see_as_numpy_does) { check_pair(GEMMA3, true, false, 1e-4); }
 
-TEST(two_ggufs_see_pictures_as_transformers_does) {
+TEST(two_ggufs_see_images_as_transformers_does) {
     const char *folder = test_data("oracle/qwen3_5_vl");
     if (folder) check_pair(folder, false, false, 1e-5);
 }
@@ -82,29 +82,29 @@ TEST(two_ggufs_see_videos_as_transformers_does) {
     if (folder) check_pair(folder, false, true, 1e-5);
 }
 
-// Rows of a picture of two different frames; the caller frees them. NULL: none.
+// Rows of an image of two different frames; the caller frees them. NULL: none.
 static float *see(const char *path, const char *mmproj, size_t *n) {
     tern_error err = {0};
     tern_model *m;
-    tern_picture frames[2];
-    tern_sight *s = NULL;
+    tern_image frames[2];
+    tern_image_tokens *s = NULL;
     float *rows = NULL;
     const tern_model_desc desc = {.n_threads = 1, .mmproj = mmproj};
     tern_status status = tern_model_open(&m, path, &desc, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     if (status != TERN_OK) return NULL;
     for (int k = 0; k < 2; k++) {
-        CHECK(tern_picture_new(&frames[k], 200, 121, &err) == TERN_OK);
+        CHECK(tern_image_create(&frames[k], 200, 121, &err) == TERN_OK);
         for (int i = 0; i < 200 * 121 * 3; i++) frames[k].rgb[i] = (uint8_t)(i * (k + 3) / 7);
     }
     size_t n_frames = (size_t)m->config.vision.tower->n_frames;
-    status = tern_sight_open(&s, m, frames, n_frames, NULL, &err);
+    status = tern_image_tokens_open(&s, m, frames, n_frames, NULL, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     *n = s ? (size_t)s->n_rows * (size_t)m->config.n_embd : 0;
     if (s) rows = calloc(*n, sizeof *rows);
     if (rows) memcpy(rows, s->rows, *n * sizeof *rows);
-    tern_sight_close(s);
-    for (int k = 0; k < 2; k++) tern_picture_free(&frames[k]);
+    tern_image_tokens_close(s);
+    for (int k = 0; k < 2; k++) tern_image_close(&frames[k]);
     tern_model_close(m);
     return rows;
 }
@@ -118,7 +118,7 @@ static void check_same_rows(const char *a, const char *b, const char *mmproj) {
     free(y);
 }
 
-// Sizes of pictures, token ids and all numbers survive: the rows are the same to the bit. With
+// Sizes of images, token ids and all numbers survive: the rows are the same to the bit. With
 // matrices of 8 bits they are others, and there all the same. Seen to fail: with the processor's
 // limits under other keys.
 TEST(conversion_writes_what_sees_beside_the_text) {
@@ -158,8 +158,8 @@ TEST(towers_have_the_folders_tokens) {
     REQUIRE_OK(tern_model_open(&a, OWN, NULL, &err), err);
     REQUIRE_OK(tern_model_open(&b, in(folder, "m.gguf"), NULL, &err), err);
     const tern_vision *x = &a->config.vision, *y = &b->config.vision;
-    CHECK(x->picture_id == 261 && x->video_id == 262 && x->start_id == 259 && x->end_id == 260);
-    CHECK(y->picture_id == 261 && y->video_id == 262 && y->start_id == 259 && y->end_id == 260);
+    CHECK(x->image_id == 261 && x->video_id == 262 && x->start_id == 259 && x->end_id == 260);
+    CHECK(y->image_id == 261 && y->video_id == 262 && y->start_id == 259 && y->end_id == 260);
     tern_model_close(a);
     tern_model_close(b);
 }
@@ -244,9 +244,9 @@ TEST(towers_have_queries_keys_and_values_apart_or_not) {
     if (!convert(OWN, in(folder, "m.gguf"), TERN_TYPE_AUTO)) return;
     rewrite(in(folder, "mmproj-m.gguf"), in(folder, "apart.gguf"), &(change){.splits = true});
     check_same_rows(OWN, in(folder, "m.gguf"), in(folder, "apart.gguf"));
-    // What llama.cpp's files do not say is the family's: pictures' sizes, how they are resized.
+    // What llama.cpp's files do not say is the family's: images' sizes, how they are resized.
     rewrite(in(folder, "mmproj-m.gguf"), in(folder, "plain.gguf"),
-            &(change){.without = "tern.picture.resample"});
+            &(change){.without = "tern.image.resample"});
     check_same_rows(OWN, in(folder, "m.gguf"), in(folder, "plain.gguf"));
 }
 
@@ -268,7 +268,7 @@ static void check_back(const char *oracle) {
     make_folder(name, folder);
     if (convert(oracle, in(folder, "m.gguf"), TERN_TYPE_AUTO) &&
         convert(in(folder, "m.gguf"), in(folder, "both"), TERN_TYPE_AUTO))
-        sight_check(oracle, in(folder, "both"), false, false, 1e-5);
+        image_check(oracle, in(folder, "both"), false, false, 1e-5);
 }
 
 // Seen to fail: with the two frames of a patch one after the other, and with a patch's numbers
@@ -280,8 +280,8 @@ TEST(folders_get_what_sees_back) {
     check_back(GEMMA3);
 }
 
-// Of a picture that is cut into squares the rows are the folder's, but for the order in which a
-// patch's numbers are added; what llama.cpp's files do not say is LFM2-VL's own: then this picture
+// Of an image that is cut into squares the rows are the folder's, but for the order in which a
+// patch's numbers are added; what llama.cpp's files do not say is LFM2-VL's own: then this image
 // is too small to be cut and made larger, or its squares are of 512 pixels. The norm before the two
 // products may lack. Seen to fail: with the limits of squares under other keys.
 TEST(towers_of_lfm2vl_have_what_their_files_say) {
@@ -307,15 +307,15 @@ TEST(towers_of_lfm2vl_have_what_their_files_say) {
     bare = see(in(folder, "m.gguf"), changed, &n);
     CHECK(bare && n == 77 * 32);
     free(bare);
-    rewrite(m, changed, &(change){.without = "tern.picture.*"});
+    rewrite(m, changed, &(change){.without = "tern.image.*"});
     bare = see(in(folder, "m.gguf"), changed, &n);
     CHECK(bare && n == (6 * 256 + 2) * 32);
     free(bare);
-    rewrite(m, changed, &(change){.key = "tern.picture.max_tiles", .number = 0}); // none
+    rewrite(m, changed, &(change){.key = "tern.image.max_tiles", .number = 0}); // none
     bare = see(in(folder, "m.gguf"), changed, &n);
     CHECK(bare && n == 2 * 32);
     free(bare);
-    rewrite(m, changed, &(change){.key = "tern.picture.max_tiles", .number = 2});
+    rewrite(m, changed, &(change){.key = "tern.image.max_tiles", .number = 2});
     bare = see(in(folder, "m.gguf"), changed, &n);
     CHECK(bare && n == (8 + 2) * 32);
     free(bare);
@@ -323,7 +323,7 @@ TEST(towers_of_lfm2vl_have_what_their_files_say) {
 }
 
 // The first files of Gemma 3's tower have the names of a layer's products exchanged, and do not say
-// how pictures are resized. Seen to fail: with the names as they are.
+// how images are resized. Seen to fail: with the names as they are.
 TEST(towers_of_gemma3_may_be_of_older_writers) {
     char folder[512], m[768], changed[768];
     make_folder("gemma3", folder);
@@ -348,8 +348,8 @@ TEST(towers_of_gemma3_that_do_not_fit_are_refused) {
          "clip.projector_type is \"lfm2\": a gemma3 sees with gemma3"},
         {{.key = "clip.vision.projection_dim", .number = 64}, "do not fit together"},
         {{.key = "clip.vision.projector.scale_factor", .number = 4},
-         "pictures of 84 pixels a side, patches of 14, a grid of 6 places a side and 1 rows"},
-        {{.key = "clip.vision.image_size", .number = 98}, "pictures of 98 pixels a side"},
+         "images of 84 pixels a side, patches of 14, a grid of 6 places a side and 1 rows"},
+        {{.key = "clip.vision.image_size", .number = 98}, "images of 98 pixels a side"},
         {{.without = "mm.soft_emb_norm.weight"}, "tensor mm.soft_emb_norm.weight is missing"},
         {{.without = "mm.input_projection.weight"}, "tensor mm.input_projection.weight is missing"},
     };
@@ -392,38 +392,38 @@ TEST(towers_of_lfm2vl_that_do_not_fit_are_refused) {
     }
 }
 
-// Rules of pictures that make no sense are refused when a picture comes.
+// Rules of images that make no sense are refused when an image comes.
 TEST(squares_that_make_no_sense_are_refused) {
     static const struct {
         const char *key;
         int64_t number;
     } cases[] = {
-        {"tern.picture.tile_size", 48}, {"tern.picture.tile_size", 8192},
-        {"tern.picture.max_tiles", 65}, {"tern.picture.min_tiles", 7},
-        {"tern.picture.min_tiles", 0},  {"tern.picture.max_pixels_tolerance", 0},
+        {"tern.image.tile_size", 48}, {"tern.image.tile_size", 8192},
+        {"tern.image.max_tiles", 65}, {"tern.image.min_tiles", 7},
+        {"tern.image.min_tiles", 0},  {"tern.image.max_pixels_tolerance", 0},
     };
     char folder[512], m[768], changed[768];
     tern_error err = {0};
-    tern_picture p;
+    tern_image p;
     make_folder("lfm2_rules", folder);
     if (!convert(LFM2, in(folder, "m.gguf"), TERN_TYPE_AUTO)) return;
     snprintf(m, sizeof m, "%s", in(folder, "mmproj-m.gguf"));
     snprintf(changed, sizeof changed, "%s", in(folder, "changed.gguf"));
-    REQUIRE_OK(tern_picture_new(&p, 200, 130, &err), err);
+    REQUIRE_OK(tern_image_create(&p, 200, 130, &err), err);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tern_model *model;
-        tern_sight *s = NULL;
+        tern_image_tokens *s = NULL;
         const tern_model_desc desc = {.n_threads = 1, .mmproj = changed};
         rewrite(m, changed, &(change){.key = cases[i].key, .number = cases[i].number});
         REQUIRE_OK(tern_model_open(&model, in(folder, "m.gguf"), &desc, &err), err);
-        tern_status status = tern_sight_open(&s, model, &p, 1, NULL, &err);
+        tern_status status = tern_image_tokens_open(&s, model, &p, 1, NULL, &err);
         CHECK_MSG(status == TERN_ERR_FORMAT && strstr(err.message, "make no sense") &&
                       strstr(err.message, "changed.gguf"),
                   "%s: %s", cases[i].key, status == TERN_OK ? "it was seen" : err.message);
-        tern_sight_close(s);
+        tern_image_tokens_close(s);
         tern_model_close(model);
     }
-    tern_picture_free(&p);
+    tern_image_close(&p);
 }
 
 TEST(towers_that_do_not_fit_are_refused) {
@@ -460,7 +460,7 @@ TEST(towers_that_do_not_fit_are_refused) {
     check_refused(folder, "m.gguf", in(folder, "none.gguf"), "none.gguf: ");
     check_refused("tests/oracles", "qwen35_sees", m, "a folder has its part that sees with it");
     if (convert("tests/oracles/llama", in(folder, "text.gguf"), TERN_TYPE_AUTO))
-        check_refused(folder, "text.gguf", m, "a llama reads no pictures in texts");
+        check_refused(folder, "text.gguf", m, "a llama reads no images in texts");
 }
 
 // ---- Which file is taken -----------------------------------------------------------------------
@@ -474,9 +474,9 @@ static bool sees(const char *path, const char *mmproj) {
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     if (status != TERN_OK) return false;
     tern_model_get_vision_info(m, &info);
-    bool sees_pictures = m->config.vision.n_layers > 0;
+    bool sees_images = m->config.vision.n_layers > 0;
     tern_model_close(m);
-    return sees_pictures;
+    return sees_images;
 }
 
 // The one with the model's name, the only one, none of several, and none that is another model's.

@@ -73,7 +73,7 @@ n=$((n + 1))
 [ "$(grep -c '"loss"' "$dir/run/log.jsonl")" = 4 ] || wrong "the log lost lines of the first part"
 
 # Ctrl-C is answered at once, and the checkpoint is there; two runs cannot share a folder; the log
-# and a picture of it can be read while it grows. Seen to fail: with a handler that says nothing.
+# and an image of it can be read while it grows. Seen to fail: with a handler that says nothing.
 $train -o "$dir/long" -n 1000000 --log-every 10 --valid-every 100000 >"$dir/out" 2>"$dir/long.err" &
 run=$!
 await '"loss"' "$dir/long/log.jsonl"

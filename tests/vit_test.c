@@ -1,4 +1,4 @@
-// Models of pictures: scores and vectors of references, from every kind of file, in any company.
+// Models of images: scores and vectors of references, from every kind of file, in any company.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +38,18 @@ static void check_model(const char *path, bool gpu, const tern_file *file, doubl
     tern_model *m = NULL;
     tern_classify_hit hits[2 * LABELS];
     float scores[2 * LABELS], vectors[2 * WIDTH];
-    tern_picture pictures[2];
+    tern_image images[2];
     if (gpu)
         m = gpu_open(path, 0);
     else
         CHECK_MSG(tern_model_open(&m, path, NULL, &err) == TERN_OK, "%s", err.message);
     if (!m) return;
-    // Another picture beside it makes no difference.
-    REQUIRE_OK(tern_picture_new(&pictures[0], 11, 19, &err), err);
-    REQUIRE_OK(tern_picture_new(&pictures[1], 37, 29, &err), err);
-    memcpy(pictures[1].rgb, golden(file, "picture"), 37 * 29 * 3);
+    // Another image beside it makes no difference.
+    REQUIRE_OK(tern_image_create(&images[0], 11, 19, &err), err);
+    REQUIRE_OK(tern_image_create(&images[1], 37, 29, &err), err);
+    memcpy(images[1].rgb, golden(file, "image"), 37 * 29 * 3);
     const tern_classify_params params = {.n_hits = LABELS, .scores = scores};
-    CHECK_MSG(tern_classify(m, pictures, 2, &params, hits, &err) == TERN_OK, "%s: %s", path,
+    CHECK_MSG(tern_classify(m, images, 2, &params, hits, &err) == TERN_OK, "%s: %s", path,
               err.message);
     double d = distance(scores + LABELS, golden(file, "scores"), LABELS), sum = 0;
     CHECK_MSG(d < bound, "%s: scores are %g off", path, d);
@@ -61,15 +61,15 @@ static void check_model(const char *path, bool gpu, const tern_file *file, doubl
         sum += (double)hit->probability;
     }
     CHECK(fabs(sum - 1) < 1e-6);
-    CHECK_MSG(tern_embed_pictures(m, pictures, 2, vectors, &err) == TERN_OK, "%s", err.message);
+    CHECK_MSG(tern_embed_images(m, images, 2, vectors, &err) == TERN_OK, "%s", err.message);
     d = distance(vectors + WIDTH, golden(file, "embedding"), WIDTH);
     CHECK_MSG(d < bound, "%s: the vector is %g off", path, d);
     float alone[LABELS];
     const tern_classify_params one = {.n_hits = 1, .scores = alone};
-    CHECK(tern_classify(m, pictures + 1, 1, &one, hits, &err) == TERN_OK);
+    CHECK(tern_classify(m, images + 1, 1, &one, hits, &err) == TERN_OK);
     CHECK(memcmp(alone, scores + LABELS, sizeof alone) == 0);
-    tern_picture_free(&pictures[0]);
-    tern_picture_free(&pictures[1]);
+    tern_image_close(&images[0]);
+    tern_image_close(&images[1]);
     tern_model_close(m);
 }
 
@@ -128,31 +128,31 @@ static bool stop(void *user, const char *what, double fraction) {
     return false;
 }
 
-TEST(vit_refuses_what_is_no_picture_or_no_model_of_them) {
+TEST(vit_refuses_what_is_no_image_or_no_model_of_them) {
     tern_error err = {0};
     tern_model *m, *texts;
     tern_classify_hit hits[LABELS];
     float vector[WIDTH];
-    tern_picture p, thin, none = {0};
+    tern_image p, thin, none = {0};
     REQUIRE_OK(tern_model_open(&m, OWN "vit", NULL, &err), err);
     REQUIRE_OK(tern_model_open(&texts, OWN "bert", NULL, &err), err);
-    REQUIRE_OK(tern_picture_new(&p, 9, 9, &err), err);
-    REQUIRE_OK(tern_picture_new(&thin, 1, 900, &err), err);
+    REQUIRE_OK(tern_image_create(&p, 9, 9, &err), err);
+    REQUIRE_OK(tern_image_create(&thin, 1, 900, &err), err);
     CHECK(tern_classify(texts, &p, 1, NULL, hits, &err) == TERN_ERR_UNSUPPORTED);
-    CHECK(strstr(err.message, "reads no pictures"));
-    CHECK(tern_embed_pictures(texts, &p, 1, vector, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(strstr(err.message, "reads no images"));
+    CHECK(tern_embed_images(texts, &p, 1, vector, &err) == TERN_ERR_UNSUPPORTED);
     CHECK(tern_classify(m, &thin, 1, NULL, hits, &err) == TERN_ERR_ARGUMENT);
-    CHECK(strstr(err.message, "picture 1: 1 x 900 pixels"));
+    CHECK(strstr(err.message, "image 1: 1 x 900 pixels"));
     CHECK(tern_classify(m, &none, 1, NULL, hits, &err) == TERN_ERR_ARGUMENT);
     const tern_classify_params many = {.n_hits = LABELS + 1}, stops = {.on_progress = stop};
     CHECK(tern_classify(m, &p, 1, &many, hits, &err) == TERN_ERR_ARGUMENT);
     CHECK(tern_classify(m, &p, 1, &stops, hits, &err) == TERN_ERR_CANCELLED);
     const tern_embed_text text = {.text = "hello", .n_bytes = 5};
     CHECK(tern_embed(m, &text, 1, NULL, vector, &err) == TERN_ERR_UNSUPPORTED);
-    CHECK(strstr(err.message, "of pictures and of no texts"));
+    CHECK(strstr(err.message, "of images and of no texts"));
     CHECK(tern_classify(m, NULL, 0, NULL, NULL, &err) == TERN_OK);
-    tern_picture_free(&p);
-    tern_picture_free(&thin);
+    tern_image_close(&p);
+    tern_image_close(&thin);
     tern_model_close(texts);
     tern_model_close(m);
 }
@@ -160,12 +160,12 @@ TEST(vit_refuses_what_is_no_picture_or_no_model_of_them) {
 TEST(vit_survives_failing_allocations) {
     tern_error err = {0};
     tern_model *m;
-    tern_picture p;
+    tern_image p;
     tern_classify_hit hits[LABELS];
     bool done = false;
     const tern_model_desc desc = {.n_threads = 1};
     REQUIRE_OK(tern_model_open(&m, OWN "vit", &desc, &err), err);
-    REQUIRE_OK(tern_picture_new(&p, 21, 19, &err), err);
+    REQUIRE_OK(tern_image_create(&p, 21, 19, &err), err);
     for (uint64_t n = 1; !done && n < 1000; n++) {
         tern_mem_fail_at(n);
         tern_status status = tern_classify(m, &p, 1, NULL, hits, &err);
@@ -174,7 +174,7 @@ TEST(vit_survives_failing_allocations) {
         CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);
     }
     CHECK(done);
-    tern_picture_free(&p);
+    tern_image_close(&p);
     tern_model_close(m);
 }
 
@@ -248,20 +248,20 @@ TEST(vit_tiny_sees_what_its_reference_sees) {
         char name[128];
         float scores[1000];
         tern_classify_hit hit;
-        tern_picture p;
+        tern_image p;
         const float *want = logits + 1000 * i;
         int best = 0;
         for (int k = 1; k < 1000; k++) best = want[k] > want[best] ? k : best;
         snprintf(name, sizeof name, "images/imagenet_selected/%s.JPEG", images[i].name);
         const char *file = test_data(name);
         REQUIRE(file);
-        REQUIRE_OK(tern_picture_open(&p, file, NULL, &err), err);
+        REQUIRE_OK(tern_image_open(&p, file, NULL, &err), err);
         const tern_classify_params params = {.n_hits = 1, .scores = scores};
         REQUIRE_OK(tern_classify(m, &p, 1, &params, &hit, &err), err);
         CHECK_MSG(hit.label_id == best, "%s: label %d for %d", name, (int)hit.label_id, best);
         double d = distance(scores, want, 1000);
         CHECK_MSG(d < (images[i].same_pixels ? 1e-5 : 0.25), "%s: scores are %g off", name, d);
-        tern_picture_free(&p);
+        tern_image_close(&p);
         snprintf(name, sizeof name, "%s.JPEG", images[i].name);
         if (images[i].has_input) check_real_scores(m, name, want);
     }

@@ -4,7 +4,7 @@
 #     tools/install_deps.sh [--check] [NAME...] [--also NAME...]
 #
 # NAME is a package, or a set of tools/packages.mk: needed (what `make` needs; the default), tests,
-# gz, memory, pictures, sounds, serve, pull, or complete: these six parts of tern together. A part that
+# gz, memory, images, sounds, serve, pull, or complete: these six parts of tern together. A part that
 # pkg-config finds needs no package, whoever brought it.
 #
 # --check installs nothing and fails with one line that names what is missing. Else it is installed with

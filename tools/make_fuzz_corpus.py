@@ -379,7 +379,7 @@ def siglip_tower(width, norm=True, bias=True, depth=2, patch=2, edge=2, rows=32)
     metas = [meta("general.architecture", "str", "clip"), meta("clip.projector_type", "str", "lfm2"),
              meta("clip.use_gelu", "bool", True), meta("clip.vision.attention.layer_norm_epsilon", "f32", 1e-6),
              meta("clip.vision.image_mean", "f32", [.5] * 3), meta("clip.vision.image_std", "f32", [.5] * 3),
-             meta("tern.picture.tile_size", "u32", 8), meta("tern.picture.max_tiles", "u32", 4)]
+             meta("tern.image.tile_size", "u32", 8), meta("tern.image.max_tiles", "u32", 4)]
     return gguf(metas + [meta("clip.vision." + k, "u32", v) for k, v in sizes.items()], tensors)
 
 

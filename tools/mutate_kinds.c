@@ -405,11 +405,11 @@ static void use_eval(const char *folder) {
     evaluate(folder, &err);
 }
 
-// ---- Pictures ----------------------------------------------------------------------------------
+// ---- Images ----------------------------------------------------------------------------------
 
 #define SEES  "tests/oracles/qwen35_sees"
 #define DEEP  "tests/oracles/qwen3vl_sees"
-#define SEEDS "fuzz/corpus/picture/"
+#define SEEDS "fuzz/corpus/image/"
 
 static bool add_file(tern_strbuf *out, const char *path) {
     char bytes[4096];
@@ -452,61 +452,60 @@ static bool make_turned(const char *folder) {
     return made;
 }
 
-static const char *const pictures[] = {"jpeg", "png", "png16", "webp", "gif"};
+static const char *const images[] = {"jpeg", "png", "png16", "webp", "gif"};
 
-static bool make_pictures(const char *folder) {
+static bool make_images(const char *folder) {
     bool made = make_turned(folder);
-    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
-        made = made && copy_file(folder, SEEDS, pictures[i]);
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++)
+        made = made && copy_file(folder, SEEDS, images[i]);
     return made;
 }
 
 // As `tern run --image` does.
-static void show(tern_model *m, const tern_picture *p) {
+static void show(tern_model *m, const tern_image *p) {
     static const int32_t text[] = {259, 261, 260, 'W', 'h', 'o', '?'};
     tern_error err;
-    tern_sight *sight;
+    tern_image_tokens *image;
     tern_session *s;
     int32_t ids[256];
     size_t n;
     volatile char last = 0;
     const tern_sampling greedy = {0};
     const tern_generate_params say = {.sampling = &greedy, .max_tokens = 2};
-    if (tern_sight_open(&sight, m, p, 1, NULL, &err) != TERN_OK) return;
-    if (tern_sights_place(m, text, sizeof text / sizeof *text, &sight, 1, ids, 256, &n, &err) ==
-            TERN_OK &&
+    if (tern_image_tokens_open(&image, m, p, 1, NULL, &err) != TERN_OK) return;
+    if (tern_image_tokens_place(m, text, sizeof text / sizeof *text, &image, 1, ids, 256, &n,
+                                &err) == TERN_OK &&
         tern_session_open(&s, m, &(tern_session_desc){.n_context = 256}, &err) == TERN_OK) {
         tern_generate_ids(s, ids, n, &say, look, (void *)&last, NULL, &err);
         tern_session_close(s);
     }
-    tern_sight_close(sight);
+    tern_image_tokens_close(image);
 }
 
-static void use_picture(tern_model *m, const char *path) {
+static void use_image(tern_model *m, const char *path) {
     tern_error err;
-    tern_picture p, as_stored;
-    const tern_picture_desc desc = {.n_pixels_max = 1 << 20, .as_stored = true};
-    if (tern_picture_open(&as_stored, path, &desc, &err) == TERN_OK) tern_picture_free(&as_stored);
-    if (tern_picture_open(&p, path, &(tern_picture_desc){.n_pixels_max = 1 << 20}, &err) != TERN_OK)
+    tern_image p, as_stored;
+    const tern_image_desc desc = {.n_pixels_max = 1 << 20, .as_stored = true};
+    if (tern_image_open(&as_stored, path, &desc, &err) == TERN_OK) tern_image_close(&as_stored);
+    if (tern_image_open(&p, path, &(tern_image_desc){.n_pixels_max = 1 << 20}, &err) != TERN_OK)
         return;
     if (m) show(m, &p);
-    tern_picture_free(&p);
+    tern_image_close(&p);
 }
 
-static void use_pictures(const char *folder) {
+static void use_images(const char *folder) {
     tern_error err;
     tern_model *m = NULL;
     tern_model_open(&m, SEES, &(tern_model_desc){.n_threads = 1}, &err);
-    use_picture(m, in(folder, "turned"));
-    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
-        use_picture(m, in(folder, pictures[i]));
+    use_image(m, in(folder, "turned"));
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++) use_image(m, in(folder, images[i]));
     tern_model_close(m);
 }
 
-// A model that sees: its config, its rules for pictures, its tower.
+// A model that sees: its config, its rules for images, its tower.
 static bool make_sees(const char *folder) {
     static const char *const names[] = {"config.json",    "model.safetensors",
-                                        "picture.png",    "preprocessor_config.json",
+                                        "image.png",      "preprocessor_config.json",
                                         "tokenizer.json", "tokenizer_config.json"};
     bool made = true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -518,7 +517,7 @@ static void use_sees(const char *folder) {
     tern_error err;
     tern_model *m;
     if (tern_model_open(&m, folder, &(tern_model_desc){.n_threads = 1}, &err) != TERN_OK) return;
-    use_picture(m, in(folder, "picture.png"));
+    use_image(m, in(folder, "image.png"));
     tern_model_close(m);
 }
 
@@ -527,7 +526,7 @@ static void use_sees(const char *folder) {
 static bool make_mmproj(const char *folder) {
     tern_error err = {0};
     return ok(tern_convert(DEEP, in(folder, "model.gguf"), &(tern_convert_desc){0}, &err), &err) &&
-           copy_file(folder, SEES "/", "picture.png");
+           copy_file(folder, SEES "/", "image.png");
 }
 
 // A file that is found and does not fit is left; one that is named is refused.
@@ -540,7 +539,7 @@ static void use_mmproj(const char *folder) {
     for (int named = 0; named < 2; named++) {
         desc.mmproj = named ? mmproj : NULL;
         if (tern_model_open(&m, in(folder, "model.gguf"), &desc, &err) != TERN_OK) continue;
-        if (named) use_picture(m, in(folder, "picture.png"));
+        if (named) use_image(m, in(folder, "image.png"));
         tern_model_close(m);
     }
     inspect(mmproj);
@@ -567,7 +566,7 @@ const mutate_kind mutate_kinds[] = {
     {"lora", make_lora, use_lora, "adapter"},
     {"peft", make_peft, use_peft, "adapter"},
     {"eval", make_eval, use_eval, "jsonl"},
-    {"pictures", make_pictures, use_pictures, NULL},
+    {"images", make_images, use_images, NULL},
     {"sees", make_sees, use_sees, NULL},
     {"sees_json", make_sees, use_sees, "config.json"},
     {"mmproj", make_mmproj, use_mmproj, "mmproj"},

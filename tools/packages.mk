@@ -4,7 +4,7 @@
 PACKAGES_needed   := gcc make libc6-dev pkg-config libpcre2-dev libutf8proc-dev libedit-dev
 PACKAGES_gz       := zlib1g-dev
 PACKAGES_memory   := libsqlite3-dev
-PACKAGES_pictures := libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev
+PACKAGES_images := libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev
 PACKAGES_sounds   := libsndfile1-dev libsoxr-dev
 PACKAGES_serve    := libevent-dev libssl-dev
 PACKAGES_pull     := libcurl4-openssl-dev
@@ -12,15 +12,15 @@ PACKAGES_tests    := g++ python3 python3-numpy openssl
 
 MODULES_gz       := zlib
 MODULES_memory   := sqlite3
-MODULES_pictures := libturbojpeg libpng libwebp libwebpdemux libgif
+MODULES_images := libturbojpeg libpng libwebp libwebpdemux libgif
 MODULES_sounds   := sndfile soxr
 MODULES_serve    := libevent_openssl openssl
 MODULES_pull     := libcurl
 
-PARTS := gz memory pictures sounds serve pull
+PARTS := gz memory images sounds serve pull
 BRINGS_gz       := tern data: compressed text
 BRINGS_memory   := tern memory, tern ask
-BRINGS_pictures := tern run --image, tern classify
+BRINGS_images := tern run --image, tern classify
 BRINGS_sounds   := tern transcribe, tern speak
 BRINGS_serve    := tern serve
 BRINGS_pull     := tern pull, servers by address in tern agent and tern bench

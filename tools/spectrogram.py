@@ -12,7 +12,7 @@ import os, sys, wave
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "reference"))
-from sight_oracles import png
+from image_tokens_oracles import png
 from whisper_oracles import log_mel, mel_filters
 
 RATE, HOP, N_BINS = 16000, 160, 80
@@ -45,7 +45,7 @@ def resample(x, rate):
     return np.fft.irfft(np.fft.rfft(x), n) * (n / len(x)) if rate != RATE else x
 
 
-def write(picture, text, x, y, right):
+def write(image, text, x, y, right):
     """Ends at x, or (`right`) begins there; y is the middle."""
     width = 4 * INK * len(text) - INK
     x, y = x if right else x - width, y - 5 * INK // 2
@@ -54,7 +54,7 @@ def write(picture, text, x, y, right):
             for c, dot in enumerate(row):
                 if dot == "#":
                     at = x + INK * (4 * i + c)
-                    picture[y + INK * r : y + INK * (r + 1), at : at + INK] = 90
+                    image[y + INK * r : y + INK * (r + 1), at : at + INK] = 90
 
 
 def bin_of(hz):
@@ -71,18 +71,18 @@ def draw(levels):
     image = COLOURS[low] * (1 - part) + COLOURS[low + 1] * part
     image = image.repeat(HIGH, 0).repeat(WIDE, 1)
     h, w = image.shape[:2]
-    picture = np.full((TOP + h + BOTTOM, LEFT + w + RIGHT, 3), 255, np.uint8)
-    picture[TOP : TOP + h, LEFT : LEFT + w] = np.round(image)
+    image = np.full((TOP + h + BOTTOM, LEFT + w + RIGHT, 3), 255, np.uint8)
+    image[TOP : TOP + h, LEFT : LEFT + w] = np.round(image)
     for hz in (500, 1000, 2000, 4000):
         y = TOP + h - HIGH * bin_of(hz) - HIGH // 2
-        picture[y, LEFT - TICK : LEFT] = 90
-        write(picture, "%g kHz" % (hz / 1000), LEFT - TICK - 4, y, False)
+        image[y, LEFT - TICK : LEFT] = 90
+        write(image, "%g kHz" % (hz / 1000), LEFT - TICK - 4, y, False)
     seconds = RATE // HOP * WIDE
     for i, x in enumerate(range(LEFT, LEFT + w, seconds // 2)):
-        picture[TOP + h : TOP + h + TICK, x] = 90
+        image[TOP + h : TOP + h + TICK, x] = 90
         if i % 2 == 0:
-            write(picture, "%d s" % (i // 2), x, TOP + h + TICK + 18, True)
-    return picture
+            write(image, "%d s" % (i // 2), x, TOP + h + TICK + 18, True)
+    return image
 
 
 def main():

@@ -8,7 +8,7 @@ const rules = {
   'script-src': "'self' 'wasm-unsafe-eval'",
   'worker-src': "'self'",
   'style-src': "'self'",
-  'img-src': "'self' data:", // pictures that were attached
+  'img-src': "'self' data:", // images that were attached
   'manifest-src': "'self'",
   'connect-src': "'self' https: http://localhost:* http://127.0.0.1:*",
   'base-uri': "'none'",

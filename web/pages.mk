@@ -23,9 +23,9 @@ $(WEB_PAGES)/sw.js: packages/tern/dist/index.js $(PAGE_SRC) models/stories.gguf
 .PHONY: serve-page
 serve-page: $(WEB_TOOLS) ## the page of tern serve again: apps/serve/page, of web/server (needs npm)
 	$(NODE) web/server/build.mjs
-.PHONY: server-pictures
-server-pictures: all $(WEB_TOOLS) ## the pictures of the page of tern serve in docs/images again (needs Chromium)
-	$(NODE) web/server/pictures.mjs $(BUILD)/tern
+.PHONY: server-images
+server-images: all $(WEB_TOOLS) ## the images of the page of tern serve in docs/images again (needs Chromium)
+	$(NODE) web/server/images.mjs $(BUILD)/tern
 
 .PHONY: web web-package web-serve test-pages
 web-package: packages/tern/dist/index.js ## the npm package: packages/tern/dist

@@ -28,7 +28,7 @@ static void write_bytes(agent_screen *s, const char *bytes, size_t n) {
     s->failed |= s->f == stdout ? !write_out(NULL, bytes, n) : fwrite(bytes, 1, n, s->f) != n;
 }
 
-// Rather too wide than too narrow: of signs and pictures terminals have their own opinions.
+// Rather too wide than too narrow: of signs and images terminals have their own opinions.
 static int width_of(uint32_t code) {
     if (code >= 0x2190 && code < 0x2C00) return 2;
     return utf8proc_charwidth((utf8proc_int32_t)code);

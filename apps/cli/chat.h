@@ -3,16 +3,16 @@
 #define TERN_CLI_CHAT_H
 
 #include "cli.h"
-#include "cli_pictures.h"
+#include "cli_images.h"
 
 typedef struct chat {
     tern_model *model;
     tern_session *session;
     tern_chat *talk;
-    // Pictures of the conversation, which are open until its end; the last n_waiting go with the
+    // Images of the conversation, which are open until its end; the last n_waiting go with the
     // next question.
-    tern_sight **sights;
-    int n_sights, n_waiting;
+    tern_image_tokens **images;
+    int n_images, n_waiting;
     sampling_args sampling;
     tern_chat_stats last;
     unsigned n_again; // answers regenerated since the last question
@@ -34,7 +34,7 @@ int chat_open(const command *self, chat_args *args);
 
 // Prints one line on what went wrong and remembers it for the exit status.
 void chat_fail(chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Looks at pictures, which go with the next question. False after printing why one cannot be.
+// Looks at images, which go with the next question. False after printing why one cannot be.
 bool chat_look(chat *c, const char **paths, int n);
 // Answers the last message, a user's. A failed answer is not added to the conversation.
 void chat_answer(chat *c);

@@ -267,7 +267,7 @@ static const chat_command commands[] = {
      set},
     {"/system", "[TEXT]", "what the model is told before the conversation; alone: nothing",
      set_system},
-    {"/image", "FILE", "a picture that goes with the next question, of models that see", image},
+    {"/image", "FILE", "an image that goes with the next question, of models that see", image},
     {"/regenerate", "", "another answer to the last question", regenerate},
     {"/history", "", "the conversation so far", history},
     {"/save", "FILE", "write it: Markdown to a name in .md, else JSON", save},

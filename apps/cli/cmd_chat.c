@@ -84,7 +84,7 @@ static void ask(chat *c, const char *question) {
     c->n_again = 0;
     tern_status status = tern_chat_add(c->talk, "user", question, &err);
     for (; status == TERN_OK && c->n_waiting > 0; c->n_waiting--)
-        status = tern_chat_show(c->talk, c->sights[c->n_sights - c->n_waiting], &err);
+        status = tern_chat_show(c->talk, c->images[c->n_images - c->n_waiting], &err);
     if (status == TERN_OK)
         chat_answer(c);
     else
@@ -93,12 +93,12 @@ static void ask(chat *c, const char *question) {
 
 bool chat_look(chat *c, const char **paths, int n) {
     if (n == 0) return true;
-    tern_sight **more = see_pictures(c->model, paths, n);
+    tern_image_tokens **more = see_images(c->model, paths, n);
     if (!more) return false;
-    c->sights = must_alloc(c->sights, (size_t)(c->n_sights + n), sizeof *c->sights);
-    memcpy(c->sights + c->n_sights, more, (size_t)n * sizeof *more);
+    c->images = must_alloc(c->images, (size_t)(c->n_images + n), sizeof *c->images);
+    memcpy(c->images + c->n_images, more, (size_t)n * sizeof *more);
     free(more);
-    c->n_sights += n;
+    c->n_images += n;
     c->n_waiting += n;
     return true;
 }
@@ -194,7 +194,7 @@ int chat_open(const command *self, chat_args *args) {
         status = converse(&c);
     tern_chat_close(c.talk);
     tern_session_close(c.session);
-    free_sights(c.sights, c.n_sights);
+    free_image_tokens(c.images, c.n_images);
     close_speculation(&args->session.speculation);
     tern_model_close(c.model);
     return status;
@@ -206,7 +206,7 @@ int cmd_chat(const command *self, int argc, char **argv) {
         OPTIONS_GROUP("Conversation"),
         {0, "system", OPTION_TEXT, &args.system, "TEXT", "what the model is told before"},
         {'i', "image", OPTION_TEXTS, &args.images, "FILE",
-         "a picture that goes with the first question; may be repeated"},
+         "an image that goes with the first question; may be repeated"},
         TEMPLATE_OPTION(args.model),
         MODEL_OPTIONS(args.model),
         SESSION_OPTIONS(args.session),

@@ -1,11 +1,11 @@
-// tern classify: what pictures show.
+// tern classify: what images show.
 #include "cli.h"
-#include "cli_pictures.h"
+#include "cli_images.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP      64 // pictures in memory at once
+#define STEP      64 // images in memory at once
 #define WORDS_MAX 4096
 
 typedef struct classify_args {
@@ -76,18 +76,18 @@ static bool classify(tern_model *model, const classify_args *args, const label_n
     const tern_classify_params params = {.n_hits = n_hits};
     bool ok = true;
     for (int first = 0; ok && first < n_paths && !ferror(stdout); first += STEP) {
-        tern_picture pictures[STEP] = {{0}};
+        tern_image images[STEP] = {{0}};
         tern_error err = {0};
         int n = n_paths - first < STEP ? n_paths - first : STEP;
-        ok = read_pictures(pictures, paths + first, n, args->as_stored);
-        if (ok && tern_classify(model, pictures, (size_t)n, &params, hits, &err) != TERN_OK) {
+        ok = read_images(images, paths + first, n, args->as_stored);
+        if (ok && tern_classify(model, images, (size_t)n, &params, hits, &err) != TERN_OK) {
             exit_status(err.status, &err);
             ok = false;
         }
         for (int i = 0; ok && i < n; i++)
             (args->json ? print_json : print_text)(names, paths[first + i],
                                                    hits + (size_t)i * (size_t)n_hits, n_hits);
-        free_pictures(pictures, n);
+        free_images(images, n);
     }
     free(hits);
     return ok;
@@ -97,19 +97,19 @@ int cmd_classify(const command *self, int argc, char **argv) {
     classify_args args = {.top = 5};
     const char *paths[WORDS_MAX];
     const option options[] = {
-        {'k', "top", OPTION_COUNT, &args.top, "N",
-         "labels of each picture, the likeliest first (5)", 1, 1 << 20},
+        {'k', "top", OPTION_COUNT, &args.top, "N", "labels of each image, the likeliest first (5)",
+         1, 1 << 20},
         {0, "labels", OPTION_TEXT, &args.labels, "FILE",
          "names of the labels, a line each, where the model's files have none"},
         {0, "as-stored", OPTION_FLAG, &args.as_stored, NULL,
-         "do not turn pictures as their camera was held"},
-        {0, "json", OPTION_FLAG, &args.json, NULL, "a line of JSON for each picture"},
+         "do not turn images as their camera was held"},
+        {0, "json", OPTION_FLAG, &args.json, NULL, "a line of JSON for each image"},
         MODEL_OPTIONS(args.model),
         OPTIONS_END,
     };
     int status, n;
     if (!parse_options(self, options, argc, argv, paths, WORDS_MAX, &n, &status)) return status;
-    if (n == 0) return bad_usage("classify: no picture is given (-: standard input)");
+    if (n == 0) return bad_usage("classify: no image is given (-: standard input)");
     cancel_on_signals(NULL);
     tern_model *model = open_model(self, &args.model, &status);
     if (!model) return status;
@@ -119,8 +119,8 @@ int cmd_classify(const command *self, int argc, char **argv) {
     bool ok;
     if (!info.n_labels) {
         fail("%s: the model %s", args.model.path,
-             info.width ? "makes vectors of pictures and no labels (see tern embed --image)"
-                        : "reads no pictures");
+             info.width ? "makes vectors of images and no labels (see tern embed --image)"
+                        : "reads no images");
         ok = false;
     } else {
         ok = read_names(&names, args.labels, info.n_labels) &&

@@ -1,6 +1,6 @@
 // tern embed: vectors of texts, and the similarity of two lists of them.
 #include "cli.h"
-#include "cli_pictures.h"
+#include "cli_images.h"
 #include "tern_tools.h"
 
 #include <stdlib.h>
@@ -269,21 +269,21 @@ static int run_embed(const command *self, embed_args *args, const char **words, 
     return status;
 }
 
-// ---- Pictures -----------------------------------------------------------------------------------
+// ---- Images -----------------------------------------------------------------------------------
 
-#define PICTURES 64 // in memory at once
+#define IMAGES 64 // in memory at once
 
 static bool embed_images(tern_model *model, const embed_args *args, sink *s) {
-    float *rows = must_alloc(NULL, PICTURES * s->all.n_dims, sizeof *rows);
+    float *rows = must_alloc(NULL, IMAGES * s->all.n_dims, sizeof *rows);
     bool ok = true;
-    for (size_t first = 0; ok && first < args->images.n; first += PICTURES) {
-        tern_picture pictures[PICTURES] = {{0}};
+    for (size_t first = 0; ok && first < args->images.n; first += IMAGES) {
+        tern_image images[IMAGES] = {{0}};
         tern_error err = {0};
-        size_t left = args->images.n - first, n = left < PICTURES ? left : PICTURES;
-        ok = read_pictures(pictures, args->images.items + first, (int)n, false) &&
-             (tern_embed_pictures(model, pictures, n, rows, &err) == TERN_OK || failed(&err)) &&
+        size_t left = args->images.n - first, n = left < IMAGES ? left : IMAGES;
+        ok = read_images(images, args->images.items + first, (int)n, false) &&
+             (tern_embed_images(model, images, n, rows, &err) == TERN_OK || failed(&err)) &&
              write_rows(s, rows, first, n);
-        free_pictures(pictures, (int)n);
+        free_images(images, (int)n);
     }
     free(rows);
     return ok;
@@ -477,7 +477,7 @@ int cmd_embed(const command *self, int argc, char **argv) {
         {0, "rerank", OPTION_TEXT, &args.rerank, "QUERY",
          "how well the texts answer it, the best first: of a model that reads both at once"},
         {0, "image", OPTION_TEXTS, &args.images, "FILE",
-         "a picture instead of a text, of a model that reads pictures"},
+         "an image instead of a text, of a model that reads images"},
         {0, "format", OPTION_CHOICE, &args.format, "json|npy|raw",
          "a line of JSON for each; an array of numpy; its float32 alone"},
         {'o', "output", OPTION_TEXT, &args.out, "FILE", "- or none: standard output"},

@@ -83,7 +83,7 @@ static bool make_prompt(const run_args *args, const tern_model *model, const tex
     tern_message messages[2];
     size_t n = 0;
     if (args->chat && args->images.n)
-        return tokenize_chat_with_pictures(model, args->system, prompt, (int)args->images.n, out);
+        return tokenize_chat_with_images(model, args->system, prompt, (int)args->images.n, out);
     if (!args->chat)
         return tokenize(model, prompt->ptr, prompt->n, TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS,
                         out);
@@ -196,14 +196,14 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     output out = {.json = args->json, .last = '\n'};
     ids start = {0};
     int status = EXIT_FAILED, n_images = (int)args->images.n;
-    tern_sight **sights = NULL;
+    tern_image_tokens **images = NULL;
     double seen = seconds_now();
-    if (session && n_images) sights = see_pictures(model, args->images.items, n_images);
+    if (session && n_images) images = see_images(model, args->images.items, n_images);
     seen = seconds_now() - seen;
-    if (n_images && !sights) goto end;
+    if (n_images && !images) goto end;
     if (!open_grammar(&args->grammar, model, &params.grammar)) goto end;
     if (!session || !make_prompt(args, model, prompt, &start) ||
-        !place_sights(model, sights, n_images, !args->chat, &start) || !load_saved(args, session))
+        !place_images(model, images, n_images, !args->chat, &start) || !load_saved(args, session))
         goto end;
     if (!args->json && isatty(STDOUT_FILENO))
         out.shown = render_open(true, args->chat && render_may_style());
@@ -226,7 +226,7 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     if (!args->json && tern_session_profile(session, &rows, &n_rows, NULL) == TERN_OK)
         print_profile(stderr, "kernel", rows, n_rows);
     bool is_talkative = args->model.verbose || (isatty(STDERR_FILENO) && !args->json);
-    if (is_talkative && n_images) fprintf(stderr, "pictures: %d, %.2f s\n", n_images, seen);
+    if (is_talkative && n_images) fprintf(stderr, "images: %d, %.2f s\n", n_images, seen);
     if (is_talkative) print_stats(&stats);
     if (args->model.verbose) {
         tern_model_info info;
@@ -240,7 +240,7 @@ end:
     free(start.ptr);
     free(out.all.ptr);
     tern_session_close(session);
-    free_sights(sights, n_images);
+    free_image_tokens(images, n_images);
     tern_grammar_close(params.grammar);
     return status;
 }
@@ -272,7 +272,7 @@ static const char *wrong_usage(const run_args *args, bool has_text) {
     if (args->prompt && args->file) return "give a text with one of -p and -f";
     if (args->chat && args->raw) return "--raw and --chat exclude each other";
     if (args->n_logprobs >= 0 && !args->json) return "--logprobs needs --json";
-    if (args->images.n && args->saved) return "--session keeps no pictures: leave out --image";
+    if (args->images.n && args->saved) return "--session keeps no images: leave out --image";
     if (args->system && !args->chat && has_text) return "--system needs --chat";
     return grammar_usage(&args->grammar);
 }
@@ -287,7 +287,7 @@ int cmd_run(const command *self, int argc, char **argv) {
          .position = 2},
         {'f', "file", OPTION_TEXT, &args.file, "FILE", "the same from a file"},
         {'i', "image", OPTION_TEXTS, &args.images, "FILE",
-         "a picture in front of the text, or where it has <|image_pad|>, <image> or "
+         "an image in front of the text, or where it has <|image_pad|>, <image> or "
          "<start_of_image>; may be repeated"},
         {0, "raw", OPTION_FLAG, &args.raw, NULL, "complete the text as it is (the default)"},
         {0, "chat", OPTION_FLAG, &args.chat, NULL, "answer it, by the model's chat template"},

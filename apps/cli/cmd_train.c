@@ -1,4 +1,4 @@
-// tern train: from shards of tokens to a model; tern train plot: its log as a picture.
+// tern train: from shards of tokens to a model; tern train plot: its log as an image.
 #include "cli.h"
 #include "tern_train.h"
 
@@ -202,7 +202,7 @@ static int plot(const command *self, int argc, char **argv) {
     int n, status;
     tern_error err = {0};
     const option options[] = {
-        {'o', "out", OPTION_TEXT, &out, "FILE", "the picture (loss.svg)"},
+        {'o', "out", OPTION_TEXT, &out, "FILE", "the image (loss.svg)"},
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, logs, 16, &n, &status)) return status;

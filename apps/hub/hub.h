@@ -67,7 +67,7 @@ typedef struct hub_facts {
     char types[32];                   // of most of its weights: "Q4_K"
     char refusal[200];                // why it cannot be opened; "": it can
     bool is_gguf;
-    bool sees; // a language model whose texts may have pictures
+    bool sees; // a language model whose texts may have images
     int64_t n_weights, n_context, n_embd, n_layers, n_vocab, file_bytes;
 } hub_facts;
 tern_status hub_read_facts(hub_facts *out, const char *path, tern_error *err);

@@ -84,7 +84,7 @@ static void add_result(gathered *g, const fields *block) {
     tern_str id = field_text(block, "tool_use_id");
     const tern_json *value = field_any(block, "content");
     finish(g);
-    if ((!value || content_read(&c, &g->to->pictures, block, value, "messages.content")) &&
+    if ((!value || content_read(&c, &g->to->images, block, value, "messages.content")) &&
         messages_add_content(g->to, TERN_STR("tool"), &c, "messages", g->e)) {
         tern_json_writer w = messages_more(g->to);
         tern_json_put_bytes(&w, "tool_call_id", id.ptr ? id.ptr : "", id.len);
@@ -103,7 +103,7 @@ static void add_block(gathered *g, const fields *f, const tern_json *item) {
         tern_str text = field_text(&block, "thinking");
         tern_strbuf_append(&g->reasoning, text.ptr ? text.ptr : "", text.len);
     } else if (!tern_str_is(type, "redacted_thinking")) { // of another model
-        content_add_part(&g->said, &g->to->pictures, f, item, "messages.content");
+        content_add_part(&g->said, &g->to->images, f, item, "messages.content");
     }
 }
 

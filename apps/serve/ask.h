@@ -7,7 +7,7 @@
 #include "apps/serve/blocks.h"
 #include "apps/serve/exchange.h"
 #include "apps/serve/fields.h"
-#include "apps/serve/request_pictures.h"
+#include "apps/serve/request_images.h"
 
 // How far an answer's tokens have been told of, in the same order: openai.c.
 typedef struct telling {
@@ -95,7 +95,7 @@ struct ask {
     bool takes_apart;               // the answer has reasoning and calls
     bool one_call;                  // at most
     bool must_call;                 // "tool_choice": one of the tools at least
-    bool sees;                      // there are pictures
+    bool sees;                      // there are images
     bool is_strict;                 // one of the tools says so: calls are bound or refused
     tern_strbuf tool;               // the one that must be called; "": any
     format_wanted format;           // what the answer may be (answer_forms.h)
@@ -138,7 +138,7 @@ void ask_read_max_tokens(exchange *x, const fields *f, const char *name);
 // template. param: the field that they come from.
 // The ids are the ask's from then on, also when they are refused.
 void ask_add_prompt(exchange *x, int32_t *ids, size_t n, const char *param, api_error *e);
-// The same of ids that a client says: tokens, and no pictures of others.
+// The same of ids that a client says: tokens, and no images of others.
 void ask_add_given(exchange *x, int32_t *ids, size_t n, const char *param, api_error *e);
 void ask_add_text(exchange *x, tern_str text, const char *param, api_error *e);
 // Whether a text of n_bytes may have fewer tokens than the context.
@@ -147,33 +147,33 @@ void ask_add_ids(exchange *x, const fields *f, const tern_json *array, const cha
 
 typedef struct chat_message {
     char *role, *content; // terminated copies
-    tern_strbuf parts;    // of a message with pictures: items of a list as templates know it
+    tern_strbuf parts;    // of a message with images: items of a list as templates know it
     tern_strbuf more;     // further members, as templates know them, a comma before each
 } chat_message;
 typedef struct messages {
     chat_message *list;
     size_t n, capacity;
-    pictures pictures; // of all messages, in their order
+    images images; // of all messages, in their order
 } messages;
 // Appends a message. False: no memory, a zero byte in it, or too many, and e says so.
 bool messages_add(messages *m, tern_str role, tern_str content, const char *param, api_error *e);
 // Further members of the last message: "tool_calls" as OpenAI has them, "reasoning_content" ...
 tern_json_writer messages_more(messages *m);
-// What "content" holds: texts, and where pictures are among them.
+// What "content" holds: texts, and where images are among them.
 typedef struct message_content {
     tern_strbuf text;  // all of it
-    tern_strbuf parts; // "": no pictures
+    tern_strbuf parts; // "": no images
     size_t n_placed;   // bytes of the text that are in parts
 } message_content;
-// Appends a string, or an array of parts, each in any interface's words. p gets the pictures; NULL:
+// Appends a string, or an array of parts, each in any interface's words. p gets the images; NULL:
 // there may be none.
-bool content_read(message_content *c, pictures *p, const fields *f, const tern_json *value,
+bool content_read(message_content *c, images *p, const fields *f, const tern_json *value,
                   const char *param);
-bool content_add_part(message_content *c, pictures *p, const fields *f, const tern_json *part,
+bool content_add_part(message_content *c, images *p, const fields *f, const tern_json *part,
                       const char *param);
-void content_place_picture(message_content *c); // here is one
+void content_place_image(message_content *c); // here is one
 void content_free(message_content *c);
-// messages_add of what may have pictures.
+// messages_add of what may have images.
 bool messages_add_content(messages *m, tern_str role, message_content *c, const char *param,
                           api_error *e);
 void messages_free(messages *m);

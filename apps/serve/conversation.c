@@ -46,7 +46,7 @@ void messages_free(messages *m) {
         tern_strbuf_free(&m->list[i].more);
     }
     tern_free(m->list);
-    pictures_free(&m->pictures);
+    images_free(&m->images);
     *m = (messages){0};
 }
 
@@ -68,21 +68,21 @@ static void place_text(message_content *c) {
     c->n_placed = c->text.len;
 }
 
-void content_place_picture(message_content *c) {
+void content_place_image(message_content *c) {
     place_text(c);
     tern_strbuf_puts(&c->parts, c->parts.len ? ",{\"type\":\"image\"}" : "{\"type\":\"image\"}");
 }
 
-bool content_add_part(message_content *c, pictures *p, const fields *f, const tern_json *item,
+bool content_add_part(message_content *c, images *p, const fields *f, const tern_json *item,
                       const char *param) {
     const fields part = {f->doc, item, f->prefix, f->error};
     tern_str type = tern_json_str(tern_json_get(f->doc, item, "type"));
     const tern_json *text = tern_json_get(f->doc, item, "text");
     bool is_text = tern_str_is(type, "text") || tern_str_is(type, "input_text") ||
                    tern_str_is(type, "output_text");
-    if (p && picture_is_part(type)) {
-        if (!pictures_add_part(p, &part, param)) return false;
-        content_place_picture(c);
+    if (p && image_is_part(type)) {
+        if (!images_add_part(p, &part, param)) return false;
+        content_place_image(c);
         return true;
     }
     if (is_text && tern_json_is(text, TERN_JSON_STRING)) {
@@ -92,11 +92,11 @@ bool content_add_part(message_content *c, pictures *p, const fields *f, const te
     api_fail(f->error, 400, "unsupported_content", param,
              "'%s' has a part of type '%.*s': the server reads %s only", param,
              type.len < 40 ? (int)type.len : 40, type.ptr ? type.ptr : "",
-             p ? "texts and pictures" : "text");
+             p ? "texts and images" : "text");
     return false;
 }
 
-bool content_read(message_content *c, pictures *p, const fields *f, const tern_json *value,
+bool content_read(message_content *c, images *p, const fields *f, const tern_json *value,
                   const char *param) {
     if (tern_json_is(value, TERN_JSON_STRING)) {
         tern_strbuf_append(&c->text, value->text, value->n);
@@ -118,7 +118,7 @@ bool messages_add_content(messages *m, tern_str role, message_content *c, const 
     if (c->text.failed || c->parts.failed) api_fail_memory(e);
     if (c->parts.len && !tern_str_is(role, "user") && !tern_str_is(role, "tool"))
         api_fail(e, 400, "unsupported_content", param,
-                 "a picture in a message of the role '%.*s': only the user's and a tool's have any",
+                 "an image in a message of the role '%.*s': only the user's and a tool's have any",
                  role.len < 40 ? (int)role.len : 40, role.ptr);
     if (!messages_add(m, role, (tern_str){tern_strbuf_text(&c->text), c->text.len}, param, e))
         return false;
@@ -174,7 +174,7 @@ void chat_text(const exchange *x, const messages *m, size_t n, bool generate, te
 }
 
 // The beginning of an answer is tokens of their own after the words that make the model answer.
-static void add_prompt(exchange *x, tern_str request, const pictures *p, tern_str begun,
+static void add_prompt(exchange *x, tern_str request, const images *p, tern_str begun,
                        api_error *e) {
     size_t n = 0, n_more = 0;
     int32_t *more = NULL;
@@ -183,7 +183,7 @@ static void add_prompt(exchange *x, tern_str request, const pictures *p, tern_st
         more = read_tokens(x, &wanted, 0, &n_more, "messages", e);
     }
     const text_wanted wanted = {
-        .text = request, .pictures = p, .is_chat = true, .end = &x->ask->rendered};
+        .text = request, .images = p, .is_chat = true, .end = &x->ask->rendered};
     int32_t *ids = read_tokens(x, &wanted, n_more, &n, "messages", e);
     if (ids && n_more) memcpy(ids + n, more, n_more * sizeof *ids);
     tern_free(more);
@@ -199,10 +199,10 @@ void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e) {
     size_t n = x->ask->tools.len;
     if (!e->status && m->n == (size_t)prefill)
         api_fail(e, 400, NULL, "messages", "'messages' must have at least one message");
-    x->ask->sees = m->pictures.n > 0;
-    if (m->pictures.n && !served_sees(x->model))
+    x->ask->sees = m->images.n > 0;
+    if (m->images.n && !served_sees(x->model))
         api_fail(e, 400, "unsupported_content", "messages",
-                 "there is a picture, and this model reads text only");
+                 "there is an image, and this model reads text only");
     for (size_t i = 0; i < m->n; i++) n += strlen(m->list[i].content) + m->list[i].more.len;
     if (e->status || !ask_may_fit(x->model, n, "messages", e)) return;
     front_take_chat(x, m);
@@ -212,7 +212,7 @@ void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e) {
     if (request.failed)
         api_fail_memory(e);
     else
-        add_prompt(x, (tern_str){request.ptr, request.len}, &m->pictures,
+        add_prompt(x, (tern_str){request.ptr, request.len}, &m->images,
                    (tern_str){begun, strlen(begun)}, e);
     tern_strbuf_free(&request);
 }

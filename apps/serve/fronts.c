@@ -105,7 +105,7 @@ static bool is_mostly_in_file(const fronts *f, const kept_front *at) {
 // Whether it goes to disk, where it is not yet. What comes faster than a disk takes it is lost.
 static bool is_worth_a_file(const fronts *f, const kept_front *at) {
     uint64_t room = f->desc.bytes[FRONT_ON_DISK];
-    return f->files && !at->has_pictures && tern_session_bytes(at->session) <= room &&
+    return f->files && !at->has_images && tern_session_bytes(at->session) <= room &&
            f->moving_bytes <= f->desc.bytes[FRONT_ON_DEVICE] / 4 && !is_mostly_in_file(f, at);
 }
 
@@ -291,7 +291,7 @@ static kept_front *make_front(fronts *f, size_t owner, const int32_t *ids, size_
     made->node = node;
     made->owner = owner;
     made->used = tern_seconds();
-    for (size_t i = 0; i < n && !made->has_pictures; i++) made->has_pictures = ids[i] >= f->n_vocab;
+    for (size_t i = 0; i < n && !made->has_images; i++) made->has_images = ids[i] >= f->n_vocab;
     node->value = made;
     link_newest(f, made, tier);
     return made;
@@ -429,7 +429,7 @@ void fronts_tidy(fronts *f) {
         f->scanned = now;
     kept_front *at = f->lists[FRONT_ON_DEVICE].newest;
     while (at &&
-           (at->file_bytes || at->is_moving || at->has_pictures || at->used > now - IDLE_SECONDS))
+           (at->file_bytes || at->is_moving || at->has_images || at->used > now - IDLE_SECONDS))
         at = at->older;
     tern_session *copy;
     if (!at || !is_worth_a_file(f, at) ||
@@ -465,7 +465,7 @@ static void save_all(fronts *f) {
     uint64_t bytes = 0, room = f->desc.bytes[FRONT_ON_DISK];
     for (int tier = 0; tier < FRONT_ON_DISK; tier++)
         for (kept_front *at = f->lists[tier].newest; at; at = at->older) {
-            if (at->file_bytes || at->is_moving || at->has_pictures || is_mostly_in_file(f, at))
+            if (at->file_bytes || at->is_moving || at->has_images || is_mostly_in_file(f, at))
                 continue;
             bytes += tern_session_bytes(at->session);
             at->is_moving = bytes <= room && hand_over(f, FRONT_SAVE, at, at->session);

@@ -38,7 +38,7 @@ typedef struct kept_front {
     bool is_moving;                   // to disk, or from there
     bool is_from_disk;                // it came from there and was not used since
     bool was_used;                    // some request went on from it
-    bool has_pictures;                // whose ids end with the model: it has no file
+    bool has_images;                  // whose ids end with the model: it has no file
     uint64_t file_bytes;              // of its file; 0: there is none
     double used;                      // seconds
     struct kept_front *older, *newer; // in its tier, by use

@@ -25,7 +25,7 @@ void openai_read_ending(exchange *x, const fields *f, bool *prefill);
 // Appends a message; a second system message at the beginning is joined to the first.
 bool openai_add_message(messages *m, tern_str role, message_content *c, const char *param,
                         api_error *e);
-// Ollama's pictures: files in base64, each in front of the text that is to come.
+// Ollama's images: files in base64, each in front of the text that is to come.
 void ollama_read_images(const fields *f, messages *m, message_content *c, const char *param);
 // Refuses what would change the answer and is not there: sounds.
 void openai_refuse_unsupported(const fields *f);

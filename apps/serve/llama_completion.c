@@ -162,13 +162,13 @@ static void add_mixed(exchange *x, const fields *f, const tern_json *list) {
         ask_add_given(x, ids, n, "prompt", f->error);
 }
 
-#define MARK "<__media__>" // llama-server's place of a picture
+#define MARK "<__media__>" // llama-server's place of an image
 
-// A text in which the model's own tokens stand for pictures.
+// A text in which the model's own tokens stand for images.
 static void put_places(const served *s, tern_str text, tern_strbuf *out) {
     tern_vision_info info;
     tern_model_get_vision_info(s->model, &info);
-    const int32_t around[] = {info.begin_token, info.picture_token, info.end_token};
+    const int32_t around[] = {info.begin_token, info.image_token, info.end_token};
     for (const char *at; (at = memmem(text.ptr, text.len, MARK, strlen(MARK)));) {
         size_t n_before = (size_t)(at - text.ptr), n;
         tern_strbuf_append(out, text.ptr, n_before);
@@ -182,30 +182,30 @@ static void put_places(const served *s, tern_str text, tern_strbuf *out) {
 }
 
 // {"prompt_string": "... <__media__> ...", "multimodal_data": [base64]}
-static void add_with_pictures(exchange *x, const fields *f) {
+static void add_with_images(exchange *x, const fields *f) {
     const fields inner = fields_within(f, "prompt", "prompt.");
     const tern_json *list = field_array(&inner, "multimodal_data");
     const tern_str said = field_text(&inner, "prompt_string");
-    pictures p = {0};
+    images p = {0};
     tern_strbuf text = {0};
     if (!said.ptr) field_fail(&inner, "prompt_string", "a string");
     for (const tern_json *item = list ? tern_json_first(f->doc, list) : NULL;
          item && !f->error->status; item = tern_json_next(f->doc, list, item))
-        pictures_add(&p, tern_json_str(item), "prompt.multimodal_data", f->error);
+        images_add(&p, tern_json_str(item), "prompt.multimodal_data", f->error);
     if (p.n && !served_sees(x->model))
         api_fail(f->error, 400, "unsupported_content", "prompt",
-                 "there is a picture, and this model reads text only");
+                 "there is an image, and this model reads text only");
     if (!f->error->status) put_places(x->model, said, &text);
     if (text.failed) api_fail_memory(f->error);
     const text_wanted wanted = {.text = {tern_strbuf_text(&text), text.len},
-                                .pictures = &p,
+                                .images = &p,
                                 .flags = TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS};
     if (!is_refused(f->error) && ask_may_fit(x->model, text.len, "prompt", f->error)) {
         size_t n;
         int32_t *ids = read_tokens(x, &wanted, 0, &n, "prompt", f->error);
         if (ids) ask_add_prompt(x, ids, n, "prompt", f->error);
     }
-    pictures_free(&p);
+    images_free(&p);
     tern_strbuf_free(&text);
 }
 
@@ -217,7 +217,7 @@ static void read_prompt(exchange *x, const fields *f) {
     else if (tern_json_is(prompt, TERN_JSON_ARRAY) && first)
         add_mixed(x, f, prompt);
     else if (tern_json_is(prompt, TERN_JSON_OBJECT))
-        add_with_pictures(x, f);
+        add_with_images(x, f);
     else
         field_fail(f, "prompt", "a string, a list of strings and tokens, or an object");
 }

@@ -13,9 +13,9 @@ typedef struct long_text { // and its tokens
     size_t n_text;
     unsigned flags;
     bool is_chat;
-    pictures pictures;
-    tern_sight **sights; // [pictures.n] held until the answer is over
-    tern_strbuf end;     // of what was rendered
+    images images;
+    tern_image_tokens **image_tokens; // [images.n] held until the answer is over
+    tern_strbuf end;                  // of what was rendered
     const char *param;
     int32_t *ids; // NULL: the error
     size_t n_ids;
@@ -37,10 +37,10 @@ bool is_refused(const api_error *e) { return e->status != 0 && e->status != LATE
 static void free_list(long_text *list) {
     for (long_text *next; list; list = next) {
         next = list->next;
-        for (size_t i = 0; list->sights && i < list->pictures.n; i++)
-            tern_sight_close(list->sights[i]);
-        tern_free(list->sights);
-        pictures_free_copy(&list->pictures);
+        for (size_t i = 0; list->image_tokens && i < list->images.n; i++)
+            tern_image_tokens_close(list->image_tokens[i]);
+        tern_free(list->image_tokens);
+        images_free_copy(&list->images);
         tern_free(list->text);
         tern_strbuf_free(&list->end);
         tern_free(list->ids);
@@ -101,20 +101,20 @@ static int32_t *read_chat(const served *s, tern_str request, size_t n_more, size
     return ids;
 }
 
-// Puts the pictures' rows where the prompt has their places.
-static int32_t *place_pictures(const served *s, const long_text *t, int32_t *ids, size_t *n,
-                               api_error *e) {
+// Puts the images' rows where the prompt has their places.
+static int32_t *place_images(const served *s, const long_text *t, int32_t *ids, size_t *n,
+                             api_error *e) {
     tern_error err = {0};
     size_t n_all = *n, each;
-    for (size_t i = 0; i < t->pictures.n; i++) {
-        tern_sight_ids(t->sights[i], &each);
+    for (size_t i = 0; i < t->images.n; i++) {
+        tern_image_tokens_ids(t->image_tokens[i], &each);
         n_all += each;
     }
     int32_t *all = tern_alloc_array(TERN_MEM_SESSION, n_all, sizeof *all);
     if (!all)
         api_fail_memory(e);
-    else if (tern_sights_place(s->model, ids, *n, t->sights, t->pictures.n, all, n_all, n, &err) !=
-             TERN_OK)
+    else if (tern_image_tokens_place(s->model, ids, *n, t->image_tokens, t->images.n, all, n_all, n,
+                                     &err) != TERN_OK)
         api_fail_status(e, &err, t->param);
     tern_free(ids);
     if (!e->status) return all;
@@ -122,11 +122,11 @@ static int32_t *place_pictures(const served *s, const long_text *t, int32_t *ids
     return NULL;
 }
 
-static bool see_pictures(const served *s, long_text *t) {
-    t->sights = tern_alloc_array(TERN_MEM_SESSION, t->pictures.n, sizeof *t->sights);
-    if (!t->sights) api_fail_memory(&t->error);
-    return t->sights &&
-           pictures_see(&t->pictures, s, (size_t)s->n_context, t->sights, t->param, &t->error);
+static bool see_images(const served *s, long_text *t) {
+    t->image_tokens = tern_alloc_array(TERN_MEM_SESSION, t->images.n, sizeof *t->image_tokens);
+    if (!t->image_tokens) api_fail_memory(&t->error);
+    return t->image_tokens &&
+           images_see(&t->images, s, (size_t)s->n_context, t->image_tokens, t->param, &t->error);
 }
 
 static int32_t *read_now(const served *s, const text_wanted *t, size_t n_more, size_t *n,
@@ -141,10 +141,9 @@ static void run(errand *e) {
     for (long_text *t = l->first; t && errand_pause(e); t = t->next) {
         const text_wanted wanted = {
             .text = {t->text, t->n_text}, .flags = t->flags, .is_chat = t->is_chat, .end = &t->end};
-        if (t->pictures.n && !see_pictures(l->model, t)) continue;
+        if (t->images.n && !see_images(l->model, t)) continue;
         t->ids = read_now(l->model, &wanted, 0, &t->n_ids, t->param, &t->error);
-        if (t->ids && t->pictures.n)
-            t->ids = place_pictures(l->model, t, t->ids, &t->n_ids, &t->error);
+        if (t->ids && t->images.n) t->ids = place_images(l->model, t, t->ids, &t->n_ids, &t->error);
     }
     if (l->has_grammar && !l->opened && !tern_cancel_is_requested(&e->cancel)) {
         l->opened = format_open(l->model, &l->grammar, &l->error);
@@ -191,7 +190,7 @@ static void done(errand *e) {
         exchange_handle(x);
     }
     served *model = l->model;
-    free_texts(l); // pictures before their model
+    free_texts(l); // images before their model
     registry_release(model);
 }
 
@@ -207,7 +206,7 @@ static long_text *copy_wanted(const text_wanted *t, const char *param, api_error
     own->param = param;
     own->n_text = t->text.len;
     own->text = tern_strndup(TERN_MEM_SESSION, t->text.ptr, t->text.len);
-    if (own->text && (!t->pictures || pictures_copy(&own->pictures, t->pictures))) return own;
+    if (own->text && (!t->images || images_copy(&own->images, t->images))) return own;
     api_fail_memory(e);
     free_list(own);
     return NULL;
@@ -239,7 +238,7 @@ static void put_off(exchange *x, const text_wanted *t, const char *param, api_er
 static void begin(exchange *x) {
     long_texts *l = x->later;
     bool sees = false; // seconds of work, that no text has to wait for
-    for (const long_text *t = l->first; t; t = t->next) sees |= t->pictures.n > 0;
+    for (const long_text *t = l->first; t; t = t->next) sees |= t->images.n > 0;
     if (l->has_grammar) l->opened = formats_find(l->model, &l->grammar);
     x->later = NULL;
     exchange_run(x, sees ? x->server->errands : x->server->readers, &l->errand, l->model);
@@ -302,7 +301,7 @@ int32_t *read_tokens(exchange *x, const text_wanted *t, size_t n_more, size_t *n
                      api_error *e) {
     if (is_refused(e)) return NULL;
     x->n_read += t->text.len;
-    bool sees = t->pictures && t->pictures->n > 0;
+    bool sees = t->images && t->images->n > 0;
     bool is_now = x->is_away || x->n_read <= LONG_TEXT;
     if (is_now && !sees) return read_now(x->model, t, n_more, n, param, e);
     if (x->next_known) return take_known(x, t->end, n_more, n, e);

@@ -1,7 +1,7 @@
 // Tokens of texts. Long ones are not read on the loop's thread: a megabyte takes a good part of a
 // second, and no stream would go on in the meantime.
 //
-// A handler asks for tokens where it needs them. Of a long text, or one with pictures, it gets none
+// A handler asks for tokens where it needs them. Of a long text, or one with images, it gets none
 // at first, but the error "later", with which it ends as with any other (it may ask for more tokens
 // before that).
 // Then reply_error hands all these texts to a thread of its own, and when their tokens are there
@@ -20,8 +20,8 @@ typedef struct text_wanted {
     tern_str text;  // of a conversation: the request, as tern_chat_format_json takes it
     unsigned flags; // tern_tokenize_flags; not of a conversation
     bool is_chat;
-    const pictures *pictures; // for the places that it has for them; may be NULL
-    tern_strbuf *end;         // of a conversation: the last bytes of what was rendered are appended
+    const images *images; // for the places that it has for them; may be NULL
+    tern_strbuf *end;     // of a conversation: the last bytes of what was rendered are appended
 } text_wanted;
 
 // Its tokens, to be freed; after them there is room for n_more. NULL: e says why. param: the

@@ -83,7 +83,7 @@ static void put_done(tern_json_writer *w, const exchange *x, const choice *c) {
     const tern_generate_stats *s = &c->stats;
     tern_json_put_bool(w, "done", true);
     tern_json_put_text(w, "done_reason", openai_was_cut(c) ? "length" : "stop");
-    if (!x->ask->is_chat && !x->ask->sees) { // ids of pictures say nothing to others
+    if (!x->ask->is_chat && !x->ask->sees) { // ids of images say nothing to others
         const ask_prompt *p = &x->ask->prompts[0];
         tern_json_open(w, "context", '[');
         for (size_t i = 0; i < p->n_ids; i++) tern_json_put_int(w, NULL, p->ids[i]);
@@ -181,9 +181,9 @@ void ollama_read_images(const fields *f, messages *m, message_content *c, const 
     for (const tern_json *item = list ? tern_json_first(f->doc, list) : NULL; item;
          item = tern_json_next(f->doc, list, item)) {
         if (!tern_json_is(item, TERN_JSON_STRING)) field_fail(f, "images", "an array of base64");
-        if (f->error->status || !pictures_add(&m->pictures, tern_json_str(item), param, f->error))
+        if (f->error->status || !images_add(&m->images, tern_json_str(item), param, f->error))
             return;
-        content_place_picture(c);
+        content_place_image(c);
     }
 }
 

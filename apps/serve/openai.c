@@ -203,7 +203,7 @@ static void read_message(const fields *f, const tern_json *message, messages *m)
     if (!value && !may_lack) field_fail(&inner, "content", "given");
     ollama_read_images(&inner, m, &c, "messages.images");
     if (!f->error->status &&
-        (!value || content_read(&c, &m->pictures, &inner, value, "messages.content")) &&
+        (!value || content_read(&c, &m->images, &inner, value, "messages.content")) &&
         openai_add_message(m, role, &c, "messages.content", f->error))
         read_more(&inner, m);
     content_free(&c);

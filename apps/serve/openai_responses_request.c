@@ -47,7 +47,7 @@ static void read_call(const fields *f, messages *m) {
 static void read_result(const fields *f, messages *m) {
     message_content c = {0};
     tern_str id = field_text(f, "call_id");
-    if (content_read(&c, &m->pictures, f, field_any(f, "output"), "input.output") &&
+    if (content_read(&c, &m->images, f, field_any(f, "output"), "input.output") &&
         messages_add_content(m, TERN_STR("tool"), &c, "input", f->error)) {
         tern_json_writer w = messages_more(m);
         tern_json_put_bytes(&w, "tool_call_id", id.ptr ? id.ptr : "", id.len);
@@ -79,7 +79,7 @@ static void read_item(const fields *f, const tern_json *item, messages *m) {
                  type.len < 40 ? (int)type.len : 40, type.ptr);
     if (!role.ptr) field_fail(&inner, "role", "given");
     if (!value) field_fail(&inner, "content", "given");
-    if (!f->error->status && content_read(&c, &m->pictures, f, value, "input.content"))
+    if (!f->error->status && content_read(&c, &m->images, f, value, "input.content"))
         openai_add_message(m, role, &c, "input.content", f->error);
     content_free(&c);
 }

@@ -243,7 +243,7 @@ bool served_sees(const served *s) {
     tern_vision_info info;
     if (s->state != SERVED_OPEN) return s->facts.sees;
     tern_model_get_vision_info(s->model, &info);
-    return s->generates && info.picture_token >= 0;
+    return s->generates && info.image_token >= 0;
 }
 
 tern_str registry_name(registry *r, size_t i, served **model) {

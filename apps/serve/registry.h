@@ -92,7 +92,7 @@ served *registry_find(registry *r, tern_str name, tern_error *err);
 void registry_refresh(registry *r);
 // What it is good for, in the field's words: "completion", "embedding", "rerank".
 const char *served_ability(const served *s);
-bool served_sees(const served *s); // its prompts may have pictures
+bool served_sees(const served *s); // its prompts may have images
 // Of the names for lists: each model's, then the aliases. i counts from 0; {NULL, 0}: no more.
 tern_str registry_name(registry *r, size_t i, served **model);
 

@@ -187,7 +187,7 @@ void ask_check_limits(exchange *x, api_error *e) {
                  (int)p->min_tokens, (int)p->max_tokens);
     if (!e->status && x->ask->n_last && x->ask->sees)
         api_fail(e, 400, "unsupported_parameter", "truncate_prompt_tokens",
-                 "'truncate_prompt_tokens' would cut pictures");
+                 "'truncate_prompt_tokens' would cut images");
 }
 
 // ---- What is not there -------------------------------------------------------------------------

@@ -41,7 +41,7 @@ typedef struct web_model {
     struct web_session *sessions;
     web_grammar *grammars;
     web_embedding *embeddings;                 // that were begun
-    struct web_sight *sights;                  // of a module with senses
+    struct web_image *images;                  // of a module with senses
     void (*close_senses)(struct web_model *m); // NULL: it has none open
     struct web_model *next;
 } web_model;

@@ -17,10 +17,10 @@ PYTHON_NOTICES := $(if $(filter missing,$(PYTHON_STATIC)),,$(wildcard /usr/share
     /usr/share/doc/libutf8proc-dev/copyright $(if $(filter 1,$(ZLIB)),/usr/share/doc/zlib1g-dev/copyright) \
     $(if $(filter 1,$(SQLITE)),/usr/share/doc/libsqlite3-dev/copyright)))
 
-# Debian's static decoders of pictures and sounds cannot go into a shared library; who has pictures in Python has
+# Debian's static decoders of images and sounds cannot go into a shared library; who has images in Python has
 # Pillow, whose pixels the package takes.
-PYTHON_OBJ := $(filter-out $(call obj,$(PICTURE_SRC) src/media/sound_file.c) $(BUILD)/obj/lazy_sounds.o $(BUILD)/obj/lazy_pictures.o,$(LIB_OBJ)) \
-              $(call obj,$(if $(filter pictures,$(PARTS_IN)),src/media/picture_none.c) $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c))
+PYTHON_OBJ := $(filter-out $(call obj,$(IMAGE_SRC) src/media/sound_file.c) $(BUILD)/obj/lazy_sounds.o $(BUILD)/obj/lazy_images.o,$(LIB_OBJ)) \
+              $(call obj,$(if $(filter images,$(PARTS_IN)),src/media/image_none.c) $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c))
 $(PYTHON_TO)/tern/libtern.so: $(PYTHON_OBJ) FORCE
 	$(call again,link,$(CC) $(ALL_CFLAGS) -shared -s $(HARDEN_LINK) -Wl$(comma)-soname$(comma)libtern.so.0 -o $@ $(made_of) $(PYTHON_LIBS))
 $(PYTHON_TO)/tern/_c.py: bindings/python/declare.py $(PUBLIC)

@@ -11,7 +11,7 @@ import { build } from 'esbuild';
 const here = dirname(fileURLToPath(import.meta.url));
 const modules = join(here, '../../build/web');
 const dist = join(here, 'dist');
-const MAX_GZIP = 45 * 1024; // 40 before pictures and sounds, which the worker decides to want and cannot load later (bundlers)
+const MAX_GZIP = 45 * 1024; // 40 before images and sounds, which the worker decides to want and cannot load later (bundlers)
 
 const shared = {
   absWorkingDir: here,

@@ -36,10 +36,10 @@ FOOD = """rabbit carrots, cow grass, monkey bananas, squirrel nuts, mouse cheese
 USES = """knife cut, spoon eat soup, pen write, broom sweep the floor, key open a door, umbrella stay dry, clock tell the time,
     bed sleep, oven bake, hammer drive nails, needle sew, scissors cut paper, telescope look at the stars, towel dry yourself,
     ladder climb, lamp see in the dark, boat cross the water, soap wash, brush paint, cup drink, map find the way,
-    kettle boil water, phone call somebody, camera take pictures, comb comb your hair, bag carry things, chair sit on,
+    kettle boil water, phone call somebody, camera take images, comb comb your hair, bag carry things, chair sit on,
     compass find north, pillow rest your head, toothbrush clean your teeth, spade dig, bucket carry water"""
 JOBS = """baker bakes bread, teacher teaches children, doctor helps the sick, farmer grows food, pilot flies planes,
-    fisherman catches fish, painter paints pictures, cook prepares meals, gardener grows plants, tailor makes clothes,
+    fisherman catches fish, painter paints images, cook prepares meals, gardener grows plants, tailor makes clothes,
     firefighter puts out fires, librarian looks after books, carpenter makes things of wood, postman brings letters,
     singer sings songs, author writes books, dentist looks after teeth, vet helps sick animals, sailor sails a ship,
     astronaut flies to space, shepherd looks after sheep, judge decides in court, barber cuts hair, actor plays a part,

@@ -73,10 +73,10 @@ WORDS = {
            "shoemaker|singer|pilot|nurse|dentist|vet|firefighter|policeman|engineer|astronaut|dancer|detective|scientist|writer|driver|clown|"
            "photographer|lawyer|plumber|butcher|waiter|judge|actor|captain",
     "did": "read a book|went for a swim|built a snowman|baked bread|cleaned the windows|wrote a letter|watered the plants|climbed a tree|"
-           "played chess|fed the ducks|painted a picture|mended the fence|picked apples|took a nap|went skating|washed the car|planted a tree|"
+           "played chess|fed the ducks|painted an image|mended the fence|picked apples|took a nap|went skating|washed the car|planted a tree|"
            "visited a friend|sang a song|drew a map|made soup|cut the grass|rode a horse|slept in the sun|counted the stars|went shopping|"
            "caught a fish|flew a kite|looked at old photos|bought new shoes|practiced the violin",
-    "did3": "fixes clocks|reads the newspaper|walks by the river|feeds the hens|takes a nap|helps in the shop|paints small pictures|cuts wood",
+    "did3": "fixes clocks|reads the newspaper|walks by the river|feeds the hens|takes a nap|helps in the shop|paints small images|cuts wood",
     "can": "swim|sing|paint|dance|cook|read|skate|juggle|whistle|write poems|climb trees|ride a bicycle|play the piano|play the guitar|draw|bake bread|"
            "fly|dive|tell stories|do magic|play chess|ski|row a boat|count to a hundred|knit|play the flute",
     "sport": "football|tennis|chess|basketball|hockey|cards|volleyball|badminton|hide and seek|table tennis|baseball|marbles",
@@ -89,7 +89,7 @@ WORDS = {
     "adj": "brave|clever|lazy|proud|kind|greedy|shy|hungry|tired|old|young|small|big|strong|quick|slow|curious|friendly|sleepy|funny|grumpy|polite",
     "feel": "sad|happy|tired|angry|excited|proud|lonely|nervous|bored|worried|surprised|cheerful|disappointed|calm",
     "why": "the boat was broken|nobody came to the party|the cat was ill|it was time to leave|a letter had come|school was over|the cake was ready|"
-           "the lost ring was back|the way was long|the bus was late|the door was locked|there was thunder|the picture won a prize|"
+           "the lost ring was back|the way was long|the bus was late|the door was locked|there was thunder|the image won a prize|"
            "the neighbours were loud|the wind was too strong|the shoes were too small|the bridge was closed|the train did not come|"
            "the soup was cold|a tooth hurt|there was no milk|the key was missing|the phone rang all the time|the moon was so bright",
     "fear": "the dark|thunder|spiders|deep water|big dogs|heights|ghosts|the wind|mice|loud noises|snakes|strangers|bats|lightning|bees|the dentist",

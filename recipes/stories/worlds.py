@@ -40,7 +40,7 @@ REASONS = {"sad": ("the boat was broken", "nobody came to the party", "the cat w
            "tired": ("the way was long", "the work was hard", "there was no time to sleep", "the night was short"),
            "angry": ("somebody broke the window", "the dog ate the cake", "the bus was late", "the door was locked"),
            "afraid": ("there was thunder", "the room was dark", "a wolf howled", "the bridge shook"),
-           "proud": ("the picture won a prize", "the tower was finished", "the song was a success", "the race was won")}
+           "proud": ("the image won a prize", "the tower was finished", "the song was a success", "the race was won")}
 TASKS = ["carry the bags", "find the way home", "mend the fence", "pick the apples", "wash the windows", "paint the door",
          "feed the hens", "water the plants", "clean the boat", "look for the cat", "bake the bread", "move the piano",
          "dig a hole", "chop the wood", "build a nest", "gather nuts"]
@@ -216,7 +216,7 @@ def build(h):
     return says, [(f"What did {h.name} build?", what), (f"What was {what.replace('a ', 'the ', 1)} made of?", stuff), ("How long did it take?", f"{NUMBERS[days]} days"), (f"Who built {what.replace('a ', 'the ', 1)}?", h.name)], f"built {what} of {stuff}"
 
 
-VERBS = {"painted": ("paint", "a picture of a dragon|the door|a green dragon|a portrait|the fence|a blue whale"),
+VERBS = {"painted": ("paint", "an image of a dragon|the door|a green dragon|a portrait|the fence|a blue whale"),
          "baked": ("bake", "a cake|bread|an apple pie|twenty cookies|a pizza"), "wrote": ("write", "a letter|a song|a long story|a postcard"),
          "bought": ("buy", "a ticket|new shoes|some flowers|a loaf of bread|two lemons|a newspaper"),
          "broke": ("break", "a plate|the window|a vase|the chair"), "stole": ("steal", "a plum|the cheese|a fish|some cherries|a pie"),

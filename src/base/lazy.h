@@ -30,7 +30,7 @@ tern_status tern_lazy_load(tern_lazy *l, tern_error *err);
 #endif
 TERN_LAZY_DECLARE(curl);
 TERN_LAZY_DECLARE(edit);
-TERN_LAZY_DECLARE(pictures);
+TERN_LAZY_DECLARE(images);
 TERN_LAZY_DECLARE(sounds);
 TERN_LAZY_DECLARE(serve);
 

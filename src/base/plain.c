@@ -31,14 +31,14 @@ bool tern_plain_is(uint32_t code) {
     return true;
 }
 
-// Joiners within words of Persian or Indian scripts and within pictures, and the selector of a
-// picture's or a sign's variant. Rows of them, which hide texts, have none that is shown before
+// Joiners within words of Persian or Indian scripts and within images, and the selector of a
+// image's or a sign's variant. Rows of them, which hide texts, have none that is shown before
 // them.
 static bool belongs(uint32_t code, uint32_t before) {
     bool joins = code == 0x200C || code == 0x200D, selects = code >= 0xFE00 && code <= 0xFE0F;
     bool is_key =
         code == 0xFE0F && ((before >= '0' && before <= '9') || before == '#' || before == '*');
-    if (code == 0x200D && before == 0xFE0F) return true; // a picture's variant is joined
+    if (code == 0x200D && before == 0xFE0F) return true; // an image's variant is joined
     return is_key || ((joins || selects) && before >= 0xA1 && tern_plain_is(before));
 }
 

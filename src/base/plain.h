@@ -10,7 +10,7 @@
 
 typedef struct tern_plain { // zero-initialise
     // Running text: its line ends and tabs stay, and so do joiners and selectors of variants where
-    // scripts and pictures need them, behind a character that is shown and no letter of ASCII's.
+    // scripts and images need them, behind a character that is shown and no letter of ASCII's.
     // Otherwise all is one line, with \n and \t, and without any of those.
     bool is_text;
     uint32_t before; // the last character, for pieces of a text

@@ -128,7 +128,7 @@ static int value64(char c) {
 }
 
 bool tern_strbuf_unbase64(tern_strbuf *b, tern_str text) {
-    char bytes[512]; // appended together: a picture has millions
+    char bytes[512]; // appended together: an image has millions
     size_t n = 0;
     uint32_t bits = 0;
     int n_bits = 0;

@@ -65,7 +65,7 @@ typedef struct tern_file {
     tern_json_doc config, tokenizer_config, generation_config;
     // Of a sentence-transformers folder: its pooling module, the prompts, the longest text.
     tern_json_doc pooling, sentence, sentence_length;
-    tern_json_doc preprocessor; // how pictures are made ready
+    tern_json_doc preprocessor; // how images are made ready
     bool any_length;            // it has modules, and none that gives its vectors the length 1
     tern_str tokenizer_json;    // text of tokenizer.json, parsed on demand
     tern_str tokenizer_model;   // bytes of sentencepiece's tokenizer.model, where that is not there

@@ -92,12 +92,12 @@ static bool settle(const tern_tensor *t, floats *out) {
 }
 
 // What was seen of a matrix; scales are F16, 0: none.
-typedef struct sight {
+typedef struct image {
     bool is_ternary, varies;
     uint16_t scale;
-} sight;
+} image;
 
-static void see_scales(const floats *f, const uint8_t *row, sight *out) {
+static void see_scales(const floats *f, const uint8_t *row, image *out) {
     size_t block = tern_dtype_block_bytes(f->type);
     for (uint64_t at = 0; at < f->row_bytes; at += block) {
         uint16_t d;
@@ -109,11 +109,11 @@ static void see_scales(const floats *f, const uint8_t *row, sight *out) {
 }
 
 // The first n_rows rows.
-static tern_status look_at(const floats *f, int64_t n_rows, sight *out, tern_error *err) {
+static tern_status look_at(const floats *f, int64_t n_rows, image *out, tern_error *err) {
     row_scratch s;
     tern_rows rows;
     tern_status status = TERN_OK;
-    *out = (sight){.is_ternary = true};
+    *out = (image){.is_ternary = true};
     TERN_TRY(open_scratch(&s, f, err));
     tern_rows_open_pieces(&rows, &f->from);
     for (int64_t row = 0; row < n_rows && out->is_ternary; row++) {
@@ -134,7 +134,7 @@ static tern_status are_ternary(const tern_file *file, bool whole, bool *yes, ter
     for (size_t i = 0; i < file->n_tensors && *yes; i++) {
         const tern_tensor *t = &file->tensors[i];
         floats f;
-        sight seen = {0};
+        image seen = {0};
         if (!is_projection(t)) continue;
         if (settle(t, &f)) TERN_TRY(look_at(&f, whole ? f.from.n_rows : 1, &seen, err));
         if (whole) tern_blob_drop(&t->data);

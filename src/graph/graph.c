@@ -299,7 +299,7 @@ tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid 
     n->window = attrs->window;
     n->ahead = attrs->ahead;
     n->bidirectional = attrs->bidirectional;
-    n->pictures = attrs->pictures;
+    n->images = attrs->images;
     n->soft_cap = attrs->soft_cap;
     return y;
 }

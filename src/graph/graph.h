@@ -131,7 +131,7 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_PROPORTIONAL // only the first pairs turn, a share `factor` of all
 } tern_rope_scaling;
 
-// Which of a row's places (batch.places: time, row, column of a picture, all the same in a text)
+// Which of a row's places (batch.places: time, row, column of an image, all the same in a text)
 // turns a pair.
 typedef enum tern_rope_axes {
     TERN_ROPE_LINE,  // its position in the text
@@ -174,7 +174,7 @@ typedef struct tern_attention_attrs {
     int32_t window;     // position p sees q with 0 <= p - q < window; 0: all before it
     bool bidirectional; // all rows of the sequence, in a window |p - q| < window: encoders
     int32_t ahead;      // bidirectional, in a window: of those after it q - p < ahead; 0: window
-    bool pictures;      // rows of a picture see to its end
+    bool images;        // rows of an image see to its end
     float soft_cap;     // scores become cap * tanh(score / cap); 0: they stay
 } tern_attention_attrs;
 
@@ -237,11 +237,12 @@ typedef struct tern_node {
     int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention, delta_net (keys' heads)
     float scale;                           // attention, scale
     int32_t window, ahead;                 // attention
-    bool bidirectional, pictures;
+    bool bidirectional, images;
     float soft_cap; // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse; // rope: turns back, which is its gradient
-    // columns, their gradient; windows: from one to the next, width; add_input_embeds: the first column
+    // columns, their gradient; windows: from one to the next, width; add_input_embeds: the first
+    // column
     int32_t group, first, width;
     int32_t before, after;    // windows: zeros in front of and behind what they are of
     int32_t v_dim;            // delta_net; n_heads are the values' heads there
@@ -370,8 +371,7 @@ tern_vid tern_g_code_digits(tern_graph *g, tern_vid codes, const int32_t levels[
 // w: "NAME.weight", [n_out][n_in][taps]; "NAME.bias" [n_out]; the state, "tail.NAME", fixed, [(taps
 // - 1) * dilation, n_in], holds the last rows of x, and x before the sequence is 0.
 // y[t][o] = bias[o] + sum over j, i of w[o][i][j] x[t - (taps - 1 - j) * dilation][i].
-tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name,
-                            const tern_causal_attrs *attrs);
+tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name, const tern_causal_attrs *attrs);
 // w: [n_in][n_out / groups][2 * rate]; state [1, n_in]. Rows t * rate to t * rate + rate - 1 of y
 // are made of rows t - 1 and t of x: y[t * rate + p][o] = bias[o] + sum over the inputs i of o's
 // group of w[i][o'][p + rate] x[t - 1][i] + w[i][o'][p] x[t][i], o' counted in the group.

@@ -58,7 +58,7 @@ static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *ou
         if (n->window) tern_strbuf_printf(out, " window=%d", (int)n->window);
         if (n->ahead) tern_strbuf_printf(out, " ahead=%d", (int)n->ahead);
         if (n->bidirectional) tern_strbuf_puts(out, " bidirectional");
-        if (n->pictures) tern_strbuf_puts(out, " pictures");
+        if (n->images) tern_strbuf_puts(out, " images");
         if (n->soft_cap != 0) tern_strbuf_printf(out, " cap=%g", (double)n->soft_cap);
         break;
     case TERN_OP_SCALE: tern_strbuf_printf(out, " by=%g", (double)n->scale); break;

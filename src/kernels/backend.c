@@ -56,14 +56,14 @@ static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_err
     return TERN_OK;
 }
 
-// What a row sees is there: its picture's rows are all in its chunk, or before it.
+// What a row sees is there: its image's rows are all in its chunk, or before it.
 static tern_status check_ends(const tern_batch *b, tern_error *err) {
     for (int32_t i = 0, row = 0; b->ends && i < b->n_chunks; i++) {
         int32_t end = b->chunks[i].first_pos + b->chunks[i].n_tokens;
         for (int32_t t = 0; t < b->chunks[i].n_tokens; t++, row++)
             if (b->ends[row] > end)
                 return tern_fail(err, TERN_ERR_ARGUMENT,
-                                 "a batch with a part of a picture, up to position %d of %d",
+                                 "a batch with a part of an image, up to position %d of %d",
                                  (int)end, (int)b->ends[row]);
     }
     return TERN_OK;

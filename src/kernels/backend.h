@@ -125,8 +125,8 @@ typedef struct tern_batch {
     int32_t n_chunks;
     // The input "places": where RoPE puts each row, [n_tokens, 3]; NULL: as its chunk says.
     const int32_t *places;
-    // For attention to whole pictures (tern_attention_attrs.pictures): of each row the position
-    // after the last one of its picture; 0: it is of none; NULL: so are all. A picture's rows are
+    // For attention to whole images (tern_attention_attrs.images): of each row the position
+    // after the last one of its image; 0: it is of none; NULL: so are all. An image's rows are
     // all in one chunk, which says so.
     const int32_t *ends;
     const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last

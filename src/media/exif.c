@@ -1,4 +1,4 @@
-// One number of a picture's EXIF data: which way up the camera was held.
+// One number of an image's EXIF data: which way up the camera was held.
 //
 // EXIF data is a TIFF file: an order of bytes, the place of a list, and entries of twelve bytes.
 // The orientation is entry 0x0112 of the first list, a 16-bit number; nothing else is read, which

@@ -1,4 +1,4 @@
-// What is seen and heard, as files have it, into numbers: pictures to pixels, and sounds to samples
+// What is seen and heard, as files have it, into numbers: images to pixels, and sounds to samples
 // (sound.h). Every decoder is a library's; here are the limits, the order of things, and what must
 // have the same bits everywhere.
 #ifndef TERN_MEDIA_MEDIA_H
@@ -9,28 +9,27 @@
 #include "tern_media.h"
 #include "media/sound.h"
 
-// ---- Decoders (picture_jpeg.c and so on) --------------------------------------------------------
+// ---- Decoders (image_jpeg.c and so on) --------------------------------------------------------
 
-typedef struct tern_picture_file {
+typedef struct tern_image_file {
     const uint8_t *bytes;
     size_t n;
     int64_t n_pixels_max;
     int32_t orientation; // found: 1 to 8 as EXIF counts them, 0: the file does not say
-} tern_picture_file;
+} tern_image_file;
 
-typedef tern_status (*tern_picture_decoder)(tern_picture_file *file, tern_picture *out,
-                                            tern_error *err);
-tern_status tern_picture_jpeg(tern_picture_file *file, tern_picture *out, tern_error *err);
-tern_status tern_picture_png(tern_picture_file *file, tern_picture *out, tern_error *err);
-tern_status tern_picture_webp(tern_picture_file *file, tern_picture *out, tern_error *err);
-tern_status tern_picture_gif(tern_picture_file *file, tern_picture *out, tern_error *err);
-// Room for a picture of this size, if it has one and is not too large.
-tern_status tern_picture_room(const tern_picture_file *file, uint64_t width, uint64_t height,
-                              tern_picture *out, tern_error *err);
+typedef tern_status (*tern_image_decoder)(tern_image_file *file, tern_image *out, tern_error *err);
+tern_status tern_image_jpeg(tern_image_file *file, tern_image *out, tern_error *err);
+tern_status tern_image_png(tern_image_file *file, tern_image *out, tern_error *err);
+tern_status tern_image_webp(tern_image_file *file, tern_image *out, tern_error *err);
+tern_status tern_image_gif(tern_image_file *file, tern_image *out, tern_error *err);
+// Room for an image of this size, if it has one and is not too large.
+tern_status tern_image_room(const tern_image_file *file, uint64_t width, uint64_t height,
+                            tern_image *out, tern_error *err);
 
 // The orientation that EXIF data states (TIFF's header and what follows); 0: none.
 int32_t tern_exif_orientation(const uint8_t *exif, size_t n);
-// Turns and mirrors the picture so that it stands as its orientation says.
-tern_status tern_picture_orient(tern_picture *picture, int32_t orientation, tern_error *err);
+// Turns and mirrors the image so that it stands as its orientation says.
+tern_status tern_image_orient(tern_image *image, int32_t orientation, tern_error *err);
 
 #endif

@@ -1,11 +1,11 @@
-// Another size of a picture, with the bits of Pillow's resize, which models were trained on.
+// Another size of an image, with the bits of Pillow's resize, which models were trained on.
 //
 // A pixel of the result is a sum of those of the source around its place, with weights of a filter:
 //
 //   y[i] = sum over j of x[j] w(i, j),   w(i, j) = f((j + 1/2 - c) / s) / their sum
 //
 // c = (i + 1/2) n_in / n_out is the place and s = max(1, n_in / n_out) how far the filter is
-// stretched: where the picture shrinks, all pixels that become one count, which is what keeps fine
+// stretched: where the image shrinks, all pixels that become one count, which is what keeps fine
 // lines from turning into patterns. Weights are fixed-point numbers of 22 bits and sums integers,
 // so that there is one result; across first, rounded to 8 bits, then down.
 #include <math.h>
@@ -37,7 +37,7 @@ static double triangle(double x) {
 static const struct {
     double (*at)(double x);
     double support;
-} filters[] = {[TERN_PICTURE_BICUBIC] = {cubic, 2}, [TERN_PICTURE_BILINEAR] = {triangle, 1}};
+} filters[] = {[TERN_IMAGE_BICUBIC] = {cubic, 2}, [TERN_IMAGE_BILINEAR] = {triangle, 1}};
 
 static void taps_free(taps *t) {
     tern_free(t->first);
@@ -49,7 +49,7 @@ static int32_t fixed(double w) {
     return (int32_t)(w < 0 ? w * (1 << BITS) - 0.5 : w * (1 << BITS) + 0.5);
 }
 
-static tern_status taps_make(taps *t, int32_t n_in, int32_t n_out, tern_picture_filter filter,
+static tern_status taps_make(taps *t, int32_t n_in, int32_t n_out, tern_image_filter filter,
                              double *row, tern_error *err) {
     double scale = (double)n_in / n_out, stretch = scale > 1 ? scale : 1;
     double support = filters[filter].support * stretch, inverse = 1 / stretch;
@@ -75,7 +75,7 @@ static tern_status taps_make(taps *t, int32_t n_in, int32_t n_out, tern_picture_
     return TERN_OK;
 }
 
-static tern_status taps_open(taps *t, int32_t n_in, int32_t n_out, tern_picture_filter filter,
+static tern_status taps_open(taps *t, int32_t n_in, int32_t n_out, tern_image_filter filter,
                              tern_error *err) {
     double stretch = n_in > n_out ? (double)n_in / n_out : 1;
     *t = (taps){.n_most = 2 * (int32_t)ceil(filters[filter].support * stretch) + 1};
@@ -101,12 +101,12 @@ static void put(const taps *t, int32_t i, const uint8_t *line, size_t step, uint
     for (int c = 0; c < 3; c++) to[c] = clip(sum[c]);
 }
 
-static tern_status across(tern_picture *out, const tern_picture *p, int32_t width,
-                          tern_picture_filter filter, tern_error *err) {
+static tern_status across(tern_image *out, const tern_image *p, int32_t width,
+                          tern_image_filter filter, tern_error *err) {
     taps t;
     size_t stride = (size_t)p->width * 3;
     tern_status status = taps_open(&t, p->width, width, filter, err);
-    if (status == TERN_OK) status = tern_picture_new(out, width, p->height, err);
+    if (status == TERN_OK) status = tern_image_create(out, width, p->height, err);
     for (int32_t y = 0; status == TERN_OK && y < p->height; y++)
         for (int32_t x = 0; x < width; x++)
             put(&t, x, p->rgb + (size_t)y * stride, 3,
@@ -115,12 +115,12 @@ static tern_status across(tern_picture *out, const tern_picture *p, int32_t widt
     return status;
 }
 
-static tern_status down(tern_picture *out, const tern_picture *p, int32_t height,
-                        tern_picture_filter filter, tern_error *err) {
+static tern_status down(tern_image *out, const tern_image *p, int32_t height,
+                        tern_image_filter filter, tern_error *err) {
     taps t;
     size_t stride = (size_t)p->width * 3;
     tern_status status = taps_open(&t, p->height, height, filter, err);
-    if (status == TERN_OK) status = tern_picture_new(out, p->width, height, err);
+    if (status == TERN_OK) status = tern_image_create(out, p->width, height, err);
     for (int32_t y = 0; status == TERN_OK && y < height; y++)
         for (int32_t x = 0; x < p->width; x++)
             put(&t, y, p->rgb + (size_t)x * 3, stride,
@@ -130,13 +130,13 @@ static tern_status down(tern_picture *out, const tern_picture *p, int32_t height
 }
 
 // A direction whose size stays is left as it is.
-static tern_status resize(tern_picture *out, const tern_picture *p, int32_t width, int32_t height,
-                          tern_picture_filter filter, tern_error *err) {
-    tern_picture between;
-    TERN_TRY(tern_picture_new(&between, width, height, err)); // whether there can be one
-    tern_picture_free(&between);
+static tern_status resize(tern_image *out, const tern_image *p, int32_t width, int32_t height,
+                          tern_image_filter filter, tern_error *err) {
+    tern_image between;
+    TERN_TRY(tern_image_create(&between, width, height, err)); // whether there can be one
+    tern_image_close(&between);
     if (width == p->width && height == p->height) {
-        TERN_TRY(tern_picture_new(out, width, height, err));
+        TERN_TRY(tern_image_create(out, width, height, err));
         memcpy(out->rgb, p->rgb, (size_t)width * (size_t)height * 3);
         return TERN_OK;
     }
@@ -144,21 +144,21 @@ static tern_status resize(tern_picture *out, const tern_picture *p, int32_t widt
     if (width == p->width) return down(out, p, height, filter, err);
     TERN_TRY(across(&between, p, width, filter, err));
     tern_status status = down(out, &between, height, filter, err);
-    tern_picture_free(&between);
+    tern_image_close(&between);
     return status;
 }
 
-tern_status tern_picture_resize(tern_picture *out, const tern_picture *p, int32_t width,
-                                int32_t height, tern_picture_filter filter, tern_error *err) {
+tern_status tern_image_resize(tern_image *out, const tern_image *p, int32_t width, int32_t height,
+                              tern_image_filter filter, tern_error *err) {
     tern_clear(err);
-    tern_picture resized = {0};
+    tern_image resized = {0};
     TERN_NEED(out);
-    if (out != p) *out = (tern_picture){0};
+    if (out != p) *out = (tern_image){0};
     TERN_NEED(p);
     TERN_NEED(p->rgb);
-    TERN_NEED_ENUM(filter, TERN_PICTURE_BILINEAR);
+    TERN_NEED_ENUM(filter, TERN_IMAGE_BILINEAR);
     TERN_TRY(resize(&resized, p, width, height, filter, err));
-    if (out == p) tern_picture_free(out); // in place
+    if (out == p) tern_image_close(out); // in place
     *out = resized;
     return TERN_OK;
 }

@@ -91,7 +91,7 @@ static tern_vid attend(tern_graph *g, const tern_config *c, tern_vid q, tern_vid
                                                     .scale = 1.0f / sqrtf((float)scalar),
                                                     .window = block->window,
                                                     .bidirectional = block->bidirectional,
-                                                    .pictures = block->pictures});
+                                                    .images = block->images});
 }
 
 typedef struct projections {

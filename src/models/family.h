@@ -7,7 +7,7 @@
 // ---- Reading a config (config.c) ---------------------------------------------------------------
 //
 // gguf: the key after "<architecture>."; hf: a path in config.json, looked for in text_config
-// first, which holds the decoder of models with pictures or sound. Either may be NULL: not in that
+// first, which holds the decoder of models with images or sound. Either may be NULL: not in that
 // world. False: absent, null, or of another kind, which then refuses the file in the end. Numbers
 // may be quoted.
 
@@ -104,7 +104,7 @@ typedef struct tern_attention_block {
     bool gate;
     bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection
     bool bidirectional;
-    bool pictures;               // rows of a picture see to its end
+    bool images;                 // rows of an image see to its end
     float key_scale;             // of keys before RoPE; 0: none
     int32_t window;              // 0: all
     const tern_rope_attrs *rope; // NULL: none
@@ -122,7 +122,7 @@ tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x
 tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
 // x and what a half of the layer adds to it, times c->residual_scale where there is one.
 tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, tern_vid added);
-// tern_stack.begin of models that see: rows of pictures stand where they are in the text. What the
+// tern_stack.begin of models that see: rows of images stand where they are in the text. What the
 // first layers add to them, after the layer of g->layer.
 tern_vid tern_block_given(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x);
 tern_vid tern_block_deep(tern_graph *g, const tern_config *c, tern_vid x);
@@ -193,7 +193,7 @@ tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, ter
 tern_status tern_build_gemma3_vision(tern_graph *g, const tern_config *config, tern_error *err);
 extern const tern_tower tern_tower_qwen;                    // qwen_vision.c
 extern const tern_tower tern_tower_lfm2, tern_tower_gemma3; // siglip.c
-bool tern_config_sees(const tern_config *c);                // pictures in its text
+bool tern_config_sees(const tern_config *c);                // images in its text
 bool tern_config_scores(const tern_config *c);              // next tokens
 bool tern_config_pools(const tern_config *c);               // rows of a text to one vector
 
@@ -353,14 +353,14 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_SIGLIP_SIZE("patch_size", "patch_size", 64, 16, n_patch)
 
 // Tensors of whatever else is in a model's files, when only the text is computed.
-#define TERN_IGNORED_PICTURES                                                                      \
-    {"model.visual.", NULL, "of the part that sees pictures: only text is computed"},              \
-        {"visual.", NULL, "of the part that sees pictures: only text is computed"},                \
-        {"model.vision_tower.", NULL, "of the part that sees pictures: only text is computed"},    \
-        {"vision_tower.", NULL, "of the part that sees pictures: only text is computed"},          \
+#define TERN_IGNORED_IMAGES                                                                        \
+    {"model.visual.", NULL, "of the part that sees images: only text is computed"},                \
+        {"visual.", NULL, "of the part that sees images: only text is computed"},                  \
+        {"model.vision_tower.", NULL, "of the part that sees images: only text is computed"},      \
+        {"vision_tower.", NULL, "of the part that sees images: only text is computed"},            \
         {"model.multi_modal_projector.", NULL,                                                     \
-         "brings pictures to the text: only text is computed"},                                    \
-        {"multi_modal_projector.", NULL, "brings pictures to the text: only text is computed"}, {  \
+         "brings images to the text: only text is computed"},                                      \
+        {"multi_modal_projector.", NULL, "brings images to the text: only text is computed"}, {    \
         "audio_tower.", NULL, "of the part that hears: only text is computed"                      \
     }
 

@@ -1,9 +1,9 @@
 // Gemma 3 (arXiv:2503.19786) and EmbeddingGemma (arXiv:2509.20354).
 //
-//   x = sqrt(n_embd) table[ids], and where a picture is, the rows that its tower made (siglip.c)
+//   x = sqrt(n_embd) table[ids], and where an image is, the rows that its tower made (siglip.c)
 //   per layer:  x = x + norm(attention(norm(x)));  x = x + norm(feed_forward(norm(x)))
 //
-// Five of six layers see a window only, and turn by a RoPE of their own. Rows of a picture see to
+// Five of six layers see a window only, and turn by a RoPE of their own. Rows of an image see to
 // its end, whatever the window is. EmbeddingGemma is the same
 // without a mask and without a head: the mean of its rows, through two products, is the embedding.
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     const tern_attention_block block = {.head_norms = true,
                                         .bidirectional = c->bidirectional,
 #ifndef TERN_NO_SENSES
-                                        .pictures = tern_config_both_ways(c),
+                                        .images = tern_config_both_ways(c),
 #endif
                                         .window = windowed ? c->window : 0,
                                         .rope = windowed ? &c->window_rope : &c->rope};
@@ -300,8 +300,7 @@ static const tern_tensor_row tensors[] = {
     TERN_ROWS_END,
 };
 
-static const tern_ignored ignored[] = {
-    TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
+static const tern_ignored ignored[] = {TERN_IGNORED_ROPE, TERN_IGNORED_IMAGES, {NULL, NULL, NULL}};
 
 #define BOTH                                                                                       \
     .hf_types = hf_types, .hf_act = "hidden_activation", .act = TERN_ACTIVATION_GELU_TANH,         \

@@ -123,7 +123,7 @@ static tern_status refuse(const tern_config_source *s, tern_error *err) {
         if (tern_config_bool(s, names[i], false))
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: %s is not supported",
                              names[i]);
-    // "vision": of pictures, which are not seen here.
+    // "vision": of images, which are not seen here.
     const tern_json *both = tern_config_json(s, "use_bidirectional_attention");
     if (both && both->type != TERN_JSON_NULL && !tern_str_is(tern_json_str(both), "vision") &&
         tern_json_bool(both, true))
@@ -212,7 +212,7 @@ static tern_status read_factors(const tern_config_source *s, tern_config *c, ter
     return TERN_OK;
 }
 
-// Whose own part makes rows of pictures and sounds; without it nothing is given where these stand.
+// Whose own part makes rows of images and sounds; without it nothing is given where these stand.
 static void read_placeholders(const tern_config_source *s, tern_config *c) {
     static const struct {
         const char *hf, *text;
@@ -387,9 +387,9 @@ static const tern_tensor_row tensors[] = {
 
 static const tern_ignored ignored[] = {
     TERN_IGNORED_ROPE,
-    TERN_IGNORED_PICTURES,
+    TERN_IGNORED_IMAGES,
     {"model.audio_tower.", NULL, "of the part that hears: only text is computed"},
-    {"model.embed_vision.", NULL, "brings pictures to the text: only text is computed"},
+    {"model.embed_vision.", NULL, "brings images to the text: only text is computed"},
     {"model.embed_audio.", NULL, "brings sound to the text: only text is computed"},
     {NULL, NULL, NULL},
 };

@@ -371,8 +371,7 @@ static const tern_tensor_row tensors[] = {
     TERN_ROWS_END,
 };
 #ifndef TERN_NO_SENSES
-static const tern_ignored not_read[] = {
-    TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
+static const tern_ignored not_read[] = {TERN_IGNORED_ROPE, TERN_IGNORED_IMAGES, {NULL, NULL, NULL}};
 #else
 #define not_read tern_decoder_ignored
 #endif

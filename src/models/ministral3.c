@@ -1,5 +1,5 @@
 // Ministral 3 (arXiv:2601.08584): Llama's decoder with YaRN, whose queries grow with their
-// position. Repositories that also see pictures have it as the text's part of a "mistral3", as they
+// position. Repositories that also see images have it as the text's part of a "mistral3", as they
 // do older Mistrals, of which this is one with neither.
 #include <stdio.h>
 #include "models/family.h"
@@ -68,8 +68,7 @@ static const tern_config sample = {TERN_SAMPLE,
                                             .growth = 0.1f},
                                    .act = TERN_ACTIVATION_SILU};
 
-static const tern_ignored ignored[] = {
-    TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
+static const tern_ignored ignored[] = {TERN_IGNORED_ROPE, TERN_IGNORED_IMAGES, {NULL, NULL, NULL}};
 
 const tern_arch tern_arch_ministral3 = {
     .name = "ministral3",

@@ -26,7 +26,7 @@ typedef struct tern_multipliers {
 } tern_multipliers;
 
 // The tower of a language model that sees; all 0: it reads text alone.
-#define TERN_VISION_FRAMES 2 // of a patch at most: a picture is repeated
+#define TERN_VISION_FRAMES 2 // of a patch at most: an image is repeated
 #define TERN_VISION_DEEP   5 // layers whose rows are read besides the last one's, at most
 typedef struct tern_vision {
     const struct tern_tower *tower; // its kind
@@ -40,9 +40,9 @@ typedef struct tern_vision {
     // a text that is written alone the number stays.
     int64_t n_deep;
     int32_t deep[TERN_VISION_DEEP];
-    // Tokens that stand in a text for a picture's rows and for a video's, and those around them;
+    // Tokens that stand in a text for an image's rows and for a video's, and those around them;
     // -1: not stated
-    int64_t picture_id, video_id, start_id, end_id;
+    int64_t image_id, video_id, start_id, end_id;
     int64_t row_id, after_id; // of Gemma's folders: what stands for a row, and after the last one
     // Where rows are made of merged patches by two products: how many numbers lie between these,
     // whether a norm stands before them, and whether they have biases.
@@ -116,7 +116,7 @@ typedef struct tern_config {
     double input_norm_eps;
     const char *guess;      // what had to be guessed because the file does not say, or NULL
     int64_t bos_id, eos_id; // -1: not stated
-    // Tokens that stand where a picture or a sound is given: computed as tokens, they would be what
+    // Tokens that stand where an image or a sound is given: computed as tokens, they would be what
     // no program computes. The first 0 ends them.
     int32_t placeholders[TERN_PLACEHOLDERS_MAX];
     // What only some families have
@@ -139,7 +139,7 @@ typedef struct tern_config {
     // position, rows of segments, and the token that ends one (-1: not known)
     int64_t first_position, n_segments, separator_id;
     int64_t n_labels; // scores of a classifier of pairs, which has no vectors; 0: it is none
-    int64_t n_patch, n_image; // of a model of pictures: edges of a square and of the whole; 0: none
+    int64_t n_patch, n_image; // of a model of images: edges of a square and of the whole; 0: none
     // Of a model that hears: layers of the encoder, rows that the decoder attends to at most,
     // samples of a row of its input, and how many zeros count as samples after the last; 0: it does
     // not hear
@@ -171,9 +171,9 @@ typedef struct tern_config {
     double experts_scale;
 } tern_config;
 
-// Whether a picture's rows see each other in the text, so that they are computed at once.
+// Whether an image's rows see each other in the text, so that they are computed at once.
 bool tern_config_both_ways(const tern_config *c);
-// Numbers of a row that stands in a text for a part of a picture: the decoder's input "rows".
+// Numbers of a row that stands in a text for a part of an image: the decoder's input "rows".
 int64_t tern_config_given_cols(const tern_config *c);
 
 // What a tensor is for.
@@ -271,7 +271,7 @@ typedef struct tern_tower_size { // the last one has no names
     int64_t most, usual;   // usual: where a file says nothing; 0: it must
     size_t offset;
 } tern_tower_size;
-typedef struct tern_tower_token {    // the first is a picture's, the last one has no text
+typedef struct tern_tower_token {    // the first is an image's, the last one has no text
     const char *hf, *hf_also, *text; // members of config.json, the name in the vocabulary
     size_t offset;
 } tern_tower_token;
@@ -283,13 +283,13 @@ typedef struct tern_tower {
     int64_t n_frames;      // of a patch
     bool turns;            // RoPE by row and column
     bool apart;            // queries, keys and values have matrices of their own
-    bool tiles;    // large pictures are cut into squares, and what stands around these in a text
+    bool tiles;    // large images are cut into squares, and what stands around these in a text
                    // comes with them
-    bool widens;   // where pictures have fewer patches than the grid has places, a patch's
+    bool widens;   // where images have fewer patches than the grid has places, a patch's
                    // vector is of all places that it covers
-    bool one_size; // every picture becomes the square that the grid of places is made for
-    const char *before, *after; // texts around a picture's rows, which come with it; NULL: none
-    bool both_ways;             // in the text a picture's rows see all of it, those after them, too
+    bool one_size; // every image becomes the square that the grid of places is made for
+    const char *before, *after; // texts around an image's rows, which come with it; NULL: none
+    bool both_ways;             // in the text an image's rows see all of it, those after them, too
     tern_status (*read)(const tern_config_source *s, const tern_config *c, tern_vision *v,
                         tern_error *err);                            // the rest of it
     tern_status (*write)(tern_gguf_writer *w, const tern_vision *v); // likewise; NULL: nothing
@@ -489,38 +489,38 @@ tern_status tern_prompts_read(const tern_file *file, tern_prompts *out, tern_err
 tern_status tern_prompts_write_length(tern_gguf_writer *w, int64_t n_tokens); // of a text
 tern_status tern_prompts_write_gguf(tern_gguf_writer *w, const tern_file *from, tern_error *err);
 
-// ---- Pictures (pictures.c) ---------------------------------------------------------------------
+// ---- Images (images.c) --------------------------------------------------------------------------
 
-typedef struct tern_picture_rules {
+typedef struct tern_image_rules {
     int32_t width, height; // that the model reads
     int32_t shorter; // the shorter edge becomes this first, and then the middle is cut out; 0: both
                      // edges become what the model reads, whatever becomes of the shape
     bool rounds;     // where the middle is between two pixels: the even one; else the first
-    tern_picture_filter filter;
+    tern_image_filter filter;
     float factor; // of a byte, before the mean is taken off and the rest divided by the deviation
     float mean[3], deviation[3];
-} tern_picture_rules;
-tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern_picture_rules *out,
-                               tern_error *err);
+} tern_image_rules;
+tern_status tern_images_read(const tern_file *file, const tern_config *c, tern_image_rules *out,
+                             tern_error *err);
 // How a language model that sees wants them: any shape, so many pixels, edges that are multiples of
 // a block's. n_pixels_max: fewer than the file allows; 0: what it says, at most
 // TERN_VISION_PIXELS.
 #define TERN_VISION_PIXELS ((int64_t)1 << 20)
-// Towers with `tiles` see the whole of a picture that has more than `tolerance` times these pixels,
+// Towers with `tiles` see the whole of an image that has more than `tolerance` times these pixels,
 // and before that squares of `tile` pixels that it is cut into.
 typedef struct tern_vision_rules {
-    int64_t edge;        // of a square, whatever a picture's shape is; 0: it keeps its shape
+    int64_t edge;        // of a square, whatever an image's shape is; 0: it keeps its shape
     int64_t least, most; // pixels
     bool one_at_least;   // before they are compared, an edge is a block's at least
     int64_t tile, tiles_least, tiles_most; // most 0: no squares
     double tolerance;
-    bool whole_too; // of a picture that is cut
-    tern_picture_filter filter;
+    bool whole_too; // of an image that is cut
+    tern_image_filter filter;
     float factor, mean[3], deviation[3];
 } tern_vision_rules;
 tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
                                    int64_t n_pixels_max, tern_vision_rules *out, tern_error *err);
-// The size that a picture is given: multiples of `edge`.
+// The size that an image is given: multiples of `edge`.
 tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t width,
                              int32_t height, int32_t *to_width, int32_t *to_height,
                              tern_error *err);
@@ -532,15 +532,15 @@ tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch 
 tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *from,
                                          const tern_vision *v, tern_error *err);
 // The names of labels 0 .. n - 1, texts of the file; {NULL}: it has none.
-void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n);
-tern_status tern_pictures_write_gguf(tern_gguf_writer *w, const tern_file *from,
-                                     const tern_config *c, tern_error *err);
+void tern_images_labels(const tern_file *file, tern_str *labels, size_t n);
+tern_status tern_images_write_gguf(tern_gguf_writer *w, const tern_file *from, const tern_config *c,
+                                   tern_error *err);
 // For a folder: preprocessor_config.json; and the labels as the last members of a config.json,
 // which ends with its closing brace.
-tern_status tern_pictures_write_json(const tern_file *from, const tern_config *c, tern_strbuf *out,
-                                     tern_error *err);
-tern_status tern_pictures_put_labels(const tern_file *from, const tern_config *c,
-                                     tern_strbuf *config, tern_error *err);
+tern_status tern_images_write_json(const tern_file *from, const tern_config *c, tern_strbuf *out,
+                                   tern_error *err);
+tern_status tern_images_put_labels(const tern_file *from, const tern_config *c, tern_strbuf *config,
+                                   tern_error *err);
 
 // ---- Configs and names -------------------------------------------------------------------------
 

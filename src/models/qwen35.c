@@ -9,7 +9,7 @@
 //               head;  mixer = (attention(q, k, v) * sigmoid(gate)) Wo
 //
 // RoPE's three axes (M-RoPE) are one where there is only text. The tower that makes rows of
-// pictures is in qwen_vision.c.
+// images is in qwen_vision.c.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -245,7 +245,7 @@ static const tern_tensor_row tensors[] = {
 
 static const tern_ignored ignored[] = {
     TERN_IGNORED_ROPE,
-    TERN_IGNORED_PICTURES,
+    TERN_IGNORED_IMAGES,
     {"mtp.", NULL, "of a block that predicts further tokens, which is not run"},
     {NULL, NULL, NULL},
 };

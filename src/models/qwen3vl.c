@@ -1,8 +1,8 @@
-// Qwen3-VL (arXiv:2511.21631): Qwen3's decoder for texts with pictures.
+// Qwen3-VL (arXiv:2511.21631): Qwen3's decoder for texts with images.
 //
-//   x = table[ids], and where a picture is, the rows that its tower made (qwen_vision.c)
+//   x = table[ids], and where an image is, the rows that its tower made (qwen_vision.c)
 //   per layer:  x = x + attention(norm(x));  x = x + feed_forward(norm(x))
-//               and in the first ones, where a picture is, x = x + rows of a layer of the tower
+//               and in the first ones, where an image is, x = x + rows of a layer of the tower
 //
 // RoPE turns pairs by time, row or column by turns.
 #include <inttypes.h>
@@ -67,8 +67,7 @@ static const tern_tensor_row tensors[] = {
     TERN_ROWS_END,
 };
 
-static const tern_ignored ignored[] = {
-    TERN_IGNORED_ROPE, TERN_IGNORED_PICTURES, {NULL, NULL, NULL}};
+static const tern_ignored ignored[] = {TERN_IGNORED_ROPE, TERN_IGNORED_IMAGES, {NULL, NULL, NULL}};
 
 const tern_arch tern_arch_qwen3vl = {
     .name = "qwen3vl",

@@ -2,12 +2,12 @@
 //
 //   rows = gelu(four norm(x) in one W0 + b) W2 + b
 //
-// A patch is a square of two frames; a picture is both. RoPE turns a half of a head's pairs by the
+// A patch is a square of two frames; an image is both. RoPE turns a half of a head's pairs by the
 // row and the others by the column. Patches come in blocks of 2 x 2, which become a row in the end.
-// The grid of learnt places ends where a picture ends: a patch takes a mixture of the four nearest.
+// The grid of learnt places ends where an image ends: a patch takes a mixture of the four nearest.
 //
 // Qwen3-VL reads the rows of some layers in between, too ("deepstack"): merged likewise, they are
-// added to the picture's rows in the text after its first layers, one set a layer.
+// added to the image's rows in the text after its first layers, one set a layer.
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -54,9 +54,9 @@ tern_status tern_build_qwen_vision(tern_graph *g, const tern_config *config, ter
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// Tokens of places, where a picture's is needed.
+// Tokens of places, where an image's is needed.
 static const tern_tower_token tokens[] = {
-    {"image_token_id", NULL, "<|image_pad|>", offsetof(tern_vision, picture_id)},
+    {"image_token_id", NULL, "<|image_pad|>", offsetof(tern_vision, image_id)},
     {"video_token_id", NULL, "<|video_pad|>", offsetof(tern_vision, video_id)},
     {"vision_start_token_id", NULL, "<|vision_start|>", offsetof(tern_vision, start_id)},
     {"vision_end_token_id", NULL, "<|vision_end|>", offsetof(tern_vision, end_id)},

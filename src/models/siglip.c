@@ -2,9 +2,9 @@
 // with: the layers of all towers (vision.c), whose patches are told where they are by their learnt
 // vectors alone, and a norm after the last one.
 //
-// LFM2-VL has the second, of pictures that keep their shape. The grid of learnt places is laid over
-// each of them as pictures are resized: places lie in the middle of what they stand for, and where
-// a picture has fewer patches than the grid has places, a patch takes a mixture of all that it
+// LFM2-VL has the second, of images that keep their shape. The grid of learnt places is laid over
+// each of them as images are resized: places lie in the middle of what they stand for, and where
+// an image has fewer patches than the grid has places, a patch takes a mixture of all that it
 // covers.
 //
 //   rows = act(norm(four x in one) W1 + b) W2 + b
@@ -71,15 +71,15 @@ tern_status tern_build_gemma3_vision(tern_graph *g, const tern_config *config, t
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// What stands around a picture comes with it (session/see.c).
+// What stands around an image comes with it (session/see.c).
 static const tern_tower_token lfm2_tokens[] = {
-    {"image_token_id", "image_token_index", "<image>", offsetof(tern_vision, picture_id)},
+    {"image_token_id", "image_token_index", "<image>", offsetof(tern_vision, image_id)},
     {NULL, NULL, NULL, 0},
 };
 
-// In texts pictures stand where the token is that begins one: the processor puts the others there.
+// In texts images stand where the token is that begins one: the processor puts the others there.
 static const tern_tower_token gemma3_tokens[] = {
-    {"boi_token_index", "boi_token_id", "<start_of_image>", offsetof(tern_vision, picture_id)},
+    {"boi_token_index", "boi_token_id", "<start_of_image>", offsetof(tern_vision, image_id)},
     {"eoi_token_index", "eoi_token_id", "<end_of_image>", offsetof(tern_vision, after_id)},
     {"image_token_index", "image_token_id", "<image_soft_token>", offsetof(tern_vision, row_id)},
     {NULL, NULL, NULL, 0},
@@ -111,7 +111,7 @@ static tern_status read_gemma3(const tern_config_source *s, const tern_config *c
         image == v->n_side * v->n_patch)
         return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "pictures of %" PRId64 " pixels a side, patches of %" PRId64
+                     "images of %" PRId64 " pixels a side, patches of %" PRId64
                      ", a grid of %" PRId64 " places a side and %" PRId64
                      " rows do not fit together",
                      image, v->n_patch, v->n_side, n_rows);

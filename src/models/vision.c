@@ -1,12 +1,12 @@
-// What the towers of language models that see have in common: pictures become rows that stand in a
+// What the towers of language models that see have in common: images become rows that stand in a
 // text like those of its tokens.
 //
 //   x = patches Wpatch + b + a learnt vector of the place
 //   per layer:  x = x + attention(norm(x)) Wo + b;  x = x + act(norm(x) Wup + b) Wdown + b
 //
-// Every patch sees all of its picture, so one layer's keys and values are forgotten when the next
+// Every patch sees all of its image, so one layer's keys and values are forgotten when the next
 // one begins: all layers share one state. The vectors of places are a square grid, which lies over
-// every picture whatever its shape is.
+// every image whatever its shape is.
 //
 // What is made of the last rows, and how files call all of it, is a tower's own: qwen_vision.c,
 // siglip.c.
@@ -228,7 +228,7 @@ static tern_status read_clip(const tern_config_source *s, tern_vision *v, tern_e
 
 static tern_status check(const tern_config_source *s, const tern_vision *v, const tern_config *c,
                          int64_t places, tern_error *err) {
-    const tern_tower_token *token = v->tower->tokens; // the first is a picture's
+    const tern_tower_token *token = v->tower->tokens; // the first is an image's
     if (!(v->eps >= 0 && v->eps < 1))
         return tern_fail(err, TERN_ERR_FORMAT, "%slayer_norm_eps%s is %g",
                          s->file->tower ? TERN_CLIP "attention." : "vision_config.",
@@ -241,10 +241,10 @@ static tern_status check(const tern_config_source *s, const tern_vision *v, cons
                          " heads and rows of %" PRId64 " for a text of %" PRId64
                          " do not fit together",
                          places, v->n_embd, v->n_heads, v->n_out, c->n_embd);
-    if (v->picture_id < 0 || v->picture_id >= c->n_vocab)
+    if (v->image_id < 0 || v->image_id >= c->n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "%s is %" PRId64 ", and no %s is in the vocabulary of %" PRId64 " tokens",
-                         token->hf, v->picture_id, token->text, c->n_vocab);
+                         token->hf, v->image_id, token->text, c->n_vocab);
     if (v->n_deep > c->n_layers)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "rows of %" PRId64 " layers of the tower for %" PRId64 " of the text",
@@ -267,7 +267,7 @@ tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern
     tern_vision v = {.tower = s->arch->tower,
                      .act = TERN_ACTIVATION_GELU_TANH,
                      .eps = 1e-6,
-                     .picture_id = -1,
+                     .image_id = -1,
                      .video_id = -1,
                      .start_id = -1,
                      .end_id = -1,

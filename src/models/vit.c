@@ -1,4 +1,4 @@
-// ViT (arXiv:2010.11929): pictures in squares. A square of p x p pixels, red, then green, then
+// ViT (arXiv:2010.11929): images in squares. A square of p x p pixels, red, then green, then
 // blue, is a row; in front of them stands a row for the whole, whose last state becomes the scores.
 //
 //   x = table[ids] + patches Wpatch + b
@@ -90,7 +90,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     int64_t side = c->n_image / c->n_patch;
     if (channels != COLORS || c->n_image % c->n_patch != 0 || c->n_vocab != side * side + 1)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "config: pictures of %" PRId64 " x %" PRId64 " pixels of %" PRId64
+                         "config: images of %" PRId64 " x %" PRId64 " pixels of %" PRId64
                          " colours in squares of %" PRId64 " do not fit %" PRId64 " positions",
                          c->n_image, c->n_image, channels, c->n_patch, c->n_vocab);
     c->n_context = c->n_vocab;

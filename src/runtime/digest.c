@@ -39,7 +39,7 @@ static uint64_t add_node(uint64_t h, const tern_node *n) {
                              n->n_chosen,
                              n->sigmoid,
                              n->normed,
-                             n->bidirectional + 2 * n->pictures,
+                             n->bidirectional + 2 * n->images,
                              n->ahead};
     const int32_t turned[] = {n->rotation.block, n->rotation.repeats,   n->rotation.groups,
                               n->rotation.each,  n->rotation.has_signs, n->rotation.inverse};

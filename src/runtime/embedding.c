@@ -50,7 +50,7 @@ static tern_status read_labels(tern_model *m, tern_error *err) {
     m->labels = tern_alloc_array(TERN_MEM_GRAPH, n + 1, sizeof *m->labels);
     bool there = labels && m->labels;
     tern_status status = there ? TERN_OK : tern_fail_memory(err, n * sizeof *labels);
-    if (there) tern_pictures_labels(m->file, labels, n);
+    if (there) tern_images_labels(m->file, labels, n);
     for (size_t i = 0; i < n && status == TERN_OK; i++) {
         char number[32];
         int n_number = snprintf(number, sizeof number, "label %zu", i);
@@ -73,7 +73,7 @@ tern_status tern_model_read_embedding(tern_model *m, tern_error *err) {
     tern_embedding_info *e = &m->embedding;
     if (c->pooling == TERN_POOLING_NONE) return TERN_OK;
     TERN_TRY(check_pooling_module(m, err));
-    if (c->n_image) return read_labels(m, err); // of pictures, not of texts
+    if (c->n_image) return read_labels(m, err); // of images, not of texts
     tern_vid v = tern_graph_find(&m->graphs[0].built, c->n_labels ? "scores" : "embedding");
     int64_t most = c->n_context < m->n_batch ? c->n_context : m->n_batch;
     tern_prompts p;

@@ -108,7 +108,7 @@ void tern_lease_close(tern_lease *l) {
     leave(l);
     tern_mutex_unlock(&l->model->lock);
     tern_lease_look_away(l, 0);
-    tern_free(l->sights);
+    tern_free(l->images);
     tern_free(l->ids);
     tern_free(l->notice);
     tern_free(l);
@@ -297,7 +297,7 @@ tern_status tern_lease_put(tern_lease *l, size_t at, const int32_t *ids, size_t 
     TERN_TRY(tern_lease_see(l, ids, n, err));
     if (n) memmove(l->ids + at, ids, n * sizeof *ids);
     if (l->n_ids > at) l->n_ids = at;
-    if (l->n_sights) tern_lease_look_away(l, at + n);
+    if (l->n_images) tern_lease_look_away(l, at + n);
     return TERN_OK;
 }
 

@@ -18,7 +18,7 @@ static tern_drafting single_step(const tern_drafting *q) {
     return one;
 }
 
-// Puts the sequence where the work begins, or as near before that as it can go and no picture is
+// Puts the sequence where the work begins, or as near before that as it can go and no image is
 // cut. *first is where.
 static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
     tern_sequence *s = w->lease->sequence;
@@ -52,7 +52,7 @@ static tern_status reserve(const tern_work *w, int32_t end, int32_t ahead, tern_
     return tern_sequence_reserve(l->sequence, end, err);
 }
 
-// ---- Pictures ----------------------------------------------------------------------------------
+// ---- Images ----------------------------------------------------------------------------------
 
 static tern_status make_places(const tern_computation *c, tern_placed_instance *r,
                                tern_error *err) {
@@ -65,13 +65,14 @@ static tern_status make_places(const tern_computation *c, tern_placed_instance *
     return tern_fail_memory(err, n * n_cols * sizeof *r->rows);
 }
 
-// Puts the rows of the chunk's pictures where they are to be read, each with -1 for an id. *any:
+// Puts the rows of the chunk's images where they are to be read, each with -1 for an id. *any:
 // there are some.
 static void take_rows(const tern_computation *c, tern_placed_instance *r, const tern_lease *l,
                       int32_t first, int32_t n, bool *any) {
     size_t n_cols = (size_t)tern_config_given_cols(&c->model->config);
     for (int32_t i = first; i < first + n; i++) {
-        const tern_sight *s = r->ids[i] >= TERN_SIGHT_IDS ? tern_lease_sight(l, r->ids[i]) : NULL;
+        const tern_image_tokens *s =
+            r->ids[i] >= TERN_IMAGE_TOKENS_IDS ? tern_lease_image(l, r->ids[i]) : NULL;
         if (!s) continue;
         memcpy(r->rows + (size_t)i * n_cols, s->rows + (size_t)(r->ids[i] - s->first_id) * n_cols,
                n_cols * sizeof *r->rows);
@@ -80,7 +81,7 @@ static void take_rows(const tern_computation *c, tern_placed_instance *r, const 
     }
 }
 
-// Where rows of pictures see each other: of each row of the batch, or none.
+// Where rows of images see each other: of each row of the batch, or none.
 static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *work,
                      int32_t n_work) {
     tern_placed_instance *r = c->run;
@@ -103,19 +104,19 @@ static void put_places(const tern_computation *c, tern_batch *b, const tern_work
         tern_chunk *k = &r->chunks[i];
         int32_t *to = r->places + 3 * (size_t)row;
         k->shift = tern_lease_places(l, k->first_pos, r->ids + row, k->n_tokens, to);
-        for (int32_t t = 0; l->n_sights == 0 && t < k->n_tokens; t++)
+        for (int32_t t = 0; l->n_images == 0 && t < k->n_tokens; t++)
             to[3 * t] = to[3 * t + 1] = to[3 * t + 2] = k->first_pos + t;
     }
     b->places = r->places;
 }
 
-// What a batch says besides the ids of texts with pictures.
-static tern_status place_pictures(const tern_computation *c, tern_batch *b, const tern_work *work,
-                                  int32_t n_work, tern_error *err) {
+// What a batch says besides the ids of texts with images.
+static tern_status place_images(const tern_computation *c, tern_batch *b, const tern_work *work,
+                                int32_t n_work, tern_error *err) {
     tern_placed_instance *r = c->run;
     const tern_config *config = &c->model->config;
     bool any = false, any_rows = false;
-    for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_sights > 0;
+    for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_images > 0;
     if (!any) return TERN_OK;
     TERN_TRY(make_places(c, r, err));
     if (tern_config_both_ways(config)) put_ends(c, b, work, n_work);
@@ -155,7 +156,7 @@ static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_
 #define MISSING_MANY 64
 
 // How many of the missing tokens go first: so many are left, if any, that they go ahead, too; or
-// about as many, where pictures are.
+// about as many, where images are.
 static int32_t first_part(const tern_lease *l, int32_t first, int32_t missing) {
     int32_t n = l->model->n_batch, left = missing - n;
     if (left <= 0) return missing;
@@ -231,8 +232,7 @@ static tern_status submit(tern_computation *c, tern_error *err) {
     for (int32_t i = 0; status == TERN_OK && !c->is_part && i < c->n_work; i++)
         status = add_chunk(r, b, &c->work[i], ahead, err);
     if (status == TERN_OK)
-        status =
-            place_pictures(c, b, c->is_part ? &part : c->work, c->is_part ? 1 : c->n_work, err);
+        status = place_images(c, b, c->is_part ? &part : c->work, c->is_part ? 1 : c->n_work, err);
     b->ids = r->ids;
     b->chunks = r->chunks;
     b->outputs = r->outputs;

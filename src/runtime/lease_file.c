@@ -81,9 +81,9 @@ tern_status tern_lease_take(tern_lease *l, tern_lease *from, tern_error *err) {
     SWAP(int32_t *, l->ids, from->ids);
     SWAP(size_t, l->n_ids, from->n_ids);
     SWAP(size_t, l->capacity, from->capacity);
-    SWAP(tern_sight **, l->sights, from->sights);
-    SWAP(size_t, l->n_sights, from->n_sights);
-    SWAP(size_t, l->sights_capacity, from->sights_capacity);
+    SWAP(tern_image_tokens **, l->images, from->images);
+    SWAP(size_t, l->n_images, from->n_images);
+    SWAP(size_t, l->images_capacity, from->images_capacity);
     SWAP(bool, l->is_long, from->is_long);
     return TERN_OK;
 }

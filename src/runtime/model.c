@@ -437,7 +437,7 @@ static tern_status begin(tern_opening *o, const char *path, const tern_model_des
     atomic_init(&m->n_users, 1);
     tern_mutex_init(&m->lock);
     tern_mutex_init(&m->vocab_lock);
-    tern_mutex_init(&m->sights_lock);
+    tern_mutex_init(&m->images_lock);
     o->model = m;
     m->vocab_only = desc->vocab_only;
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
@@ -641,8 +641,8 @@ static void free_model(tern_model *m) {
     tern_free(m->architecture);
     tern_model_free_embedding(m);
     tern_vocab_tree_close(m->vocab_tree);
-    tern_model_free_sights(m);
-    tern_mutex_free(&m->sights_lock);
+    tern_model_free_images(m);
+    tern_mutex_free(&m->images_lock);
     tern_mutex_free(&m->vocab_lock);
     tern_mutex_free(&m->lock);
     tern_free(m);

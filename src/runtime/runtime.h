@@ -28,7 +28,7 @@ typedef struct tern_placed_instance {
     bool is_taken;
     int32_t *ids, *outputs; // [n_batch]
     tern_chunk *chunks;     // [n_batch]
-    int32_t *places;        // [n_batch, 3]; NULL until there is a picture
+    int32_t *places;        // [n_batch, 3]; NULL until there is an image
     int32_t *ends;          // [n_batch]; likewise
     float *rows;            // [n_batch, tern_config_given_cols]; likewise
     struct tern_placed_instance *next;
@@ -89,10 +89,11 @@ typedef struct tern_model_graph {
     int32_t n_rows;   // that its plan takes at least; 0: the model's n_batch
 } tern_model_graph;
 
-// What a model has seen of a picture (sights.c): rows, which texts have as ids from first_id on.
-#define TERN_SIGHT_IDS ((int32_t)1 << 30) // the least of them; tokens have lesser ones
-struct tern_sight {
-    struct tern_sight *next;
+// What a model has seen of an image (image_tokens.c): rows, which texts have as ids from first_id
+// on.
+#define TERN_IMAGE_TOKENS_IDS ((int32_t)1 << 30) // the least of them; tokens have lesser ones
+struct tern_image_tokens {
+    struct tern_image_tokens *next;
     tern_model *model;
     size_t n_holders;
     uint64_t used; // when
@@ -106,19 +107,19 @@ struct tern_sight {
     size_t n_ids;
     float *rows; // [n_rows, tern_config_given_cols]
 };
-static inline bool tern_sight_has(const tern_sight *s, int32_t id) {
+static inline bool tern_image_tokens_has(const tern_image_tokens *s, int32_t id) {
     return id >= s->first_id && id - s->first_id < s->n_rows;
 }
-tern_sight *tern_sight_new(void);    // NULL: no memory
-void tern_sight_drop(tern_sight *s); // one that is not kept; NULL is allowed
+tern_image_tokens *tern_image_tokens_new(void);    // NULL: no memory
+void tern_image_tokens_drop(tern_image_tokens *s); // one that is not kept; NULL is allowed
 // The model's one with these pixels, or with this id, held; NULL: there is none.
-tern_sight *tern_model_find_sight(tern_model *m, const tern_sight *wanted);
-tern_sight *tern_model_hold_sight(tern_model *m, int32_t id);
-void tern_model_let_sight_go(tern_model *m, tern_sight *s);
+tern_image_tokens *tern_model_find_image(tern_model *m, const tern_image_tokens *wanted);
+tern_image_tokens *tern_model_hold_image(tern_model *m, int32_t id);
+void tern_model_release_image(tern_model *m, tern_image_tokens *s);
 // Gives its rows their ids, and holds it for the caller. Those of its ids that are -1 become the
 // rows', in their order; if it has none, they are the rows'.
-tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err);
-void tern_model_free_sights(tern_model *m);
+tern_status tern_model_keep_image(tern_model *m, tern_image_tokens *s, tern_error *err);
+void tern_model_free_images(tern_model *m);
 // Adds the part that sees to a GGUF, the file `path`, and reads the config again (tower.c); mmproj
 // as in tern_model_desc.
 tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **arch,
@@ -150,10 +151,10 @@ struct tern_model {
     int32_t n_batch;
     bool vocab_only;
     tern_mutex vocab_lock;
-    tern_mutex sights_lock; // of the next four
-    tern_sight *sights;
-    uint64_t n_sights_used;
-    int32_t n_sight_ids;
+    tern_mutex images_lock; // of the next four
+    tern_image_tokens *images;
+    uint64_t n_images_used;
+    int32_t n_image_ids;
     tern_vocab_tree *vocab_tree; // NULL: no grammar was opened yet; under vocab_lock
     // Of the next six: everything else never changes once the model is open.
     tern_mutex lock;
@@ -166,7 +167,7 @@ struct tern_model {
     tern_model_info info;
     char *name, *architecture; // that it points to
     tern_embedding_info embedding;
-    tern_strbuf prompts; // the texts that it points to, or the labels of a model of pictures
+    tern_strbuf prompts; // the texts that it points to, or the labels of a model of images
     size_t *labels;      // where they begin; NULL: it has none
 };
 
@@ -291,13 +292,13 @@ tern_status tern_lease_write(tern_lease *lease, int32_t n_positions, tern_sequen
 // Into a new lease: it knows these tokens and has the states that were written.
 tern_status tern_lease_read(tern_lease *lease, const int32_t *ids, size_t n_ids,
                             tern_sequence_get get, void *user, tern_error *err);
-// Holds the pictures whose rows are among the ids. TERN_ERR_ARGUMENT: one is not known.
+// Holds the images whose rows are among the ids. TERN_ERR_ARGUMENT: one is not known.
 tern_status tern_lease_see(tern_lease *lease, const int32_t *ids, size_t n, tern_error *err);
-// Where a picture's rows see each other (tern_tower.both_ways), a text is only ever cut beside
-// pictures. Of these ids, which begin there, whose pictures the lease holds, and of which about n
+// Where an image's rows see each other (tern_tower.both_ways), a text is only ever cut beside
+// images. Of these ids, which begin there, whose images the lease holds, and of which about n
 // are to be computed at once: how many that can be.
 size_t tern_lease_piece(const tern_lease *lease, const int32_t *ids, size_t n_ids, size_t n);
-// The last place among the lease's first n ids that is beside pictures.
+// The last place among the lease's first n ids that is beside images.
 size_t tern_lease_beside(const tern_lease *lease, size_t n);
 // The timeline of `from`, of the same n_context and kv_type, becomes this lease's; `from` is empty.
 tern_status tern_lease_take(tern_lease *lease, tern_lease *from, tern_error *err);

@@ -69,7 +69,7 @@ static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, 
     TERN_TRY(tern_file_add_tower(file, tower, err));
     TERN_TRY(tern_model_read(file, arch, c, err));
     if (c->vision.n_layers) return TERN_OK;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a %s reads no pictures in texts", path,
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a %s reads no images in texts", path,
                      (*arch)->name);
 }
 
@@ -94,6 +94,6 @@ tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **
     (void)arch;
     (void)c;
     if (!mmproj || !*mmproj) return TERN_OK;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: this build reads no pictures", path);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: this build reads no images", path);
 }
 #endif

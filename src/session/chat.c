@@ -19,8 +19,8 @@ typedef struct reading {
     size_t n_messages, n_system, first, last;
     const tern_shown *shown;
     size_t n_shown;
-    tern_message *kept;  // [n_messages] room for those that are rendered
-    tern_sight **sights; // [n_shown] room for what they show
+    tern_message *kept;         // [n_messages] room for those that are rendered
+    tern_image_tokens **images; // [n_shown] room for what they show
 } reading;
 
 static bool has_role(const tern_message *m, const char *role) {
@@ -30,11 +30,11 @@ static bool has_role(const tern_message *m, const char *role) {
 static tern_status check_shown(const reading *r, tern_error *err) {
     TERN_NEED_ARRAY(r->shown, r->n_shown);
     for (size_t i = 0; i < r->n_shown; i++) {
-        TERN_NEED(r->shown[i].sight);
+        TERN_NEED(r->shown[i].image);
         if (r->shown[i].message >= r->n_messages ||
             (i > 0 && r->shown[i].message < r->shown[i - 1].message))
             return tern_fail(err, TERN_ERR_ARGUMENT,
-                             "picture %zu is of message %zu: expected rising ones below %zu", i + 1,
+                             "image %zu is of message %zu: expected rising ones below %zu", i + 1,
                              r->shown[i].message, r->n_messages);
     }
     return TERN_OK;
@@ -56,13 +56,13 @@ static tern_status open_reading(reading *r, const tern_model *model, const tern_
         if (has_role(&messages[i], "user")) r->last = i;
     TERN_TRY(check_shown(r, err));
     r->kept = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->kept);
-    r->sights = tern_alloc_array(TERN_MEM_MISC, n_shown, sizeof *r->sights);
-    return r->kept && r->sights ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
+    r->images = tern_alloc_array(TERN_MEM_MISC, n_shown, sizeof *r->images);
+    return r->kept && r->images ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
 }
 
 static void close_reading(reading *r) {
     tern_free(r->kept);
-    tern_free(r->sights);
+    tern_free(r->images);
 }
 
 // Where the turn after the one at `first` begins. Never goes past the newest turn.
@@ -88,7 +88,7 @@ tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_
     return tern_tokenizer_encode(m->tokenizer, s, text->len, flags | TERN_TOKENIZE_BOS, out, err);
 }
 
-// A message as a template with places for pictures takes it.
+// A message as a template with places for images takes it.
 static void put_message(tern_json_writer *w, const reading *r, size_t i) {
     const tern_message *m = &r->messages[i];
     size_t n = 0;
@@ -135,22 +135,22 @@ static tern_status render(reading *r, size_t first, tern_strbuf *text, tern_erro
     return tern_chat_format(r->model, r->kept, n + n_rest, true, collect, text, err);
 }
 
-// Puts the pictures of what is read where the tokens have their places.
+// Puts the images of what is read where the tokens have their places.
 static tern_status place_shown(reading *r, size_t first, tern_ids *ids, tern_error *err) {
     size_t n = 0, n_all = ids->n, n_rows;
     for (size_t i = 0; i < r->n_shown; i++) {
         size_t message = r->shown[i].message;
         if (message >= r->n_system && message < first) continue;
-        r->sights[n++] = r->shown[i].sight;
-        tern_sight_ids(r->shown[i].sight, &n_rows);
+        r->images[n++] = r->shown[i].image;
+        tern_image_tokens_ids(r->shown[i].image, &n_rows);
         n_all += n_rows;
     }
     if (n == 0) return TERN_OK;
     tern_ids all = {0};
     if (tern_array_reserve(TERN_MEM_MISC, &all.ids, &all.capacity, 0, n_all) != 0)
         return tern_fail_memory(err, n_all * sizeof *all.ids);
-    tern_status status = tern_sights_place(r->model, ids->ids, ids->n, r->sights, n, all.ids,
-                                           all.capacity, &all.n, err);
+    tern_status status = tern_image_tokens_place(r->model, ids->ids, ids->n, r->images, n, all.ids,
+                                                 all.capacity, &all.n, err);
     tern_free(ids->ids);
     *ids = all;
     return status;

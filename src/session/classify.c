@@ -1,4 +1,4 @@
-// What pictures show, and vectors of them: sized and cut as the model's files say, made into rows
+// What images show, and vectors of them: sized and cut as the model's files say, made into rows
 // of squares, and read like texts.
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 
 typedef struct viewer {
     tern_reader reader;
-    tern_picture_rules rules;
-    int32_t n_rows; // of a picture
+    tern_image_rules rules;
+    int32_t n_rows; // of an image
     tern_classify_hit *hits;
     int32_t n_hits;
     float *scores, *vectors;
@@ -28,8 +28,7 @@ static int32_t middle(int32_t all, int32_t part, bool rounds) {
 }
 
 // Transformers and torchvision: the shorter edge as said, the longer one cut to an integer.
-static void sizes(const tern_picture_rules *r, const tern_picture *p, int32_t *width,
-                  int32_t *height) {
+static void sizes(const tern_image_rules *r, const tern_image *p, int32_t *width, int32_t *height) {
     *width = r->width;
     *height = r->height;
     if (!r->shorter) return;
@@ -41,8 +40,8 @@ static void sizes(const tern_picture_rules *r, const tern_picture *p, int32_t *w
 }
 
 // Row 0 is the whole's, without pixels. In a square the colour changes slowest, as in the weights.
-static void cut_patches(const viewer *v, const tern_picture *p, float *out) {
-    const tern_picture_rules *r = &v->rules;
+static void cut_patches(const viewer *v, const tern_image *p, float *out) {
+    const tern_image_rules *r = &v->rules;
     int32_t edge = (int32_t)v->reader.m->config.n_patch, side = r->width / edge;
     int32_t left = middle(p->width, r->width, r->rounds);
     int32_t top = middle(p->height, r->height, r->rounds);
@@ -61,8 +60,8 @@ static void cut_patches(const viewer *v, const tern_picture *p, float *out) {
     }
 }
 
-// A picture that is much longer than wide would be sized to far more pixels than are looked at.
-static tern_status check_shape(const tern_picture *p, tern_error *err) {
+// An image that is much longer than wide would be sized to far more pixels than are looked at.
+static tern_status check_shape(const tern_image *p, tern_error *err) {
     TERN_NEED(p->rgb);
     int64_t longer = p->width > p->height ? p->width : p->height;
     int64_t shorter = p->width > p->height ? p->height : p->width;
@@ -73,14 +72,14 @@ static tern_status check_shape(const tern_picture *p, tern_error *err) {
     return TERN_OK;
 }
 
-static tern_status add_picture(viewer *v, const tern_picture *p, tern_error *err) {
+static tern_status add_image(viewer *v, const tern_image *p, tern_error *err) {
     tern_reader *r = &v->reader;
-    tern_picture sized;
+    tern_image sized;
     int32_t width, height;
     size_t n = (size_t)v->n_rows, n_floats = n * (size_t)r->input_width;
     TERN_TRY(check_shape(p, err));
     sizes(&v->rules, p, &width, &height);
-    TERN_TRY(tern_picture_resize(&sized, p, width, height, v->rules.filter, err));
+    TERN_TRY(tern_image_resize(&sized, p, width, height, v->rules.filter, err));
     tern_status status = tern_reader_input(r, n_floats, err);
     if (status == TERN_OK &&
         tern_array_reserve(TERN_MEM_SESSION, &r->ids.ids, &r->ids.capacity, r->ids.n, n) != 0)
@@ -90,21 +89,21 @@ static tern_status add_picture(viewer *v, const tern_picture *p, tern_error *err
         r->n_input += n_floats;
         for (int32_t i = 0; i < v->n_rows; i++) r->ids.ids[r->ids.n++] = i;
     }
-    tern_picture_free(&sized);
+    tern_image_close(&sized);
     return status == TERN_OK ? tern_reader_add(r, n, err) : status;
 }
 
 // ---- Rows to labels ----------------------------------------------------------------------------
 
-static void take_scores(void *user, size_t picture, const float *row) {
+static void take_scores(void *user, size_t image, const float *row) {
     const viewer *v = user;
     size_t n = v->reader.width;
     double sum = 0;
     float most = row[0];
-    tern_classify_hit *hits = v->hits + picture * (size_t)v->n_hits;
+    tern_classify_hit *hits = v->hits + image * (size_t)v->n_hits;
     for (size_t i = 1; i < n; i++) most = row[i] > most ? row[i] : most;
     for (size_t i = 0; i < n; i++) sum += exp((double)(row[i] - most));
-    if (v->scores) memcpy(v->scores + picture * n, row, n * sizeof *row);
+    if (v->scores) memcpy(v->scores + image * n, row, n * sizeof *row);
     for (int32_t k = 0, n_found = 0; k < (int32_t)n; k++) {
         int32_t at = n_found; // by falling score, of equals the lower number first
         while (at > 0 && row[k] > hits[at - 1].score) at--;
@@ -118,9 +117,9 @@ static void take_scores(void *user, size_t picture, const float *row) {
     }
 }
 
-static void take_vector(void *user, size_t picture, const float *row) {
+static void take_vector(void *user, size_t image, const float *row) {
     const viewer *v = user;
-    memcpy(v->vectors + picture * v->reader.width, row, v->reader.width * sizeof *row);
+    memcpy(v->vectors + image * v->reader.width, row, v->reader.width * sizeof *row);
 }
 
 // ---- The whole ---------------------------------------------------------------------------------
@@ -132,38 +131,38 @@ static tern_status settle(viewer *v, const tern_embed_params *p, tern_error *err
     if (r->m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", r->m->path);
     if (!c->n_image)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model reads no pictures", r->m->path);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model reads no images", r->m->path);
     v->n_rows = (int32_t)c->n_vocab;
     r->input = "patches";
     r->input_width = 3 * c->n_patch * c->n_patch;
     r->user = v;
-    tern_status status = tern_pictures_read(r->m->file, c, &v->rules, err);
+    tern_status status = tern_images_read(r->m->file, c, &v->rules, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, r->m->path);
     return tern_reader_settle(r, p, v->n_rows, &max_length, err);
 }
 
-static tern_status view(viewer *v, const tern_picture *pictures, tern_error *err) {
+static tern_status view(viewer *v, const tern_image *images, tern_error *err) {
     for (size_t i = 0; i < v->reader.n_texts; i++) {
         char which[40];
-        snprintf(which, sizeof which, "picture %zu", i + 1);
-        tern_status status = add_picture(v, &pictures[i], err);
+        snprintf(which, sizeof which, "image %zu", i + 1);
+        tern_status status = add_image(v, &images[i], err);
         if (status == TERN_ERR_ARGUMENT) return tern_fail_prefix(err, status, which);
         if (status != TERN_OK) return status;
     }
     return tern_reader_finish(&v->reader, err);
 }
 
-tern_status tern_classify(tern_model *m, const tern_picture *pictures, size_t n_pictures,
+tern_status tern_classify(tern_model *m, const tern_image *images, size_t n_images,
                           const tern_classify_params *params, tern_classify_hit *hits,
                           tern_error *err) {
     tern_clear(err);
     static const tern_classify_params defaults = {0};
     TERN_NEED(m);
-    TERN_NEED_ARRAY(pictures, n_pictures);
-    TERN_NEED_ARRAY(hits, n_pictures);
+    TERN_NEED_ARRAY(images, n_images);
+    TERN_NEED_ARRAY(hits, n_images);
     if (!params) params = &defaults;
     int32_t n_labels = (int32_t)m->config.n_labels;
-    viewer v = {.reader = {.m = m, .n_texts = n_pictures, .output = "scores"},
+    viewer v = {.reader = {.m = m, .n_texts = n_images, .output = "scores"},
                 .hits = hits,
                 .n_hits = params->n_hits    ? params->n_hits
                           : n_labels < HITS ? n_labels
@@ -176,29 +175,29 @@ tern_status tern_classify(tern_model *m, const tern_picture *pictures, size_t n_
     tern_status status = settle(&v, &p, err);
     if (status == TERN_OK && !n_labels)
         status = tern_fail(err, TERN_ERR_UNSUPPORTED,
-                           "%s: the model makes vectors of pictures and no labels", m->path);
+                           "%s: the model makes vectors of images and no labels", m->path);
     if (status == TERN_OK && (v.n_hits < 1 || v.n_hits > n_labels))
         status = tern_fail(err, TERN_ERR_ARGUMENT, "n_hits is %d: expected 1 to %d, or 0 for %d",
                            (int)params->n_hits, (int)n_labels, HITS);
-    if (status == TERN_OK) status = view(&v, pictures, err);
+    if (status == TERN_OK) status = view(&v, images, err);
     tern_reader_close(&v.reader);
     tern_model_let_go(m);
     return status;
 }
 
-tern_status tern_embed_pictures(tern_model *m, const tern_picture *pictures, size_t n_pictures,
-                                float *out, tern_error *err) {
+tern_status tern_embed_images(tern_model *m, const tern_image *images, size_t n_images, float *out,
+                              tern_error *err) {
     tern_clear(err);
     static const tern_embed_params defaults = {0};
     TERN_NEED(m);
-    TERN_NEED_ARRAY(pictures, n_pictures);
-    TERN_NEED_ARRAY(out, n_pictures);
-    viewer v = {.reader = {.m = m, .n_texts = n_pictures, .output = "embedding"}, .vectors = out};
+    TERN_NEED_ARRAY(images, n_images);
+    TERN_NEED_ARRAY(out, n_images);
+    viewer v = {.reader = {.m = m, .n_texts = n_images, .output = "embedding"}, .vectors = out};
     v.reader.take = take_vector;
     v.reader.width = (size_t)m->config.n_embd;
     tern_model_hold(m);
     tern_status status = settle(&v, &defaults, err);
-    if (status == TERN_OK) status = view(&v, pictures, err);
+    if (status == TERN_OK) status = view(&v, images, err);
     tern_reader_close(&v.reader);
     tern_model_let_go(m);
     return status;
@@ -206,14 +205,14 @@ tern_status tern_embed_pictures(tern_model *m, const tern_picture *pictures, siz
 
 void tern_model_get_vision_info(const tern_model *m, tern_vision_info *info) {
     if (!info) return;
-    *info = (tern_vision_info){.picture_token = -1, .begin_token = -1, .end_token = -1};
+    *info = (tern_vision_info){.image_token = -1, .begin_token = -1, .end_token = -1};
     if (m && m->config.vision.n_layers) {
-        info->picture_token = (int32_t)m->config.vision.picture_id;
+        info->image_token = (int32_t)m->config.vision.image_id;
         info->begin_token = (int32_t)m->config.vision.start_id;
         info->end_token = (int32_t)m->config.vision.end_id;
     }
     if (!m || !m->config.n_image) return;
-    *info = (tern_vision_info){.picture_token = -1,
+    *info = (tern_vision_info){.image_token = -1,
                                .begin_token = -1,
                                .end_token = -1,
                                .width = (int32_t)m->config.n_image,

@@ -49,7 +49,7 @@ static tern_status settle(embedder *e, tern_error *err) {
     const tern_embedding_info *info = &m->embedding;
     if (m->config.n_image)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "%s: the model makes vectors of pictures and of no texts", m->path);
+                         "%s: the model makes vectors of images and of no texts", m->path);
     if (info->n_labels)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: the model is a reranker: it makes scores and no vectors", m->path);

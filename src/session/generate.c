@@ -344,9 +344,9 @@ static const int32_t *lacked(const tern_generation *g) {
     return tern_session_tokens(g->s) + g->s->n_tokens + g->gap;
 }
 
-// A piece of n that cuts no picture, where that matters: it grows to the picture's end if it can.
+// A piece of n that cuts no image, where that matters: it grows to the image's end if it can.
 // What is left then must not be short, as above.
-static size_t keep_pictures(const tern_generation *g, size_t n) {
+static size_t keep_images(const tern_generation *g, size_t n) {
     size_t n_batch = (size_t)g->s->model->n_batch, rest = n_batch - g->n_fed % n_batch;
     size_t few = (size_t)tern_model_same_bits(g->s->model);
     size_t whole = tern_lease_piece(g->s->lease, lacked(g), g->n_left, n);
@@ -389,7 +389,7 @@ static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *nee
     const tern_session *s = g->s;
     size_t n = piece_of(g, (size_t)n_most);
     if (g->is_prompt) n = end_at_fork(g, n);
-    n = keep_pictures(g, n);
+    n = keep_images(g, n);
     bool chooses = g->is_prompt && n == g->n_left;
     if (chooses) TERN_TRY(plan_mask(g, err));
     if (g->is_late) return TERN_OK;
@@ -421,8 +421,8 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
         TERN_TRY(tern_speculator_draft(sp, tern_session_tokens(s), s->n_tokens + 1,
                                        n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
                                        err));
-        while (n_draft < (size_t)sp->draft.n && sp->draft.tokens[n_draft] < TERN_SIGHT_IDS)
-            n_draft++; // rows of pictures are no guesses
+        while (n_draft < (size_t)sp->draft.n && sp->draft.tokens[n_draft] < TERN_IMAGE_TOKENS_IDS)
+            n_draft++; // rows of images are no guesses
         if (g->is_bound)
             TERN_TRY(tern_constraint_masks(&g->constraint, sp->draft.tokens, &n_draft, err));
         sp->draft.n = (int32_t)n_draft;

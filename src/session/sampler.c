@@ -169,7 +169,7 @@ void tern_sampler_penalize(tern_sampler *s, tern_candidate *c, size_t n, const i
         recent += n_recent - window;
         n_recent = window;
     }
-    for (size_t i = 0; i < n_recent; i++) // rows of pictures have ids beyond the vocabulary
+    for (size_t i = 0; i < n_recent; i++) // rows of images have ids beyond the vocabulary
         if (recent[i] < s->n_vocab) s->counts[recent[i]]++;
     for (size_t i = 0; i < n; i++) {
         const int32_t count = s->counts[c[i].id];

@@ -81,9 +81,9 @@ tern_status tern_session_save(tern_session *s, const char *path, tern_error *err
     TERN_TRY(tern_session_check_idle(s, err));
     const int32_t *ids = tern_session_tokens(s);
     for (size_t i = 0; i < s->n_tokens; i++)
-        if (ids[i] >= TERN_SIGHT_IDS) // whose meaning ends with the model
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "%s: a session with pictures cannot be saved", path);
+        if (ids[i] >= TERN_IMAGE_TOKENS_IDS) // whose meaning ends with the model
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a session with images cannot be saved",
+                             path);
     TERN_TRY(tern_output_open_private(&to.out, path, err));
     tern_session_call call;
     tern_session_enter(&call, s);

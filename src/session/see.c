@@ -1,6 +1,6 @@
-// Pictures become rows: sized as the model's files say, cut into patches in the order that its
-// tower merges them, computed, and remembered (runtime/sights.c). Some models see a large picture
-// as several squares, one after the other, and then the whole of it.
+// Images become rows: sized as the model's files say, cut into patches in the order that its
+// tower merges them, computed, and remembered (runtime/image_tokens.c). Some models see a large
+// image as several squares, one after the other, and then the whole of it.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void place_of(const looking *l, size_t i, int32_t *row, int32_t *column) 
 }
 
 // Where patch i of n lies along the grid: the first and the last patch have the first and the last
-// place; or all lie as pixels do when pictures are resized, and cover *width places to both sides.
+// place; or all lie as pixels do when images are resized, and cover *width places to both sides.
 static float point(const tern_vision *v, int32_t i, int32_t n, float *width) {
     double side = (double)v->n_side;
     *width = side > n ? (float)(side / n) : 1;
@@ -166,8 +166,8 @@ static void put_beside(const float *made, size_t n_layers, size_t n_rows, size_t
                    n_embd * sizeof *rows);
 }
 
-// Rows of what is looked at: the sight's from row `first` on. *n: how many.
-static tern_status make_rows(looking *l, tower *t, const tern_model_graph *g, tern_sight *s,
+// Rows of what is looked at: the image's from row `first` on. *n: how many.
+static tern_status make_rows(looking *l, tower *t, const tern_model_graph *g, tern_image_tokens *s,
                              size_t first, size_t *n, tern_error *err) {
     size_t n_embd = (size_t)l->m->config.n_embd, n_layers = 1 + (size_t)l->v->n_deep;
     float *rows = s->rows + first * n_layers * n_embd, *made = n_layers > 1 ? l->made : rows;
@@ -180,15 +180,15 @@ static tern_status make_rows(looking *l, tower *t, const tern_model_graph *g, te
     return TERN_OK;
 }
 
-// ---- Sights ------------------------------------------------------------------------------------
+// ---- Image tokens -------------------------------------------------------------------------------
 
-// Squares are cut out of one picture, which lies in front of the whole.
-static size_t cut_bytes(const looking *l, const tern_sight *s) {
+// Squares are cut out of one image, which lies in front of the whole.
+static size_t cut_bytes(const looking *l, const tern_image_tokens *s) {
     return (size_t)s->across * (size_t)s->down * 3 * (size_t)(l->rules.tile * l->rules.tile);
 }
 
-static tern_status look_at_squares(looking *l, tower *t, const tern_model_graph *g, tern_sight *s,
-                                   size_t *n_rows, tern_error *err) {
+static tern_status look_at_squares(looking *l, tower *t, const tern_model_graph *g,
+                                   tern_image_tokens *s, size_t *n_rows, tern_error *err) {
     size_t tile = (size_t)l->rules.tile, n;
     l->columns = l->rows = (int32_t)(l->rules.tile / l->v->n_patch);
     l->stride = (size_t)s->across * tile;
@@ -201,8 +201,8 @@ static tern_status look_at_squares(looking *l, tower *t, const tern_model_graph 
     return TERN_OK;
 }
 
-static tern_status look_at_whole(looking *l, tower *t, const tern_model_graph *g, tern_sight *s,
-                                 size_t n_rows, tern_error *err) {
+static tern_status look_at_whole(looking *l, tower *t, const tern_model_graph *g,
+                                 tern_image_tokens *s, size_t n_rows, tern_error *err) {
     size_t each = 3 * (size_t)l->whole_width * (size_t)l->whole_height, n;
     const uint8_t *first = s->pixels + cut_bytes(l, s);
     l->columns = (int32_t)(l->whole_width / l->v->n_patch);
@@ -213,7 +213,7 @@ static tern_status look_at_whole(looking *l, tower *t, const tern_model_graph *g
     return make_rows(l, t, g, s, n_rows, &n, err);
 }
 
-static tern_status look_at_all(looking *l, tern_sight *s, size_t n_most, tern_error *err) {
+static tern_status look_at_all(looking *l, tern_image_tokens *s, size_t n_most, tern_error *err) {
     const tern_model_graph *g = &l->m->graphs[tern_model_graph_find(l->m, "vision", NULL)];
     tower t = {0};
     size_t n_rows = 0;
@@ -228,7 +228,7 @@ static tern_status look_at_all(looking *l, tern_sight *s, size_t n_most, tern_er
     return status;
 }
 
-static tern_status look(looking *l, tern_sight *s, tern_error *err) {
+static tern_status look(looking *l, tern_image_tokens *s, tern_error *err) {
     size_t n_embd = (size_t)l->m->config.n_embd, n_layers = 1 + (size_t)l->v->n_deep;
     size_t group = (size_t)(l->v->n_merge * l->v->n_merge);
     size_t n = (size_t)s->n_rows * n_layers * n_embd;
@@ -243,22 +243,23 @@ static tern_status look(looking *l, tern_sight *s, tern_error *err) {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(s->rows[i]))
             return tern_fail(err, TERN_ERR_DEVICE,
-                             "%s: a picture gives numbers that are none (NaN or infinite)",
+                             "%s: an image gives numbers that are none (NaN or infinite)",
                              l->m->path);
-    return tern_model_keep_sight(l->m, s, err);
+    return tern_model_keep_image(l->m, s, err);
 }
 
-static tern_status size_one(const looking *l, const tern_picture *p, int32_t width, int32_t height,
+static tern_status size_one(const looking *l, const tern_image *p, int32_t width, int32_t height,
                             uint8_t *to, tern_error *err) {
-    tern_picture sized;
-    TERN_TRY(tern_picture_resize(&sized, p, width, height, l->rules.filter, err));
+    tern_image sized;
+    TERN_TRY(tern_image_resize(&sized, p, width, height, l->rules.filter, err));
     memcpy(to, sized.rgb, (size_t)sized.width * (size_t)sized.height * 3);
-    tern_picture_free(&sized);
+    tern_image_close(&sized);
     return TERN_OK;
 }
 
 // How large what is shown will be.
-static tern_status choose_sizes(looking *l, tern_sight *s, const tern_picture *p, tern_error *err) {
+static tern_status choose_sizes(looking *l, tern_image_tokens *s, const tern_image *p,
+                                tern_error *err) {
     int32_t patch = (int32_t)l->v->n_patch, edge = patch * (int32_t)l->v->n_merge;
     int32_t each = (int32_t)(l->rules.tile / edge);
     TERN_TRY(tern_vision_size(&l->rules, edge, p->width, p->height, &l->whole_width,
@@ -274,18 +275,18 @@ static tern_status choose_sizes(looking *l, tern_sight *s, const tern_picture *p
     return TERN_OK;
 }
 
-// Pixels of all frames, as the tower will be given them: they say whether it is the same picture.
-static tern_status size_pictures(looking *l, tern_sight *s, const tern_picture *pictures, size_t n,
-                                 tern_error *err) {
-    TERN_TRY(choose_sizes(l, s, pictures, err));
+// Pixels of all frames, as the tower will be given them: they say whether it is the same image.
+static tern_status size_images(looking *l, tern_image_tokens *s, const tern_image *images, size_t n,
+                               tern_error *err) {
+    TERN_TRY(choose_sizes(l, s, images, err));
     size_t each = 3 * (size_t)l->whole_width * (size_t)l->whole_height, cut = cut_bytes(l, s);
     int32_t tile = (int32_t)l->rules.tile;
     s->n_pixels = cut + (l->has_whole ? n * each : 0);
     s->pixels = tern_alloc(TERN_MEM_SESSION, s->n_pixels);
     if (!s->pixels) return tern_fail_memory(err, s->n_pixels);
-    if (cut) TERN_TRY(size_one(l, pictures, s->across * tile, s->down * tile, s->pixels, err));
+    if (cut) TERN_TRY(size_one(l, images, s->across * tile, s->down * tile, s->pixels, err));
     for (size_t i = 0; l->has_whole && i < n; i++)
-        TERN_TRY(size_one(l, &pictures[i], l->whole_width, l->whole_height,
+        TERN_TRY(size_one(l, &images[i], l->whole_width, l->whole_height,
                           s->pixels + cut + i * each, err));
     s->hash = tern_hash64((uint64_t)l->whole_width, s->pixels, s->n_pixels);
     return TERN_OK;
@@ -293,7 +294,7 @@ static tern_status size_pictures(looking *l, tern_sight *s, const tern_picture *
 
 // ---- In a text ---------------------------------------------------------------------------------
 
-static tern_status put_text(const looking *l, tern_sight *s, size_t room, const char *text,
+static tern_status put_text(const looking *l, tern_image_tokens *s, size_t room, const char *text,
                             tern_error *err) {
     size_t n;
     TERN_TRY(tern_tokenize(l->m, text, strlen(text), TERN_TOKENIZE_SPECIAL, s->ids + s->n_ids,
@@ -304,14 +305,14 @@ static tern_status put_text(const looking *l, tern_sight *s, size_t room, const 
     return TERN_OK;
 }
 
-static void put_rows(tern_sight *s, int32_t n) {
+static void put_rows(tern_image_tokens *s, int32_t n) {
     for (int32_t i = 0; i < n; i++) s->ids[s->n_ids++] = -1;
 }
 
-// Texts around a picture, where its tower has some, and in front of each square that it is cut
+// Texts around an image, where its tower has some, and in front of each square that it is cut
 // into.
 #define TOKENS_OF_MARK 24 // where the vocabulary has none of that name
-static tern_status put_ids(const looking *l, tern_sight *s, tern_error *err) {
+static tern_status put_ids(const looking *l, tern_image_tokens *s, tern_error *err) {
     int64_t edge = l->v->n_patch * l->v->n_merge, each = l->rules.tile / edge;
     size_t n_squares = (size_t)s->across * (size_t)s->down;
     size_t room = (size_t)s->n_rows + TOKENS_OF_MARK * (n_squares + 3);
@@ -331,42 +332,42 @@ static tern_status put_ids(const looking *l, tern_sight *s, tern_error *err) {
     return put_text(l, s, room, l->v->tower->after, err);
 }
 
-static tern_status check(const tern_model *m, const tern_picture *pictures, size_t n,
-                         tern_error *err) {
-    TERN_NEED_ARRAY(pictures, n);
+static tern_status check(const tern_model *m, const tern_image *images, size_t n, tern_error *err) {
+    TERN_NEED_ARRAY(images, n);
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     if (!m->config.vision.n_layers)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model reads no pictures in texts",
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model reads no images in texts",
                          m->path);
     size_t n_frames = (size_t)m->config.vision.tower->n_frames;
     if (n < 1 || n > n_frames)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%zu pictures: expected 1%s", n,
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%zu images: expected 1%s", n,
                          n_frames > 1 ? ", or 2 frames" : "");
     for (size_t i = 0; i < n; i++) {
-        TERN_NEED(pictures[i].rgb);
-        if (pictures[i].width != pictures->width || pictures[i].height != pictures->height)
+        TERN_NEED(images[i].rgb);
+        if (images[i].width != images->width || images[i].height != images->height)
             return tern_fail(err, TERN_ERR_ARGUMENT, "two frames are of two sizes");
     }
     return tern_model_refuse_damaged(m, err);
 }
 
 // Rows that see each other are computed at once.
-static tern_status check_rows(const tern_model *m, const tern_sight *s, tern_error *err) {
+static tern_status check_rows(const tern_model *m, const tern_image_tokens *s, tern_error *err) {
     if (!tern_config_both_ways(&m->config) || s->n_rows <= m->n_batch) return TERN_OK;
     return tern_fail(err, TERN_ERR_ARGUMENT,
-                     "%s: a picture's %d rows see each other, which are more than the %d tokens "
+                     "%s: an image's %d rows see each other, which are more than the %d tokens "
                      "that it was opened for (n_batch)",
                      m->path, (int)s->n_rows, (int)m->n_batch);
 }
 
-tern_status tern_sight_open(tern_sight **out, tern_model *m, const tern_picture *pictures,
-                            size_t n_pictures, const tern_sight_params *params, tern_error *err) {
+tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *m, const tern_image *images,
+                                   size_t n_images, const tern_image_tokens_params *params,
+                                   tern_error *err) {
     tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
-    TERN_TRY(check(m, pictures, n_pictures, err));
+    TERN_TRY(check(m, images, n_images, err));
     looking l = {.m = m, .v = &m->config.vision};
     int64_t most = params ? params->n_pixels_max : 0;
     if (most < 0)
@@ -374,31 +375,31 @@ tern_status tern_sight_open(tern_sight **out, tern_model *m, const tern_picture 
                          (long long)most);
     tern_status status = tern_vision_rules_read(m->file, l.v, most, &l.rules, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, m->path);
-    tern_sight *s = tern_sight_new();
+    tern_image_tokens *s = tern_image_tokens_new();
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->model = m;
-    status = size_pictures(&l, s, pictures, n_pictures, err);
+    status = size_images(&l, s, images, n_images, err);
     if (status == TERN_OK) status = check_rows(m, s, err);
-    if (status == TERN_OK) *out = tern_model_find_sight(m, s);
+    if (status == TERN_OK) *out = tern_model_find_image(m, s);
     if (status == TERN_OK && !*out) {
         status = put_ids(&l, s, err);
         if (status == TERN_OK) status = look(&l, s, err);
         if (status == TERN_OK) *out = s;
     }
-    if (*out != s) tern_sight_drop(s);
+    if (*out != s) tern_image_tokens_drop(s);
     if (*out) tern_model_hold(m);
     close_looking(&l);
     return status;
 }
 
-void tern_sight_close(tern_sight *s) {
+void tern_image_tokens_close(tern_image_tokens *s) {
     if (!s) return;
-    tern_model *m = s->model; // the sight may end here
-    tern_model_let_sight_go(m, s);
+    tern_model *m = s->model; // the image may end here
+    tern_model_release_image(m, s);
     tern_model_let_go(m);
 }
 
-const int32_t *tern_sight_ids(const tern_sight *s, size_t *n_ids) {
+const int32_t *tern_image_tokens_ids(const tern_image_tokens *s, size_t *n_ids) {
     if (n_ids) *n_ids = s ? s->n_ids : 0;
     return s ? s->ids : NULL;
 }
@@ -406,7 +407,7 @@ const int32_t *tern_sight_ids(const tern_sight *s, size_t *n_ids) {
 // ---- Prompts -----------------------------------------------------------------------------------
 
 static bool is_place(const tern_vision *v, int32_t id) {
-    return v->n_layers && (id == v->picture_id || id == v->video_id);
+    return v->n_layers && (id == v->image_id || id == v->video_id);
 }
 
 static tern_status add(tern_ids *to, const int32_t *ids, size_t n, tern_error *err) {
@@ -432,7 +433,7 @@ static size_t n_breaks(const tern_model *m, int32_t id) {
 
 #define BREAKS_MAX 64 // more in a row stay as they are
 
-// Adds ids where a picture may begin or end. Line breaks on both sides of where they are put become
+// Adds ids where an image may begin or end. Line breaks on both sides of where they are put become
 // the tokens that they are together, as in a text that is whole before it is made tokens.
 static tern_status join(const tern_model *m, tern_ids *to, const int32_t *ids, size_t n,
                         tern_error *err) {
@@ -449,23 +450,23 @@ static tern_status join(const tern_model *m, tern_ids *to, const int32_t *ids, s
     return add(to, ids + i, n - i, err);
 }
 
-tern_status tern_sights_place(const tern_model *m, const int32_t *ids, size_t n_ids,
-                              tern_sight *const *sights, size_t n_sights, int32_t *out,
-                              size_t capacity, size_t *n_out, tern_error *err) {
+tern_status tern_image_tokens_place(const tern_model *m, const int32_t *ids, size_t n_ids,
+                                    tern_image_tokens *const *images, size_t n_images, int32_t *out,
+                                    size_t capacity, size_t *n_out, tern_error *err) {
     tern_clear(err);
     TERN_NEED(m);
     TERN_NEED(n_out);
     TERN_NEED_ARRAY(ids, n_ids);
-    TERN_NEED_EACH(sights, n_sights);
+    TERN_NEED_EACH(images, n_images);
     TERN_NEED_ARRAY(out, capacity);
     size_t n_places = 0;
     tern_ids all = {0};
     tern_status status = TERN_OK;
-    bool beside = false; // after a picture
+    bool beside = false; // after an image
     for (size_t i = 0; status == TERN_OK && i < n_ids; i++) {
-        bool here = is_place(&m->config.vision, ids[i]) && n_places++ < n_sights;
+        bool here = is_place(&m->config.vision, ids[i]) && n_places++ < n_images;
         size_t n = 1;
-        const int32_t *from = here ? tern_sight_ids(sights[n_places - 1], &n) : &ids[i];
+        const int32_t *from = here ? tern_image_tokens_ids(images[n_places - 1], &n) : &ids[i];
         status = here || beside ? join(m, &all, from, n, err) : add(&all, from, n, err);
         beside = here;
     }
@@ -473,15 +474,15 @@ tern_status tern_sights_place(const tern_model *m, const int32_t *ids, size_t n_
     if (status == TERN_OK && all.n && all.n <= capacity) memcpy(out, all.ids, all.n * sizeof *out);
     tern_free(all.ids);
     TERN_TRY(status);
-    if (n_places != n_sights)
+    if (n_places != n_images)
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "%zu pictures for %zu places: the text must have as many %s or what the "
+                         "%zu images for %zu places: the text must have as many %s or what the "
                          "model's template writes",
-                         n_sights, n_places,
+                         n_images, n_places,
                          m->config.vision.n_layers ? m->config.vision.tower->tokens[0].text
-                                                   : "tokens for pictures");
+                                                   : "tokens for images");
     if (*n_out > capacity)
         return tern_fail(err, TERN_ERR_CONTEXT_FULL,
-                         "%zu tokens with the pictures: there is room for %zu", *n_out, capacity);
+                         "%zu tokens with the images: there is room for %zu", *n_out, capacity);
     return TERN_OK;
 }

@@ -191,12 +191,12 @@ static bool is_placeholder(const tern_config *c, int32_t id) {
 tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, size_t n,
                                    tern_error *err) {
     for (size_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || (ids[i] >= s->model->info.n_vocab && ids[i] < TERN_SIGHT_IDS))
+        if (ids[i] < 0 || (ids[i] >= s->model->info.n_vocab && ids[i] < TERN_IMAGE_TOKENS_IDS))
             return tern_fail(err, TERN_ERR_ARGUMENT, "token %d at place %zu is not in 0..%d",
                              (int)ids[i], i + 1, (int)s->model->info.n_vocab - 1);
         if (is_placeholder(&s->model->config, ids[i]))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "token %d at place %zu stands for a picture or a sound, and none can "
+                             "token %d at place %zu stands for an image or a sound, and none can "
                              "be given to this model",
                              (int)ids[i], i + 1);
     }

@@ -31,7 +31,7 @@ static void free_message(tern_message *m) {
 void tern_chat_cut(tern_chat *chat, size_t n_messages) {
     while (chat && chat->n > n_messages) free_message(&chat->messages[--chat->n]);
     while (chat && chat->n_shown && chat->shown[chat->n_shown - 1].message >= chat->n)
-        tern_sight_close(chat->shown[--chat->n_shown].sight);
+        tern_image_tokens_close(chat->shown[--chat->n_shown].image);
 }
 
 static void free_lists(tern_chat *chat) {
@@ -60,7 +60,7 @@ static bool is_message(tern_str role, tern_str content) {
     return role.len && !(content.len && memchr(content.ptr, 0, content.len));
 }
 
-// The pictures of the messages from `at` on, when these move.
+// The images of the messages from `at` on, when these move.
 static void move_shown(tern_chat *chat, size_t at, size_t by) {
     for (size_t i = 0; i < chat->n_shown; i++)
         if (chat->shown[i].message >= at) chat->shown[i].message += by;
@@ -110,18 +110,18 @@ tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_erro
     return TERN_OK;
 }
 
-tern_status tern_chat_show(tern_chat *chat, tern_sight *sight, tern_error *err) {
+tern_status tern_chat_show(tern_chat *chat, tern_image_tokens *image, tern_error *err) {
     tern_clear(err);
     TERN_NEED(chat);
-    TERN_NEED(sight);
+    TERN_NEED(image);
     if (chat->n == 0 || !strcmp(chat->messages[chat->n - 1].role, "system"))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "there is no message to show a picture with");
+        return tern_fail(err, TERN_ERR_ARGUMENT, "there is no message to show an image with");
     if (tern_array_reserve(TERN_MEM_SESSION, &chat->shown, &chat->shown_capacity, chat->n_shown,
                            1) != 0)
         return tern_fail_memory(err, (chat->n_shown + 1) * sizeof *chat->shown);
-    tern_model_hold_sight(sight->model, sight->first_id);
-    tern_model_hold(sight->model);
-    chat->shown[chat->n_shown++] = (tern_shown){chat->n - 1, sight};
+    tern_model_hold_image(image->model, image->first_id);
+    tern_model_hold(image->model);
+    chat->shown[chat->n_shown++] = (tern_shown){chat->n - 1, image};
     return TERN_OK;
 }
 

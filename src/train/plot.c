@@ -1,8 +1,8 @@
-// Training logs as a picture: SVG, which every browser shows and every editor can change.
+// Training logs as an image: SVG, which every browser shows and every editor can change.
 //
 // A log may be growing while it is read: a line counts when it is whole, which is to say JSON. Its
 // first line says what the run is, for the title. The beginning of a run, in which the loss falls
-// from that of a guess, may leave the picture at the top, so that the rest can be read.
+// from that of a guess, may leave the image at the top, so that the rest can be read.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,11 +31,11 @@ typedef struct curves { // of a log
     tern_strbuf name, run; // as text for XML; run: what it is, may be empty
     bool of_pairs;         // x counts pairs of texts, not tokens
 } curves;
-typedef struct picture {
+typedef struct image {
     curves *logs;
     size_t n_logs;
     double x_max, y_min, y_max;
-} picture;
+} image;
 
 // ---- Reading -----------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ static tern_status read_log(curves *c, const char *path, tern_error *err) {
 
 // ---- What is shown -----------------------------------------------------------------------------
 
-static void stretch(picture *p, const series *s, double from) {
+static void stretch(image *p, const series *s, double from) {
     for (size_t i = 0; i < s->n; i++) {
         if (s->points[i].x < from) continue;
         p->y_min = fmin(p->y_min, s->points[i].y);
@@ -131,7 +131,7 @@ static void stretch(picture *p, const series *s, double from) {
     }
 }
 
-static void choose_range(picture *p) {
+static void choose_range(image *p) {
     size_t n = 0;
     for (size_t i = 0; i < p->n_logs; i++) {
         const series *s = &p->logs[i].train;
@@ -150,10 +150,10 @@ static void choose_range(picture *p) {
     p->y_max += 0.06 * range;
 }
 
-static double x_of(const picture *p, double x) {
+static double x_of(const image *p, double x) {
     return LEFT + x / p->x_max * (WIDTH - LEFT - RIGHT);
 }
-static double y_of(const picture *p, double y) {
+static double y_of(const image *p, double y) {
     return TOP + (p->y_max - y) / (p->y_max - p->y_min) * (HEIGHT - TOP - BOTTOM);
 }
 
@@ -171,7 +171,7 @@ static int digits_of(double step) {
     return n < 0 ? 0 : n > 9 ? 9 : (int)n;
 }
 
-static void draw_y_axis(const picture *p, tern_strbuf *out) {
+static void draw_y_axis(const image *p, tern_strbuf *out) {
     double step = mark_step(p->y_max - p->y_min, 8), first = ceil(p->y_min / step);
     for (int i = 0; i < 10 && (first + i) * step <= p->y_max; i++) {
         double y = (first + i) * step;
@@ -183,7 +183,7 @@ static void draw_y_axis(const picture *p, tern_strbuf *out) {
     }
 }
 
-static void draw_x_axis(const picture *p, tern_strbuf *out) {
+static void draw_x_axis(const image *p, tern_strbuf *out) {
     static const char *const names[] = {"", "thousand ", "million ", "billion ", "trillion "};
     bool pairs = p->logs[0].of_pairs;
     int unit = 0;
@@ -207,7 +207,7 @@ static void draw_x_axis(const picture *p, tern_strbuf *out) {
                        pairs ? "" : " a token");
 }
 
-static void draw_series(const picture *p, const series *s, const char *color, bool is_valid,
+static void draw_series(const image *p, const series *s, const char *color, bool is_valid,
                         tern_strbuf *out) {
     tern_strbuf_printf(out, "<polyline fill='none' stroke='%s' stroke-linejoin='round' %s points='",
                        color, is_valid ? "stroke-width='2.4'" : "stroke-width='1.3' opacity='0.5'");
@@ -220,7 +220,7 @@ static void draw_series(const picture *p, const series *s, const char *color, bo
                            x_of(p, s->points[i].x), y_of(p, s->points[i].y), color);
 }
 
-static void draw_curves(const picture *p, tern_strbuf *out) {
+static void draw_curves(const image *p, tern_strbuf *out) {
     tern_strbuf_printf(out,
                        "<clipPath id='area'><rect x='%d' y='%d' width='%d' height='%d'/></clipPath>"
                        "<g clip-path='url(#area)'>\n",
@@ -250,7 +250,7 @@ static void draw_entry(const char *color, bool is_valid, const char *what, doubl
                        x + 34, y, what, x + 186, y, last);
 }
 
-static void draw_legend(const picture *p, tern_strbuf *out) {
+static void draw_legend(const image *p, tern_strbuf *out) {
     size_t n_rows = 0, widest = 0;
     for (size_t i = 0; i < p->n_logs; i++) {
         size_t n = n_characters(&p->logs[i].name);
@@ -277,7 +277,7 @@ static void draw_legend(const picture *p, tern_strbuf *out) {
     }
 }
 
-static void draw(const picture *p, tern_strbuf *out) {
+static void draw(const image *p, tern_strbuf *out) {
     tern_strbuf_printf(out,
                        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 "
                        "0 %d %d' font-family='sans-serif' font-size='13' fill='#333'>\n"
@@ -306,12 +306,12 @@ static void free_curves(curves *c) {
 tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
                             tern_error *err) {
     tern_clear(err);
-    picture p = {.n_logs = n_logs};
+    image p = {.n_logs = n_logs};
     tern_strbuf out = {0};
     tern_status status = TERN_OK;
     TERN_NEED_EACH(logs, n_logs);
     TERN_NEED(svg);
-    if (n_logs == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "a picture needs a log");
+    if (n_logs == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "an image needs a log");
     p.logs = tern_alloc_array(TERN_MEM_MISC, n_logs, sizeof *p.logs);
     if (!p.logs) return tern_fail_memory(err, n_logs * sizeof *p.logs);
     for (size_t i = 0; status == TERN_OK && i < n_logs; i++) {

@@ -1,4 +1,4 @@
-// Pictures of logs: what is in them, and malformed logs.
+// Images of logs: what is in them, and malformed logs.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "tern_train.h"
 #include "tests/harness.h"
 
-// Writes a log into a folder of this name and draws it; the caller frees the picture.
+// Writes a log into a folder of this name and draws it; the caller frees the image.
 static tern_status plot(const char *folder, const char *log, char **svg, tern_error *err) {
     char *path = tern_path_join(folder, "log.jsonl"), *out = tern_path_join(folder, "loss.svg");
     tern_strbuf text = {0};

@@ -10,7 +10,7 @@
 //   log.c          a run's report, line by line
 //   identity.c     what makes a run this run: a resumed one must have the same
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
-//   plot.c         a log as a picture
+//   plot.c         a log as an image
 #ifndef TERN_TRAIN_TRAINER_H
 #define TERN_TRAIN_TRAINER_H
 

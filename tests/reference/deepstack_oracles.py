@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/oracles/qwen3vl_sees: a tiny Qwen3-VL, pictures, and what plain numpy makes of texts with them in float64
-(`make oracles`). Needs numpy. The tower is Qwen3.5's (sight_oracles.py), of which rows of layers in between are read, too
-("deepstack"): each such layer has a merger, and its rows are added to the picture's in the text after one of the first
+"""Writes tests/oracles/qwen3vl_sees: a tiny Qwen3-VL, images, and what plain numpy makes of texts with them in float64
+(`make oracles`). Needs numpy. The tower is Qwen3.5's (image_tokens_oracles.py), of which rows of layers in between are read, too
+("deepstack"): each such layer has a merger, and its rows are added to the image's in the text after one of the first
 layers. Written from the paper and from what transformers documents, not from tern.
 
-golden.safetensors: input_ids with one token for each row of the pictures, image_grid_thw, pixel_values, vis.merged,
+golden.safetensors: input_ids with one token for each row of the images, image_grid_thw, pixel_values, vis.merged,
 vis.deep.N, logits and greedy_ids.
 
     deepstack_oracles.py --transformers [FOLDER]
@@ -15,7 +15,7 @@ say that the golden file is right.
 """
 import json, math, os, sys
 import numpy as np
-import sight_oracles as o
+import image_tokens_oracles as o
 from safetensors_np import read_safetensors, to_bf16
 
 DEEP = [0, 2]  # layers of the tower
@@ -67,7 +67,7 @@ def make_weights(random):
 
 
 def logits(t, ids, grids, seen):
-    """seen: a row of all layers' for each token of a picture."""
+    """seen: a row of all layers' for each token of an image."""
     p = "model.language_model."
     x = t[p + "embed_tokens.weight"].astype(np.float64)[ids]
     shown = np.array(ids) == o.IMAGE
@@ -105,7 +105,7 @@ def make(random):
         if said:
             break
     golden = dict(input_ids=np.array([ids], np.int32), image_grid_thw=np.array(grids, np.int32),
-                  pixel_values=np.concatenate(values), greedy_ids=np.array([greedy], np.int32), picture=pixels,
+                  pixel_values=np.concatenate(values), greedy_ids=np.array([greedy], np.int32), image=pixels,
                   said_ids=np.array(said[len(prompt) :], np.int32))
     golden["vis.merged"] = np.ascontiguousarray(seen[:, : o.H]).astype(np.float32)
     for i in range(len(DEEP)):

@@ -5,7 +5,7 @@ float64 (`make oracles`). Needs numpy.
 
     qwen3           norms of query and key by head; heads wider than hidden_size / n; tied
     qwen35          nested config, as many value heads as key heads, tied, a block to predict further
-                    tokens and a picture's tensor beside it, neither of which is run
+                    tokens and an image's tensor beside it, neither of which is run
     qwen35_grouped  flat config, three value heads to a key head, a head of its own
     lfm2            short convolutions, a feed-forward width that is adjusted
     gemma3          a window of 8, local and global RoPE

@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""Writes tests/oracles/lfm2vl_sees: a tiny LFM2-VL, and what plain numpy makes of texts with pictures in float64 (`make
+"""Writes tests/oracles/lfm2vl_sees: a tiny LFM2-VL, and what plain numpy makes of texts with images in float64 (`make
 oracles`). Needs numpy. Written from the papers and from what transformers documents, not from tern.
 
 golden.safetensors: input_ids with one token for each row of what the tower sees, image_grid_thw of each, pixel_values,
-vis.merged, logits and greedy_ids; picture and said_ids as in sight_oracles.py. large_ids: the prompt of a picture that is
+vis.merged, logits and greedy_ids; image and said_ids as in image_tokens_oracles.py. large_ids: the prompt of an image that is
 cut into squares (large), large_levels: their pixels, one square after the other, then the whole's, large_rows and large_said.
 
     lfm2vl_oracles.py --transformers [FOLDER]
 
 asks transformers (5 or later, with torch and torchvision) for the same numbers of the folder, and prints how far they
 are from its golden file; and whether sizes and squares of many shapes are its processor's.
-sizes: for each picture its width and height, those of the whole that the model is shown, and how many squares across and
+sizes: for each image its width and height, those of the whole that the model is shown, and how many squares across and
 down (0 and 0: none), by the limits of LFM2-VL's own files.
 
     lfm2vl_oracles.py --shape FOLDER
 
 writes a model whose tower has the shape of LFM2-VL-450M's, with random weights and a text model of next to nothing, and
-picture.png of 1,536 x 1,024 pixels, which is cut into six squares, and whole.png of 512 x 512: for measuring.
+image.png of 1,536 x 1,024 pixels, which is cut into six squares, and whole.png of 512 x 512: for measuring.
 """
 import json, math, os, sys
 import numpy as np
-import sight_oracles as o
+import image_tokens_oracles as o
 from safetensors_np import read_safetensors, to_bf16
 from vit_oracles import resize
 
@@ -42,7 +42,7 @@ VISION = dict(model_type="siglip2_vision_model", num_hidden_layers=V_DEPTH, hidd
 o.CONFIG = dict(model_type="lfm2_vl", architectures=["Lfm2VlForConditionalGeneration"], tie_word_embeddings=True,
                 image_token_id=o.IMAGE, downsample_factor=MERGE, projector_hidden_act="gelu", projector_hidden_size=BETWEEN,
                 projector_bias=True, projector_use_layernorm=True, vision_feature_layer=-1, text_config=TEXT, vision_config=VISION)
-o.PICTURES = dict(image_processor_type="Lfm2VlImageProcessorFast", downsample_factor=MERGE, do_image_splitting=True,
+o.IMAGES = dict(image_processor_type="Lfm2VlImageProcessorFast", downsample_factor=MERGE, do_image_splitting=True,
                   min_tiles=TILES_LEAST, max_tiles=TILES, use_thumbnail=True, min_image_tokens=LEAST, max_image_tokens=MOST,
                   encoder_patch_size=PATCH, tile_size=TILE, max_pixels_tolerance=TOLERANCE, resample=2, do_resize=True,
                   do_rescale=True, rescale_factor=1 / 255, do_normalize=True, image_mean=[0.5] * 3, image_std=[0.5] * 3)
@@ -87,8 +87,8 @@ def make_weights(random):
 # ---- The tower ---------------------------------------------------------------------------------
 
 def places(n):
-    """[n, SIDE]: how places of the grid are mixed where a picture has n patches: a triangle around its middle, wider where
-    the picture has fewer than the grid."""
+    """[n, SIDE]: how places of the grid are mixed where an image has n patches: a triangle around its middle, wider where
+    the image has fewer than the grid."""
     width = max(SIDE / n, 1)
     middle = (np.arange(n)[:, None] + 0.5) * SIDE / n - 0.5
     w = np.maximum(1 - np.abs(np.arange(SIDE)[None] - middle) / width, 0)
@@ -138,7 +138,7 @@ def logits(t, ids, grids, seen):
     return rms(x, t[p + "embedding_norm.weight"]) @ t[p + "embed_tokens.weight"].astype(np.float64).T
 
 
-# ---- Pictures ----------------------------------------------------------------------------------
+# ---- Images ----------------------------------------------------------------------------------
 
 def whole_size(width, height, edge, least, most):
     """Pixels: multiples of edge, within so many."""
@@ -153,7 +153,7 @@ def whole_size(width, height, edge, least, most):
 
 
 def squares(width, height, tile, least, most):
-    """Across and down: those whose shape is nearest; of equal ones the larger where the picture has half of its pixels."""
+    """Across and down: those whose shape is nearest; of equal ones the larger where the image has half of its pixels."""
     best, found = math.inf, (1, 1)
     for a, d in sorted(((a, d) for a in range(1, most + 1) for d in range(1, most + 1) if least <= a * d <= most), key=lambda x: x[0] * x[1]):
         off = abs(width / height - a / d)
@@ -162,8 +162,8 @@ def squares(width, height, tile, least, most):
     return found
 
 
-def shown(pixels, c=o.PICTURES):
-    """What the tower sees of a picture: its squares and then the whole, or the whole alone; and how many across, down."""
+def shown(pixels, c=o.IMAGES):
+    """What the tower sees of an image: its squares and then the whole, or the whole alone; and how many across, down."""
     height, width = pixels.shape[:2]
     edge = c["encoder_patch_size"] * c["downsample_factor"]
     least, most = (c[k] * edge * edge for k in ("min_image_tokens", "max_image_tokens"))
@@ -178,7 +178,7 @@ def shown(pixels, c=o.PICTURES):
 
 
 def sizes():
-    """Of pictures of many shapes."""
+    """Of images of many shapes."""
     random = np.random.default_rng(5)
     given = [(w, h) for w, h in np.exp(random.uniform(0, 8.5, (600, 2))).astype(int).tolist() if max(w, h) < 190 * min(w, h)]
     given += [(w, h) for w in range(16, 2100, 64) for h in (512, 720, 736, 1024, 1536)]
@@ -232,7 +232,7 @@ def make(random):
         if said and all(said):
             break
     golden = dict(input_ids=np.array([ids], np.int32), image_grid_thw=np.array(grids, np.int32), pixel_values=np.concatenate(values),
-                  greedy_ids=np.array([greedy], np.int32), picture=pixels, said_ids=np.array(said[0][len(prompts[0]) :], np.int32),
+                  greedy_ids=np.array([greedy], np.int32), image=pixels, said_ids=np.array(said[0][len(prompts[0]) :], np.int32),
                   large_ids=np.array(prompts[1], np.int32), large_said=np.array(said[1][len(prompts[1]) :], np.int32),
                   large_levels=np.concatenate([x.reshape(-1) for x in many[0]]))
     golden["sizes"], golden["large_rows"] = sizes(), see(t, many[0]).astype(np.float32)
@@ -244,7 +244,7 @@ def make(random):
 # ---- transformers ------------------------------------------------------------------------------
 
 def padded(values, grids):
-    """As the processor has them: [pictures, patches, 768], a mask, and shapes."""
+    """As the processor has them: [images, patches, 768], a mask, and shapes."""
     import torch
     n = max(g[1] * g[2] for g in grids)
     x, mask, at = np.zeros((len(grids), n, 768), np.float32), np.zeros((len(grids), n), np.int64), 0
@@ -287,9 +287,9 @@ def check(folder):
     say(ids, given, golden["greedy_ids"].reshape(-1)[len(ids) :], "patches")
 
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"), pad_token="<|endoftext|>", eos_token="<|im_end|>")
-    image = Processor(**o.PICTURES)
+    image = Processor(**o.IMAGES)
     processor = Lfm2VlProcessor(image_processor=image, tokenizer=tokenizer)
-    for name, pixels, want_ids, want in (("picture", golden["picture"], None, "said_ids"), ("large", large(), "large_ids", "large_said")):
+    for name, pixels, want_ids, want in (("image", golden["image"], None, "said_ids"), ("large", large(), "large_ids", "large_said")):
         x = processor(images=[torch.tensor(pixels).permute(2, 0, 1)], text=["<image>What is it?"], return_tensors="pt")
         parts, grid = shown(pixels)
         ids = x.pop("input_ids")[0].numpy()
@@ -299,7 +299,7 @@ def check(folder):
         mine = np.concatenate([patches_of(p)[0] for p in parts])
         print(name, "levels are at most %.3f off" % (np.abs(x["pixel_values"].numpy()[mask] - mine).max() * 127.5))
         say(ids, dict(x), golden[want].reshape(-1), name)
-    usual = {k: v for k, v in o.PICTURES.items() if k not in ("min_image_tokens", "max_image_tokens", "tile_size", "max_tiles")}
+    usual = {k: v for k, v in o.IMAGES.items() if k not in ("min_image_tokens", "max_image_tokens", "tile_size", "max_tiles")}
     usual.update(min_image_tokens=64, max_image_tokens=256, tile_size=512, max_tiles=10)
     image, random, wrong, worst, n = Processor(**usual), np.random.default_rng(1), [], 0, 0
     given = [(int(a), int(b)) for a, b in np.exp(random.uniform(2.5, 6.8, (20, 2)))]
@@ -325,12 +325,12 @@ def write_shape(folder):
     TEXT.update(hidden_size=H, num_attention_heads=HEADS, intermediate_size=FF, max_position_embeddings=4096)
     VISION.update(num_hidden_layers=V_DEPTH, hidden_size=V_H, num_attention_heads=V_HEADS, intermediate_size=V_FF, num_patches=SIDE * SIDE)
     o.CONFIG.update(projector_hidden_size=BETWEEN)
-    o.PICTURES.update(min_image_tokens=64, max_image_tokens=256, tile_size=512, max_tiles=10)
+    o.IMAGES.update(min_image_tokens=64, max_image_tokens=256, tile_size=512, max_tiles=10)
     random = np.random.default_rng(3)
     across, down = np.meshgrid(np.arange(1536), np.arange(1024))
     levels = np.stack([across // 6, down // 4, (across + down) // 10], -1) + random.integers(0, 9, (1024, 1536, 3))
     levels = np.clip(levels, 0, 255).astype(np.uint8)
-    o.write(folder, make_weights(random), dict(picture=levels))
+    o.write(folder, make_weights(random), dict(image=levels))
     with open(os.path.join(folder, "whole.png"), "wb") as f:
         f.write(o.png(np.ascontiguousarray(levels[:512, :512])))
 

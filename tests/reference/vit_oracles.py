@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/oracles/vit and vit_timm: tiny ViTs as transformers and as timm have them, a picture, and what plain
+"""Writes tests/oracles/vit and vit_timm: tiny ViTs as transformers and as timm have them, an image, and what plain
 numpy makes of it in float64 (`make oracles`). Needs numpy.
 
 transformers makes both edges what the model reads, with the bilinear filter; timm the shorter edge a little more,
@@ -147,16 +147,16 @@ def write_case(folder, c, rules, random):
     os.makedirs(folder, exist_ok=True)
     t, timm = make_tensors(random), rules is None
     y, x = np.mgrid[0:29, 0:37]
-    picture = 128 + 80 * np.sin(x / 3.0)[..., None] * np.cos(y[..., None] / np.array([2.0, 3.0, 5.0])) + random.normal(0, 30, (29, 37, 3))
-    picture = np.clip(picture, 0, 255).astype(np.uint8)
+    image = 128 + 80 * np.sin(x / 3.0)[..., None] * np.cos(y[..., None] / np.array([2.0, 3.0, 5.0])) + random.normal(0, 30, (29, 37, 3))
+    image = np.clip(image, 0, 255).astype(np.uint8)
     if timm:
         edge = int(IMAGE / 0.9)
         wide = int(edge * 37 / 29)
-        sized = resize(picture, wide, edge, True)
+        sized = resize(image, wide, edge, True)
         top, left = round((edge - IMAGE) / 2), round((wide - IMAGE) / 2)
         sized, mean, std = sized[top : top + IMAGE, left : left + IMAGE], [0.5] * 3, [0.5] * 3
     else:
-        sized, mean, std = resize(picture, IMAGE, IMAGE, False), rules["image_mean"], rules["image_std"]
+        sized, mean, std = resize(image, IMAGE, IMAGE, False), rules["image_mean"], rules["image_std"]
     pixels = ((sized / 255.0 - np.array(mean)) / np.array(std)).transpose(2, 0, 1)
     scores, vector = Vit(c, t).run(pixels)
     error = difference(Vit(c, t, np.float32).run(pixels)[0], scores)
@@ -167,7 +167,7 @@ def write_case(folder, c, rules, random):
     named = timm_names(t) if timm else {("" if name.startswith("classifier") else "vit.") + name: x for name, x in t.items()}
     write_safetensors(os.path.join(folder, "model.safetensors"), named)
     write_safetensors(os.path.join(folder, "golden.safetensors"),
-                      {"picture": picture, "sized": np.ascontiguousarray(sized), "scores": scores.astype(np.float32),
+                      {"image": image, "sized": np.ascontiguousarray(sized), "scores": scores.astype(np.float32),
                        "embedding": vector.astype(np.float32)})
     print("%s: float32 and float64 differ by at most %.1e" % (folder, error))
 

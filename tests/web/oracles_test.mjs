@@ -10,7 +10,7 @@ const folder = path.join(root, 'tests/oracles');
 const TOP = 5;
 
 // Encoders embed, rank or classify: their golden files hold no greedy tokens. Those of models that
-// see are about pictures: senses_test.mjs.
+// see are about images: senses_test.mjs.
 function goesOnWithText(golden) {
   const bytes = readFileSync(golden);
   return bytes.includes('"greedy_ids"') && !bytes.includes('"pixel_values"');

@@ -1,4 +1,4 @@
-// Pictures and sounds: decoded by the browser, computed by the modules with senses, compared with the native program;
+// Images and sounds: decoded by the browser, computed by the modules with senses, compared with the native program;
 // the microphone (Chromium plays a file to it); and the pages that have both.
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -20,7 +20,7 @@ async function open(t, which, { roots, ...options } = {}) {
   return { server, page, call };
 }
 
-// ---- Pictures ------------------------------------------------------------------------------------
+// ---- Images ------------------------------------------------------------------------------------
 
 const crcs = Array.from({ length: 256 }, (_, n) => {
   for (let k = 0; k < 8; k++) n = n & 1 ? 0xedb88320 ^ (n >>> 1) : n >>> 1;
@@ -51,13 +51,13 @@ function transparentPng(width, height) {
 // browsers have decoders of their own; and GIF, whose transparent pixels have no colour in browsers. Seen to
 // fail with such a GIF.
 for (const [which, build] of [['chromium', 'threads'], ['firefox', 'threads'], ['webkit', 'simd']])
-  test(`senses: labels of pictures, the native program's, in ${which}`, { seconds: 90, computesIn: which }, async (t) => {
+  test(`senses: labels of images, the native program's, in ${which}`, { seconds: 90, computesIn: which }, async (t) => {
     const clear = path.join(await t.folder(), 'clear.png');
     writeFileSync(clear, transparentPng(40, 29));
-    const files = [clear, ...['png', 'webp'].map((name) => path.join(root, 'fuzz/corpus/picture', name)), oracle(`${sees}/picture.png`)];
-    const roots = { '/pictures/': (name) => readFileSync(files[Number(name.match(/\d+/)[0])]) };
+    const files = [clear, ...['png', 'webp'].map((name) => path.join(root, 'fuzz/corpus/image', name)), oracle(`${sees}/image.png`)];
+    const roots = { '/images/': (name) => readFileSync(files[Number(name.match(/\d+/)[0])]) };
     const { call, server } = await open(t, which, { roots });
-    const urls = files.map((_, i) => `${server.url}/pictures/${i}`);
+    const urls = files.map((_, i) => `${server.url}/images/${i}`);
     const got = await call('classify', `/oracles/${vit}/`, urls);
     const out = await tern(['classify', oracle(vit), ...files, '-k', '5', '--json']);
     const native = out.toString().trim().split('\n').map((line) => JSON.parse(line));
@@ -70,24 +70,24 @@ for (const [which, build] of [['chromium', 'threads'], ['firefox', 'threads'], [
     });
     for (const [i, labels] of got.ways.entries()) t.equal(labels, got.of.at(-1), `way ${i}`);
     t.equal(got.vision, { inTexts: false, nLabels: 5, nDims: 24 }, 'senses');
-    t.equal(got.failure.code, 'network', 'a picture that is not there');
-    t.equal(got.broken.code, 'format', 'a file that is no picture');
+    t.equal(got.failure.code, 'network', 'an image that is not there');
+    t.equal(got.broken.code, 'format', 'a file that is no image');
   });
 
 const said = {};
 const nativeSaid = (model) =>
   (said[model] ??= tern([
-    'run', oracle(model), '--chat', '--image', oracle(`${model}/picture.png`), '-p', 'What is it?', '-n', '6', '--temp', '0', '--json',
+    'run', oracle(model), '--chat', '--image', oracle(`${model}/image.png`), '-p', 'What is it?', '-n', '6', '--temp', '0', '--json',
   ]).then((out) => JSON.parse(out.toString())));
 
 for (const [which, model] of [['chromium', sees], ['webkit', sees], ['chromium', 'lfm2vl_sees'], ['chromium', 'gemma3_sees']])
-  test(`senses: a picture in a chat, in ${which}, ${model}`, { seconds: 90, computesIn: which }, async (t) => {
+  test(`senses: an image in a chat, in ${which}, ${model}`, { seconds: 90, computesIn: which }, async (t) => {
     const { call } = await open(t, which);
-    const got = await call('look', `/oracles/${model}/`, `/oracles/${model}/picture.png`, 'What is it?', 6);
+    const got = await call('look', `/oracles/${model}/`, `/oracles/${model}/image.png`, 'What is it?', 6);
     const want = await nativeSaid(model);
     t.equal(got.ids, want.ids, 'tokens');
     t.equal(got.usage.prompt_tokens, want.prompt_tokens, 'tokens of the prompt');
-    t.check(got.again.prompt_tokens_details.cached_tokens > 9, 'the picture was seen before');
+    t.check(got.again.prompt_tokens_details.cached_tokens > 9, 'the image was seen before');
     t.check(got.same, 'the same answer to the same question');
   });
 
@@ -194,7 +194,7 @@ test('senses: a conversation by voice in chromium', { seconds: 120 }, async (t) 
   t.equal(server.violations, [], 'violations of the policy');
 });
 
-test('senses: a picture goes with a message in chromium', { seconds: 90 }, async (t) => {
+test('senses: an image goes with a message in chromium', { seconds: 90 }, async (t) => {
   const server = await t.serve({ roots: webRoots, csp: cspHeader });
   const page = await (await t.browser('chromium')).page();
   await page.raw.evaluateOnNewDocument((model) => {
@@ -204,17 +204,17 @@ test('senses: a picture goes with a message in chromium', { seconds: 90 }, async
   await page.goto(`${server.url}/chat/`);
   await page.raw.waitForFunction(() => document.querySelector('#device')?.textContent?.length > 3, { timeout: 50_000, polling: 50 });
   await page.run(async (url) => {
-    const file = new File([await (await fetch(url)).blob()], 'picture.png', { type: 'image/png' });
+    const file = new File([await (await fetch(url)).blob()], 'image.png', { type: 'image/png' });
     const data = new DataTransfer();
     data.items.add(file);
     document.querySelector('#input').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
-  }, `/oracles/${sees}/picture.png`);
-  await page.raw.waitForSelector('#files img.picture', { timeout: 20_000 });
+  }, `/oracles/${sees}/image.png`);
+  await page.raw.waitForSelector('#files img.image', { timeout: 20_000 });
   await page.raw.type('#input', 'What is it?');
   await page.raw.click('#send');
   await page.raw.waitForFunction(() => document.querySelector('.message.assistant .stats')?.textContent.includes('tokens/s'), { timeout: 50_000, polling: 50 });
-  t.equal(await page.raw.$$eval('.message.user img.picture', (all) => all.map((one) => one.naturalWidth)), [70], 'the picture is shown');
+  t.equal(await page.raw.$$eval('.message.user img.image', (all) => all.map((one) => one.naturalWidth)), [70], 'the image is shown');
   await page.reload(); // what is kept is shown again
-  await page.raw.waitForSelector('.message.user img.picture', { timeout: 20_000 });
+  await page.raw.waitForSelector('.message.user img.image', { timeout: 20_000 });
   t.equal(server.violations, [], 'violations of the policy');
 });

@@ -231,7 +231,7 @@ test('served: a text goes with the question', { seconds: 60 }, async (t) => {
       if (request.url().endsWith('/chat/completions')) done(JSON.parse(request.postData()));
     }),
   );
-  const [chooser] = await Promise.all([raw.waitForFileChooser(), person.press('Attach a text or a picture')]);
+  const [chooser] = await Promise.all([raw.waitForFileChooser(), person.press('Attach a text or an image')]);
   await chooser.accept([path.join(root, 'LICENSE')]);
   await raw.waitForSelector('#files li');
   t.check((await person.text('#files')).includes('LICENSE'), 'chip');
@@ -245,7 +245,7 @@ test('served: a text goes with the question', { seconds: 60 }, async (t) => {
 });
 
 // Seen to fail with img-src 'self' alone in the policy.
-test('served: a picture goes with the question', { seconds: 60 }, async (t) => {
+test('served: an image goes with the question', { seconds: 60 }, async (t) => {
   const model = path.join(root, 'tests/oracles/qwen35_sees');
   const { person, page, raw } = await open(t, { model, settings: { maxTokens: 4 } });
   await person.waitsForModel('qwen35_sees');
@@ -254,14 +254,14 @@ test('served: a picture goes with the question', { seconds: 60 }, async (t) => {
       if (request.url().endsWith('/chat/completions')) done(JSON.parse(request.postData()));
     }),
   );
-  const bytes = await readFile(path.join(model, 'picture.png'));
+  const bytes = await readFile(path.join(model, 'image.png'));
   const shown = (where) =>
-    person.waits((query) => document.querySelector(query)?.naturalWidth > 0, `${where} img.picture`);
+    person.waits((query) => document.querySelector(query)?.naturalWidth > 0, `${where} img.image`);
   // As it comes from a clipboard.
   await raw.evaluate((base64) => {
     const data = new DataTransfer();
     const file = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-    data.items.add(new File([file], 'picture.png', { type: 'image/png' }));
+    data.items.add(new File([file], 'image.png', { type: 'image/png' }));
     const event = new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true });
     document.getElementById('input').dispatchEvent(event);
   }, bytes.toString('base64'));
@@ -270,7 +270,7 @@ test('served: a picture goes with the question', { seconds: 60 }, async (t) => {
   await shown('.said');
   const { content } = (await asked).messages.at(-1);
   const url = `data:image/png;base64,${bytes.toString('base64')}`;
-  t.equal(content[0].image_url.url, url, 'the picture that is sent');
+  t.equal(content[0].image_url.url, url, 'the image that is sent');
   t.equal(content[1].text, 'What is it?', 'the text behind it');
   await person.waits(() => document.querySelector('.message.assistant .stats')?.textContent);
   t.equal(await raw.$$eval('.failure:not([hidden])', (all) => all.length), 0, 'failures');

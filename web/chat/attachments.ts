@@ -1,8 +1,8 @@
-// Texts and pictures that go with the next message: chosen, dropped or pasted, shown as chips above the field.
+// Texts and images that go with the next message: chosen, dropped or pasted, shown as chips above the field.
 import type { AttachedFile } from './history.ts';
 import { h, icon, toast } from '../shared/dom.ts';
 import { formatBytes } from '../shared/format.ts';
-import { readPicture } from './picture_files.ts';
+import { readImage } from './image_files.ts';
 
 const MOST_BYTES = 2 << 20;
 
@@ -37,11 +37,11 @@ export class Attachments {
   async add(files: File[]): Promise<void> {
     for (const file of files) {
       try {
-        const isPicture = file.type.startsWith('image/');
-        if (isPicture && !this.sees) throw new Error('this model reads texts alone');
+        const isImage = file.type.startsWith('image/');
+        if (isImage && !this.sees) throw new Error('this model reads texts alone');
         this.files.push(
-          isPicture
-            ? { name: file.name, text: '', picture: await readPicture(file) }
+          isImage
+            ? { name: file.name, text: '', image: await readImage(file) }
             : { name: file.name, text: await readText(file) },
         );
       } catch (error) {
@@ -51,8 +51,8 @@ export class Attachments {
     this.draw();
   }
 
-  get hasPictures(): boolean {
-    return this.files.some(({ picture }) => picture);
+  get hasImages(): boolean {
+    return this.files.some(({ image }) => image);
   }
 
   take(): AttachedFile[] {
@@ -69,8 +69,8 @@ export class Attachments {
         h(
           'li',
           { class: 'chip' },
-          ...(file.picture
-            ? [h('img', { class: 'picture', src: file.picture, alt: file.name })]
+          ...(file.image
+            ? [h('img', { class: 'image', src: file.image, alt: file.name })]
             : [icon('file'), h('span', null, `${file.name} · ${formatBytes(file.text.length)}`)]),
           h(
             'button',

@@ -11,11 +11,11 @@ export interface AnswerStats {
   model: string;
   dropped?: number; // messages that no longer fitted into the context
 }
-/** A text that goes with a message, or a picture, whose text is ''. */
+/** A text that goes with a message, or an image, whose text is ''. */
 export interface AttachedFile {
   name: string;
   text: string;
-  picture?: string; // its file as a data: URL
+  image?: string; // its file as a data: URL
 }
 export interface ChatMessage {
   role: 'user' | 'assistant';
@@ -94,7 +94,7 @@ export type Part =
   | { type: 'text'; text: string }
   | { type: 'image_url'; image_url: { url: string } };
 
-/** What a model is given: a text, or with pictures the parts that it stands between. */
+/** What a model is given: a text, or with images the parts that it stands between. */
 export interface ModelMessage {
   role: 'system' | 'user' | 'assistant';
   content: string | Part[];
@@ -145,23 +145,23 @@ function fenced(text: string): string {
 
 /** A message with the texts that go with it, each in a fence under its name. */
 function withFiles({ content, files = [] }: ChatMessage): string {
-  const texts = files.filter(({ picture }) => !picture);
+  const texts = files.filter(({ image }) => !image);
   return [...texts.map(({ name, text }) => `${name}:\n${fenced(text)}`), content].join('\n\n');
 }
 
-/** A message as the model is given it: its pictures, then its text. */
+/** A message as the model is given it: its images, then its text. */
 function partsOf(message: ChatMessage): string | Part[] {
-  const pictures = (message.files ?? []).flatMap(({ picture }): Part[] =>
-    picture ? [{ type: 'image_url', image_url: { url: picture } }] : [],
+  const images = (message.files ?? []).flatMap(({ image }): Part[] =>
+    image ? [{ type: 'image_url', image_url: { url: image } }] : [],
   );
   const text = withFiles(message);
-  return pictures.length ? [...pictures, { type: 'text', text }] : text;
+  return images.length ? [...images, { type: 'text', text }] : text;
 }
 
-/** Of a message for people: pictures are named. */
+/** Of a message for people: images are named. */
 function told(message: ChatMessage): string {
   if (message.role === 'assistant') return splitThought(message.content).answer;
-  const names = (message.files ?? []).flatMap(({ name, picture }) => (picture ? [`[${name}]`] : []));
+  const names = (message.files ?? []).flatMap(({ name, image }) => (image ? [`[${name}]`] : []));
   return [...names, withFiles(message)].join('\n\n');
 }
 
@@ -203,12 +203,12 @@ export function importJson(text: string): Conversation[] {
 
 function readFiles(value: unknown): AttachedFile[] {
   return (Array.isArray(value) ? value : []).flatMap((item: unknown) => {
-    const { name, text, picture } = (item ?? {}) as Record<string, unknown>;
+    const { name, text, image } = (item ?? {}) as Record<string, unknown>;
     if (typeof name !== 'string' || typeof text !== 'string') return [];
-    if (picture === undefined) return [{ name, text }];
+    if (image === undefined) return [{ name, text }];
     // No other address: what is shown asks nobody for anything.
-    const isPicture = typeof picture === 'string' && /^data:image\/(png|jpeg|webp|gif);base64,/.test(picture);
-    return isPicture ? [{ name, text, picture }] : [];
+    const isImage = typeof image === 'string' && /^data:image\/(png|jpeg|webp|gif);base64,/.test(image);
+    return isImage ? [{ name, text, image }] : [];
   });
 }
 

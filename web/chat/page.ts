@@ -76,12 +76,12 @@ export abstract class ChatPage {
   /** Looks for a first model; the page is drawn. */
   protected abstract begin(): void;
   protected abstract greeting(): Greeting;
-  /** What goes with the next message: texts, and pictures where the model sees. */
+  /** What goes with the next message: texts, and images where the model sees. */
   protected readonly files = new Attachments(byId('files'), () => this.drawSend());
 
   private listenForFiles(): void {
     byId('composer').prepend(
-      iconButton('clip', 'Attach a text or a picture', () => this.files.choose(), 'attach'),
+      iconButton('clip', 'Attach a text or an image', () => this.files.choose(), 'attach'),
     );
     this.input.addEventListener('paste', (event) => {
       const files = [...(event.clipboardData?.files ?? [])];
@@ -316,7 +316,7 @@ export abstract class ChatPage {
   private submit(): void {
     if (this.running) return this.stop();
     const content = this.input.value.trim();
-    if (!content && !this.files.hasPictures) return;
+    if (!content && !this.files.hasImages) return;
     this.withModel(() => {
       if (this.input.value.trim() === content) {
         this.input.value = '';
@@ -471,7 +471,7 @@ export abstract class ChatPage {
     this.sendButton.replaceChildren(icon(busy ? 'stop' : 'send'));
     this.sendButton.setAttribute('aria-label', label);
     this.sendButton.title = label;
-    this.sendButton.disabled = !busy && !this.input.value.trim() && !this.files.hasPictures;
+    this.sendButton.disabled = !busy && !this.input.value.trim() && !this.files.hasImages;
   }
 
   protected drawStatus(): void {

@@ -97,8 +97,8 @@ class AnswerView {
   }
 }
 
-function attached({ name, text, picture }: AttachedFile): HTMLElement {
-  if (picture) return h('img', { class: 'picture', src: picture, alt: name, title: name });
+function attached({ name, text, image }: AttachedFile): HTMLElement {
+  if (image) return h('img', { class: 'image', src: image, alt: name, title: name });
   const shown = h('pre', { tabindex: 0 }, text);
   return h('details', { class: 'attached' }, h('summary', null, icon('file'), name), shown);
 }

@@ -35,7 +35,7 @@ class StatusView {
   private readonly samples: Sample[] = [];
   private readonly speeds: number[] = [];
   private readonly line = svg('polyline', { class: 'line' });
-  private readonly picture = svg('svg', {
+  private readonly image = svg('svg', {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     preserveAspectRatio: 'none',
     class: 'curve',
@@ -49,8 +49,8 @@ class StatusView {
   private props: Props | null = null;
 
   constructor(private readonly client: Client) {
-    this.picture.append(this.line);
-    this.body = [this.failure, this.speed, this.picture as unknown as HTMLElement, this.slots, this.facts];
+    this.image.append(this.line);
+    this.body = [this.failure, this.speed, this.image as unknown as HTMLElement, this.slots, this.facts];
   }
 
   async look(): Promise<void> {
@@ -79,7 +79,7 @@ class StatusView {
     this.speed.replaceChildren(h('strong', null, formatRate(speed)), ' tokens/s now');
     this.line.setAttribute('points', curve(this.speeds));
     const top = Math.max(0, ...this.speeds);
-    this.picture.setAttribute(
+    this.image.setAttribute(
       'aria-label',
       `Tokens a second over the last minute: now ${formatRate(speed)}, at most ${formatRate(top)}`,
     );

@@ -1,4 +1,4 @@
-// Pictures of the pages in a headless browser, light and dark, on a desk and on a phone: to be looked at.
+// Images of the pages in a headless browser, light and dark, on a desk and on a phone: to be looked at.
 // usage: node web/test/look.mjs URL OUT [NAME...]     (URL: where the pages are served)
 import { mkdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';

@@ -122,7 +122,7 @@ test('headers', async () => {
   assert.equal(headers.get('content-type'), 'text/html; charset=utf-8');
   const policy = headers.get('content-security-policy');
   assert.match(policy, /script-src 'self' 'wasm-unsafe-eval';/);
-  // Pictures that were attached are data: addresses; nothing else may be.
+  // Images that were attached are data: addresses; nothing else may be.
   assert.match(policy, /img-src 'self' data:;/);
   assert.doesNotMatch(policy.replace(/img-src [^;]*;/, ''), /'unsafe-inline'|'unsafe-eval'|blob:|data:/);
   assert.equal((await get('/nothing')).headers.get('x-content-type-options'), 'nosniff');

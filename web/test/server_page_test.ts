@@ -54,23 +54,23 @@ test('texts that go with a message', () => {
   assert.deepEqual(importJson(exportJson([talk]))[0]!.messages, talk.messages);
 });
 
-// Seen to fail with pictures behind the text; with an import that shows a picture at an address.
-test('pictures that go with a message', () => {
-  const picture = 'data:image/png;base64,AAAA';
+// Seen to fail with images behind the text; with an import that shows an image at an address.
+test('images that go with a message', () => {
+  const image = 'data:image/png;base64,AAAA';
   const talk = newConversation('chat');
   talk.messages = [
-    { role: 'user', content: 'What is it?', files: [{ name: 'a.png', text: '', picture }, { name: 'b', text: 'c' }] },
+    { role: 'user', content: 'What is it?', files: [{ name: 'a.png', text: '', image }, { name: 'b', text: 'c' }] },
     { role: 'assistant', content: 'A tern.' },
   ];
   const text = 'b:\n```\nc\n```\n\nWhat is it?';
   assert.deepEqual(messagesForModel({ ...talk, messages: talk.messages.slice(0, 1) }, ''), [
-    { role: 'user', content: [{ type: 'image_url', image_url: { url: picture } }, { type: 'text', text }] },
+    { role: 'user', content: [{ type: 'image_url', image_url: { url: image } }, { type: 'text', text }] },
   ]);
   const told = exportMarkdown(talk, '');
   assert.ok(told.includes(`[a.png]\n\n${text}`) && !told.includes('base64'), told);
   assert.deepEqual(importJson(exportJson([talk]))[0]!.messages, talk.messages);
   for (const bad of ['https://example.org/a.png', 'data:image/svg+xml;base64,AAAA', 7]) {
-    talk.messages[0]!.files = [{ name: 'a', text: '', picture: bad as string }];
+    talk.messages[0]!.files = [{ name: 'a', text: '', image: bad as string }];
     assert.equal(importJson(exportJson([talk]))[0]!.messages[0]!.files, undefined);
   }
 });

@@ -38,7 +38,7 @@ const LEFT_OUT = new Set([
   'LINK',
   'META',
   'IMG',
-  'PICTURE',
+  'IMAGE',
 ]);
 const LEFT_OUT_ROLES = new Set([
   'navigation',

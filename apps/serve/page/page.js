@@ -255,17 +255,17 @@ function formatDay(time, now = Date.now()) {
   });
 }
 
-// web/chat/picture_files.ts
+// web/chat/image_files.ts
 var KINDS = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 var MOST_BYTES = 3 << 20;
 var MOST_EDGE = 2048;
-async function readPicture(file) {
+async function readImage(file) {
   if (KINDS.includes(file.type) && file.size <= MOST_BYTES) return readUrl(file);
   let bitmap;
   try {
     bitmap = await createImageBitmap(file);
   } catch {
-    throw new Error("this browser cannot read the picture");
+    throw new Error("this browser cannot read the image");
   }
   const scale = Math.min(1, MOST_EDGE / Math.max(bitmap.width, bitmap.height));
   const canvas = document.createElement("canvas");
@@ -315,10 +315,10 @@ var Attachments = class {
   async add(files) {
     for (const file of files) {
       try {
-        const isPicture = file.type.startsWith("image/");
-        if (isPicture && !this.sees) throw new Error("this model reads texts alone");
+        const isImage = file.type.startsWith("image/");
+        if (isImage && !this.sees) throw new Error("this model reads texts alone");
         this.files.push(
-          isPicture ? { name: file.name, text: "", picture: await readPicture(file) } : { name: file.name, text: await readText(file) }
+          isImage ? { name: file.name, text: "", image: await readImage(file) } : { name: file.name, text: await readText(file) }
         );
       } catch (error) {
         toast(`${file.name}: ${error.message}`);
@@ -326,8 +326,8 @@ var Attachments = class {
     }
     this.draw();
   }
-  get hasPictures() {
-    return this.files.some(({ picture }) => picture);
+  get hasImages() {
+    return this.files.some(({ image }) => image);
   }
   take() {
     const { files } = this;
@@ -342,7 +342,7 @@ var Attachments = class {
         (file) => h(
           "li",
           { class: "chip" },
-          ...file.picture ? [h("img", { class: "picture", src: file.picture, alt: file.name })] : [icon("file"), h("span", null, `${file.name} · ${formatBytes(file.text.length)}`)],
+          ...file.image ? [h("img", { class: "image", src: file.image, alt: file.name })] : [icon("file"), h("span", null, `${file.name} · ${formatBytes(file.text.length)}`)],
           h(
             "button",
             {
@@ -497,20 +497,20 @@ ${text}
 ${"`".repeat(longest + 1)}`;
 }
 function withFiles({ content, files = [] }) {
-  const texts = files.filter(({ picture }) => !picture);
+  const texts = files.filter(({ image }) => !image);
   return [...texts.map(({ name, text }) => `${name}:
 ${fenced(text)}`), content].join("\n\n");
 }
 function partsOf(message) {
-  const pictures = (message.files ?? []).flatMap(
-    ({ picture }) => picture ? [{ type: "image_url", image_url: { url: picture } }] : []
+  const images = (message.files ?? []).flatMap(
+    ({ image }) => image ? [{ type: "image_url", image_url: { url: image } }] : []
   );
   const text = withFiles(message);
-  return pictures.length ? [...pictures, { type: "text", text }] : text;
+  return images.length ? [...images, { type: "text", text }] : text;
 }
 function told(message) {
   if (message.role === "assistant") return splitThought(message.content).answer;
-  const names = (message.files ?? []).flatMap(({ name, picture }) => picture ? [`[${name}]`] : []);
+  const names = (message.files ?? []).flatMap(({ name, image }) => image ? [`[${name}]`] : []);
   return [...names, withFiles(message)].join("\n\n");
 }
 function exportMarkdown(talk, system) {
@@ -546,11 +546,11 @@ function importJson(text) {
 }
 function readFiles(value) {
   return (Array.isArray(value) ? value : []).flatMap((item) => {
-    const { name, text, picture } = item ?? {};
+    const { name, text, image } = item ?? {};
     if (typeof name !== "string" || typeof text !== "string") return [];
-    if (picture === void 0) return [{ name, text }];
-    const isPicture = typeof picture === "string" && /^data:image\/(png|jpeg|webp|gif);base64,/.test(picture);
-    return isPicture ? [{ name, text, picture }] : [];
+    if (image === void 0) return [{ name, text }];
+    const isImage = typeof image === "string" && /^data:image\/(png|jpeg|webp|gif);base64,/.test(image);
+    return isImage ? [{ name, text, image }] : [];
   });
 }
 function readConversation(value) {
@@ -1581,8 +1581,8 @@ var AnswerView = class {
     );
   }
 };
-function attached({ name, text, picture }) {
-  if (picture) return h("img", { class: "picture", src: picture, alt: name, title: name });
+function attached({ name, text, image }) {
+  if (image) return h("img", { class: "image", src: image, alt: name, title: name });
   const shown = h("pre", { tabindex: 0 }, text);
   return h("details", { class: "attached" }, h("summary", null, icon("file"), name), shown);
 }
@@ -1754,11 +1754,11 @@ var ChatPage = class {
   // what is done as soon as a model is there
   followsEnd = true;
   keepTimer = 0;
-  /** What goes with the next message: texts, and pictures where the model sees. */
+  /** What goes with the next message: texts, and images where the model sees. */
   files = new Attachments(byId("files"), () => this.drawSend());
   listenForFiles() {
     byId("composer").prepend(
-      iconButton("clip", "Attach a text or a picture", () => this.files.choose(), "attach")
+      iconButton("clip", "Attach a text or an image", () => this.files.choose(), "attach")
     );
     this.input.addEventListener("paste", (event) => {
       const files = [...event.clipboardData?.files ?? []];
@@ -1961,7 +1961,7 @@ var ChatPage = class {
   submit() {
     if (this.running) return this.stop();
     const content = this.input.value.trim();
-    if (!content && !this.files.hasPictures) return;
+    if (!content && !this.files.hasImages) return;
     this.withModel(() => {
       if (this.input.value.trim() === content) {
         this.input.value = "";
@@ -2098,7 +2098,7 @@ var ChatPage = class {
     this.sendButton.replaceChildren(icon(busy ? "stop" : "send"));
     this.sendButton.setAttribute("aria-label", label);
     this.sendButton.title = label;
-    this.sendButton.disabled = !busy && !this.input.value.trim() && !this.files.hasPictures;
+    this.sendButton.disabled = !busy && !this.input.value.trim() && !this.files.hasImages;
   }
   drawStatus() {
     const elsewhere = this.running && !this.writing ? "Another conversation is being written. " : "";
@@ -2549,14 +2549,14 @@ function svg(name, attributes) {
 var StatusView = class {
   constructor(client) {
     this.client = client;
-    this.picture.append(this.line);
-    this.body = [this.failure, this.speed, this.picture, this.slots, this.facts];
+    this.image.append(this.line);
+    this.body = [this.failure, this.speed, this.image, this.slots, this.facts];
   }
   client;
   samples = [];
   speeds = [];
   line = svg("polyline", { class: "line" });
-  picture = svg("svg", {
+  image = svg("svg", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     preserveAspectRatio: "none",
     class: "curve",
@@ -2593,7 +2593,7 @@ var StatusView = class {
     this.speed.replaceChildren(h("strong", null, formatRate(speed)), " tokens/s now");
     this.line.setAttribute("points", curve(this.speeds));
     const top = Math.max(0, ...this.speeds);
-    this.picture.setAttribute(
+    this.image.setAttribute(
       "aria-label",
       `Tokens a second over the last minute: now ${formatRate(speed)}, at most ${formatRate(top)}`
     );

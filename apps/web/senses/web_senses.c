@@ -7,7 +7,7 @@
 WEB_EXPORT(web_senses) int32_t web_senses(int32_t model);
 
 void web_senses_close(web_model *m) {
-    web_sights_close(m);
+    web_images_close(m);
     web_hearings_close(m);
     web_speeches_close(m);
 }
@@ -28,7 +28,7 @@ int32_t web_senses(int32_t model) {
     tern_strbuf_printf(web_result_begin(),
                        "{\"vision\":{\"in_texts\":%s,\"n_labels\":%d,\"n_dims\":%d},"
                        "\"hearing_rate\":%d,\"voice_size\":%s,\"codec_rate\":%d}",
-                       i.picture_token >= 0 ? "true" : "false", (int)i.n_labels, (int)i.n_dims,
+                       i.image_token >= 0 ? "true" : "false", (int)i.n_labels, (int)i.n_dims,
                        (int)tern_model_hearing_rate(m->model), voice, (int)codec.rate);
     return web_result_end();
 }

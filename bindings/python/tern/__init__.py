@@ -19,7 +19,7 @@ from ._memory import MemoryStore
 from ._model import Model
 from ._options import GenerateOptions, Lora, Message, Speculation, WebGpu
 from ._parts import Part
-from ._pictures import Label, read_picture
+from ._images import Label, read_image
 from ._results import (
     ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, Heap, ImatrixStats, MachineLimits,
     MemoryAdded, MemoryHit, MemoryHits, MemoryRecord, MemoryStats, MineStats,
@@ -35,5 +35,5 @@ __all__ = [
     "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Listener", "Lora", "MachineLimits", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TokenLogprob", "Transcript", "VisionInfo", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
-    "inspect", "load_chat", "machine", "mine", "read_picture", "read_sound", "save_chat", "similarity", "types", "write_sound",
+    "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity", "types", "write_sound",
 ]

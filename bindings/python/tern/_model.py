@@ -20,7 +20,7 @@ from ._options import (
     embed_texts, generate_params, loras_array, messages_array, raw_text, session_desc, webgpu_desc, whole,
 )
 from ._parts import Part, parts_of
-from ._pictures import Label, Picture, Pictures, Shown, listed, with_places
+from ._images import Label, Image, Images, Shown, listed, with_places
 from ._results import DeviceMemory, EmbeddingInfo, ModelInfo, VisionInfo
 from ._session import Session
 from ._sounds import Listener, OnSegment, Read, Sound, Transcript, params_of, segment_of
@@ -199,7 +199,7 @@ class Model:
         return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(ids_array(prompt))
 
     def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int, Shown]:
-        """The ids of a conversation, how many messages did not fit, and its pictures, to be kept until the ids
+        """The ids of a conversation, how many messages did not fit, and its images, to be kept until the ids
         are in a session."""
         array, dropped, shown = messages_array(messages), ctypes.c_size_t(), Shown(self._handle, messages)
         with self._handle as model:
@@ -219,7 +219,7 @@ class Model:
 
     def chat(self, messages: Messages, **options: "Unpack[GenerateOptions]") -> Answer:
         """Answers the last of the messages ({"role": ..., "content": ...}, or just the user's text), using the
-        model's template. For a model that sees, a message may have pictures, which come before its text:
+        model's template. For a model that sees, a message may have images, which come before its text:
         {"images": [...]}, each a file, its bytes, or an array of uint8 [height, width, 3]. The oldest turns
         that leave no room for the answer are left out: Answer.dropped. Otherwise like generate()."""
         max_tokens = options.get("max_tokens") or 0
@@ -296,31 +296,31 @@ class Model:
                           pointer(out, ctypes.c_float))
         return out  # type: ignore[no-any-return]
 
-    # ---- Pictures --------------------------------------------------------------------------------
+    # ---- Images --------------------------------------------------------------------------------
 
     @property
     def vision(self) -> VisionInfo:
-        """About the pictures it reads; width is 0 if it reads none."""
+        """About the images it reads; width is 0 if it reads none."""
         info = c.tern_vision_info()
         with self._handle as model:
             lib.tern_model_get_vision_info(model, ctypes.byref(info))
         return from_struct(VisionInfo, info)
 
     def labels(self) -> List[str]:
-        """The names of what it recognises in pictures."""
+        """The names of what it recognises in images."""
         n = self.vision.n_labels
         with self._handle as model:
             return [decoded(lib.tern_model_label(model, i)) for i in range(n)]
 
-    def classify(self, pictures: Union[Picture, Sequence[Picture]], *, top: int = 5, as_stored: bool = False,
+    def classify(self, images: Union[Image, Sequence[Image]], *, top: int = 5, as_stored: bool = False,
                  on_progress: Optional[OnProgress] = None) -> Any:
-        """What a picture shows, most likely first: a list of Label; for a list of pictures, a list of lists.
+        """What an image shows, most likely first: a list of Label; for a list of images, a list of lists.
 
-        A picture is a file, its bytes, or an array of uint8 [height, width, 3]. as_stored: ignore the camera's
+        An image is a file, its bytes, or an array of uint8 [height, width, 3]. as_stored: ignore the camera's
         orientation.
         """
-        (given, alone), callbacks = listed(pictures), Callbacks()
-        with Pictures(given, as_stored) as read:
+        (given, alone), callbacks = listed(images), Callbacks()
+        with Images(given, as_stored) as read:
             n_hits = min(top, self.vision.n_labels) or top
             hits = (c.tern_classify_hit * max(read.n * n_hits, 1))()
             params = c.tern_classify_params(n_hits=n_hits)
@@ -331,14 +331,14 @@ class Model:
             lists = [found[i * n_hits:(i + 1) * n_hits] for i in range(read.n)]
         return lists[0] if alone else lists
 
-    def embed_pictures(self, pictures: Union[Picture, Sequence[Picture]], *,
+    def embed_images(self, images: Union[Image, Sequence[Image]], *,
                        as_stored: bool = False) -> "numpy.ndarray[Any, Any]":
-        """float32 [n, dimensions] for pictures, [dimensions] for one, normalized to length 1."""
-        np = numpy_for("Model.embed_pictures")
-        given, alone = listed(pictures)
-        with Pictures(given, as_stored) as read, self._handle as model:
+        """float32 [n, dimensions] for images, [dimensions] for one, normalized to length 1."""
+        np = numpy_for("Model.embed_images")
+        given, alone = listed(images)
+        with Images(given, as_stored) as read, self._handle as model:
             out = np.empty((read.n, self.vision.n_dims or 1), np.float32)
-            lib.tern_embed_pictures(model, read.array, read.n, pointer(out, ctypes.c_float))
+            lib.tern_embed_images(model, read.array, read.n, pointer(out, ctypes.c_float))
         return out[0] if alone else out  # type: ignore[no-any-return]
 
     # ---- Sounds ------------------------------------------------------------------------------------

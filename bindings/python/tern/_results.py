@@ -76,12 +76,12 @@ class EmbeddingInfo:
 
 @dataclass(frozen=True)
 class VisionInfo:
-    width: int  # of the pictures that the model reads; 0: it reads none
+    width: int  # of the images that the model reads; 0: it reads none
     height: int
     patch: int  # the edge of the squares that become rows
     n_labels: int  # 0: it gives vectors and no labels
     n_dims: int  # of a vector
-    picture_token: int  # that stands for a picture in a text; -1: the model reads text alone
+    image_token: int  # that stands for an image in a text; -1: the model reads text alone
     begin_token: int  # before and after it; -1: none given
     end_token: int
 

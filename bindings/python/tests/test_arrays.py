@@ -58,79 +58,79 @@ class Vectors(unittest.TestCase):
                 with self.assertRaises(tern.TernError):
                     model.embed([ids], dimensions=33)
 
-    def test_pictures_are_classified(self):
+    def test_images_are_classified(self):
         """Seen to fail: with rows and columns of an array exchanged."""
         want = golden("vit")
         with tern.Model(os.path.join(ORACLES, "vit")) as model:
             self.assertEqual(model.vision.n_labels, len(want["scores"]))
             order = sorted(range(5), key=lambda i: -want["scores"][i])
-            labels = model.classify(want["picture"], top=3)
+            labels = model.classify(want["image"], top=3)
             self.assertEqual([(x.id, x.label) for x in labels], [(i, "thing %d" % i) for i in order[:3]])
             self.assertEqual([x.label for x in labels], [model.labels()[x.id] for x in labels])
-            both = model.classify([want["picture"], want["sized"]])
+            both = model.classify([want["image"], want["sized"]])
             self.assertEqual(both[0][:3], labels)
             self.assertAlmostEqual(sum(x.probability for x in both[0]), 1, 5)
-            vectors = model.embed_pictures([want["sized"], want["picture"]])
+            vectors = model.embed_images([want["sized"], want["image"]])
             np.testing.assert_allclose(vectors[1], want["embedding"], atol=2e-6)
-            np.testing.assert_array_equal(model.embed_pictures(want["picture"]), vectors[1])
-            for wrong in (want["picture"][0], want["picture"].astype("f4"), 7):
-                with self.assertRaisesRegex(tern.TernError, "a picture is a file"):
+            np.testing.assert_array_equal(model.embed_images(want["image"]), vectors[1])
+            for wrong in (want["image"][0], want["image"].astype("f4"), 7):
+                with self.assertRaisesRegex(tern.TernError, "an image is a file"):
                     model.classify(wrong)
             with self.assertRaisesRegex(tern.TernError, "(?s)no.jpg"):
                 model.classify("no.jpg")
-        sized = tern.read_picture(want["picture"], size=(16, 16), filter="bilinear")
+        sized = tern.read_image(want["image"], size=(16, 16), filter="bilinear")
         np.testing.assert_array_equal(sized, want["sized"])
 
-    def test_pictures_in_conversations(self):
-        """Seen to fail: with the pictures of a message left out of its ids."""
-        picture = golden("qwen35_sees")["picture"]
-        other = np.ascontiguousarray(255 - picture)
+    def test_images_in_conversations(self):
+        """Seen to fail: with the images of a message left out of its ids."""
+        image = golden("qwen35_sees")["image"]
+        other = np.ascontiguousarray(255 - image)
         greedy = dict(temperature=0, max_tokens=8)
 
         def user(*images):
             return {"role": "user", "content": "What is it?", "images": list(images)}
 
         with tern.Model(os.path.join(ORACLES, "qwen35_sees")) as model:
-            self.assertIn("<|vision_start|><|image_pad|><|vision_end|>What", model.format([user(picture)]))
-            blind, one = model.count_tokens([user()]), model.count_tokens([user(picture)])
-            self.assertEqual(model.count_tokens([user(picture, other)]) - one, one - blind)
-            said = model.chat([user(picture)], **greedy).text
+            self.assertIn("<|vision_start|><|image_pad|><|vision_end|>What", model.format([user(image)]))
+            blind, one = model.count_tokens([user()]), model.count_tokens([user(image)])
+            self.assertEqual(model.count_tokens([user(image, other)]) - one, one - blind)
+            said = model.chat([user(image)], **greedy).text
             self.assertNotEqual(said, model.chat([user(other)], **greedy).text)
-            self.assertEqual(said, model.chat([user(picture)], **greedy).text)
+            self.assertEqual(said, model.chat([user(image)], **greedy).text)
             with model.session() as session:
-                self.assertEqual(session.chat([user(picture)], **greedy).text, said)
-            turns = [[user(a), {"role": "assistant", "content": "x"}, user(b)] for a, b in ((picture, other), (other, picture))]
+                self.assertEqual(session.chat([user(image)], **greedy).text, said)
+            turns = [[user(a), {"role": "assistant", "content": "x"}, user(b)] for a, b in ((image, other), (other, image))]
             answers = [model.chat(talk, **greedy) for talk in turns]
             self.assertNotEqual(answers[0].text, answers[1].text)
-            with self.assertRaisesRegex(tern.TernError, "a picture is a file"):
+            with self.assertRaisesRegex(tern.TernError, "an image is a file"):
                 model.chat([user(7)])
         with tern.Model(STORIES) as model:
-            with self.assertRaisesRegex(tern.TernError, "reads no pictures"):
-                model.chat([user(picture)])
+            with self.assertRaisesRegex(tern.TernError, "reads no images"):
+                model.chat([user(image)])
         with tempfile.TemporaryDirectory() as folder:
             gguf, tower = os.path.join(folder, "m.gguf"), os.path.join(folder, "tower.gguf")
             tern.convert(os.path.join(ORACLES, "qwen35_sees"), gguf)
             os.rename(os.path.join(folder, "mmproj-m.gguf"), tower)
             with tern.Model(gguf, mmproj=tower) as model:
-                self.assertEqual(model.chat([user(picture)], **greedy).text, said)
+                self.assertEqual(model.chat([user(image)], **greedy).text, said)
             with tern.Model(gguf) as model:
-                with self.assertRaisesRegex(tern.TernError, "reads no pictures"):
-                    model.chat([user(picture)])
+                with self.assertRaisesRegex(tern.TernError, "reads no images"):
+                    model.chat([user(image)])
 
-    def test_pictures_whose_rows_see_to_their_end(self):
+    def test_images_whose_rows_see_to_their_end(self):
         want = golden("gemma3_sees")
         with tern.Model(os.path.join(ORACLES, "gemma3_sees")) as model:
-            asked = [{"role": "user", "content": "What is it?", "images": [want["picture"]]}]
-            n = [model.count_tokens([{"role": "user", "content": "What is it?", "images": images}]) for images in ([], [want["picture"]])]
+            asked = [{"role": "user", "content": "What is it?", "images": [want["image"]]}]
+            n = [model.count_tokens([{"role": "user", "content": "What is it?", "images": images}]) for images in ([], [want["image"]])]
             self.assertEqual(n[1] - n[0], 12)
             self.assertEqual(*(model.chat(asked, max_tokens=8, temperature=0).text for _ in range(2)))
 
-    def test_pictures_that_are_cut_into_squares(self):
-        """As many tokens as the reference has; seen to fail without those around a picture."""
+    def test_images_that_are_cut_into_squares(self):
+        """As many tokens as the reference has; seen to fail without those around an image."""
         want = golden("lfm2vl_sees")
         large = np.zeros((130, 200, 3), np.uint8)
         with tern.Model(os.path.join(ORACLES, "lfm2vl_sees")) as model:
-            n = [model.count_tokens([{"role": "user", "content": "What is it?", "images": images}]) for images in ([], [want["picture"]], [large])]
+            n = [model.count_tokens([{"role": "user", "content": "What is it?", "images": images}]) for images in ([], [want["image"]], [large])]
             self.assertEqual(n[1] - n[0], 4)
             self.assertEqual(n[2] - n[0], len(want["large_ids"]) - len("What is it?"))
 

@@ -161,17 +161,17 @@ export interface EmbedOptions extends EmbedParams {
   signal?: AbortSignal;
 }
 
-// A picture: its URL (https:, data:, blob:), a file, or its pixels. The browser decodes blobs and URLs.
-export type PictureSource = string | URL | Blob | ImageBitmap | Pixels;
+// An image: its URL (https:, data:, blob:), a file, or its pixels. The browser decodes blobs and URLs.
+export type ImageSource = string | URL | Blob | ImageBitmap | Pixels;
 export interface TextPart { type: 'text'; text: string }
 export type ImagePart =
   | { type: 'image_url'; image_url: { url: string; detail?: 'auto' | 'low' | 'high' } } // low: at most 512 x 512 pixels
-  | { type: 'image'; image: PictureSource };
+  | { type: 'image'; image: ImageSource };
 export type ContentPart = TextPart | ImagePart;
-// For vision models, user messages may contain pictures.
+// For vision models, user messages may contain images.
 export interface ChatMessage { role: string; content: string | readonly ContentPart[] }
 
-export interface ClassifyOptions { hits?: number; signal?: AbortSignal } // hits: labels per picture (5)
+export interface ClassifyOptions { hits?: number; signal?: AbortSignal } // hits: labels per image (5)
 
 // A sound: samples of one channel, -1 to 1, or a file that the browser decodes; in workers and in Node only samples.
 export type SoundSource = Float32Array | AudioBuffer | Blob | ArrayBuffer;

@@ -9,7 +9,7 @@ import type {
   ChoiceLogprobs, Completions, ContentLogprob, RequestOptions, TopLogprob,
 } from './openai.js';
 import { Parts } from './parts.js';
-import type { PictureInput, TextInput } from './protocol.js';
+import type { ImageInput, TextInput } from './protocol.js';
 import { Queue } from './stream.js';
 
 export type OnPiece = (text: string, logprobs?: TokenLogprobs[], part?: Part) => void;
@@ -139,47 +139,47 @@ const seedOf = (seed: number, index: number): number =>
   (seed > 0 ? seed : Number.MAX_SAFE_INTEGER + seed - 2 ** 32) + index;
 
 // Other members of a message that templates know are kept.
-function messageOf(message: ChatMessageParam, i: number, pictures: PictureInput[]): Turn {
+function messageOf(message: ChatMessageParam, i: number, images: ImageInput[]): Turn {
   const where = `messages[${i}]`, { role, content } = message;
   if (!['system', 'developer', 'user', 'assistant', 'tool'].includes(role))
     throw new TernError('argument', `${where}: there is no role "${String(role)}"`);
   const more = Object.fromEntries((['tool_calls', 'tool_call_id', 'name', 'reasoning_content'] as const)
     .filter(name => given(message[name])).map(name => [name, message[name]]));
-  const text = !given(content) && given(message.tool_calls) ? '' : contentOf(content, where, role === 'user', pictures);
+  const text = !given(content) && given(message.tool_calls) ? '' : contentOf(content, where, role === 'user', images);
   return { role: role === 'developer' ? 'system' : role, content: text, ...more };
 }
 
 // Plain messages lose the oldest turns that do not fit; a request with tools is used as it is.
 function inputOf(request: ChatCompletionRequest): TextInput {
-  const { messages, pictures } = messagesOf(request.messages);
+  const { messages, images } = messagesOf(request.messages);
   const tools = toolsOf(request), grammar = formOf(request);
   const effort = request.reasoning_effort;
   const switches = {
     ...(given(effort) ? { enable_thinking: effort !== 'none' && effort !== 'minimal' } : {}), ...request.chat_template_kwargs,
   };
-  const isPlain = pictures.length === 0 && tools.length === 0 && Object.keys(switches).length === 0
+  const isPlain = images.length === 0 && tools.length === 0 && Object.keys(switches).length === 0
     && messages.every(message => Object.keys(message).every(name => ['role', 'content', 'name'].includes(name)));
   if (isPlain) {
     const texts = messages.map(({ role, content }) => ({ role, content: content as string }));
     return { messages: texts, apart: true, ...(grammar ? { grammar } : {}) };
   }
   const whole: ChatRequest = { ...switches, messages, ...(tools.length > 0 ? { tools } : {}) };
-  return { request: whole, ...(pictures.length > 0 ? { pictures } : {}), apart: true, ...(grammar ? { grammar } : {}) };
+  return { request: whole, ...(images.length > 0 ? { images } : {}), apart: true, ...(grammar ? { grammar } : {}) };
 }
 
 export interface Turn { role: string; content: string | object[] }
 
 // Templates know one system message, at the beginning.
-export function messagesOf(messages: readonly ChatMessageParam[] | undefined): { messages: Turn[]; pictures: PictureInput[] } {
+export function messagesOf(messages: readonly ChatMessageParam[] | undefined): { messages: Turn[]; images: ImageInput[] } {
   if (!Array.isArray(messages) || messages.length === 0)
     throw new TernError('argument', 'messages must be a list of at least one message');
-  const pictures: PictureInput[] = [];
-  const list = messages.map((message, i) => messageOf(message, i, pictures));
+  const images: ImageInput[] = [];
+  const list = messages.map((message, i) => messageOf(message, i, images));
   let n = 0;
   while (n < list.length && list[n]!.role === 'system') n++;
-  if (n < 2) return { messages: list, pictures };
+  if (n < 2) return { messages: list, images };
   const system = { role: 'system', content: list.slice(0, n).map(message => message.content).join('\n\n') };
-  return { messages: [system, ...list.slice(n)], pictures };
+  return { messages: [system, ...list.slice(n)], images };
 }
 
 // JSON has no -inf.

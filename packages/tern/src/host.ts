@@ -1,10 +1,10 @@
 // The engine's side: answers the API's calls. One engine and one model.
-import type { PictureSource, Progress, TernInfo } from './api.js';
+import type { ImageSource, Progress, TernInfo } from './api.js';
 import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Listening, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import { Grammars, type GrammarLease } from './grammars.js';
-import { decodePicture } from './pictures.js';
-import { promptWithPictures, type Prompt } from './prompts.js';
+import { decodeImage } from './images.js';
+import { promptWithImages, type Prompt } from './prompts.js';
 import type {
   Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
 } from './protocol.js';
@@ -39,8 +39,8 @@ export class Host implements Handler {
       load: (a, e, s) => this.#load(a, e, s),
       info: async () => this.#open().info(),
       generate: (a, e, s) => this.#generate(a, e, s),
-      classify: async ({ pictures, hits }, _, s) => this.#open().model.classify(await this.#decode(pictures, s), { hits }, s),
-      embedPictures: async ({ pictures }, _, s) => this.#open().model.embedPictures(await this.#decode(pictures, s), s),
+      classify: async ({ images, hits }, _, s) => this.#open().model.classify(await this.#decode(images, s), { hits }, s),
+      embedImages: async ({ images }, _, s) => this.#open().model.embedImages(await this.#decode(images, s), s),
       transcribe: async ({ samples, rate, params }, onSegment, s) => this.#open().model.transcribe(samples, rate, params, onSegment, s),
       hear: async ({ params }) => this.#listening.push(this.#open().model.hear(params)) - 1,
       hearFeed: async ({ id, samples }, onSegment, s) => void await this.#heard(id).feed(samples, onSegment, s),
@@ -224,17 +224,17 @@ export class Host implements Handler {
   async #prompt(input: TextInput, answer: number, signal: AbortSignal): Promise<Prompt> {
     const { model, info } = this.#open();
     const plain = (ids: Int32Array, dropped = 0): Prompt => ({ ids, texts: ids, dropped, close: () => undefined });
-    const { request, pictures } = input;
-    if (request && pictures) return promptWithPictures(model, request, pictures, info().context, answer, signal);
+    const { request, images } = input;
+    if (request && images) return promptWithImages(model, request, images, info().context, answer, signal);
     if (request) return plain(model.requestTokens(request));
     if (!input.messages) return plain(model.tokenize(input.prompt ?? '', { special: true, bos: true }));
     const { ids, dropped } = model.chatTokens(input.messages, { context: info().context, answer });
     return plain(ids, dropped);
   }
 
-  #decode(pictures: readonly PictureSource[], signal: AbortSignal): Promise<Pixels[]> {
+  #decode(images: readonly ImageSource[], signal: AbortSignal): Promise<Pixels[]> {
     this.#open();
-    return Promise.all(pictures.map(picture => decodePicture(picture, signal)));
+    return Promise.all(images.map(image => decodeImage(image, signal)));
   }
 
   // The prompt may already have begun the reasoning: its last few tokens tell.

@@ -1,7 +1,7 @@
 // Messages between the package's API and the engine's host, in the same thread or across a worker's boundary.
-import type { LoadOptions, ModelSource, PictureSource, Progress, TernInfo } from './api.js';
+import type { LoadOptions, ModelSource, ImageSource, Progress, TernInfo } from './api.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedPicturesResult, EmbedResult, EngineOptions, GenerateParams,
+  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedImagesResult, EmbedResult, EngineOptions, GenerateParams,
   GenerateResult, GrammarOptions, HeardSegment, Label, LadderItem, MemoryInfo, Message, Part, Segment, SpeakParams, SpeakStats, ThreadScript, TokenLogprobs, TranscribeParams, TranscribeResult,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
@@ -15,16 +15,16 @@ export type HostLoadOptions = HostEngineOptions & Pick<LoadOptions,
 // lenient: if its schemas are not supported, any answer will do.
 export type GrammarSpec = Omit<GrammarOptions, 'after'> & { lenient?: boolean };
 
-// maxPixels: of the picture shown to the model; 0: as many as it takes.
-export interface PictureInput { picture: PictureSource; maxPixels: number }
+// maxPixels: of the image shown to the model; 0: as many as it takes.
+export interface ImageInput { image: ImageSource; maxPixels: number }
 
-// One of the first three; pictures: the request's, in the order of its parts of type "image". apart: parse the answer
+// One of the first three; images: the request's, in the order of its parts of type "image". apart: parse the answer
 // into parts. grammar: what the answer may be.
 export interface TextInput {
   prompt?: string;
   messages?: readonly Message[];
   request?: ChatRequest;
-  pictures?: readonly PictureInput[];
+  images?: readonly ImageInput[];
   apart?: boolean;
   grammar?: GrammarSpec;
 }
@@ -39,8 +39,8 @@ export interface Calls {
     result: GenerateResult;
   };
   embed: { args: { texts: readonly string[]; params: EmbedParams }; event: never; result: EmbedResult };
-  classify: { args: { pictures: readonly PictureSource[]; hits: number }; event: never; result: Label[][] };
-  embedPictures: { args: { pictures: readonly PictureSource[] }; event: never; result: EmbedPicturesResult };
+  classify: { args: { images: readonly ImageSource[]; hits: number }; event: never; result: Label[][] };
+  embedImages: { args: { images: readonly ImageSource[] }; event: never; result: EmbedImagesResult };
   transcribe: { args: { samples: Float32Array; rate: number; params: TranscribeParams }; event: Segment; result: TranscribeResult };
   // Live transcription, by the id that hear returns; samples null: the end.
   hear: { args: { params: TranscribeParams & { partial: boolean } }; event: never; result: number };

@@ -1,7 +1,7 @@
 // The main class: an open model.
 import type {
   ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, Hearing, HearOptions, Inferred, LoadOptions, ModelSource, ObjectOptions,
-  Label, ObjectOutput, ObjectStream, Partly, PictureSource, Schema, Segment, SoundSource, SpeakOptions, Speech, TernInfo, TokenLogprobs, TranscribeOptions, Transcript,
+  Label, ObjectOutput, ObjectStream, Partly, ImageSource, Schema, Segment, SoundSource, SpeakOptions, Speech, TernInfo, TokenLogprobs, TranscribeOptions, Transcript,
 } from './api.js';
 import { connect, type Connection } from './client.js';
 import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './completions.js';
@@ -10,7 +10,7 @@ import { TernError, aborted, throwIfAborted } from './errors.js';
 import { chatInput } from './content.js';
 import { Models, persist } from './models.js';
 import type { Completions } from './openai.js';
-import { portablePicture } from './pictures.js';
+import { portableImage } from './images.js';
 import { inNode } from './platform.js';
 import type { HostEngineOptions, HostLoadOptions, TextInput } from './protocol.js';
 import { Report } from './report.js';
@@ -162,23 +162,23 @@ export class Tern {
     if (normalize) rows.forEach(toLengthOne);
     return typeof input === 'string' ? rows[0]! : rows;
   }
-  // Vectors of pictures, of length 1. One picture gives one vector.
-  embedPictures(picture: PictureSource, options?: { signal?: AbortSignal }): Promise<Float32Array>;
-  embedPictures(pictures: readonly PictureSource[], options?: { signal?: AbortSignal }): Promise<Float32Array[]>;
-  async embedPictures(input: PictureSource | readonly PictureSource[], { signal }: { signal?: AbortSignal } = {}):
+  // Vectors of images, of length 1. One image gives one vector.
+  embedImages(image: ImageSource, options?: { signal?: AbortSignal }): Promise<Float32Array>;
+  embedImages(images: readonly ImageSource[], options?: { signal?: AbortSignal }): Promise<Float32Array[]>;
+  async embedImages(input: ImageSource | readonly ImageSource[], { signal }: { signal?: AbortSignal } = {}):
     Promise<Float32Array | Float32Array[]> {
-    const pictures = [input].flat() as PictureSource[];
-    const { vectors, nDims } = await this.connection.call('embedPictures', { pictures: pictures.map(portablePicture) }, { signal });
-    const rows = pictures.map((_, i) => vectors.slice(i * nDims, (i + 1) * nDims));
+    const images = [input].flat() as ImageSource[];
+    const { vectors, nDims } = await this.connection.call('embedImages', { images: images.map(portableImage) }, { signal });
+    const rows = images.map((_, i) => vectors.slice(i * nDims, (i + 1) * nDims));
     return Array.isArray(input) ? rows : rows[0]!;
   }
-  // What pictures show, by a classifier: the most likely labels, best first.
-  classify(picture: PictureSource, options?: ClassifyOptions): Promise<Label[]>;
-  classify(pictures: readonly PictureSource[], options?: ClassifyOptions): Promise<Label[][]>;
-  async classify(input: PictureSource | readonly PictureSource[], { hits = 0, signal }: ClassifyOptions = {}):
+  // What images show, by a classifier: the most likely labels, best first.
+  classify(image: ImageSource, options?: ClassifyOptions): Promise<Label[]>;
+  classify(images: readonly ImageSource[], options?: ClassifyOptions): Promise<Label[][]>;
+  async classify(input: ImageSource | readonly ImageSource[], { hits = 0, signal }: ClassifyOptions = {}):
     Promise<Label[] | Label[][]> {
-    const pictures = ([input].flat() as PictureSource[]).map(portablePicture);
-    const labels = await this.connection.call('classify', { pictures, hits }, { signal });
+    const images = ([input].flat() as ImageSource[]).map(portableImage);
+    const labels = await this.connection.call('classify', { images, hits }, { signal });
     return Array.isArray(input) ? labels : labels[0]!;
   }
 

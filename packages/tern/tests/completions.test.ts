@@ -152,7 +152,7 @@ test('refusals', async () => {
     [{ messages: [] }, 'argument', /at least one message/],
     [{ messages: [{ role: 'robot', content: '' }] }, 'argument', /messages\[0\]: there is no role "robot"/],
     [{ messages: [{ role: 'user', content: [{ type: 'input_audio' }] }] }, 'unsupported', /part of type input_audio/],
-    [{ messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }, 'argument', /a picture has no image_url.url/],
+    [{ messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }, 'argument', /an image has no image_url.url/],
   ];
   for (const [more, code, words] of cases)
     await assert.rejects(chat.create({ messages: user('a'), ...more } as never), (error: TernError) =>

@@ -2,7 +2,7 @@
 // "json" answers in JSON, "call" calls two tools, "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
 import type {
   ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, Message, Model, ModelInfo,
-  OpenOptions, Part, Pixels, Session, Sight, Source, SpeakParams, SpeakStats, TokenLogprobs, TranscribeParams, TranscribeResult,
+  OpenOptions, Part, Pixels, Session, ImageTokens, Source, SpeakParams, SpeakStats, TokenLogprobs, TranscribeParams, TranscribeResult,
 } from '../src/engine/types.js';
 import { TernError, type ErrorCode } from '../src/errors.js';
 import { commonLength } from '../src/sessions.js';
@@ -24,20 +24,20 @@ export interface Seen {
   bound: (GrammarOptions | undefined)[]; // what answers were bound by
   memory: number; // sessions that may be open at once
   engines: boolean[]; // of each that was loaded, whether it has senses
-  pictures: Pixels[]; // that were looked at
-  sights: number; // open now
+  images: Pixels[]; // that were looked at
+  imageTokens: number; // open now
   transcribed: { n: number; rate: number; params: TranscribeParams }[];
   spoken: { text: string | readonly number[]; params: SpeakParams; pieces: number }[]; // pieces: that were told
 }
 export const newSeen = (): Seen =>
   ({ sessions: 0, opened: 0, running: 0, most: 0, closed: false, params: [], requests: [], apart: [], grammars: new Map(), bound: [],
-    memory: Infinity, engines: [], pictures: [], sights: 0, transcribed: [], spoken: [] });
+    memory: Infinity, engines: [], images: [], imageTokens: 0, transcribed: [], spoken: [] });
 
 const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
 const bytesOf = (text: string): Int32Array => Int32Array.from(new TextEncoder().encode(text));
 const textOf = (ids: ArrayLike<number>): string => new TextDecoder().decode(Uint8Array.from(ids));
 type Content = string | { type: string; text?: string }[];
-// Of a picture the character 1.
+// Of an image the character 1.
 const said = (content: Content): string =>
   typeof content === 'string' ? content : content.map(({ type, text }) => type === 'image' ? '\u0001' : text).join('');
 const render = (messages: readonly { role: string; content: Content }[]): string =>
@@ -153,13 +153,13 @@ export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Eng
   };
 }
 
-// Of a picture as many tokens as it has pixels, which read as P.
-const PICTURE = 0x1050;
-interface FakeSight extends Sight { n: number }
-function see(seen: Seen, picture: Pixels): FakeSight {
-  seen.pictures.push(picture);
-  seen.sights++;
-  return { id: seen.pictures.length, n: picture.width * picture.height, close: () => void seen.sights-- };
+// Of an image as many tokens as it has pixels, which read as P.
+const IMAGE = 0x1050;
+interface FakeImageTokens extends ImageTokens { n: number }
+function see(seen: Seen, image: Pixels): FakeImageTokens {
+  seen.images.push(image);
+  seen.imageTokens++;
+  return { id: seen.images.length, n: image.width * image.height, close: () => void seen.imageTokens-- };
 }
 
 // Writes down three words; between them others are heard.
@@ -202,16 +202,16 @@ function senseOf([file]: readonly Source[]): Sense {
 
 export const fakeModel = (seen: Seen, sense?: Sense): Model => ({
   info: { ...info, ...sense && SENSES[sense] },
-  see: async picture => see(seen, picture),
-  place: (ids, sights) => {
+  see: async image => see(seen, image),
+  place: (ids, imageTokens) => {
     let next = 0;
-    const placed = Array.from(ids).flatMap(id => id === 1 ? Array<number>((sights[next++] as FakeSight).n).fill(PICTURE) : [id]);
-    if (next !== sights.length) throw new TernError('argument', `${sights.length} pictures for ${next} places`);
+    const placed = Array.from(ids).flatMap(id => id === 1 ? Array<number>((imageTokens[next++] as FakeImageTokens).n).fill(IMAGE) : [id]);
+    if (next !== imageTokens.length) throw new TernError('argument', `${imageTokens.length} images for ${next} places`);
     return Int32Array.from(placed);
   },
-  classify: async (pictures, { hits = 0 } = {}) => pictures.map(({ data }) =>
+  classify: async (images, { hits = 0 } = {}) => images.map(({ data }) =>
     Array.from({ length: hits || 2 }, (_, id) => ({ id, label: `${data[0]}`, score: 0, probability: 0.5 }))),
-  embedPictures: async pictures => ({ vectors: Float32Array.from(pictures.flatMap(({ width, height }) => [width, height])), nDims: 2 }),
+  embedImages: async images => ({ vectors: Float32Array.from(images.flatMap(({ width, height }) => [width, height])), nDims: 2 }),
   transcribe: (samples, rate, params, onSegment, signal) => transcribe(seen, samples, rate, params, onSegment, signal),
   // A word a piece, which was partial before.
   hear: ({ partial }) => ({

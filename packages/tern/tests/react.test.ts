@@ -65,7 +65,7 @@ test('useChat: loading, ready, streaming; stop and regenerate', async () => {
   assert.deepEqual(now().messages, [
     { role: 'user', content: 'hello there' }, { role: 'assistant', content: 'You said: hello there' }]);
   assert.equal(now().usage!.prompt_tokens, '<system>be kind<user>hello there<assistant>'.length);
-  // Where both come before React draws, the last text and the end are one picture.
+  // Where both come before React draws, the last text and the end are one image.
   const drawn = [...new Set(chat.now.renders.map(each => each.status))];
   assert.deepEqual(drawn.filter(each => each !== 'streaming'), ['loading', 'ready', 'submitted']);
 

@@ -1,4 +1,4 @@
-// Pictures in conversations, and sounds, by way of the front door.
+// Images in conversations, and sounds, by way of the front door.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Connection } from '../src/client.js';
@@ -6,7 +6,7 @@ import type { TernInfo } from '../src/api.js';
 import type { HeardSegment } from '../src/engine/types.js';
 import { chatInput } from '../src/content.js';
 import { Host, serve } from '../src/host.js';
-import { decodePicture, portablePicture } from '../src/pictures.js';
+import { decodeImage, portableImage } from '../src/images.js';
 import { localPorts } from '../src/protocol.js';
 import { wantsSenses } from '../src/senses.js';
 import { samplesOf } from '../src/sounds.js';
@@ -29,7 +29,7 @@ async function open(source: Uint8Array, codec?: Uint8Array): Promise<{ connectio
   const info = await connection.call('load', { source, options: { cache: false, ...(codec ? { codec } : { device: 'wasm' }) } });
   return { connection, seen, info };
 }
-const picture = (width: number, height: number) => ({ width, height, data: new Uint8Array(3 * width * height).fill(width) });
+const image = (width: number, height: number) => ({ width, height, data: new Uint8Array(3 * width * height).fill(width) });
 
 test('the module with senses is for models that need it', async () => {
   for (const one of ['vit', 'qwen3vl']) assert.equal(wantsSenses([new BytesSource('m.gguf', gguf(one))], 'm.gguf'), true);
@@ -51,14 +51,14 @@ test('the module with senses is for models that need it', async () => {
   assert.equal(senses.seen.opened, 0, 'a session for a model that writes down what it hears');
 });
 
-test('parts of messages: texts, and pictures in their order', () => {
-  const one = picture(1, 1), address = 'https://example.org/a.png';
-  const { request, pictures } = chatInput([
+test('parts of messages: texts, and images in their order', () => {
+  const one = image(1, 1), address = 'https://example.org/a.png';
+  const { request, images } = chatInput([
     { role: 'system', content: 's' },
     { role: 'user', content: [{ type: 'image', image: one }, { type: 'text', text: 'a' },
       { type: 'image_url', image_url: { url: address, detail: 'low' } }] }]);
   assert.deepEqual(request!.messages[1], { role: 'user', content: [{ type: 'image' }, { type: 'text', text: 'a' }, { type: 'image' }] });
-  assert.deepEqual(pictures, [{ picture: one, maxPixels: 0 }, { picture: address, maxPixels: 262144 }]);
+  assert.deepEqual(images, [{ image: one, maxPixels: 0 }, { image: address, maxPixels: 262144 }]);
   assert.deepEqual(chatInput([{ role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }] }]),
     { messages: [{ role: 'user', content: 'ab' }] });
   assert.throws(() => chatInput([{ role: 'assistant', content: [{ type: 'image', image: one }] }]), { code: 'argument' });
@@ -66,45 +66,45 @@ test('parts of messages: texts, and pictures in their order', () => {
   assert.throws(() => chatInput([{ role: 'user', content: [{ type: 'image_url', image_url: {} as never }] }]), { code: 'argument' });
 });
 
-test('pictures stand in the prompt where the template puts them', async () => {
+test('images stand in the prompt where the template puts them', async () => {
   const { connection, seen } = await open(gguf('vit'));
   const input = chatInput([{ role: 'user', content: [
-    { type: 'text', text: 'a' }, { type: 'image', image: picture(2, 1) }, { type: 'text', text: 'b' }, { type: 'image', image: picture(1, 3) }] }]);
+    { type: 'text', text: 'a' }, { type: 'image', image: image(2, 1) }, { type: 'text', text: 'b' }, { type: 'image', image: image(1, 3) }] }]);
   let text = '';
   await connection.call('generate', { input, params: {} }, { onEvent: event => { text += event.text; } });
   assert.equal(text, 'You said: aPPbPPP');
-  assert.deepEqual(seen.pictures.map(({ width, height }) => [width, height]), [[2, 1], [1, 3]]);
-  assert.equal(seen.sights, 0, 'sights are left open'); // seen to fail without prompt.close()
+  assert.deepEqual(seen.images.map(({ width, height }) => [width, height]), [[2, 1], [1, 3]]);
+  assert.equal(seen.images, 0, 'images are left open'); // seen to fail without prompt.close()
   await assert.rejects(connection.call('generate', { input: chatInput([{ role: 'user',
-    content: [{ type: 'text', text: 'fail trap ' }, { type: 'image', image: picture(1, 1) }] }]), params: {} }));
-  assert.equal(seen.sights, 0, 'sights are left open after a failure');
+    content: [{ type: 'text', text: 'fail trap ' }, { type: 'image', image: image(1, 1) }] }]), params: {} }));
+  assert.equal(seen.images, 0, 'images are left open after a failure');
 });
 
-test('turns that no longer fit are left out, and their pictures', async () => {
+test('turns that no longer fit are left out, and their images', async () => {
   const { connection, seen } = await open(gguf('vit'));
   const turn = (n: number) => [
-    { role: 'user', content: [{ type: 'image', image: picture(n, 10) }, { type: 'text', text: `${n}` }] } as const,
+    { role: 'user', content: [{ type: 'image', image: image(n, 10) }, { type: 'text', text: `${n}` }] } as const,
     { role: 'assistant', content: 'yes' }];
   const input = chatInput([{ role: 'system', content: 's' }, ...turn(20), ...turn(17), turn(15)[0]!]);
   let text = '';
   const result = await connection.call('generate', { input, params: { maxTokens: 100 } }, { onEvent: event => { text += event.text; } });
-  assert.equal(result.nDropped, 2); // 520 tokens of pictures; the context has 512. Seen to fail when the first pictures stay
+  assert.equal(result.nDropped, 2); // 520 tokens of images; the context has 512. Seen to fail when the first images stay
   assert.equal(result.nPrompt - 320, '<system>s<user>17<assistant>yes<user>15<assistant>'.length);
   assert.equal(text, `You said: ${'P'.repeat(150)}15`);
-  assert.equal(seen.sights, 0);
+  assert.equal(seen.images, 0);
 });
 
 test('a model that reads texts alone says so', async () => {
   const { connection } = await open(gguf('llama'));
-  const input = chatInput([{ role: 'user', content: [{ type: 'image', image: picture(1, 1) }] }]);
+  const input = chatInput([{ role: 'user', content: [{ type: 'image', image: image(1, 1) }] }]);
   await assert.rejects(connection.call('generate', { input, params: {} }), { code: 'unsupported' });
 });
 
-test('labels and vectors of pictures', async () => {
+test('labels and vectors of images', async () => {
   const { connection } = await open(gguf('vit'));
-  const labels = await connection.call('classify', { pictures: [picture(3, 1), picture(4, 1)], hits: 1 });
+  const labels = await connection.call('classify', { images: [image(3, 1), image(4, 1)], hits: 1 });
   assert.deepEqual(labels.map(([first]) => first!.label), ['3', '4']);
-  assert.deepEqual([...(await connection.call('embedPictures', { pictures: [picture(3, 1)] })).vectors], [3, 1]);
+  assert.deepEqual([...(await connection.call('embedImages', { images: [image(3, 1)] })).vectors], [3, 1]);
 });
 
 test('segments come as they are written down, and can be stopped', async () => {
@@ -153,13 +153,13 @@ test('what is said comes in pieces, and can be stopped', async () => {
 });
 
 test('where there are no decoders that is said', async () => {
-  await assert.rejects(decodePicture(new Blob(['a'])), { code: 'unsupported' });
-  await assert.rejects(decodePicture('data:image/png;base64,AA=='), { code: 'unsupported' });
-  await assert.rejects(decodePicture('data:no comma'), { code: 'argument' });
-  await assert.rejects(decodePicture('ftp://a/b'), { code: 'argument' });
-  const pixels = picture(1, 1);
-  assert.equal(await decodePicture(pixels), pixels);
-  assert.equal(portablePicture(new URL('https://example.org/a.png')), 'https://example.org/a.png');
+  await assert.rejects(decodeImage(new Blob(['a'])), { code: 'unsupported' });
+  await assert.rejects(decodeImage('data:image/png;base64,AA=='), { code: 'unsupported' });
+  await assert.rejects(decodeImage('data:no comma'), { code: 'argument' });
+  await assert.rejects(decodeImage('ftp://a/b'), { code: 'argument' });
+  const pixels = image(1, 1);
+  assert.equal(await decodeImage(pixels), pixels);
+  assert.equal(portableImage(new URL('https://example.org/a.png')), 'https://example.org/a.png');
   const samples = new Float32Array(3);
   assert.equal(await samplesOf(samples, undefined, 16000), samples);
   await assert.rejects(samplesOf(samples, 8000, 16000), { code: 'unsupported' });

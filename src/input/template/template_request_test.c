@@ -72,7 +72,7 @@ TEST(template_request) {
           "{\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": {\"a\": "
           "1234567890123456789}}}assistant:x;Ry");
     check(all, "{\"tools\":[],\"messages\":[" CALL("{}") "]}", "assistant:;1 f >");
-    // Seen to fail: with the text in front of a picture taken for all of the message.
+    // Seen to fail: with the text in front of an image taken for all of the message.
     check("{% for m in messages %}{% for p in m.content %}{{ p.type }} {{ p.text or '' }};"
           "{% endfor %}{% endfor %}",
           "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"

@@ -56,7 +56,7 @@ typedef struct tern_attention_args {
     bool causal;
     int32_t window; // 0: none
     int32_t ahead;  // 0: the window
-    // Of each token the position after the picture that it is of, up to which it sees; 0: it is of
+    // Of each token the position after the image that it is of, up to which it sees; 0: it is of
     // none. NULL: so are all.
     const int32_t *ends;
     size_t n_positions; // of the sequence, when not causal

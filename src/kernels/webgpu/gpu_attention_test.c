@@ -65,7 +65,7 @@ typedef struct heads {
     float soft_cap;
     bool bidirectional;
     int32_t ahead;
-    bool pictures;
+    bool images;
 } heads;
 
 static void check_attention(const heads *h, rig_batches how, double tolerance) {
@@ -91,7 +91,7 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
                                                           .ahead = h->ahead,
                                                           .soft_cap = h->soft_cap,
                                                           .bidirectional = h->bidirectional,
-                                                          .pictures = h->pictures}));
+                                                          .images = h->images}));
     rig_compare(&r, how, RIG_OF_ROW, tolerance);
     rig_close(&r);
 }
@@ -140,11 +140,11 @@ TEST(gpu_attention_sees_what_it_should) {
     }
 }
 
-// Rows of pictures see to their end, also where that is in another tile or further than a window is
+// Rows of images see to their end, also where that is in another tile or further than a window is
 // wide: one alone, two side by side, one of three rows in a batch of five, longer ones than a tile,
 // and texts around them. Seen to fail: with the end of the first of four rows for all of them, with
-// batches of five as steps, and with windows that do not cut pictures in front.
-TEST(gpu_attention_sees_whole_pictures) {
+// batches of five as steps, and with windows that do not cut images in front.
+TEST(gpu_attention_sees_whole_images) {
     static const struct {
         heads h;
         int32_t n_tokens[6], spans[RIG_SPANS][2];
@@ -168,7 +168,7 @@ TEST(gpu_attention_sees_whole_pictures) {
         heads h = cases[i].h;
         h.fill = i % 2 ? fill_normal : fill_sharp;
         h.values = fill_normal;
-        h.pictures = true;
+        h.images = true;
         memcpy(how.n_tokens, cases[i].n_tokens, sizeof cases[i].n_tokens);
         memcpy(how.spans, cases[i].spans, sizeof cases[i].spans);
         check_attention(&h, how, i == 1 ? 2e-3 : 2e-4);

@@ -20,7 +20,7 @@ static void put_angles(tern_instance *in, size_t rope, int32_t row, int32_t pos,
     memcpy(in->angles_host + n * (size_t)row, angles_of(in, rope, pos, is_long), n * sizeof(float));
 }
 
-// Of a row that may stand in a picture.
+// Of a row that may stand in an image.
 static void put_place(tern_instance *in, size_t rope, int32_t row, const int32_t place[3],
                       bool is_long) {
     const tern_rope *r = &in->plan->ropes.items[rope];

@@ -1,7 +1,7 @@
 // The order in which a batch is computed, and the tables that tell kernels which sequence and which
 // position each row has.
 //
-// Rows of chunks of up to GPU_FEW tokens ("steps") and of longer ones or of pictures ("prompts")
+// Rows of chunks of up to GPU_FEW tokens ("steps") and of longer ones or of images ("prompts")
 // take different kernels, which add up in different orders: what suits a row of weights that is
 // read for one token does not suit a tile of many. A row's bits may not depend on what else is in
 // its batch, so the chunks of each kind are a request of their own, computed one after the other.

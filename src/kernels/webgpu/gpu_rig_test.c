@@ -336,7 +336,7 @@ static void make_ids(const rig *r, int32_t first, int32_t n, int32_t *ids) {
     for (int32_t i = 0; i < n; i++) ids[i] = (int32_t)(((first + i) * 7 + 3) % r->n_rows);
 }
 
-// Of n rows from a position on. False: none of them is of a picture.
+// Of n rows from a position on. False: none of them is of an image.
 static bool put_ends(const rig_batches *how, int32_t first, int32_t n, int32_t *ends) {
     bool any = false;
     memset(ends, 0, (size_t)n * sizeof *ends);

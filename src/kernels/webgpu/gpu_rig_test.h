@@ -96,7 +96,7 @@ typedef struct rig_batches {
     int32_t first_pos;
     bool plain;                  // also without fusion
     int32_t n_outputs;           // wanted of a batch at most; 0: all
-    int32_t spans[RIG_SPANS][2]; // pictures: from one position to before another; ends with 0
+    int32_t spans[RIG_SPANS][2]; // images: from one position to before another; ends with 0
 } rig_batches;
 rig_batches rig_counts(void); // 1 to 9, 17 and 130 tokens; in the short run fewer
 // The first few of a table's cases, or all.

@@ -35,7 +35,7 @@ static bool has_frames(const conversion *c, const item *it) {
 
 // Of tables of positions and of squares of pixels, which folders have with more dimensions; or with
 // less, where their numbers are pixel by pixel and not colour by colour.
-static int picture_shape(const item *it, uint64_t ne[4]) {
+static int image_shape(const item *it, uint64_t ne[4]) {
     bool to_rows = it->to_gguf != (it->moves.columns.a != 0);
     if (it->change == TERN_CHANGE_LEADING) return it->to_gguf ? ne[1] > 1 ? 2 : 1 : 3;
     if (it->from->n_dims == 1) return 1; // their bias
@@ -78,7 +78,7 @@ static int output_shape(const item *it, uint64_t ne[4]) {
     }
     if (it->change == TERN_CHANGE_TURNED) return t->n_dims;
     if (it->change == TERN_CHANGE_LEADING || it->change >= TERN_CHANGE_FLATTEN)
-        return picture_shape(it, ne);
+        return image_shape(it, ne);
     if (it->change == TERN_CHANGE_SCALAR) return it->to_gguf ? 1 : 0;
     if (it->change != TERN_CHANGE_SQUEEZE) return t->n_dims;
     uint64_t n = t->ne[1] * t->ne[2];
@@ -345,7 +345,7 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
     TERN_TRY(tern_generation_write_gguf(w, c->file));
     TERN_TRY(tern_prompts_write_gguf(w, c->file, err));
-    TERN_TRY(tern_pictures_write_gguf(w, c->file, &c->config, err));
+    TERN_TRY(tern_images_write_gguf(w, c->file, &c->config, err));
     return tern_convert_put_vocabulary(c, err);
 }
 
@@ -473,7 +473,7 @@ static tern_status declare_st(conversion *c, const item *it) {
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
 }
 
-// A folder's two parts in one config.json; how pictures are made ready for the one that sees.
+// A folder's two parts in one config.json; how images are made ready for the one that sees.
 static tern_status write_vision_files(conversion *c, tern_strbuf *config, tern_error *err) {
     const tern_vision *v = &c->config.vision;
     tern_strbuf both = {0}, rules = {0};
@@ -488,11 +488,11 @@ static tern_status write_vision_files(conversion *c, tern_strbuf *config, tern_e
     return status;
 }
 
-// How a folder's pictures are made ready, and the labels in its config.
-static tern_status write_picture_files(conversion *c, tern_strbuf *config, tern_error *err) {
+// How a folder's images are made ready, and the labels in its config.
+static tern_status write_image_files(conversion *c, tern_strbuf *config, tern_error *err) {
     tern_strbuf rules = {0};
-    if (c->config.n_labels) TERN_TRY(tern_pictures_put_labels(c->file, &c->config, config, err));
-    tern_status status = tern_pictures_write_json(c->file, &c->config, &rules, err);
+    if (c->config.n_labels) TERN_TRY(tern_images_put_labels(c->file, &c->config, config, err));
+    tern_status status = tern_images_write_json(c->file, &c->config, &rules, err);
     if (status == TERN_OK)
         status = tern_st_put_file(c->st, "preprocessor_config.json", rules.ptr, rules.len, err);
     tern_strbuf_free(&rules);
@@ -541,7 +541,7 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
     if (status == TERN_OK && tern_type_is_mlx(c->desc->type))
         tern_convert_put_mlx_config(c, &config);
     if (config.failed && status == TERN_OK) status = tern_fail_memory(err, config.len);
-    if (status == TERN_OK && c->config.n_image) status = write_picture_files(c, &config, err);
+    if (status == TERN_OK && c->config.n_image) status = write_image_files(c, &config, err);
     if (status == TERN_OK)
         status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);
     tern_strbuf_free(&config);

@@ -1,6 +1,6 @@
 // The part of a folder's model that sees, as a GGUF of its own beside the language model's: what
 // llama.cpp calls an mmproj. Its matrices get the type that was asked for if it is one of floats or
-// Q8_0, and else stay as they are: they are few, and every picture's tokens depend on all of them.
+// Q8_0, and else stay as they are: they are few, and every image's tokens depend on all of them.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -124,8 +124,7 @@ tern_status tern_convert_begin_tower(const conversion *c, const tern_vision *v, 
     tern_status status = list_items(t, err);
     if (status == TERN_OK) status = write(t, path, err);
     if (status == TERN_OK)
-        tern_convert_note(c, "the part that sees pictures is %s, which is read with its model",
-                          path);
+        tern_convert_note(c, "the part that sees images is %s, which is read with its model", path);
     tern_free(path);
     return status;
 }

@@ -11,7 +11,7 @@ const dataUrl = (blob) =>
     reader.readAsDataURL(blob);
   });
 
-// The labels of pictures at addresses, and of the last one given in every other way.
+// The labels of images at addresses, and of the last one given in every other way.
 export async function classify(model, urls, options = {}) {
   const tern = await Tern.load(model, { device: 'wasm', ...options });
   const last = urls.at(-1);
@@ -24,16 +24,16 @@ export async function classify(model, urls, options = {}) {
   const labels = await tern.classify([...urls, ...ways], { hits: 5 });
   const { vision, device } = tern.info;
   const failure = await tern.classify('/none.png').catch(problem);
-  const broken = await tern.classify(new Blob(['no picture'])).catch(problem);
+  const broken = await tern.classify(new Blob(['no image'])).catch(problem);
   await tern.close();
   return { of: labels.slice(0, urls.length), ways: labels.slice(urls.length), vision, device, failure, broken };
 }
 
-// The greedy tokens after a picture and a question; asked again, with OpenAI's names.
+// The greedy tokens after an image and a question; asked again, with OpenAI's names.
 export async function look(model, url, question, maxTokens, options = {}) {
   const tern = await Tern.load(model, { device: 'wasm', ...options });
-  const picture = { type: 'image', image: await fetched(url) };
-  const content = [picture, { type: 'text', text: question }];
+  const image = { type: 'image', image: await fetched(url) };
+  const content = [image, { type: 'text', text: question }];
   const params = { maxTokens, temperature: 0, ignoreEnd: true };
   const first = await tern.chat([{ role: 'user', content }], params);
   const part = { type: 'image_url', image_url: { url } };

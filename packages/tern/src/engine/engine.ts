@@ -6,11 +6,11 @@ import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type Heard } from './module.js';
 import { fromModule, toModule } from './names.js';
-import { classify, embedPictures, hear, NO_SENSES, place, see, senseInfo, speak, transcribe, type Listener } from './senses.js';
+import { classify, embedImages, hear, NO_SENSES, place, see, senseInfo, speak, transcribe, type Listener } from './senses.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, Engine, EngineOptions, EmbedParams, EmbedPicturesResult, EmbedResult, GenerateInput, GenerateParams, GenerateResult,
+  ChatRequest, CheckOptions, CheckReport, Engine, EngineOptions, EmbedParams, EmbedImagesResult, EmbedResult, GenerateInput, GenerateParams, GenerateResult,
   Grammar, GrammarOptions, Label, Listening, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session,
-  SessionOptions, Sight, Source, SpeakParams, SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, TranscribeResult,
+  SessionOptions, ImageTokens, Source, SpeakParams, SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, TranscribeResult,
 } from './types.js';
 import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';
@@ -303,21 +303,21 @@ class WasmModel implements Model {
     }
   }
 
-  async see(picture: Pixels, options: { maxPixels?: number } = {}): Promise<Sight> {
+  async see(image: Pixels, options: { maxPixels?: number } = {}): Promise<ImageTokens> {
     this.#open();
-    return see(this, picture, options.maxPixels);
+    return see(this, image, options.maxPixels);
   }
-  place(ids: ArrayLike<number>, sights: readonly Sight[]): Int32Array {
+  place(ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array {
     this.#open();
-    return place(this, ids, sights);
+    return place(this, ids, images);
   }
-  async classify(pictures: readonly Pixels[], options: { hits?: number } = {}, signal?: AbortSignal): Promise<Label[][]> {
+  async classify(images: readonly Pixels[], options: { hits?: number } = {}, signal?: AbortSignal): Promise<Label[][]> {
     this.#open();
-    return classify(this, pictures, options.hits ?? 0, signal);
+    return classify(this, images, options.hits ?? 0, signal);
   }
-  async embedPictures(pictures: readonly Pixels[], signal?: AbortSignal): Promise<EmbedPicturesResult> {
+  async embedImages(images: readonly Pixels[], signal?: AbortSignal): Promise<EmbedImagesResult> {
     const { nDims } = this.info.vision;
-    return { vectors: await embedPictures(this, pictures, nDims, signal), nDims };
+    return { vectors: await embedImages(this, images, nDims, signal), nDims };
   }
   async transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
     signal?: AbortSignal): Promise<TranscribeResult> {

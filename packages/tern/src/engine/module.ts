@@ -45,11 +45,11 @@ export interface Exports {
   web_embed_close(id: number): number;
   // Only in modules with senses; exports that may return a promise may be suspended:
   web_senses?(model: number): number;
-  web_sights_place?(model: number, json: number, n: number): number;
-  web_sight_close?(id: number): number;
+  web_images_place?(model: number, json: number, n: number): number;
+  web_image_close?(id: number): number;
   web_see?(model: number, json: number, n: number): number | Promise<number>;
   web_classify?(model: number, json: number, n: number): number | Promise<number>;
-  web_embed_pictures?(model: number, json: number, n: number): number | Promise<number>;
+  web_embed_images?(model: number, json: number, n: number): number | Promise<number>;
   web_speak?(model: number, json: number, n: number): number;
   web_speak_close?(id: number): number;
   web_speak_next?(id: number): number | Promise<number>;

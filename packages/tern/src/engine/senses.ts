@@ -1,4 +1,4 @@
-// Pictures, sounds and speech, in the modules that have senses. Calls may be suspended in the middle: for the GPU,
+// Images, sounds and speech, in the modules that have senses. Calls may be suspended in the middle: for the GPU,
 // or between a recording's segments, so that aborting works.
 import { TernError } from './error.js';
 import { suspendable } from './jspi.js';
@@ -6,7 +6,7 @@ import type { Exports, Module } from './module.js';
 import { fromModule, toModule } from './names.js';
 import { nextTask } from './task.js';
 import type {
-  HeardSegment, Label, Listening, ModelInfo, Pixels, Segment, Sight, SpeakParams, SpeakStats, TranscribeParams, TranscribeResult,
+  HeardSegment, Label, Listening, ModelInfo, Pixels, Segment, ImageTokens, SpeakParams, SpeakStats, TranscribeParams, TranscribeResult,
 } from './types.js';
 
 // What the functions below need from an engine's model.
@@ -23,10 +23,10 @@ export interface Caller {
 }
 export type Listener = (json: string) => boolean; // gets a segment, or ''; returns whether to continue
 
-const AT_ONCE = 8; // pictures per call: messages are served in between
+const AT_ONCE = 8; // images per call: messages are served in between
 
 // One of these functions, which only modules with senses have.
-const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_pictures' | 'web_transcribe' | 'web_hear_feed' | 'web_hear_end' | 'web_speak_next') => {
+const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_images' | 'web_transcribe' | 'web_hear_feed' | 'web_hear_end' | 'web_speak_next') => {
   if (!exports[name]) throw new TernError('unsupported', 'the module that is loaded neither sees nor hears nor speaks (the option senses)');
   return suspendable(exports[name]);
 };
@@ -68,46 +68,46 @@ async function withBlocks<T>(module: Module, contents: readonly (Uint8Array | Fl
   }
 }
 
-const withPictures = <T>(module: Module, pictures: readonly Pixels[], use: (pictures: object[]) => Promise<T>): Promise<T> =>
-  withBlocks(module, pictures.map(colours), at =>
-    use(pictures.map(({ width, height }, i) => ({ width, height, at: at[i]! }))));
+const withImages = <T>(module: Module, images: readonly Pixels[], use: (images: object[]) => Promise<T>): Promise<T> =>
+  withBlocks(module, images.map(colours), at =>
+    use(images.map(({ width, height }, i) => ({ width, height, at: at[i]! }))));
 
-export async function see(model: Caller, picture: Pixels, maxPixels = 0): Promise<Sight> {
+export async function see(model: Caller, image: Pixels, maxPixels = 0): Promise<ImageTokens> {
   const { engine } = model, { module } = engine;
-  const id = await withPictures(module, [picture], pictures => engine.suspended(x =>
-    module.withJson({ pictures, n_pixels_max: maxPixels }, (at, n) => call(x, 'web_see')(model.id, at, n))));
-  return { id, close: () => { if (model.isOpen) engine.call(x => x.web_sight_close!(id)); } };
+  const id = await withImages(module, [image], images => engine.suspended(x =>
+    module.withJson({ images, n_pixels_max: maxPixels }, (at, n) => call(x, 'web_see')(model.id, at, n))));
+  return { id, close: () => { if (model.isOpen) engine.call(x => x.web_image_close!(id)); } };
 }
 
-// A prompt's ids with those of the pictures in place.
-export function place(model: Caller, ids: ArrayLike<number>, sights: readonly Sight[]): Int32Array {
-  const args = { ids: Array.from(ids), sights: sights.map(({ id }) => id) };
-  model.engine.callJson(args, (x, at, n) => x.web_sights_place!(model.id, at, n));
+// A prompt's ids with those of the images in place.
+export function place(model: Caller, ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array {
+  const args = { ids: Array.from(ids), images: images.map(({ id }) => id) };
+  model.engine.callJson(args, (x, at, n) => x.web_images_place!(model.id, at, n));
   return Int32Array.from(model.engine.module.result<{ ids: number[] }>().ids);
 }
 
-export async function classify(model: Caller, pictures: readonly Pixels[], hits: number, signal: AbortSignal | undefined): Promise<Label[][]> {
+export async function classify(model: Caller, images: readonly Pixels[], hits: number, signal: AbortSignal | undefined): Promise<Label[][]> {
   const { engine } = model, { module } = engine, all: Label[][] = [];
-  for (let first = 0; first < pictures.length; first += AT_ONCE) {
+  for (let first = 0; first < images.length; first += AT_ONCE) {
     if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause: signal.reason });
-    await withPictures(module, pictures.slice(first, first + AT_ONCE), some => engine.suspended(x =>
-      module.withJson({ pictures: some, n_hits: hits }, (at, n) => call(x, 'web_classify')(model.id, at, n))));
+    await withImages(module, images.slice(first, first + AT_ONCE), some => engine.suspended(x =>
+      module.withJson({ images: some, n_hits: hits }, (at, n) => call(x, 'web_classify')(model.id, at, n))));
     all.push(...module.result<Label[][]>());
     await nextTask();
   }
   return all;
 }
 
-export async function embedPictures(model: Caller, pictures: readonly Pixels[], nDims: number, signal: AbortSignal | undefined):
+export async function embedImages(model: Caller, images: readonly Pixels[], nDims: number, signal: AbortSignal | undefined):
   Promise<Float32Array<ArrayBuffer>> {
-  const { engine } = model, { module } = engine, all = new Float32Array(pictures.length * nDims);
-  for (let first = 0; first < pictures.length; first += AT_ONCE) {
+  const { engine } = model, { module } = engine, all = new Float32Array(images.length * nDims);
+  for (let first = 0; first < images.length; first += AT_ONCE) {
     if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause: signal.reason });
-    const some = pictures.slice(first, first + AT_ONCE);
+    const some = images.slice(first, first + AT_ONCE);
     const room = new Float32Array(some.length * nDims);
-    await withBlocks(module, [room], ([to]) => withPictures(module, some, async given => {
+    await withBlocks(module, [room], ([to]) => withImages(module, some, async given => {
       await engine.suspended(x =>
-        module.withJson({ pictures: given, to }, (at, n) => call(x, 'web_embed_pictures')(model.id, at, n)));
+        module.withJson({ images: given, to }, (at, n) => call(x, 'web_embed_images')(model.id, at, n)));
       all.set(module.floats(to!, room.length), first * nDims);
     }));
     await nextTask();

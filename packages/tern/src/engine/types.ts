@@ -123,11 +123,11 @@ export interface ModelInfo {
   voiceSize: number | null; // length of a voice vector; 0: it takes none; null: it does not speak
   codecRate: number; // sample rate of a codec's output; 0: it is not a codec
 }
-// What the model does with pictures; nothing in a module without senses.
+// What the model does with images; nothing in a module without senses.
 export interface VisionInfo {
-  inTexts: boolean; // accepts pictures in prompts
+  inTexts: boolean; // accepts images in prompts
   nLabels: number; // number of labels of a classifier; 0: it is not one
-  nDims: number; // length of a picture's vector; 0: it makes none
+  nDims: number; // length of an image's vector; 0: it makes none
 }
 export interface EmbeddingInfo {
   nDims: number; // length of a vector; 0: the model makes none
@@ -168,14 +168,14 @@ export interface Model {
   // Vectors of texts, some thousand tokens at a time; messages are served in between.
   embed(texts: readonly string[], params: EmbedParams, signal?: AbortSignal): Promise<EmbedResult>;
   // ---- Of modules with senses ----
-  // Encodes a picture, reduced to at most maxPixels (0: as the model's files say, up to 1,048,576). A picture that was
+  // Encodes an image, reduced to at most maxPixels (0: as the model's files say, up to 1,048,576). An image that was
   // encoded before is not computed again. Close the result once the prompt it was placed in is computed or discarded.
-  see(picture: Pixels, options?: { maxPixels?: number }): Promise<Sight>;
-  // ids with each picture token replaced by its sight's ids; there must be as many as sights.
-  place(ids: ArrayLike<number>, sights: readonly Sight[]): Int32Array;
-  // The most likely labels for each picture (hits 0: five).
-  classify(pictures: readonly Pixels[], options?: { hits?: number }, signal?: AbortSignal): Promise<Label[][]>;
-  embedPictures(pictures: readonly Pixels[], signal?: AbortSignal): Promise<EmbedPicturesResult>;
+  see(image: Pixels, options?: { maxPixels?: number }): Promise<ImageTokens>;
+  // ids with each image token replaced by its image's ids; there must be as many as images.
+  place(ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array;
+  // The most likely labels for each image (hits 0: five).
+  classify(images: readonly Pixels[], options?: { hits?: number }, signal?: AbortSignal): Promise<Label[][]>;
+  embedImages(images: readonly Pixels[], signal?: AbortSignal): Promise<EmbedImagesResult>;
   // Transcribes, segment by segment, at the model's sample rate. If aborted, it fails after the current segment
   // where the browser can suspend WebAssembly (JSPI); elsewhere when all is done.
   transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
@@ -192,14 +192,14 @@ export interface Model {
 
 // Rows from the top: RGB, or RGBA, whose alpha is dropped.
 export interface Pixels { readonly width: number; readonly height: number; readonly data: Uint8Array | Uint8ClampedArray }
-export interface Sight { readonly id: number; close(): void }
+export interface ImageTokens { readonly id: number; close(): void }
 export interface Label {
   id: number;
   label: string; // as named in the model's files
   score: number; // the model's raw score
   probability: number; // among all labels
 }
-export interface EmbedPicturesResult { vectors: Float32Array<ArrayBuffer>; nDims: number } // [pictures, nDims], of length 1
+export interface EmbedImagesResult { vectors: Float32Array<ArrayBuffer>; nDims: number } // [images, nDims], of length 1
 export interface Segment { start: number; end: number; text: string; ids: number[] } // seconds
 export interface TranscribeResult { language: string } // the spoken language, 'en' and so on; '': the model does not say
 export interface TranscribeParams {

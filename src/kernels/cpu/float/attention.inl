@@ -42,8 +42,8 @@ static attention_range row_sees(const tern_attention_args *a, size_t row) {
     if (window && pos >= window) sees.begin = pos - window + 1;
     size_t ahead = a->ahead > 0 ? (size_t)a->ahead : window;
     if (window && !a->causal && pos + ahead < sees.end) sees.end = pos + ahead;
-    size_t picture = a->ends ? (size_t)a->ends[row / a->n_heads] : 0;
-    if (picture > sees.end) sees.end = picture;
+    size_t image = a->ends ? (size_t)a->ends[row / a->n_heads] : 0;
+    if (image > sees.end) sees.end = image;
     return sees;
 }
 

@@ -14,7 +14,7 @@ typedef struct attention_case {
     bool both_ways; // not causal
     size_t n_after; // then: positions after the last token
     float soft_cap;
-    int32_t spans[3][2]; // pictures: the first position and the one after the last; ends with 0
+    int32_t spans[3][2]; // images: the first position and the one after the last; ends with 0
 } attention_case;
 
 static const tern_dtype kv_types[] = {TERN_DTYPE_F32, TERN_DTYPE_F16, TERN_DTYPE_Q8_0};
@@ -134,7 +134,7 @@ static const attention_case new_cases[] = {
      .both_ways = true,
      .n_after = 50,
      .soft_cap = 0.5f},
-    // Pictures: longer and shorter than tiles and windows, side by side, begun before the first
+    // Images: longer and shorter than tiles and windows, side by side, begun before the first
     // token, and to the last.
     {.head_dim = 64, .n_heads = 2, .n_tokens = 75, .spans = {{3, 70}}},
     {.head_dim = 32,
@@ -172,7 +172,7 @@ typedef struct attention_data {
     const attention_case *c;
     tern_dtype type;
     float *q, *out, *scratch, *keys, *values;
-    int32_t *ends; // of the tokens' pictures, or NULL
+    int32_t *ends; // of the tokens' images, or NULL
     tern_page *pages;
     size_t k_offset, v_offset, page_bytes;
 } attention_data;
@@ -184,7 +184,7 @@ static size_t n_positions(const attention_case *c) {
 }
 static size_t n_pages(const attention_case *c) { return (n_positions(c) + PAGE - 1) / PAGE; }
 
-// The picture that a position is of; NULL: none.
+// The image that a position is of; NULL: none.
 static const int32_t *span_of(const attention_case *c, size_t p) {
     for (int i = 0; i < 3 && c->spans[i][1] > 0; i++)
         if (p >= (size_t)c->spans[i][0] && p < (size_t)c->spans[i][1]) return c->spans[i];
@@ -195,7 +195,7 @@ static bool sees(const attention_case *c, size_t p, size_t q) {
     bool ahead = c->both_ways || (span_of(c, p) && q < (size_t)span_of(c, p)[1]);
     size_t apart = p > q ? p - q : q - p;
     size_t window = (size_t)(q > p && c->ahead ? c->ahead : c->window);
-    if (q > p && !c->both_ways) window = 0; // to a picture's end
+    if (q > p && !c->both_ways) window = 0; // to an image's end
     return q < n_positions(c) && (ahead || q <= p) && (window == 0 || apart < window);
 }
 
@@ -390,7 +390,7 @@ static uint64_t hash_of(const float *x, size_t n) { // FNV-1a
 }
 
 // Seen to fail with a coefficient of vec_tanh off by 6e-5 of itself, with windows one position too
-// short on either side, with pictures that a window does not cut or that end one position early,
+// short on either side, with images that a window does not cut or that end one position early,
 // and with reading of pages before the window (which are not there).
 TEST(float_attention_is_right_and_the_same_everywhere) {
     static const double tolerance[] = {1e-5, 4e-3, 0.06};

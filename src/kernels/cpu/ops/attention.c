@@ -123,7 +123,7 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
             .causal = !n->bidirectional,
             .window = n->window,
             .ahead = n->ahead,
-            .ends = n->pictures && run->batch->ends ? run->batch->ends + block->row : NULL,
+            .ends = n->images && run->batch->ends ? run->batch->ends + block->row : NULL,
             .n_positions = (size_t)(c->first_pos + c->n_tokens),
             .soft_cap = n->soft_cap,
             .scale = n->scale,

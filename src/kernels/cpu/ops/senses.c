@@ -1,4 +1,4 @@
-// Ops of models that see and hear: rows of pictures in texts, squares of pictures, windows of
+// Ops of models that see and hear: rows of images in texts, squares of images, windows of
 // sounds. (Attention to what a sequence is about: attention.c.)
 #include <math.h>
 #include <string.h>

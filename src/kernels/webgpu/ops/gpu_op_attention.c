@@ -49,7 +49,7 @@ void gpu_set_attention(const tern_plan *p, gpu_dispatch *d, const tern_node *n) 
     set(d, "WINDOW", n->window);
     set(d, "AHEAD", n->ahead);
     set(d, "CAUSAL", !n->bidirectional);
-    set(d, "PICTURES", n->pictures);
+    set(d, "IMAGES", n->images);
     set(d, "SOFT_CAP", (double)n->soft_cap);
     set_pages(p, d, n->in[1]);
 }

@@ -84,7 +84,7 @@ fn seen(behind: i32) -> vec4<f32> {
     return m;
 }
 
-// The same of texts with pictures: the four see up to where `ends` says.
+// The same of texts with images: the four see up to where `ends` says.
 fn seen_before(position: u32, behind: i32, ends: vec4<u32>) -> vec4<f32> {
     var m = vec4<f32>(vec4(position) < ends);
     if (WINDOW > 0u) { m *= vec4<f32>(vec4(behind) + vec4(0, 1, 2, 3) < vec4(i32(WINDOW))); }
@@ -111,7 +111,7 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
     let me = lane % 32u;
     let row = unit * 4u; // first of the four tokens
     var ends: vec4<u32>;
-    for (var i = 0u; PICTURES && i < 4u; i++) {
+    for (var i = 0u; IMAGES && i < 4u; i++) {
         ends[i] = end_of(token0 + min(row + i, n_tokens - 1u));
     }
     var acc: array<array<vec4<f32>, ROUNDS_MAX>, 4>; // of each token two pairs of columns a round
@@ -128,7 +128,7 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
         let behind = i32(position0 + row) - i32(first + me);
         var seen0 = seen(behind) * f32(me < n);
         var seen1 = seen(behind - 32) * f32(me + 32u < n);
-        if (PICTURES) {
+        if (IMAGES) {
             seen0 = seen_before(first + me, behind, ends) * f32(me < n);
             seen1 = seen_before(first + me + 32u, behind - 32, ends) * f32(me + 32u < n);
         }

@@ -13,7 +13,7 @@ struct Run { // gpu_run of gpu_session.h
     rows_before: u32,  // of the submission's earlier greedy steps: each has its angles and results
     outputs_at: u32,   // in the tables: the row of each output
     tiles_at: u32,     // the rows of each tile of attention_prompt.wgsl: the first and how many
-    ends_at: u32,      // of each row, the position after its picture; 0: no row is of one
+    ends_at: u32,      // of each row, the position after its image; 0: no row is of one
     counts: array<u32, 8>, // rows by dimension of the graph, TERN_DIMS_MAX
     // First of each row: its position, where its sequence's pages are listed in here, the first row
     // of its chunk, and the row after that. Rows of one chunk are consecutive tokens of a sequence.
@@ -26,8 +26,8 @@ fn position_of(row: u32) -> u32 { return run.first_pos + run.tables[4u * row]; }
 fn pages_of(row: u32) -> u32 { return run.tables[4u * row + 1u]; }
 fn chunk_begin(row: u32) -> u32 { return run.tables[4u * row + 2u]; }
 fn chunk_end(row: u32) -> u32 { return run.tables[4u * row + 3u]; }
-// The position after the picture that a row is of; 0: it is of none.
-fn picture_end(row: u32) -> u32 {
+// The position after the image that a row is of; 0: it is of none.
+fn image_end(row: u32) -> u32 {
     if (run.ends_at == 0u) { return 0u; }
     return run.tables[run.ends_at + row];
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Pictures over HTTP: in the conversations of every interface of tern serve.
+"""Images over HTTP: in the conversations of every interface of tern serve.
 
-    tests/serve_sight_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve_image_test.py TERN [NAME]     the tests with NAME in their names
 
-What is asked here is that a picture stands where the client put it and nowhere else; what the model sees on it is
+What is asked here is that an image stands where the client put it and nowhere else; what the model sees on it is
 tests/see_test.c's. So all interfaces must say what `tern run --chat --image` says.
 """
 import base64
@@ -19,12 +19,12 @@ import serve_test
 from serve_test import TERN, Server, check
 
 ORACLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "oracles", "qwen35_sees")
-FILE = os.path.join(ORACLE, "picture.png")
+FILE = os.path.join(ORACLE, "image.png")
 QUESTION = "What is it?"
 
 
 def png(width, height, level, declared=None):
-    """A picture of one level, or a small file that declares another size."""
+    """An image of one level, or a small file that declares another size."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -71,13 +71,13 @@ def run(*args):
     return last
 
 
-def reads_pictures(s):
+def reads_images(s):
     status, got = s.post("/v1/chat/completions", dict(GREEDY, messages=[user(image(), text())]))
     return not (status == 400 and "this build" in json.dumps(got))
 
 
 def test_all_interfaces_say_the_same(s):
-    # Seen to fail: with Ollama's pictures behind the text.
+    # Seen to fail: with Ollama's images behind the text.
     want = run("--image", FILE, "-p", QUESTION)
     got = chat(s, user(image(), text()))
     check(said(got) == want["text"] and want["text"], said(got), want)
@@ -116,8 +116,8 @@ def test_all_interfaces_say_the_same(s):
     check("<|vision_start|><|image_pad|><|vision_end|>" + QUESTION in o.get("prompt", ""), status, o)
 
 
-def test_pictures_have_their_places(s):
-    # Seen to fail: with a text in front of a picture taken for all of its message.
+def test_images_have_their_places(s):
+    # Seen to fail: with a text in front of an image taken for all of its message.
     forms = [[image(), text(), image(OTHER)], [image(OTHER), text(), image()], [text(), image(), image(OTHER)]]
     answers = [said(chat(s, user(*parts))) for parts in forms]
     check(len(set(answers)) == 3, answers)
@@ -137,8 +137,8 @@ def test_pictures_have_their_places(s):
     check(chat(s, *in_tool)["usage"]["prompt_tokens"] > chat(s, *in_tool[:2], dict(in_tool[2], content=""))["usage"]["prompt_tokens"])
 
 
-def test_fronts_are_of_the_same_picture(s):
-    # Seen to fail: with pictures that are told apart by their size alone.
+def test_fronts_are_of_the_same_image(s):
+    # Seen to fail: with images that are told apart by their size alone.
     words = text(QUESTION * 3)
     first = chat(s, user(image(), words))
     again = chat(s, user(image(), words))
@@ -150,13 +150,13 @@ def test_fronts_are_of_the_same_picture(s):
     check(chat(s, user(image(), words))["usage"]["prompt_tokens_details"]["cached_tokens"] == n - 1)
 
 
-def test_a_picture_may_be_shown_small(s):
+def test_a_image_may_be_shown_small(s):
     large = base64.b64encode(png(96, 96, 10)).decode()
     check(chat(s, user(image(large, detail="low"), text()))["usage"]["prompt_tokens"] <= chat(s, user(image(large), text()))["usage"]["prompt_tokens"])
 
 
 def test_refusals(s):
-    # Seen to fail: with the pictures of a request in the reverse order; with addresses taken for data: URLs; with as many pixels as the library allows.
+    # Seen to fail: with the images of a request in the reverse order; with addresses taken for data: URLs; with as many pixels as the library allows.
     huge = base64.b64encode(png(1, 1, 0, (9000, 8000))).decode()
     long_url = {"type": "image_url", "image_url": "https://example.org/x.png"}
     for parts, words in (
@@ -166,13 +166,13 @@ def test_refusals(s):
             ([{"type": "image_url"}], "neither"),
             ([{"type": "input_image", "file_id": "file-1"}], "neither"),
             ([image("")], "no bytes"),
-            ([image("####")], "picture 1 of 1: this is not base64"),
-            ([image(), image("AAAA")], "picture 2 of 2: "),
+            ([image("####")], "image 1 of 1: this is not base64"),
+            ([image(), image("AAAA")], "image 2 of 2: "),
             ([image(huge)], "9000 x 8000 pixels"),
-            ([image(base64.b64encode(BYTES[:200]).decode())], "picture 1 of 1: "),
-            ([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}], "texts and pictures only"),
-            ([image(), text("<|image_pad|>")], "1 pictures for 2 places"),
-            ([image()] * 257, "more than 256 pictures")):
+            ([image(base64.b64encode(BYTES[:200]).decode())], "image 1 of 1: "),
+            ([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}], "texts and images only"),
+            ([image(), text("<|image_pad|>")], "1 images for 2 places"),
+            ([image()] * 257, "more than 256 images")):
         status, got = s.post("/v1/chat/completions", dict(GREEDY, messages=[user(*parts)]))
         check(status == 400 and words in got["error"]["message"] and got["error"]["param"].startswith("messages"), words, status, got)
     for role in "system", "assistant":
@@ -185,7 +185,7 @@ def test_refusals(s):
     status, got = s.post("/api/generate", {"prompt": "a", "images": [B64], "raw": True})
     check(status == 400 and "'images'" in got["error"], status, got)
     status, got = s.post("/completion", {"prompt": {"prompt_string": "x", "multimodal_data": [B64]}})
-    check(status == 400 and "1 pictures for 0 places" in got["error"]["message"], status, got)
+    check(status == 400 and "1 images for 0 places" in got["error"]["message"], status, got)
     # Ids that are no tokens are nobody's to say: with them a client could go on from what another one saw.
     chat(s, user(image(), text()))
     for prompt in [[1 << 30]], [(1 << 30) + 1, 5]:
@@ -193,7 +193,7 @@ def test_refusals(s):
         check(status == 400 and "a token that is not in 0" in got["error"]["message"], status, got)
     many = chat(s, user(*[image()] * 3, text()))["usage"]["prompt_tokens"]
     status, got = s.post("/v1/chat/completions", dict(GREEDY, messages=[user(*[image()] * 200)]))
-    check(status == 400 and got["error"]["code"] == "context_length_exceeded" and "pictures have" in got["error"]["message"], many, status, got)
+    check(status == 400 and got["error"]["code"] == "context_length_exceeded" and "images have" in got["error"]["message"], many, status, got)
 
 
 def test_what_sees_says_so(s):
@@ -210,8 +210,8 @@ def test_a_model_of_text_alone():
     s.stop()
 
 
-def test_a_model_whose_pictures_are_cut_into_squares():
-    # Seen to fail: without the tokens that come with a picture.
+def test_a_model_whose_images_are_cut_into_squares():
+    # Seen to fail: without the tokens that come with an image.
     folder = os.path.join(os.path.dirname(ORACLE), "lfm2vl_sees")
     s = Server(model=folder)
     large = base64.b64encode(png(200, 130, 90)).decode()
@@ -226,7 +226,7 @@ def test_a_model_whose_pictures_are_cut_into_squares():
     s.stop()
 
 
-def test_a_model_whose_pictures_see_to_their_end():
+def test_a_model_whose_images_see_to_their_end():
     # Of 9 rows, two tokens around them, and line breaks, of which those in front join the template's. Seen to fail without.
     s = Server(model=os.path.join(os.path.dirname(ORACLE), "gemma3_sees"))
     got = chat(s, user(image(B64), text()))
@@ -239,7 +239,7 @@ def test_a_model_whose_pictures_see_to_their_end():
     s.stop()
 
 
-def test_a_front_with_a_picture_has_no_file():
+def test_a_front_with_a_image_has_no_file():
     # Seen to fail: with fronts of any ids written, whose failure the log tells.
     with tempfile.TemporaryDirectory() as folder:
         s = Server("--cache-dir", folder, "--cache-disk", "1G", model=ORACLE)
@@ -247,22 +247,22 @@ def test_a_front_with_a_picture_has_no_file():
         chat(s, user(text(QUESTION * 3)))
         s.stop()
         files = [name for name in os.listdir(folder) if name.endswith(".session")]
-        check(files and "pictures" not in s.read_log(), files, s.read_log())
+        check(files and "images" not in s.read_log(), files, s.read_log())
 
 
 def main():
     if not serve_test.can_serve():
-        print("serve sight: skipped: built without libevent")
+        print("serve image: skipped: built without libevent")
         return 0
     shared = Server(model=ORACLE)
-    if not reads_pictures(shared):
-        print("serve sight: skipped: this build reads no pictures")
+    if not reads_images(shared):
+        print("serve image: skipped: this build reads no images")
         return 0
-    n = serve_test.run_tests((test_a_model_of_text_alone, test_a_model_whose_pictures_are_cut_into_squares, test_a_model_whose_pictures_see_to_their_end, test_a_front_with_a_picture_has_no_file))
-    n += serve_test.run_tests((test_all_interfaces_say_the_same, test_pictures_have_their_places, test_fronts_are_of_the_same_picture,
-                              test_a_picture_may_be_shown_small, test_refusals, test_what_sees_says_so), shared)
+    n = serve_test.run_tests((test_a_model_of_text_alone, test_a_model_whose_images_are_cut_into_squares, test_a_model_whose_images_see_to_their_end, test_a_front_with_a_image_has_no_file))
+    n += serve_test.run_tests((test_all_interfaces_say_the_same, test_images_have_their_places, test_fronts_are_of_the_same_image,
+                              test_a_image_may_be_shown_small, test_refusals, test_what_sees_says_so), shared)
     shared.stop()
-    print("serve sight: %d tests, %d checks failed" % (n, serve_test.failures))
+    print("serve image: %d tests, %d checks failed" % (n, serve_test.failures))
     return serve_test.failures != 0
 
 

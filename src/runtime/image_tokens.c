@@ -1,8 +1,8 @@
-// What a model has seen: rows that its tower made of pictures, which stand in texts as tokens do.
+// What a model has seen: rows that its tower made of images, which stand in texts as tokens do.
 //
-// In a timeline each row has an id of its own, greater than any token's. Equal pictures have equal
+// In a timeline each row has an id of its own, greater than any token's. Equal images have equal
 // ids and no others have them, for as long as the model is open: so whoever compares texts by their
-// ids, as prefixes are found and states are shared, tells pictures apart without knowing of them.
+// ids, as prefixes are found and states are shared, tells images apart without knowing of them.
 // Rows stay while somebody holds them, a caller or a lease, and some longer, since the same
 // conversation will come again with its next turn.
 #include <string.h>
@@ -12,81 +12,81 @@
 
 #define KEPT_BYTES ((uint64_t)256 << 20) // of rows and pixels that nobody holds
 
-static uint64_t bytes_of(const tern_model *m, const tern_sight *s) {
+static uint64_t bytes_of(const tern_model *m, const tern_image_tokens *s) {
     return s->n_pixels +
            (uint64_t)s->n_rows * (uint64_t)tern_config_given_cols(&m->config) * sizeof *s->rows;
 }
 
-static void free_sight(tern_sight *s) {
+static void free_image(tern_image_tokens *s) {
     tern_free(s->rows);
     tern_free(s->pixels);
     tern_free(s->ids);
     tern_free(s);
 }
 
-void tern_model_free_sights(tern_model *m) {
-    for (tern_sight *s = m->sights, *next; s; s = next) {
+void tern_model_free_images(tern_model *m) {
+    for (tern_image_tokens *s = m->images, *next; s; s = next) {
         next = s->next;
-        free_sight(s);
+        free_image(s);
     }
-    m->sights = NULL;
+    m->images = NULL;
 }
 
 // Forgets those that were used longest ago. Under the lock.
 static void forget_some(tern_model *m) {
     for (;;) {
         uint64_t bytes = 0;
-        tern_sight **oldest = NULL;
-        for (tern_sight **at = &m->sights; *at; at = &(*at)->next) {
+        tern_image_tokens **oldest = NULL;
+        for (tern_image_tokens **at = &m->images; *at; at = &(*at)->next) {
             if ((*at)->n_holders > 0) continue;
             bytes += bytes_of(m, *at);
             if (!oldest || (*at)->used < (*oldest)->used) oldest = at;
         }
         if (!oldest || bytes <= KEPT_BYTES) return;
-        tern_sight *gone = *oldest;
+        tern_image_tokens *gone = *oldest;
         *oldest = gone->next;
-        free_sight(gone);
+        free_image(gone);
     }
 }
 
-static bool is_of(const tern_sight *s, const tern_sight *wanted) {
+static bool is_of(const tern_image_tokens *s, const tern_image_tokens *wanted) {
     return s->hash == wanted->hash && s->width == wanted->width && s->height == wanted->height &&
            s->across == wanted->across && s->down == wanted->down &&
            s->n_pixels == wanted->n_pixels && memcmp(s->pixels, wanted->pixels, s->n_pixels) == 0;
 }
 
-static tern_sight *hold(tern_model *m, tern_sight *s) {
+static tern_image_tokens *hold(tern_model *m, tern_image_tokens *s) {
     s->n_holders++;
-    s->used = ++m->n_sights_used;
+    s->used = ++m->n_images_used;
     return s;
 }
 
-tern_sight *tern_model_find_sight(tern_model *m, const tern_sight *wanted) {
-    tern_mutex_lock(&m->sights_lock);
-    tern_sight *s = m->sights;
+tern_image_tokens *tern_model_find_image(tern_model *m, const tern_image_tokens *wanted) {
+    tern_mutex_lock(&m->images_lock);
+    tern_image_tokens *s = m->images;
     while (s && !is_of(s, wanted)) s = s->next;
     if (s) hold(m, s);
-    tern_mutex_unlock(&m->sights_lock);
+    tern_mutex_unlock(&m->images_lock);
     return s;
 }
 
-tern_sight *tern_model_hold_sight(tern_model *m, int32_t id) {
-    tern_mutex_lock(&m->sights_lock);
-    tern_sight *s = m->sights;
-    while (s && !tern_sight_has(s, id)) s = s->next;
+tern_image_tokens *tern_model_hold_image(tern_model *m, int32_t id) {
+    tern_mutex_lock(&m->images_lock);
+    tern_image_tokens *s = m->images;
+    while (s && !tern_image_tokens_has(s, id)) s = s->next;
     if (s) hold(m, s);
-    tern_mutex_unlock(&m->sights_lock);
+    tern_mutex_unlock(&m->images_lock);
     return s;
 }
 
-void tern_model_let_sight_go(tern_model *m, tern_sight *s) {
-    tern_mutex_lock(&m->sights_lock);
+void tern_model_release_image(tern_model *m, tern_image_tokens *s) {
+    tern_mutex_lock(&m->images_lock);
     s->n_holders--;
     forget_some(m);
-    tern_mutex_unlock(&m->sights_lock);
+    tern_mutex_unlock(&m->images_lock);
 }
 
-static tern_status make_ids(tern_sight *s, tern_error *err) {
+static tern_status make_ids(tern_image_tokens *s, tern_error *err) {
     s->n_ids = (size_t)s->n_rows;
     s->ids = tern_alloc_array(TERN_MEM_SESSION, s->n_ids, sizeof *s->ids);
     if (!s->ids) return tern_fail_memory(err, s->n_ids * sizeof *s->ids);
@@ -94,69 +94,72 @@ static tern_status make_ids(tern_sight *s, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status tern_model_keep_sight(tern_model *m, tern_sight *s, tern_error *err) {
+tern_status tern_model_keep_image(tern_model *m, tern_image_tokens *s, tern_error *err) {
     if (!s->ids) TERN_TRY(make_ids(s, err));
-    tern_mutex_lock(&m->sights_lock);
-    bool fits = m->n_sight_ids <= INT32_MAX - TERN_SIGHT_IDS - s->n_rows;
+    tern_mutex_lock(&m->images_lock);
+    bool fits = m->n_image_ids <= INT32_MAX - TERN_IMAGE_TOKENS_IDS - s->n_rows;
     if (fits) {
-        s->first_id = TERN_SIGHT_IDS + m->n_sight_ids;
-        m->n_sight_ids += s->n_rows;
+        s->first_id = TERN_IMAGE_TOKENS_IDS + m->n_image_ids;
+        m->n_image_ids += s->n_rows;
         for (size_t i = 0, row = 0; i < s->n_ids; i++)
             if (s->ids[i] == -1) s->ids[i] = s->first_id + (int32_t)row++;
-        s->next = m->sights;
-        m->sights = hold(m, s);
+        s->next = m->images;
+        m->images = hold(m, s);
     }
-    tern_mutex_unlock(&m->sights_lock);
+    tern_mutex_unlock(&m->images_lock);
     if (fits) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "%s: the model has seen as many pictures as it can tell apart; open it again",
+                     "%s: the model has seen as many images as it can tell apart; open it again",
                      m->path);
 }
 
-tern_sight *tern_sight_new(void) { return tern_alloc(TERN_MEM_SESSION, sizeof(tern_sight)); }
+tern_image_tokens *tern_image_tokens_new(void) {
+    return tern_alloc(TERN_MEM_SESSION, sizeof(tern_image_tokens));
+}
 
-void tern_sight_drop(tern_sight *s) {
-    if (s) free_sight(s);
+void tern_image_tokens_drop(tern_image_tokens *s) {
+    if (s) free_image(s);
 }
 
 // ---- Of a lease ---------------------------------------------------------------------------------
 
-const tern_sight *tern_lease_sight(const tern_lease *l, int32_t id) {
-    for (size_t i = l->n_sights; i > 0; i--)
-        if (tern_sight_has(l->sights[i - 1], id)) return l->sights[i - 1];
+const tern_image_tokens *tern_lease_image(const tern_lease *l, int32_t id) {
+    for (size_t i = l->n_images; i > 0; i--)
+        if (tern_image_tokens_has(l->images[i - 1], id)) return l->images[i - 1];
     return NULL;
 }
 
 tern_status tern_lease_see(tern_lease *l, const int32_t *ids, size_t n, tern_error *err) {
     for (size_t i = 0; i < n; i++) {
-        if (ids[i] < TERN_SIGHT_IDS || tern_lease_sight(l, ids[i])) continue;
-        if (tern_array_reserve(TERN_MEM_SESSION, &l->sights, &l->sights_capacity, l->n_sights, 1) !=
+        if (ids[i] < TERN_IMAGE_TOKENS_IDS || tern_lease_image(l, ids[i])) continue;
+        if (tern_array_reserve(TERN_MEM_SESSION, &l->images, &l->images_capacity, l->n_images, 1) !=
             0)
-            return tern_fail_memory(err, (l->n_sights + 1) * sizeof(tern_sight *));
-        tern_sight *s = tern_model_hold_sight(l->model, ids[i]);
+            return tern_fail_memory(err, (l->n_images + 1) * sizeof(tern_image_tokens *));
+        tern_image_tokens *s = tern_model_hold_image(l->model, ids[i]);
         if (!s)
             return tern_fail(err, TERN_ERR_ARGUMENT,
-                             "token %d at place %zu is of a picture that the model does not know",
+                             "token %d at place %zu is of an image that the model does not know",
                              (int)ids[i], i + 1);
-        l->sights[l->n_sights++] = s;
+        l->images[l->n_images++] = s;
     }
     return TERN_OK;
 }
 
 void tern_lease_look_away(tern_lease *l, size_t n_ids) {
     size_t kept = 0;
-    for (size_t i = 0; i < l->n_sights; i++) {
+    for (size_t i = 0; i < l->n_images; i++) {
         bool used = false;
-        for (size_t k = 0; k < n_ids && !used; k++) used = tern_sight_has(l->sights[i], l->ids[k]);
+        for (size_t k = 0; k < n_ids && !used; k++)
+            used = tern_image_tokens_has(l->images[i], l->ids[k]);
         if (used)
-            l->sights[kept++] = l->sights[i];
+            l->images[kept++] = l->images[i];
         else
-            tern_model_let_sight_go(l->model, l->sights[i]);
+            tern_model_release_image(l->model, l->images[i]);
     }
-    l->n_sights = kept;
+    l->n_images = kept;
 }
 
-// ---- Pictures as a whole ------------------------------------------------------------------------
+// ---- Images as a whole ------------------------------------------------------------------------
 
 #ifdef TERN_NO_SENSES
 size_t tern_lease_piece(const tern_lease *l, const int32_t *ids, size_t n_ids, size_t n) {
@@ -181,11 +184,11 @@ bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int
     return false;
 }
 #else
-// The number of a row in its picture; -1: the id is no picture's, or it may be cut anywhere. *n:
-// how many the picture has.
+// The number of a row in its image; -1: the id is no image's, or it may be cut anywhere. *n:
+// how many the image has.
 static int32_t row_of(const tern_lease *l, int32_t id, int32_t *n) {
-    if (!tern_config_both_ways(&l->model->config) || id < TERN_SIGHT_IDS) return -1;
-    const tern_sight *s = tern_lease_sight(l, id);
+    if (!tern_config_both_ways(&l->model->config) || id < TERN_IMAGE_TOKENS_IDS) return -1;
+    const tern_image_tokens *s = tern_lease_image(l, id);
     *n = s ? s->n_rows : 0;
     return s ? id - s->first_id : -1;
 }
@@ -213,7 +216,7 @@ tern_status tern_lease_check_whole(const tern_lease *l, const int32_t *ids, size
             row = row_of(l, ids[i + 1], &n_rows);
         if (row != (int32_t)(i - begin) || row != n_rows - 1)
             return tern_fail(err, TERN_ERR_ARGUMENT,
-                             "tokens %zu to %zu are a part of a picture of %d rows, which see each "
+                             "tokens %zu to %zu are a part of an image of %d rows, which see each "
                              "other: all of them are needed, in their order",
                              begin + 1, i + 1, (int)n_rows);
     }
@@ -232,18 +235,18 @@ bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int
 }
 #endif
 
-// ---- Places of pictures -------------------------------------------------------------------------
+// ---- Places of images -------------------------------------------------------------------------
 
-// The walk through a timeline: a text goes on by one, a picture lies in a plane that begins where
+// The walk through a timeline: a text goes on by one, an image lies in a plane that begins where
 // the text is, and the text after it goes on behind its longer edge.
 typedef struct walk {
     int32_t next;         // of a text
-    int32_t begin, after; // of the picture that the last row belonged to
+    int32_t begin, after; // of the image that the last row belonged to
     int32_t last;         // its id; -1: of a text
 } walk;
 
 static void step(const tern_lease *l, walk *w, int32_t id, int32_t place[3]) {
-    const tern_sight *s = id >= TERN_SIGHT_IDS ? tern_lease_sight(l, id) : NULL;
+    const tern_image_tokens *s = id >= TERN_IMAGE_TOKENS_IDS ? tern_lease_image(l, id) : NULL;
     bool goes_on = s && w->last >= 0 && id == w->last + 1 && id != s->first_id;
     if (w->last >= 0 && !goes_on) w->next = w->after;
     w->last = s ? id : -1;
@@ -264,7 +267,7 @@ int32_t tern_lease_places(const tern_lease *l, int32_t first, const int32_t *ids
                           int32_t *places) {
     walk w = {.last = -1};
     int32_t unused[3];
-    if (l->n_sights == 0) return 0;
+    if (l->n_images == 0) return 0;
     for (int32_t i = 0; i < first; i++) step(l, &w, l->ids[i], unused);
     for (int32_t i = 0; i < n; i++) step(l, &w, ids[i], places + 3 * (size_t)i);
     step(l, &w, 0, unused); // where a text would go on

@@ -1,69 +1,70 @@
-#include "cli_pictures.h"
+#include "cli_images.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool read_one(tern_picture *out, const char *path, const tern_picture_desc *desc) {
+static bool read_one(tern_image *out, const char *path, const tern_image_desc *desc) {
     tern_error err = {0};
     text bytes = {0};
     bool is_input = strcmp(path, "-") == 0;
     if (is_input && !text_read(&bytes, path)) return false;
     const char *read = bytes.ptr ? bytes.ptr : "";
-    tern_status status = is_input ? tern_picture_read(out, read, bytes.n, desc, &err)
-                                  : tern_picture_open(out, path, desc, &err);
+    tern_status status = is_input ? tern_image_open_bytes(out, read, bytes.n, desc, &err)
+                                  : tern_image_open(out, path, desc, &err);
     free(bytes.ptr);
     if (status == TERN_OK) return true;
     fail("%s%s", is_input ? "standard input: " : "", err.message);
     return false;
 }
 
-bool read_pictures(tern_picture *out, const char **paths, int n, bool as_stored) {
-    const tern_picture_desc desc = {.as_stored = as_stored};
+bool read_images(tern_image *out, const char **paths, int n, bool as_stored) {
+    const tern_image_desc desc = {.as_stored = as_stored};
     for (int i = 0; i < n; i++)
         if (!read_one(&out[i], paths[i], &desc)) return false;
     return true;
 }
 
-void free_pictures(tern_picture *pictures, int n) {
-    for (int i = 0; i < n; i++) tern_picture_free(&pictures[i]);
+void free_images(tern_image *images, int n) {
+    for (int i = 0; i < n; i++) tern_image_close(&images[i]);
 }
 
 // ---- In prompts --------------------------------------------------------------------------------
 
-void free_sights(tern_sight **sights, int n) {
-    for (int i = 0; sights && i < n; i++) tern_sight_close(sights[i]);
-    free(sights);
+void free_image_tokens(tern_image_tokens **image_tokens, int n) {
+    for (int i = 0; image_tokens && i < n; i++) tern_image_tokens_close(image_tokens[i]);
+    free(image_tokens);
 }
 
-tern_sight **see_pictures(tern_model *model, const char **paths, int n) {
-    tern_sight **sights = must_alloc(NULL, (size_t)n + 1, sizeof *sights);
-    const tern_picture_desc desc = {0};
+tern_image_tokens **see_images(tern_model *model, const char **paths, int n) {
+    tern_image_tokens **image_tokens = must_alloc(NULL, (size_t)n + 1, sizeof *image_tokens);
+    const tern_image_desc desc = {0};
     for (int i = 0; i < n; i++) {
         tern_error err = {0};
-        tern_picture picture;
-        sights[i] = NULL;
-        bool ok = read_one(&picture, paths[i], &desc);
-        if (ok && tern_sight_open(&sights[i], model, &picture, 1, NULL, &err) != TERN_OK) {
+        tern_image image;
+        image_tokens[i] = NULL;
+        bool ok = read_one(&image, paths[i], &desc);
+        if (ok &&
+            tern_image_tokens_open(&image_tokens[i], model, &image, 1, NULL, &err) != TERN_OK) {
             fail("%s: %s", paths[i], err.message);
             ok = false;
         }
-        tern_picture_free(&picture);
+        tern_image_close(&image);
         if (ok) continue;
-        free_sights(sights, i);
+        free_image_tokens(image_tokens, i);
         return NULL;
     }
-    return sights;
+    return image_tokens;
 }
 
-// A text that has no places for its pictures gets them in front.
+// A text that has no places for its images gets them in front.
 static void add_places(const tern_model *model, int n, ids *prompt) {
     tern_vision_info info;
     size_t n_before = 0, k = 0;
     tern_model_get_vision_info(model, &info);
     for (size_t i = 0; i < prompt->n; i++)
-        if (prompt->ptr[i] == info.picture_token) return;
-    int32_t around[] = {info.begin_token, info.picture_token, info.end_token};
+        if (prompt->ptr[i] == info.image_token) return;
+    int32_t around[] = {info.begin_token, info.image_token, info.end_token};
     for (int i = 0; i < 3; i++) n_before += around[i] >= 0 ? (size_t)n : 0;
     int32_t *all = must_alloc(NULL, prompt->n + n_before + 1, sizeof *all);
     for (int p = 0; p < n; p++)
@@ -75,19 +76,20 @@ static void add_places(const tern_model *model, int n, ids *prompt) {
     prompt->n += k;
 }
 
-bool place_sights(const tern_model *model, tern_sight **sights, int n, bool adds, ids *prompt) {
+bool place_images(const tern_model *model, tern_image_tokens **image_tokens, int n, bool adds,
+                  ids *prompt) {
     tern_error err = {0};
     size_t need = prompt->n;
     if (n == 0) return true;
     if (adds) add_places(model, n, prompt);
     for (int i = 0; i < n; i++) {
         size_t each;
-        tern_sight_ids(sights[i], &each);
+        tern_image_tokens_ids(image_tokens[i], &each);
         need += each + 3;
     }
     int32_t *out = must_alloc(NULL, need + 1, sizeof *out);
-    if (tern_sights_place(model, prompt->ptr, prompt->n, sights, (size_t)n, out, need, &need,
-                          &err) != TERN_OK) {
+    if (tern_image_tokens_place(model, prompt->ptr, prompt->n, image_tokens, (size_t)n, out, need,
+                                &need, &err) != TERN_OK) {
         fail("%s", err.message);
         free(out);
         return false;
@@ -109,24 +111,24 @@ static void put_quoted(text *out, const char *s, size_t n) {
 }
 
 static void put_message(text *out, const char *role, const char *content, size_t n_bytes,
-                        int n_pictures) {
+                        int n_images) {
     text_puts(out, "{\"role\":\"");
     text_puts(out, role);
     text_puts(out, "\",\"content\":[");
-    for (int i = 0; i < n_pictures; i++) text_puts(out, "{\"type\":\"image\"},");
+    for (int i = 0; i < n_images; i++) text_puts(out, "{\"type\":\"image\"},");
     text_puts(out, "{\"type\":\"text\",\"text\":");
     put_quoted(out, content, n_bytes);
     text_puts(out, "}]}");
 }
 
-bool tokenize_chat_with_pictures(const tern_model *model, const char *system, const text *question,
-                                 int n_pictures, ids *out) {
+bool tokenize_chat_with_images(const tern_model *model, const char *system, const text *question,
+                               int n_images, ids *out) {
     text request = {0}, rendered = {0};
     tern_error err = {0};
     text_puts(&request, "{\"messages\":[");
     if (system) put_message(&request, "system", system, strlen(system), 0);
     if (system) text_puts(&request, ",");
-    put_message(&request, "user", question->ptr ? question->ptr : "", question->n, n_pictures);
+    put_message(&request, "user", question->ptr ? question->ptr : "", question->n, n_images);
     text_puts(&request, "]}");
     bool ok = tern_chat_format_json(model, request.ptr, request.n, text_collect, &rendered, &err) ==
               TERN_OK;

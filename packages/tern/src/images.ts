@@ -1,33 +1,33 @@
-// The user's pictures as pixels: decoded by the browser, at their own size and without colour conversion, as the
+// The user's images as pixels: decoded by the browser, at their own size and without colour conversion, as the
 // engine's decoders would (docs/pictures.md).
-import type { PictureSource } from './api.js';
+import type { ImageSource } from './api.js';
 import type { Pixels } from './engine/types.js';
 import { TernError } from './errors.js';
 
 const PIXELS_MAX = 89_478_485;
 
 // What is sent to the worker: URLs become absolute, since a worker resolves relative ones differently.
-export function portablePicture(picture: PictureSource): Exclude<PictureSource, URL> {
-  if (picture instanceof URL) return picture.href;
-  if (typeof picture !== 'string' || /^(data|blob):/i.test(picture)) return picture;
+export function portableImage(image: ImageSource): Exclude<ImageSource, URL> {
+  if (image instanceof URL) return image.href;
+  if (typeof image !== 'string' || /^(data|blob):/i.test(image)) return image;
   const base = (globalThis as { document?: Document; location?: Location }).document?.baseURI
     ?? (globalThis as { location?: Location }).location?.href;
-  if (!URL.canParse(picture, base)) throw new TernError('argument', `"${picture.slice(0, 80)}" is no address of a picture`);
-  return new URL(picture, base).href;
+  if (!URL.canParse(image, base)) throw new TernError('argument', `"${image.slice(0, 80)}" is no address of an image`);
+  return new URL(image, base).href;
 }
 
-export async function decodePicture(picture: PictureSource, signal?: AbortSignal): Promise<Pixels> {
-  if (picture instanceof URL || typeof picture === 'string') picture = await fetchPicture(String(picture), signal);
-  if (typeof picture === 'object' && 'data' in picture) return picture;
+export async function decodeImage(image: ImageSource, signal?: AbortSignal): Promise<Pixels> {
+  if (image instanceof URL || typeof image === 'string') image = await fetchImage(String(image), signal);
+  if (typeof image === 'object' && 'data' in image) return image;
   if (typeof createImageBitmap !== 'function' || typeof OffscreenCanvas !== 'function')
-    throw new TernError('unsupported', 'nothing decodes pictures here: give { width, height, data }, three or four bytes a pixel');
-  if (!(picture instanceof Blob)) return readBitmap(picture);
+    throw new TernError('unsupported', 'nothing decodes images here: give { width, height, data }, three or four bytes a pixel');
+  if (!(image instanceof Blob)) return readBitmap(image);
   let bitmap: ImageBitmap;
   try {
-    bitmap = await createImageBitmap(picture,
+    bitmap = await createImageBitmap(image,
       { colorSpaceConversion: 'none', premultiplyAlpha: 'none', imageOrientation: 'from-image' });
   } catch (cause) {
-    throw new TernError('format', `a picture cannot be decoded: ${(cause as Error).message}`, { cause });
+    throw new TernError('format', `an image cannot be decoded: ${(cause as Error).message}`, { cause });
   }
   try {
     return readBitmap(bitmap);
@@ -37,18 +37,18 @@ export async function decodePicture(picture: PictureSource, signal?: AbortSignal
 }
 
 // Most pages' policies forbid fetching data: URLs, so they are decoded here.
-async function fetchPicture(url: string, signal?: AbortSignal): Promise<Blob> {
+async function fetchImage(url: string, signal?: AbortSignal): Promise<Blob> {
   if (/^data:/i.test(url)) return readData(url);
   if (!/^(https?|blob):/i.test(url))
-    throw new TernError('argument', 'a picture is given as an address (https:, data:, blob:), a Blob, an ImageBitmap, or pixels');
+    throw new TernError('argument', 'an image is given as an address (https:, data:, blob:), a Blob, an ImageBitmap, or pixels');
   let response: Response;
   try {
     response = await fetch(url, signal ? { signal } : {});
   } catch (cause) {
     if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause });
-    throw new TernError('network', `the picture ${url} cannot be fetched: its server is away, or refuses other sites`, { cause });
+    throw new TernError('network', `the image ${url} cannot be fetched: its server is away, or refuses other sites`, { cause });
   }
-  if (!response.ok) throw new TernError('network', `the picture ${url}: ${response.status} ${response.statusText}`);
+  if (!response.ok) throw new TernError('network', `the image ${url}: ${response.status} ${response.statusText}`);
   return response.blob();
 }
 
@@ -60,15 +60,15 @@ function readData(url: string): Blob {
     const bytes = /;base64$/i.test(head) ? atob(text) : text;
     return new Blob([Uint8Array.from(bytes, c => c.charCodeAt(0))], { type: head.replace(/;.*/, '') });
   } catch (cause) {
-    throw new TernError('argument', `a data: address of a picture cannot be read: ${(cause as Error).message}`, { cause });
+    throw new TernError('argument', `a data: address of an image cannot be read: ${(cause as Error).message}`, { cause });
   }
 }
 
-// A canvas multiplies colours by their alpha, so pictures with alpha are read from a texture.
+// A canvas multiplies colours by their alpha, so images with alpha are read from a texture.
 function readBitmap(bitmap: ImageBitmap): Pixels {
   const { width, height } = bitmap;
   if (width * height > PIXELS_MAX)
-    throw new TernError('format', `a picture of ${width} x ${height} pixels is larger than ${PIXELS_MAX.toLocaleString('en')}`);
+    throw new TernError('format', `an image of ${width} x ${height} pixels is larger than ${PIXELS_MAX.toLocaleString('en')}`);
   const canvas = new OffscreenCanvas(width, height).getContext('2d', { willReadFrequently: true });
   if (!canvas) throw new TernError('memory', `there is no canvas of ${width} x ${height} pixels`);
   canvas.drawImage(bitmap, 0, 0);
@@ -78,7 +78,7 @@ function readBitmap(bitmap: ImageBitmap): Pixels {
   return { width, height, data };
 }
 
-// undefined: there is no WebGL, or the picture is too large for it.
+// undefined: there is no WebGL, or the image is too large for it.
 function readTexture(bitmap: ImageBitmap): Uint8Array | undefined {
   const { width, height } = bitmap;
   const gl = new OffscreenCanvas(1, 1).getContext('webgl2');

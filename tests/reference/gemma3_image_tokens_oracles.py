@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Writes tests/oracles/gemma3_sees: a tiny Gemma 3 with its tower, and what plain numpy makes of texts with pictures in
+"""Writes tests/oracles/gemma3_sees: a tiny Gemma 3 with its tower, and what plain numpy makes of texts with images in
 float64 (`make oracles`). Needs numpy. Written from the papers and from what transformers documents, not from tern. Windows
-of the text are shorter than a picture, whose rows see to its end all the same.
+of the text are shorter than an image, whose rows see to its end all the same.
 
-golden.safetensors: input_ids with one token for each row of the pictures, which is row_id, image_grid_thw of each,
-pixel_values, vis.merged, logits and greedy_ids; picture and said_ids as in sight_oracles.py; square, the picture as the
-tower sees it; joined_ids: of "a", a line break, the picture, a line break and "b".
+golden.safetensors: input_ids with one token for each row of the images, which is row_id, image_grid_thw of each,
+pixel_values, vis.merged, logits and greedy_ids; image and said_ids as in image_tokens_oracles.py; square, the image as the
+tower sees it; joined_ids: of "a", a line break, the image, a line break and "b".
 
-    gemma3_sight_oracles.py --transformers [FOLDER]
+    gemma3_image_tokens_oracles.py --transformers [FOLDER]
 
 asks transformers (4.57 or later, with torch and torchvision) for the same numbers of the folder, and prints how far they
 are from its golden file, and how many of the greedy tokens are the same.
 
-    gemma3_sight_oracles.py --shape FOLDER
+    gemma3_image_tokens_oracles.py --shape FOLDER
 
 writes a model whose tower has the shape of Gemma 3 4B's, with random weights and a text model of next to nothing, and
-picture.png of 896 x 896 pixels: for measuring.
+image.png of 896 x 896 pixels: for measuring.
 """
 import json, math, os, sys
 import numpy as np
-import sight_oracles as o
+import image_tokens_oracles as o
 from safetensors_np import read_safetensors, to_bf16
 from vit_oracles import resize
 
@@ -41,7 +41,7 @@ VISION = dict(model_type="siglip_vision_model", num_hidden_layers=V_DEPTH, hidde
 o.CONFIG = dict(model_type="gemma3", architectures=["Gemma3ForConditionalGeneration"], tie_word_embeddings=True,
                 boi_token_index=START, eoi_token_index=STOP, image_token_index=o.IMAGE, mm_tokens_per_image=ROWS,
                 eos_token_id=END, text_config=TEXT, vision_config=VISION)
-o.PICTURES = dict(image_processor_type="Gemma3ImageProcessor", do_pan_and_scan=None, do_resize=True, resample=2,
+o.IMAGES = dict(image_processor_type="Gemma3ImageProcessor", do_pan_and_scan=None, do_resize=True, resample=2,
                   size=dict(height=EDGE, width=EDGE), do_rescale=True, rescale_factor=1 / 255, do_normalize=True,
                   image_mean=[0.5] * 3, image_std=[0.5] * 3, image_seq_length=ROWS)
 o.TEMPLATE = (o.TEMPLATE.replace("<|vision_start|><|image_pad|><|vision_end|>", "<start_of_image>")
@@ -91,8 +91,8 @@ def tower(t, patches):
 
 # ---- The text ----------------------------------------------------------------------------------
 
-def pictures_of(ids):
-    """The number of each token's picture; -1: it is of none."""
+def images_of(ids):
+    """The number of each token's image; -1: it is of none."""
     is_row = np.array(ids) == o.IMAGE
     begins = is_row & ~np.concatenate([[False], is_row[:-1]])
     return np.where(is_row, np.cumsum(begins) - 1, -1)
@@ -109,9 +109,9 @@ def logits(t, ids, grids, seen):
     p = "model.language_model."
     x = t[p + "embed_tokens.weight"].astype(np.float64)[ids] * math.sqrt(H)
     x[np.array(ids) == o.IMAGE] = seen
-    at, picture = np.arange(len(ids)), pictures_of(ids)
+    at, image = np.arange(len(ids)), images_of(ids)
     behind = at[:, None] - at
-    same = (picture[:, None] == picture) & (picture >= 0)
+    same = (image[:, None] == image) & (image >= 0)
     for i, kind in enumerate(LAYERS):
         q, a = p + "layers.%d." % i, p + "layers.%d.self_attn." % i
         full = kind == "full_attention"
@@ -128,15 +128,15 @@ def logits(t, ids, grids, seen):
     return o.rms(x, t[p + "norm.weight"]) @ t[p + "embed_tokens.weight"].astype(np.float64).T
 
 
-# ---- Pictures ----------------------------------------------------------------------------------
+# ---- Images ----------------------------------------------------------------------------------
 
 def patches_of(pixels):
     x = pixels.astype(np.float64) / 127.5 - 1
     return x.reshape(SIDE, PATCH, SIDE, PATCH, 3).swapaxes(1, 2).reshape(SIDE * SIDE, -1)
 
 
-def picture(before=1, after=1):
-    """The tokens of a picture, with so many line breaks more than one on both sides."""
+def image(before=1, after=1):
+    """The tokens of an image, with so many line breaks more than one on both sides."""
     return [LINES[before], START] + [o.IMAGE] * ROWS + [STOP, LINES[after]]
 
 
@@ -150,16 +150,16 @@ def make(random):
         values = [to_bf16(random.normal(0, 0.6, (SIDE * SIDE, 3 * PATCH * PATCH)).astype(np.float32)) for g in grids]
         seen = np.concatenate([tower(t, v.astype(np.float64)) for v in values])
         text = lambda n: [int(i) for i in random.integers(2, 250, n)]
-        ids = text(5) + picture() + text(3) + picture() + text(6)
+        ids = text(5) + image() + text(3) + image() + text(6)
         greedy = o.say(t, ids, grids, seen, logits)
-        prompt = picture() + list(b"What is it?")
+        prompt = image() + list(b"What is it?")
         said = greedy and o.say(t, prompt, grids[:1], tower(t, patches_of(sized)), logits)
         if said:
             break
     golden = dict(input_ids=np.array([ids], np.int32), image_grid_thw=np.array(grids, np.int32), row_id=np.array([o.IMAGE], np.int32),
-                  pixel_values=np.concatenate(values), greedy_ids=np.array([greedy], np.int32), picture=pixels, square=sized,
+                  pixel_values=np.concatenate(values), greedy_ids=np.array([greedy], np.int32), image=pixels, square=sized,
                   said_ids=np.array(said[len(prompt) :], np.int32),
-                  joined_ids=np.array([97, LINES[2]] + picture()[1:-1] + [LINES[2], 98], np.int32))
+                  joined_ids=np.array([97, LINES[2]] + image()[1:-1] + [LINES[2], 98], np.int32))
     golden["vis.merged"] = seen.astype(np.float32)
     golden["logits"] = logits(t, ids, grids, seen).astype(np.float32)
     return t, golden
@@ -190,17 +190,17 @@ def write_shape(folder):
     TEXT.update(hidden_size=H, num_attention_heads=1, num_hidden_layers=1, layer_types=LAYERS, max_position_embeddings=4096)
     VISION.update(num_hidden_layers=V_DEPTH, hidden_size=V_H, num_attention_heads=V_HEADS, intermediate_size=V_FF, image_size=896)
     o.CONFIG.update(mm_tokens_per_image=256)
-    o.PICTURES.update(size=dict(height=896, width=896), image_seq_length=256)
+    o.IMAGES.update(size=dict(height=896, width=896), image_seq_length=256)
     random = np.random.default_rng(3)
     across, down = np.meshgrid(np.arange(896), np.arange(896))
     levels = np.stack([across // 4, down // 4, (across + down) // 8], -1) + random.integers(0, 9, (896, 896, 3))
-    write(folder, make_weights(random), dict(picture=np.clip(levels, 0, 255).astype(np.uint8)))
+    write(folder, make_weights(random), dict(image=np.clip(levels, 0, 255).astype(np.uint8)))
 
 
 # ---- transformers ------------------------------------------------------------------------------
 
 def squares_of(patches):
-    """[pictures, colours, y, x], as transformers has them."""
+    """[images, colours, y, x], as transformers has them."""
     x = patches.astype(np.float32).reshape(-1, SIDE, SIDE, PATCH, PATCH, 3)
     return x.transpose(0, 5, 1, 3, 2, 4).reshape(-1, 3, EDGE, EDGE)
 
@@ -231,19 +231,19 @@ def check(folder):
     kinds = (ids == o.IMAGE).int()
     out = model(input_ids=ids, pixel_values=pixels, token_type_ids=kinds, attention_mask=torch.ones_like(ids))
     tell("logits", out.logits[0], golden["logits"])
-    say(golden["input_ids"], pixels, golden["greedy_ids"], "two pictures")
+    say(golden["input_ids"], pixels, golden["greedy_ids"], "two images")
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"), pad_token="<pad>", eos_token="<eos>")
     for name, text in dict(boi_token="<start_of_image>", eoi_token="<end_of_image>", image_token="<image_soft_token>").items():
         setattr(tokenizer, name, text)
         setattr(tokenizer, name + "_id", tokenizer.convert_tokens_to_ids(text))
-    processor = Gemma3Processor(image_processor=Gemma3ImageProcessor(**{k: v for k, v in o.PICTURES.items() if k != "image_processor_type"}),
+    processor = Gemma3Processor(image_processor=Gemma3ImageProcessor(**{k: v for k, v in o.IMAGES.items() if k != "image_processor_type"}),
                                 tokenizer=tokenizer, image_seq_length=ROWS)
-    own = [torch.tensor(golden["picture"]).permute(2, 0, 1)]
+    own = [torch.tensor(golden["image"]).permute(2, 0, 1)]
     x = processor(images=own, text=["<start_of_image>What is it?"], return_tensors="pt")
-    print("ids are the same:", x["input_ids"][0].tolist() == picture() + list(b"What is it?"))
+    print("ids are the same:", x["input_ids"][0].tolist() == image() + list(b"What is it?"))
     d = np.abs(x["pixel_values"].numpy() - squares_of(patches_of(golden["square"]))) * 127.5
     print("levels are at most %.3f off, %.4f%% of them are" % (d.max(), 100 * (d > 0.5).mean()))
-    say(x["input_ids"][0].numpy(), x["pixel_values"], golden["said_ids"], "the picture")
+    say(x["input_ids"][0].numpy(), x["pixel_values"], golden["said_ids"], "the image")
     x = processor(images=own, text=["a\n<start_of_image>\nb"], return_tensors="pt")
     print("ids beside line breaks are the same:", x["input_ids"][0].tolist() == golden["joined_ids"].tolist())
 

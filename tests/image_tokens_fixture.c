@@ -1,4 +1,4 @@
-// See sight_fixture.h.
+// See image_tokens_fixture.h.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "gpu_fixture.h"
 #include "harness.h"
 #include "runtime/runtime.h"
-#include "sight_fixture.h"
+#include "image_tokens_fixture.h"
 #include "tern_tools.h"
 
 typedef struct oracle {
@@ -83,7 +83,7 @@ static float width(const tern_vision *v, int32_t n) {
     return v->n_side > n ? (float)v->n_side / (float)n : 1;
 }
 
-// Where the patches of a picture are, in blocks of two by two; and in the grid of learnt places.
+// Where the patches of an image are, in blocks of two by two; and in the grid of learnt places.
 static void place(const tern_vision *v, int32_t rows, int32_t columns, int32_t *places,
                   float *points) {
     int64_t n_point = tern_vision_point_cols(v);
@@ -156,11 +156,11 @@ static float *look(const oracle *o, const float *patches, const int32_t grid[3])
     return rows;
 }
 
-// As tern_sight_open keeps them.
-static tern_sight *keep(const oracle *o, const float *made, const int32_t grid[3]) {
+// As tern_image_tokens_open keeps them.
+static tern_image_tokens *keep(const oracle *o, const float *made, const int32_t grid[3]) {
     size_t n_embd = (size_t)o->model->config.n_embd, n = n_layers(o);
     tern_error err = {0};
-    tern_sight *s = tern_sight_new();
+    tern_image_tokens *s = tern_image_tokens_new();
     s->model = o->model;
     s->width = grid[2] / 2;
     s->height = grid[1] / 2;
@@ -170,11 +170,11 @@ static tern_sight *keep(const oracle *o, const float *made, const int32_t grid[3
     for (size_t i = 0; i < n * n_rows; i++)
         memcpy(s->rows + (i % n_rows * n + i / n_rows) * n_embd, made + i * n_embd,
                n_embd * sizeof *s->rows);
-    CHECK(tern_model_keep_sight(o->model, s, &err) == TERN_OK);
+    CHECK(tern_model_keep_image(o->model, s, &err) == TERN_OK);
     return s;
 }
 
-// made: as of look; first: the picture's first row in the golden file.
+// made: as of look; first: the image's first row in the golden file.
 static void check_rows(const oracle *o, const float *made, size_t first, size_t n_rows,
                        double bound) {
     size_t n_embd = (size_t)o->model->config.n_embd;
@@ -188,21 +188,21 @@ static void check_rows(const oracle *o, const float *made, size_t first, size_t 
     }
 }
 
-#define SIGHTS_MAX 8
-// All pictures, or frames of videos; returns how many.
-static size_t look_at_all(const oracle *o, bool video, double bound, tern_sight **sights) {
+#define IMAGES_MAX 8
+// All images, or frames of videos; returns how many.
+static size_t look_at_all(const oracle *o, bool video, double bound, tern_image_tokens **images) {
     const tern_tensor *values = find(o, video ? "pixel_values_videos" : "pixel_values");
     float *all = values ? calloc(values->ne[0] * values->ne[1], sizeof *all) : NULL;
     const float *patches = all;
     CHECK(!values || tern_tensor_decode(values, all, NULL) == TERN_OK);
     size_t n = 0, n_seen = 0;
     for (size_t i = 0; patches && i < o->n_grids; i++)
-        for (int32_t f = 0; f < o->grids[3 * i] && n < SIGHTS_MAX; f++) {
+        for (int32_t f = 0; f < o->grids[3 * i] && n < IMAGES_MAX; f++) {
             const int32_t *grid = o->grids + 3 * i;
             size_t n_patches = (size_t)(grid[1] * grid[2]), n_rows = n_patches / 4;
             float *made = look(o, patches, grid);
             check_rows(o, made, n_seen, n_rows, bound);
-            sights[n++] = keep(o, made, grid);
+            images[n++] = keep(o, made, grid);
             free(made);
             patches += n_patches * (size_t)tern_vision_patch_cols(&o->model->config.vision);
             n_seen += n_rows;
@@ -211,19 +211,19 @@ static size_t look_at_all(const oracle *o, bool video, double bound, tern_sight 
     return n;
 }
 
-// ---- Texts with pictures -----------------------------------------------------------------------
+// ---- Texts with images -----------------------------------------------------------------------
 
-// The reference's ids with those of the sights; each picture's tokens are put there one by one.
-static void put_sights(const oracle *o, tern_sight **sights, int32_t *ids) {
+// The reference's ids with those of the images; each image's tokens are put there one by one.
+static void put_images(const oracle *o, tern_image_tokens **images, int32_t *ids) {
     const tern_vision *v = &o->model->config.vision;
-    // Of rows, where that is another than a picture's place.
+    // Of rows, where that is another than an image's place.
     const tern_tensor *own = tern_file_tensor(o->golden, "row_id");
-    int64_t row_id = own ? *(const int32_t *)test_bytes(&own->data) : v->picture_id;
+    int64_t row_id = own ? *(const int32_t *)test_bytes(&own->data) : v->image_id;
     size_t k = 0, row = 0;
     for (size_t i = 0; i < o->n_ids; i++) {
         bool seen = o->ids[i] == row_id || o->ids[i] == v->video_id;
-        ids[i] = seen ? sights[k]->ids[row++] : o->ids[i];
-        if (seen && row == (size_t)sights[k]->n_rows) k++, row = 0;
+        ids[i] = seen ? images[k]->ids[row++] : o->ids[i];
+        if (seen && row == (size_t)images[k]->n_rows) k++, row = 0;
     }
 }
 
@@ -232,7 +232,7 @@ static void check_logits(const oracle *o, tern_session *s, const int32_t *ids, d
     size_t n_vocab = (size_t)o->model->config.n_vocab, first = 7;
     float *logits = calloc(o->n_ids, n_vocab * sizeof *logits);
     tern_error err = {0};
-    // In two pieces, so that one may end within a picture.
+    // In two pieces, so that one may end within an image.
     CHECK_MSG(tern_session_logits(s, ids, first, logits, &err) == TERN_OK, "%s", err.message);
     CHECK_MSG(tern_session_logits(s, ids + first, o->n_ids - first, logits + first * n_vocab,
                                   &err) == TERN_OK,
@@ -254,29 +254,29 @@ static void check_greedy(const oracle *o, tern_session *s, const int32_t *ids) {
               err.message);
     const int32_t *said = tern_session_generated(s, &n);
     CHECK_MSG(want && n == n_want && memcmp(said, want + o->n_ids, n * sizeof *said) == 0,
-              "%s: the text after the pictures is another", o->folder);
+              "%s: the text after the images is another", o->folder);
 }
 
-void sight_check(const char *folder, const char *model, bool gpu, bool video, double bound) {
+void image_check(const char *folder, const char *model, bool gpu, bool video, double bound) {
     oracle o;
     int32_t ids[1024];
-    tern_sight *sights[SIGHTS_MAX] = {0};
+    tern_image_tokens *images[IMAGES_MAX] = {0};
     tern_session *s = NULL;
     tern_error err = {0};
     if (open_oracle(&o, folder, model, gpu, video) && o.n_ids <= 1024) {
-        size_t n = look_at_all(&o, video, bound, sights);
-        put_sights(&o, sights, ids);
+        size_t n = look_at_all(&o, video, bound, images);
+        put_images(&o, images, ids);
         REQUIRE_OK(tern_session_open(&s, o.model, NULL, &err), err);
         check_logits(&o, s, ids, bound);
         tern_session_reset(s);
         check_greedy(&o, s, ids);
-        for (size_t i = 0; i < n; i++) tern_sight_close(sights[i]);
+        for (size_t i = 0; i < n; i++) tern_image_tokens_close(images[i]);
         tern_session_close(s);
     }
     close_oracle(&o);
 }
 
-void sight_say(tern_session *s, const int32_t *ids, size_t n, int32_t said[10], size_t *n_reused) {
+void image_say(tern_session *s, const int32_t *ids, size_t n, int32_t said[10], size_t *n_reused) {
     const tern_sampling greedy = {0};
     const tern_generate_params params = {.sampling = &greedy, .max_tokens = 10, .ignore_end = true};
     tern_generate_stats stats = {0};

@@ -1,4 +1,4 @@
-#include "apps/serve/request_pictures.h"
+#include "apps/serve/request_images.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 // ---- In requests -------------------------------------------------------------------------------
 
-bool picture_is_part(tern_str type) {
+bool image_is_part(tern_str type) {
     return tern_str_is(type, "image_url") || tern_str_is(type, "input_image") ||
            tern_str_is(type, "image");
 }
@@ -24,7 +24,7 @@ static bool read_url(tern_str url, tern_str *base64, const char *param, api_erro
     const char *comma = url.len ? memchr(url.ptr, ',', url.len) : NULL;
     if (!begins(url, "data:")) {
         api_fail(e, 400, "unsupported_content", param,
-                 "'%s' has a picture at an address: this server fetches nothing. Send its bytes: "
+                 "'%s' has an image at an address: this server fetches nothing. Send its bytes: "
                  "data:image/png;base64,...",
                  param);
         return false;
@@ -38,11 +38,11 @@ static bool read_url(tern_str url, tern_str *base64, const char *param, api_erro
     return true;
 }
 
-static bool add(pictures *p, picture one, const char *param, api_error *e) {
+static bool add(images *p, image one, const char *param, api_error *e) {
     if (one.base64.len == 0)
-        api_fail(e, 400, NULL, param, "'%s' has a picture of no bytes", param);
-    else if (p->n == PICTURES_MAX)
-        api_fail(e, 400, NULL, param, "there are more than %d pictures", PICTURES_MAX);
+        api_fail(e, 400, NULL, param, "'%s' has an image of no bytes", param);
+    else if (p->n == IMAGES_MAX)
+        api_fail(e, 400, NULL, param, "there are more than %d images", IMAGES_MAX);
     else if (tern_array_reserve(TERN_MEM_SESSION, &p->list, &p->capacity, p->n, 1) != 0)
         api_fail_memory(e);
     if (e->status) return false;
@@ -50,8 +50,8 @@ static bool add(pictures *p, picture one, const char *param, api_error *e) {
     return true;
 }
 
-bool pictures_add(pictures *p, tern_str data, const char *param, api_error *e) {
-    picture one = {.base64 = data};
+bool images_add(images *p, tern_str data, const char *param, api_error *e) {
+    image one = {.base64 = data};
     bool is_url = begins(data, "data:") || begins(data, "http:") || begins(data, "https:");
     if (is_url && !read_url(data, &one.base64, param, e)) return false;
     return add(p, one, param, e);
@@ -66,10 +66,10 @@ static tern_str find_url(const fields *part, tern_str *detail) {
     return tern_json_str(tern_json_get(part->doc, url, "url"));
 }
 
-bool pictures_add_part(pictures *p, const fields *part, const char *param) {
+bool images_add_part(images *p, const fields *part, const char *param) {
     const tern_json *source = field_any(part, "source");
     tern_str detail = {NULL, 0}, kind = tern_json_str(tern_json_get(part->doc, source, "type"));
-    picture one = {0};
+    image one = {0};
     if (part->error->status) return false;
     if (tern_str_is(kind, "base64"))
         one.base64 = tern_json_str(tern_json_get(part->doc, source, "data"));
@@ -77,7 +77,7 @@ bool pictures_add_part(pictures *p, const fields *part, const char *param) {
         source ? tern_json_str(tern_json_get(part->doc, source, "url")) : find_url(part, &detail);
     if (!one.base64.ptr && !url.ptr) {
         api_fail(part->error, 400, "unsupported_content", param,
-                 "'%s' has a picture that is neither a data: URL nor base64", param);
+                 "'%s' has an image that is neither a data: URL nor base64", param);
         return false;
     }
     if (!one.base64.ptr && !read_url(url, &one.base64, param, part->error)) return false;
@@ -85,69 +85,69 @@ bool pictures_add_part(pictures *p, const fields *part, const char *param) {
     return add(p, one, param, part->error);
 }
 
-bool pictures_copy(pictures *to, const pictures *from) {
-    *to = (pictures){0};
+bool images_copy(images *to, const images *from) {
+    *to = (images){0};
     if (from->n == 0) return true;
     to->list = tern_alloc_array(TERN_MEM_SESSION, from->n, sizeof *to->list);
     for (; to->list && to->n < from->n; to->n++) {
-        picture *one = &to->list[to->n];
+        image *one = &to->list[to->n];
         *one = from->list[to->n];
         one->base64.ptr = tern_strndup(TERN_MEM_SESSION, one->base64.ptr, one->base64.len);
         if (!one->base64.ptr) break;
     }
     if (to->n == from->n) return true;
-    pictures_free_copy(to);
+    images_free_copy(to);
     return false;
 }
 
-void pictures_free(pictures *p) {
+void images_free(images *p) {
     tern_free(p->list);
-    *p = (pictures){0};
+    *p = (images){0};
 }
 
-void pictures_free_copy(pictures *p) {
+void images_free_copy(images *p) {
     for (size_t i = 0; i < p->n; i++) tern_free((char *)p->list[i].base64.ptr);
-    pictures_free(p);
+    images_free(p);
 }
 
 // ---- Looking at them ---------------------------------------------------------------------------
 
-static tern_status see(const picture *p, const served *s, tern_sight **out, tern_error *err) {
-    const tern_picture_desc desc = {.n_pixels_max = PICTURE_PIXELS_MAX};
-    const tern_sight_params params = {.n_pixels_max = p->is_small ? SMALL_PIXELS : 0};
+static tern_status see(const image *p, const served *s, tern_image_tokens **out, tern_error *err) {
+    const tern_image_desc desc = {.n_pixels_max = IMAGE_PIXELS_MAX};
+    const tern_image_tokens_params params = {.n_pixels_max = p->is_small ? SMALL_PIXELS : 0};
     tern_strbuf bytes = {0};
-    tern_picture pixels;
+    tern_image pixels;
     tern_status status = TERN_OK;
     if (!tern_strbuf_unbase64(&bytes, p->base64))
         status = tern_fail(err, TERN_ERR_FORMAT, "this is not base64");
     else if (bytes.failed)
         status = tern_fail_memory(err, p->base64.len);
     else
-        status = tern_picture_read(&pixels, tern_strbuf_text(&bytes), bytes.len, &desc, err);
+        status = tern_image_open_bytes(&pixels, tern_strbuf_text(&bytes), bytes.len, &desc, err);
     tern_strbuf_free(&bytes);
     if (status != TERN_OK) return status;
-    status = tern_sight_open(out, s->model, &pixels, 1, &params, err);
-    tern_picture_free(&pixels);
+    status = tern_image_tokens_open(out, s->model, &pixels, 1, &params, err);
+    tern_image_close(&pixels);
     return status;
 }
 
-bool pictures_see(const pictures *p, const served *s, size_t n_rows_max, tern_sight **sights,
-                  const char *param, api_error *e) {
+bool images_see(const images *p, const served *s, size_t n_rows_max,
+                tern_image_tokens **image_tokens, const char *param, api_error *e) {
     size_t n_rows = 0, n;
     for (size_t i = 0; i < p->n && !tern_is_cancelled(); i++) {
         tern_error err = {0};
-        if (see(&p->list[i], s, &sights[i], &err) != TERN_OK) {
+        if (see(&p->list[i], s, &image_tokens[i], &err) != TERN_OK) {
             char which[40];
-            snprintf(which, sizeof which, "picture %zu of %zu", i + 1, p->n);
+            snprintf(which, sizeof which, "image %zu of %zu", i + 1, p->n);
             tern_fail_prefix(&err, err.status, which);
             api_fail_status(e, &err, param);
             return false;
         }
-        tern_sight_ids(sights[i], &n);
+        tern_image_tokens_ids(image_tokens[i], &n);
         n_rows += n;
         if (n_rows > n_rows_max) {
             api_fail(e, 400, "context_length_exceeded", param,
-                     "%zu of %zu pictures have %zu tokens; the context has room for %zu, the "
+                     "%zu of %zu images have %zu tokens; the context has room for %zu, the "
                      "answer included",
                      i + 1, p->n, n_rows, n_rows_max);
             return false;

@@ -10,7 +10,7 @@ static tern_status damaged(tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "the WebP is damaged");
 }
 
-static tern_status decode_frame(const WebPIterator *frame, tern_picture *out, tern_error *err) {
+static tern_status decode_frame(const WebPIterator *frame, tern_image *out, tern_error *err) {
     int stride = out->width * 3, x = frame->x_offset, y = frame->y_offset;
     if (x < 0 || y < 0 || frame->width > out->width - x || frame->height > out->height - y)
         return damaged(err);
@@ -21,15 +21,15 @@ static tern_status decode_frame(const WebPIterator *frame, tern_picture *out, te
     return whole ? TERN_OK : damaged(err);
 }
 
-tern_status tern_picture_webp(tern_picture_file *f, tern_picture *out, tern_error *err) {
-    TERN_TRY(TERN_LAZY_LOAD(pictures, err));
+tern_status tern_image_webp(tern_image_file *f, tern_image *out, tern_error *err) {
+    TERN_TRY(TERN_LAZY_LOAD(images, err));
     const WebPData data = {f->bytes, f->n};
     WebPDemuxer *webp = WebPDemux(&data);
     WebPIterator frame;
     WebPChunkIterator exif;
     if (!webp) return damaged(err);
-    tern_status status = tern_picture_room(f, WebPDemuxGetI(webp, WEBP_FF_CANVAS_WIDTH),
-                                           WebPDemuxGetI(webp, WEBP_FF_CANVAS_HEIGHT), out, err);
+    tern_status status = tern_image_room(f, WebPDemuxGetI(webp, WEBP_FF_CANVAS_WIDTH),
+                                         WebPDemuxGetI(webp, WEBP_FF_CANVAS_HEIGHT), out, err);
     if (status == TERN_OK && WebPDemuxGetFrame(webp, 1, &frame)) {
         status = decode_frame(&frame, out, err);
         WebPDemuxReleaseIterator(&frame);

@@ -1,4 +1,4 @@
-// The first picture of a GIF, by giflib, on the whole's background.
+// The first image of a GIF, by giflib, on the whole's background.
 #include <gif_lib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -26,27 +26,27 @@ static tern_status damaged(const GifFileType *gif, tern_error *err) {
 }
 
 static void color(const ColorMapObject *map, int index, uint8_t *to) {
-    if (!map || index >= map->ColorCount) return; // black, as the picture is
+    if (!map || index >= map->ColorCount) return; // black, as the image is
     const GifColorType *c = &map->Colors[index];
     to[0] = c->Red;
     to[1] = c->Green;
     to[2] = c->Blue;
 }
 
-static void fill(const GifFileType *gif, tern_picture *out) {
+static void fill(const GifFileType *gif, tern_image *out) {
     size_t n = (size_t)out->width * (size_t)out->height;
     for (size_t i = 0; i < n; i++) color(gif->SColorMap, gif->SBackGroundColor, out->rgb + 3 * i);
 }
 
-// Rows of an interlaced picture come in four passes.
-static tern_status read_rows(GifFileType *gif, tern_picture *out, uint8_t *row, tern_error *err) {
+// Rows of an interlaced image come in four passes.
+static tern_status read_rows(GifFileType *gif, tern_image *out, uint8_t *row, tern_error *err) {
     static const int firsts[] = {0, 4, 2, 1}, steps[] = {8, 8, 4, 2};
     const GifImageDesc *d = &gif->Image;
     const ColorMapObject *map = d->ColorMap ? d->ColorMap : gif->SColorMap;
     for (int pass = 0; pass < (d->Interlace ? 4 : 1); pass++) {
         int step = d->Interlace ? steps[pass] : 1;
         for (int y = d->Interlace ? firsts[pass] : 0; y < d->Height; y += step) {
-            TERN_TRY(tern_check_cancelled("reading the picture", err));
+            TERN_TRY(tern_check_cancelled("reading the image", err));
             if (DGifGetLine(gif, row, d->Width) != GIF_OK) return damaged(gif, err);
             if (y >= out->height - d->Top) continue;
             size_t at = ((size_t)(d->Top + y) * (size_t)out->width + (size_t)d->Left) * 3;
@@ -57,14 +57,14 @@ static tern_status read_rows(GifFileType *gif, tern_picture *out, uint8_t *row, 
     return TERN_OK;
 }
 
-static tern_status read_first(GifFileType *gif, const tern_picture_file *f, tern_picture *out,
+static tern_status read_first(GifFileType *gif, const tern_image_file *f, tern_image *out,
                               tern_error *err) {
     const GifImageDesc *d = &gif->Image;
     if (DGifGetImageDesc(gif) != GIF_OK) return damaged(gif, err);
     if (d->Left < 0 || d->Top < 0 || d->Width < 1 || d->Height < 1) return damaged(NULL, err);
     bool sized = gif->SWidth > 0 && gif->SHeight > 0; // a few files have no size of the whole
-    TERN_TRY(tern_picture_room(f, (uint64_t)(sized ? gif->SWidth : d->Left + d->Width),
-                               (uint64_t)(sized ? gif->SHeight : d->Top + d->Height), out, err));
+    TERN_TRY(tern_image_room(f, (uint64_t)(sized ? gif->SWidth : d->Left + d->Width),
+                             (uint64_t)(sized ? gif->SHeight : d->Top + d->Height), out, err));
     fill(gif, out);
     uint8_t *row = tern_alloc(TERN_MEM_MISC, (size_t)d->Width);
     if (!row) return tern_fail_memory(err, (size_t)d->Width);
@@ -73,7 +73,7 @@ static tern_status read_first(GifFileType *gif, const tern_picture_file *f, tern
     return status;
 }
 
-static tern_status decode(GifFileType *gif, const tern_picture_file *f, tern_picture *out,
+static tern_status decode(GifFileType *gif, const tern_image_file *f, tern_image *out,
                           tern_error *err) {
     GifRecordType kind;
     GifByteType *block;
@@ -88,8 +88,8 @@ static tern_status decode(GifFileType *gif, const tern_picture_file *f, tern_pic
     }
 }
 
-tern_status tern_picture_gif(tern_picture_file *f, tern_picture *out, tern_error *err) {
-    TERN_TRY(TERN_LAZY_LOAD(pictures, err));
+tern_status tern_image_gif(tern_image_file *f, tern_image *out, tern_error *err) {
+    TERN_TRY(TERN_LAZY_LOAD(images, err));
     source s = {.bytes = f->bytes, .n = f->n};
     int code = 0;
     GifFileType *gif = DGifOpen(&s, read_some, &code);

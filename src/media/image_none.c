@@ -9,22 +9,22 @@ static tern_status none(const char *kind, tern_error *err) {
                      kind);
 }
 
-tern_status tern_picture_jpeg(tern_picture_file *f, tern_picture *out, tern_error *err) {
+tern_status tern_image_jpeg(tern_image_file *f, tern_image *out, tern_error *err) {
     (void)f, (void)out;
     return none("JPEG", err);
 }
 
-tern_status tern_picture_png(tern_picture_file *f, tern_picture *out, tern_error *err) {
+tern_status tern_image_png(tern_image_file *f, tern_image *out, tern_error *err) {
     (void)f, (void)out;
     return none("PNG", err);
 }
 
-tern_status tern_picture_webp(tern_picture_file *f, tern_picture *out, tern_error *err) {
+tern_status tern_image_webp(tern_image_file *f, tern_image *out, tern_error *err) {
     (void)f, (void)out;
     return none("WebP", err);
 }
 
-tern_status tern_picture_gif(tern_picture_file *f, tern_picture *out, tern_error *err) {
+tern_status tern_image_gif(tern_image_file *f, tern_image *out, tern_error *err) {
     (void)f, (void)out;
     return none("GIF", err);
 }

@@ -10,15 +10,15 @@
 #define SCANS_MAX   500
 #define SCANNED_MAX ((uint64_t)1 << 30)
 
-// The EXIF data is one of the segments before the picture: 0xff, a kind, a length.
-static int32_t find_orientation(const tern_picture_file *f) {
+// The EXIF data is one of the segments before the image: 0xff, a kind, a length.
+static int32_t find_orientation(const tern_image_file *f) {
     for (size_t at = 2; f->n >= 4 && at < f->n - 4 && f->bytes[at] == 0xff;) {
         uint8_t kind = f->bytes[at + 1];
         if (kind == 0xff) { // filled up
             at++;
             continue;
         }
-        if (kind == 0xda || kind == 0xd9) return 0; // the picture begins, or ends
+        if (kind == 0xda || kind == 0xd9) return 0; // the image begins, or ends
         size_t length = (size_t)f->bytes[at + 2] << 8 | f->bytes[at + 3];
         if (length < 2 || length > f->n - at - 2) return 0;
         int32_t found = kind == 0xe1 ? tern_exif_orientation(f->bytes + at + 4, length - 2) : 0;
@@ -30,7 +30,7 @@ static int32_t find_orientation(const tern_picture_file *f) {
 
 // Marks of scans stand between segments, which say how long they are, and the scans' own bytes, in
 // which 0xff is followed by 0 or stands before a number.
-static uint64_t count_scans(const tern_picture_file *f) {
+static uint64_t count_scans(const tern_image_file *f) {
     uint64_t n = 0;
     size_t at = 2;
     while (at + 4 <= f->n) {
@@ -47,7 +47,7 @@ static uint64_t count_scans(const tern_picture_file *f) {
 }
 
 // Of four inks that Adobe's programs, and so all others, store inverted.
-static tern_status from_inks(tjhandle tj, const tern_picture_file *f, tern_picture *out, int flags,
+static tern_status from_inks(tjhandle tj, const tern_image_file *f, tern_image *out, int flags,
                              int *result, tern_error *err) {
     size_t n = (size_t)out->width * (size_t)out->height;
     uint8_t *inks = tern_alloc_array(TERN_MEM_MISC, n, 4);
@@ -62,7 +62,7 @@ static tern_status from_inks(tjhandle tj, const tern_picture_file *f, tern_pictu
 }
 
 // What a damaged file lacks is grey; one that only ends early is the same thing, and refused.
-static tern_status decode(tjhandle tj, tern_picture_file *f, tern_picture *out, tern_error *err) {
+static tern_status decode(tjhandle tj, tern_image_file *f, tern_image *out, tern_error *err) {
     int width, height, subsampling, colors, result = -1;
     const int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS;
     if (tjDecompressHeader3(tj, f->bytes, (unsigned long)f->n, &width, &height, &subsampling,
@@ -72,7 +72,7 @@ static tern_status decode(tjhandle tj, tern_picture_file *f, tern_picture *out, 
     if (n_scans > SCANS_MAX || (n_scans > 1 && n_scans * n_pixels > SCANNED_MAX))
         return tern_fail(err, TERN_ERR_FORMAT, "the JPEG has %llu scans of %d x %d pixels",
                          (unsigned long long)n_scans, width, height);
-    TERN_TRY(tern_picture_room(f, (uint64_t)width, (uint64_t)height, out, err));
+    TERN_TRY(tern_image_room(f, (uint64_t)width, (uint64_t)height, out, err));
     if (colors == TJCS_CMYK || colors == TJCS_YCCK)
         TERN_TRY(from_inks(tj, f, out, flags, &result, err));
     else
@@ -85,8 +85,8 @@ static tern_status decode(tjhandle tj, tern_picture_file *f, tern_picture *out, 
     return tern_fail(err, TERN_ERR_FORMAT, "the JPEG is damaged: %s", why);
 }
 
-tern_status tern_picture_jpeg(tern_picture_file *f, tern_picture *out, tern_error *err) {
-    TERN_TRY(TERN_LAZY_LOAD(pictures, err));
+tern_status tern_image_jpeg(tern_image_file *f, tern_image *out, tern_error *err) {
+    TERN_TRY(TERN_LAZY_LOAD(images, err));
     tjhandle tj = tjInitDecompress();
     if (!tj) return tern_fail_memory(err, 0);
     tern_status status = decode(tj, f, out, err);

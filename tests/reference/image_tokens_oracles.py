@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/oracles/qwen35_sees: a tiny Qwen3.5 with its tower, pictures, and what plain numpy makes of texts with
+"""Writes tests/oracles/qwen35_sees: a tiny Qwen3.5 with its tower, images, and what plain numpy makes of texts with
 them in float64 (`make oracles`). Needs numpy.
 
-golden.safetensors: input_ids with one token for each row of the pictures, image_grid_thw, pixel_values, vis.merged,
-logits and greedy_ids of these patches; picture, the pixels of another one, and said_ids, what is said after the
+golden.safetensors: input_ids with one token for each row of the images, image_grid_thw, pixel_values, vis.merged,
+logits and greedy_ids of these patches; image, the pixels of another one, and said_ids, what is said after the
 prompt that `tern run --image` makes of it.
 
-    sight_oracles.py --shape FOLDER
+    image_tokens_oracles.py --shape FOLDER
 
-writes a model of the shape of Qwen3.5-0.8B, tower and text (1.7 GB in BF16), with random weights, and picture.png of
+writes a model of the shape of Qwen3.5-0.8B, tower and text (1.7 GB in BF16), with random weights, and image.png of
 768 x 768 pixels: for measuring.
 """
 import json, math, os, struct, sys, zlib
@@ -35,7 +35,7 @@ VISION = dict(model_type="qwen3_5_vision", depth=V_DEPTH, hidden_size=V_H, inter
 CONFIG = dict(model_type="qwen3_5", architectures=["Qwen3_5ForConditionalGeneration"], tie_word_embeddings=True,
               image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=START, vision_end_token_id=START + 1,
               text_config=TEXT, vision_config=VISION)
-PICTURES = dict(size=dict(shortest_edge=1024, longest_edge=8192), patch_size=PATCH, merge_size=MERGE, resample=3,
+IMAGES = dict(size=dict(shortest_edge=1024, longest_edge=8192), patch_size=PATCH, merge_size=MERGE, resample=3,
                 temporal_patch_size=2, image_mean=[0.5] * 3, image_std=[0.5] * 3)
 TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
             "{% for p in m.content %}{% if p.type == 'image' or 'image_url' in p or 'image' in p %}"
@@ -254,7 +254,7 @@ def gated_attention(t, a, x, angles):
 
 
 def positions(ids, grids):
-    """Time, row and column of each token: a picture lies in a plane, the text after it goes on behind its longer edge."""
+    """Time, row and column of each token: an image lies in a plane, the text after it goes on behind its longer edge."""
     out, at, i, n = np.zeros((3, len(ids)), int), 0, 0, 0
     while i < len(ids):
         if ids[i] != IMAGE:
@@ -296,7 +296,7 @@ def say(t, ids, grids, seen, logits=logits):
     return ids
 
 
-# ---- Pictures ----------------------------------------------------------------------------------
+# ---- Images ----------------------------------------------------------------------------------
 
 def patches_of(pixels):
     x = pixels.astype(np.float64) / 127.5 - 1
@@ -347,7 +347,7 @@ def make(random):
         if said:
             break
     golden = dict(input_ids=np.array([ids], np.int32), image_grid_thw=np.array(grids, np.int32),
-                  pixel_values=np.concatenate(values), greedy_ids=np.array([greedy], np.int32), picture=pixels,
+                  pixel_values=np.concatenate(values), greedy_ids=np.array([greedy], np.int32), image=pixels,
                   said_ids=np.array(said[len(prompt) :], np.int32))
     golden["vis.merged"] = seen.astype(np.float32)
     golden["logits"] = logits(t, ids, grids, seen).astype(np.float32)
@@ -357,10 +357,10 @@ def make(random):
 def write(folder, t, golden):
     os.makedirs(folder, exist_ok=True)
     write_safetensors(os.path.join(folder, "model.safetensors"), t, set(t))
-    with open(os.path.join(folder, "picture.png"), "wb") as f:
-        f.write(png(golden["picture"]))
+    with open(os.path.join(folder, "image.png"), "wb") as f:
+        f.write(png(golden["image"]))
     write_safetensors(os.path.join(folder, "golden.safetensors"), golden, {"pixel_values"})
-    files = {"config.json": CONFIG, "preprocessor_config.json": PICTURES, "tokenizer.json": tokenizer(),
+    files = {"config.json": CONFIG, "preprocessor_config.json": IMAGES, "tokenizer.json": tokenizer(),
              "tokenizer_config.json": dict(chat_template=TEMPLATE, eos_token="<|im_end|>")}
     for name, x in files.items():
         with open(os.path.join(folder, name), "w") as f:
@@ -375,11 +375,11 @@ def write_shape(folder):
                 rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.25, mrope_interleaved=True,
                                      mrope_section=[11, 11, 10]))
     VISION.update(depth=V_DEPTH, hidden_size=V_H, num_heads=V_HEADS, intermediate_size=V_FF, num_position_embeddings=SIDE * SIDE, out_hidden_size=H)
-    PICTURES.update(size=dict(shortest_edge=65536, longest_edge=16777216))
+    IMAGES.update(size=dict(shortest_edge=65536, longest_edge=16777216))
     random = np.random.default_rng(3)
     across, down = np.meshgrid(np.arange(768), np.arange(768))
     levels = np.stack([across // 3, down // 3, (across + down) // 6], -1) + random.integers(0, 9, (768, 768, 3))
-    write(folder, make_weights(random), dict(picture=np.clip(levels, 0, 255).astype(np.uint8)))
+    write(folder, make_weights(random), dict(image=np.clip(levels, 0, 255).astype(np.uint8)))
 
 
 def main():

@@ -13,8 +13,8 @@
 // libpng leaves its functions by longjmp when something is wrong, so all that has to be known
 // afterwards is here and not in variables of the function that it leaves.
 typedef struct reading {
-    tern_picture_file *file;
-    tern_picture *out;
+    tern_image_file *file;
+    tern_image *out;
     png_structp png;
     png_infop info, end;
     size_t at;
@@ -66,13 +66,13 @@ static void read_pixels(reading *r) {
     png_read_update_info(r->png, r->info);
     png_uint_32 width = png_get_image_width(r->png, r->info);
     png_uint_32 height = png_get_image_height(r->png, r->info);
-    r->status = tern_picture_room(r->file, width, height, r->out, r->err);
+    r->status = tern_image_room(r->file, width, height, r->out, r->err);
     if (r->status != TERN_OK) return;
     size_t stride = (size_t)width * 3;
     if (png_get_rowbytes(r->png, r->info) != stride) png_error(r->png, "its pixels are no colours");
     for (; passes > 0; passes--)
         for (png_uint_32 y = 0; y < height; y++) {
-            r->status = tern_check_cancelled("reading the picture", r->err);
+            r->status = tern_check_cancelled("reading the image", r->err);
             if (r->status != TERN_OK) return;
             png_read_row(r->png, r->out->rgb + y * stride, NULL);
         }
@@ -92,8 +92,8 @@ static tern_status decode(reading *r) {
     return tern_fail(r->err, TERN_ERR_FORMAT, "the PNG is damaged: %s", r->why);
 }
 
-tern_status tern_picture_png(tern_picture_file *file, tern_picture *out, tern_error *err) {
-    TERN_TRY(TERN_LAZY_LOAD(pictures, err));
+tern_status tern_image_png(tern_image_file *file, tern_image *out, tern_error *err) {
+    TERN_TRY(TERN_LAZY_LOAD(images, err));
     reading *r = tern_alloc(TERN_MEM_MISC, sizeof *r);
     if (!r) return tern_fail_memory(err, sizeof *r);
     r->file = file;

@@ -1,4 +1,4 @@
-// Pictures: each kind of file comes out with its pixels, the right way up; what is damaged or too
+// Images: each kind of file comes out with its pixels, the right way up; what is damaged or too
 // large is refused; another size has the bits of another program's.
 #include <gif_lib.h>
 #include <png.h>
@@ -26,7 +26,7 @@ static void paint(uint8_t *rgb, int width, int height) {
         }
 }
 
-static int difference(const tern_picture *p, const uint8_t *want) {
+static int difference(const tern_image *p, const uint8_t *want) {
     int most = 0;
     for (int i = 0; i < p->width * p->height * 3; i++) {
         int d = abs(p->rgb[i] - want[i]);
@@ -61,7 +61,7 @@ static void put_exif(bytes *to, int orientation, bool big) {
 // What the library calls is a stub in this program, too.
 static void need_libraries(void) {
     tern_error err = {0};
-    REQUIRE_OK(TERN_LAZY_LOAD(pictures, &err), err);
+    REQUIRE_OK(TERN_LAZY_LOAD(images, &err), err);
 }
 
 static void make_jpeg(bytes *to, const uint8_t *rgb, int orientation) {
@@ -123,7 +123,7 @@ static int write_gif(GifFileType *gif, const GifByteType *from, int n) {
     return n;
 }
 
-// The picture, whose colours are the palette, stands at (left, top) of a larger whole.
+// The image, whose colours are the palette, stands at (left, top) of a larger whole.
 static void make_gif(bytes *to, const uint8_t *rgb, int left, int top, bool interlaced) {
     need_libraries();
     int code;
@@ -151,17 +151,17 @@ static void make_gif(bytes *to, const uint8_t *rgb, int left, int top, bool inte
 // ---- Reading -----------------------------------------------------------------------------------
 
 static void check_read(const char *what, const bytes *file, const uint8_t *want, int bound) {
-    tern_picture p;
+    tern_image p;
     tern_error err = {0};
-    CHECK_MSG(tern_picture_read(&p, file->at, file->n, NULL, &err) == TERN_OK, "%s: %s", what,
+    CHECK_MSG(tern_image_open_bytes(&p, file->at, file->n, NULL, &err) == TERN_OK, "%s: %s", what,
               err.message);
     CHECK_MSG(p.width == WIDTH && p.height == HEIGHT, "%s: %d x %d", what, p.width, p.height);
     if (p.rgb) CHECK_MSG(difference(&p, want) <= bound, "%s: %d off", what, difference(&p, want));
-    tern_picture_free(&p);
+    tern_image_close(&p);
 }
 
 // Seen to fail: red and blue exchanged in any of them, and 16 bits cut to the lower 8.
-TEST(picture_files_of_each_kind_have_their_pixels) {
+TEST(image_files_of_each_kind_have_their_pixels) {
     uint8_t rgb[WIDTH * HEIGHT * 3];
     paint(rgb, WIDTH, HEIGHT);
     bytes file = {.n = 0};
@@ -183,18 +183,18 @@ TEST(picture_files_of_each_kind_have_their_pixels) {
 }
 
 // Seen to fail: with the background left black.
-TEST(picture_of_a_gif_stands_on_its_background) {
+TEST(image_of_a_gif_stands_on_its_background) {
     uint8_t rgb[WIDTH * HEIGHT * 3];
-    tern_picture p;
+    tern_image p;
     tern_error err = {0};
     bytes file = {.n = 0};
     paint(rgb, WIDTH, HEIGHT);
     make_gif(&file, rgb, 3, 2, false);
-    REQUIRE_OK(tern_picture_read(&p, file.at, file.n, NULL, &err), err);
+    REQUIRE_OK(tern_image_open_bytes(&p, file.at, file.n, NULL, &err), err);
     CHECK(p.width == WIDTH + 3 && p.height == HEIGHT + 2);
     CHECK(memcmp(p.rgb, rgb + 6, 3) == 0); // the palette's third colour
     CHECK(memcmp(p.rgb + ((size_t)2 * (WIDTH + 3) + 3) * 3, rgb, WIDTH * 3) == 0);
-    tern_picture_free(&p);
+    tern_image_close(&p);
 }
 
 // Where the pixel that is stored first, and the one beside it, are shown.
@@ -213,7 +213,7 @@ static const struct {
     {0, WIDTH - 1, 0, -1, true},
 };
 
-static void check_orientation(const tern_picture *p, const uint8_t *rgb, int orientation, int off) {
+static void check_orientation(const tern_image *p, const uint8_t *rgb, int orientation, int off) {
     bool exchanged = shown[orientation].exchanged;
     CHECK(p->width == (exchanged ? HEIGHT : WIDTH) && p->height == (exchanged ? WIDTH : HEIGHT));
     int x = shown[orientation].x, y = shown[orientation].y;
@@ -226,41 +226,41 @@ static void check_orientation(const tern_picture *p, const uint8_t *rgb, int ori
 }
 
 // Seen to fail: with 6 and 8 exchanged, and with the order of bytes taken for the other one.
-TEST(picture_is_turned_as_its_camera_was_held) {
+TEST(image_is_turned_as_its_camera_was_held) {
     uint8_t rgb[WIDTH * HEIGHT * 3];
-    tern_picture p;
+    tern_image p;
     tern_error err = {0};
     paint(rgb, WIDTH, HEIGHT);
     for (int orientation = 1; orientation <= 8; orientation++) {
         bytes jpeg = {.n = 0}, png = {.n = 0};
         make_jpeg(&jpeg, rgb, orientation);
-        REQUIRE_OK(tern_picture_read(&p, jpeg.at, jpeg.n, NULL, &err), err);
+        REQUIRE_OK(tern_image_open_bytes(&p, jpeg.at, jpeg.n, NULL, &err), err);
         check_orientation(&p, rgb, orientation, 4);
-        tern_picture_free(&p);
-        const tern_picture_desc stored = {.as_stored = true};
-        REQUIRE_OK(tern_picture_read(&p, jpeg.at, jpeg.n, &stored, &err), err);
+        tern_image_close(&p);
+        const tern_image_desc stored = {.as_stored = true};
+        REQUIRE_OK(tern_image_open_bytes(&p, jpeg.at, jpeg.n, &stored, &err), err);
         check_orientation(&p, rgb, 1, 4);
-        tern_picture_free(&p);
+        tern_image_close(&p);
         make_png(&png, rgb, false, 8, orientation);
-        REQUIRE_OK(tern_picture_read(&p, png.at, png.n, NULL, &err), err);
+        REQUIRE_OK(tern_image_open_bytes(&p, png.at, png.n, NULL, &err), err);
         check_orientation(&p, rgb, orientation, 0);
-        tern_picture_free(&p);
+        tern_image_close(&p);
     }
 }
 
 // ---- What is refused ---------------------------------------------------------------------------
 
-static void check_refused(const void *file, size_t n, const tern_picture_desc *desc,
+static void check_refused(const void *file, size_t n, const tern_image_desc *desc,
                           const char *why) {
-    tern_picture p = {0};
+    tern_image p = {0};
     tern_error err = {0};
-    CHECK(tern_picture_read(&p, file, n, desc, &err) != TERN_OK);
+    CHECK(tern_image_open_bytes(&p, file, n, desc, &err) != TERN_OK);
     CHECK_MSG(strstr(err.message, why), "\"%s\" does not say \"%s\"", err.message, why);
     CHECK(!p.rgb && !strchr(err.message, '\n'));
 }
 
 // Seen to fail: with a JPEG that ends early taken as it is, and with sizes looked at afterwards.
-TEST(picture_that_is_damaged_or_huge_is_refused) {
+TEST(image_that_is_damaged_or_huge_is_refused) {
     uint8_t rgb[WIDTH * HEIGHT * 3];
     bytes files[4] = {{.n = 0}};
     static const char *const kinds[] = {"JPEG", "PNG", "WebP", "GIF"};
@@ -269,7 +269,7 @@ TEST(picture_that_is_damaged_or_huge_is_refused) {
     make_png(&files[1], rgb, false, 8, 0);
     make_webp(&files[2], rgb);
     make_gif(&files[3], rgb, 0, 0, false);
-    const tern_picture_desc small = {.n_pixels_max = WIDTH * HEIGHT - 1};
+    const tern_image_desc small = {.n_pixels_max = WIDTH * HEIGHT - 1};
     for (int i = 0; i < 4; i++) {
         check_refused(files[i].at, files[i].n, &small, "13 x 7 pixels, and at most 90 are allowed");
         check_refused(files[i].at, files[i].n / 2, NULL, kinds[i]);
@@ -279,17 +279,17 @@ TEST(picture_that_is_damaged_or_huge_is_refused) {
                   "ftypheic",
                   12, NULL, "HEIC");
     check_refused("hello, this is a text", 21, NULL, "no JPEG, PNG, WebP or GIF");
-    tern_picture p;
+    tern_image p;
     tern_error err = {0};
-    CHECK(tern_picture_open(&p, "tests/no.jpg", NULL, &err) == TERN_ERR_IO);
+    CHECK(tern_image_open(&p, "tests/no.jpg", NULL, &err) == TERN_ERR_IO);
     CHECK(strstr(err.message, "tests/no.jpg"));
-    CHECK(tern_picture_open(&p, "tests/bits.txt", NULL, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(tern_image_open(&p, "tests/bits.txt", NULL, &err) == TERN_ERR_UNSUPPORTED);
     CHECK(strstr(err.message, "tests/bits.txt: this is no"));
-    CHECK(tern_picture_new(&p, 0, 3, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_image_create(&p, 0, 3, &err) == TERN_ERR_ARGUMENT);
 }
 
 // Seen to fail: without a look in front of each row.
-TEST(picture_is_left_where_cancelled) {
+TEST(image_is_left_where_cancelled) {
     uint8_t rgb[WIDTH * HEIGHT * 3];
     bytes files[2] = {{.n = 0}};
     tern_cancel cancel = {0};
@@ -299,17 +299,17 @@ TEST(picture_is_left_where_cancelled) {
     tern_cancel_request(&cancel);
     tern_cancel_watch(&cancel);
     for (int i = 0; i < 2; i++) {
-        tern_picture p;
+        tern_image p;
         tern_error err = {0};
-        CHECK(tern_picture_read(&p, files[i].at, files[i].n, NULL, &err) == TERN_ERR_CANCELLED);
+        CHECK(tern_image_open_bytes(&p, files[i].at, files[i].n, NULL, &err) == TERN_ERR_CANCELLED);
         CHECK(!p.rgb);
     }
     tern_cancel_watch(NULL);
 }
 
-// A scan of a progressive picture may be ten bytes, and walks through all pixels. Seen to fail:
+// A scan of a progressive image may be ten bytes, and walks through all pixels. Seen to fail:
 // with scans that the decoder counts, which goes on with what it has.
-TEST(picture_of_many_scans_is_refused) {
+TEST(image_of_many_scans_is_refused) {
     static const uint8_t scan[] = {0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0, 0xff, 0, 0xff, 0xd0};
     uint8_t rgb[WIDTH * HEIGHT * 3];
     bytes file = {.n = 0}, many = {.n = 0};
@@ -321,25 +321,25 @@ TEST(picture_of_many_scans_is_refused) {
     check_refused(many.at, many.n, NULL, "the JPEG has 501 scans of 13 x 7 pixels");
 }
 
-// All memory that a picture takes can fail, and nothing is left behind (the harness counts).
-TEST(picture_without_memory_fails_and_leaves_nothing) {
+// All memory that an image takes can fail, and nothing is left behind (the harness counts).
+TEST(image_without_memory_fails_and_leaves_nothing) {
     uint8_t rgb[WIDTH * HEIGHT * 3];
     bytes file = {.n = 0};
     paint(rgb, WIDTH, HEIGHT);
     make_jpeg(&file, rgb, 6);
-    tern_picture p, small;
+    tern_image p, small;
     tern_error err = {0};
     bool done = false;
     for (uint64_t n = 1; !done && n < 100; n++) {
         tern_mem_fail_at(n);
-        tern_status status = tern_picture_read(&p, file.at, file.n, NULL, &err);
+        tern_status status = tern_image_open_bytes(&p, file.at, file.n, NULL, &err);
         if (status == TERN_OK)
-            status = tern_picture_resize(&small, &p, 5, 4, TERN_PICTURE_BICUBIC, &err);
+            status = tern_image_resize(&small, &p, 5, 4, TERN_IMAGE_BICUBIC, &err);
         tern_mem_fail_at(0);
         done = status == TERN_OK;
         CHECK(done || status == TERN_ERR_MEMORY);
-        if (done) tern_picture_free(&small);
-        tern_picture_free(&p);
+        if (done) tern_image_close(&small);
+        tern_image_close(&p);
     }
     CHECK(done);
 }
@@ -347,45 +347,45 @@ TEST(picture_without_memory_fails_and_leaves_nothing) {
 // ---- Other sizes -------------------------------------------------------------------------------
 
 // Seen to fail: with weights that do not add up to 1.
-TEST(picture_of_one_colour_stays_so_at_any_size) {
-    tern_picture p, q;
+TEST(image_of_one_colour_stays_so_at_any_size) {
+    tern_image p, q;
     tern_error err = {0};
     static const int sizes[][2] = {{1, 1}, {3, 200}, {40, 30}, {41, 30}, {40, 7}, {199, 301}};
-    REQUIRE_OK(tern_picture_new(&p, 40, 30, &err), err);
+    REQUIRE_OK(tern_image_create(&p, 40, 30, &err), err);
     for (size_t i = 0; i < 40 * 30; i++) memcpy(p.rgb + 3 * i, "\x00\x7f\xff", 3);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int filter = 0; filter <= TERN_PICTURE_BILINEAR; filter++) {
-            REQUIRE_OK(tern_picture_resize(&q, &p, sizes[s][0], sizes[s][1],
-                                           (tern_picture_filter)filter, &err),
+        for (int filter = 0; filter <= TERN_IMAGE_BILINEAR; filter++) {
+            REQUIRE_OK(tern_image_resize(&q, &p, sizes[s][0], sizes[s][1],
+                                         (tern_image_filter)filter, &err),
                        err);
             CHECK(q.width == sizes[s][0] && q.height == sizes[s][1]);
             for (int i = 0; i < q.width * q.height; i++)
                 CHECK(memcmp(q.rgb + 3 * i, "\x00\x7f\xff", 3) == 0);
-            tern_picture_free(&q);
+            tern_image_close(&q);
         }
-    CHECK(tern_picture_resize(&q, &p, 0, 1, TERN_PICTURE_BICUBIC, &err) == TERN_ERR_ARGUMENT);
-    CHECK(tern_picture_resize(&q, &p, 1, 1, (tern_picture_filter)7, &err) == TERN_ERR_ARGUMENT);
-    tern_picture_free(&p);
+    CHECK(tern_image_resize(&q, &p, 0, 1, TERN_IMAGE_BICUBIC, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_image_resize(&q, &p, 1, 1, (tern_image_filter)7, &err) == TERN_ERR_ARGUMENT);
+    tern_image_close(&p);
 }
 
 // By hand: between 0 and 255 side by side, twice as wide, triangles of a half give a quarter and
 // three quarters; a bicubic one overshoots and is clipped.
-TEST(picture_sizes_are_what_the_filter_says) {
-    tern_picture p, q;
+TEST(image_sizes_are_what_the_filter_says) {
+    tern_image p, q;
     tern_error err = {0};
-    REQUIRE_OK(tern_picture_new(&p, 2, 1, &err), err);
+    REQUIRE_OK(tern_image_create(&p, 2, 1, &err), err);
     memset(p.rgb + 3, 255, 3);
-    REQUIRE_OK(tern_picture_resize(&q, &p, 4, 1, TERN_PICTURE_BILINEAR, &err), err);
+    REQUIRE_OK(tern_image_resize(&q, &p, 4, 1, TERN_IMAGE_BILINEAR, &err), err);
     CHECK(q.rgb[0] == 0 && q.rgb[3] == 64 && q.rgb[6] == 191 && q.rgb[9] == 255);
-    tern_picture_free(&q);
-    REQUIRE_OK(tern_picture_resize(&q, &p, 1, 1, TERN_PICTURE_BICUBIC, &err), err);
+    tern_image_close(&q);
+    REQUIRE_OK(tern_image_resize(&q, &p, 1, 1, TERN_IMAGE_BICUBIC, &err), err);
     CHECK(q.rgb[0] == 128 && q.rgb[1] == 128);
-    tern_picture_free(&q);
-    tern_picture_free(&p);
+    tern_image_close(&q);
+    tern_image_close(&p);
 }
 
 // Pixels and sizes of Pillow, from files of each kind.
-TEST(picture_bits_are_those_of_pillow) {
+TEST(image_bits_are_those_of_pillow) {
     static const char *const names[] = {
         "exact_64x96.png", "exif_rot6.jpg", "gray.jpg",           "gray.png",
         "lossless.webp",   "lossy.webp",    "palette.png",        "q90.jpg",
@@ -397,12 +397,12 @@ TEST(picture_bits_are_those_of_pillow) {
     REQUIRE_OK(tern_file_open(&golden, path, &err), err);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[128];
-        tern_picture p, q;
-        const tern_picture_desc stored = {.as_stored = true}; // as Pillow reads them
+        tern_image p, q;
+        const tern_image_desc stored = {.as_stored = true}; // as Pillow reads them
         snprintf(name, sizeof name, "oracle/image_proc/%s", names[i]);
         const char *file = test_data(name);
         REQUIRE(file);
-        REQUIRE_OK(tern_picture_open(&p, file, &stored, &err), err);
+        REQUIRE_OK(tern_image_open(&p, file, &stored, &err), err);
         snprintf(name, sizeof name, "%s.rgb", names[i]);
         const tern_tensor *rgb = tern_file_tensor(golden, name);
         REQUIRE(rgb && rgb->bytes == (uint64_t)(p.width * p.height * 3));
@@ -411,15 +411,15 @@ TEST(picture_bits_are_those_of_pillow) {
         const tern_tensor *sized = tern_file_tensor(golden, name);
         REQUIRE(sized);
         int width = (int)sized->ne[0], height = (int)sized->ne[1], most = 0;
-        REQUIRE_OK(tern_picture_resize(&q, &p, width, height, TERN_PICTURE_BICUBIC, &err), err);
+        REQUIRE_OK(tern_image_resize(&q, &p, width, height, TERN_IMAGE_BICUBIC, &err), err);
         const uint8_t *want = test_bytes(&sized->data);
         for (int c = 0; c < 3; c++)
             for (int k = 0; k < width * height; k++)
                 if (abs(q.rgb[3 * k + c] - want[c * width * height + k]) > most)
                     most = abs(q.rgb[3 * k + c] - want[c * width * height + k]);
         CHECK_MSG(most == 0, "%s: %d x %d is %d off", names[i], width, height, most);
-        tern_picture_free(&p);
-        tern_picture_free(&q);
+        tern_image_close(&p);
+        tern_image_close(&q);
     }
     tern_file_close(golden);
 }

@@ -1,17 +1,17 @@
-// Pictures as a request has them: the file's own bytes where the server reads them and they are few, so that what the
+// Images as a request has them: the file's own bytes where the server reads them and they are few, so that what the
 // model is shown is what the file has; else what the browser makes of it, which knows more kinds of files.
 
 const KINDS = ['image/png', 'image/jpeg', 'image/webp', 'image/gif'];
 const MOST_BYTES = 3 << 20; // of a file that goes as it is
 const MOST_EDGE = 2048; // of one that is drawn anew: the model is shown a million pixels at most
 
-export async function readPicture(file: File): Promise<string> {
+export async function readImage(file: File): Promise<string> {
   if (KINDS.includes(file.type) && file.size <= MOST_BYTES) return readUrl(file);
   let bitmap: ImageBitmap;
   try {
     bitmap = await createImageBitmap(file);
   } catch {
-    throw new Error('this browser cannot read the picture');
+    throw new Error('this browser cannot read the image');
   }
   const scale = Math.min(1, MOST_EDGE / Math.max(bitmap.width, bitmap.height));
   const canvas = document.createElement('canvas');

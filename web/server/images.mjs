@@ -1,5 +1,5 @@
-// Makes the pictures of the page in docs/images again: real answers of the carried model in Chromium.
-// usage: node web/server/pictures.mjs [TERN]     (after `make`; pictures of the same build are alike, not equal)
+// Makes the images of the page in docs/images again: real answers of the carried model in Chromium.
+// usage: node web/server/images.mjs [TERN]     (after `make`; images of the same build are alike, not equal)
 import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 import path from 'node:path';

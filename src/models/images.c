@@ -1,7 +1,7 @@
-// How a model wants its pictures, and what it calls what they show.
+// How a model wants its images, and what it calls what they show.
 //
 // transformers says the first in preprocessor_config.json, timm in the member pretrained_cfg of
-// config.json, a GGUF of ours in keys of "tern.picture."; the names are config.json's id2label,
+// config.json, a GGUF of ours in keys of "tern.image."; the names are config.json's id2label,
 // timm's label_names, or a list of texts.
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "models/models.h"
 
-#define KEY       "tern.picture."
+#define KEY       "tern.image."
 #define SIDE_MAX  16384
 #define LABEL_KEY "tern.labels"
 #define CLIP      "clip.vision."
@@ -50,12 +50,11 @@ static void read_size(const tern_json_doc *doc, const char *name, int32_t *width
 }
 
 static tern_status refuse_filter(tern_error *err) {
-    return tern_fail(
-        err, TERN_ERR_UNSUPPORTED,
-        "pictures are to be resized with a filter that is neither bicubic nor bilinear");
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "images are to be resized with a filter that is neither bicubic nor bilinear");
 }
 
-static tern_status read_transformers(const tern_json_doc *doc, tern_picture_rules *r,
+static tern_status read_transformers(const tern_json_doc *doc, tern_image_rules *r,
                                      tern_error *err) {
     int32_t width, height, shorter, cut_width, cut_height, none;
     int64_t filter = tern_json_int(tern_json_path(doc, "resample"), 2);
@@ -72,7 +71,7 @@ static tern_status read_transformers(const tern_json_doc *doc, tern_picture_rule
         r->height = cut_height ? cut_height : height;
     }
     if (filter != 2 && filter != 3) return refuse_filter(err); // Pillow's numbers
-    r->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
+    r->filter = filter == 3 ? TERN_IMAGE_BICUBIC : TERN_IMAGE_BILINEAR;
     r->factor = (float)tern_json_number(tern_json_path(doc, "rescale_factor"), r->factor);
     r->rounds = tern_json_bool(tern_json_path(doc, "tern_crop_rounds"), false);
     if (!tern_json_bool(tern_json_path(doc, "do_normalize"), true)) {
@@ -85,13 +84,13 @@ static tern_status read_transformers(const tern_json_doc *doc, tern_picture_rule
 }
 
 // timm enlarges the model's edge by what it cuts off: 224 of 248 at 0.9, its usual share.
-static tern_status read_timm(const tern_json_doc *doc, tern_picture_rules *r, tern_error *err) {
+static tern_status read_timm(const tern_json_doc *doc, tern_image_rules *r, tern_error *err) {
     tern_str filter = tern_json_str(tern_json_path(doc, "pretrained_cfg.interpolation"));
     double share = tern_json_number(tern_json_path(doc, "pretrained_cfg.crop_pct"), 0.9);
     if (share > 0 && share <= 1) r->shorter = (int32_t)floor(r->width / share);
     if (filter.ptr && !tern_str_is(filter, "bicubic") && !tern_str_is(filter, "bilinear"))
         return refuse_filter(err);
-    if (tern_str_is(filter, "bilinear")) r->filter = TERN_PICTURE_BILINEAR;
+    if (tern_str_is(filter, "bilinear")) r->filter = TERN_IMAGE_BILINEAR;
     read_three(doc, tern_json_path(doc, "pretrained_cfg.mean"), r->mean);
     read_three(doc, tern_json_path(doc, "pretrained_cfg.std"), r->deviation);
     r->rounds = true;
@@ -107,15 +106,15 @@ static void read_three_keys(const tern_file *file, const char *key, float out[3]
         if (tern_meta_element(list, i, &x)) out[i] = (float)x;
 }
 
-static tern_status read_gguf(const tern_file *file, tern_picture_rules *r, tern_error *err) {
-    int64_t shorter = 0, filter = r->filter == TERN_PICTURE_BICUBIC ? 3 : 2;
+static tern_status read_gguf(const tern_file *file, tern_image_rules *r, tern_error *err) {
+    int64_t shorter = 0, filter = r->filter == TERN_IMAGE_BICUBIC ? 3 : 2;
     double factor = (double)r->factor;
     tern_file_meta_int(file, KEY "shortest_edge", &shorter);
     tern_file_meta_int(file, KEY "resample", &filter);
     tern_file_meta_float(file, KEY "rescale_factor", &factor);
     tern_file_meta_bool(file, KEY "crop_rounds", &r->rounds);
     if (filter != 2 && filter != 3) return refuse_filter(err);
-    r->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
+    r->filter = filter == 3 ? TERN_IMAGE_BICUBIC : TERN_IMAGE_BILINEAR;
     r->shorter = shorter >= 0 && shorter <= SIDE_MAX ? (int32_t)shorter : 0;
     r->factor = (float)factor;
     read_three_keys(file, KEY "mean", r->mean);
@@ -123,8 +122,8 @@ static tern_status read_gguf(const tern_file *file, tern_picture_rules *r, tern_
     return TERN_OK;
 }
 
-static tern_status write_rules(tern_gguf_writer *w, const tern_picture_rules *r) {
-    int filter = r->filter == TERN_PICTURE_BICUBIC ? 3 : 2;
+static tern_status write_rules(tern_gguf_writer *w, const tern_image_rules *r) {
+    int filter = r->filter == TERN_IMAGE_BICUBIC ? 3 : 2;
     TERN_TRY(tern_gguf_put_int(w, KEY "shortest_edge", TERN_META_U32, r->shorter));
     TERN_TRY(tern_gguf_put_int(w, KEY "resample", TERN_META_U32, filter));
     TERN_TRY(tern_gguf_put_f32(w, KEY "rescale_factor", r->factor));
@@ -135,33 +134,33 @@ static tern_status write_rules(tern_gguf_writer *w, const tern_picture_rules *r)
 
 // ---- Both --------------------------------------------------------------------------------------
 
-static tern_status check_colors(const tern_picture_rules *r, tern_error *err) {
+static tern_status check_colors(const tern_image_rules *r, tern_error *err) {
     bool sound = isfinite(r->factor) && r->factor > 0;
     for (int i = 0; i < 3; i++)
         sound = sound && isfinite(r->mean[i]) && isfinite(r->deviation[i]) && r->deviation[i] > 0;
     if (sound) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "the mean, deviation or factor of a picture's colours is no such number");
+                     "the mean, deviation or factor of an image's colours is no such number");
 }
 
-static tern_status check(const tern_picture_rules *r, const tern_config *c, tern_error *err) {
+static tern_status check(const tern_image_rules *r, const tern_config *c, tern_error *err) {
     TERN_TRY(check_colors(r, err));
     if (r->width == c->n_image && r->height == c->n_image &&
         (r->shorter == 0 || r->shorter >= r->width))
         return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "pictures are made %d x %d, but the model reads %lld x %lld", (int)r->width,
+                     "images are made %d x %d, but the model reads %lld x %lld", (int)r->width,
                      (int)r->height, (long long)c->n_image, (long long)c->n_image);
 }
 
-tern_status tern_pictures_read(const tern_file *file, const tern_config *c, tern_picture_rules *r,
-                               tern_error *err) {
-    *r = (tern_picture_rules){.width = (int32_t)c->n_image,
-                              .height = (int32_t)c->n_image,
-                              .filter = TERN_PICTURE_BICUBIC,
-                              .factor = 1.0F / 255,
-                              .mean = {0.5F, 0.5F, 0.5F},
-                              .deviation = {0.5F, 0.5F, 0.5F}};
+tern_status tern_images_read(const tern_file *file, const tern_config *c, tern_image_rules *r,
+                             tern_error *err) {
+    *r = (tern_image_rules){.width = (int32_t)c->n_image,
+                            .height = (int32_t)c->n_image,
+                            .filter = TERN_IMAGE_BICUBIC,
+                            .factor = 1.0F / 255,
+                            .mean = {0.5F, 0.5F, 0.5F},
+                            .deviation = {0.5F, 0.5F, 0.5F}};
     if (file->kind == TERN_FILE_GGUF)
         TERN_TRY(read_gguf(file, r, err));
     else if (tern_json_root(&file->preprocessor))
@@ -181,7 +180,7 @@ static int64_t number_of(tern_str key) {
     return key.len ? n : -1;
 }
 
-void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n) {
+void tern_images_labels(const tern_file *file, tern_str *labels, size_t n) {
     static const char *const members[] = {"id2label", "label_names", "pretrained_cfg.label_names"};
     const tern_json_doc *doc = &file->config;
     const tern_meta *texts = file->kind == TERN_FILE_GGUF ? tern_file_meta(file, LABEL_KEY) : NULL;
@@ -201,16 +200,16 @@ void tern_pictures_labels(const tern_file *file, tern_str *labels, size_t n) {
     }
 }
 
-tern_status tern_pictures_write_gguf(tern_gguf_writer *w, const tern_file *from,
-                                     const tern_config *c, tern_error *err) {
-    tern_picture_rules r;
+tern_status tern_images_write_gguf(tern_gguf_writer *w, const tern_file *from, const tern_config *c,
+                                   tern_error *err) {
+    tern_image_rules r;
     size_t n = (size_t)c->n_labels, n_named = 0;
     if (!c->n_image) return TERN_OK;
-    TERN_TRY(tern_pictures_read(from, c, &r, err));
+    TERN_TRY(tern_images_read(from, c, &r, err));
     TERN_TRY(write_rules(w, &r));
     tern_str *labels = tern_alloc_array(TERN_MEM_FILE, n, sizeof *labels);
     if (!labels) return tern_fail_memory(err, n * sizeof *labels);
-    tern_pictures_labels(from, labels, n);
+    tern_images_labels(from, labels, n);
     for (size_t i = 0; i < n; i++) {
         n_named += labels[i].ptr != NULL;
         if (!labels[i].ptr) labels[i] = TERN_STR("");
@@ -227,10 +226,10 @@ static void put_three(tern_strbuf *out, const char *name, const float x[3]) {
                        (double)x[2]);
 }
 
-tern_status tern_pictures_write_json(const tern_file *from, const tern_config *c, tern_strbuf *out,
-                                     tern_error *err) {
-    tern_picture_rules r;
-    TERN_TRY(tern_pictures_read(from, c, &r, err));
+tern_status tern_images_write_json(const tern_file *from, const tern_config *c, tern_strbuf *out,
+                                   tern_error *err) {
+    tern_image_rules r;
+    TERN_TRY(tern_images_read(from, c, &r, err));
     bool cuts = r.shorter > 0;
     tern_strbuf_puts(out, "{\n  \"image_processor_type\": \"ViTImageProcessor\",\n"
                           "  \"do_resize\": true,\n  \"do_rescale\": true,\n"
@@ -243,17 +242,17 @@ tern_status tern_pictures_write_json(const tern_file *from, const tern_config *c
     put_three(out, "image_std", r.deviation);
     if (r.rounds) tern_strbuf_puts(out, "  \"tern_crop_rounds\": true,\n");
     tern_strbuf_printf(out, "  \"resample\": %d,\n  \"rescale_factor\": %.9g\n}\n",
-                       r.filter == TERN_PICTURE_BICUBIC ? 3 : 2, (double)r.factor);
+                       r.filter == TERN_IMAGE_BICUBIC ? 3 : 2, (double)r.factor);
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
 }
 
 // transformers counts the labels by their names: those that have none get the names that it gives.
-tern_status tern_pictures_put_labels(const tern_file *from, const tern_config *c,
-                                     tern_strbuf *config, tern_error *err) {
+tern_status tern_images_put_labels(const tern_file *from, const tern_config *c, tern_strbuf *config,
+                                   tern_error *err) {
     size_t n = (size_t)c->n_labels;
     tern_str *labels = tern_alloc_array(TERN_MEM_FILE, n + 1, sizeof *labels);
     if (!labels) return tern_fail_memory(err, n * sizeof *labels);
-    tern_pictures_labels(from, labels, n);
+    tern_images_labels(from, labels, n);
     while (config->len && config->ptr[config->len - 1] != '}') config->len--;
     if (config->len) config->len--;
     while (config->len && config->ptr[config->len - 1] == '\n') config->len--;
@@ -307,14 +306,14 @@ static tern_status check_square(const tern_json_doc *doc, const tern_vision_rule
                          "preprocessor_config.json: do_pan_and_scan is not supported");
     if (width == r->edge && height == r->edge) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "preprocessor_config.json: pictures of %lld x %lld pixels for a tower that "
+                     "preprocessor_config.json: images of %lld x %lld pixels for a tower that "
                      "sees %lld x %lld",
                      (long long)width, (long long)height, (long long)r->edge, (long long)r->edge);
 }
 
 static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v,
-                                  tern_picture_rules *read, tern_vision_rules *r, tern_error *err) {
-    int usual = read->filter == TERN_PICTURE_BICUBIC ? 3 : 2;
+                                  tern_image_rules *read, tern_vision_rules *r, tern_error *err) {
+    int usual = read->filter == TERN_IMAGE_BICUBIC ? 3 : 2;
     int64_t filter = tern_json_int(tern_json_path(doc, "resample"), usual);
     if (r->edge)
         TERN_TRY(check_square(doc, r, err));
@@ -323,7 +322,7 @@ static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v
     else
         read_pixels(doc, r);
     if (filter != 2 && filter != 3) return refuse_filter(err);
-    read->filter = filter == 3 ? TERN_PICTURE_BICUBIC : TERN_PICTURE_BILINEAR;
+    read->filter = filter == 3 ? TERN_IMAGE_BICUBIC : TERN_IMAGE_BILINEAR;
     read->factor =
         (float)tern_json_number(tern_json_path(doc, "rescale_factor"), (double)read->factor);
     read_three(doc, tern_json_path(doc, "image_mean"), read->mean);
@@ -332,8 +331,8 @@ static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v
 }
 
 // The same in a GGUF of the part that sees: llama.cpp's keys, and ours for what it takes for given.
-static tern_status read_tower(const tern_file *tower, tern_picture_rules *read,
-                              tern_vision_rules *r, tern_error *err) {
+static tern_status read_tower(const tern_file *tower, tern_image_rules *read, tern_vision_rules *r,
+                              tern_error *err) {
     if (!r->edge) tern_file_meta_int(tower, CLIP "image_min_pixels", &r->least);
     if (!r->edge) tern_file_meta_int(tower, CLIP "image_max_pixels", &r->most);
     if (r->tile) {
@@ -369,7 +368,7 @@ static tern_status check_rules(const tern_file *file, const tern_vision *v,
                                const tern_vision_rules *r, tern_error *err) {
     const char *path = file->tower ? file->tower->path : "preprocessor_config.json";
     if (r->least < 1 || r->most < r->least || r->most > VISION_PIXELS_MAX)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: pictures of %lld to %lld pixels make no sense",
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: images of %lld to %lld pixels make no sense",
                          path, (long long)r->least, (long long)r->most);
     if (r->tiles_most == 0) return TERN_OK;
     int64_t most = VISION_PIXELS_MAX / TILES_MAX; // pixels of a square
@@ -379,7 +378,7 @@ static tern_status check_rules(const tern_file *file, const tern_vision *v,
                  r->tolerance > 0 && r->tolerance < 1e6;
     if (!sound)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "%s: %lld to %lld squares of %lld pixels, of pictures that are %g times "
+                         "%s: %lld to %lld squares of %lld pixels, of images that are %g times "
                          "too large, make no sense",
                          path, (long long)r->tiles_least, (long long)r->tiles_most,
                          (long long)r->tile, r->tolerance);
@@ -396,18 +395,18 @@ static void limit(tern_vision_rules *r, int64_t n_pixels_max) {
     if (r->tiles_most < r->tiles_least) r->tiles_most = 0;
     if (r->tiles_most == 0) r->tile = 0;
     if (r->most > most) r->most = most;
-    if (r->least > r->most) r->least = r->most; // no file makes a picture larger than it may be
+    if (r->least > r->most) r->least = r->most; // no file makes an image larger than it may be
 }
 
 tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
                                    int64_t n_pixels_max, tern_vision_rules *r, tern_error *err) {
     const tern_json_doc *doc = &file->preprocessor;
     *r = usual_rules(v);
-    tern_picture_rules read = {.factor = 1.0F / 255,
-                               .mean = {0.5F, 0.5F, 0.5F},
-                               .deviation = {0.5F, 0.5F, 0.5F},
-                               .filter = r->tile || r->edge ? TERN_PICTURE_BILINEAR
-                                                            : TERN_PICTURE_BICUBIC};
+    tern_image_rules read = {.factor = 1.0F / 255,
+                             .mean = {0.5F, 0.5F, 0.5F},
+                             .deviation = {0.5F, 0.5F, 0.5F},
+                             .filter =
+                                 r->tile || r->edge ? TERN_IMAGE_BILINEAR : TERN_IMAGE_BICUBIC};
     if (file->tower)
         TERN_TRY(read_tower(file->tower, &read, r, err));
     else if (tern_json_root(doc))
@@ -463,7 +462,7 @@ tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch 
     put_three(out, "image_mean", r.mean);
     put_three(out, "image_std", r.deviation);
     tern_strbuf_printf(out, "  \"resample\": %d,\n  \"rescale_factor\": %.9g\n}\n",
-                       r.filter == TERN_PICTURE_BICUBIC ? 3 : 2, (double)r.factor);
+                       r.filter == TERN_IMAGE_BICUBIC ? 3 : 2, (double)r.factor);
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
 }
 
@@ -479,7 +478,7 @@ tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *f
                                          const tern_vision *v, tern_error *err) {
     tern_vision_rules r;
     TERN_TRY(tern_vision_rules_read(from, v, TILES_MAX * VISION_PIXELS_MAX, &r, err));
-    int filter = r.filter == TERN_PICTURE_BICUBIC ? 3 : 2;
+    int filter = r.filter == TERN_IMAGE_BICUBIC ? 3 : 2;
     if (!r.edge) TERN_TRY(tern_gguf_put_int(w, CLIP "image_min_pixels", TERN_META_U32, r.least));
     if (!r.edge) TERN_TRY(tern_gguf_put_int(w, CLIP "image_max_pixels", TERN_META_U32, r.most));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_mean", TERN_META_F32, r.mean, 3));
@@ -523,7 +522,7 @@ tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t w
     return TERN_OK;
 }
 
-// The grid whose shape is nearest to the picture's; of equal ones the larger if the picture has
+// The grid whose shape is nearest to the image's; of equal ones the larger if the image has
 // half of its pixels.
 void tern_vision_tiles(const tern_vision_rules *r, const tern_vision *v, int32_t width,
                        int32_t height, int32_t *across, int32_t *down) {

@@ -1,4 +1,4 @@
-// Pictures, for models that see (docs/pictures.md): the page decodes them, and gives pixels.
+// Images, for models that see (docs/pictures.md): the page decodes them, and gives pixels.
 #include <string.h>
 #include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
@@ -7,29 +7,29 @@
 #include "tern_media.h"
 
 WEB_EXPORT(web_see) int32_t web_see(int32_t model, const char *json, uint32_t n);
-WEB_EXPORT(web_sights_place) int32_t web_sights_place(int32_t model, const char *json, uint32_t n);
-WEB_EXPORT(web_sight_close) int32_t web_sight_close(int32_t id);
+WEB_EXPORT(web_images_place) int32_t web_images_place(int32_t model, const char *json, uint32_t n);
+WEB_EXPORT(web_image_close) int32_t web_image_close(int32_t id);
 WEB_EXPORT(web_classify) int32_t web_classify(int32_t model, const char *json, uint32_t n);
-WEB_EXPORT(web_embed_pictures)
-int32_t web_embed_pictures(int32_t model, const char *json, uint32_t n);
+WEB_EXPORT(web_embed_images)
+int32_t web_embed_images(int32_t model, const char *json, uint32_t n);
 
-#define PIXELS_MAX 89478485 // of a picture, as of one that is read from a file
+#define PIXELS_MAX 89478485 // of an image, as of one that is read from a file
 
-struct web_sight {
+struct web_image {
     int32_t id;
-    tern_sight *sight;
-    struct web_sight *next;
+    tern_image_tokens *image;
+    struct web_image *next;
 };
-static int32_t last_sight;
+static int32_t last_image;
 
 // ---- Pixels -------------------------------------------------------------------------------------
 
 // {"width", "height", "at"} each: at is where the page has put its bytes, red, green, blue.
-static tern_status read_pictures(web_args *args, const char *what, const tern_json *array,
-                                 tern_picture **out, tern_error *err) {
+static tern_status read_images(web_args *args, const char *what, const tern_json *array,
+                               tern_image **out, tern_error *err) {
     size_t i = 0;
-    if (!array) return tern_fail(err, TERN_ERR_ARGUMENT, "%s: \"pictures\" is missing", what);
-    tern_picture *list = tern_alloc_array(TERN_MEM_MISC, array->n, sizeof *list);
+    if (!array) return tern_fail(err, TERN_ERR_ARGUMENT, "%s: \"images\" is missing", what);
+    tern_image *list = tern_alloc_array(TERN_MEM_MISC, array->n, sizeof *list);
     *out = list;
     if (!list) return tern_fail_memory(err, array->n * sizeof *list);
     for (const tern_json *item = tern_json_first(&args->doc, array); item;
@@ -47,100 +47,101 @@ static tern_status read_pictures(web_args *args, const char *what, const tern_js
     return TERN_OK;
 }
 
-// A call about pictures, which the GPU may be waited for in.
+// A call about images, which the GPU may be waited for in.
 typedef struct asking {
     web_model *model;
     web_args args;
     const tern_json *array;
-    tern_picture *pictures; // [array->n]
+    tern_image *images; // [array->n]
 } asking;
 
-// json: "pictures", and what `more` is. Close it in any case.
+// json: "images", and what `more` is. Close it in any case.
 static tern_status open_asking(asking *a, int32_t model, const char *what, const char *json,
                                uint32_t n, const web_field *more, tern_error *err) {
-    const web_field fields[] = {{"pictures", WEB_ARRAY, &a->array, 0, 0, NULL}, *more};
+    const web_field fields[] = {{"images", WEB_ARRAY, &a->array, 0, 0, NULL}, *more};
     *a = (asking){.model = web_model_find(model, err)};
     if (!a->model) return err->status;
     web_gpu_enter(true);
     TERN_TRY(web_args_read(&a->args, what, json, n, fields, 2, err));
-    return read_pictures(&a->args, what, a->array, &a->pictures, err);
+    return read_images(&a->args, what, a->array, &a->images, err);
 }
 
 static void close_asking(asking *a) {
-    tern_free(a->pictures);
+    tern_free(a->images);
     web_args_free(&a->args);
 }
 
 // ---- In texts -----------------------------------------------------------------------------------
 
-static void close_sight(struct web_sight *s) {
-    tern_sight_close(s->sight);
+static void close_image(struct web_image *s) {
+    tern_image_tokens_close(s->image);
     tern_free(s);
 }
 
-void web_sights_close(web_model *m) {
-    while (m->sights) {
-        struct web_sight *s = m->sights;
-        m->sights = s->next;
-        close_sight(s);
+void web_images_close(web_model *m) {
+    while (m->images) {
+        struct web_image *s = m->images;
+        m->images = s->next;
+        close_image(s);
     }
 }
 
-static int32_t add_sight(web_model *m, tern_sight *sight, tern_error *err) {
-    struct web_sight *s = tern_alloc(TERN_MEM_MISC, sizeof *s);
+static int32_t add_image(web_model *m, tern_image_tokens *image, tern_error *err) {
+    struct web_image *s = tern_alloc(TERN_MEM_MISC, sizeof *s);
     if (!s) {
-        tern_sight_close(sight);
+        tern_image_tokens_close(image);
         tern_fail_memory(err, sizeof *s);
         return web_fail(err);
     }
-    *s = (struct web_sight){.id = ++last_sight, .sight = sight, .next = m->sights};
-    m->sights = s;
+    *s = (struct web_image){.id = ++last_image, .image = image, .next = m->images};
+    m->images = s;
     m->close_senses = web_senses_close;
     return s->id;
 }
 
-// What the model makes of a picture, or of two frames of a video: the sight's id.
+// What the model makes of an image, or of two frames of a video: the image's id.
 int32_t web_see(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     asking a;
-    tern_sight *sight = NULL;
+    tern_image_tokens *image = NULL;
     uint64_t most = 0;
     const web_field more = {"n_pixels_max", WEB_COUNT, &most, 0, 0, NULL};
     tern_status status = open_asking(&a, model, "see", json, n, &more, &err);
-    const tern_sight_params params = {.n_pixels_max = (int64_t)most};
+    const tern_image_tokens_params params = {.n_pixels_max = (int64_t)most};
     if (status == TERN_OK)
-        status = tern_sight_open(&sight, a.model->model, a.pictures, a.array->n, &params, &err);
+        status =
+            tern_image_tokens_open(&image, a.model->model, a.images, a.array->n, &params, &err);
     close_asking(&a);
-    return status == TERN_OK ? add_sight(a.model, sight, &err) : web_fail(&err);
+    return status == TERN_OK ? add_image(a.model, image, &err) : web_fail(&err);
 }
 
-static struct web_sight **place_of(int32_t id, tern_error *err) {
+static struct web_image **place_of(int32_t id, tern_error *err) {
     for (web_model *m = web_model_first(); m; m = m->next)
-        for (struct web_sight **at = &m->sights; *at; at = &(*at)->next)
+        for (struct web_image **at = &m->images; *at; at = &(*at)->next)
             if ((*at)->id == id) return at;
-    tern_fail(err, TERN_ERR_ARGUMENT, "there is no sight %d", id);
+    tern_fail(err, TERN_ERR_ARGUMENT, "there is no image %d", id);
     return NULL;
 }
 
-int32_t web_sight_close(int32_t id) {
+int32_t web_image_close(int32_t id) {
     tern_error err = {0};
-    struct web_sight **at = place_of(id, &err), *s = at ? *at : NULL;
+    struct web_image **at = place_of(id, &err), *s = at ? *at : NULL;
     if (!s) return web_fail(&err);
     *at = s->next;
-    close_sight(s);
+    close_image(s);
     return 0;
 }
 
-// sights of their ids; *n_rows: of all of them.
-static tern_status find_sights(const int32_t *ids, size_t n, tern_sight **sights, size_t *n_rows,
-                               tern_error *err) {
+// images of their ids; *n_rows: of all of them.
+static tern_status find_images(const int32_t *ids, size_t n, tern_image_tokens **images,
+                               size_t *n_rows, tern_error *err) {
     *n_rows = 0;
     for (size_t i = 0; i < n; i++) {
         size_t each;
-        struct web_sight **at = place_of(ids[i], err);
+        struct web_image **at = place_of(ids[i], err);
         if (!at) return TERN_ERR_ARGUMENT;
-        sights[i] = (*at)->sight;
-        tern_sight_ids(sights[i], &each);
+        images[i] = (*at)->image;
+        tern_image_tokens_ids(images[i], &each);
         *n_rows += each;
     }
     return TERN_OK;
@@ -148,33 +149,33 @@ static tern_status find_sights(const int32_t *ids, size_t n, tern_sight **sights
 
 typedef struct placing {
     web_args args;
-    int32_t *ids, *sight_ids, *out;
-    size_t n_ids, n_sights, n_out;
-    tern_sight **sights;
+    int32_t *ids, *image_ids, *out;
+    size_t n_ids, n_images, n_out;
+    tern_image_tokens **images;
 } placing;
 
 static tern_status place(placing *p, const web_model *m, const char *json, uint32_t n,
                          tern_error *err) {
-    const tern_json *ids = NULL, *sights = NULL;
+    const tern_json *ids = NULL, *images = NULL;
     size_t n_rows;
     const web_field fields[] = {{"ids", WEB_ARRAY, &ids, 0, 0, NULL},
-                                {"sights", WEB_ARRAY, &sights, 0, 0, NULL}};
+                                {"images", WEB_ARRAY, &images, 0, 0, NULL}};
     TERN_TRY(web_args_read(&p->args, "place", json, n, fields, 2, err));
-    if (!ids || !sights)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "place: \"ids\" and \"sights\" are needed");
+    if (!ids || !images)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "place: \"ids\" and \"images\" are needed");
     TERN_TRY(web_args_ids(&p->args, "place", ids, &p->ids, &p->n_ids, err));
-    TERN_TRY(web_args_ids(&p->args, "place", sights, &p->sight_ids, &p->n_sights, err));
-    p->sights = tern_alloc_array(TERN_MEM_MISC, p->n_sights, sizeof *p->sights);
-    if (!p->sights) return tern_fail_memory(err, p->n_sights * sizeof *p->sights);
-    TERN_TRY(find_sights(p->sight_ids, p->n_sights, p->sights, &n_rows, err));
+    TERN_TRY(web_args_ids(&p->args, "place", images, &p->image_ids, &p->n_images, err));
+    p->images = tern_alloc_array(TERN_MEM_MISC, p->n_images, sizeof *p->images);
+    if (!p->images) return tern_fail_memory(err, p->n_images * sizeof *p->images);
+    TERN_TRY(find_images(p->image_ids, p->n_images, p->images, &n_rows, err));
     p->out = tern_alloc_array(TERN_MEM_MISC, p->n_ids + n_rows, sizeof *p->out);
     if (!p->out) return tern_fail_memory(err, (p->n_ids + n_rows) * sizeof *p->out);
-    return tern_sights_place(m->model, p->ids, p->n_ids, p->sights, p->n_sights, p->out,
-                             p->n_ids + n_rows, &p->n_out, err);
+    return tern_image_tokens_place(m->model, p->ids, p->n_ids, p->images, p->n_images, p->out,
+                                   p->n_ids + n_rows, &p->n_out, err);
 }
 
-// {"ids", "sights"}: a prompt with its pictures, as web_tokenize leaves one.
-int32_t web_sights_place(int32_t model, const char *json, uint32_t n) {
+// {"ids", "images"}: a prompt with its images, as web_tokenize leaves one.
+int32_t web_images_place(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     placing p = {0};
     const web_model *m = web_model_find(model, &err);
@@ -182,8 +183,8 @@ int32_t web_sights_place(int32_t model, const char *json, uint32_t n) {
     tern_status status = place(&p, m, json, n, &err);
     int32_t answer = status == TERN_OK ? web_put_ids(p.out, p.n_out, 0) : web_fail(&err);
     tern_free(p.ids);
-    tern_free(p.sight_ids);
-    tern_free(p.sights);
+    tern_free(p.image_ids);
+    tern_free(p.images);
     tern_free(p.out);
     web_args_free(&p.args);
     return answer;
@@ -191,9 +192,9 @@ int32_t web_sights_place(int32_t model, const char *json, uint32_t n) {
 
 // ---- What they show -----------------------------------------------------------------------------
 
-static int32_t put_hits(const tern_classify_hit *hits, size_t n_pictures, size_t n_hits) {
+static int32_t put_hits(const tern_classify_hit *hits, size_t n_images, size_t n_hits) {
     tern_strbuf *b = web_result_begin();
-    for (size_t i = 0; i < n_pictures * n_hits; i++) {
+    for (size_t i = 0; i < n_images * n_hits; i++) {
         const tern_classify_hit *h = &hits[i];
         tern_strbuf_puts(b, i == 0 ? "[[" : i % n_hits == 0 ? "],[" : ",");
         tern_strbuf_printf(b, "{\"id\":%d,\"label\":", (int)h->label_id);
@@ -204,7 +205,7 @@ static int32_t put_hits(const tern_classify_hit *hits, size_t n_pictures, size_t
         tern_strbuf_json_float(b, h->probability);
         tern_strbuf_puts(b, "}");
     }
-    tern_strbuf_puts(b, n_pictures ? "]]" : "[]");
+    tern_strbuf_puts(b, n_images ? "]]" : "[]");
     return web_result_end();
 }
 
@@ -217,10 +218,10 @@ static tern_status classify(const asking *a, tern_classify_params *params, tern_
     size_t n = a->array->n * (size_t)params->n_hits;
     *hits = tern_alloc_array(TERN_MEM_MISC, n, sizeof **hits);
     if (!*hits) return tern_fail_memory(err, n * sizeof **hits);
-    return tern_classify(a->model->model, a->pictures, a->array->n, params, *hits, err);
+    return tern_classify(a->model->model, a->images, a->array->n, params, *hits, err);
 }
 
-// Of each picture the likeliest labels.
+// Of each image the likeliest labels.
 int32_t web_classify(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     asking a;
@@ -236,16 +237,16 @@ int32_t web_classify(int32_t model, const char *json, uint32_t n) {
     return answer;
 }
 
-// Vectors of pictures, to where `to` says: [pictures, n_dims].
-int32_t web_embed_pictures(int32_t model, const char *json, uint32_t n) {
+// Vectors of images, to where `to` says: [images, n_dims].
+int32_t web_embed_images(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     asking a;
     uint64_t to = 0;
     const web_field more = {"to", WEB_COUNT, &to, 0, 0, NULL};
     tern_status status = open_asking(&a, model, "embed", json, n, &more, &err);
     if (status == TERN_OK)
-        status = tern_embed_pictures(a.model->model, a.pictures, a.array->n, (float *)(uintptr_t)to,
-                                     &err);
+        status =
+            tern_embed_images(a.model->model, a.images, a.array->n, (float *)(uintptr_t)to, &err);
     close_asking(&a);
     return status == TERN_OK ? 0 : web_fail(&err);
 }
