@@ -1,4 +1,4 @@
-// Images, for models that see (docs/pictures.md): the page decodes them, and gives pixels.
+// Images, for models that see (docs/images.md): the page decodes them, and gives pixels.
 #include <string.h>
 #include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"

@@ -1,5 +1,5 @@
 // The user's images as pixels: decoded by the browser, at their own size and without colour conversion, as the
-// engine's decoders would (docs/pictures.md).
+// engine's decoders would (docs/images.md).
 import type { ImageSource } from './api.js';
 import type { Pixels } from './engine/types.js';
 import { TernError } from './errors.js';
