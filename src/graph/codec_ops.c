@@ -42,8 +42,7 @@ static tern_vid convolve(tern_graph *g, tern_op op, tern_vid x, const char *name
     return y;
 }
 
-tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name,
-                            const tern_causal_attrs *a) {
+tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name, const tern_causal_attrs *a) {
     return convolve(g, TERN_OP_CONV1D, x, name, a, a->n_out, a->n_in, a->taps,
                     (int64_t)(a->taps - 1) * a->dilation);
 }

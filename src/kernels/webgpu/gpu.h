@@ -54,16 +54,16 @@
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
     ROW(GPU_ODD_BIAS, "columns", "odd_bias", "wwr")                                                \
-    ROW(GPU_REPLACE, "input_embeds", "replace", "wrrw")                                                   \
-    ROW(GPU_ADD_INPUT_EMBEDS, "input_embeds", "add_input_embeds", "wrrw")                                               \
-    ROW(GPU_ADD_POINT, "input_embeds", "add_point", "wr-wr")                                              \
+    ROW(GPU_REPLACE, "input_embeds", "replace", "wrrw")                                            \
+    ROW(GPU_ADD_INPUT_EMBEDS, "input_embeds", "add_input_embeds", "wrrw")                          \
+    ROW(GPU_ADD_POINT, "input_embeds", "add_point", "wr-wr")                                       \
     ROW(GPU_WINDOWS, "windows", "windows", "ww")                                                   \
     ROW(GPU_ROW_MEANS, "whole_norm", "row_means", "w--w")                                          \
     ROW(GPU_WHOLE_NORM, "whole_norm", "whole_norm", "wrrww")                                       \
     ROW(GPU_SOURCE_STORE, "source_store", "source_store", "rwwwww")                                \
     ROW(GPU_CROSS_ATTENTION, "cross_attention", "cross_attention", "wwwwrr")                       \
     ROW(GPU_CODE_DIGITS, "codec", "code_digits", "----w-r")                                        \
-    ROW(GPU_CONV1D, "codec", "conv1d", "rwrwwr")                                         \
+    ROW(GPU_CONV1D, "codec", "conv1d", "rwrwwr")                                                   \
     ROW(GPU_UPSAMPLE_CONV, "codec", "upsample_conv", "rwrwwr")                                     \
     ROW(GPU_TAILS_KEEP, "codec", "tails_keep", "rw-w")                                             \
     ROW(GPU_HALF_SNAKE, "codec", "half_snake", "-wr-w")                                            \
@@ -444,7 +444,7 @@ typedef enum gpu_place {
     GPU_STATE,   // value `v`
     GPU_ANGLES,  // of rope `v`
     GPU_IDS,
-    GPU_SENT,  // rows of host table `v` for the request's tokens
+    GPU_SENT,         // rows of host table `v` for the request's tokens
     GPU_INPUT_EMBEDS, // rows of input `v`
     GPU_LOGITS,
     GPU_TOP_PARTS_MEMORY,

@@ -44,14 +44,14 @@ TEST(float_conv1d_is_its_chain_of_fmas) {
         float *y = numbers(n_y, KIND_PLAIN, 4), *want = numbers(n_y, KIND_PLAIN, 4);
         REQUIRE(x && w && bias && y && want);
         tern_conv1d_args a = {.x = x,
-                                   .y_stride = stride,
-                                   .n_rows = c->n_rows,
-                                   .n_in = c->n_in,
-                                   .n_taps = c->n_taps,
-                                   .dilation = c->dilation,
-                                   .n_out = c->n_out,
-                                   .w = w,
-                                   .bias = bias};
+                              .y_stride = stride,
+                              .n_rows = c->n_rows,
+                              .n_in = c->n_in,
+                              .n_taps = c->n_taps,
+                              .dilation = c->dilation,
+                              .n_out = c->n_out,
+                              .w = w,
+                              .bias = bias};
         causal_plainly(&a, want);
         for (size_t k = 0; k < v.n; k++) {
             fill(y, n_y, KIND_PLAIN, 4); // the gaps between rows must stay as they are

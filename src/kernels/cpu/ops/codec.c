@@ -97,14 +97,14 @@ static void conv_rows(const cpu_run *run, const tern_node *n, const stretch *s, 
     size_t n_in = s->cols, first = block * TERN_CONV_OUTPUTS, n_out = (size_t)at->n_out;
     size_t mixed = last < s->n_before ? last : s->n_before;
     tern_conv1d_args a = {.y_stride = n_out,
-                               .n_in = n_in,
-                               .n_taps = (size_t)at->taps,
-                               .dilation = (size_t)at->dilation,
-                               .n_out = n_out - first < TERN_CONV_OUTPUTS ? n_out - first
-                                                                          : TERN_CONV_OUTPUTS,
-                               .w = run->plan->weights[n->in[1]]->vector +
-                                    block * (size_t)at->taps * n_in * TERN_CONV_OUTPUTS,
-                               .bias = run->plan->weights[n->in[2]]->vector + first};
+                          .n_in = n_in,
+                          .n_taps = (size_t)at->taps,
+                          .dilation = (size_t)at->dilation,
+                          .n_out =
+                              n_out - first < TERN_CONV_OUTPUTS ? n_out - first : TERN_CONV_OUTPUTS,
+                          .w = run->plan->weights[n->in[1]]->vector +
+                               block * (size_t)at->taps * n_in * TERN_CONV_OUTPUTS,
+                          .bias = run->plan->weights[n->in[2]]->vector + first};
     float *y = (float *)cpu_value(run, n->out[0]) + s->first * n_out + first;
     if (t < mixed) {
         size_t old = s->n_before - t;
