@@ -89,10 +89,10 @@ class Shown:
 
 def see(model: Handle, image: Image) -> Handle:
     """An image as encoded by a model."""
-    image = ctypes.POINTER(c.tern_image_tokens)()
+    tokens = ctypes.POINTER(c.tern_image_tokens)()
     with Images([image]) as read, model as m:
-        lib.tern_image_tokens_open(ctypes.byref(image), m, read.array, 1, None)
-    return Handle(image, lib.tern_image_tokens_close, model)
+        lib.tern_image_tokens_open(ctypes.byref(tokens), m, read.array, 1, None)
+    return Handle(tokens, lib.tern_image_tokens_close, model)
 
 
 def with_places(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -105,7 +105,7 @@ def with_places(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_image(image: Image, *, size: Any = None, filter: str = "bicubic", as_stored: bool = False,
-                 max_pixels: int = 0) -> Any:
+               max_pixels: int = 0) -> Any:
     """The pixels of a JPEG, PNG, WebP or GIF: uint8 [height, width, 3], the right way up.
 
     size: (width, height) to resize to, bit-identical to Pillow's resize; filter "bicubic" or "bilinear".
