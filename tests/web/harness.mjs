@@ -20,10 +20,12 @@ export const root = path.resolve(fileURLToPath(import.meta.url), '../../..');
 // Whether TERN_TEST_LONG asks for the cases that take minutes.
 export const isLong = !['', '0'].includes(process.env.TERN_TEST_LONG ?? '');
 
+const SLOW = 5;
 const tests = [];
 
-// seconds: after how long the test has failed. computesIn: the browser in which it compares what models say
-// (run.mjs has a use for it). long: only with TERN_TEST_LONG.
+// seconds: what the test takes at most on an idle machine; one that hangs has failed after SLOW times as
+// long. computesIn: the browser in which it compares what models say (run.mjs has a use for it). long: only
+// with TERN_TEST_LONG.
 export function test(name, options, run) {
   tests.push({ name, seconds: 60, long: false, ...options, run });
 }
@@ -190,7 +192,7 @@ async function runOne({ name, seconds, long, computesIn, run }, shared) {
   if (!skipped) {
     let timer;
     const late = new Promise((_, fail) => {
-      timer = setTimeout(() => fail(new Error(`not done after ${seconds} s`)), seconds * 1000);
+      timer = setTimeout(() => fail(new Error(`not done after ${SLOW * seconds} s`)), SLOW * seconds * 1000);
     });
     const running = run(t);
     try {
