@@ -508,7 +508,7 @@ def said(path):
     return [json.loads(line) for line in open(path)]
 
 
-PARTS = "[image image/png, which is not shown]\na image\ninside\n[resource_link file:///b, which is not shown]"
+PARTS = "[image image/png, which is not shown]\nan image\ninside\n[resource_link file:///b, which is not shown]"
 ASKED = (("it_weather", {"town": "Ghent"}, "dry in Ghent", False), ("it_read_all_files", {}, "all\nof them", False), ("it_fail", {}, "it broke", True),
          ("it_wrong", {}, "it: the server answers with error -32602: no tools/call", True), ("it_parts", {}, PARTS, False),
          ("it_structured", {}, '{"a":[1,null]}', False), ("it_pings", {}, "pinged", False))

@@ -325,7 +325,7 @@ TEST(folder_says_by_name_what_nothing_reads) {
     } cases[] = {
         {{.extra = "model.layers.0.self_attn.q_norm.weight"}, "attn.q_norm.weight is not one"},
         {{.extra = "model.layers.7.mlp.up_proj.weight"}, "layers.7.mlp.up_proj.weight is not one"},
-        {{.extra = "model.layers.0.mlp.up_proj.bias"}, "up_proj.bias: a llama with biases"},
+        {{.extra = "model.layers.0.mlp.up_proj.bias"}, "up_proj.bias: a bias that config.json"},
         {{.extra = "model.layers.0.mlp.up_proj.weight_scale"}, "up_proj.weight_scale is not one"},
         {{.extra = "vision.weight"}, "vision.weight is not one"},
         {{.extra = "model.layers.0.self_attn.rotary_emb.inv_freq"}, NULL},
