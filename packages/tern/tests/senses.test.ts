@@ -74,10 +74,10 @@ test('images stand in the prompt where the template puts them', async () => {
   await connection.call('generate', { input, params: {} }, { onEvent: event => { text += event.text; } });
   assert.equal(text, 'You said: aPPbPPP');
   assert.deepEqual(seen.images.map(({ width, height }) => [width, height]), [[2, 1], [1, 3]]);
-  assert.equal(seen.images, 0, 'images are left open'); // seen to fail without prompt.close()
+  assert.equal(seen.imageTokens, 0, 'images are left open'); // seen to fail without prompt.close()
   await assert.rejects(connection.call('generate', { input: chatInput([{ role: 'user',
     content: [{ type: 'text', text: 'fail trap ' }, { type: 'image', image: image(1, 1) }] }]), params: {} }));
-  assert.equal(seen.images, 0, 'images are left open after a failure');
+  assert.equal(seen.imageTokens, 0, 'images are left open after a failure');
 });
 
 test('turns that no longer fit are left out, and their images', async () => {
@@ -91,7 +91,7 @@ test('turns that no longer fit are left out, and their images', async () => {
   assert.equal(result.nDropped, 2); // 520 tokens of images; the context has 512. Seen to fail when the first images stay
   assert.equal(result.nPrompt - 320, '<system>s<user>17<assistant>yes<user>15<assistant>'.length);
   assert.equal(text, `You said: ${'P'.repeat(150)}15`);
-  assert.equal(seen.images, 0);
+  assert.equal(seen.imageTokens, 0);
 });
 
 test('a model that reads texts alone says so', async () => {
