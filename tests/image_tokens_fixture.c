@@ -171,6 +171,7 @@ static tern_image_tokens *keep(const oracle *o, const float *made, const int32_t
         memcpy(s->rows + (i % n_rows * n + i / n_rows) * n_embd, made + i * n_embd,
                n_embd * sizeof *s->rows);
     CHECK(tern_model_keep_image(o->model, s, &err) == TERN_OK);
+    tern_model_hold(o->model); // as tern_image_tokens_open does, for tern_image_tokens_close
     return s;
 }
 
