@@ -347,7 +347,10 @@ static bool change_value(char *at, uint64_t type, int i) {
     float single = 0;
     memcpy(&single, at, n == 4 ? 4 : 1);
     if (type == TERN_META_F32) single = (float)(single * factors[i] + more[i]);
-    whole = type == TERN_META_BOOL ? !whole : (uint64_t)((double)whole * factors[i] + more[i]);
+    // Of a number with a sign, too: below zero it wraps, as its bytes do.
+    double other = (double)whole * factors[i] + more[i];
+    if (other < -9e18 || other > 9e18) other = more[i];
+    whole = type == TERN_META_BOOL ? !whole : (uint64_t)(int64_t)other;
     if (type == TERN_META_F32)
         memcpy(at, &single, n);
     else
