@@ -64,9 +64,9 @@ TERN_API tern_status tern_image_resize(tern_image *out, const tern_image *image,
 
 // ---- Images in texts --------------------------------------------------------------------------
 
-// What a language model that sees makes of an image. In a prompt it is ids like those of tokens,
-// only greater than any: so prompts with images are given to sessions, groups and whatever else
-// takes ids as those without are, and states are shared by equal images alone.
+// What a vision-language model computes from an image. In a prompt it is a run of ids above the
+// vocabulary, so any function that takes ids takes it; equal images get equal ids and share cached
+// states, others do not.
 typedef struct tern_image_tokens tern_image_tokens;
 
 typedef struct tern_image_tokens_params {
@@ -76,9 +76,9 @@ typedef struct tern_image_tokens_params {
 } tern_image_tokens_params;
 
 // Shows the model an image: sized as its files say, 0.1 to some seconds on a CPU. n_images: 1,
-// or 2 frames of a video, which become one. The same pixels give the same image again, without
-// being computed. It waits for the device. Any number of threads may call with one model. The image
-// is the caller's to close, before the model; sessions whose texts it is in keep what they need.
+// or 2 frames of a video, which become one. The same pixels give the same tokens again, without
+// being computed. It waits for the device. Any number of threads may call with one model. The
+// tokens are the caller's to close, before the model; sessions that have them keep what they need.
 // TERN_ERR_UNSUPPORTED: the model reads text alone.
 TERN_API tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *model,
                                             const tern_image *images, size_t n_images,
@@ -90,11 +90,11 @@ TERN_API void tern_image_tokens_close(tern_image_tokens *image); // NULL is allo
 // those of tokens that come with it (LFM2-VL, Gemma 3).
 TERN_API const int32_t *tern_image_tokens_ids(const tern_image_tokens *image, size_t *n_ids);
 
-// Puts images where the prompt has the model's tokens for images (<|image_pad|> of Qwen's,
-// <image> of LFM2-VL, <start_of_image> of Gemma 3), in their order: as many as there are. out
-// [capacity] gets the ids; *n_out, how many there are, also where there is no room for them
+// Puts images' tokens where the prompt has a placeholder for each (<|image_pad|> of Qwen's,
+// <image> of LFM2-VL, <start_of_image> of Gemma 3), in their order. out [capacity] gets the ids.
+// *n_out: how many ids there are, even if they do not fit
 // (TERN_ERR_CONTEXT_FULL).
-// TERN_ERR_ARGUMENT: another number of places than of images.
+// TERN_ERR_ARGUMENT: the prompt does not have n_images placeholders.
 TERN_API tern_status tern_image_tokens_place(const tern_model *model, const int32_t *ids,
                                              size_t n_ids, tern_image_tokens *const *images,
                                              size_t n_images, int32_t *out, size_t capacity,
@@ -119,7 +119,7 @@ TERN_API tern_status tern_chat_answer_shown(tern_session *session, const tern_me
                                             size_t n_shown, const tern_generate_params *params,
                                             tern_text_fn on_text, void *user,
                                             tern_chat_stats *stats, tern_error *err);
-// Shows an image with the last message of a conversation. The image stays the caller's, open as
+// Shows an image with the last message of a conversation. Its tokens stay the caller's, open as
 // long as the message is there. Transcripts in files have the texts alone.
 TERN_API tern_status tern_chat_show(tern_chat *chat, tern_image_tokens *image, tern_error *err);
 // Valid until the chat is changed.

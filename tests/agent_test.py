@@ -192,7 +192,8 @@ def test_bad_programs():
         content, failed = run.results()[0]
         check(content == said and failed == (name in ("exits", "dies", "hangs")), name, content)
         check(run.seconds < 150 and run.result["answer"] == "So.", name, run.seconds, run.result)
-    check(not running("sleep " + nap), "still running", running("sleep " + nap))
+    left = running("sleep " + nap)
+    check(not left, "still running", left)
     run = Run(model("missing", call("missing"), "So."), "--tool", at("tools/missing.json", json.dumps({"name": "missing", "command": ["./nowhere"]})))
     check(run.results()[0][1] and "cannot be started" in run.results()[0][0], run.results())
 

@@ -394,7 +394,7 @@ tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *m, const
 
 void tern_image_tokens_close(tern_image_tokens *s) {
     if (!s) return;
-    tern_model *m = s->model; // the image may end here
+    tern_model *m = s->model; // s may end here
     tern_model_release_image(m, s);
     tern_model_let_go(m);
 }

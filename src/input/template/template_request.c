@@ -217,11 +217,15 @@ static void put_system(request *r) {
     tern_strbuf_clear(&r->system);
 }
 
+static bool is_system(tern_str role) {
+    return tern_str_is(role, "system") || tern_str_is(role, "developer");
+}
+
 // A message where templates have no role "system": it then is a part of the user's words, as Gemma
 // 3's template has it.
 static void put_merged(request *r, const tern_json *message) {
     tern_str role = tern_json_str(tern_json_get(r->doc, message, "role"));
-    if (tern_str_is(role, "system") || tern_str_is(role, "developer")) {
+    if (is_system(role)) {
         if (read_content(r, tern_json_get(r->doc, message, "content"), &r->system))
             tern_strbuf_puts(&r->system, "\n\n");
         return;
@@ -290,10 +294,9 @@ static bool has_system(const tern_json_doc *doc) {
     const tern_json *messages = tern_json_get(doc, tern_json_root(doc), "messages");
     for (const tern_json *at = tern_json_first(doc, messages); at;
          at = tern_json_next(doc, messages, at)) {
-        tern_str role = tern_json_is(at, TERN_JSON_OBJECT)
-                            ? tern_json_str(tern_json_get(doc, at, "role"))
-                            : (tern_str){0};
-        if (tern_str_is(role, "system") || tern_str_is(role, "developer")) return true;
+        if (tern_json_is(at, TERN_JSON_OBJECT) &&
+            is_system(tern_json_str(tern_json_get(doc, at, "role"))))
+            return true;
     }
     return false;
 }
@@ -323,8 +326,9 @@ static tern_status render_as(const tern_template *t, const tern_tokenizer *token
     return status;
 }
 
-// A template that refuses a system message gets it in the user's; if it refuses that, too, its
-// first words count.
+// A template that refuses a system message, with raise_exception, gets it in the user's; if it
+// refuses that, too, its first words count. Any other failure, as of its budget, is not tried
+// twice.
 static tern_status render(const tern_template *t, const tern_tokenizer *tokenizer,
                           const tern_json_doc *doc, tern_strbuf *out, tern_error *err) {
     tern_error why = {0};
@@ -333,7 +337,7 @@ static tern_status render(const tern_template *t, const tern_tokenizer *tokenize
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "the request must be an object with a list \"messages\"");
     tern_status status = render_as(t, tokenizer, doc, false, out, &why);
-    if (status != TERN_OK && status != TERN_ERR_MEMORY && has_system(doc)) {
+    if (status == TERN_ERR_ARGUMENT && has_system(doc)) {
         out->len = n;
         tern_status merged = render_as(t, tokenizer, doc, true, out, NULL);
         if (merged == TERN_OK) return TERN_OK;
