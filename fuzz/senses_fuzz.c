@@ -16,7 +16,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t n, size_t room, unsigned s
 static void hear(tern_model *m) {
     static float samples[SECONDS_N];
     tern_error err = {0};
-    tern_transcript t;
+    tern_transcription t;
     for (int i = 0; i < SECONDS_N; i++) samples[i] = 0.4f * sinf((float)i * 0.11f);
     const tern_sound sound = {.rate = 16000, .n = SECONDS_N, .samples = samples};
     const tern_transcribe_params params = {.whole = true, .no_fallback = true};
@@ -26,7 +26,7 @@ static void hear(tern_model *m) {
         const tern_segment *s = &t.segments[i];
         fuzz_require(s->text && s->n_ids > 0 && s->start >= 0 && s->end >= s->start);
     }
-    tern_transcript_free(&t);
+    tern_transcription_free(&t);
 }
 
 static void speak(tern_model *m) {
@@ -87,10 +87,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         fuzz_require(err.message[0]);
         return 0;
     }
-    if (tern_model_hearing_rate(m)) hear(m);
+    if (tern_model_audio_rate(m)) hear(m);
     speak(m);
     int32_t n_speaker;
-    if (tern_model_speaks(m, &n_speaker)) say(m, n_speaker);
+    if (tern_model_is_tts(m, &n_speaker)) say(m, n_speaker);
     tern_model_close(m);
     return 0;
 }

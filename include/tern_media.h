@@ -222,14 +222,14 @@ typedef struct tern_segment {
     int32_t n_ids;
 } tern_segment;
 
-typedef struct tern_transcript {
+typedef struct tern_transcription {
     tern_segment *segments; // [n], in order
     size_t n;
     double seconds;              // of the sound
     char language[8];            // the language, "en" and so on; "": the model does not tell
     double encoder_s, decoder_s; // spent computing it
     int64_t n_read;              // tokens that the decoder read
-} tern_transcript;
+} tern_transcription;
 
 typedef struct tern_transcribe_params {
     const char *vad;          // Silero VAD, an ONNX file, which finds the speech; NULL: by loudness
@@ -243,7 +243,7 @@ typedef struct tern_transcribe_params {
     bool translate, no_fallback;
     // Gets each segment as soon as it is there; false stops: TERN_ERR_CANCELLED.
     bool (*on_segment)(void *user, const tern_segment *segment);
-    // Only for tern_hear: gets what the current segment may become. NULL: none.
+    // Only for tern_transcriber: gets what the current segment may become. NULL: none.
     bool (*on_partial)(void *user, const tern_segment *segment);
     void *user;
 } tern_transcribe_params;
@@ -251,29 +251,30 @@ typedef struct tern_transcribe_params {
 // What is said in a sound, by a model that hears: parts of speech, each written down greedily; by
 // Whisper windows of 30 seconds, which it cuts into segments itself (seconds_max and
 // tokens_per_second are not looked at, whole is so, and vad says where a window begins).
-// params NULL: the defaults. out is to be freed with tern_transcript_free. Any number of threads
+// params NULL: the defaults. out is to be freed with tern_transcription_free. Any number of threads
 // may call with one model. TERN_ERR_UNSUPPORTED: it hears nothing; TERN_ERR_ARGUMENT: the rate is
-// not the model's (tern_model_hearing_rate).
+// not the model's (tern_model_audio_rate).
 TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
-                                     const tern_transcribe_params *params, tern_transcript *out,
+                                     const tern_transcribe_params *params, tern_transcription *out,
                                      tern_error *err);
-TERN_API void tern_transcript_free(tern_transcript *transcript); // NULL is allowed
+TERN_API void tern_transcription_free(tern_transcription *transcript); // NULL is allowed
 // Samples per second of the sound that the model hears; 0: it hears nothing.
-TERN_API int32_t tern_model_hearing_rate(const tern_model *model);
+TERN_API int32_t tern_model_audio_rate(const tern_model *model);
 
 // The same for a sound still being recorded. Feeding computes: a partial text each half second
 // of new sound at most, and a segment when nobody has spoken for half a second, or for too long
 // without a pause. A segment is what tern_transcribe makes of its samples. One thread at a time.
-typedef struct tern_hear tern_hear;
+typedef struct tern_transcriber tern_transcriber;
 // params as for tern_transcribe: they are copied, strings with them. TERN_ERR_ARGUMENT: as there.
-TERN_API tern_status tern_hear_open(tern_hear **out, tern_model *model,
-                                    const tern_transcribe_params *params, tern_error *err);
+TERN_API tern_status tern_transcriber_open(tern_transcriber **out, tern_model *model,
+                                           const tern_transcribe_params *params, tern_error *err);
 // Adds n samples, at the model's rate.
-TERN_API tern_status tern_hear_feed(tern_hear *hear, const float *samples, int64_t n,
-                                    tern_error *err);
+TERN_API tern_status tern_transcriber_feed(tern_transcriber *transcriber, const float *samples,
+                                           int64_t n, tern_error *err);
 // The sound has ended: gives the last segment. Then a new sound may be fed; its seconds go on.
-TERN_API tern_status tern_hear_end(tern_hear *hear, tern_error *err);
-TERN_API void tern_hear_close(tern_hear *hear); // before the model; NULL is allowed
+TERN_API tern_status tern_transcriber_end(tern_transcriber *transcriber, tern_error *err);
+TERN_API void
+tern_transcriber_close(tern_transcriber *transcriber); // before the model; NULL is allowed
 
 // ---- Text to speech -----------------------------------------------------------------------------
 
@@ -321,26 +322,26 @@ TERN_API tern_status tern_speak_ids(tern_model *model, tern_model *codec, const 
                                     tern_speak_stats *stats, tern_error *err);
 
 // The same step by step, for callers with other work in between.
-typedef struct tern_say tern_say;
+typedef struct tern_speech tern_speech;
 // params and stats as for tern_speak; of params.voice and speaker nothing is kept, stats (or NULL)
 // are brought up to date with each step, on_samples is not called. Both models outlive it.
-TERN_API tern_status tern_say_open(tern_say **out, tern_model *model, tern_model *codec,
-                                   const char *text, const tern_speak_params *params,
-                                   tern_speak_stats *stats, tern_error *err);
-TERN_API tern_status tern_say_open_ids(tern_say **out, tern_model *model, tern_model *codec,
-                                       const int32_t *ids, size_t n_ids,
-                                       const tern_speak_params *params, tern_speak_stats *stats,
-                                       tern_error *err);
+TERN_API tern_status tern_speech_open(tern_speech **out, tern_model *model, tern_model *codec,
+                                      const char *text, const tern_speak_params *params,
+                                      tern_speak_stats *stats, tern_error *err);
+TERN_API tern_status tern_speech_open_ids(tern_speech **out, tern_model *model, tern_model *codec,
+                                          const int32_t *ids, size_t n_ids,
+                                          const tern_speak_params *params, tern_speak_stats *stats,
+                                          tern_error *err);
 // Reads the text, or says one frame, or makes sound of frames that wait for it: of most steps there
 // is none (n_samples 0). Samples are valid until the next call. *over: nothing follows. One thread
 // at a time.
-TERN_API tern_status tern_say_next(tern_say *say, const float **samples, size_t *n_samples,
-                                   bool *over, tern_error *err);
-TERN_API void tern_say_close(tern_say *say); // NULL is allowed
+TERN_API tern_status tern_speech_next(tern_speech *say, const float **samples, size_t *n_samples,
+                                      bool *over, tern_error *err);
+TERN_API void tern_speech_close(tern_speech *say); // NULL is allowed
 
 // Whether a model makes codes of text; *n_speaker (or NULL): the numbers of a vector that describes
 // a voice, 0: it takes none.
-TERN_API bool tern_model_speaks(const tern_model *model, int32_t *n_speaker);
+TERN_API bool tern_model_is_tts(const tern_model *model, int32_t *n_speaker);
 
 // ---- Codes to sound -----------------------------------------------------------------------------
 

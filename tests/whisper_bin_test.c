@@ -122,7 +122,7 @@ static tern_sound make_sound(void) {
     return s;
 }
 
-static void transcribe(const char *path, tern_transcript *out) {
+static void transcribe(const char *path, tern_transcription *out) {
     tern_error err = {0};
     tern_model *m;
     tern_sound sound = make_sound();
@@ -161,7 +161,7 @@ static void make_folder(char out[512]) {
 TEST(whisper_bin_says_what_the_folder_says) {
     char folder[512];
     tern_strbuf b = {0};
-    tern_transcript want, got;
+    tern_transcription want, got;
     put_model(&b);
     make_folder(folder);
     transcribe(folder, &want);
@@ -176,8 +176,8 @@ TEST(whisper_bin_says_what_the_folder_says) {
         has_text |= y->text[0] != 0; // the folder has no tokenizer
     }
     CHECK(has_text && strcmp(got.language, "en") == 0);
-    tern_transcript_free(&want);
-    tern_transcript_free(&got);
+    tern_transcription_free(&want);
+    tern_transcription_free(&got);
     tern_strbuf_free(&b);
 }
 

@@ -83,7 +83,7 @@ static void check_said(const char *name, const score *scores, size_t n_scores, c
                        int32_t n_want, double end) {
     tern_error err = {0};
     tern_model *m;
-    tern_transcript t;
+    tern_transcription t;
     tern_sound sound;
     const tern_transcribe_params params = {.no_fallback = true};
     char folder[512];
@@ -100,7 +100,7 @@ static void check_said(const char *name, const score *scores, size_t n_scores, c
                   "%s: %d tokens, the first is %d", name, (int)s->n_ids, (int)s->ids[0]);
         CHECK_MSG(s->end > end - 1e-5 && s->end < end + 1e-5, "%s: ends at %g", name, s->end);
     }
-    tern_transcript_free(&t);
+    tern_transcription_free(&t);
     tern_sound_free(&sound);
     tern_model_close(m);
 }

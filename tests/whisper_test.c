@@ -108,7 +108,7 @@ TEST(whisper_has_the_references_rows_and_scores) {
 static void check_text(tern_model *m, const char *what) {
     static const char *const names[] = {"en", "zh", "de"};
     tern_error err = {0};
-    tern_transcript t;
+    tern_transcription t;
     tern_sound sound = make_sound();
     tern_file *file = open_golden();
     const tern_tensor *times = golden_tensor(file, "times");
@@ -130,7 +130,7 @@ static void check_text(tern_model *m, const char *what) {
         CHECK_MSG(s->n_ids == n_ids[i] && memcmp(s->ids, ids, (size_t)n_ids[i] * 4) == 0,
                   "%s: segment %zu has other tokens", what, i);
     }
-    tern_transcript_free(&t);
+    tern_transcription_free(&t);
     tern_sound_free(&sound);
     tern_file_close(file);
 }
@@ -155,7 +155,7 @@ TEST(whisper_writes_down_the_references_segments) {
 
 TEST(webgpu_whisper_is_the_references) {
     if (!test_is_long()) {
-        test_skip(TEST_LONG_REASON); // in software; hearing_test.c has the same ops
+        test_skip(TEST_LONG_REASON); // in software; transcribe_test.c has the same ops
         return;
     }
     tern_model *m = gpu_open(OWN, 16);
@@ -170,7 +170,7 @@ TEST(webgpu_whisper_is_the_references) {
 TEST(whisper_falls_back_and_takes_a_language) {
     tern_error err = {0};
     tern_model *m;
-    tern_transcript a, b;
+    tern_transcription a, b;
     tern_sound sound = make_sound();
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
     tern_transcribe_params params = {.language = "de", .translate = true};
@@ -182,15 +182,15 @@ TEST(whisper_falls_back_and_takes_a_language) {
         CHECK(a.segments[i].end >= a.segments[i].start && a.segments[i].end < 9);
         CHECK(i == 0 || a.segments[i].start >= a.segments[i - 1].start);
     }
-    tern_transcript_free(&a);
-    tern_transcript_free(&b);
+    tern_transcription_free(&a);
+    tern_transcription_free(&b);
     params.language = "tlh";
     CHECK(tern_transcribe(m, &sound, &params, &a, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "\"tlh\""));
     sound.n = 0;
     params.language = NULL;
     CHECK(tern_transcribe(m, &sound, &params, &a, &err) == TERN_OK && a.n == 0);
-    tern_transcript_free(&a);
+    tern_transcription_free(&a);
     sound.n = N_SAMPLES;
     tern_sound_free(&sound);
     tern_model_close(m);
@@ -205,7 +205,7 @@ TEST(whisper_falls_back_and_takes_a_language) {
 TEST(whisper_survives_failing_allocations) {
     tern_error err = {0};
     tern_model *m;
-    tern_transcript t;
+    tern_transcription t;
     bool done = false;
     const tern_model_desc desc = {.n_threads = 1};
     tern_sound sound = make_sound();
@@ -219,7 +219,7 @@ TEST(whisper_survives_failing_allocations) {
         done = status == TERN_OK;
         CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);
         CHECK(done || (t.n == 0 && !t.segments));
-        tern_transcript_free(&t);
+        tern_transcription_free(&t);
     }
     CHECK(done);
     tern_sound_free(&sound);

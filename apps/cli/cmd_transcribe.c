@@ -104,7 +104,7 @@ static bool read_sound(tern_sound *out, const char *path, int32_t rate) {
     return false;
 }
 
-static void print_hearing_stats(const tern_transcript *t) {
+static void print_transcription_stats(const tern_transcription *t) {
     double all = t->encoder_s + t->decoder_s;
     fprintf(stderr,
             "%.2f s of sound in %.2f s (encoder %.2f, decoder %.2f of %lld tokens): %.3f of real "
@@ -115,11 +115,11 @@ static void print_hearing_stats(const tern_transcript *t) {
 
 static bool transcribe(tern_model *model, const transcribe_args *args, const char *path, int form) {
     tern_sound sound;
-    tern_transcript out = {0};
+    tern_transcription out = {0};
     tern_error err = {0};
     printing p = {.args = args, .form = form};
     const tern_transcribe_params params = params_of(args, &p);
-    if (!read_sound(&sound, path, tern_model_hearing_rate(model))) return false;
+    if (!read_sound(&sound, path, tern_model_audio_rate(model))) return false;
     if (form == FORM_JSON) {
         printf("{\"file\": ");
         put_json(stdout, path, strlen(path));
@@ -132,9 +132,9 @@ static bool transcribe(tern_model *model, const transcribe_args *args, const cha
         if (out.language[0]) printf(", \"language\": \"%s\"", out.language);
         printf("}\n");
     }
-    if (status == TERN_OK && args->model.verbose) print_hearing_stats(&out);
+    if (status == TERN_OK && args->model.verbose) print_transcription_stats(&out);
     tern_sound_free(&sound);
-    tern_transcript_free(&out);
+    tern_transcription_free(&out);
     if (status == TERN_OK || ferror(stdout)) return true;
     if (status != TERN_ERR_CANCELLED) fail("%s: %s", path, err.message);
     return false;
@@ -176,7 +176,7 @@ static bool on_line(void *user, const tern_segment *s) {
 static bool listen_to_input(tern_model *model, const transcribe_args *args, int form) {
     enum { MOST = 1600 };
     tern_error err = {0};
-    tern_hear *hear;
+    tern_transcriber *transcriber;
     printing p = {.args = args, .form = form};
     tern_transcribe_params params = params_of(args, &p);
     unsigned char bytes[2 * MOST];
@@ -185,19 +185,19 @@ static bool listen_to_input(tern_model *model, const transcribe_args *args, int 
     params.on_segment = on_line;
     if (form == FORM_JSON || isatty(STDOUT_FILENO)) params.on_partial = on_partial;
     if (form == FORM_VTT) printf("WEBVTT\n\n");
-    tern_status status = tern_hear_open(&hear, model, &params, &err);
+    tern_status status = tern_transcriber_open(&transcriber, model, &params, &err);
     while (status == TERN_OK && !was_cancelled() &&
            (n = fread(bytes + left, 1, sizeof bytes - left, stdin)) > 0) {
         n += left;
         for (size_t i = 0; i < n / 2; i++)
             samples[i] = (float)(int16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8) / 32768;
-        status = tern_hear_feed(hear, samples, (int64_t)(n / 2), &err);
+        status = tern_transcriber_feed(transcriber, samples, (int64_t)(n / 2), &err);
         left = n % 2;
         if (left) bytes[0] = bytes[n - 1];
     }
-    if (status == TERN_OK) status = tern_hear_end(hear, &err);
+    if (status == TERN_OK) status = tern_transcriber_end(transcriber, &err);
     if (p.is_open) putchar('\n');
-    tern_hear_close(hear);
+    tern_transcriber_close(transcriber);
     if (status == TERN_OK || ferror(stdout)) return true;
     if (status != TERN_ERR_CANCELLED) fail("standard input: %s", err.message);
     return false;
@@ -237,8 +237,8 @@ int cmd_transcribe(const command *self, int argc, char **argv) {
     cancel_on_signals(NULL);
     tern_model *model = open_model(self, &args.model, &status);
     if (!model) return status;
-    bool ok = tern_model_hearing_rate(model) != 0;
-    if (!ok) fail("%s: the model hears no sounds", args.model.path);
+    bool ok = tern_model_audio_rate(model) != 0;
+    if (!ok) fail("%s: the model does not transcribe", args.model.path);
     if (ok && args.live) ok = listen_to_input(model, &args, form);
     for (int i = 0; ok && !args.live && i < n && !ferror(stdout); i++)
         ok = transcribe(model, &args, paths[i], form);

@@ -55,7 +55,7 @@ static void look_at_model(served *s) {
     s->token_bytes = 0;
     tern_model_get_info(s->model, &s->info);
     // Else an encoder, or a model that writes down sounds.
-    s->generates = strcmp(s->info.head, "none") != 0 && !tern_model_hearing_rate(s->model);
+    s->generates = strcmp(s->info.head, "none") != 0 && !tern_model_audio_rate(s->model);
     for (int32_t i = 0; i < s->info.n_vocab; i++) {
         size_t n = 0;
         tern_token_text(s->model, i, &n);

@@ -233,9 +233,9 @@ served *registry_find(registry *r, tern_str name, tern_error *err) {
 
 const char *served_ability(const served *s) {
     bool writes = s->state == SERVED_OPEN ? s->generates : !strcmp(s->facts.kind, "language");
-    if (s->state == SERVED_OPEN && tern_model_speaks(s->model, NULL)) return "speech";
+    if (s->state == SERVED_OPEN && tern_model_is_tts(s->model, NULL)) return "speech";
     if (writes) return "completion";
-    if (s->state == SERVED_OPEN && tern_model_hearing_rate(s->model)) return "transcription";
+    if (s->state == SERVED_OPEN && tern_model_audio_rate(s->model)) return "transcription";
     return !strcmp(s->facts.kind, "reranker") ? "rerank" : "embedding";
 }
 

@@ -164,8 +164,8 @@ static void read_request(const exchange *x, const fields *f, speaking *s, api_er
     s->params.seed = (uint64_t)field_int(f, "seed", 0, 0, INT64_MAX);
     while (form.ptr && s->form < FORMS && !tern_str_is(form, forms[s->form].name)) s->form++;
     if (e->status) return;
-    if (!tern_model_speaks(x->model->model, NULL))
-        api_fail(e, 400, "unsupported_model", "model", "this model does not speak");
+    if (!tern_model_is_tts(x->model->model, NULL))
+        api_fail(e, 400, "unsupported_model", "model", "this model is not a speech model");
     else if (!x->server->codec)
         api_fail(e, 400, "no_codec", "model",
                  "the server has no codec to make sound with (tern serve --codec)");

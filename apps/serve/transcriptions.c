@@ -87,7 +87,7 @@ typedef struct transcribing {
     tern_mutex lock;
     tern_strbuf told; // under the lock: what the stream has not had yet
     bool has_told;    // of the errand's thread
-    tern_transcript found;
+    tern_transcription found;
     tern_error err;
 } transcribing;
 
@@ -106,7 +106,7 @@ static bool go_on(void *user, const tern_segment *segment) {
 static void run(errand *e) {
     transcribing *t = (transcribing *)e;
     tern_sound sound;
-    const tern_sound_desc desc = {.rate = tern_model_hearing_rate(t->model->model)};
+    const tern_sound_desc desc = {.rate = tern_model_audio_rate(t->model->model)};
     const tern_transcribe_params params = {.language = t->language[0] ? t->language : NULL,
                                            .translate = t->translates,
                                            .on_segment = go_on,
@@ -118,7 +118,7 @@ static void run(errand *e) {
 
 // ---- The answer --------------------------------------------------------------------------------
 
-static void put_all(const tern_transcript *t, tern_strbuf *out) {
+static void put_all(const tern_transcription *t, tern_strbuf *out) {
     for (size_t i = 0; i < t->n; i++)
         tern_strbuf_printf(out, "%s%s", i ? " " : "", t->segments[i].text);
 }
@@ -129,7 +129,7 @@ static void put_time(double seconds, char point, tern_strbuf *out) {
                        ms / 1000 % 60, point, ms % 1000);
 }
 
-static void put_subtitles(const tern_transcript *t, bool vtt, tern_strbuf *out) {
+static void put_subtitles(const tern_transcription *t, bool vtt, tern_strbuf *out) {
     char point = vtt ? '.' : ',';
     if (vtt) tern_strbuf_puts(out, "WEBVTT\n\n");
     for (size_t i = 0; i < t->n; i++) {
@@ -235,7 +235,7 @@ static void free_transcribing(transcribing *t) {
     if (!t) return;
     tern_mutex_free(&t->lock);
     tern_strbuf_free(&t->told);
-    tern_transcript_free(&t->found);
+    tern_transcription_free(&t->found);
     tern_free(t->bytes);
     tern_free(t);
 }
@@ -277,8 +277,8 @@ static void read_request(const exchange *x, tern_str *file, form_of *form, api_e
     *file = form_field(x->request, "file");
     *form = FORM_JSON;
     while (name.ptr && *form < FORMS && !tern_str_is(name, form_names[*form])) ++*form;
-    if (!tern_model_hearing_rate(x->model->model))
-        api_fail(e, 400, "unsupported_model", "model", "this model hears no sounds");
+    if (!tern_model_audio_rate(x->model->model))
+        api_fail(e, 400, "unsupported_model", "model", "this model does not transcribe");
     else if (!file->ptr)
         api_fail(e, 400, NULL, "file",
                  "'file' is missing: a form (multipart/form-data) with the bytes of a sound file");

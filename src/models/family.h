@@ -185,7 +185,7 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
 #define TERN_DECODER(build_)                                                                       \
     { .name = "decoder", .is_there = tern_config_scores, .build = build_ }
 #define TERN_VISION(build_)                                                                        \
-    { .name = "vision", .is_there = tern_config_sees, .build = build_ }
+    { .name = "vision", .is_there = tern_config_has_vision, .build = build_ }
 #define TERN_ENCODER(build_)                                                                       \
     { .name = "encoder", .is_there = tern_config_pools, .build = build_ }
 tern_status tern_build_qwen_vision(tern_graph *g, const tern_config *config, tern_error *err);
@@ -193,7 +193,7 @@ tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, ter
 tern_status tern_build_gemma3_vision(tern_graph *g, const tern_config *config, tern_error *err);
 extern const tern_tower tern_tower_qwen;                    // qwen_vision.c
 extern const tern_tower tern_tower_lfm2, tern_tower_gemma3; // siglip.c
-bool tern_config_sees(const tern_config *c);                // images in its text
+bool tern_config_has_vision(const tern_config *c);          // images in its text
 bool tern_config_scores(const tern_config *c);              // next tokens
 bool tern_config_pools(const tern_config *c);               // rows of a text to one vector
 

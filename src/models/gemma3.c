@@ -34,14 +34,15 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
 }
 
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_stack(g, c,
-                            &(tern_stack){.layer = layer,
+    return tern_build_stack(
+        g, c,
+        &(tern_stack){.layer = layer,
 #ifndef TERN_NO_SENSES
-                                          .begin = tern_config_sees(c) ? tern_block_given : NULL,
+                      .begin = tern_config_has_vision(c) ? tern_block_given : NULL,
 #endif
-                                          .final_norm = "output_norm.weight",
-                                          .embedding_scale = sqrtf((float)c->n_embd)},
-                            err);
+                      .final_norm = "output_norm.weight",
+                      .embedding_scale = sqrtf((float)c->n_embd)},
+        err);
 }
 
 // The end of an encoder alone: pooled rows, of whatever texts, become their embeddings.

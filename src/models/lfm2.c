@@ -55,7 +55,7 @@ static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vi
     return tern_g_replace(g, x, tern_g_input(g, "rows", tokens, c->n_embd, TERN_VALUE_F32), ids);
 }
 #define BEGIN(c)                                                                                   \
-    ((c)->speech.frames_are_places ? begin : tern_config_sees(c) ? tern_block_given : NULL)
+    ((c)->speech.frames_are_places ? begin : tern_config_has_vision(c) ? tern_block_given : NULL)
 #else
 #define BEGIN(c) NULL
 #endif

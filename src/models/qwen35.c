@@ -52,11 +52,12 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
 }
 
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_stack(g, c,
-                            &(tern_stack){.layer = layer,
-                                          .begin = tern_config_sees(c) ? tern_block_given : NULL,
-                                          .final_norm = "output_norm.weight"},
-                            err);
+    return tern_build_stack(
+        g, c,
+        &(tern_stack){.layer = layer,
+                      .begin = tern_config_has_vision(c) ? tern_block_given : NULL,
+                      .final_norm = "output_norm.weight"},
+        err);
 }
 
 // ---- Config ------------------------------------------------------------------------------------

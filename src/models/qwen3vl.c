@@ -19,11 +19,12 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
 }
 
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_stack(g, c,
-                            &(tern_stack){.layer = layer,
-                                          .begin = tern_config_sees(c) ? tern_block_given : NULL,
-                                          .final_norm = "output_norm.weight"},
-                            err);
+    return tern_build_stack(
+        g, c,
+        &(tern_stack){.layer = layer,
+                      .begin = tern_config_has_vision(c) ? tern_block_given : NULL,
+                      .final_norm = "output_norm.weight"},
+        err);
 }
 
 // The text's file says how many layers of the tower it reads; the tower's, which.
@@ -31,7 +32,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     int64_t n_deep = -1;
     TERN_TRY(tern_config_qwen_vision(s, c, err));
     tern_config_int(s, "n_deepstack_layers", NULL, &n_deep);
-    if (!tern_config_sees(c) || n_deep < 0 || n_deep == c->vision.n_deep) return TERN_OK;
+    if (!tern_config_has_vision(c) || n_deep < 0 || n_deep == c->vision.n_deep) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
                      "n_deepstack_layers is %" PRId64 ", but its part that sees has %" PRId64,
                      n_deep, c->vision.n_deep);

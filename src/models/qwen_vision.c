@@ -171,7 +171,7 @@ static void read_sections(const tern_config_source *s, tern_config *c) {
 
 tern_status tern_config_qwen_vision(const tern_config_source *s, tern_config *c, tern_error *err) {
     TERN_TRY(tern_config_vision(s, c, err));
-    if (!tern_config_sees(c)) return TERN_OK;
+    if (!tern_config_has_vision(c)) return TERN_OK;
     c->rope.axes = TERN_ROPE_MIXED;
     read_sections(s, c);
     return TERN_OK;

@@ -110,10 +110,10 @@ tern_vid tern_block_seen(tern_graph *g, const tern_config *c, const tern_vision 
     return x;
 }
 
-bool tern_config_sees(const tern_config *c) { return c->vision.n_layers > 0; }
+bool tern_config_has_vision(const tern_config *c) { return c->vision.n_layers > 0; }
 
 bool tern_config_both_ways(const tern_config *c) {
-    return tern_config_sees(c) && c->vision.tower->both_ways;
+    return tern_config_has_vision(c) && c->vision.tower->both_ways;
 }
 
 // ---- In a text ---------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ tern_vid tern_block_given(tern_graph *g, const tern_config *c, tern_vid ids, ter
 }
 
 tern_vid tern_block_deep(tern_graph *g, const tern_config *c, tern_vid x) {
-    if (!tern_config_sees(c) || g->layer >= c->vision.n_deep) return x;
+    if (!tern_config_has_vision(c) || g->layer >= c->vision.n_deep) return x;
     return tern_g_add_given(g, x, tern_graph_find(g, "rows"), tern_graph_find(g, "ids"),
                             (1 + g->layer) * c->n_embd);
 }

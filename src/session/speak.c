@@ -34,7 +34,7 @@ typedef struct tern_pieces {
     size_t *ends, n, capacity;
 } tern_pieces;
 
-struct tern_say {
+struct tern_speech {
     tern_use use;
     tern_model *m;
     const tern_speaking *speech;
@@ -69,7 +69,7 @@ struct tern_say {
 
 // A batch of tokens; the scores of what may follow the last one, a frame's code of this number; -1:
 // they are not wanted.
-static tern_status run(tern_say *s, const int32_t *ids, int32_t *places, float *rows, int32_t n,
+static tern_status run(tern_speech *s, const int32_t *ids, int32_t *places, float *rows, int32_t n,
                        int32_t code, tern_error *err) {
     const tern_graph *g = &s->m->graphs[0].fused;
     const tern_speaking *v = s->speech;
@@ -90,7 +90,7 @@ static tern_status run(tern_say *s, const int32_t *ids, int32_t *places, float *
     return status;
 }
 
-static tern_status run_prompt(tern_say *s, tern_error *err) {
+static tern_status run_prompt(tern_speech *s, tern_error *err) {
     size_t width = (size_t)s->m->config.n_embd;
     for (int32_t i = 0; i < s->n_prompt; i += s->n_batch) {
         int32_t n = s->n_prompt - i < s->n_batch ? s->n_prompt - i : s->n_batch;
@@ -101,7 +101,7 @@ static tern_status run_prompt(tern_say *s, tern_error *err) {
 }
 
 // The next token: a code of this number, or in front of a frame the end (-1).
-static tern_status choose(tern_say *s, int32_t code, int32_t *out, tern_error *err) {
+static tern_status choose(tern_speech *s, int32_t code, int32_t *out, tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t first = (int32_t)(v->n_text + CODES + code * v->n_values), n = (int32_t)v->n_values;
     const uint8_t *said = s->said + (size_t)code * (size_t)n;
@@ -129,7 +129,7 @@ static tern_status choose(tern_say *s, int32_t code, int32_t *out, tern_error *e
 // ---- The prompt --------------------------------------------------------------------------------
 
 // What describes the voice, brought to the width of the model's rows.
-static tern_status make_voice(tern_say *s, float *row, tern_error *err) {
+static tern_status make_voice(tern_speech *s, float *row, tern_error *err) {
     const tern_tensor *t = tern_model_tensor(s->m->file, s->m->arch, "speaker.weight");
     size_t n = s->params.n_speaker, n_rows = (size_t)s->m->config.n_embd;
     float *w = t ? tern_alloc_array(TERN_MEM_SESSION, n * n_rows, sizeof *w) : NULL;
@@ -147,7 +147,7 @@ static tern_status make_voice(tern_say *s, float *row, tern_error *err) {
 enum { MARKS = 5 }; // around a text
 
 // The marks around the text, and after its first token the voice.
-static void make_prompt(tern_say *s, const int32_t *ids, size_t n_ids) {
+static void make_prompt(tern_speech *s, const int32_t *ids, size_t n_ids) {
     const int32_t text = (int32_t)s->speech->n_text;
     const int32_t ends[] = {TEXT_END, text + HUMAN_END, text + ANSWER, text + SPEECH};
     size_t n_voice = s->rows != NULL, n = n_ids + n_voice + MARKS;
@@ -159,7 +159,7 @@ static void make_prompt(tern_say *s, const int32_t *ids, size_t n_ids) {
 }
 
 // Room for the prompt of every piece; *most: of the longest.
-static tern_status open_prompt(tern_say *s, size_t *most, tern_error *err) {
+static tern_status open_prompt(tern_speech *s, size_t *most, tern_error *err) {
     size_t n_voice = s->params.speaker != NULL, width = (size_t)s->m->config.n_embd, n_ids = 0;
     for (size_t i = 0; i < s->pieces.n; i++) {
         size_t n = s->pieces.ends[i] - (i ? s->pieces.ends[i - 1] : 0);
@@ -228,14 +228,15 @@ static tern_status cancelled(tern_error *err) {
 }
 
 // What comes of samples, at the speed that is wanted, is this step's.
-static tern_status give(tern_say *s, const float *samples, size_t n, bool last, tern_error *err) {
+static tern_status give(tern_speech *s, const float *samples, size_t n, bool last,
+                        tern_error *err) {
     if (s->stretch) TERN_TRY(tern_stretch_push(s->stretch, samples, n, last, &samples, &n, err));
     s->samples = samples;
     s->n_samples = n;
     return TERN_OK;
 }
 
-static tern_status decode_pending(tern_say *s, tern_error *err) {
+static tern_status decode_pending(tern_speech *s, tern_error *err) {
     const float *samples;
     size_t n;
     double began = tern_seconds();
@@ -251,7 +252,7 @@ static tern_status decode_pending(tern_say *s, tern_error *err) {
 }
 
 // The next frame, and the scores of what follows it; *over: it was none.
-static tern_status say_frame(tern_say *s, bool *over, tern_error *err) {
+static tern_status say_frame(tern_speech *s, bool *over, tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t n = (int32_t)v->n_codes, *codes = s->frames + s->n_pending * n;
     int32_t at = s->n_prompt + s->n_frames, place[3] = {at, at, at};
@@ -271,7 +272,7 @@ static tern_status say_frame(tern_say *s, bool *over, tern_error *err) {
     return ++s->n_pending < s->n_wanted ? TERN_OK : decode_pending(s, err);
 }
 
-static tern_status say_more(tern_say *s, tern_error *err) {
+static tern_status say_more(tern_speech *s, tern_error *err) {
     bool over = s->n_frames == s->n_frames_most || s->n_left == 0;
     s->stats->is_cut |= over;
     if (!over) TERN_TRY(say_frame(s, &over, err));
@@ -279,7 +280,7 @@ static tern_status say_more(tern_say *s, tern_error *err) {
     return TERN_OK;
 }
 
-static tern_status read_piece(tern_say *s, tern_error *err) {
+static tern_status read_piece(tern_speech *s, tern_error *err) {
     size_t first = s->piece ? s->pieces.ends[s->piece - 1] : 0;
     s->n_frames = s->n_before = 0;
     memset(s->said, 0, (size_t)(s->speech->n_codes * s->speech->n_values));
@@ -287,7 +288,7 @@ static tern_status read_piece(tern_say *s, tern_error *err) {
     return run_prompt(s, err);
 }
 
-static tern_status step(tern_say *s, tern_error *err) {
+static tern_status step(tern_speech *s, tern_error *err) {
     stage now = s->stage;
     if (now == READ) {
         s->stage = SAY;
@@ -301,7 +302,7 @@ static tern_status step(tern_say *s, tern_error *err) {
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static tern_status settle_sampling(tern_say *s, tern_error *err) {
+static tern_status settle_sampling(tern_speech *s, tern_error *err) {
     const tern_speak_params *p = &s->params;
     tern_model_info info;
     tern_sampling sampling = tern_sampling_default();
@@ -325,13 +326,14 @@ static tern_status settle_sampling(tern_say *s, tern_error *err) {
     return tern_sampler_reserve(&s->sampler, NULL, NULL, 0, err);
 }
 
-static tern_status settle(tern_say *s, tern_model *codec, tern_error *err) {
+static tern_status settle(tern_speech *s, tern_model *codec, tern_error *err) {
     const tern_speak_params *p = &s->params;
     const tern_speaking *v = s->speech;
     double usual = v->frames_are_places ? SECONDS : SECONDS_V1;
     double most = p->seconds_max != 0 ? p->seconds_max : usual;
     if (s->m->vocab_only || v->n_text == 0)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not speak", s->m->path);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model is not a speech model",
+                         s->m->path);
     tern_model_get_codec_info(codec, &s->sound);
     if (s->sound.n_codes != v->n_codes || s->sound.n_values != v->n_values)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -354,7 +356,8 @@ static tern_status settle(tern_say *s, tern_model *codec, tern_error *err) {
 }
 
 // Room for the longest prompt and as many frames as may follow.
-static tern_status open_speaking(tern_say *s, tern_model *codec, size_t n_prompt, tern_error *err) {
+static tern_status open_speaking(tern_speech *s, tern_model *codec, size_t n_prompt,
+                                 tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t n_codes = (int32_t)v->n_codes, room = (s->n_context - (int32_t)n_prompt) / n_codes;
     if (s->n_frames_most > room) s->n_frames_most = room;
@@ -383,7 +386,7 @@ static void free_pieces(tern_pieces *p) {
     tern_free(p->ends);
 }
 
-void tern_say_close(tern_say *s) {
+void tern_speech_close(tern_speech *s) {
     if (!s || tern_use_waits(&s->use)) return;
     free_pieces(&s->pieces);
     if (s->at) {
@@ -405,7 +408,7 @@ void tern_say_close(tern_say *s) {
     tern_free(s);
 }
 
-static tern_status begin(tern_say *s, tern_model *codec, tern_error *err) {
+static tern_status begin(tern_speech *s, tern_model *codec, tern_error *err) {
     const tern_ids *ids = &s->pieces.ids;
     size_t n_prompt = 0;
     TERN_TRY(settle(s, codec, err));
@@ -420,10 +423,10 @@ static tern_status begin(tern_say *s, tern_model *codec, tern_error *err) {
 }
 
 // pieces: becomes its own, also if it fails.
-static tern_status say_open(tern_say **out, tern_model *m, tern_model *codec, tern_pieces *pieces,
-                            const tern_speak_params *params, tern_speak_stats *stats,
-                            tern_error *err) {
-    tern_say *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+static tern_status say_open(tern_speech **out, tern_model *m, tern_model *codec,
+                            tern_pieces *pieces, const tern_speak_params *params,
+                            tern_speak_stats *stats, tern_error *err) {
+    tern_speech *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) {
         free_pieces(pieces);
         return tern_fail_memory(err, sizeof *s);
@@ -439,13 +442,13 @@ static tern_status say_open(tern_say **out, tern_model *m, tern_model *codec, te
     if (status == TERN_OK)
         *out = s;
     else
-        tern_say_close(s);
+        tern_speech_close(s);
     return status;
 }
 
-tern_status tern_say_open_ids(tern_say **out, tern_model *m, tern_model *codec, const int32_t *ids,
-                              size_t n_ids, const tern_speak_params *params,
-                              tern_speak_stats *stats, tern_error *err) {
+tern_status tern_speech_open_ids(tern_speech **out, tern_model *m, tern_model *codec,
+                                 const int32_t *ids, size_t n_ids, const tern_speak_params *params,
+                                 tern_speak_stats *stats, tern_error *err) {
     tern_clear(err);
     tern_pieces one = {0};
     if (stats) *stats = (tern_speak_stats){0};
@@ -465,9 +468,9 @@ tern_status tern_say_open_ids(tern_say **out, tern_model *m, tern_model *codec, 
     return say_open(out, m, codec, &one, params, stats, err);
 }
 
-tern_status tern_say_open(tern_say **out, tern_model *m, tern_model *codec, const char *text,
-                          const tern_speak_params *params, tern_speak_stats *stats,
-                          tern_error *err) {
+tern_status tern_speech_open(tern_speech **out, tern_model *m, tern_model *codec, const char *text,
+                             const tern_speak_params *params, tern_speak_stats *stats,
+                             tern_error *err) {
     tern_clear(err);
     tern_pieces pieces = {0};
     if (stats) *stats = (tern_speak_stats){0};
@@ -476,16 +479,16 @@ tern_status tern_say_open(tern_say **out, tern_model *m, tern_model *codec, cons
     TERN_NEED(m);
     TERN_NEED(codec);
     TERN_NEED(text);
-    if (!tern_model_speaks(m, NULL))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not speak", m->path);
+    if (!tern_model_is_tts(m, NULL))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model is not a speech model", m->path);
     tern_status status = encode_pieces(m, text, params ? params->voice : NULL, &pieces, err);
     if (status == TERN_OK) return say_open(out, m, codec, &pieces, params, stats, err);
     free_pieces(&pieces);
     return status;
 }
 
-tern_status tern_say_next(tern_say *s, const float **samples, size_t *n_samples, bool *over,
-                          tern_error *err) {
+tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_samples, bool *over,
+                             tern_error *err) {
     tern_clear(err);
     TERN_NEED(s);
     TERN_NEED(samples);
@@ -500,17 +503,17 @@ tern_status tern_say_next(tern_say *s, const float **samples, size_t *n_samples,
     *samples = is_closed ? NULL : s->samples;
     *n_samples = status == TERN_OK && !is_closed ? s->n_samples : 0;
     *over = s->stage == OVER;
-    if (is_closed) tern_say_close(s);
+    if (is_closed) tern_speech_close(s);
     return status;
 }
 
 // All of it; the samples go where the caller wants them.
-static tern_status say_all(tern_say *s, tern_error *err) {
+static tern_status say_all(tern_speech *s, tern_error *err) {
     const tern_speak_params *p = &s->params;
     const float *samples;
     size_t n;
     for (bool over = false; !over;) {
-        TERN_TRY(tern_say_next(s, &samples, &n, &over, err));
+        TERN_TRY(tern_speech_next(s, &samples, &n, &over, err));
         if (n > 0 && p->on_samples && !p->on_samples(p->user, samples, n)) return cancelled(err);
     }
     return TERN_OK;
@@ -520,24 +523,24 @@ tern_status tern_speak_ids(tern_model *m, tern_model *codec, const int32_t *ids,
                            const tern_speak_params *params, tern_speak_stats *stats,
                            tern_error *err) {
     tern_clear(err);
-    tern_say *s;
-    TERN_TRY(tern_say_open_ids(&s, m, codec, ids, n_ids, params, stats, err));
+    tern_speech *s;
+    TERN_TRY(tern_speech_open_ids(&s, m, codec, ids, n_ids, params, stats, err));
     tern_status status = say_all(s, err);
-    tern_say_close(s);
+    tern_speech_close(s);
     return status;
 }
 
 tern_status tern_speak(tern_model *m, tern_model *codec, const char *text,
                        const tern_speak_params *params, tern_speak_stats *stats, tern_error *err) {
     tern_clear(err);
-    tern_say *s;
-    TERN_TRY(tern_say_open(&s, m, codec, text, params, stats, err));
+    tern_speech *s;
+    TERN_TRY(tern_speech_open(&s, m, codec, text, params, stats, err));
     tern_status status = say_all(s, err);
-    tern_say_close(s);
+    tern_speech_close(s);
     return status;
 }
 
-bool tern_model_speaks(const tern_model *m, int32_t *n_speaker) {
+bool tern_model_is_tts(const tern_model *m, int32_t *n_speaker) {
     bool speaks = m && !m->vocab_only && m->config.speech.n_text > 0;
     if (n_speaker) *n_speaker = speaks ? (int32_t)m->config.speech.n_speaker : 0;
     return speaks;

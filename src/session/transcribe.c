@@ -1,5 +1,5 @@
 // What is said in a sound: parts of speech, one after the other through the encoder, and what the
-// decoder makes of its rows, token by token. (Whisper's windows: hear_whisper.c.)
+// decoder makes of its rows, token by token. (Whisper's windows: transcribe_whisper.c.)
 //
 // The two graphs are plans of their own with a sequence each. The encoder's rows come to the host
 // and go into the decoder's first batch, which keeps its keys and values of them.
@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
-#include "session/hearing.h"
+#include "session/asr.h"
 
 #define SECONDS_MOST    15.0
 #define SECONDS_LEAST   0.1 // shorter ones are followed by silence
@@ -22,8 +22,7 @@ static tern_vid input_of(const tern_graph *g) {
     return pcm >= 0 ? pcm : tern_graph_find(g, "mel");
 }
 
-tern_status tern_hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_rows,
-                                tern_error *err) {
+tern_status tern_asr_encode(asr_run *h, int64_t rows, int64_t n, int64_t *n_rows, tern_error *err) {
     const tern_graph *g = &h->m->graphs[h->encoder_graph].fused;
     tern_vid in = input_of(g), encoded = tern_graph_find(g, "encoded");
     tern_batch batch = {0};
@@ -39,8 +38,8 @@ tern_status tern_hearing_encode(hearing *h, int64_t rows, int64_t n, int64_t *n_
     return status;
 }
 
-tern_status tern_hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32_t position,
-                                int64_t n_rows, int32_t *next, float *logits, tern_error *err) {
+tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t position,
+                            int64_t n_rows, int32_t *next, float *logits, tern_error *err) {
     const tern_graph *g = &h->m->graphs[0].fused;
     float greatest = 0;
     tern_vid encoded = tern_graph_find(g, "encoded");
@@ -64,7 +63,7 @@ tern_status tern_hearing_decode(hearing *h, const int32_t *ids, int32_t n, int32
 
 // Moonshine's encoder takes samples; a streaming one whole frames of them, of which one that is not
 // full counts as silent.
-static tern_status encode_samples(hearing *h, const float *samples, int64_t n, int64_t *n_rows,
+static tern_status encode_samples(asr_run *h, const float *samples, int64_t n, int64_t *n_rows,
                                   tern_error *err) {
     const tern_config *c = &h->m->config;
     int64_t least = (int64_t)(SECONDS_LEAST * TERN_VOICE_RATE), all = n > least ? n : least;
@@ -73,7 +72,7 @@ static tern_status encode_samples(hearing *h, const float *samples, int64_t n, i
     if (c->streaming.n_embd) n -= n % c->n_step;
     if (n > 0) memcpy(h->input, samples, (size_t)n * sizeof *h->input);
     if (c->streaming.n_embd) all = rows * c->n_step;
-    return tern_hearing_encode(h, rows, all + c->n_padding, n_rows, err);
+    return tern_asr_encode(h, rows, all + c->n_padding, n_rows, err);
 }
 
 // Whether the text ends with three times the same 4 to 8 tokens: then it would go on so. *n_kept:
@@ -90,7 +89,7 @@ static bool goes_round(const int32_t *ids, int32_t n, int32_t *n_kept) {
     return false;
 }
 
-tern_status tern_hearing_write_down(hearing *h, const float *samples, int64_t n, tern_error *err) {
+tern_status tern_asr_decode_text(asr_run *h, const float *samples, int64_t n, tern_error *err) {
     const tern_config *c = &h->m->config;
     int64_t n_rows;
     double room = ceil((double)n / TERN_VOICE_RATE * h->tokens_per_second);
@@ -100,7 +99,7 @@ tern_status tern_hearing_write_down(hearing *h, const float *samples, int64_t n,
     if (h->whisper) return tern_whisper_write_down(h, samples, n, err);
     TERN_TRY(encode_samples(h, samples, n, &n_rows, err));
     while (h->n_ids < most) {
-        TERN_TRY(tern_hearing_decode(h, &id, 1, h->n_ids, n_rows, &id, NULL, err));
+        TERN_TRY(tern_asr_decode(h, &id, 1, h->n_ids, n_rows, &id, NULL, err));
         if (id == c->eos_id) break;
         h->ids[h->n_ids++] = id;
         if (goes_round(h->ids, h->n_ids, &h->n_ids)) break;
@@ -110,8 +109,8 @@ tern_status tern_hearing_write_down(hearing *h, const float *samples, int64_t n,
 
 // ---- Segments ----------------------------------------------------------------------------------
 
-tern_status tern_hearing_text(const hearing *h, const int32_t *ids, int32_t n, char **out,
-                              tern_error *err) {
+tern_status tern_asr_text(const asr_run *h, const int32_t *ids, int32_t n, char **out,
+                          tern_error *err) {
     tern_strbuf text = {0};
     tern_status status = TERN_OK;
     tern_decoder decoder = {0};
@@ -130,14 +129,14 @@ tern_status tern_hearing_text(const hearing *h, const int32_t *ids, int32_t n, c
     return status;
 }
 
-tern_status tern_hearing_add(const hearing *h, hearing_list *list, double start, double end,
-                             const int32_t *said, int32_t n, tern_error *err) {
-    tern_transcript *t = list->out;
+tern_status tern_asr_add(const asr_run *h, segment_list *list, double start, double end,
+                         const int32_t *said, int32_t n, tern_error *err) {
+    tern_transcription *t = list->out;
     char *text = NULL;
     if (n == 0) return TERN_OK;
     if (tern_array_reserve(TERN_MEM_SESSION, &t->segments, &list->capacity, t->n, 1) != 0)
         return tern_fail_memory(err, sizeof *t->segments);
-    TERN_TRY(tern_hearing_text(h, said, n, &text, err));
+    TERN_TRY(tern_asr_text(h, said, n, &text, err));
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)n, sizeof *ids);
     if (!ids) {
         tern_free(text);
@@ -151,8 +150,8 @@ tern_status tern_hearing_add(const hearing *h, hearing_list *list, double start,
     return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
 }
 
-tern_status tern_hearing_find_speech(const hearing *h, const float *samples, int64_t n,
-                                     tern_voice_list *out, tern_error *err) {
+tern_status tern_asr_find_speech(const asr_run *h, const float *samples, int64_t n,
+                                 tern_voice_list *out, tern_error *err) {
     float *voice = NULL;
     size_t n_hops = 0;
     if (h->params.vad && !h->params.whole)
@@ -166,17 +165,17 @@ tern_status tern_hearing_find_speech(const hearing *h, const float *samples, int
     return status;
 }
 
-static tern_status hear(hearing *h, const tern_sound *sound, hearing_list *out, tern_error *err) {
+static tern_status hear(asr_run *h, const tern_sound *sound, segment_list *out, tern_error *err) {
     tern_voice_list speech = {0};
-    tern_status status = tern_hearing_find_speech(h, sound->samples, sound->n, &speech, err);
+    tern_status status = tern_asr_find_speech(h, sound->samples, sound->n, &speech, err);
     for (size_t i = 0; status == TERN_OK && i < speech.n; i++) {
         const tern_voice_span *s = &speech.spans[i];
         tern_placement_begin_use(h->at);
-        status = tern_hearing_write_down(h, sound->samples + s->first, s->end - s->first, err);
+        status = tern_asr_decode_text(h, sound->samples + s->first, s->end - s->first, err);
         tern_placement_end_use(h->at);
         if (status == TERN_OK)
-            status = tern_hearing_add(h, out, (double)s->first / TERN_VOICE_RATE,
-                                      (double)s->end / TERN_VOICE_RATE, h->ids, h->n_ids, err);
+            status = tern_asr_add(h, out, (double)s->first / TERN_VOICE_RATE,
+                                  (double)s->end / TERN_VOICE_RATE, h->ids, h->n_ids, err);
     }
     tern_voice_free(&speech);
     return status;
@@ -184,14 +183,14 @@ static tern_status hear(hearing *h, const tern_sound *sound, hearing_list *out, 
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static tern_status open_single(const hearing *h, int graph, int64_t n_context, tern_single *out,
+static tern_status open_single(const asr_run *h, int graph, int64_t n_context, tern_single *out,
                                tern_error *err) {
     const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = (int32_t)n_context};
     return tern_single_open(out, h->at->backend, h->at->graphs[graph].plan,
                             &h->m->graphs[graph].fused, &desc, err);
 }
 
-static tern_status settle(hearing *h, tern_error *err) {
+static tern_status settle(asr_run *h, tern_error *err) {
     const tern_model *m = h->m;
     const tern_transcribe_params *p = &h->params;
     double most = SECONDS_MOST, room = (double)m->config.n_source * SECONDS_A_FRAME;
@@ -200,8 +199,8 @@ static tern_status settle(hearing *h, tern_error *err) {
     h->tokens_per_second = p->tokens_per_second != 0 ? p->tokens_per_second : TOKENS_A_SECOND;
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
-    if (!tern_model_hearing_rate(m))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model hears no sounds", m->path);
+    if (!tern_model_audio_rate(m))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not transcribe", m->path);
     if (m->config.bos_id < 0 || m->config.bos_id >= m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: it is not said which token begins a text",
                          m->path);
@@ -218,10 +217,10 @@ static tern_status settle(hearing *h, tern_error *err) {
     return tern_model_refuse_damaged(m, err);
 }
 
-tern_status tern_hearing_open(hearing *h, tern_model *m, const tern_transcribe_params *params,
-                              tern_error *err) {
+tern_status tern_asr_open(asr_run *h, tern_model *m, const tern_transcribe_params *params,
+                          tern_error *err) {
     const tern_config *c = &m->config;
-    *h = (hearing){.m = m};
+    *h = (asr_run){.m = m};
     if (params) h->params = *params;
     TERN_TRY(settle(h, err));
     size_t n_input = (size_t)(h->seconds_max * TERN_VOICE_RATE) + 4 * (size_t)c->n_step + 2048;
@@ -241,7 +240,7 @@ tern_status tern_hearing_open(hearing *h, tern_model *m, const tern_transcribe_p
     return status;
 }
 
-void tern_hearing_close(hearing *h) {
+void tern_asr_close(asr_run *h) {
     if (h->at) {
         tern_placement_begin_use(h->at);
         if (h->encoder.backend) tern_single_close(&h->encoder);
@@ -256,7 +255,7 @@ void tern_hearing_close(hearing *h) {
 }
 
 static tern_status check_sound(const tern_model *m, const tern_sound *sound, tern_error *err) {
-    if (sound->rate != TERN_VOICE_RATE && tern_model_hearing_rate(m))
+    if (sound->rate != TERN_VOICE_RATE && tern_model_audio_rate(m))
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "the sound has %d samples a second: the model hears %d", (int)sound->rate,
                          TERN_VOICE_RATE);
@@ -266,42 +265,43 @@ static tern_status check_sound(const tern_model *m, const tern_sound *sound, ter
 }
 
 tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
-                            const tern_transcribe_params *params, tern_transcript *out,
+                            const tern_transcribe_params *params, tern_transcription *out,
                             tern_error *err) {
     tern_clear(err);
     TERN_NEED(out);
-    *out = (tern_transcript){0};
+    *out = (tern_transcription){0};
     TERN_NEED(m);
     TERN_NEED(sound);
-    hearing h;
-    hearing_list list = {.out = out};
+    asr_run h;
+    segment_list list = {.out = out};
     TERN_TRY(check_sound(m, sound, err));
     out->seconds = (double)sound->n / TERN_VOICE_RATE;
     tern_model_hold(m);
-    tern_status status = tern_hearing_open(&h, m, params, err);
+    tern_status status = tern_asr_open(&h, m, params, err);
     if (status == TERN_OK)
-        status = h.whisper ? tern_whisper_hear(&h, sound, &list, err) : hear(&h, sound, &list, err);
+        status = h.whisper ? tern_whisper_transcribe(&h, sound, &list, err)
+                           : hear(&h, sound, &list, err);
     if (h.whisper) snprintf(out->language, sizeof out->language, "%s", tern_whisper_language(&h));
     out->encoder_s = h.encoder_s;
     out->decoder_s = h.decoder_s;
     out->n_read = h.n_read;
-    tern_hearing_close(&h);
-    if (status != TERN_OK) tern_transcript_free(out);
+    tern_asr_close(&h);
+    if (status != TERN_OK) tern_transcription_free(out);
     tern_model_let_go(m);
     return status;
 }
 
-void tern_transcript_free(tern_transcript *t) {
+void tern_transcription_free(tern_transcription *t) {
     if (!t) return;
     for (size_t i = 0; i < t->n; i++) {
         tern_free((void *)(uintptr_t)t->segments[i].text);
         tern_free((void *)(uintptr_t)t->segments[i].ids);
     }
     tern_free(t->segments);
-    *t = (tern_transcript){0};
+    *t = (tern_transcription){0};
 }
 
-int32_t tern_model_hearing_rate(const tern_model *m) {
+int32_t tern_model_audio_rate(const tern_model *m) {
     bool hears = m && m->config.n_source && m->config.pooling == TERN_POOLING_NONE;
     return hears ? TERN_VOICE_RATE : 0;
 }

@@ -182,9 +182,9 @@ class VoicePage {
         microphone.close();
         return this.tell('A model is missing.');
       }
-      if (!this.hears.loader.tern!.info.hearingRate) {
+      if (!this.hears.loader.tern!.info.audioRate) {
         microphone.close();
-        return this.tell(`${this.hears.loader.tern!.info.name || 'The model'} hears no sounds.`);
+        return this.tell(`${this.hears.loader.tern!.info.name || 'The model'} does not transcribe.`);
       }
       this.microphone = microphone;
       this.detector.reset();

@@ -8,11 +8,11 @@ WEB_EXPORT(web_senses) int32_t web_senses(int32_t model);
 
 void web_senses_close(web_model *m) {
     web_images_close(m);
-    web_hearings_close(m);
+    web_transcribers_close(m);
     web_speeches_close(m);
 }
 
-// {"vision": {...}, "hearing_rate", "voice_size", "codec_rate"}, beside what web_model_info says.
+// {"vision": {...}, "audio_rate", "voice_size", "codec_rate"}, beside what web_model_info says.
 int32_t web_senses(int32_t model) {
     tern_error err = {0};
     tern_vision_info i;
@@ -23,12 +23,12 @@ int32_t web_senses(int32_t model) {
     if (!m) return web_fail(&err);
     tern_model_get_vision_info(m->model, &i);
     tern_model_get_codec_info(m->model, &codec);
-    if (tern_model_speaks(m->model, &n_speaker))
+    if (tern_model_is_tts(m->model, &n_speaker))
         snprintf(voice, sizeof voice, "%d", (int)n_speaker);
     tern_strbuf_printf(web_result_begin(),
                        "{\"vision\":{\"in_texts\":%s,\"n_labels\":%d,\"n_dims\":%d},"
-                       "\"hearing_rate\":%d,\"voice_size\":%s,\"codec_rate\":%d}",
+                       "\"audio_rate\":%d,\"voice_size\":%s,\"codec_rate\":%d}",
                        i.image_token >= 0 ? "true" : "false", (int)i.n_labels, (int)i.n_dims,
-                       (int)tern_model_hearing_rate(m->model), voice, (int)codec.rate);
+                       (int)tern_model_audio_rate(m->model), voice, (int)codec.rate);
     return web_result_end();
 }

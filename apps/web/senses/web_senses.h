@@ -6,7 +6,7 @@
 
 // A web_model's close_senses: all of it.
 void web_senses_close(web_model *m);
-void web_hearings_close(const web_model *m);
+void web_transcribers_close(const web_model *m);
 void web_images_close(web_model *m);
 void web_speeches_close(const web_model *m); // of the model, or of the codec
 

@@ -9,11 +9,11 @@
 WEB_EXPORT(web_transcribe)
 int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, int32_t rate,
                        const char *json, uint32_t n);
-WEB_EXPORT(web_hear) int32_t web_hear(int32_t model, const char *json, uint32_t n);
-WEB_EXPORT(web_hear_feed)
-int32_t web_hear_feed(int32_t id, const float *samples, uint32_t n_samples);
-WEB_EXPORT(web_hear_end) int32_t web_hear_end(int32_t id);
-WEB_EXPORT(web_hear_close) int32_t web_hear_close(int32_t id);
+WEB_EXPORT(web_transcriber) int32_t web_transcriber(int32_t model, const char *json, uint32_t n);
+WEB_EXPORT(web_transcriber_feed)
+int32_t web_transcriber_feed(int32_t id, const float *samples, uint32_t n_samples);
+WEB_EXPORT(web_transcriber_end) int32_t web_transcriber_end(int32_t id);
+WEB_EXPORT(web_transcriber_close) int32_t web_transcriber_close(int32_t id);
 
 // A segment as soon as it is there. The call is suspended meanwhile, where the browser can do so,
 // and may be asked to end: 0.
@@ -71,7 +71,7 @@ int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, 
                        const char *json, uint32_t n) {
     tern_error err = {0};
     web_args args = {0};
-    tern_transcript out = {0};
+    tern_transcription out = {0};
     tern_transcribe_params params = {0};
     // The samples stay the page's: they are read alone.
     const tern_sound sound = {.rate = rate, .n = n_samples, .samples = (float *)(uintptr_t)samples};
@@ -83,7 +83,7 @@ int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, 
     web_args_free(&args);
     char language[sizeof out.language];
     memcpy(language, out.language, sizeof language);
-    tern_transcript_free(&out);
+    tern_transcription_free(&out);
     if (status != TERN_OK) return web_fail(&err);
     tern_strbuf *b = web_result_begin();
     tern_strbuf_puts(b, "{\"language\":");
@@ -94,82 +94,84 @@ int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, 
 
 // ---- While it is said ---------------------------------------------------------------------------
 
-typedef struct hearing {
+typedef struct live_transcriber {
     int32_t id;
     const web_model *model;
-    tern_hear *hear;
-    struct hearing *next;
-} hearing;
-static hearing *hearings;
-static int32_t last_hearing;
+    tern_transcriber *transcriber;
+    struct live_transcriber *next;
+} live_transcriber;
+static live_transcriber *transcribers;
+static int32_t last_id;
 
-static void close_at(hearing **at) {
-    hearing *h = *at;
+static void close_at(live_transcriber **at) {
+    live_transcriber *h = *at;
     *at = h->next;
-    tern_hear_close(h->hear);
+    tern_transcriber_close(h->transcriber);
     tern_free(h);
 }
 
-void web_hearings_close(const web_model *m) {
-    for (hearing **at = &hearings; *at;)
+void web_transcribers_close(const web_model *m) {
+    for (live_transcriber **at = &transcribers; *at;)
         if ((*at)->model == m)
             close_at(at);
         else
             at = &(*at)->next;
 }
 
-static hearing **place_of(int32_t id, tern_error *err) {
-    for (hearing **at = &hearings; *at; at = &(*at)->next)
+static live_transcriber **place_of(int32_t id, tern_error *err) {
+    for (live_transcriber **at = &transcribers; *at; at = &(*at)->next)
         if ((*at)->id == id) return at;
-    tern_fail(err, TERN_ERR_ARGUMENT, "there is no hearing %d", id);
+    tern_fail(err, TERN_ERR_ARGUMENT, "there is no transcription %d", id);
     return NULL;
 }
 
 // The id of a sound that is to be fed.
-int32_t web_hear(int32_t model, const char *json, uint32_t n) {
+int32_t web_transcriber(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     web_args args = {0};
     tern_transcribe_params params = {0};
     web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
     web_gpu_enter(false);
-    hearing *h = tern_alloc(TERN_MEM_MISC, sizeof *h);
-    tern_status status =
-        h ? read_params(&args, "hear", json, n, &params, &err) : tern_fail_memory(&err, sizeof *h);
-    if (status == TERN_OK) status = tern_hear_open(&h->hear, m->model, &params, &err);
+    live_transcriber *h = tern_alloc(TERN_MEM_MISC, sizeof *h);
+    tern_status status = h ? read_params(&args, "transcriber", json, n, &params, &err)
+                           : tern_fail_memory(&err, sizeof *h);
+    if (status == TERN_OK) status = tern_transcriber_open(&h->transcriber, m->model, &params, &err);
     web_args_free(&args);
     if (status != TERN_OK) {
         tern_free(h);
         return web_fail(&err);
     }
-    h->id = ++last_hearing;
+    h->id = ++last_id;
     h->model = m;
-    h->next = hearings;
-    hearings = h;
+    h->next = transcribers;
+    transcribers = h;
     m->close_senses = web_senses_close;
     return h->id;
 }
 
 // Samples more, or the end: what was said meanwhile is told. The GPU may be waited for.
-int32_t web_hear_feed(int32_t id, const float *samples, uint32_t n_samples) {
+int32_t web_transcriber_feed(int32_t id, const float *samples, uint32_t n_samples) {
     tern_error err = {0};
-    hearing **at = place_of(id, &err);
+    live_transcriber **at = place_of(id, &err);
     if (!at) return web_fail(&err);
     web_gpu_enter(true);
-    return tern_hear_feed((*at)->hear, samples, n_samples, &err) == TERN_OK ? 0 : web_fail(&err);
+    return tern_transcriber_feed((*at)->transcriber, samples, n_samples, &err) == TERN_OK
+               ? 0
+               : web_fail(&err);
 }
 
-int32_t web_hear_end(int32_t id) {
+int32_t web_transcriber_end(int32_t id) {
     tern_error err = {0};
-    hearing **at = place_of(id, &err);
+    live_transcriber **at = place_of(id, &err);
     if (!at) return web_fail(&err);
     web_gpu_enter(true);
-    return tern_hear_end((*at)->hear, &err) == TERN_OK ? 0 : web_fail(&err);
+    return tern_transcriber_end((*at)->transcriber, &err) == TERN_OK ? 0 : web_fail(&err);
 }
 
-int32_t web_hear_close(int32_t id) {
+int32_t web_transcriber_close(int32_t id) {
     tern_error err = {0};
-    hearing **at = place_of(id, &err);
+    live_transcriber **at = place_of(id, &err);
     if (!at) return web_fail(&err);
     web_gpu_enter(false);
     close_at(at);

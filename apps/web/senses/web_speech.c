@@ -13,7 +13,7 @@ WEB_EXPORT(web_speak_close) int32_t web_speak_close(int32_t id);
 typedef struct speech {
     int32_t id;
     const web_model *model, *codec;
-    tern_say *say;
+    tern_speech *say;
     tern_speak_stats stats;
     struct speech *next;
 } speech;
@@ -23,7 +23,7 @@ static int32_t last_speech;
 static void close_at(speech **at) {
     speech *s = *at;
     *at = s->next;
-    tern_say_close(s->say);
+    tern_speech_close(s->say);
     tern_free(s);
 }
 
@@ -78,10 +78,11 @@ static tern_status begin(speech *s, const request *r, tern_error *err) {
     tern_model *model = s->model->model, *codec = s->codec->model;
     int32_t *ids = NULL;
     size_t n = 0;
-    if (r->text) return tern_say_open(&s->say, model, codec, r->text, &r->params, &s->stats, err);
+    if (r->text)
+        return tern_speech_open(&s->say, model, codec, r->text, &r->params, &s->stats, err);
     TERN_TRY(web_args_ids(&r->args, "speak", r->ids, &ids, &n, err));
     tern_status status =
-        tern_say_open_ids(&s->say, model, codec, ids, n, &r->params, &s->stats, err);
+        tern_speech_open_ids(&s->say, model, codec, ids, n, &r->params, &s->stats, err);
     tern_free(ids);
     return status;
 }
@@ -122,8 +123,8 @@ static speech **place_of(int32_t id, tern_error *err) {
     return NULL;
 }
 
-// A step, tern_say_next's: {"at", "n", "over", ...}, samples of the module's memory until the next
-// step, and what was said so far. The GPU may be waited for.
+// A step, tern_speech_next's: {"at", "n", "over", ...}, samples of the module's memory until the
+// next step, and what was said so far. The GPU may be waited for.
 int32_t web_speak_next(int32_t id) {
     tern_error err = {0};
     const float *samples;
@@ -133,7 +134,7 @@ int32_t web_speak_next(int32_t id) {
     if (!at) return web_fail(&err);
     web_gpu_enter(true);
     const tern_speak_stats *stats = &(*at)->stats;
-    if (tern_say_next((*at)->say, &samples, &n, &over, &err) != TERN_OK) return web_fail(&err);
+    if (tern_speech_next((*at)->say, &samples, &n, &over, &err) != TERN_OK) return web_fail(&err);
     tern_strbuf *b = web_result_begin();
     tern_strbuf_printf(
         b, "{\"at\":%zu,\"n\":%zu,\"over\":%s,\"stats\":{\"rate\":%d,\"n_frames\":%d,\"seconds\":",

@@ -26,13 +26,13 @@ from ._results import (
     ModelInfo, Perplexity, ProfileRow, TokenLogprob, VisionInfo,
 )
 from ._session import Session
-from ._sounds import Listener, Segment, Transcript, read_sound, write_sound
+from ._sounds import Transcriber, Segment, Transcript, read_sound, write_sound
 from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machine, mine, save_chat, types
 
 __version__ = _lib.version
 __all__ = [
     "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
-    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Listener", "Lora", "MachineLimits", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
+    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Transcriber", "Lora", "MachineLimits", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TokenLogprob", "Transcript", "VisionInfo", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
     "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity", "types", "write_sound",

@@ -23,7 +23,7 @@ from ._parts import Part, parts_of
 from ._images import Label, Image, Images, Shown, listed, with_places
 from ._results import DeviceMemory, EmbeddingInfo, ModelInfo, VisionInfo
 from ._session import Session
-from ._sounds import Listener, OnSegment, Read, Sound, Transcript, params_of, segment_of
+from ._sounds import Transcriber, OnSegment, Read, Sound, Transcript, params_of, segment_of
 
 if TYPE_CHECKING:
     import numpy
@@ -344,38 +344,38 @@ class Model:
     # ---- Sounds ------------------------------------------------------------------------------------
 
     @property
-    def hearing_rate(self) -> int:
+    def audio_rate(self) -> int:
         """Samples per second of the sound that the model hears; 0: it hears nothing."""
         with self._handle as model:
-            return int(lib.tern_model_hearing_rate(model))
+            return int(lib.tern_model_audio_rate(model))
 
     def transcribe(self, sound: Sound, *, vad: Optional[Path] = None, whole: bool = False, max_seconds: float = 0,
                    tokens_per_second: float = 0, language: Optional[str] = None, translate: bool = False,
                    fallback: bool = True, on_segment: OnSegment = None) -> Transcript:
-        """Transcribes a sound: a file, its bytes, or a one-dimensional array of float32 at hearing_rate.
+        """Transcribes a sound: a file, its bytes, or a one-dimensional array of float32 at audio_rate.
 
         vad: Silero VAD (ONNX), which finds the speech; without it, loudness does. whole: leave nothing out.
         max_seconds: of a segment (15). Whisper: language is the spoken one, "en" and so on, by default
         detected; translate: into English; fallback: uncertain passages are transcribed again. on_segment gets
         each segment as soon as it is there; returning False stops.
         """
-        callbacks, out = Callbacks(), c.tern_transcript()
+        callbacks, out = Callbacks(), c.tern_transcription()
         params = params_of(callbacks, on_segment, vad=vad, whole=whole, seconds_max=max_seconds,
                            tokens_per_second=tokens_per_second, language=language, translate=translate,
                            no_fallback=not fallback)
-        with Read(sound, self.hearing_rate) as read, self._handle as model:
+        with Read(sound, self.audio_rate) as read, self._handle as model:
             try:
                 callbacks.run(lib.tern_transcribe, model, ctypes.byref(read.sound), ctypes.byref(params), ctypes.byref(out))
                 return Transcript([segment_of(out.segments[i]) for i in range(out.n)], out.seconds, decoded(out.language))
             finally:
-                lib.tern_transcript_free(ctypes.byref(out))
+                lib.tern_transcription_free(ctypes.byref(out))
 
-    def listen(self, *, vad: Optional[Path] = None, max_seconds: float = 0, tokens_per_second: float = 0,
+    def transcriber(self, *, vad: Optional[Path] = None, max_seconds: float = 0, tokens_per_second: float = 0,
                language: Optional[str] = None, translate: bool = False, on_segment: OnSegment = None,
-               on_partial: OnSegment = None) -> Listener:
+               on_partial: OnSegment = None) -> Transcriber:
         """The same for a sound that is still being recorded: segments when they have ended and, to on_partial,
         what the current one may become, every half second at most."""
-        return Listener(self._handle, on_segment, on_partial, vad=vad, seconds_max=max_seconds,
+        return Transcriber(self._handle, on_segment, on_partial, vad=vad, seconds_max=max_seconds,
                         tokens_per_second=tokens_per_second, language=language, translate=translate)
 
     # ---- Speech ------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ class Model:
         speak."""
         n = ctypes.c_int32()
         with self._handle as model:
-            return int(n.value) if lib.tern_model_speaks(model, ctypes.byref(n)) else None
+            return int(n.value) if lib.tern_model_is_tts(model, ctypes.byref(n)) else None
 
     @property
     def codec_rate(self) -> int:

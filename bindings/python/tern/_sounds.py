@@ -99,8 +99,8 @@ def params_of(callbacks: Callbacks, on_segment: OnSegment, **members: Any) -> An
     return params
 
 
-class Listener:
-    """A sound that is still being recorded (Model.listen): feed() it, and end()."""
+class Transcriber:
+    """A sound that is still being recorded (Model.transcriber): feed() it, and end()."""
 
     def __init__(self, model: Handle, on_segment: OnSegment, on_partial: OnSegment, **members: Any) -> None:
         self._callbacks = Callbacks()
@@ -109,25 +109,25 @@ class Listener:
             tell = on_partial
             self._params.on_partial = type(self._params.on_partial)(
                 self._callbacks.guarded(lambda _user, s: tell(segment_of(s.contents))))
-        out = ctypes.POINTER(c.tern_hear)()
+        out = ctypes.POINTER(c.tern_transcriber)()
         with model as pointer:
-            lib.tern_hear_open(ctypes.byref(out), pointer, ctypes.byref(self._params))
-        self._handle = Handle(out, lib.tern_hear_close, model)
+            lib.tern_transcriber_open(ctypes.byref(out), pointer, ctypes.byref(self._params))
+        self._handle = Handle(out, lib.tern_transcriber_close, model)
 
     def feed(self, samples: Any) -> None:
-        """Adds samples: a one-dimensional array of float32, -1 to 1, at the model's hearing_rate."""
-        with Read(samples) as read, self._handle as hear:
-            self._callbacks.run(lib.tern_hear_feed, hear, read.sound.samples, read.sound.n)
+        """Adds samples: a one-dimensional array of float32, -1 to 1, at the model's audio_rate."""
+        with Read(samples) as read, self._handle as transcriber:
+            self._callbacks.run(lib.tern_transcriber_feed, transcriber, read.sound.samples, read.sound.n)
 
     def end(self) -> None:
         """Ends the sound: gives the last segment. Another sound may be fed then."""
-        with self._handle as hear:
-            self._callbacks.run(lib.tern_hear_end, hear)
+        with self._handle as transcriber:
+            self._callbacks.run(lib.tern_transcriber_end, transcriber)
 
     def close(self) -> None:
         self._handle.close()
 
-    def __enter__(self) -> "Listener":
+    def __enter__(self) -> "Transcriber":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -156,7 +156,7 @@ class Vectors(unittest.TestCase):
     def test_sounds_are_written_down(self):
         want = golden("moonshine")
         with tern.Model(os.path.join(ORACLES, "moonshine")) as model:
-            self.assertEqual(model.hearing_rate, 16000)
+            self.assertEqual(model.audio_rate, 16000)
             seen = []
             got = model.transcribe(want["pcm"], whole=True, tokens_per_second=40, on_segment=seen.append)
             self.assertEqual(got.segments, seen)
@@ -169,7 +169,7 @@ class Vectors(unittest.TestCase):
             with self.assertRaisesRegex(tern.TernError, "a sound is a file"):
                 model.transcribe(want["pcm"].astype("f8"))
             heard, partial = [], []
-            with model.listen(tokens_per_second=40, on_segment=heard.append, on_partial=partial.append) as listener:
+            with model.transcriber(tokens_per_second=40, on_segment=heard.append, on_partial=partial.append) as listener:
                 for _ in range(4):
                     listener.feed(want["pcm"])
                 listener.end()

@@ -56,7 +56,7 @@ LEFT_OUT = {
     "tern_data_build": "training is the command line's",
     "tern_data_inspect": "training is the command line's",
     **{"tern_agent_" + name: "the command line's and C's so far" for name in "open close run messages end_name".split()},
-    **{"tern_say_" + name: "tern_speak in a thread of its own" for name in "open open_ids next close".split()},
+    **{"tern_speech_" + name: "tern_speak in a thread of its own" for name in "open open_ids next close".split()},
     "tern_sound_pcm16": "the wave module writes such files",
     "tern_sound_encode": "write_sound writes such files",
     "tern_sound_wav_head": "the wave module writes such files",

@@ -187,13 +187,13 @@ export interface Speech extends AsyncIterableIterator<Float32Array<ArrayBuffer>>
   readonly stats: Promise<SpeakStats>;
 }
 export interface Transcript { text: string; segments: Segment[]; seconds: number; language: string }
-export interface HearOptions extends TranscribeParams {
+export interface TranscriberOptions extends TranscribeParams {
   onSegment?: (segment: Segment) => void;
   onPartial?: (segment: Segment) => void; // the preliminary text of the current segment, at most every half second
   signal?: AbortSignal;
 }
 // Live transcription. Samples are processed in order; when feed() resolves, their segments have been reported.
-export interface Hearing {
+export interface LiveTranscription {
   readonly rate: number; // sample rate
   feed(samples: Float32Array): Promise<void>;
   end(): Promise<void>; // finishes the last segment; a new sound may follow, whose times continue

@@ -1,6 +1,6 @@
 // The engine's side: answers the API's calls. One engine and one model.
 import type { ImageSource, Progress, TernInfo } from './api.js';
-import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Listening, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
+import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Transcriber, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import { Grammars, type GrammarLease } from './grammars.js';
 import { decodeImage } from './images.js';
@@ -27,7 +27,7 @@ export class Host implements Handler {
       model: Model; codec: Model | undefined; sessions: Sessions; grammars: Grammars; opened: readonly Opened[];
       info(): Omit<TernInfo, 'worker'>;
     } | undefined;
-  #listening: (Listening | undefined)[] = [];
+  #transcribers: (Transcriber | undefined)[] = [];
   #closed = false;
 
   // context: replaces network and storage in tests. threads: how an engine's threads are started.
@@ -42,12 +42,12 @@ export class Host implements Handler {
       classify: async ({ images, hits }, _, s) => this.#open().model.classify(await this.#decode(images, s), { hits }, s),
       embedImages: async ({ images }, _, s) => this.#open().model.embedImages(await this.#decode(images, s), s),
       transcribe: async ({ samples, rate, params }, onSegment, s) => this.#open().model.transcribe(samples, rate, params, onSegment, s),
-      hear: async ({ params }) => this.#listening.push(this.#open().model.hear(params)) - 1,
-      hearFeed: async ({ id, samples }, onSegment, s) => void await this.#heard(id).feed(samples, onSegment, s),
-      hearClose: async ({ id }) => {
-        const listening = this.#heard(id);
-        this.#listening[id] = undefined;
-        await listening.close();
+      transcriber: async ({ params }) => this.#transcribers.push(this.#open().model.transcriber(params)) - 1,
+      transcriberFeed: async ({ id, samples }, onSegment, s) => void await this.#transcriber(id).feed(samples, onSegment, s),
+      transcriberClose: async ({ id }) => {
+        const transcriber = this.#transcriber(id);
+        this.#transcribers[id] = undefined;
+        await transcriber.close();
         return undefined;
       },
       speak: async ({ text, params }, onSamples, s) => {
@@ -74,9 +74,9 @@ export class Host implements Handler {
     return this.#loaded ?? fail('closed', this.#closed ? 'the model is closed' : 'no model is loaded');
   }
 
-  #heard(id: number): Listening {
+  #transcriber(id: number): Transcriber {
     this.#open();
-    return this.#listening[id] ?? fail('closed', 'it is heard no longer');
+    return this.#transcribers[id] ?? fail('closed', 'this transcription is closed');
   }
 
   // A failed start is forgotten: the next call may try again.
@@ -272,8 +272,8 @@ function codecDevice(wanted: Device | undefined): Device {
   return 'Suspending' in WebAssembly ? wanted ?? 'auto' : 'wasm';
 }
 
-function writes({ info: { embedding, vision, hearingRate, voiceSize, codecRate } }: Model): boolean {
-  return !(embedding.nDims || embedding.nLabels || vision.nDims || hearingRate || codecRate) && voiceSize === null;
+function writes({ info: { embedding, vision, audioRate, voiceSize, codecRate } }: Model): boolean {
+  return !(embedding.nDims || embedding.nLabels || vision.nDims || audioRate || codecRate) && voiceSize === null;
 }
 
 function fail(code: 'closed' | 'argument', message: string): never {

@@ -2,7 +2,7 @@
 import type { LoadOptions, ModelSource, ImageSource, Progress, TernInfo } from './api.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedImagesResult, EmbedResult, EngineOptions, GenerateParams,
-  GenerateResult, GrammarOptions, HeardSegment, Label, LadderItem, MemoryInfo, Message, Part, Segment, SpeakParams, SpeakStats, ThreadScript, TokenLogprobs, TranscribeParams, TranscribeResult,
+  GenerateResult, GrammarOptions, TranscribedSegment, Label, LadderItem, MemoryInfo, Message, Part, Segment, SpeakParams, SpeakStats, ThreadScript, TokenLogprobs, TranscribeParams, TranscribeResult,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
 
@@ -42,10 +42,10 @@ export interface Calls {
   classify: { args: { images: readonly ImageSource[]; hits: number }; event: never; result: Label[][] };
   embedImages: { args: { images: readonly ImageSource[] }; event: never; result: EmbedImagesResult };
   transcribe: { args: { samples: Float32Array; rate: number; params: TranscribeParams }; event: Segment; result: TranscribeResult };
-  // Live transcription, by the id that hear returns; samples null: the end.
-  hear: { args: { params: TranscribeParams & { partial: boolean } }; event: never; result: number };
-  hearFeed: { args: { id: number; samples: Float32Array | null }; event: HeardSegment; result: undefined };
-  hearClose: { args: { id: number }; event: never; result: undefined };
+  // Live transcription, by the id that transcriber returns; samples null: the end.
+  transcriber: { args: { params: TranscribeParams & { partial: boolean } }; event: never; result: number };
+  transcriberFeed: { args: { id: number; samples: Float32Array | null }; event: TranscribedSegment; result: undefined };
+  transcriberClose: { args: { id: number }; event: never; result: undefined };
   speak: { args: { text: string | readonly number[]; params: SpeakParams }; event: Float32Array<ArrayBuffer>; result: SpeakStats };
   tokenize: { args: { text: string; special?: boolean; bos?: boolean }; event: never; result: number[] };
   detokenize: { args: { ids: ArrayLike<number>; special?: boolean }; event: never; result: string };

@@ -1,6 +1,6 @@
 // The main class: an open model.
 import type {
-  ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, Hearing, HearOptions, Inferred, LoadOptions, ModelSource, ObjectOptions,
+  ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, LiveTranscription, TranscriberOptions, Inferred, LoadOptions, ModelSource, ObjectOptions,
   Label, ObjectOutput, ObjectStream, Partly, ImageSource, Schema, Segment, SoundSource, SpeakOptions, Speech, TernInfo, TokenLogprobs, TranscribeOptions, Transcript,
 } from './api.js';
 import { connect, type Connection } from './client.js';
@@ -184,30 +184,30 @@ export class Tern {
 
   // Transcribes a sound, with a speech recognition model.
   async transcribe(sound: SoundSource, { rate, onSegment, signal, ...params }: TranscribeOptions = {}): Promise<Transcript> {
-    const hearingRate = this.#hearingRate();
+    const audioRate = this.#audioRate();
     throwIfAborted(signal);
-    const samples = await samplesOf(sound, rate, hearingRate);
+    const samples = await samplesOf(sound, rate, audioRate);
     const segments: Segment[] = [];
     const onEvent = (segment: Segment): void => {
       segments.push(segment);
       onSegment?.(segment);
     };
-    const { language } = await this.connection.call('transcribe', { samples, rate: hearingRate, params }, { signal, onEvent });
-    return { text: segments.map(({ text }) => text).join(' '), segments, seconds: samples.length / hearingRate, language };
+    const { language } = await this.connection.call('transcribe', { samples, rate: audioRate, params }, { signal, onEvent });
+    return { text: segments.map(({ text }) => text).join(' '), segments, seconds: samples.length / audioRate, language };
   }
   // The same for live sound.
-  async hear({ onSegment, onPartial, signal, ...params }: HearOptions = {}): Promise<Hearing> {
-    const rate = this.#hearingRate();
-    const id = await this.connection.call('hear', { params: { ...params, partial: !!onPartial } }, { signal });
-    const feed = (samples: Float32Array | null): Promise<void> => this.connection.call('hearFeed', { id, samples }, {
+  async transcriber({ onSegment, onPartial, signal, ...params }: TranscriberOptions = {}): Promise<LiveTranscription> {
+    const rate = this.#audioRate();
+    const id = await this.connection.call('transcriber', { params: { ...params, partial: !!onPartial } }, { signal });
+    const feed = (samples: Float32Array | null): Promise<void> => this.connection.call('transcriberFeed', { id, samples }, {
       signal, onEvent: ({ partial, ...segment }) => (partial ? onPartial : onSegment)?.(segment),
     });
-    return { rate, feed, end: () => feed(null), close: () => this.connection.call('hearClose', { id }) };
+    return { rate, feed, end: () => feed(null), close: () => this.connection.call('transcriberClose', { id }) };
   }
-  #hearingRate(): number {
-    const { hearingRate, name } = this.#info;
-    if (!hearingRate) throw new TernError('unsupported', `${name || 'the model'} hears no sounds`);
-    return hearingRate;
+  #audioRate(): number {
+    const { audioRate, name } = this.#info;
+    if (!audioRate) throw new TernError('unsupported', `${name || 'the model'} does not transcribe`);
+    return audioRate;
   }
 
   // Speaks a text, or its tokens, with a speech model and its codec. Leaving the loop stops it. Fails when aborted.

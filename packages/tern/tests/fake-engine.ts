@@ -50,7 +50,7 @@ const info: ModelInfo = {
   deviceMemory: { weights: 0, cache: 0, work: 0, results: 0, now: 0, most: 0 }, loadSeconds: 0, bosId: -1, eosId: 0,
   addsBos: false, templateGuess: null, temperature: null, topK: null, topP: null, minP: null, repeatPenalty: null,
   embedding: { nDims: 0, maxLength: 0, nLabels: 0, prompts: [], defaultPrompt: null },
-  vision: { inTexts: false, nLabels: 0, nDims: 0 }, hearingRate: 0, voiceSize: null, codecRate: 0,
+  vision: { inTexts: false, nLabels: 0, nDims: 0 }, audioRate: 0, voiceSize: null, codecRate: 0,
 };
 
 const CALLS: [Part['kind'], number, string][] = [
@@ -189,7 +189,7 @@ async function speak(seen: Seen, codec: Model, text: string | readonly number[],
 }
 
 const SENSES = {
-  vit: { vision: { inTexts: true, nLabels: 2, nDims: 0 } }, moonshine: { hearingRate: 16000 }, nanocodec: { codecRate: 22050 },
+  vit: { vision: { inTexts: true, nLabels: 2, nDims: 0 } }, moonshine: { audioRate: 16000 }, nanocodec: { codecRate: 22050 },
   speech: { voiceSize: 6 },
 };
 type Sense = keyof typeof SENSES;
@@ -214,7 +214,7 @@ export const fakeModel = (seen: Seen, sense?: Sense): Model => ({
   embedImages: async images => ({ vectors: Float32Array.from(images.flatMap(({ width, height }) => [width, height])), nDims: 2 }),
   transcribe: (samples, rate, params, onSegment, signal) => transcribe(seen, samples, rate, params, onSegment, signal),
   // A word a piece, which was partial before.
-  hear: ({ partial }) => ({
+  transcriber: ({ partial }) => ({
     feed: async (samples, onSegment) => {
       const segment = { start: 0, end: 1, text: samples ? `${samples.length}` : 'end', ids: [] };
       if (partial) onSegment({ ...segment, partial: true });

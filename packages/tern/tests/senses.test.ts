@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Connection } from '../src/client.js';
 import type { TernInfo } from '../src/api.js';
-import type { HeardSegment } from '../src/engine/types.js';
+import type { TranscribedSegment } from '../src/engine/types.js';
 import { chatInput } from '../src/content.js';
 import { Host, serve } from '../src/host.js';
 import { decodeImage, portableImage } from '../src/images.js';
@@ -124,15 +124,15 @@ test('segments come as they are written down, and can be stopped', async () => {
 });
 
 test('a sound that is still being made', async () => {
-  const { connection } = await open(gguf('moonshine')), heard: HeardSegment[] = [];
-  const onEvent = (segment: HeardSegment): void => void heard.push(segment);
-  const [one, two] = await Promise.all([true, false].map(partial => connection.call('hear', { params: { partial } })));
-  await connection.call('hearFeed', { id: one!, samples: new Float32Array(3) }, { onEvent });
-  await connection.call('hearFeed', { id: two!, samples: null }, { onEvent });
+  const { connection } = await open(gguf('moonshine')), heard: TranscribedSegment[] = [];
+  const onEvent = (segment: TranscribedSegment): void => void heard.push(segment);
+  const [one, two] = await Promise.all([true, false].map(partial => connection.call('transcriber', { params: { partial } })));
+  await connection.call('transcriberFeed', { id: one!, samples: new Float32Array(3) }, { onEvent });
+  await connection.call('transcriberFeed', { id: two!, samples: null }, { onEvent });
   assert.deepEqual(heard.map(({ text, partial = false }) => [text, partial]), [['3', true], ['3', false], ['end', false]]);
-  await connection.call('hearClose', { id: one! });
-  await assert.rejects(connection.call('hearFeed', { id: one!, samples: null }), { code: 'closed' });
-  await connection.call('hearFeed', { id: two!, samples: null });
+  await connection.call('transcriberClose', { id: one! });
+  await assert.rejects(connection.call('transcriberFeed', { id: one!, samples: null }), { code: 'closed' });
+  await connection.call('transcriberFeed', { id: two!, samples: null });
 });
 
 test('what is said comes in pieces, and can be stopped', async () => {

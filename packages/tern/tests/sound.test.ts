@@ -137,7 +137,7 @@ test('what does not speak says so', { skip }, async () => {
   assert.deepEqual([sound.info.codecRate, sound.info.voiceSize], [22050, null]);
   await sound.close();
   const tern = await Tern.load(join(REPOSITORY, 'models/stories.gguf'), { codec, worker: false, device: 'wasm' });
-  await assert.rejects(tern.speak('a').next(), { code: 'unsupported', message: /does not speak/ });
+  await assert.rejects(tern.speak('a').next(), { code: 'unsupported', message: /is not a speech model/ });
   await tern.close();
 });
 
@@ -150,21 +150,21 @@ test('what is said, and while it is said', { skip }, async () => {
   const { segments, language } = await tern.transcribe(samples, { whole: true, tokensPerSecond: 40 });
   assert.deepEqual([segments[0]!.ids, language], [greedy, '']);
   const heard: Package.Segment[] = [], partial: Package.Segment[] = [];
-  const hearing = await tern.hear({ tokensPerSecond: 40, onSegment: s => heard.push(s), onPartial: s => partial.push(s) });
-  assert.equal(hearing.rate, 16000);
-  await Promise.all([1, 2, 3, 4].map(() => hearing.feed(samples))); // in their order
-  await hearing.feed(new Float32Array(0));
+  const transcriber = await tern.transcriber({ tokensPerSecond: 40, onSegment: s => heard.push(s), onPartial: s => partial.push(s) });
+  assert.equal(transcriber.rate, 16000);
+  await Promise.all([1, 2, 3, 4].map(() => transcriber.feed(samples))); // in their order
+  await transcriber.feed(new Float32Array(0));
   const before = heard.length;
-  await hearing.end();
-  await hearing.close();
+  await transcriber.end();
+  await transcriber.close();
   assert.deepEqual([before, heard.length], [0, 1]);
   assert.ok(partial.length >= 1 && partial.every(({ ids }) => ids.length > 0) && heard[0]!.end > 1);
   const four = Float32Array.from([...pcm!, ...pcm!, ...pcm!, ...pcm!]);
   assert.deepEqual((await tern.transcribe(four, { tokensPerSecond: 40 })).segments.map(({ ids }) => ids), heard.map(({ ids }) => ids));
-  await assert.rejects(hearing.feed(samples), { code: 'closed' });
-  const stopped = await tern.hear({ tokensPerSecond: 40, signal: AbortSignal.abort() }).catch(error => error as Error);
+  await assert.rejects(transcriber.feed(samples), { code: 'closed' });
+  const stopped = await tern.transcriber({ tokensPerSecond: 40, signal: AbortSignal.abort() }).catch(error => error as Error);
   assert.equal((stopped as Package.TernError).code, 'aborted');
-  const open = await tern.hear({ tokensPerSecond: 40 }); // and closed with the model
+  const open = await tern.transcriber({ tokensPerSecond: 40 }); // and closed with the model
   await open.feed(samples);
   await tern.close();
   const whisper = await Tern.load(join(oracles, 'whisper'), { worker: false });

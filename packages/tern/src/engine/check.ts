@@ -2,7 +2,7 @@
 // a separate module, which is loaded for this and dropped afterwards.
 import { TernError } from './error.js';
 import { suspendable } from './jspi.js';
-import { codeOf, DEAF, Module } from './module.js';
+import { codeOf, NO_CALLBACKS, Module } from './module.js';
 import { toModule } from './names.js';
 import { nextTask } from './task.js';
 import type { Build, CheckItem, CheckOptions, CheckReport, EngineOptions, LadderItem } from './types.js';
@@ -13,8 +13,8 @@ const FOLDER = 'm0';
 export async function check(build: Build, engine: EngineOptions, options: CheckOptions): Promise<CheckReport> {
   const { device = 'cpu', kernels = true, ladder = true, files = [], onItem, signal } = options;
   const found: LadderItem[] = [];
-  const heard = {
-    ...DEAF,
+  const callbacks = {
+    ...NO_CALLBACKS,
     report(text: string): void {
       const item = ladderItem(text);
       if (!item) return;
@@ -22,7 +22,7 @@ export async function check(build: Build, engine: EngineOptions, options: CheckO
       onItem?.(item);
     },
   };
-  const m = await Module.loadChecks(build, signal ? { ...engine, signal } : engine, heard);
+  const m = await Module.loadChecks(build, signal ? { ...engine, signal } : engine, callbacks);
   try {
     const tested = kernels ? await runKernels(m, onItem, signal) : [];
     const nFailed = ladder ? await climb(m, device, files, options) : 0;

@@ -4,12 +4,12 @@
 // queued until the call has returned: the module must not be called from within.
 import { check } from './check.js';
 import { TernError } from './error.js';
-import { codeOf, Module, type Exports, type Heard } from './module.js';
+import { codeOf, Module, type Exports, type ModuleCallbacks } from './module.js';
 import { fromModule, toModule } from './names.js';
-import { classify, embedImages, hear, NO_SENSES, place, see, senseInfo, speak, transcribe, type Listener } from './senses.js';
+import { classify, embedImages, openTranscriber, NO_SENSES, place, see, senseInfo, speak, transcribe, type SegmentListener } from './senses.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, Engine, EngineOptions, EmbedParams, EmbedImagesResult, EmbedResult, GenerateInput, GenerateParams, GenerateResult,
-  Grammar, GrammarOptions, Label, Listening, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session,
+  Grammar, GrammarOptions, Label, Transcriber, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session,
   SessionOptions, ImageTokens, Source, SpeakParams, SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, TranscribeResult,
 } from './types.js';
 import { nextTask } from './task.js';
@@ -18,7 +18,7 @@ import { STATE_FOLDER } from './wasi.js';
 const SMALL_BYTES = 64 << 20; // of a model's files
 const YIELD_MS = 8; // of computing before messages are served
 
-interface Opening { heard: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }
+interface Opening { onProgress: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }
 type OnText = (piece: string, logprobs?: TokenLogprobs[], part?: Part) => void;
 const KINDS = ['text', 'reasoning', 'call', 'arguments', 'call_end'] as const; // of tern_part_kind
 
@@ -37,22 +37,22 @@ class WasmEngine implements Engine {
   #beginning: Opening | undefined;
   #inside = false; // of a call
   #suspended: Promise<unknown> | undefined;
-  listener: Listener | undefined;
+  listener: SegmentListener | undefined;
   #options: EngineOptions = {};
   #dead: TernError | undefined;
 
   async load(options: EngineOptions): Promise<void> {
-    const heard: Heard = {
-      text: (id, text) => this.sessions.get(id)?.hear(text),
-      part: (id, kind, call, text) => this.sessions.get(id)?.hear(text, { kind: KINDS[kind]!, call }),
-      logprobs: (id, json) => this.sessions.get(id)?.hearLogprobs(json),
-      end: (id, json) => this.sessions.get(id)?.hearEnd(json),
+    const callbacks: ModuleCallbacks = {
+      text: (id, text) => this.sessions.get(id)?.onText(text),
+      part: (id, kind, call, text) => this.sessions.get(id)?.onText(text, { kind: KINDS[kind]!, call }),
+      logprobs: (id, json) => this.sessions.get(id)?.transcriberLogprobs(json),
+      end: (id, json) => this.sessions.get(id)?.transcriberEnd(json),
       progress: (id, fraction, phase) => this.#progress(id, fraction, phase),
       report: () => undefined,
       segment: (json) => this.listener?.(json) ?? false,
     };
     this.#options = options;
-    this.module = await Module.load(options, heard);
+    this.module = await Module.load(options, callbacks);
   }
 
   get build(): Engine['build'] { return this.module.build; }
@@ -126,7 +126,7 @@ class WasmEngine implements Engine {
     const opening = this.#openings.get(id) ?? this.#beginning;
     if (!opening) return true;
     try {
-      opening.heard?.(phase, fraction);
+      opening.onProgress?.(phase, fraction);
     } catch (error) {
       opening.failure = error;
       return false;
@@ -165,7 +165,7 @@ class WasmEngine implements Engine {
       webgpu_group: webgpu?.group, webgpu_matrix: webgpu?.matrix,
       webgpu_state: this.module.files.state ? STATE_FOLDER : undefined,
     };
-    const opening: Opening = { heard: onProgress, signal };
+    const opening: Opening = { onProgress, signal };
     try {
       this.#beginning = opening;
       const id = this.callJson(args, (x, at, n) => x.web_open(at, n));
@@ -324,9 +324,9 @@ class WasmModel implements Model {
     this.#open();
     return transcribe(this, samples, rate, params, onSegment, signal);
   }
-  hear(params: TranscribeParams): Listening {
+  transcriber(params: TranscribeParams): Transcriber {
     this.#open();
-    return hear(this, params);
+    return openTranscriber(this, params);
   }
 
   async speak(codec: Model, text: string | readonly number[], params: SpeakParams, onSamples: (samples: Float32Array<ArrayBuffer>) => void,
@@ -410,7 +410,7 @@ class WasmSession implements Session {
   readonly kv: 'f32' | 'f16' | 'q8_0';
   #now: Generation | undefined;
   #closed = false;
-  #heard: { text: string; logprobs: TokenLogprobs[] | undefined; part: Part | undefined }[] = [];
+  #pending: { text: string; logprobs: TokenLogprobs[] | undefined; part: Part | undefined }[] = [];
   #logprobs: TokenLogprobs[] | undefined;
   #end: string | undefined;
 
@@ -427,21 +427,21 @@ class WasmSession implements Session {
 
   // ---- The module's callbacks during a step: queued until it returns -------------------------
 
-  hear(text: string, part?: Part): void {
-    this.#heard.push({ text, logprobs: this.#logprobs, part });
+  onText(text: string, part?: Part): void {
+    this.#pending.push({ text, logprobs: this.#logprobs, part });
     this.#logprobs = undefined;
   }
-  hearLogprobs(json: string): void {
+  transcriberLogprobs(json: string): void {
     const rows = JSON.parse(json) as { id: number; logprob: number; bytes: number[] }[][];
     const told = rows.map(([first, ...top]) => ({ ...token(first!), top: top.map(token) }));
     this.#logprobs = [...(this.#logprobs ?? []), ...told];
   }
-  hearEnd(json: string): void { this.#end = json; }
+  transcriberEnd(json: string): void { this.#end = json; }
 
   deliver(): void {
-    const now = this.#now, heard = this.#heard;
-    this.#heard = [];
-    for (const { text, logprobs, part } of heard) {
+    const now = this.#now, callbacks = this.#pending;
+    this.#pending = [];
+    for (const { text, logprobs, part } of callbacks) {
       if (this.#now !== now || !now) return;
       try {
         if (logprobs || part) now.onText(text, logprobs, part);
@@ -498,7 +498,7 @@ class WasmSession implements Session {
       const onAbort = (): void => this.#cancel();
       signal?.addEventListener('abort', onAbort);
       this.#now = { onText, resolve, reject, stopListening: () => signal?.removeEventListener('abort', onAbort) };
-      this.#heard = [];
+      this.#pending = [];
       this.#end = this.#logprobs = undefined;
       try {
         engine.callJson(args, (x, at, n) => x.web_generate(this.id, at, n));

@@ -30,7 +30,7 @@ export class Gpu {
   readonly #objects: unknown[] = [null];
   readonly #free: number[] = [];
   readonly #events: Event[] = [];
-  #heard: (() => void)[] = [];
+  #waiting: (() => void)[] = [];
   #ready: Pair | undefined;
   #asking: Promise<string | null> | undefined;
   #options: WebGpuOptions = {};
@@ -69,7 +69,7 @@ export class Gpu {
     if (this.#events.length > 0 || this.#closed) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
     await new Promise<void>((resolve) => {
-      this.#heard.push(resolve);
+      this.#waiting.push(resolve);
       timer = setTimeout(resolve, LOOK_MS); // the module has clocks of its own
     });
     clearTimeout(timer);
@@ -122,9 +122,9 @@ export class Gpu {
     this.#wake();
   }
   #wake(): void {
-    const heard = this.#heard;
-    this.#heard = [];
-    for (const resolve of heard) resolve();
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve();
   }
 
   #follow(pair: Pair, handle: number): void {

@@ -53,10 +53,10 @@ export interface Exports {
   web_speak?(model: number, json: number, n: number): number;
   web_speak_close?(id: number): number;
   web_speak_next?(id: number): number | Promise<number>;
-  web_hear?(model: number, json: number, n: number): number;
-  web_hear_close?(id: number): number;
-  web_hear_feed?(id: number, samples: number, nSamples: number): number | Promise<number>;
-  web_hear_end?(id: number): number | Promise<number>;
+  web_transcriber?(model: number, json: number, n: number): number;
+  web_transcriber_close?(id: number): number;
+  web_transcriber_feed?(id: number, samples: number, nSamples: number): number | Promise<number>;
+  web_transcriber_end?(id: number): number | Promise<number>;
   web_transcribe?(model: number, samples: number, nSamples: number, rate: number, json: number, n: number): number | Promise<number>;
   web_generate(session: number, json: number, n: number): number;
   web_step(model: number): number;
@@ -67,7 +67,7 @@ export interface Exports {
 }
 
 // The module's callbacks while it runs.
-export interface Heard {
+export interface ModuleCallbacks {
   text(session: number, text: string): void;
   part(session: number, kind: number, call: number, text: string): void;
   logprobs(session: number, json: string): void;
@@ -76,7 +76,7 @@ export interface Heard {
   report(text: string): void;
   segment(json: string): boolean; // false: stop; '': only asks whether to stop
 }
-export const DEAF: Heard = { text() {}, part() {}, logprobs() {}, end() {}, progress: () => true, report() {}, segment: () => true };
+export const NO_CALLBACKS: ModuleCallbacks = { text() {}, part() {}, logprobs() {}, end() {}, progress: () => true, report() {}, segment: () => true };
 
 // The names of tern_status, in order.
 const CODES: ErrorCode[] = ['trap', 'memory', 'io', 'format', 'unsupported', 'argument', 'context', 'aborted', 'device'];
@@ -97,13 +97,13 @@ export class Module {
     this.gpu = new Gpu(() => this.#memory, options.gpu, () => loadShaders(options));
   }
 
-  static async load(options: EngineOptions, heard: Heard): Promise<Module> {
+  static async load(options: EngineOptions, callbacks: ModuleCallbacks): Promise<Module> {
     const working = workingBuilds();
     const one = options.threads === 1 || (options.threads === undefined && isFirefox() && !options.startThread);
     const build = options.build ?? (one && working[0] === 'threads' ? 'relaxed' : working[0]!);
     if (!working.includes(build)) throw new TernError('unsupported', refusal(build));
     const load = async (kind: Build): Promise<Module> =>
-      new Module(kind, options).#start(options.wasmModule ?? (await compile((options.senses ? SENSES : FILES)[kind], options)), options, heard);
+      new Module(kind, options).#start(options.wasmModule ?? (await compile((options.senses ? SENSES : FILES)[kind], options)), options, callbacks);
     try {
       return await load(build);
     } catch (error) {
@@ -115,13 +115,13 @@ export class Module {
     }
   }
   // The module that checks a build: the same kernels and more, in one thread.
-  static async loadChecks(build: Build, options: EngineOptions, heard: Heard): Promise<Module> {
+  static async loadChecks(build: Build, options: EngineOptions, callbacks: ModuleCallbacks): Promise<Module> {
     const kind = build === 'simd' ? 'simd' : 'relaxed';
-    return new Module(kind, options).#start(await compile(CHECKS[kind], options), options, heard);
+    return new Module(kind, options).#start(await compile(CHECKS[kind], options), options, callbacks);
   }
 
-  async #start(module: WebAssembly.Module, options: EngineOptions, heard: Heard): Promise<Module> {
-    const { imports, memory } = this.#imports(module, heard);
+  async #start(module: WebAssembly.Module, options: EngineOptions, callbacks: ModuleCallbacks): Promise<Module> {
+    const { imports, memory } = this.#imports(module, callbacks);
     const instance = await WebAssembly.instantiate(module, imports);
     this.exports = instance.exports as unknown as Exports;
     this.#memory = memory ?? this.exports.memory!;
@@ -130,24 +130,24 @@ export class Module {
     return this;
   }
 
-  #imports(module: WebAssembly.Module, heard: Heard): { imports: WebAssembly.Imports; memory?: WebAssembly.Memory } {
+  #imports(module: WebAssembly.Module, callbacks: ModuleCallbacks): { imports: WebAssembly.Imports; memory?: WebAssembly.Memory } {
     const imports: WebAssembly.Imports = {
       wasi_snapshot_preview1: this.files.importsOf(module),
       gpu: this.gpu.imports,
       web: {
-        text: (session: number, at: number, n: number) => heard.text(session, this.text(at, n)),
+        text: (session: number, at: number, n: number) => callbacks.text(session, this.text(at, n)),
         part: (session: number, kind: number, call: number, at: number, n: number) =>
-          heard.part(session, kind, call, this.text(at, n)),
-        logprobs: (session: number, at: number, n: number) => heard.logprobs(session, this.text(at, n)),
-        end: (session: number, at: number, n: number) => heard.end(session, this.text(at, n)),
-        report: (at: number, n: number) => heard.report(this.text(at, n)),
+          callbacks.part(session, kind, call, this.text(at, n)),
+        logprobs: (session: number, at: number, n: number) => callbacks.logprobs(session, this.text(at, n)),
+        end: (session: number, at: number, n: number) => callbacks.end(session, this.text(at, n)),
+        report: (at: number, n: number) => callbacks.report(this.text(at, n)),
         progress: (opening: number, fraction: number, at: number, n: number) =>
-          heard.progress(opening, fraction, this.text(at, n)) ? 1 : 0,
+          callbacks.progress(opening, fraction, this.text(at, n)) ? 1 : 0,
         segment: suspending(async (at, n) => { // lets an abort arrive first
-          const goesOn = heard.segment(this.text(at, n));
+          const goesOn = callbacks.segment(this.text(at, n));
           await nextTask();
-          return goesOn && heard.segment('') ? 1 : 0;
-        }, (at, n) => heard.segment(this.text(at, n)) ? 1 : 0),
+          return goesOn && callbacks.segment('') ? 1 : 0;
+        }, (at, n) => callbacks.segment(this.text(at, n)) ? 1 : 0),
       },
     };
     if (this.build !== 'threads') return { imports };

@@ -6,7 +6,7 @@ import type { Exports, Module } from './module.js';
 import { fromModule, toModule } from './names.js';
 import { nextTask } from './task.js';
 import type {
-  HeardSegment, Label, Listening, ModelInfo, Pixels, Segment, ImageTokens, SpeakParams, SpeakStats, TranscribeParams, TranscribeResult,
+  TranscribedSegment, Label, Transcriber, ModelInfo, Pixels, Segment, ImageTokens, SpeakParams, SpeakStats, TranscribeParams, TranscribeResult,
 } from './types.js';
 
 // What the functions below need from an engine's model.
@@ -18,21 +18,21 @@ export interface Caller {
     call(use: (exports: Exports) => number): number;
     callJson(args: unknown, use: (exports: Exports, at: number, n: number) => number): number;
     suspended(use: (exports: Exports) => number | Promise<number>): Promise<number>;
-    listener: Listener | undefined; // gets the segments of the suspended call
+    listener: SegmentListener | undefined; // gets the segments of the suspended call
   };
 }
-export type Listener = (json: string) => boolean; // gets a segment, or ''; returns whether to continue
+export type SegmentListener = (json: string) => boolean; // gets a segment, or ''; returns whether to continue
 
 const AT_ONCE = 8; // images per call: messages are served in between
 
 // One of these functions, which only modules with senses have.
-const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_images' | 'web_transcribe' | 'web_hear_feed' | 'web_hear_end' | 'web_speak_next') => {
-  if (!exports[name]) throw new TernError('unsupported', 'the module that is loaded neither sees nor hears nor speaks (the option senses)');
+const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_images' | 'web_transcribe' | 'web_transcriber_feed' | 'web_transcriber_end' | 'web_speak_next') => {
+  if (!exports[name]) throw new TernError('unsupported', 'the module that is loaded has no images and no audio (the option senses)');
   return suspendable(exports[name]);
 };
 
-export type SenseInfo = Pick<ModelInfo, 'vision' | 'hearingRate' | 'voiceSize' | 'codecRate'>;
-export const NO_SENSES: SenseInfo = { vision: { inTexts: false, nLabels: 0, nDims: 0 }, hearingRate: 0, voiceSize: null, codecRate: 0 };
+export type SenseInfo = Pick<ModelInfo, 'vision' | 'audioRate' | 'voiceSize' | 'codecRate'>;
+export const NO_SENSES: SenseInfo = { vision: { inTexts: false, nLabels: 0, nDims: 0 }, audioRate: 0, voiceSize: null, codecRate: 0 };
 export function senseInfo({ engine, id }: Caller): SenseInfo {
   engine.call(x => x.web_senses!(id));
   return fromModule(engine.module.result()) as SenseInfo;
@@ -116,13 +116,13 @@ export async function embedImages(model: Caller, images: readonly Pixels[], nDim
 }
 
 // A call that reports segments; aborting, or a callback that fails, ends it.
-async function listening(model: Caller, onSegment: (segment: HeardSegment) => void,
+async function withListener(model: Caller, onSegment: (segment: TranscribedSegment) => void,
   signal: AbortSignal | undefined, use: (exports: Exports) => number | Promise<number>): Promise<void> {
   const { engine } = model;
   let failure: { error: unknown } | undefined;
-  const listener: Listener = json => {
+  const listener: SegmentListener = json => {
     try {
-      if (json) onSegment(fromModule(JSON.parse(json)) as HeardSegment);
+      if (json) onSegment(fromModule(JSON.parse(json)) as TranscribedSegment);
     } catch (error) { // an error of the caller's callback: it ends the call
       failure = { error };
     }
@@ -144,7 +144,7 @@ export function transcribe(model: Caller, samples: Float32Array, rate: number, p
   const { module } = model.engine;
   return withBlocks(module, [samples], async ([pcm]) => {
     let result: TranscribeResult | undefined;
-    await listening(model, onSegment, signal, async x => {
+    await withListener(model, onSegment, signal, async x => {
       const status = await module.withJson(toModule(params), (at, n) => call(x, 'web_transcribe')(model.id, pcm!, samples.length, rate, at, n));
       if (status >= 0) result = module.result();
       return status;
@@ -153,16 +153,16 @@ export function transcribe(model: Caller, samples: Float32Array, rate: number, p
   });
 }
 
-export function hear(model: Caller, params: TranscribeParams): Listening {
+export function openTranscriber(model: Caller, params: TranscribeParams): Transcriber {
   const { engine } = model, { module } = engine;
-  const id = engine.callJson(toModule(params), (x, at, n) => x.web_hear?.(model.id, at, n) ?? call(x, 'web_hear_feed')(0) as number);
+  const id = engine.callJson(toModule(params), (x, at, n) => x.web_transcriber?.(model.id, at, n) ?? call(x, 'web_transcriber_feed')(0) as number);
   return {
     feed: async (samples, onSegment, signal) => {
       if (samples?.length === 0) return;
-      await withBlocks(module, samples ? [samples] : [], ([pcm]) => listening(model, onSegment, signal, x =>
-        samples ? call(x, 'web_hear_feed')(id, pcm!, samples.length) : call(x, 'web_hear_end')(id)));
+      await withBlocks(module, samples ? [samples] : [], ([pcm]) => withListener(model, onSegment, signal, x =>
+        samples ? call(x, 'web_transcriber_feed')(id, pcm!, samples.length) : call(x, 'web_transcriber_end')(id)));
     },
-    close: async () => void await engine.suspended(x => model.isOpen ? x.web_hear_close!(id) : 0), // after the current feed
+    close: async () => void await engine.suspended(x => model.isOpen ? x.web_transcriber_close!(id) : 0), // after the current feed
   };
 }
 

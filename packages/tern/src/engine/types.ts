@@ -119,7 +119,7 @@ export interface ModelInfo {
   repeatPenalty: number | null;
   embedding: EmbeddingInfo;
   vision: VisionInfo;
-  hearingRate: number; // sample rate that it transcribes; 0: it does not transcribe
+  audioRate: number; // sample rate that it transcribes; 0: it does not transcribe
   voiceSize: number | null; // length of a voice vector; 0: it takes none; null: it does not speak
   codecRate: number; // sample rate of a codec's output; 0: it is not a codec
 }
@@ -180,7 +180,7 @@ export interface Model {
   // where the browser can suspend WebAssembly (JSPI); elsewhere when all is done.
   transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
     signal?: AbortSignal): Promise<TranscribeResult>;
-  hear(params: TranscribeParams & { partial?: boolean }): Listening; // partial: report preliminary texts
+  transcriber(params: TranscribeParams & { partial?: boolean }): Transcriber; // partial: report preliminary texts
   // Speaks a text, or its tokens, in pieces that join seamlessly; codec turns this model's codes into sound. If aborted,
   // it fails after the current step, one frame of speech at most.
   speak(codec: Model, text: string | readonly number[], params: SpeakParams, onSamples: (samples: Float32Array<ArrayBuffer>) => void,
@@ -211,11 +211,11 @@ export interface TranscribeParams {
   translate?: boolean; // into English
   noFallback?: boolean; // do not decode uncertain texts again at higher temperatures
 }
-export type HeardSegment = Segment & { partial?: true }; // partial: the preliminary text of the current segment
+export type TranscribedSegment = Segment & { partial?: true }; // partial: the preliminary text of the current segment
 // Live transcription.
-export interface Listening {
+export interface Transcriber {
   // Takes more samples, at the model's rate; null: the end. Computes; fails as transcribe does.
-  feed(samples: Float32Array | null, onSegment: (segment: HeardSegment) => void, signal?: AbortSignal): Promise<void>;
+  feed(samples: Float32Array | null, onSegment: (segment: TranscribedSegment) => void, signal?: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -37,7 +37,7 @@ static void check_graphs(tern_model *m, const char *folder, const char *encoded,
 
 // transformers' own numbers. Seen to fail with the pairs of RoPE as halves, with the gate in the
 // value's place, with a row less to attend to, and with another mean of all rows.
-TEST(hearing_has_transformers_rows_and_scores) {
+TEST(transcribe_has_transformers_rows_and_scores) {
     const char *folder = test_data(ORACLE);
     tern_error err = {0};
     tern_model *m;
@@ -47,7 +47,7 @@ TEST(hearing_has_transformers_rows_and_scores) {
     tern_model_close(m);
 }
 
-TEST(webgpu_hearing_has_transformers_rows_and_scores) {
+TEST(webgpu_transcribe_has_transformers_rows_and_scores) {
     const char *folder = test_data(ORACLE);
     if (!test_is_long()) {
         test_skip(TEST_LONG_REASON);
@@ -117,7 +117,7 @@ static void check_streaming(tern_model *m, const char *folder, const char *rows,
 // transformers' own numbers. Seen to fail with windows as wide ahead as back, with a row more back,
 // with a frame's gain of x + 1 for exp(x), with another epsilon, and with convolutions that look
 // ahead.
-TEST(hearing_streaming_has_transformers_rows_and_scores) {
+TEST(transcribe_streaming_has_transformers_rows_and_scores) {
     const char *folder = test_data(ORACLE_STREAMING);
     tern_error err = {0};
     tern_model *m;
@@ -127,7 +127,7 @@ TEST(hearing_streaming_has_transformers_rows_and_scores) {
     tern_model_close(m);
 }
 
-TEST(webgpu_hearing_streaming_has_transformers_rows_and_scores) {
+TEST(webgpu_transcribe_streaming_has_transformers_rows_and_scores) {
     const char *folder = test_data(ORACLE_STREAMING);
     if (!test_is_long()) {
         test_skip(TEST_LONG_REASON);
@@ -145,7 +145,7 @@ static void check_text_of(tern_model *m, const char *path, const char *own) {
     char golden[512];
     tern_error err = {0};
     tern_file *file;
-    tern_transcript t;
+    tern_transcription t;
     snprintf(golden, sizeof golden, "%s/golden.safetensors", own);
     REQUIRE_OK(tern_file_open(&file, golden, &err), err);
     const tern_tensor *pcm = golden_tensor(file, "pcm"), *greedy = golden_tensor(file, "greedy");
@@ -166,7 +166,7 @@ static void check_text_of(tern_model *m, const char *path, const char *own) {
             CHECK(memcmp(s->ids, test_bytes(&greedy->data),
                          golden_count(greedy) * sizeof *s->ids) == 0);
     }
-    tern_transcript_free(&t);
+    tern_transcription_free(&t);
     tern_file_close(file);
 }
 
@@ -194,7 +194,7 @@ static void check_all_ways(const char *own, const char *name) {
 // The recording is a sample short of another row of
 // the first convolution. Seen to fail with windows of two numbers more than the taps and with the
 // pairs of RoPE as halves.
-TEST(hearing_writes_down_the_references_tokens) { check_all_ways(OWN, "moonshine"); }
+TEST(transcribe_writes_down_the_references_tokens) { check_all_ways(OWN, "moonshine"); }
 
 // The logarithm, which folders have as a number by itself.
 static void check_gain(void) {
@@ -209,7 +209,7 @@ static void check_gain(void) {
 
 // The recording ends within a frame, an encoder's head is of other dimensions than a decoder's, and
 // 7 of its 10 turn.
-TEST(hearing_streaming_writes_down_the_references_tokens) {
+TEST(transcribe_streaming_writes_down_the_references_tokens) {
     tern_error err = {0};
     tern_model *m;
     check_all_ways(OWN_STREAMING, "moonshine_streaming");
@@ -219,7 +219,7 @@ TEST(hearing_streaming_writes_down_the_references_tokens) {
     tern_model_close(m);
 }
 
-TEST(webgpu_hearing_writes_down_the_references_tokens) {
+TEST(webgpu_transcribe_writes_down_the_references_tokens) {
     tern_model *m = gpu_open(OWN, 16);
     if (!m) return;
     check_graphs(m, OWN, "encoded", "ids", 2e-3);
@@ -227,7 +227,7 @@ TEST(webgpu_hearing_writes_down_the_references_tokens) {
     tern_model_close(m);
 }
 
-TEST(webgpu_hearing_streaming_writes_down_the_references_tokens) {
+TEST(webgpu_transcribe_streaming_writes_down_the_references_tokens) {
     tern_model *m = gpu_open(OWN_STREAMING, 16);
     if (!m) return;
     check_streaming(m, OWN_STREAMING, "encoded", "ids", 2e-3);
@@ -281,18 +281,19 @@ static float *make_tones(void) {
 static void feed_tones(tern_model *m, float *x, int64_t piece, live *out) {
     enum { N = N_LIVE };
     tern_error err = {0};
-    tern_hear *hear;
+    tern_transcriber *hear;
     const tern_transcribe_params params = {.on_segment = keep_segment,
                                            .on_partial = count_partial,
                                            .tokens_per_second = 20,
                                            .user = out};
     *out = (live){0};
-    REQUIRE_OK(tern_hear_open(&hear, m, &params, &err), err);
+    REQUIRE_OK(tern_transcriber_open(&hear, m, &params, &err), err);
     for (int64_t i = 0; i < N; i += piece)
-        CHECK_MSG(tern_hear_feed(hear, x + i, N - i < piece ? N - i : piece, &err) == TERN_OK, "%s",
-                  err.message);
-    CHECK_MSG(tern_hear_end(hear, &err) == TERN_OK, "%s", err.message);
-    tern_hear_close(hear);
+        CHECK_MSG(tern_transcriber_feed(hear, x + i, N - i < piece ? N - i : piece, &err) ==
+                      TERN_OK,
+                  "%s", err.message);
+    CHECK_MSG(tern_transcriber_end(hear, &err) == TERN_OK, "%s", err.message);
+    tern_transcriber_close(hear);
 }
 
 // What was written down of a segment is what these samples of the recording say by themselves.
@@ -300,7 +301,7 @@ static void check_samples(tern_model *m, float *x, const live *l) {
     tern_error err = {0};
     const tern_transcribe_params params = {.whole = true, .tokens_per_second = 20};
     for (int i = 0; i < l->n; i++) {
-        tern_transcript t;
+        tern_transcription t;
         int64_t first = (int64_t)(l->times[i][0] * 16000 + 0.5);
         int64_t end = (int64_t)(l->times[i][1] * 16000 + 0.5);
         const tern_sound part = {.rate = 16000, .n = end - first, .samples = x + first};
@@ -309,7 +310,7 @@ static void check_samples(tern_model *m, float *x, const live *l) {
             t.n == 1 && t.segments[0].n_ids == l->n_ids[i] && l->n_ids[i] <= 64 &&
             memcmp(t.segments[0].ids, l->ids[i], (size_t)l->n_ids[i] * sizeof l->ids[i][0]) == 0;
         CHECK_MSG(same, "segment %d is not what its samples say", i);
-        tern_transcript_free(&t);
+        tern_transcription_free(&t);
     }
 }
 
@@ -340,7 +341,7 @@ static void check_live(const char *folder) {
 // Seen to fail: a segment that is told again with each look; a look where a piece ends; samples
 // that are forgotten too early, not moved to the front, counted from another one, or left out where
 // a look is.
-TEST(hearing_while_it_is_said) {
+TEST(transcribe_while_it_is_said) {
     check_live(OWN);
     check_live(OWN_STREAMING);
 }
@@ -355,11 +356,11 @@ static bool goes_round(const tern_segment *s) {
 }
 
 // Seen to fail without the end of such texts: then most of these tones go round.
-TEST(hearing_ends_texts_that_go_round) {
+TEST(transcribe_ends_texts_that_go_round) {
     tern_error err = {0};
     tern_model *m;
     tern_sound sound;
-    tern_transcript t;
+    tern_transcription t;
     const tern_transcribe_params params = {.whole = true, .tokens_per_second = 100};
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
     REQUIRE_OK(tern_sound_new(&sound, 16000, 16000, &err), err);
@@ -370,7 +371,7 @@ TEST(hearing_ends_texts_that_go_round) {
         for (size_t i = 0; i < t.n; i++)
             CHECK_MSG(!goes_round(&t.segments[i]), "tone %d: %d tokens", tone,
                       (int)t.segments[i].n_ids);
-        tern_transcript_free(&t);
+        tern_transcription_free(&t);
     }
     tern_sound_free(&sound);
     tern_model_close(m);
@@ -383,23 +384,23 @@ static bool stop(void *user, const tern_segment *segment) {
     return segment->n_ids < 0;
 }
 
-TEST(hearing_refuses_what_it_cannot_do) {
+TEST(transcribe_refuses_what_it_cannot_do) {
     tern_error err = {0};
     tern_model *m, *other;
     tern_session *session;
-    tern_transcript t;
+    tern_transcription t;
     tern_sound sound;
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
     REQUIRE_OK(tern_model_open(&other, "tests/oracles/llama", NULL, &err), err);
     REQUIRE_OK(tern_sound_new(&sound, 16000, 20000, &err), err);
-    CHECK(tern_model_hearing_rate(m) == 16000 && tern_model_hearing_rate(other) == 0);
+    CHECK(tern_model_audio_rate(m) == 16000 && tern_model_audio_rate(other) == 0);
     CHECK(tern_transcribe(other, &sound, NULL, &t, &err) == TERN_ERR_UNSUPPORTED);
-    CHECK(strstr(err.message, "hears no sounds"));
+    CHECK(strstr(err.message, "does not transcribe"));
     CHECK(tern_session_open(&session, m, NULL, &err) == TERN_ERR_UNSUPPORTED);
     CHECK_MSG(strstr(err.message, "does not go on with texts"), "%s", err.message);
     CHECK(tern_transcribe(m, &sound, NULL, &t, &err) == TERN_OK && t.n == 0); // silence
     CHECK(t.seconds == 1.25);
-    tern_transcript_free(&t);
+    tern_transcription_free(&t);
     for (int64_t i = 0; i < sound.n; i++) sound.samples[i] = 0.5f * sinf((float)i * 0.1f);
     const tern_transcribe_params stops = {.on_segment = stop}, long_ones = {.seconds_max = 16};
     CHECK(tern_transcribe(m, &sound, &stops, &t, &err) == TERN_ERR_CANCELLED && t.n == 0);
@@ -417,11 +418,11 @@ TEST(hearing_refuses_what_it_cannot_do) {
     tern_model_close(m);
 }
 
-TEST(hearing_survives_failing_allocations) {
+TEST(transcribe_survives_failing_allocations) {
     tern_error err = {0};
     tern_model *m;
     tern_sound sound;
-    tern_transcript t;
+    tern_transcription t;
     bool done = false;
     const tern_model_desc desc = {.n_threads = 1};
     REQUIRE_OK(tern_model_open(&m, OWN, &desc, &err), err);
@@ -434,7 +435,7 @@ TEST(hearing_survives_failing_allocations) {
         done = status == TERN_OK;
         CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);
         CHECK(done || (t.n == 0 && !t.segments));
-        tern_transcript_free(&t);
+        tern_transcription_free(&t);
     }
     CHECK(done);
     tern_sound_free(&sound);
@@ -445,7 +446,7 @@ TEST(hearing_survives_failing_allocations) {
 
 // Two seconds of a tone, silence, then 22 of one with a quieter place at 20. Seen to fail with a
 // cut after 15 seconds whatever is there.
-TEST(hearing_finds_speech_by_loudness) {
+TEST(transcribe_finds_speech_by_loudness) {
     enum { RATE = 16000, N = 30 * RATE };
     tern_error err = {0};
     float *x = calloc(N, sizeof *x), *voice;
@@ -482,7 +483,7 @@ TEST(hearing_finds_speech_by_loudness) {
 // Real weights: what the same mathematics in numpy makes of a recording, where it is least certain;
 // noise and silence are not likely. Seen to fail with the gates in another order, and without the
 // samples before a hop.
-TEST(hearing_finds_speech_by_sileros_network) {
+TEST(transcribe_finds_speech_by_sileros_network) {
     static const struct {
         size_t hop;
         double likelihood;
@@ -517,7 +518,7 @@ TEST(hearing_finds_speech_by_sileros_network) {
     tern_sound_free(&s);
 }
 
-TEST(hearing_refuses_files_that_are_no_network) {
+TEST(transcribe_refuses_files_that_are_no_network) {
     tern_error err = {0};
     float x[1000] = {0}, *voice;
     size_t n;

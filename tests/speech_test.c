@@ -314,32 +314,32 @@ TEST(speaking_step_by_step_is_the_same) {
                                     .on_codes = on_codes,
                                     .on_samples = on_samples};
         tern_speak_stats whole, stats[2];
-        tern_say *s[2];
+        tern_speech *s[2];
         bool over[2] = {false, false};
         params.user = &h[0];
         memset(h, 0, 4 * sizeof *h);
         REQUIRE_OK(tern_speak_ids(m, c, text, 5, &params, &whole, &err), err);
         for (int k = 0; k < 2; k++) {
             params.user = &h[1 + k];
-            REQUIRE_OK(tern_say_open_ids(&s[k], m, c, text, 5, &params, &stats[k], &err), err);
+            REQUIRE_OK(tern_speech_open_ids(&s[k], m, c, text, 5, &params, &stats[k], &err), err);
         }
         for (int n = 0; !over[0] || !over[1]; n++)
             for (int k = 0; k < 2; k++) {
                 const float *samples;
                 size_t n_samples, before = h[1 + k].n_codes;
-                REQUIRE_OK(tern_say_next(s[k], &samples, &n_samples, &over[k], &err), err);
+                REQUIRE_OK(tern_speech_next(s[k], &samples, &n_samples, &over[k], &err), err);
                 CHECK(h[1 + k].n_codes <= before + 4 && n < 64);
                 if (n_samples) on_samples(&h[1 + k], samples, n_samples);
             }
         for (int k = 0; k < 2; k++) {
             CHECK(memcmp(&h[0], &h[1 + k], sizeof h[0]) == 0);
             CHECK(stats[k].n_frames == whole.n_frames && stats[k].is_cut == whole.is_cut);
-            tern_say_close(s[k]);
+            tern_speech_close(s[k]);
         }
         CHECK(h[0].n_samples > 0);
     }
-    tern_say *none = NULL;
-    CHECK(tern_say_open(&none, m, c, "a", NULL, NULL, &err) == TERN_ERR_UNSUPPORTED && !none);
+    tern_speech *none = NULL;
+    CHECK(tern_speech_open(&none, m, c, "a", NULL, NULL, &err) == TERN_ERR_UNSUPPORTED && !none);
     free(h);
     tern_model_close(m);
     tern_model_close(c);
@@ -438,7 +438,7 @@ TEST(speaking_refuses_what_it_cannot) {
         const char *says;
         tern_status status;
     } cases[] = {
-        {c, c, text, {0}, "does not speak", TERN_ERR_UNSUPPORTED},
+        {c, c, text, {0}, "is not a speech model", TERN_ERR_UNSUPPORTED},
         {m, m, text, {0}, "no codec", TERN_ERR_UNSUPPORTED},
         {m, c, far, {0}, "token 1048576", TERN_ERR_ARGUMENT},
         {m, c, text, {.speaker = voice, .n_speaker = 4}, "takes 6", TERN_ERR_ARGUMENT},

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "session/hearing.h"
+#include "session/asr.h"
 
 #define FRAME_SECONDS   0.02   // of the encoder, and of a token of time
 #define ROW_SECONDS     0.01   // of the spectrogram
@@ -52,7 +52,7 @@ static tern_status find_language(whisper_state *w, const char *wanted, tern_erro
                      w->is_multilingual ? ", de, fr, zh and so on, as Whisper calls them" : "");
 }
 
-tern_status tern_whisper_open(hearing *h, tern_error *err) {
+tern_status tern_whisper_open(asr_run *h, tern_error *err) {
     const tern_config *c = &h->m->config;
     whisper_state *w = h->whisper = tern_alloc(TERN_MEM_SESSION, sizeof *w);
     if (!w) return tern_fail_memory(err, sizeof *w);
@@ -81,7 +81,7 @@ void tern_whisper_close(whisper_state *w) {
     tern_free(w);
 }
 
-const char *tern_whisper_language(const hearing *h) {
+const char *tern_whisper_language(const asr_run *h) {
     int32_t i = h->whisper->language;
     return i >= 0 && i < N_LANGUAGES ? languages[i] : "";
 }
@@ -122,7 +122,7 @@ static void prefer_times(whisper_state *w, int32_t n_vocab) {
     if (times > 1) forbid(w, 0, w->first_time);
 }
 
-static void apply_rules(const hearing *h, bool with_times) {
+static void apply_rules(const asr_run *h, bool with_times) {
     whisper_state *w = h->whisper;
     const tern_whisper *c = &h->m->config.whisper;
     int32_t n_vocab = (int32_t)h->m->config.n_vocab;
@@ -177,11 +177,11 @@ static int32_t choose(whisper_state *w, int32_t n_vocab, double temperature) {
 // ---- A window ----------------------------------------------------------------------------------
 
 // The prompt: what is spoken, what is to be done. Returns the position after it.
-static tern_status begin_text(hearing *h, int64_t n_rows, bool with_times, int32_t *position,
+static tern_status begin_text(asr_run *h, int64_t n_rows, bool with_times, int32_t *position,
                               tern_error *err) {
     whisper_state *w = h->whisper;
     int32_t n_vocab = (int32_t)h->m->config.n_vocab, prompt[3], n = 0;
-    TERN_TRY(tern_hearing_decode(h, &w->begin, 1, 0, n_rows, NULL, w->logits, err));
+    TERN_TRY(tern_asr_decode(h, &w->begin, 1, 0, n_rows, NULL, w->logits, err));
     w->silence = exp(log_probability(w, n_vocab, w->no_speech));
     if (w->language < 0)
         w->language =
@@ -192,10 +192,10 @@ static tern_status begin_text(hearing *h, int64_t n_rows, bool with_times, int32
     }
     if (!with_times) prompt[n++] = w->no_times;
     *position = 1 + n;
-    return n ? tern_hearing_decode(h, prompt, n, 1, 0, NULL, w->logits, err) : TERN_OK;
+    return n ? tern_asr_decode(h, prompt, n, 1, 0, NULL, w->logits, err) : TERN_OK;
 }
 
-static tern_status write_text(hearing *h, int64_t n_rows, bool with_times, double temperature,
+static tern_status write_text(asr_run *h, int64_t n_rows, bool with_times, double temperature,
                               tern_error *err) {
     whisper_state *w = h->whisper;
     int32_t n_vocab = (int32_t)h->m->config.n_vocab, position;
@@ -209,7 +209,7 @@ static tern_status write_text(hearing *h, int64_t n_rows, bool with_times, doubl
         if (id == w->end) break;
         h->ids[h->n_ids++] = id;
         if (position == h->m->config.n_context) break;
-        TERN_TRY(tern_hearing_decode(h, &id, 1, position++, 0, NULL, w->logits, err));
+        TERN_TRY(tern_asr_decode(h, &id, 1, position++, 0, NULL, w->logits, err));
     }
     w->mean_log = logs / (h->n_ids + 1);
     return TERN_OK;
@@ -236,12 +236,12 @@ static bool is_silence(const whisper_state *w) {
     return w->silence > NO_SPEECH && w->mean_log < UNSURE;
 }
 
-static tern_status write_window(hearing *h, bool with_times, tern_error *err) {
+static tern_status write_window(asr_run *h, bool with_times, tern_error *err) {
     const tern_config *c = &h->m->config;
     whisper_state *w = h->whisper;
     int64_t n_rows, rows = 2 * c->whisper.n_frames;
     w->random = 88172645463325252u; // each window for itself
-    TERN_TRY(tern_hearing_encode(h, rows, rows * c->whisper.n_mels, &n_rows, err));
+    TERN_TRY(tern_asr_encode(h, rows, rows * c->whisper.n_mels, &n_rows, err));
     for (int i = 0; i <= 5; i++) {
         TERN_TRY(write_text(h, n_rows, with_times, i * HOTTER, err));
         bool doubtful = w->mean_log < UNSURE || repetition(h->ids, h->n_ids) > REPEATED;
@@ -250,7 +250,7 @@ static tern_status write_window(hearing *h, bool with_times, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status tern_whisper_write_down(hearing *h, const float *samples, int64_t n, tern_error *err) {
+tern_status tern_whisper_write_down(asr_run *h, const float *samples, int64_t n, tern_error *err) {
     const tern_whisper *c = &h->m->config.whisper;
     size_t n_numbers = (size_t)(2 * c->n_frames * c->n_mels);
     tern_mel_rows(h->whisper->mel, samples, n, 0, 2 * c->n_frames, h->input);
@@ -263,7 +263,7 @@ tern_status tern_whisper_write_down(hearing *h, const float *samples, int64_t n,
 // ---- All windows -------------------------------------------------------------------------------
 
 // The greatest number of the whole spectrogram, which all windows are levelled by.
-static float greatest_of_all(hearing *h, const tern_sound *sound) {
+static float greatest_of_all(asr_run *h, const tern_sound *sound) {
     int64_t bins = h->m->config.whisper.n_mels, most = 2 * h->m->config.whisper.n_frames;
     int64_t n_rows = sound->n / TERN_MEL_HOP + 2;
     float best = -INFINITY;
@@ -276,16 +276,16 @@ static float greatest_of_all(hearing *h, const tern_sound *sound) {
 }
 
 // A segment without its times.
-static tern_status add_segment(hearing *h, hearing_list *out, double start, double end,
+static tern_status add_segment(asr_run *h, segment_list *out, double start, double end,
                                const int32_t *said, int32_t n, tern_error *err) {
     int32_t text[TEXT_MOST], n_text = 0;
     for (int32_t i = 0; i < n; i++)
         if (said[i] < h->whisper->end && n_text < TEXT_MOST) text[n_text++] = said[i];
-    return tern_hearing_add(h, out, start, end, text, n_text, err);
+    return tern_asr_add(h, out, start, end, text, n_text, err);
 }
 
 // Segments of a window of `size` rows that begins at row `at`; *used: where the next one begins.
-static tern_status add_segments(hearing *h, hearing_list *out, int64_t at, int64_t size,
+static tern_status add_segments(asr_run *h, segment_list *out, int64_t at, int64_t size,
                                 int64_t *used, tern_error *err) {
     const whisper_state *w = h->whisper;
     const int32_t *said = h->ids;
@@ -320,15 +320,15 @@ static int64_t next_speech(const tern_voice_list *speech, int64_t row) {
     return INT64_MAX;
 }
 
-tern_status tern_whisper_hear(hearing *h, const tern_sound *sound, hearing_list *out,
-                              tern_error *err) {
+tern_status tern_whisper_transcribe(asr_run *h, const tern_sound *sound, segment_list *out,
+                                    tern_error *err) {
     const tern_whisper *c = &h->m->config.whisper;
     int64_t rows = 2 * c->n_frames, content = sound->n / TERN_MEL_HOP, used;
     float most = greatest_of_all(h, sound);
     tern_voice_list speech = {0};
     tern_status status = TERN_OK;
     if (h->params.vad && !h->params.whole)
-        status = tern_hearing_find_speech(h, sound->samples, sound->n, &speech, err);
+        status = tern_asr_find_speech(h, sound->samples, sound->n, &speech, err);
     for (int64_t at = 0; status == TERN_OK && at < content; at += used) {
         if (h->params.vad && !h->params.whole) at = next_speech(&speech, at);
         if (at >= content) break;

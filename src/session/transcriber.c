@@ -5,17 +5,17 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/use.h"
-#include "session/hearing.h"
+#include "session/asr.h"
 
 #define STEP    (TERN_VOICE_RATE / 2)  // samples from one look to the next
 #define PAUSE   (TERN_VOICE_RATE / 2)  // of silence after the end of speech, some of which is in it
 #define HISTORY (10 * TERN_VOICE_RATE) // that loudness is judged by
 #define LEAD    TERN_VOICE_RATE        // that the network is given before what it is to judge
 
-struct tern_hear {
+struct tern_transcriber {
     tern_use use;
     tern_model *model;
-    hearing h;
+    asr_run h;
     char *vad, *language; // the caller's, copied
     float *samples;       // [n]
     size_t n, capacity;
@@ -24,7 +24,7 @@ struct tern_hear {
     bool is_open;
 };
 
-static int64_t end_of(const tern_hear *s) { return s->first + (int64_t)s->n; }
+static int64_t end_of(const tern_transcriber *s) { return s->first + (int64_t)s->n; }
 
 static tern_status copy(const char *text, char **out, tern_error *err) {
     if (!text) return TERN_OK;
@@ -32,15 +32,15 @@ static tern_status copy(const char *text, char **out, tern_error *err) {
     return *out ? TERN_OK : tern_fail_memory(err, strlen(text));
 }
 
-tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe_params *params,
-                           tern_error *err) {
+tern_status tern_transcriber_open(tern_transcriber **out, tern_model *m,
+                                  const tern_transcribe_params *params, tern_error *err) {
     tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
     tern_transcribe_params own = {0};
     if (params) own = *params;
-    tern_hear *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    tern_transcriber *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->model = m;
     tern_model_hold(m);
@@ -49,17 +49,17 @@ tern_status tern_hear_open(tern_hear **out, tern_model *m, const tern_transcribe
     own.vad = s->vad;
     own.language = s->language;
     s->is_open = status == TERN_OK;
-    if (status == TERN_OK) status = tern_hearing_open(&s->h, m, &own, err);
+    if (status == TERN_OK) status = tern_asr_open(&s->h, m, &own, err);
     if (status == TERN_OK)
         *out = s;
     else
-        tern_hear_close(s);
+        tern_transcriber_close(s);
     return status;
 }
 
-void tern_hear_close(tern_hear *s) {
+void tern_transcriber_close(tern_transcriber *s) {
     if (!s || tern_use_waits(&s->use)) return;
-    if (s->is_open) tern_hearing_close(&s->h);
+    if (s->is_open) tern_asr_close(&s->h);
     tern_free(s->vad);
     tern_free(s->language);
     tern_free(s->samples);
@@ -72,30 +72,29 @@ void tern_hear_close(tern_hear *s) {
 static double seconds(int64_t sample) { return (double)sample / TERN_VOICE_RATE; }
 
 // Tells of the part from `first` to `end`: a segment, or what it may become.
-static tern_status write_part(tern_hear *s, int64_t first, int64_t end, bool is_final,
+static tern_status write_part(tern_transcriber *s, int64_t first, int64_t end, bool is_final,
                               tern_error *err) {
-    hearing *h = &s->h;
-    tern_transcript said = {0};
-    hearing_list list = {.out = &said};
-    hearing partial = *h;
+    asr_run *h = &s->h;
+    tern_transcription said = {0};
+    segment_list list = {.out = &said};
+    asr_run partial = *h;
     if (!is_final && !h->params.on_partial) return TERN_OK;
     tern_placement_begin_use(h->at);
     const float *samples = s->samples + (first - s->first);
-    tern_status status = tern_hearing_write_down(h, samples, end - first, err);
+    tern_status status = tern_asr_decode_text(h, samples, end - first, err);
     tern_placement_end_use(h->at);
     partial.params.on_segment = is_final ? h->params.on_segment : h->params.on_partial;
     if (status == TERN_OK)
-        status =
-            tern_hearing_add(&partial, &list, seconds(first), seconds(end), h->ids, h->n_ids, err);
-    tern_transcript_free(&said);
+        status = tern_asr_add(&partial, &list, seconds(first), seconds(end), h->ids, h->n_ids, err);
+    tern_transcription_free(&said);
     return status;
 }
 
 // What is kept from `from` on is looked through for speech. ends: nothing follows.
-static tern_status look_from(tern_hear *s, int64_t from, bool ends, tern_error *err) {
+static tern_status look_from(tern_transcriber *s, int64_t from, bool ends, tern_error *err) {
     tern_voice_list speech = {0};
     const float *samples = s->samples + (from - s->first);
-    tern_status status = tern_hearing_find_speech(&s->h, samples, end_of(s) - from, &speech, err);
+    tern_status status = tern_asr_find_speech(&s->h, samples, end_of(s) - from, &speech, err);
     for (size_t i = 0; status == TERN_OK && i < speech.n; i++) {
         int64_t first = from + speech.spans[i].first, end = from + speech.spans[i].end;
         bool is_last = i + 1 == speech.n;
@@ -114,7 +113,7 @@ static tern_status look_from(tern_hear *s, int64_t from, bool ends, tern_error *
     return status;
 }
 
-static tern_status look(tern_hear *s, bool ends, tern_error *err) {
+static tern_status look(tern_transcriber *s, bool ends, tern_error *err) {
     int64_t before = s->h.params.whole ? 0 : s->h.params.vad ? LEAD : HISTORY;
     int64_t from = s->done - before > s->first ? s->done - before : s->first;
     tern_status status = TERN_OK;
@@ -127,7 +126,7 @@ static tern_status look(tern_hear *s, bool ends, tern_error *err) {
     return status;
 }
 
-static tern_status feed(tern_hear *s, const float *samples, int64_t n, tern_error *err) {
+static tern_status feed(tern_transcriber *s, const float *samples, int64_t n, tern_error *err) {
     while (n > 0) {
         int64_t now = STEP - end_of(s) % STEP;
         if (now > n) now = n;
@@ -142,22 +141,23 @@ static tern_status feed(tern_hear *s, const float *samples, int64_t n, tern_erro
     return TERN_OK;
 }
 
-tern_status tern_hear_feed(tern_hear *s, const float *samples, int64_t n, tern_error *err) {
+tern_status tern_transcriber_feed(tern_transcriber *s, const float *samples, int64_t n,
+                                  tern_error *err) {
     tern_clear(err);
     TERN_NEED(s);
     if (n < 0 || (n > 0 && !samples))
         return tern_fail(err, TERN_ERR_ARGUMENT, "a sound of %lld samples", (long long)n);
     TERN_TRY(tern_use_begin(&s->use, "the sound", err));
     tern_status status = feed(s, samples, n, err);
-    if (tern_use_end(&s->use)) tern_hear_close(s);
+    if (tern_use_end(&s->use)) tern_transcriber_close(s);
     return status;
 }
 
-tern_status tern_hear_end(tern_hear *s, tern_error *err) {
+tern_status tern_transcriber_end(tern_transcriber *s, tern_error *err) {
     tern_clear(err);
     TERN_NEED(s);
     TERN_TRY(tern_use_begin(&s->use, "the sound", err));
     tern_status status = look(s, true, err);
-    if (tern_use_end(&s->use)) tern_hear_close(s);
+    if (tern_use_end(&s->use)) tern_transcriber_close(s);
     return status;
 }

@@ -1,0 +1,68 @@
+// Speech recognition models prepared for one caller: an encoder and a decoder with one sequence
+// each. For transcribe.c (Moonshine, and files), transcribe_whisper.c, and transcriber.c (sound
+// that arrives bit by bit).
+#ifndef TERN_SESSION_ASR_H
+#define TERN_SESSION_ASR_H
+
+#include "kernels/single.h"
+#include "session/session.h"
+
+typedef struct whisper_state whisper_state; // transcribe_whisper.c
+
+typedef struct asr_run {
+    tern_model *m;
+    tern_transcribe_params params; // the caller's
+    double seconds_max, tokens_per_second;
+    tern_placement *at;
+    int encoder_graph;
+    tern_single encoder, decoder;
+    float *input;   // rows of the encoder's input
+    float *encoded; // [n_source, n_embd]
+    int32_t *ids;   // [n_context] what was written down
+    int32_t n_ids;
+    double encoder_s, decoder_s; // computed so far
+    int64_t n_read;              // tokens, by the decoder
+    whisper_state *whisper;      // NULL: it is Moonshine
+} asr_run;
+
+// Checks the parameters and opens; to be closed whether it fails or not.
+tern_status tern_asr_open(asr_run *h, tern_model *m, const tern_transcribe_params *params,
+                          tern_error *err);
+void tern_asr_close(asr_run *h);
+
+// Runs the encoder on rows of its input, of which the first n numbers count; *n_rows of `encoded`.
+tern_status tern_asr_encode(asr_run *h, int64_t rows, int64_t n, int64_t *n_rows, tern_error *err);
+// Feeds n tokens at `position`; with the first ones the encoder's rows are given. logits [n_vocab]
+// of the last one, or NULL: *next gets the greatest.
+tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t position,
+                            int64_t n_rows, int32_t *next, float *logits, tern_error *err);
+// What is said in n samples, at most a window: ids and n_ids.
+tern_status tern_asr_decode_text(asr_run *h, const float *samples, int64_t n, tern_error *err);
+// Of tokens, without the space before the first word; the caller's to free.
+tern_status tern_asr_text(const asr_run *h, const int32_t *ids, int32_t n, char **out,
+                          tern_error *err);
+// Where speech is in a sound, in parts that the model can take.
+tern_status tern_asr_find_speech(const asr_run *h, const float *samples, int64_t n,
+                                 tern_voice_list *out, tern_error *err);
+
+// ---- Segments ----------------------------------------------------------------------------------
+
+typedef struct segment_list {
+    tern_transcription *out;
+    size_t capacity;
+} segment_list;
+// Appends, and tells the caller. Nothing where there are no tokens.
+tern_status tern_asr_add(const asr_run *h, segment_list *list, double start, double end,
+                         const int32_t *ids, int32_t n, tern_error *err);
+
+// ---- Whisper (transcribe_whisper.c) ------------------------------------------------------------
+
+tern_status tern_whisper_open(asr_run *h, tern_error *err);
+void tern_whisper_close(whisper_state *w);
+const char *tern_whisper_language(const asr_run *h); // "": not known yet
+// A window without times, and all of a sound.
+tern_status tern_whisper_write_down(asr_run *h, const float *samples, int64_t n, tern_error *err);
+tern_status tern_whisper_transcribe(asr_run *h, const tern_sound *sound, segment_list *out,
+                                    tern_error *err);
+
+#endif
