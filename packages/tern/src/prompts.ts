@@ -1,5 +1,5 @@
 // Prompts as the engine's tokens, including those of images.
-import type { ChatRequest, Model, ImageTokens } from './engine/types.js';
+import type { ChatRequest, ImageTokens, Model } from './engine/types.js';
 import { TernError, throwIfAborted } from './errors.js';
 import { decodeImage } from './images.js';
 import type { ImageInput } from './protocol.js';

@@ -1,8 +1,9 @@
 // Messages between the package's API and the engine's host, in the same thread or across a worker's boundary.
 import type { LoadOptions, ModelSource, ImageSource, Progress, TernInfo } from './api.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedImagesResult, EmbedResult, EngineOptions, GenerateParams,
-  GenerateResult, GrammarOptions, TranscribedSegment, Label, LadderItem, MemoryInfo, Message, Part, Segment, SpeakParams, SpeakStats, ThreadScript, TokenLogprobs, TranscribeParams, TranscribeResult,
+  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedImagesResult, EmbedParams, EmbedResult, EngineOptions,
+  GenerateParams, GenerateResult, GrammarOptions, Label, LadderItem, MemoryInfo, Message, Part, Segment, SpeakParams,
+  SpeakStats, ThreadScript, TokenLogprobs, TranscribedSegment, TranscribeParams, TranscribeResult,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
 

@@ -1,7 +1,9 @@
 // The main class: an open model.
 import type {
-  ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions, GenerateOutput, LiveTranscription, TranscriberOptions, Inferred, LoadOptions, ModelSource, ObjectOptions,
-  Label, ObjectOutput, ObjectStream, Partly, ImageSource, Schema, Segment, SoundSource, SpeakOptions, Speech, TernInfo, TokenLogprobs, TranscribeOptions, Transcript,
+  ChatMessage, ClassifyOptions, DiagnoseOptions, EmbedOptions, EngineChoice, FormOptions, GenerateOptions,
+  GenerateOutput, ImageSource, Inferred, Label, LiveTranscription, LoadOptions, ModelSource, ObjectOptions,
+  ObjectOutput, ObjectStream, Partly, Schema, Segment, SoundSource, SpeakOptions, Speech, TernInfo, TokenLogprobs,
+  TranscribeOptions, TranscriberOptions, Transcript,
 } from './api.js';
 import { connect, type Connection } from './client.js';
 import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './completions.js';

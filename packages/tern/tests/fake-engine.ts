@@ -1,8 +1,9 @@
 // An engine without a model: tokens are bytes, and an answer says what it was asked. Prompts steer it:
 // "json" answers in JSON, "call" calls two tools, "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
 import type {
-  ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, Message, Model, ModelInfo,
-  OpenOptions, Part, Pixels, Session, ImageTokens, Source, SpeakParams, SpeakStats, TokenLogprobs, TranscribeParams, TranscribeResult,
+  ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions,
+  ImageTokens, Message, Model, ModelInfo, OpenOptions, Part, Pixels, Session, Source, SpeakParams, SpeakStats,
+  TokenLogprobs, TranscribeParams, TranscribeResult,
 } from '../src/engine/types.js';
 import { TernError, type ErrorCode } from '../src/errors.js';
 import { commonLength } from '../src/sessions.js';

@@ -8,9 +8,10 @@ import { codeOf, Module, type Exports, type ModuleCallbacks } from './module.js'
 import { fromModule, toModule } from './names.js';
 import { classify, embedImages, openTranscriber, NO_SENSES, place, see, senseInfo, speak, transcribe, type SegmentListener } from './senses.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, Engine, EngineOptions, EmbedParams, EmbedImagesResult, EmbedResult, GenerateInput, GenerateParams, GenerateResult,
-  Grammar, GrammarOptions, Label, Transcriber, MemoryInfo, Message, Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session,
-  SessionOptions, ImageTokens, Source, SpeakParams, SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, TranscribeResult,
+  ChatRequest, CheckOptions, CheckReport, EmbedImagesResult, EmbedParams, EmbedResult, Engine, EngineOptions,
+  GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, ImageTokens, Label, MemoryInfo, Message,
+  Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session, SessionOptions, Source, SpeakParams,
+  SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, Transcriber, TranscribeResult,
 } from './types.js';
 import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';

@@ -6,7 +6,8 @@ import type { Exports, Module } from './module.js';
 import { fromModule, toModule } from './names.js';
 import { nextTask } from './task.js';
 import type {
-  TranscribedSegment, Label, Transcriber, ModelInfo, Pixels, Segment, ImageTokens, SpeakParams, SpeakStats, TranscribeParams, TranscribeResult,
+  ImageTokens, Label, ModelInfo, Pixels, Segment, SpeakParams, SpeakStats, TranscribedSegment, TranscribeParams,
+  Transcriber, TranscribeResult,
 } from './types.js';
 
 // What the functions below need from an engine's model.
