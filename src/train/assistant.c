@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "train/trainer.h"
 
-struct tern_speech {
+struct tern_assistant {
     const tern_tokenizer *tokenizer;
     tern_ids with;                    // tokens of the question and the mark
     size_t n_before, n_mark, n_space; // in `with`, in this order
@@ -35,8 +35,8 @@ static size_t n_common(const tern_ids *a, const tern_ids *b) {
     return n;
 }
 
-static tern_status find_mark(tern_speech *s, const tern_strbuf *question, const tern_strbuf *both,
-                             tern_error *err) {
+static tern_status find_mark(tern_assistant *s, const tern_strbuf *question,
+                             const tern_strbuf *both, tern_error *err) {
     const tern_tokenizer *t = s->tokenizer;
     tern_ids before = {0}, mark = {0};
     size_t n = both->len;
@@ -63,10 +63,10 @@ static tern_status find_mark(tern_speech *s, const tern_strbuf *question, const 
     return status;
 }
 
-tern_status tern_speech_open(tern_speech **out, const tern_file *file, const tern_tokenizer *t,
-                             tern_error *err) {
+tern_status tern_assistant_open(tern_assistant **out, const tern_file *file,
+                                const tern_tokenizer *t, tern_error *err) {
     tern_strbuf question = {0}, both = {0};
-    tern_speech *s = *out = tern_alloc(TERN_MEM_MISC, sizeof *s);
+    tern_assistant *s = *out = tern_alloc(TERN_MEM_MISC, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->tokenizer = t;
     tern_status status = render(file, t, &question, &both, err);
@@ -76,14 +76,14 @@ tern_status tern_speech_open(tern_speech **out, const tern_file *file, const ter
     return status;
 }
 
-void tern_speech_close(tern_speech *s) {
+void tern_assistant_close(tern_assistant *s) {
     if (!s) return;
     tern_free(s->with.ids);
     tern_free(s);
 }
 
-void tern_speech_mask(const tern_speech *s, const int32_t *ids, const uint8_t *starts, int32_t n,
-                      int32_t *targets) {
+void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint8_t *starts,
+                         int32_t n, int32_t *targets) {
     const int32_t *mark = s->with.ids + s->n_before, *space = mark + s->n_mark;
     int32_t n_mark = (int32_t)s->n_mark, n_space = (int32_t)s->n_space, from = -1; // of an answer
     for (int32_t i = 1; i <= n; i++) {

@@ -667,14 +667,14 @@ TEST(assistants_alone_are_learnt) {
     tern_file *file;
     tern_tokenizer *t;
     tern_template *template;
-    tern_speech *speech;
+    tern_assistant *assistant;
     tern_strbuf text = {0}, learnt = {0};
     tern_ids ids = {0};
     if (!make_base(&kinds[0], base, sizeof base)) return;
     REQUIRE_OK(tern_file_open(&file, base, &err), err);
     REQUIRE_OK(tern_tokenizer_open(&t, file, &err), err);
     REQUIRE_OK(tern_template_for_model(&template, file, t, NULL, &err), err);
-    REQUIRE_OK(tern_speech_open(&speech, file, t, &err), err);
+    REQUIRE_OK(tern_assistant_open(&assistant, file, t, &err), err);
     REQUIRE_OK(tern_template_chat(template, t, chat, 4, false, &text, &err), err);
     REQUIRE_OK(tern_tokenizer_encode(t, text.ptr, text.len, TERN_TOKENIZE_SPECIAL, &ids, &err),
                err);
@@ -683,7 +683,7 @@ TEST(assistants_alone_are_learnt) {
     int32_t n = (int32_t)ids.n - 1;
     REQUIRE(n > 0 && n < 256);
     for (int32_t i = 0; i < n; i++) targets[i] = ids.ids[i + 1];
-    tern_speech_mask(speech, ids.ids, starts, n, targets);
+    tern_assistant_mask(assistant, ids.ids, starts, n, targets);
     tern_decoder decoder = {.with_special = true};
     for (int32_t i = 0; i < n; i++)
         if (targets[i] >= 0) tern_tokenizer_decode(t, &decoder, targets[i], &learnt);
@@ -692,7 +692,7 @@ TEST(assistants_alone_are_learnt) {
     tern_free(ids.ids);
     tern_strbuf_free(&text);
     tern_strbuf_free(&learnt);
-    tern_speech_close(speech);
+    tern_assistant_close(assistant);
     tern_template_free(template);
     tern_tokenizer_free(t);
     tern_file_close(file);

@@ -43,7 +43,8 @@ static tern_status fill_sequence(tern_trainer *t, tern_token_set *set, uint64_t 
         targets[i] = t->begins_by_marks && t->marks[i + 1] ? -1 : t->sequence[i + 1];
         t->starts[row + i] = start;
     }
-    if (t->speech) tern_speech_mask(t->speech, t->sequence, t->marks, t->desc.seq_len, targets);
+    if (t->assistant)
+        tern_assistant_mask(t->assistant, t->sequence, t->marks, t->desc.seq_len, targets);
     for (int32_t i = 0; i < t->desc.seq_len; i++) *n_scored += targets[i] >= 0;
     return TERN_OK;
 }

@@ -314,7 +314,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_tokenizer_free(t->tokenizer);
     tern_lora_close(t->base);
     tern_contrastive_close(t->contrastive);
-    tern_speech_close(t->speech);
+    tern_assistant_close(t->assistant);
     if (t->tokenizer_file) tern_file_close(t->tokenizer_file);
     tern_free(t->chat_template);
     tern_free(t->ids);
@@ -360,11 +360,12 @@ static void choose_arch(tern_trainer *t) {
 }
 
 static tern_status open_speech(tern_trainer *t, tern_error *err) {
-    if (t->base) return tern_speech_open(&t->speech, tern_lora_file(t->base), t->tokenizer, err);
-    return tern_speech_open(&t->speech, t->tokenizer_file, t->tokenizer, err);
+    if (t->base)
+        return tern_assistant_open(&t->assistant, tern_lora_file(t->base), t->tokenizer, err);
+    return tern_assistant_open(&t->assistant, t->tokenizer_file, t->tokenizer, err);
 }
 
-bool tern_trainer_masks(const tern_trainer *t) { return t->begins_by_marks || t->speech; }
+bool tern_trainer_masks(const tern_trainer *t) { return t->begins_by_marks || t->assistant; }
 
 tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {
     *out = NULL;

@@ -46,7 +46,7 @@ float tern_train_decay(const tern_train_desc *d, int64_t step);
 // ---- The trainer -------------------------------------------------------------------------------
 
 typedef struct tern_lora_base tern_lora_base;
-typedef struct tern_speech tern_speech;
+typedef struct tern_assistant tern_assistant;
 typedef struct tern_contrastive tern_contrastive;
 
 // A program with the arrays that its graph's values are bound to.
@@ -83,7 +83,7 @@ typedef struct tern_trainer {
     char *chat_template;             // of the data's tokenizer_config.json, or NULL
     tern_lora_base *base;            // of an adapter, NULL: all weights are trained
     tern_contrastive *contrastive;   // of an embedding model; then there is no `data`. Else NULL
-    tern_speech *speech;             // which tokens are learnt, NULL: all
+    tern_assistant *assistant;       // which tokens are learnt, NULL: all
     int32_t end_id;                  // of a document, -1: none
     bool has_own_bos;                // a text begins with another token than end_id
     bool begins_by_marks;            // documents begin where the shards say, not with the end token
@@ -151,12 +151,12 @@ void tern_contrastive_describe(const tern_trainer *t, tern_strbuf *out);
 // ---- What assistants say -----------------------------------------------------------------------
 
 // From the chat template: what comes before an answer.
-tern_status tern_speech_open(tern_speech **out, const tern_file *file, const tern_tokenizer *t,
-                             tern_error *err);
-void tern_speech_close(tern_speech *s); // NULL is allowed
+tern_status tern_assistant_open(tern_assistant **out, const tern_file *file,
+                                const tern_tokenizer *t, tern_error *err);
+void tern_assistant_close(tern_assistant *s); // NULL is allowed
 // Sets targets that are not an answer's to -1; ids[i + 1] is the target of ids[i].
-void tern_speech_mask(const tern_speech *s, const int32_t *ids, const uint8_t *starts, int32_t n,
-                      int32_t *targets);
+void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint8_t *starts,
+                         int32_t n, int32_t *targets);
 
 // ---- What a run is (identity.c) ----------------------------------------------------------------
 
