@@ -273,8 +273,8 @@ TERN_API tern_status tern_transcriber_feed(tern_transcriber *transcriber, const 
                                            int64_t n, tern_error *err);
 // The sound has ended: gives the last segment. Then a new sound may be fed; its seconds go on.
 TERN_API tern_status tern_transcriber_end(tern_transcriber *transcriber, tern_error *err);
-TERN_API void
-tern_transcriber_close(tern_transcriber *transcriber); // before the model; NULL is allowed
+// Before the model; NULL is allowed.
+TERN_API void tern_transcriber_close(tern_transcriber *transcriber);
 
 // ---- Text to speech -----------------------------------------------------------------------------
 
