@@ -163,7 +163,7 @@ static void take_message(tern_str line) {
                     .sink = &to_pipe,
                     .to = &a,
                     .request = &none,
-                    .dialect = &dialect_mcp,
+                    .error_format = &error_format_mcp,
                     .route = "stdio"};
     exchange_name(x);
     tern_strbuf_append(&x->text, line.ptr, line.len);

@@ -21,7 +21,7 @@ static void put_error(tern_json_writer *w, const exchange *x, const api_error *e
     tern_json_put_text(w, "request_id", x->id);
     tern_json_close(w, '}');
 }
-const dialect dialect_anthropic = {.put_error = put_error};
+const error_format error_format_anthropic = {.put_error = put_error};
 
 // ---- Answers -----------------------------------------------------------------------------------
 

@@ -130,7 +130,8 @@ static void check_model(const exchange *x, const fields *f) {
     tern_embedding_get_info(x->model->model, &info);
     if (info.n_dims > 0 && info.n_labels == 0) return;
     // llama-server's words for it are a status of 501; clients of OpenAI's would try that again.
-    api_fail(f->error, x->dialect == &dialect_llama ? 501 : 400, "unsupported_model", "model",
+    api_fail(f->error, x->error_format == &error_format_llama ? 501 : 400, "unsupported_model",
+             "model",
              "this model makes no embeddings: serve one that does, or this one with --pooling");
 }
 

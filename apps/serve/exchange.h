@@ -46,13 +46,14 @@ void server_close(server *s);
 typedef struct exchange exchange;
 typedef struct ask ask;
 
-// The words of an interface for errors.
-typedef struct dialect {
+// How an interface writes its errors.
+typedef struct error_format {
     void (*put_error)(tern_json_writer *w, const exchange *x, const api_error *e);
     // Answers with it, where that takes more than its words and its status; NULL: it does not.
     void (*refuse)(exchange *x, const api_error *e);
-} dialect;
-extern const dialect dialect_openai, dialect_anthropic, dialect_ollama, dialect_llama, dialect_mcp;
+} error_format;
+extern const error_format error_format_openai, error_format_anthropic, error_format_ollama,
+    error_format_llama, error_format_mcp;
 
 typedef struct sink {
     void (*write)(void *to, const char *bytes, size_t n);
@@ -74,7 +75,7 @@ struct exchange {
     const sink *sink;
     void *to;
     const http_request *request;
-    const dialect *dialect;
+    const error_format *error_format;
     const struct route *rule; // of the path and method; NULL: there is none
     const char *route;        // for metrics and the log: "/v1/models/"
     const char *allow;        // the methods of a path that has not this one; else NULL

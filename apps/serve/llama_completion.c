@@ -122,7 +122,7 @@ static void put_over(exchange *x, choice *c, tern_strbuf *out) {
 static void put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    dialect_llama.put_error(&w, x, e);
+    error_format_llama.put_error(&w, x, e);
     tern_strbuf_puts(out, "\n\n");
 }
 

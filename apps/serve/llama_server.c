@@ -23,7 +23,7 @@ static void put_error(tern_json_writer *w, const exchange *x, const api_error *e
     tern_json_close(w, '}');
     tern_json_close(w, '}');
 }
-const dialect dialect_llama = {.put_error = put_error};
+const error_format error_format_llama = {.put_error = put_error};
 
 // ---- Looking -----------------------------------------------------------------------------------
 

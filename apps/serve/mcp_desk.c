@@ -31,7 +31,7 @@ static void refuse(exchange *x, const api_error *e) {
     mcp_reply(x, is_call ? 200 : e->status, &line);
     tern_strbuf_free(&line);
 }
-const dialect dialect_mcp = {put_error, refuse};
+const error_format error_format_mcp = {put_error, refuse};
 
 // ---- Answers -----------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ static bool take_line(pipes *p, tern_str line, jsonrpc_line kind) {
                                  .sink = &pipe_sink,
                                  .to = one,
                                  .request = &no_request,
-                                 .dialect = &dialect_mcp,
+                                 .error_format = &error_format_mcp,
                                  .route = "stdio"},
                            .next = p->list};
     p->list = one;

@@ -11,7 +11,7 @@ static void put_error(tern_json_writer *w, const exchange *x, const api_error *e
     tern_json_put_text(w, "error", e->message);
     tern_json_close(w, '}');
 }
-const dialect dialect_ollama = {.put_error = put_error};
+const error_format error_format_ollama = {.put_error = put_error};
 
 // ---- Answers -----------------------------------------------------------------------------------
 

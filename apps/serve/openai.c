@@ -23,7 +23,7 @@ static void put_error(tern_json_writer *w, const exchange *x, const api_error *e
     tern_json_close(w, '}');
     tern_json_close(w, '}');
 }
-const dialect dialect_openai = {.put_error = put_error};
+const error_format error_format_openai = {.put_error = put_error};
 
 bool openai_was_cut(const choice *c) {
     return c->stats.reason == TERN_STOP_LENGTH || c->stats.reason == TERN_STOP_CONTEXT;
@@ -32,7 +32,7 @@ bool openai_was_cut(const choice *c) {
 void openai_put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    dialect_openai.put_error(&w, x, e);
+    error_format_openai.put_error(&w, x, e);
     tern_strbuf_puts(out, "\n\n");
 }
 

@@ -184,13 +184,13 @@ void reply_json(exchange *x, const tern_strbuf *body) {
 
 void reply_error(exchange *x, const api_error *e) {
     if (long_text_begin(x, e)) return;
-    if (x->dialect->refuse) {
-        x->dialect->refuse(x, e);
+    if (x->error_format->refuse) {
+        x->error_format->refuse(x, e);
         return;
     }
     tern_strbuf body = {0};
     tern_json_writer w = {.out = &body};
-    x->dialect->put_error(&w, x, e);
+    x->error_format->put_error(&w, x, e);
     reply_whole(x, e->status, "application/json", &body);
     tern_strbuf_free(&body);
 }
@@ -201,7 +201,7 @@ void reply_refusal(tern_strbuf *out, int status, const char *reason) {
     const exchange nobody = {0};
     api_error e = {0};
     api_fail(&e, status, NULL, NULL, "HTTP: %s", reason);
-    dialect_openai.put_error(&w, &nobody, &e);
+    error_format_openai.put_error(&w, &nobody, &e);
     http_put_status(out, status);
     put_date(out);
     http_put_field(out, "Content-Type", "application/json");

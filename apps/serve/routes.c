@@ -28,56 +28,58 @@ typedef enum route_needs {
 
 typedef struct route {
     const char *method, *path; // a path that ends with '/' and has more after it: any such path
-    const dialect *dialect;
+    const error_format *error_format;
     void (*handle)(exchange *x);
     route_needs needs;
 } route;
 
 static const route routes[] = {
-    {"GET", "/", &dialect_openai, page_home, NEEDS_NOTHING},
-    {"GET", "/page/", &dialect_openai, page_file, NEEDS_NOTHING},
-    {"GET", "/health", &dialect_llama, llama_health, NEEDS_NOTHING},
-    {"GET", "/v1/health", &dialect_llama, llama_health, NEEDS_NOTHING},
-    {"GET", "/v1/models", &dialect_openai, openai_models, NEEDS_KEY},
-    {"GET", "/v1/models/", &dialect_openai, openai_model, NEEDS_KEY},
-    {"GET", "/models", &dialect_openai, openai_models, NEEDS_KEY},
-    {"POST", "/models/load", &dialect_llama, llama_load, NEEDS_MODEL},
-    {"POST", "/models/unload", &dialect_llama, llama_unload, NEEDS_NAME},
-    {"POST", "/v1/chat/completions", &dialect_openai, openai_chat, NEEDS_MODEL},
-    {"POST", "/chat/completions", &dialect_openai, openai_chat, NEEDS_MODEL},
-    {"POST", "/v1/completions", &dialect_openai, openai_completions, NEEDS_MODEL},
-    {"POST", "/v1/responses", &dialect_openai, openai_responses, NEEDS_MODEL},
-    {"POST", "/v1/responses/input_tokens", &dialect_openai, openai_count_tokens, NEEDS_MODEL},
-    {"POST", "/v1/embeddings", &dialect_openai, openai_embeddings, NEEDS_MODEL},
-    {"POST", "/v1/audio/transcriptions", &dialect_openai, openai_transcriptions, NEEDS_MODEL_FORM},
-    {"POST", "/v1/audio/translations", &dialect_openai, openai_translations, NEEDS_MODEL_FORM},
-    {"POST", "/v1/audio/speech", &dialect_openai, openai_speech, NEEDS_MODEL},
-    {"POST", "/v1/messages", &dialect_anthropic, anthropic_messages, NEEDS_MODEL},
-    {"POST", "/v1/messages/count_tokens", &dialect_anthropic, anthropic_count_tokens, NEEDS_MODEL},
-    {"POST", "/api/generate", &dialect_ollama, ollama_generate, NEEDS_NAME},
-    {"POST", "/api/chat", &dialect_ollama, ollama_chat, NEEDS_NAME},
-    {"POST", "/api/embed", &dialect_ollama, ollama_embed, NEEDS_NAME},
-    {"POST", "/api/embeddings", &dialect_ollama, ollama_embeddings, NEEDS_NAME},
-    {"GET", "/api/tags", &dialect_ollama, ollama_tags, NEEDS_KEY},
-    {"GET", "/api/ps", &dialect_ollama, ollama_ps, NEEDS_KEY},
-    {"POST", "/api/show", &dialect_ollama, ollama_show, NEEDS_NAME},
-    {"GET", "/api/version", &dialect_ollama, ollama_version, NEEDS_KEY},
-    {"POST", "/completion", &dialect_llama, llama_completion, NEEDS_MODEL},
-    {"POST", "/completions", &dialect_llama, llama_completion, NEEDS_MODEL},
-    {"POST", "/embedding", &dialect_llama, llama_embedding, NEEDS_MODEL},
-    {"POST", "/embeddings", &dialect_llama, llama_embedding, NEEDS_MODEL},
-    {"POST", "/rerank", &dialect_llama, llama_rerank, NEEDS_MODEL},
-    {"POST", "/reranking", &dialect_llama, llama_rerank, NEEDS_MODEL},
-    {"POST", "/v1/rerank", &dialect_llama, llama_rerank, NEEDS_MODEL},
-    {"POST", "/v1/reranking", &dialect_llama, llama_rerank, NEEDS_MODEL},
-    {"GET", "/props", &dialect_llama, llama_props, NEEDS_KEY},
-    {"GET", "/slots", &dialect_llama, llama_slots, NEEDS_KEY},
-    {"POST", "/slots/", &dialect_llama, llama_slot_action, NEEDS_MODEL_ALONE},
-    {"POST", "/tokenize", &dialect_llama, llama_tokenize, NEEDS_MODEL},
-    {"POST", "/detokenize", &dialect_llama, llama_detokenize, NEEDS_MODEL},
-    {"POST", "/apply-template", &dialect_llama, llama_apply_template, NEEDS_MODEL},
-    {"GET", "/metrics", &dialect_llama, llama_metrics, NEEDS_KEY},
-    {"POST", "/mcp", &dialect_mcp, mcp_take_message, NEEDS_KEY},
+    {"GET", "/", &error_format_openai, page_home, NEEDS_NOTHING},
+    {"GET", "/page/", &error_format_openai, page_file, NEEDS_NOTHING},
+    {"GET", "/health", &error_format_llama, llama_health, NEEDS_NOTHING},
+    {"GET", "/v1/health", &error_format_llama, llama_health, NEEDS_NOTHING},
+    {"GET", "/v1/models", &error_format_openai, openai_models, NEEDS_KEY},
+    {"GET", "/v1/models/", &error_format_openai, openai_model, NEEDS_KEY},
+    {"GET", "/models", &error_format_openai, openai_models, NEEDS_KEY},
+    {"POST", "/models/load", &error_format_llama, llama_load, NEEDS_MODEL},
+    {"POST", "/models/unload", &error_format_llama, llama_unload, NEEDS_NAME},
+    {"POST", "/v1/chat/completions", &error_format_openai, openai_chat, NEEDS_MODEL},
+    {"POST", "/chat/completions", &error_format_openai, openai_chat, NEEDS_MODEL},
+    {"POST", "/v1/completions", &error_format_openai, openai_completions, NEEDS_MODEL},
+    {"POST", "/v1/responses", &error_format_openai, openai_responses, NEEDS_MODEL},
+    {"POST", "/v1/responses/input_tokens", &error_format_openai, openai_count_tokens, NEEDS_MODEL},
+    {"POST", "/v1/embeddings", &error_format_openai, openai_embeddings, NEEDS_MODEL},
+    {"POST", "/v1/audio/transcriptions", &error_format_openai, openai_transcriptions,
+     NEEDS_MODEL_FORM},
+    {"POST", "/v1/audio/translations", &error_format_openai, openai_translations, NEEDS_MODEL_FORM},
+    {"POST", "/v1/audio/speech", &error_format_openai, openai_speech, NEEDS_MODEL},
+    {"POST", "/v1/messages", &error_format_anthropic, anthropic_messages, NEEDS_MODEL},
+    {"POST", "/v1/messages/count_tokens", &error_format_anthropic, anthropic_count_tokens,
+     NEEDS_MODEL},
+    {"POST", "/api/generate", &error_format_ollama, ollama_generate, NEEDS_NAME},
+    {"POST", "/api/chat", &error_format_ollama, ollama_chat, NEEDS_NAME},
+    {"POST", "/api/embed", &error_format_ollama, ollama_embed, NEEDS_NAME},
+    {"POST", "/api/embeddings", &error_format_ollama, ollama_embeddings, NEEDS_NAME},
+    {"GET", "/api/tags", &error_format_ollama, ollama_tags, NEEDS_KEY},
+    {"GET", "/api/ps", &error_format_ollama, ollama_ps, NEEDS_KEY},
+    {"POST", "/api/show", &error_format_ollama, ollama_show, NEEDS_NAME},
+    {"GET", "/api/version", &error_format_ollama, ollama_version, NEEDS_KEY},
+    {"POST", "/completion", &error_format_llama, llama_completion, NEEDS_MODEL},
+    {"POST", "/completions", &error_format_llama, llama_completion, NEEDS_MODEL},
+    {"POST", "/embedding", &error_format_llama, llama_embedding, NEEDS_MODEL},
+    {"POST", "/embeddings", &error_format_llama, llama_embedding, NEEDS_MODEL},
+    {"POST", "/rerank", &error_format_llama, llama_rerank, NEEDS_MODEL},
+    {"POST", "/reranking", &error_format_llama, llama_rerank, NEEDS_MODEL},
+    {"POST", "/v1/rerank", &error_format_llama, llama_rerank, NEEDS_MODEL},
+    {"POST", "/v1/reranking", &error_format_llama, llama_rerank, NEEDS_MODEL},
+    {"GET", "/props", &error_format_llama, llama_props, NEEDS_KEY},
+    {"GET", "/slots", &error_format_llama, llama_slots, NEEDS_KEY},
+    {"POST", "/slots/", &error_format_llama, llama_slot_action, NEEDS_MODEL_ALONE},
+    {"POST", "/tokenize", &error_format_llama, llama_tokenize, NEEDS_MODEL},
+    {"POST", "/detokenize", &error_format_llama, llama_detokenize, NEEDS_MODEL},
+    {"POST", "/apply-template", &error_format_llama, llama_apply_template, NEEDS_MODEL},
+    {"GET", "/metrics", &error_format_llama, llama_metrics, NEEDS_KEY},
+    {"POST", "/mcp", &error_format_mcp, mcp_take_message, NEEDS_KEY},
 };
 
 static bool matches(const route *r, tern_str path) {
@@ -100,12 +102,12 @@ static const route *find_route(const exchange *x, const route **other) {
 }
 
 // Errors of paths that nobody has are told in the words of the interface that the path looks like.
-static const dialect *dialect_of(const exchange *x) {
+static const error_format *error_format_of(const exchange *x) {
     const char *path = tern_strbuf_text(&x->path);
-    if (!strncmp(path, "/api/", 5)) return &dialect_ollama;
-    if (!strncmp(path, "/v1/messages", 12)) return &dialect_anthropic;
-    if (!strcmp(path, "/mcp")) return &dialect_mcp;
-    return &dialect_openai;
+    if (!strncmp(path, "/api/", 5)) return &error_format_ollama;
+    if (!strncmp(path, "/v1/messages", 12)) return &error_format_anthropic;
+    if (!strcmp(path, "/mcp")) return &error_format_mcp;
+    return &error_format_openai;
 }
 
 // ---- May it ask? -------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ static bool find_model(exchange *x, api_error *e) {
     tern_strbuf room = {0};
     const tern_json *root = tern_json_root(&x->body);
     tern_str name = tern_json_str(tern_json_get(&x->body, root, "model"));
-    if (!name.ptr && x->dialect == &dialect_ollama)
+    if (!name.ptr && x->error_format == &error_format_ollama)
         name = tern_json_str(tern_json_get(&x->body, root, "name"));
     if (x->rule->needs == NEEDS_MODEL_FORM) name = x->form_model;
     if (!name.ptr) name = exchange_query(x, "model", &room);
@@ -248,12 +250,12 @@ static void screen(exchange *x, api_error *e) {
     if (!http_unescape(x->request->path, &x->path))
         x->path.failed ? api_fail_memory(e)
                        : api_fail(e, 400, NULL, NULL, "the path has a wrong escape");
-    x->dialect = dialect_of(x);
+    x->error_format = error_format_of(x);
     r = x->rule = find_route(x, &other);
     if (r) x->route = r->path;
     if (e->status || !check_origin(x, e) || tern_str_is(x->request->method, "OPTIONS")) return;
     if (r) {
-        x->dialect = r->dialect;
+        x->error_format = r->error_format;
         if (check_key(x, r, e)) encoding_read(x, e);
     } else if (other) {
         x->allow = !strcmp(other->method, "GET") ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
@@ -265,7 +267,7 @@ static void screen(exchange *x, api_error *e) {
 
 bool exchange_screen(exchange *x, api_error *e) {
     exchange_name(x);
-    x->dialect = &dialect_openai;
+    x->error_format = &error_format_openai;
     x->is_screened = true;
     screen(x, e);
     return e->status == 0;

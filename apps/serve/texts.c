@@ -162,7 +162,7 @@ static void answer(exchange *x, texts *t) {
     api_error e = {0};
     tern_embedding_info info;
     tern_embedding_get_info(t->model->model, &info);
-    if (t->err.status == TERN_ERR_UNSUPPORTED && x->dialect == &dialect_llama)
+    if (t->err.status == TERN_ERR_UNSUPPORTED && x->error_format == &error_format_llama)
         api_fail(&e, 501, NULL, NULL, "%s", t->err.message);
     else if (t->err.status != TERN_OK)
         api_fail_status(&e, &t->err, t->param);
