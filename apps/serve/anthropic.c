@@ -136,12 +136,12 @@ static void begin_block(size_t i, const answer_block *b, tern_strbuf *out) {
     close_event(&w);
 }
 
-static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
     static const char *const types[][2] = {{"text_delta", "text"},
                                            {"thinking_delta", "thinking"},
                                            {"input_json_delta", "partial_json"}};
     (void)x;
-    (void)n;
+    (void)d;
     for (size_t i = 0; i < c->blocks.n_parts; i++) {
         const answer_part *p = &c->blocks.parts[i];
         const answer_block *b = &c->blocks.list[p->block];

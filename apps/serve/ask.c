@@ -188,7 +188,7 @@ static void on_event(void *user, const job_event *e) {
     exchange *x = c->exchange;
     ask *a = x->ask;
     const size_t n_text = c->text.len;
-    news n = {NULL, 0, c->n_ids, e->n_tokens};
+    text_delta d = {NULL, 0, c->n_ids, e->n_tokens};
     if (a->has_failed || x->is_over) {
         if (e->kind == JOB_END) c->job = NULL;
         return;
@@ -198,9 +198,9 @@ static void on_event(void *user, const job_event *e) {
         fail_memory(x);
         return;
     }
-    n.text = tern_strbuf_text(&c->text) + n_text, n.n_text = c->text.len - n_text;
-    if (a->stream && (c->blocks.n_parts || n.n_tokens)) {
-        a->writer->text(x, c, &n, &x->piece);
+    d.text = tern_strbuf_text(&c->text) + n_text, d.n_text = c->text.len - n_text;
+    if (a->stream && (c->blocks.n_parts || d.n_tokens)) {
+        a->writer->text(x, c, &d, &x->piece);
         if (x->piece.len || x->piece.failed) reply_piece(x, &x->piece);
     }
     if (e->kind == JOB_END) {

@@ -33,20 +33,20 @@ typedef struct choice { // one answer
 } choice;
 
 // What has come since the last call of a writer's text.
-typedef struct news {
+typedef struct text_delta {
     const char *text; // of blocks of text; choice->blocks.parts has all
     size_t n_text;
     size_t first, n_tokens; // of choice->ids and logprobs
-} news;
+} text_delta;
 
 typedef struct ask_writer {
     const char *type; // of a stream
     // A whole answer: all choices are over.
     void (*whole)(exchange *x, tern_strbuf *out);
-    // A stream: its first words, for each choice news (of n_text 0 too, where tokens have no text
-    // yet) and its end, the last words. `begin` and `end` may be NULL.
+    // A stream: its first words, for each choice its deltas (also with n_text 0, where tokens have
+    // no text yet) and its end, the last words. `begin` and `end` may be NULL.
     void (*begin)(exchange *x, tern_strbuf *out);
-    void (*text)(exchange *x, choice *c, const news *n, tern_strbuf *out);
+    void (*text)(exchange *x, choice *c, const text_delta *d, tern_strbuf *out);
     void (*over)(exchange *x, choice *c, tern_strbuf *out);
     void (*end)(exchange *x, tern_strbuf *out);
     void (*error)(exchange *x, const api_error *e, tern_strbuf *out);

@@ -205,30 +205,30 @@ static void work(void *arg) {
 static void end_all(errand *list) {
     for (errand *next; list; list = next) {
         next = list->next;
-        if (list->has_news) list->news(list);
+        if (list->has_progress) list->progress(list);
         list->done(list);
     }
 }
 
-void errands_tell(errands *s, errand *e) {
+void errands_report(errands *s, errand *e) {
     tern_mutex_lock(&s->lock);
-    e->has_news = true;
+    e->has_progress = true;
     tern_mutex_unlock(&s->lock);
     s->wake(s->user);
 }
 
-static errand *take_one_with_news(errands *s) {
+static errand *take_one_with_progress(errands *s) {
     tern_mutex_lock(&s->lock);
     errand *e = s->known.first;
-    while (e && !e->has_news) e = e->next;
-    if (e) e->has_news = false;
+    while (e && !e->has_progress) e = e->next;
+    if (e) e->has_progress = false;
     tern_mutex_unlock(&s->lock);
     return e;
 }
 
 // One that runs is freed by nobody else than this thread, when it is over.
 void errands_take_done(errands *s) {
-    for (errand *e; (e = take_one_with_news(s));) e->news(e);
+    for (errand *e; (e = take_one_with_progress(s));) e->progress(e);
     tern_mutex_lock(&s->lock);
     errand *list = take_all(&s->over);
     tern_mutex_unlock(&s->lock);

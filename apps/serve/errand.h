@@ -23,14 +23,14 @@ typedef struct errand {
     // On a thread of its own, which watches `cancel`: calls of the library stop where that is
     // requested.
     void (*run)(struct errand *e);
-    // On the loop's thread, after errands_tell and before `done`; NULL: never.
-    void (*news)(struct errand *e);
+    // On the loop's thread, after errands_report and before `done`; NULL: never.
+    void (*progress)(struct errand *e);
     void (*done)(struct errand *e); // on the loop's thread, once; frees it. Also if it never ran
     void *user;                     // of the loop's thread; NULL: nobody wants it any more
     uint64_t client;                // who asks: clients take turns
     // Under the errands' lock.
     struct errands *among; // NULL: it was not submitted
-    bool has_news, has_thread, computes;
+    bool has_progress, has_thread, computes;
     bool is_owed; // it is the end of what was accepted: there is always a place for it
     uint64_t n_turns, number;
     tern_cancel cancel;
@@ -48,9 +48,9 @@ bool errands_submit(errands *s, errand *e);
 // On an errand's thread, between two pieces of its work: others whose turn it is go first. False:
 // it is cancelled.
 bool errand_pause(errand *e);
-// On an errand's thread: `news` is to be called soon, once for all that has been told by then, and
-// before `done`.
-void errands_tell(errands *s, errand *e);
-void errands_take_done(errands *s); // calls `done` for those that are, and `news`
+// On an errand's thread: `progress` is to be called soon, once for all that has been told by then,
+// and before `done`.
+void errands_report(errands *s, errand *e);
+void errands_take_done(errands *s); // calls `done` for those that are, and `progress`
 
 #endif

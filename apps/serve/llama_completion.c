@@ -97,17 +97,17 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     if (a->n_choices > 1) tern_json_close(&w, ']');
 }
 
-static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     tern_json_open(&w, NULL, '{');
     tern_json_put_int(&w, "index", c->index);
-    tern_json_put_bytes(&w, "content", n->text, n->n_text);
-    put_tokens(&w, x->ask, c, n->first, n->n_tokens);
+    tern_json_put_bytes(&w, "content", d->text, d->n_text);
+    put_tokens(&w, x->ask, c, d->first, d->n_tokens);
     tern_json_put_bool(&w, "stop", false);
     tern_json_put_int(&w, "tokens_predicted", (int64_t)c->n_ids);
     tern_json_put_int(&w, "tokens_evaluated", (int64_t)x->ask->prompts[0].n_ids);
-    put_probabilities(&w, x, c, n->first, n->n_tokens);
+    put_probabilities(&w, x, c, d->first, d->n_tokens);
     tern_json_close(&w, '}');
     tern_strbuf_puts(out, "\n\n");
 }

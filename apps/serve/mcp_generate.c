@@ -42,8 +42,8 @@ static void put_result(exchange *x, tern_strbuf *out) {
     tern_strbuf_free(&reasoning);
 }
 
-static void put_news(exchange *x, choice *c, const news *n, tern_strbuf *out) {
-    (void)n;
+static void put_delta(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+    (void)d;
     mcp_tell_progress(x, (double)c->n_ids, x->ask->params.max_tokens, out);
 }
 
@@ -68,7 +68,7 @@ static void put_error(exchange *x, const api_error *e, tern_strbuf *out) {
 }
 
 static const ask_writer writer = {
-    "text/event-stream", put_result, NULL, put_news, put_over, put_end, put_error};
+    "text/event-stream", put_result, NULL, put_delta, put_over, put_end, put_error};
 
 // ---- The arguments -----------------------------------------------------------------------------
 

@@ -107,12 +107,12 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     put_done(&w, x, c);
 }
 
-static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     bool is_reasoning =
         c->blocks.n_parts && c->blocks.list[c->blocks.parts[0].block].kind == BLOCK_REASONING;
-    if (n->n_text == 0 && !is_reasoning && !has_to_tell(x, c)) return;
-    put_front(&w, x, n->text, n->n_text, &c->blocks, true);
+    if (d->n_text == 0 && !is_reasoning && !has_to_tell(x, c)) return;
+    put_front(&w, x, d->text, d->n_text, &c->blocks, true);
     put_logprobs(&w, x, c);
     tern_json_put_bool(&w, "done", false);
     tern_json_close(&w, '}');

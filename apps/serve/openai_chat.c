@@ -168,9 +168,9 @@ static void put_delta(exchange *x, choice *c, const answer_part *p, bool tells, 
 
 // The likelihoods of the tokens come with the first piece; or alone, if their text does not show
 // yet.
-static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
+static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
     const blocks *b = &c->blocks;
-    (void)n;
+    (void)d;
     if (b->n_parts == 0 && has_to_tell(x, c)) put_delta(x, c, NULL, true, out);
     for (size_t i = 0; i < b->n_parts; i++) put_delta(x, c, &b->parts[i], i == 0, out);
 }

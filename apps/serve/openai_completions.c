@@ -156,8 +156,8 @@ static void begin_stream(exchange *x, tern_strbuf *out) {
         put_chunk(x, &x->ask->choices[i], text, strlen(text), false, NULL, out);
     }
 }
-static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
-    if (n->n_text || has_to_tell(x, c)) put_chunk(x, c, n->text, n->n_text, true, NULL, out);
+static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+    if (d->n_text || has_to_tell(x, c)) put_chunk(x, c, d->text, d->n_text, true, NULL, out);
 }
 static void put_over(exchange *x, choice *c, tern_strbuf *out) {
     put_chunk(x, c, "", 0, has_to_tell(x, c), openai_finish_reason(c), out);

@@ -280,8 +280,8 @@ static void put_piece_event(exchange *x, choice *c, const answer_part *p, tern_s
     close_event(&w);
 }
 
-static void put_text(exchange *x, choice *c, const news *n, tern_strbuf *out) {
-    (void)n;
+static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+    (void)d;
     for (size_t i = 0; i < c->blocks.n_parts; i++) {
         const answer_part *p = &c->blocks.parts[i];
         if (p->begins && p->block > 0)

@@ -60,7 +60,7 @@ static bool on_samples(void *user, const float *samples, size_t n) {
     }
     bool failed = s->ready.failed;
     tern_mutex_unlock(&s->lock);
-    errands_tell(s->errands, &s->errand);
+    errands_report(s->errands, &s->errand);
     return !failed && errand_pause(&s->errand);
 }
 
@@ -116,7 +116,7 @@ static void send_ready(exchange *x, speaking *s) {
     reply_piece(x, &x->piece);
 }
 
-static void on_news(errand *e) {
+static void send_progress(errand *e) {
     if (e->user) send_ready(e->user, (speaking *)e);
 }
 
@@ -197,7 +197,7 @@ void openai_speech(exchange *x) {
         api_fail_memory(&e);
     if (!e.status) {
         s->errand.run = run;
-        s->errand.news = on_news;
+        s->errand.progress = send_progress;
         s->errand.done = done;
         s->model = x->model;
         s->codec = x->server->codec;

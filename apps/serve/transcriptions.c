@@ -98,7 +98,7 @@ static bool go_on(void *user, const tern_segment *segment) {
         tern_strbuf_printf(&t->told, "%s%s", t->has_told ? " " : "", segment->text);
         tern_mutex_unlock(&t->lock);
         t->has_told = true;
-        errands_tell(t->errands, &t->errand);
+        errands_report(t->errands, &t->errand);
     }
     return errand_pause(&t->errand);
 }
@@ -212,7 +212,7 @@ static void send_event(exchange *x, const char *type, const char *member, const 
     tern_strbuf_free(&out);
 }
 
-static void tell(errand *e) {
+static void send_progress(errand *e) {
     transcribing *t = (transcribing *)e;
     tern_mutex_lock(&t->lock);
     tern_strbuf told = t->told;
@@ -265,7 +265,7 @@ static transcribing *new_transcribing(exchange *x, tern_str file) {
         free_transcribing(t);
         return NULL;
     }
-    t->errand = (errand){.run = run, .done = done, .news = tell};
+    t->errand = (errand){.run = run, .done = done, .progress = send_progress};
     t->errands = x->server->errands;
     t->model = x->model;
     t->n = file.len;

@@ -93,7 +93,7 @@ class DiagnosePage {
     element.setAttribute('aria-busy', 'true');
     const from = performance.now();
     // Stopped: the step is not waited for, since not all of its parts can be.
-    const tell = (news: string) => (element.querySelector('p')!.textContent = news);
+    const tell = (line: string) => (element.querySelector('p')!.textContent = line);
     const own = new AbortController(); // of this step alone: one that never ends is given up
     const stopped = new Promise<never>((_, reject) =>
       own.signal.addEventListener('abort', () => reject(own.signal.reason), { once: true }),

@@ -9,7 +9,7 @@ export interface Step {
   id: string;
   title: string;
   about: string;
-  run(signal: AbortSignal, tell: (news: string) => void): Promise<StepResult>;
+  run(signal: AbortSignal, tell: (line: string) => void): Promise<StepResult>;
 }
 
 const yesNo = (value: unknown) => (value ? 'yes' : 'no');
@@ -294,7 +294,7 @@ function checkRows(report: Awaited<ReturnType<typeof Tern.diagnose>>): Row[] {
 async function kernels(
   device: 'wasm' | 'webgpu',
   signal: AbortSignal,
-  tell: (news: string) => void,
+  tell: (line: string) => void,
 ): Promise<StepResult> {
   if (device === 'webgpu' && !(await navigator.gpu?.requestAdapter()))
     return { status: 'skip', summary: 'there is no adapter', rows: [] };
