@@ -142,7 +142,7 @@ static bool keep(choice *c, const job_event *e) {
     return !c->text.failed;
 }
 
-static void tell(exchange *x) {
+static void send_end(exchange *x) {
     ask *a = x->ask;
     if (a->stream) {
         if (a->writer->end) a->writer->end(x, &x->piece);
@@ -155,15 +155,15 @@ static void tell(exchange *x) {
 }
 
 // Much of an answer, or of what it repeats of the request, is written away.
-static void tell_all(exchange *x) {
+static void finish_answer(exchange *x) {
     const ask *a = x->ask;
     size_t n = x->n_body;
     for (size_t i = 0; i < a->n_choices && !a->stream; i++)
         n += a->choices[i].text.len + LOGPROB_BYTES * a->choices[i].n_ids * a->choices[i].n_each;
     if (n > SHORT_BYTES)
-        exchange_do_away(x, x->server->readers, true, tell, NULL);
+        exchange_do_away(x, x->server->readers, true, send_end, NULL);
     else
-        tell(x);
+        send_end(x);
 }
 
 static void end_choice(exchange *x, choice *c, const job *j) {
@@ -180,7 +180,7 @@ static void end_choice(exchange *x, choice *c, const job *j) {
         a->writer->over(x, c, &x->piece);
         reply_piece(x, &x->piece);
     }
-    if (++a->n_over == a->n_choices) tell_all(x);
+    if (++a->n_over == a->n_choices) finish_answer(x);
 }
 
 static void on_event(void *user, const job_event *e) {

@@ -1,6 +1,6 @@
 // What a request asks to be generated, in any interface: prompts, sampling, limits, how many
 // choices; and the answer as it comes. An interface's file reads its fields into an ask, and has a
-// writer that tells the answer in its words.
+// writer that puts the answer into its format.
 #ifndef TERN_SERVE_ASK_H
 #define TERN_SERVE_ASK_H
 
@@ -9,11 +9,11 @@
 #include "apps/serve/fields.h"
 #include "apps/serve/request_images.h"
 
-// How far an answer's tokens have been told of, in the same order: openai.c.
-typedef struct telling {
+// How many of the answer's tokens have been sent, in their order: openai.c.
+typedef struct sent_tokens {
     size_t n, n_bytes;      // tokens, and bytes of their pieces
     size_t n_chars, offset; // characters that began in these; the last token's place among them
-} telling;
+} sent_tokens;
 
 typedef struct choice { // one answer
     exchange *exchange;
@@ -28,7 +28,7 @@ typedef struct choice { // one answer
     size_t n_reasoning;        // tokens of it
     size_t n_raw;              // bytes of the answer as they came, before it was taken apart
     size_t n_aside;            // tokens that came before its text: reasoning, with its marks
-    telling told;              // a writer's
+    sent_tokens sent;          // a writer's
     tern_generate_stats stats; // when it is over
 } choice;
 
@@ -183,7 +183,7 @@ void chat_text(const exchange *x, const messages *m, size_t n, bool generate, te
 // prefill: the last message is the assistant's, whose answer goes on from it.
 void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e);
 
-// The front of the first prompt, which the answer's x-tern-front tells (front.c).
+// The front of the first prompt, which the answer has as x-tern-front (front.c).
 void front_take_chat(exchange *x, const messages *m);
 void front_take_text(exchange *x, tern_str text);
 

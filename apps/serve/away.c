@@ -15,8 +15,8 @@ static void say(exchange *x) {
     if (x->counts)
         metrics_count_request(&x->server->metrics, x->route ? x->route : "other", x->status);
     x->counts = false;
-    if (x->model) x->model->counts.n_prompt_tokens += x->n_told_tokens;
-    x->n_told_tokens = 0;
+    if (x->model) x->model->counts.n_prompt_tokens += x->n_uncounted_tokens;
+    x->n_uncounted_tokens = 0;
     if (x->said.len && x->sink->give)
         x->sink->give(x->to, &x->said);
     else if (x->said.len)

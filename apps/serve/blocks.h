@@ -1,5 +1,5 @@
 // An answer in blocks, in their order: texts, reasoning, calls of tools. Anthropic's and OpenAI's
-// newer interface tell them one after another; the others gather those of a kind.
+// newer interfaces send them one after another; the others gather those of a kind.
 #ifndef TERN_SERVE_BLOCKS_H
 #define TERN_SERVE_BLOCKS_H
 

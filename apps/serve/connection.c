@@ -203,7 +203,7 @@ static void refuse_inflight(connection *c, exchange *x) {
     refuse_early(c, x, &e);
 }
 
-// The head is there: who may not ask is told so before a byte of the body is kept.
+// The head is there: a client that may not ask is refused before a byte of its body is kept.
 static void look_at_head(connection *c) {
     api_error e = {0};
     exchange *x = make_exchange(c);

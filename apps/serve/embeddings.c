@@ -101,7 +101,7 @@ static void reply_ollama_old(exchange *x, const texts *t) {
     tern_strbuf_free(&out);
 }
 
-// For programs; a model that calls the tool is told how much it got.
+// For programs; a model that calls the tool gets only how many there are.
 static void reply_mcp(exchange *x, const texts *t) {
     tern_strbuf out = {0}, words = {0};
     tern_json_writer w = mcp_open_result(&x->mcp->call, &out);

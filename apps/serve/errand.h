@@ -48,7 +48,7 @@ bool errands_submit(errands *s, errand *e);
 // On an errand's thread, between two pieces of its work: others whose turn it is go first. False:
 // it is cancelled.
 bool errand_pause(errand *e);
-// On an errand's thread: `progress` is to be called soon, once for all that has been told by then,
+// On an errand's thread: `progress` is to be called soon, once for all reports until then,
 // and before `done`.
 void errands_report(errands *s, errand *e);
 void errands_take_done(errands *s); // calls `done` for those that are, and `progress`

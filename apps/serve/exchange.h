@@ -86,13 +86,13 @@ struct exchange {
     char allow_origin[256];   // "": none
     // The request, whose head is in another reader until its body is there.
     http_reader reader;
-    http_request decoded; // the same with a body that was compressed, which is in `text`
-    tern_strbuf text;     // that body; or a line of a pipe; else empty
-    tern_json_doc body;   // of a request with JSON
-    tern_str form_model;  // what a form says that the model is
-    size_t n_told_tokens; // of texts that were read away: counted when it is back
-    size_t charged;       // bytes of server.inflight that are its
-    api_error *refusal;   // is told when its body has come, which nobody reads; NULL: none
+    http_request decoded;      // the same with a body that was compressed, which is in `text`
+    tern_strbuf text;          // that body; or a line of a pipe; else empty
+    tern_json_doc body;        // of a request with JSON
+    tern_str form_model;       // what a form says that the model is
+    size_t n_uncounted_tokens; // of texts that were read away: counted when it is back
+    size_t charged;            // bytes of server.inflight that are its
+    api_error *refusal;        // sent once its body, which is dropped, has come; NULL: none
     // While it is away (away.h), and what for.
     errand away;
     void (*work)(exchange *x);

@@ -28,7 +28,7 @@ struct front_files {
     front_task *tasks, **tasks_end, *done, **done_end;
     bool closing;
     // The thread's own.
-    uint64_t *known; // [n_known] sorted: hashes of the files that were told of
+    uint64_t *known; // [n_known] sorted: hashes of the files that were reported
     size_t n_known, capacity;
     double failed; // when a write last failed; 0: the last one did not
 };
@@ -98,7 +98,7 @@ static bool is_known(const front_files *f, uint64_t hash) {
     return i < f->n_known && f->known[i] == hash;
 }
 
-static void know(front_files *f, uint64_t hash) { // without memory it is told of again
+static void know(front_files *f, uint64_t hash) { // without memory it is reported again
     if (is_known(f, hash) ||
         tern_array_reserve(TERN_MEM_SESSION, &f->known, &f->capacity, f->n_known, 1) != 0)
         return;
@@ -226,7 +226,7 @@ static void remove_oldest(const front_files *f, const found_file *list, size_t n
     }
 }
 
-static void tell_of(front_files *f, const found_file *file, int32_t *ids, size_t capacity) {
+static void report_file(front_files *f, const found_file *file, int32_t *ids, size_t capacity) {
     size_t n = 0, owner = owner_of(f, file->digest);
     char *path = path_of(f, file->digest, file->hash);
     tern_status status =
@@ -249,7 +249,7 @@ static void scan(front_files *f) {
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, capacity, sizeof *ids);
     for (size_t i = 0; ids && i < n; i++)
         if (owner_of(f, list[i].digest) != SIZE_MAX && !is_known(f, list[i].hash))
-            tell_of(f, &list[i], ids, capacity);
+            report_file(f, &list[i], ids, capacity);
     remove_oldest(f, list, n);
     tern_free(ids);
     tern_free(list);

@@ -35,12 +35,12 @@ void read_tool_choice(ask *a, const fields *f, tern_str how, tern_str name);
 void openai_read_tools(exchange *x, const fields *f);
 // "reasoning_effort", "reasoning.effort", "chat_template_kwargs": the template's switches.
 void openai_read_thinking(exchange *x, const fields *f);
-// The next token whose likelihood is to be told, number c->told.n - 1, and its bytes; false: none
+// The next token whose likelihood is to be sent, number c->sent.n - 1, and its bytes; false: none
 // yet. Tokens of which nothing is in the text, such as those of a stop string, are left out, and
 // those of reasoning.
-bool tell_next(const exchange *x, choice *c, tern_strbuf *piece);
-bool has_to_tell(const exchange *x, const choice *c); // whether there is one
-// The likelihoods of all that may be told, as chat has them: objects of an array.
+bool next_to_send(const exchange *x, choice *c, tern_strbuf *piece);
+bool has_to_send(const exchange *x, const choice *c); // whether there is one
+// The likelihoods of all that may be sent, as chat has them: objects of an array.
 void put_token_logprobs(tern_json_writer *w, const exchange *x, choice *c);
 const char *openai_finish_reason(const choice *c); // "stop", "length", "tool_calls"
 void openai_put_stream_error(exchange *x, const api_error *e, tern_strbuf *out);

@@ -46,7 +46,7 @@ struct job {
     struct slot *slot;
     bool has_fetched; // its front from disk
     double looked;    // seconds: when that was first found there; 0: not yet
-    size_t n_sent;    // tokens that events have told of
+    size_t n_sent;    // tokens that events have had
     bool has_new_line;
     job_event end;
     double submitted, started, first, ended; // seconds; 0: not yet

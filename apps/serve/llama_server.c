@@ -1,4 +1,4 @@
-// llama-server's own routes that tell of the server. llama_tokens.c has those about tokens.
+// llama-server's own routes about the server. llama_tokens.c has those about tokens.
 #include <string.h>
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"

@@ -117,7 +117,7 @@ static void run_close(errand *e) { served_close_now((served *)e); }
 
 // ---- Who waits ---------------------------------------------------------------------------------
 
-static void tell_all(served *s, const tern_error *err) {
+static void wake_waiting(served *s, const tern_error *err) {
     model_wait *list = s->waiting;
     s->waiting = NULL;
     if (!err)
@@ -248,7 +248,7 @@ static void let_stay(registry *r) {
         served *s = r->list[i];
         if (s->state != SERVED_OPEN || !s->is_leaving || s->is_gone) continue;
         s->is_leaving = false;
-        tell_all(s, NULL);
+        wake_waiting(s, NULL);
     }
 }
 
@@ -257,7 +257,7 @@ static void refuse_size(served *s) {
     tern_fail(&err, TERN_ERR_MEMORY,
               "model '%s' has %.2f GB of weights, and --models-memory is %.2f GB", s->about.name,
               (double)s->bytes * 1e-9, (double)s->registry->desc->models_bytes * 1e-9);
-    tell_all(s, &err);
+    wake_waiting(s, &err);
 }
 
 static bool is_any_going(const registry *r) {
@@ -307,12 +307,12 @@ static void done_open(errand *e) {
     }
     if (s->model) {
         settle(s, s->info.load_seconds);
-        tell_all(s, NULL);
+        wake_waiting(s, NULL);
         close_if_due(s, tern_seconds()); // perhaps all have gone
     } else if (!try_with_less(s)) {
         if (!s->registry->desc->is_silent)
             log_line("failed", "model=\"%s\" reason=\"%s\"", s->about.name, s->error.message);
-        tell_all(s, &s->error);
+        wake_waiting(s, &s->error);
     }
     go_on(s->registry);
 }
@@ -329,9 +329,9 @@ void registry_ask(served *s, model_wait *w) {
     if (s->registry->stopping) {
         tern_error err = {0};
         tern_fail(&err, TERN_ERR_CANCELLED, "the server is stopping");
-        tell_all(s, &err);
+        wake_waiting(s, &err);
     } else if (s->state == SERVED_OPEN && !s->is_leaving) {
-        tell_all(s, NULL);
+        wake_waiting(s, NULL);
     } else if (s->state == SERVED_CLOSED) {
         append_wanted(s);
         go_on(s->registry);
@@ -385,6 +385,6 @@ void registry_stop(registry *r) {
         served *s = r->list[i];
         if (s->state == SERVED_OPEN) scheduler_stop(s->scheduler);
         if (s->state == SERVED_OPENING) tern_cancel_request(&s->errand.cancel);
-        tell_all(s, &err);
+        wake_waiting(s, &err);
     }
 }

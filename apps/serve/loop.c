@@ -51,23 +51,23 @@ static void log_stopping(const char *what, const server *s, int number) {
 
 // That it ends, and how long the manager must let it: for lame ducks and answers as long as they
 // may take, then for what was computed to be written.
-static void tell_stopping(double seconds, const char *what) {
+static void notify_stopping(double seconds, const char *what) {
     notify("STOPPING=1\nEXTEND_TIMEOUT_USEC=%.0f\nSTATUS=%s", (seconds + WRITE_SECONDS) * 1e6,
            what);
 }
 
 // A model that has been in one step for minutes is no sign of life: whoever watches may restart it.
-static void tell_alive(loop *l, double now) {
-    if (l->watchdog <= 0 || now - l->told_alive < l->watchdog / 2 - 1) return;
+static void notify_alive(loop *l, double now) {
+    if (l->watchdog <= 0 || now - l->last_alive < l->watchdog / 2 - 1) return;
     if (registry_is_stuck(l->server.registry, now)) return;
-    l->told_alive = now;
+    l->last_alive = now;
     notify("WATCHDOG=1");
 }
 
 // Takes no more requests; what runs may come to its end.
 static void stop(loop *l, int number) {
     log_stopping("stopping", &l->server, number);
-    tell_stopping(l->desc->drain_seconds, "running answers come to their end");
+    notify_stopping(l->desc->drain_seconds, "running answers come to their end");
     l->server.stopping = true;
     l->stop_at = tern_seconds() + l->desc->drain_seconds;
     loop_unlisten(l);
@@ -75,7 +75,7 @@ static void stop(loop *l, int number) {
     stop_if_done(l);
 }
 
-// The first signal may only tell whoever asks for its health that it is going; the next one stops
+// The first signal only shows in /health that the server is going to stop; the next one stops
 // it, and the one after that does not let what runs come to its end.
 static void on_signal(evutil_socket_t number, short what, void *arg) {
     loop *l = arg;
@@ -86,8 +86,8 @@ static void on_signal(evutil_socket_t number, short what, void *arg) {
         stop(l, (int)number);
     } else {
         log_stopping("leaving", &l->server, (int)number);
-        tell_stopping(l->desc->lame_duck_seconds + l->desc->drain_seconds,
-                      "about to take no more requests");
+        notify_stopping(l->desc->lame_duck_seconds + l->desc->drain_seconds,
+                        "about to take no more requests");
         l->server.is_leaving = true;
         l->leave_at = tern_seconds() + l->desc->lame_duck_seconds;
     }
@@ -98,7 +98,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg) {
     double now = tern_seconds();
     (void)fd;
     (void)what;
-    tell_alive(l, now);
+    notify_alive(l, now);
     l->ticks++;
     connections_tick(l, now);
     registry_tick(l->server.registry, now);
@@ -156,7 +156,7 @@ tern_status serve(const serve_desc *desc, tern_error *err) {
         status = tern_fail(err, TERN_ERR_IO, "waiting for events: %s", strerror(errno));
     if (status == TERN_OK)
         log_line("stopped", "requests=%llu", (unsigned long long)l.server.n_requests);
-    tell_stopping(0, "what was computed is written");
+    notify_stopping(0, "what was computed is written");
     close_loop(&l);
     return status;
 }

@@ -26,7 +26,7 @@ typedef struct loop {
     // second in which the machine had no time for this process is none: what clients sent in it is
     // still in their sockets.
     uint64_t ticks;
-    double watchdog, told_alive; // seconds: notify.h; when the last sign of life was
+    double watchdog, last_alive; // seconds: notify.h; when the last sign of life was
 } loop;
 
 // ---- listen.c ----------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ static void put_error(tern_json_writer *w, const exchange *x, const api_error *e
     jsonrpc_put_error(w, NULL, NULL, code, e->message, NULL);
 }
 
-// What a tool could not do is no error of the protocol: the model that called it is told why.
+// What a tool could not do is no error of the protocol: its result says why to the model that
+// called it.
 static void refuse(exchange *x, const api_error *e) {
     tern_strbuf line = {0};
     tern_json_writer w = {.out = &line};
@@ -64,12 +65,12 @@ void mcp_begin_stream(exchange *x) {
     if (mcp_may_stream(x)) reply_stream(x, "text/event-stream");
 }
 
-void mcp_tell_progress(exchange *x, double progress, double total, tern_strbuf *out) {
+void mcp_send_progress(exchange *x, double progress, double total, tern_strbuf *out) {
     mcp_run *r = x->mcp;
     double now = tern_seconds();
     tern_strbuf line = {0};
-    if (!r->call.progress || !x->is_stream || now - r->told < PROGRESS_SECONDS) return;
-    r->told = now;
+    if (!r->call.progress || !x->is_stream || now - r->progress_sent < PROGRESS_SECONDS) return;
+    r->progress_sent = now;
     mcp_put_progress(&r->call, progress, total, &line);
     mcp_put_event(x, &line, out);
     tern_strbuf_free(&line);
@@ -167,7 +168,7 @@ static void cancel(exchange *x) {
 
 // ---- Messages ----------------------------------------------------------------------------------
 
-// Models misspell arguments: one that is not known is told of, where it would change the answer.
+// Models misspell arguments: an unknown one is refused where it would change the answer.
 static bool knows_arguments(exchange *x, const desk_tool *t, api_error *e) {
     const tern_json_doc *mine = &x->server->mcp->doc;
     const mcp_call *c = &x->mcp->call;

@@ -34,8 +34,8 @@ typedef struct mcp_run {
     struct mcp_run *next, **link; // of those that run
     exchange *exchange;
     mcp_call call;
-    char session[40]; // of a legacy client over HTTP; "": none
-    double told;      // seconds: when progress was last told of
+    char session[40];     // of a legacy client over HTTP; "": none
+    double progress_sent; // seconds: when progress was last sent
 } mcp_run;
 
 typedef struct mcp_memory mcp_memory;
@@ -70,7 +70,7 @@ void mcp_reply(exchange *x, int status, tern_strbuf *line);
 // Appends a message as it is in a stream: an event, or a line of a pipe.
 void mcp_put_event(const exchange *x, const tern_strbuf *line, tern_strbuf *out);
 // Appends an event of progress, if the client wants to know, and not more often than is of use.
-void mcp_tell_progress(exchange *x, double progress, double total, tern_strbuf *out);
+void mcp_send_progress(exchange *x, double progress, double total, tern_strbuf *out);
 
 void mcp_generate(exchange *x); // mcp_generate.c
 void mcp_embed(exchange *x);    // embeddings.c

@@ -44,7 +44,7 @@ static void put_result(exchange *x, tern_strbuf *out) {
 
 static void put_delta(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
     (void)d;
-    mcp_tell_progress(x, (double)c->n_ids, x->ask->params.max_tokens, out);
+    mcp_send_progress(x, (double)c->n_ids, x->ask->params.max_tokens, out);
 }
 
 static void put_over(exchange *x, choice *c, tern_strbuf *out) {

@@ -18,7 +18,7 @@ void metrics_count_job(metrics *m, model_counts *c, const job *j) {
     bool failed = j->error.status != TERN_OK;
     c->n_prompt_tokens += s->n_prompt;
     c->n_cached_tokens += s->n_reused;
-    // Those that its events told of are counted.
+    // Those in its events have been counted.
     if (s->n_generated > j->n_sent) c->n_generated_tokens += s->n_generated - j->n_sent;
     c->prompt_seconds += s->prompt_seconds;
     c->generate_seconds += s->generate_seconds;

@@ -37,7 +37,7 @@ typedef struct metrics {
 } metrics;
 
 void metrics_add(histogram *h, double seconds);
-// A job that is over. Tokens that its events told of have been counted in *c.
+// A job that is over. Tokens of its events have been counted in *c.
 void metrics_count_job(metrics *m, model_counts *c, const job *j);
 void metrics_count_request(metrics *m, const char *route, int status);
 typedef struct metrics_model { // what is not counted but looked at

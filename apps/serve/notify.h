@@ -1,4 +1,4 @@
-// What a service manager is told: systemd's protocol, sd_notify(3), which others speak, too. Each
+// Messages to a service manager: systemd's protocol, sd_notify(3), which others speak, too. Each
 // message is lines NAME=VALUE in one datagram to the Unix socket that NOTIFY_SOCKET names.
 #ifndef TERN_SERVE_NOTIFY_H
 #define TERN_SERVE_NOTIFY_H

@@ -111,7 +111,7 @@ static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *o
     tern_json_writer w = {.out = out};
     bool is_reasoning =
         c->blocks.n_parts && c->blocks.list[c->blocks.parts[0].block].kind == BLOCK_REASONING;
-    if (d->n_text == 0 && !is_reasoning && !has_to_tell(x, c)) return;
+    if (d->n_text == 0 && !is_reasoning && !has_to_send(x, c)) return;
     put_front(&w, x, d->text, d->n_text, &c->blocks, true);
     put_logprobs(&w, x, c);
     tern_json_put_bool(&w, "done", false);
@@ -124,7 +124,7 @@ static void put_over(exchange *x, choice *c, tern_strbuf *out) {
     if (c->blocks.n_calls) {
         blocks calls = c->blocks;
         while (calls.n && calls.list->kind != BLOCK_CALL)
-            calls.list++, calls.n--; // its reasoning was told
+            calls.list++, calls.n--; // its reasoning has been sent
         put_front(&w, x, "", 0, &calls, false);
         tern_json_put_bool(&w, "done", false);
         tern_json_close(&w, '}');
@@ -132,7 +132,7 @@ static void put_over(exchange *x, choice *c, tern_strbuf *out) {
         w = (tern_json_writer){.out = out};
     }
     put_front(&w, x, "", 0, NULL, false);
-    if (has_to_tell(x, c)) put_logprobs(&w, x, c);
+    if (has_to_send(x, c)) put_logprobs(&w, x, c);
     put_done(&w, x, c);
     tern_strbuf_putc(out, '\n');
 }

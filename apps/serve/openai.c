@@ -153,7 +153,7 @@ bool openai_add_message(messages *m, tern_str role, message_content *c, const ch
     return ok;
 }
 
-// A call as it was told, by this server or another; Ollama's arguments are objects.
+// A call as this server or another sent it; Ollama's arguments are objects.
 static void check_calls(const fields *f, const tern_json *calls) {
     bool ok = tern_json_is(calls, TERN_JSON_ARRAY);
     for (const tern_json *call = ok ? tern_json_first(f->doc, calls) : NULL; call;
@@ -174,16 +174,17 @@ static void read_more(const fields *f, messages *m) {
                                            {"thinking", "reasoning_content"},
                                            {"tool_name", "name"}};
     tern_json_writer w = messages_more(m);
-    bool told[sizeof names / sizeof *names] = {0};
+    bool is_taken[sizeof names / sizeof *names] = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const tern_json *value = field_any(f, names[i][0]);
-        for (size_t k = 0; k < i; k++) told[i] |= told[k] && !strcmp(names[k][1], names[i][1]);
-        if (!value || told[i]) continue;
+        for (size_t k = 0; k < i; k++)
+            is_taken[i] |= is_taken[k] && !strcmp(names[k][1], names[i][1]);
+        if (!value || is_taken[i]) continue;
         if (i == 0)
             check_calls(f, value);
         else
             field_text(f, names[i][0]); // a string, or an error
-        told[i] = true;
+        is_taken[i] = true;
         tern_json_put_value(&w, names[i][1], f->doc, value);
     }
 }
@@ -253,8 +254,8 @@ static void put_logprob(tern_json_writer *w, const served *s, const tern_token_l
     tern_strbuf_free(&piece);
 }
 
-bool tell_next(const exchange *x, choice *c, tern_strbuf *piece) {
-    telling *t = &c->told;
+bool next_to_send(const exchange *x, choice *c, tern_strbuf *piece) {
+    sent_tokens *t = &c->sent;
     const bool is_over = !c->job, is_cut = !is_over || c->stats.reason == TERN_STOP_STRING;
     if (x->ask->takes_apart && !c->blocks.n && !is_over) return false; // reasoning may come
     while (t->n < c->n_ids && (t->n_bytes < c->n_raw || !is_cut)) {
@@ -272,18 +273,18 @@ bool tell_next(const exchange *x, choice *c, tern_strbuf *piece) {
     return false;
 }
 
-bool has_to_tell(const exchange *x, const choice *c) {
+bool has_to_send(const exchange *x, const choice *c) {
     choice same = *c;
     tern_strbuf piece = {0};
-    const bool has = x->ask->params.logprobs && tell_next(x, &same, &piece);
+    const bool has = x->ask->params.logprobs && next_to_send(x, &same, &piece);
     tern_strbuf_free(&piece);
     return has;
 }
 
 void put_token_logprobs(tern_json_writer *w, const exchange *x, choice *c) {
     tern_strbuf piece = {0};
-    while (tell_next(x, c, &piece)) {
-        const tern_token_logprob *row = c->logprobs + (c->told.n - 1) * c->n_each;
+    while (next_to_send(x, c, &piece)) {
+        const tern_token_logprob *row = c->logprobs + (c->sent.n - 1) * c->n_each;
         tern_json_open(w, NULL, '{');
         put_logprob(w, x->model, row);
         tern_json_open(w, "top_logprobs", '[');

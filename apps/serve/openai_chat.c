@@ -99,8 +99,8 @@ static void put_whole(exchange *x, tern_strbuf *out) {
 // ---- As a stream -------------------------------------------------------------------------------
 
 // An event: a chunk with one choice, or with none. delta: its JSON; finish: why it is over.
-static void put_chunk(exchange *x, choice *c, const char *delta, bool tells, const char *finish,
-                      tern_strbuf *out) {
+static void put_chunk(exchange *x, choice *c, const char *delta, bool has_logprobs,
+                      const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     put_front(&w, x, "chat.completion.chunk");
@@ -109,7 +109,7 @@ static void put_chunk(exchange *x, choice *c, const char *delta, bool tells, con
         tern_json_open(&w, NULL, '{');
         tern_json_put_int(&w, "index", c->index);
         tern_json_put_raw(&w, "delta", delta);
-        if (tells)
+        if (has_logprobs)
             put_logprobs(&w, x, c);
         else
             tern_json_put_null(&w, "logprobs");
@@ -148,7 +148,8 @@ static void put_call_delta(tern_json_writer *w, const answer_block *b, const ans
     tern_json_close(w, ']');
 }
 
-static void put_delta(exchange *x, choice *c, const answer_part *p, bool tells, tern_strbuf *out) {
+static void put_delta(exchange *x, choice *c, const answer_part *p, bool has_logprobs,
+                      tern_strbuf *out) {
     static const char *const names[] = {"content", "reasoning_content"};
     const answer_block *b = p ? &c->blocks.list[p->block] : NULL;
     tern_strbuf delta = {0};
@@ -161,7 +162,7 @@ static void put_delta(exchange *x, choice *c, const answer_part *p, bool tells, 
     else
         tern_json_put_bytes(&w, names[b->kind], tern_strbuf_text(&b->text) + p->at, p->n);
     tern_json_close(&w, '}');
-    put_chunk(x, c, tern_strbuf_text(&delta), tells, NULL, out);
+    put_chunk(x, c, tern_strbuf_text(&delta), has_logprobs, NULL, out);
     out->failed |= delta.failed;
     tern_strbuf_free(&delta);
 }
@@ -171,12 +172,12 @@ static void put_delta(exchange *x, choice *c, const answer_part *p, bool tells, 
 static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
     const blocks *b = &c->blocks;
     (void)d;
-    if (b->n_parts == 0 && has_to_tell(x, c)) put_delta(x, c, NULL, true, out);
+    if (b->n_parts == 0 && has_to_send(x, c)) put_delta(x, c, NULL, true, out);
     for (size_t i = 0; i < b->n_parts; i++) put_delta(x, c, &b->parts[i], i == 0, out);
 }
 
 static void put_over(exchange *x, choice *c, tern_strbuf *out) {
-    put_chunk(x, c, "{}", has_to_tell(x, c), openai_finish_reason(c), out);
+    put_chunk(x, c, "{}", has_to_send(x, c), openai_finish_reason(c), out);
 }
 
 static void end_stream(exchange *x, tern_strbuf *out) {

@@ -72,14 +72,14 @@ static void put_logprobs(tern_json_writer *w, const exchange *x, choice *c) {
         each[i] = (tern_json_writer){.out = &lists[i]};
         tern_json_open(&each[i], NULL, '[');
     }
-    while (tell_next(x, c, &piece)) {
-        const tern_token_logprob *row = c->logprobs + (c->told.n - 1) * c->n_each;
+    while (next_to_send(x, c, &piece)) {
+        const tern_token_logprob *row = c->logprobs + (c->sent.n - 1) * c->n_each;
         tern_strbuf_clear(&piece);
         put_name(x, row->id, &piece);
         tern_json_put_bytes(&each[0], NULL, tern_strbuf_text(&piece), piece.len);
         put_value(&each[1], NULL, row->logprob);
         put_top(&each[2], x, row, c->n_each);
-        tern_json_put_int(&each[3], NULL, (int64_t)c->told.offset);
+        tern_json_put_int(&each[3], NULL, (int64_t)c->sent.offset);
     }
     tern_json_open(w, "logprobs", '{');
     for (int i = 0; i < 4; i++) {
@@ -103,11 +103,11 @@ static const char *echoed(const ask *a, const choice *c) {
 }
 
 static void put_choice(tern_json_writer *w, exchange *x, choice *c, const char *text, size_t n_text,
-                       bool tells, const char *finish) {
+                       bool has_logprobs, const char *finish) {
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "index", c->index);
     tern_json_put_bytes(w, "text", text, n_text);
-    if (tells)
+    if (has_logprobs)
         put_logprobs(w, x, c);
     else
         tern_json_put_null(w, "logprobs");
@@ -134,13 +134,13 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     tern_json_close(&w, '}');
 }
 
-static void put_chunk(exchange *x, choice *c, const char *text, size_t n_text, bool tells,
+static void put_chunk(exchange *x, choice *c, const char *text, size_t n_text, bool has_logprobs,
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     put_front(&w, x);
     tern_json_open(&w, "choices", '[');
-    if (c) put_choice(&w, x, c, text, n_text, tells, finish);
+    if (c) put_choice(&w, x, c, text, n_text, has_logprobs, finish);
     tern_json_close(&w, ']');
     if (!c)
         put_usage(&w, x->ask);
@@ -157,10 +157,10 @@ static void begin_stream(exchange *x, tern_strbuf *out) {
     }
 }
 static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
-    if (d->n_text || has_to_tell(x, c)) put_chunk(x, c, d->text, d->n_text, true, NULL, out);
+    if (d->n_text || has_to_send(x, c)) put_chunk(x, c, d->text, d->n_text, true, NULL, out);
 }
 static void put_over(exchange *x, choice *c, tern_strbuf *out) {
-    put_chunk(x, c, "", 0, has_to_tell(x, c), openai_finish_reason(c), out);
+    put_chunk(x, c, "", 0, has_to_send(x, c), openai_finish_reason(c), out);
 }
 static void end_stream(exchange *x, tern_strbuf *out) {
     if (x->ask->with_usage) put_chunk(x, NULL, NULL, 0, false, NULL, out);

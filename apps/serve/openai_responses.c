@@ -37,7 +37,7 @@ static void put_part(tern_json_writer *w, const char *key, exchange *x, choice *
     if (!is_reasoning) {
         tern_json_put_raw(w, "annotations", "[]");
         tern_json_open(w, "logprobs", '[');
-        if (is_whole) c->told = (telling){0}; // all over again
+        if (is_whole) c->sent = (sent_tokens){0}; // all over again
         if (is_whole && x->ask->params.logprobs) put_token_logprobs(w, x, c);
         tern_json_close(w, ']');
     }
@@ -255,7 +255,7 @@ static void end_item(exchange *x, choice *c, const answer_block *b, size_t i, te
     }
     if (kind == BLOCK_TEXT) {
         tern_json_open(&w, "logprobs", '[');
-        c->told = (telling){0};
+        c->sent = (sent_tokens){0};
         if (x->ask->params.logprobs) put_token_logprobs(&w, x, c);
         tern_json_close(&w, ']');
     }
@@ -264,7 +264,7 @@ static void end_item(exchange *x, choice *c, const answer_block *b, size_t i, te
     put_item_event(x, c, "response.output_item.done", b, i, true, out);
 }
 
-// Tokens whose text does not show yet are told of with the next piece that does.
+// Tokens whose text does not show yet are sent with the next piece that does.
 static void put_piece_event(exchange *x, choice *c, const answer_part *p, tern_strbuf *out) {
     static const char *const types[] = {"response.output_text.delta",
                                         "response.reasoning_text.delta",

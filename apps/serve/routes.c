@@ -101,7 +101,7 @@ static const route *find_route(const exchange *x, const route **other) {
     return NULL;
 }
 
-// Errors of paths that nobody has are told in the words of the interface that the path looks like.
+// Errors of unknown paths have the format of the interface that the path looks like.
 static const error_format *error_format_of(const exchange *x) {
     const char *path = tern_strbuf_text(&x->path);
     if (!strncmp(path, "/api/", 5)) return &error_format_ollama;

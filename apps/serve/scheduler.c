@@ -62,7 +62,7 @@ void job_event_free(job_event *e) {
     if (e->kind != JOB_END) tern_free(e); // that one is in its job
 }
 
-// The tokens of the answer that no event has told of. One block: the event, the likelihoods, the
+// The tokens of the answer that no event has had. One block: the event, the likelihoods, the
 // ids, the text.
 static job_event *make_event(job *j, const char *text, size_t n_text) {
     size_t n, n_rows, n_each;
@@ -96,7 +96,7 @@ static bool on_text(void *user, const char *text, size_t n) {
         post(j->scheduler, e);
     else
         tern_fail_memory(&j->error, n);
-    return e != NULL; // what cannot be told ends the answer
+    return e != NULL; // what cannot be sent ends the answer
 }
 
 // ---- Jobs begin and end ------------------------------------------------------------------------

@@ -174,7 +174,7 @@ static void answer(exchange *x, texts *t) {
         reply_error(x, &e);
         return;
     }
-    x->n_told_tokens = texts_count_tokens(t);
+    x->n_uncounted_tokens = texts_count_tokens(t);
     t->reply(x, t);
 }
 

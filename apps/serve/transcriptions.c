@@ -1,5 +1,5 @@
 // OpenAI's POST /v1/audio/transcriptions: a form with a sound file becomes text. An errand computes
-// it, so that no stream waits for a recording; with `stream` its segments are told as they come.
+// it, so that no stream waits for a recording; with `stream` its segments are sent as they come.
 #include <string.h>
 #include "apps/serve/away.h"
 #include "apps/serve/interfaces.h"
@@ -85,8 +85,8 @@ typedef struct transcribing {
     bool translates, streams;
     errands *errands;
     tern_mutex lock;
-    tern_strbuf told; // under the lock: what the stream has not had yet
-    bool has_told;    // of the errand's thread
+    tern_strbuf unsent; // under the lock: what the stream has not had yet
+    bool has_sent;      // of the errand's thread
     tern_transcription found;
     tern_error err;
 } transcribing;
@@ -95,9 +95,9 @@ static bool go_on(void *user, const tern_segment *segment) {
     transcribing *t = user;
     if (t->streams) {
         tern_mutex_lock(&t->lock);
-        tern_strbuf_printf(&t->told, "%s%s", t->has_told ? " " : "", segment->text);
+        tern_strbuf_printf(&t->unsent, "%s%s", t->has_sent ? " " : "", segment->text);
         tern_mutex_unlock(&t->lock);
-        t->has_told = true;
+        t->has_sent = true;
         errands_report(t->errands, &t->errand);
     }
     return errand_pause(&t->errand);
@@ -215,12 +215,12 @@ static void send_event(exchange *x, const char *type, const char *member, const 
 static void send_progress(errand *e) {
     transcribing *t = (transcribing *)e;
     tern_mutex_lock(&t->lock);
-    tern_strbuf told = t->told;
-    t->told = (tern_strbuf){0};
+    tern_strbuf text = t->unsent;
+    t->unsent = (tern_strbuf){0};
     tern_mutex_unlock(&t->lock);
-    if (e->user && told.len > 0)
-        send_event(e->user, "transcript.text.delta", "delta", tern_strbuf_text(&told));
-    tern_strbuf_free(&told);
+    if (e->user && text.len > 0)
+        send_event(e->user, "transcript.text.delta", "delta", tern_strbuf_text(&text));
+    tern_strbuf_free(&text);
 }
 
 static void end_stream(exchange *x, const transcribing *t) {
@@ -234,7 +234,7 @@ static void end_stream(exchange *x, const transcribing *t) {
 static void free_transcribing(transcribing *t) {
     if (!t) return;
     tern_mutex_free(&t->lock);
-    tern_strbuf_free(&t->told);
+    tern_strbuf_free(&t->unsent);
     tern_transcription_free(&t->found);
     tern_free(t->bytes);
     tern_free(t);
