@@ -7,7 +7,7 @@
 // The server is stopping: what is to be computed is refused when all of it has been read.
 #include <string.h>
 #include "apps/serve/long_body.h"
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 #include "base/alloc.h"
 #include "fuzz/support.h"
 
@@ -25,17 +25,17 @@ static const serve_desc desc = {.models = models,
                                 .n_queue = 6,
                                 .tools = &serve_tools,
                                 .is_silent = true};
-static server desk;
+static server the_server;
 
 static void wake(void *user) { (void)user; }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    fuzz_require(server_open(&desk, &desc, wake, NULL, NULL) == TERN_OK);
-    desk.stopping = true;
-    fuzz_require(served_open_now(desk.registry->list[1], NULL) == TERN_OK);
-    fuzz_require(desk.mcp->about.n_tools == 2);
+    fuzz_require(server_open(&the_server, &desc, wake, NULL, NULL) == TERN_OK);
+    the_server.stopping = true;
+    fuzz_require(served_open_now(the_server.registry->list[1], NULL) == TERN_OK);
+    fuzz_require(the_server.mcp->about.n_tools == 2);
     return 0;
 }
 
@@ -99,11 +99,12 @@ static void check_answer(const exchange *x, const answer *a) {
 
 static void finish(exchange *x, answer *a) {
     check_answer(x, a);
-    for (size_t i = 0; i < desk.registry->n; i++) registry_keep(desk.registry->list[i], -1);
+    for (size_t i = 0; i < the_server.registry->n; i++)
+        registry_keep(the_server.registry->list[i], -1);
     exchange_free(x);
-    for (size_t i = 0; i < desk.registry->n; i++)
-        fuzz_require(desk.registry->list[i]->n_users == 0);
-    fuzz_require(!desk.mcp->running);
+    for (size_t i = 0; i < the_server.registry->n; i++)
+        fuzz_require(the_server.registry->list[i]->n_users == 0);
+    fuzz_require(!the_server.mcp->running);
     tern_strbuf_free(&a->bytes);
 }
 
@@ -139,7 +140,7 @@ static void post(tern_str input) {
                                   .body = input};
     exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
     if (!x) return;
-    *x = (exchange){.server = &desk, .sink = &to_http, .to = &a, .request = &request};
+    *x = (exchange){.server = &the_server, .sink = &to_http, .to = &a, .request = &request};
     exchange_begin(x);
     finish(x, &a);
 }
@@ -159,7 +160,7 @@ static void take_message(tern_str line) {
     api_error e = {0};
     exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
     if (!x) return;
-    *x = (exchange){.server = &desk,
+    *x = (exchange){.server = &the_server,
                     .sink = &to_pipe,
                     .to = &a,
                     .request = &none,

@@ -41,19 +41,19 @@ static const serve_desc desc = {.models = models,
                                 .n_parallel = 2,
                                 .n_queue = 6,
                                 .is_silent = true};
-static server desk;
+static server the_server;
 
 static void wake(void *user) { (void)user; }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    desk = (server){.desc = &desc, .stopping = true};
-    fuzz_require(errands_open(&desk.errands, 1, 1, wake, NULL, NULL) == TERN_OK);
-    fuzz_require(errands_open(&desk.readers, 1, 1, wake, NULL, NULL) == TERN_OK);
-    fuzz_require(registry_open(&desk.registry, &desc, wake, NULL, NULL) == TERN_OK);
-    for (size_t i = 1; i < desk.registry->n; i++)
-        fuzz_require(served_open_now(desk.registry->list[i], NULL) == TERN_OK);
+    the_server = (server){.desc = &desc, .stopping = true};
+    fuzz_require(errands_open(&the_server.errands, 1, 1, wake, NULL, NULL) == TERN_OK);
+    fuzz_require(errands_open(&the_server.readers, 1, 1, wake, NULL, NULL) == TERN_OK);
+    fuzz_require(registry_open(&the_server.registry, &desc, wake, NULL, NULL) == TERN_OK);
+    for (size_t i = 1; i < the_server.registry->n; i++)
+        fuzz_require(served_open_now(the_server.registry->list[i], NULL) == TERN_OK);
     return 0;
 }
 
@@ -113,15 +113,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
                                   .body = {(const char *)bytes + 1, n - 1}};
     exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
     if (!x) return 0;
-    *x = (exchange){.server = &desk, .sink = &to_answer, .to = &a, .request = &request};
+    *x = (exchange){.server = &the_server, .sink = &to_answer, .to = &a, .request = &request};
     exchange_begin(x);
     check_answer(x, &a);
     bool is_read = x->status == 503 && strstr(tern_strbuf_text(&a.bytes), "is stopping");
     if (is_read && x->ask && x->ask->writer) check_ask(x, x->ask);
-    for (size_t i = 0; i < desk.registry->n; i++) registry_keep(desk.registry->list[i], -1);
+    for (size_t i = 0; i < the_server.registry->n; i++)
+        registry_keep(the_server.registry->list[i], -1);
     exchange_free(x);
-    for (size_t i = 0; i < desk.registry->n; i++)
-        fuzz_require(desk.registry->list[i]->n_users == 0);
+    for (size_t i = 0; i < the_server.registry->n; i++)
+        fuzz_require(the_server.registry->list[i]->n_users == 0);
     tern_strbuf_free(&a.bytes);
     return 0;
 }

@@ -100,7 +100,7 @@ TEST(jsonrpc_lines_come_in_any_pieces) {
 
 static const mcp_tool tool = {"echo", "{\"name\":\"echo\",\"inputSchema\":{}}"};
 static const mcp_tool *const tools[] = {&tool};
-static const mcp_server server = {"tern", "tern", "1.0", "For tests.", tools, 1};
+static const mcp_server_info server = {"tern", "tern", "1.0", "For tests.", tools, 1};
 
 #define V    "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\""
 #define C    "\"io.modelcontextprotocol/clientCapabilities\":{}"

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "tests/harness.h"
 
-typedef struct desk {
+typedef struct fixture {
     server server;
     serve_desc desc;
     pthread_mutex_t lock;
@@ -20,20 +20,20 @@ typedef struct desk {
     char bytes[1 << 16];
     size_t n;
     bool is_over;
-} desk;
+} fixture;
 
 static void wake(void *user) {
-    desk *d = user;
+    fixture *d = user;
     pthread_mutex_lock(&d->lock);
     d->is_woken = true;
     pthread_cond_signal(&d->woken);
     pthread_mutex_unlock(&d->lock);
 }
 
-static bool open_desk(desk *d, tern_pooling pooling) {
+static bool open_fixture(fixture *d, tern_pooling pooling) {
     static const serve_model model = {.path = "models/stories.gguf"};
     tern_error err = {0};
-    *d = (desk){0};
+    *d = (fixture){0};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->woken, NULL);
     d->desc = (serve_desc){.models = &model,
@@ -54,7 +54,7 @@ static bool open_desk(desk *d, tern_pooling pooling) {
     return ok;
 }
 
-static void close_desk(desk *d) {
+static void close_fixture(fixture *d) {
     errands_close(d->server.errands);
     errands_close(d->server.readers);
     registry_close(d->server.registry);
@@ -64,7 +64,7 @@ static void close_desk(desk *d) {
 }
 
 static void sink_write(void *to, const char *bytes, size_t n) {
-    desk *d = to;
+    fixture *d = to;
     CHECK(!d->is_over && d->n + n < sizeof d->bytes);
     if (d->n + n >= sizeof d->bytes) return;
     memcpy(d->bytes + d->n, bytes, n);
@@ -72,14 +72,14 @@ static void sink_write(void *to, const char *bytes, size_t n) {
     d->bytes[d->n] = 0;
 }
 static void sink_end(void *to) {
-    desk *d = to;
+    fixture *d = to;
     CHECK(!d->is_over); // once
     d->is_over = true;
 }
-static const sink desk_sink = {.write = sink_write, .end = sink_end};
+static const sink fixture_sink = {.write = sink_write, .end = sink_end};
 
 // Takes events until `over`, or until the scheduler is idle.
-static bool take_until(desk *d, const bool *over) {
+static bool take_until(fixture *d, const bool *over) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += 20;
@@ -105,7 +105,7 @@ static bool take_until(desk *d, const bool *over) {
 
 // Sends a request; the answer's status, 0: it is broken. fail_at: of the allocations from the
 // request's bytes on.
-static int ask_for(desk *d, const char *path, const char *body, uint64_t fail_at,
+static int ask_for(fixture *d, const char *path, const char *body, uint64_t fail_at,
                    uint64_t *n_allocs) {
     char head[400];
     size_t used;
@@ -116,7 +116,8 @@ static int ask_for(desk *d, const char *path, const char *body, uint64_t fail_at
     http_progress p = http_reader_feed(&reader, head, strlen(head), &used);
     if (body) p = http_reader_feed(&reader, body, strlen(body), &used);
     CHECK(p == HTTP_READY);
-    *x = (exchange){.server = &d->server, .sink = &desk_sink, .to = d, .request = &reader.request};
+    *x = (exchange){
+        .server = &d->server, .sink = &fixture_sink, .to = d, .request = &reader.request};
     d->n = 0;
     d->is_over = false;
     uint64_t before = tern_mem_get_stats().n_allocs;
@@ -200,7 +201,7 @@ static const asked embeds[] = {
 };
 
 // Each allocation of each request fails in turn; the last one is refused.
-static void fail_in_turn(desk *d, const asked *list, size_t n) {
+static void fail_in_turn(fixture *d, const asked *list, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const asked *a = &list[i];
         uint64_t n_allocs, ignored;
@@ -223,11 +224,11 @@ static void fail_in_turn(desk *d, const asked *list, size_t n) {
 // The engine's allocations are among those that fail. Seen to fail: with bytes that are sent
 // although some were lost, with a path that is not freed.
 TEST(serve_answers_survive_failing_allocations) {
-    static desk d;
+    static fixture d;
     size_t before = tern_mem_get_stats().total_now; // other tests' device
-    if (!open_desk(&d, TERN_POOLING_NONE)) return;
+    if (!open_fixture(&d, TERN_POOLING_NONE)) return;
     fail_in_turn(&d, asks, sizeof asks / sizeof *asks);
-    close_desk(&d);
+    close_fixture(&d);
     CHECK_MSG(tern_mem_get_stats().total_now == before, "%zd bytes are left",
               (ssize_t)(tern_mem_get_stats().total_now - before));
 }
@@ -235,23 +236,23 @@ TEST(serve_answers_survive_failing_allocations) {
 // Seen to fail: with the first of two texts kept when there is no memory for the second; with an
 // ask kept when the handler is called again.
 TEST(serve_long_texts_survive_failing_allocations) {
-    static desk d;
+    static fixture d;
     size_t before = tern_mem_get_stats().total_now;
-    if (!open_desk(&d, TERN_POOLING_NONE)) return;
+    if (!open_fixture(&d, TERN_POOLING_NONE)) return;
     fill_long();
     fail_in_turn(&d, longs, sizeof longs / sizeof *longs);
-    close_desk(&d);
+    close_fixture(&d);
     CHECK_MSG(tern_mem_get_stats().total_now == before, "%zd bytes are left",
               (ssize_t)(tern_mem_get_stats().total_now - before));
 }
 
 // Seen to fail: with the texts of a request that is refused kept.
 TEST(serve_vectors_survive_failing_allocations) {
-    static desk d;
+    static fixture d;
     size_t before = tern_mem_get_stats().total_now;
-    if (!open_desk(&d, TERN_POOLING_MEAN)) return;
+    if (!open_fixture(&d, TERN_POOLING_MEAN)) return;
     fail_in_turn(&d, embeds, sizeof embeds / sizeof *embeds);
-    close_desk(&d);
+    close_fixture(&d);
     CHECK_MSG(tern_mem_get_stats().total_now == before, "%zd bytes are left",
               (ssize_t)(tern_mem_get_stats().total_now - before));
 }
@@ -281,7 +282,7 @@ static char *many_members(const char *before, size_t n, const char *after) {
 // short. It counts bytes, and no time. Seen to fail: with a handler that is called on the loop's
 // thread, with an answer written there.
 TEST(serve_loop_handles_nothing_long) {
-    static desk d;
+    static fixture d;
     struct {
         const char *path;
         char *body;
@@ -305,7 +306,7 @@ TEST(serve_loop_handles_nothing_long) {
         {"/v1/rerank", repeat("{\"query\":\"a\",\"documents\":[", "\"a\"", 20000, "]}"), 400},
         {"/api/show", many_members("{\"model\":\"none\",\"x\":{", 20000, "}}"), 404},
     };
-    if (!open_desk(&d, TERN_POOLING_NONE)) return;
+    if (!open_fixture(&d, TERN_POOLING_NONE)) return;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         uint64_t ignored;
         d.server.n_loop_bytes = 0;
@@ -315,5 +316,5 @@ TEST(serve_loop_handles_nothing_long) {
                   all[i].path, d.server.n_loop_bytes);
         tern_free(all[i].body);
     }
-    close_desk(&d);
+    close_fixture(&d);
 }

@@ -62,25 +62,26 @@ typedef struct answer {
     tern_status status;
 } answer;
 
-typedef struct desk { // where the events come in
+typedef struct fixture { // where the events come in
     scheduler *s;
     tern_model *model;
     pthread_mutex_t lock;
     pthread_cond_t woken;
     bool is_woken;
-} desk;
+} fixture;
 
 static void wake(void *user) {
-    desk *d = user;
+    fixture *d = user;
     pthread_mutex_lock(&d->lock);
     d->is_woken = true;
     pthread_cond_signal(&d->woken);
     pthread_mutex_unlock(&d->lock);
 }
 
-static bool open_desk(desk *d, size_t n_parallel, size_t n_waiting_max, uint64_t cache_bytes) {
+static bool open_fixture(fixture *d, size_t n_parallel, size_t n_waiting_max,
+                         uint64_t cache_bytes) {
     tern_error err = {0};
-    *d = (desk){0};
+    *d = (fixture){0};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->woken, NULL);
     bool ok = !tern_model_open(&d->model, "models/stories.gguf", &(tern_model_desc){.n_threads = 1},
@@ -95,7 +96,7 @@ static bool open_desk(desk *d, size_t n_parallel, size_t n_waiting_max, uint64_t
     return ok;
 }
 
-static void close_desk(desk *d) {
+static void close_fixture(fixture *d) {
     scheduler_close(d->s);
     tern_model_close(d->model);
     pthread_cond_destroy(&d->woken);
@@ -116,7 +117,7 @@ static void take(void *user, const job_event *e) {
 }
 
 // Handles events until n answers are over; at the first of each, `on_first`.
-static void serve(desk *d, size_t n, void (*on_first)(desk *, answer *)) {
+static void serve(fixture *d, size_t n, void (*on_first)(fixture *, answer *)) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += 20;
@@ -143,7 +144,7 @@ static void serve(desk *d, size_t n, void (*on_first)(desk *, answer *)) {
     }
 }
 
-static job *ask(desk *d, answer *a, const char *prompt, uint64_t seed, int32_t max_tokens) {
+static job *ask(fixture *d, answer *a, const char *prompt, uint64_t seed, int32_t max_tokens) {
     int32_t ids[256];
     size_t n;
     const tern_sampling sampling = {.temperature = 1, .top_k = 40, .seed = seed};
@@ -162,7 +163,7 @@ static job *ask(desk *d, answer *a, const char *prompt, uint64_t seed, int32_t m
 static const char *const prompts[] = {FRONT "goat. One day", FRONT "dog that could not bark.",
                                       "The little girl", "Tom and his dog went to the park. They"};
 
-static void say_alone(desk *d, size_t i, char *out, size_t size) {
+static void say_alone(fixture *d, size_t i, char *out, size_t size) {
     answer a;
     job *j = ask(d, &a, prompts[i % 4], i + 1, N_TOKENS);
     REQUIRE(scheduler_submit(d->s, &j, 1));
@@ -176,12 +177,12 @@ static void say_alone(desk *d, size_t i, char *out, size_t size) {
 TEST(serve_jobs_together_say_what_each_says_alone) {
     static char alone[N_JOBS][4096];
     static answer answers[N_JOBS];
-    desk d;
+    fixture d;
     size_t n_reused = 0;
-    if (!open_desk(&d, 1, 0, 0)) return;
+    if (!open_fixture(&d, 1, 0, 0)) return;
     for (size_t i = 0; i < N_JOBS; i++) say_alone(&d, i, alone[i], sizeof alone[i]);
-    close_desk(&d);
-    if (!open_desk(&d, 4, N_JOBS, 64 << 20)) return;
+    close_fixture(&d);
+    if (!open_fixture(&d, 4, N_JOBS, 64 << 20)) return;
     for (int round = 0; round < 2; round++) {
         job *jobs[N_JOBS];
         for (size_t i = 0; i < N_JOBS; i++)
@@ -195,17 +196,17 @@ TEST(serve_jobs_together_say_what_each_says_alone) {
         }
     }
     CHECK_MSG(n_reused > 100, "%zu tokens of fronts were shared", n_reused);
-    close_desk(&d);
+    close_fixture(&d);
 }
 
-static void cancel(desk *d, answer *a) { scheduler_cancel(d->s, a->job); }
+static void cancel(fixture *d, answer *a) { scheduler_cancel(d->s, a->job); }
 
 // Seen to fail: without cancel_some, and with room for one more.
 TEST(serve_jobs_are_cancelled_and_the_queue_has_an_end) {
-    desk d;
+    fixture d;
     answer a[4];
     job *jobs[4];
-    if (!open_desk(&d, 1, 2, 1 << 20)) return;
+    if (!open_fixture(&d, 1, 2, 1 << 20)) return;
     for (size_t i = 0; i < 4; i++) jobs[i] = ask(&d, &a[i], prompts[i], i + 1, 900);
     CHECK(!scheduler_submit(d.s, jobs, 4));
     CHECK(scheduler_submit(d.s, jobs, 3));
@@ -219,5 +220,5 @@ TEST(serve_jobs_are_cancelled_and_the_queue_has_an_end) {
     scheduler_stop(d.s);
     scheduler_close(d.s); // frees the last one
     d.s = NULL;
-    close_desk(&d);
+    close_fixture(&d);
 }

@@ -37,24 +37,24 @@ TEST(serve_share_of_bytes_leaves_some) {
 
 // ---- Errands -----------------------------------------------------------------------------------
 
-typedef struct desk {
+typedef struct fixture {
     errands *errands;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     char order[32]; // who computed a piece
     size_t n_order, n_done;
     bool is_open; // pieces may be computed
-} desk;
+} fixture;
 
 typedef struct piecework {
     errand errand;
-    desk *desk;
+    fixture *fixture;
     char name;
     int n_pieces;
 } piecework;
 
 static void wake(void *user) {
-    desk *d = user;
+    fixture *d = user;
     pthread_mutex_lock(&d->lock);
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
@@ -62,7 +62,7 @@ static void wake(void *user) {
 
 static void run(errand *e) {
     piecework *p = (piecework *)e;
-    desk *d = p->desk;
+    fixture *d = p->fixture;
     for (int i = 0; i < p->n_pieces; i++) {
         pthread_mutex_lock(&d->lock);
         d->order[d->n_order++] = p->name;
@@ -73,30 +73,30 @@ static void run(errand *e) {
     }
 }
 
-static void done(errand *e) { ((piecework *)e)->desk->n_done++; }
+static void done(errand *e) { ((piecework *)e)->fixture->n_done++; }
 
-static piecework piece(desk *d, uint64_t client, char name, int n) {
+static piecework piece(fixture *d, uint64_t client, char name, int n) {
     return (piecework){.errand = {.run = run, .done = done, .client = client},
-                       .desk = d,
+                       .fixture = d,
                        .name = name,
                        .n_pieces = n};
 }
 
-static void open_desk(desk *d, size_t n_turns) {
+static void open_fixture(fixture *d, size_t n_turns) {
     tern_error err = {0};
-    *d = (desk){0};
+    *d = (fixture){0};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
     REQUIRE_OK(errands_open(&d->errands, n_turns, 8, wake, d, &err), err);
 }
 
-static void wait_for_pieces(desk *d, size_t n) {
+static void wait_for_pieces(fixture *d, size_t n) {
     pthread_mutex_lock(&d->lock);
     while (d->n_order < n) pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
 }
 
-static void finish(desk *d, size_t n) {
+static void finish(fixture *d, size_t n) {
     pthread_mutex_lock(&d->lock);
     d->is_open = true;
     pthread_cond_broadcast(&d->changed);
@@ -116,8 +116,8 @@ static void finish(desk *d, size_t n) {
 // Of one turn: another client's only piece comes after the first one of a long errand, and not
 // after its last. Seen to fail: with errands that run to their end, first come first served.
 TEST(serve_errands_take_turns) {
-    desk d;
-    open_desk(&d, 1);
+    fixture d;
+    open_fixture(&d, 1);
     piecework a = piece(&d, 1, 'a', 5), a2 = piece(&d, 1, 'A', 1), b = piece(&d, 2, 'b', 1);
     CHECK(errands_submit(d.errands, &a.errand));
     wait_for_pieces(&d, 1);
@@ -129,8 +129,8 @@ TEST(serve_errands_take_turns) {
 // Of two turns one client has one, however many errands it has. Seen to fail: with turns that
 // whoever comes first has.
 TEST(serve_errands_leave_a_turn_to_others) {
-    desk d;
-    open_desk(&d, 2);
+    fixture d;
+    open_fixture(&d, 2);
     piecework a = piece(&d, 1, 'a', 1), a2 = piece(&d, 1, 'A', 1), b = piece(&d, 2, 'b', 1);
     CHECK(errands_submit(d.errands, &a.errand) && errands_submit(d.errands, &a2.errand));
     wait_for_pieces(&d, 1);
@@ -142,9 +142,9 @@ TEST(serve_errands_leave_a_turn_to_others) {
 
 // What was accepted is done, whatever waits; what ends is cancelled.
 TEST(serve_errands_that_are_owed_have_places) {
-    desk d;
+    fixture d;
     piecework a[12];
-    open_desk(&d, 1);
+    open_fixture(&d, 1);
     for (int i = 0; i < 12; i++) a[i] = piece(&d, 1, 'a', 1);
     CHECK(errands_submit(d.errands, &a[0].errand));
     wait_for_pieces(&d, 1);
@@ -161,10 +161,10 @@ TEST(serve_errands_that_are_owed_have_places) {
 static void run_until_cancelled(errand *e) {
     piecework *p = (piecework *)e;
     const struct timespec soon = {.tv_nsec = 1000000};
-    pthread_mutex_lock(&p->desk->lock);
-    p->desk->order[p->desk->n_order++] = p->name;
-    pthread_cond_broadcast(&p->desk->changed);
-    pthread_mutex_unlock(&p->desk->lock);
+    pthread_mutex_lock(&p->fixture->lock);
+    p->fixture->order[p->fixture->n_order++] = p->name;
+    pthread_cond_broadcast(&p->fixture->changed);
+    pthread_mutex_unlock(&p->fixture->lock);
     for (int i = 0; i < 20000 && !tern_is_cancelled(); i++) nanosleep(&soon, NULL);
     if (tern_is_cancelled()) p->name = 'X';
 }
@@ -172,8 +172,8 @@ static void run_until_cancelled(errand *e) {
 // Seen to fail: with a request that only the errand itself looks at. The end of the server ends
 // what runs, and who has left ends his own errand alone.
 TEST(serve_errands_are_cancelled_within) {
-    desk d;
-    open_desk(&d, 2);
+    fixture d;
+    open_fixture(&d, 2);
     piecework a = piece(&d, 1, 'a', 1), b = piece(&d, 2, 'b', 1), c = piece(&d, 1, 'c', 1);
     a.errand.run = b.errand.run = c.errand.run = run_until_cancelled;
     CHECK(errands_submit(d.errands, &a.errand) && errands_submit(d.errands, &b.errand));

@@ -28,7 +28,7 @@ static const tern_json *meta(const mcp_call *c, const char *name) {
 
 // ---- Answers -----------------------------------------------------------------------------------
 
-static void put_self(tern_json_writer *w, const char *key, const mcp_server *s) {
+static void put_self(tern_json_writer *w, const char *key, const mcp_server_info *s) {
     tern_json_open(w, key, '{');
     tern_json_put_text(w, "name", s->name);
     tern_json_put_text(w, "title", s->title);
@@ -147,7 +147,7 @@ static bool check_modern(mcp_call *c, const mcp_head *h, tern_strbuf *out) {
 
 // ---- Methods -----------------------------------------------------------------------------------
 
-static void put_abilities(tern_json_writer *w, const mcp_server *s) {
+static void put_abilities(tern_json_writer *w, const mcp_server_info *s) {
     tern_json_put_raw(w, "capabilities", "{\"tools\":{}}");
     if (s->instructions) tern_json_put_text(w, "instructions", s->instructions);
 }
@@ -251,7 +251,7 @@ static mcp_step take_notification(mcp_call *c, const mcp_head *h, tern_strbuf *o
     return c->cancelled ? MCP_CANCEL : MCP_SILENT;
 }
 
-mcp_step mcp_take(const mcp_server *server, const mcp_head *head, const tern_json_doc *doc,
+mcp_step mcp_take(const mcp_server_info *server, const mcp_head *head, const tern_json_doc *doc,
                   mcp_call *c, tern_strbuf *out) {
     jsonrpc_fault fault = {0};
     *c = (mcp_call){.server = server, .status = 200};

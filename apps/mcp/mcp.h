@@ -31,12 +31,12 @@ typedef struct mcp_tool {
         *definition; // as lists have it: a JSON object in one line, with its name and schemas
 } mcp_tool;
 
-typedef struct mcp_server {
+typedef struct mcp_server_info {
     const char *name, *title, *version;
     const char *instructions; // for models: what this is good for
     const mcp_tool *const *tools;
     size_t n_tools;
-} mcp_server;
+} mcp_server_info;
 
 // Fields of an HTTP request's head; {NULL, 0}: it has none of the name.
 typedef struct mcp_head {
@@ -53,7 +53,7 @@ typedef enum mcp_step {
 
 // All that it points to lies in the server and in the document.
 typedef struct mcp_call {
-    const mcp_server *server;
+    const mcp_server_info *server;
     jsonrpc_message message;
     bool is_modern;
     bool is_first;                 // an answer to `initialize`: a session begins
@@ -66,7 +66,7 @@ typedef struct mcp_call {
 } mcp_call;
 
 // Takes a message. With MCP_ANSWER the answer is in `out`, a line without its end.
-mcp_step mcp_take(const mcp_server *server, const mcp_head *head, const tern_json_doc *doc,
+mcp_step mcp_take(const mcp_server_info *server, const mcp_head *head, const tern_json_doc *doc,
                   mcp_call *c, tern_strbuf *out);
 
 // ---- What a call comes to ----------------------------------------------------------------------

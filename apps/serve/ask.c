@@ -1,7 +1,7 @@
 // From a request to jobs, and from their events to pieces of the answer: see ask.h.
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/away.h"
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 
 #include <string.h>
 #include <time.h>

@@ -2,7 +2,7 @@
 // /embedding, Ollama's /api/embed and its older /api/embeddings, and MCP's tool.
 #include <string.h>
 #include "apps/serve/interfaces.h"
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 #include "apps/serve/ollama.h"
 #include "apps/serve/texts.h"
 #include "base/alloc.h"

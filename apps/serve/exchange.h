@@ -19,8 +19,8 @@ typedef struct server {
     errands *readers;    // what is long to read or to write (away.h)
     share inflight;      // bytes of bodies, and of what they became (budget.c)
     size_t n_loop_bytes; // most bytes of a request, or of an answer, that the loop's thread handled
-    struct mcp_desk *mcp; // its tools (mcp_desk.h); NULL: none
-    tern_model *codec;    // makes sound of codes; NULL: none
+    struct mcp_server *mcp; // its tools (mcp_server.h); NULL: none
+    tern_model *codec;      // makes sound of codes; NULL: none
     metrics metrics;
     uint64_t n_requests;  // so far
     int64_t born;         // seconds since 1970
@@ -102,7 +102,7 @@ struct exchange {
     struct texts *texts;       // whose vectors it asks for (texts.h)
     errands *errands;          // that `errand` is for
     served *errand_model;
-    struct mcp_run *mcp;      // the message that the body is (mcp_desk.h); NULL: it is none
+    struct mcp_run *mcp;      // the message that the body is (mcp_server.h); NULL: it is none
     ask *ask;                 // what it generates; NULL: nothing
     errand *errand;           // that runs for it; NULL: none
     struct long_texts *later; // whose tokens it asked for (long_text.h); NULL: none

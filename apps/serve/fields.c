@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 
 fields fields_of_body(exchange *x, api_error *e) {
     const tern_json *root = x->mcp ? x->mcp->call.arguments : tern_json_root(&x->body);

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 
 // ---- The result --------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 #include "apps/serve/away.h"
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 #include "base/alloc.h"
 #include "base/os_thread.h"
 #include "tern_memory.h"

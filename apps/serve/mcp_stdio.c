@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "apps/serve/long_body.h"
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 #include "base/alloc.h"
 #include "base/os_time.h"
 

@@ -1,6 +1,6 @@
 // What the server offers to MCP's clients, and who does it. mcp_tools.json has the descriptions and
 // schemas, which models read that decide what to call, in the order of lists.
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 
 // tools/embed_files.sh makes it.
 #include "mcp_tools.inc"

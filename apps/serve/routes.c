@@ -10,7 +10,7 @@
 #include "apps/serve/keys.h"
 #include "apps/serve/long_body.h"
 #include "apps/serve/long_text.h"
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 #include "apps/serve/routes.h"
 #include "apps/serve/texts.h"
 #include "base/alloc.h"

@@ -1,7 +1,7 @@
 // What every way to speak to the server needs: models, threads for errands, tools.
 #include <string.h>
 #include <time.h>
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 #include "base/os_file.h"
 #include "base/os_thread.h"
 #include "tern_media.h"
@@ -58,13 +58,13 @@ tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *us
     TERN_TRY(errands_open(&s->readers, n_readers, desc->n_queue, wake, user, err));
     TERN_TRY(open_codec(s, err));
     TERN_TRY(registry_open(&s->registry, desc, wake, user, err));
-    return mcp_desk_open(s, err);
+    return mcp_server_open(s, err);
 }
 
 void server_close(server *s) {
     errands_close(s->errands);
     errands_close(s->readers);
-    mcp_desk_close(s); // has a model that the registry closes
+    mcp_server_close(s); // has a model that the registry closes
     registry_close(s->registry);
     tern_model_close(s->codec);
     share_free(&s->inflight);

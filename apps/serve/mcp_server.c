@@ -1,4 +1,4 @@
-#include "apps/serve/mcp_desk.h"
+#include "apps/serve/mcp_server.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +115,7 @@ static void copy_session(mcp_run *r, tern_str session) {
 }
 
 static mcp_run *begin_run(exchange *x) {
-    mcp_desk *d = x->server->mcp;
+    mcp_server *d = x->server->mcp;
     mcp_run *r = tern_alloc(TERN_MEM_SESSION, sizeof *r);
     if (!r) return NULL;
     *r = (mcp_run){.exchange = x, .next = d->running, .link = &d->running};
@@ -169,7 +169,7 @@ static void cancel(exchange *x) {
 // ---- Messages ----------------------------------------------------------------------------------
 
 // Models misspell arguments: an unknown one is refused where it would change the answer.
-static bool knows_arguments(exchange *x, const desk_tool *t, api_error *e) {
+static bool knows_arguments(exchange *x, const mcp_server_tool *t, api_error *e) {
     const tern_json_doc *mine = &x->server->mcp->doc;
     const mcp_call *c = &x->mcp->call;
     const tern_json *schema = tern_json_get(mine, t->json, "inputSchema");
@@ -188,7 +188,7 @@ static bool knows_arguments(exchange *x, const desk_tool *t, api_error *e) {
 }
 
 static void call(exchange *x) {
-    const desk_tool *t = (const desk_tool *)x->mcp->call.tool; // its first member
+    const mcp_server_tool *t = (const mcp_server_tool *)x->mcp->call.tool; // its first member
     api_error e = {0};
     if (knows_arguments(x, t, &e))
         t->does->call(x);
@@ -249,7 +249,7 @@ static const serve_tool *find_tool(const struct serve_tools *all, tern_str name)
 }
 
 static tern_status add_tool(server *s, const tern_json *json, tern_error *err) {
-    mcp_desk *d = s->mcp;
+    mcp_server *d = s->mcp;
     tern_str name = tern_json_str(tern_json_get(&d->doc, json, "name"));
     const serve_tool *does = find_tool(s->desc->tools, name);
     tern_strbuf text = {0};
@@ -260,14 +260,14 @@ static tern_status add_tool(server *s, const tern_json *json, tern_error *err) {
     if (does->is_offered && !does->is_offered(s)) return TERN_OK;
     tern_json_put_value(&w, NULL, &d->doc, json);
     if (text.failed) return tern_fail_memory(err, text.len);
-    desk_tool *t = &d->tools[d->about.n_tools];
-    *t = (desk_tool){{does->name, text.ptr}, does, json};
+    mcp_server_tool *t = &d->tools[d->about.n_tools];
+    *t = (mcp_server_tool){{does->name, text.ptr}, does, json};
     d->offered[d->about.n_tools++] = &t->about;
     return TERN_OK;
 }
 
 static tern_status read_tools(server *s, tern_error *err) {
-    mcp_desk *d = s->mcp;
+    mcp_server *d = s->mcp;
     tern_str json = s->desc->tools->json;
     TERN_TRY(tern_json_parse(&d->doc, json.ptr, json.len, err));
     const tern_json *root = tern_json_root(&d->doc);
@@ -283,11 +283,11 @@ static tern_status read_tools(server *s, tern_error *err) {
          t = tern_json_next(&d->doc, list, t))
         TERN_TRY(add_tool(s, t, err));
     d->about =
-        (mcp_server){"tern", "tern", tern_version(), d->instructions, d->offered, d->about.n_tools};
+        (mcp_server_info){"tern", "tern", tern_version(), d->instructions, d->offered, d->about.n_tools};
     return TERN_OK;
 }
 
-tern_status mcp_desk_open(server *s, tern_error *err) {
+tern_status mcp_server_open(server *s, tern_error *err) {
     if (!s->desc->tools) return TERN_OK;
     s->mcp = tern_alloc(TERN_MEM_SESSION, sizeof *s->mcp);
     if (!s->mcp) return tern_fail_memory(err, sizeof *s->mcp);
@@ -295,8 +295,8 @@ tern_status mcp_desk_open(server *s, tern_error *err) {
     return read_tools(s, err);
 }
 
-void mcp_desk_close(server *s) {
-    mcp_desk *d = s->mcp;
+void mcp_server_close(server *s) {
+    mcp_server *d = s->mcp;
     if (!d) return;
     mcp_memory_close(s);
     for (size_t i = 0; i < d->about.n_tools; i++) tern_free((char *)d->tools[i].about.definition);

@@ -4,8 +4,8 @@
 //
 // An answer to a call is a stream where its client takes one: progress, then the result. Whoever
 // closes it, or says notifications/cancelled, ends the work within a step.
-#ifndef TERN_SERVE_MCP_DESK_H
-#define TERN_SERVE_MCP_DESK_H
+#ifndef TERN_SERVE_MCP_SERVER_H
+#define TERN_SERVE_MCP_SERVER_H
 
 #include "apps/mcp/mcp.h"
 #include "apps/serve/ask.h"
@@ -23,11 +23,11 @@ struct serve_tools {
     size_t n;
 };
 
-typedef struct desk_tool {
+typedef struct mcp_server_tool {
     mcp_tool about;
     const serve_tool *does;
-    const tern_json *json; // in the desk's document
-} desk_tool;
+    const tern_json *json; // in the server's document
+} mcp_server_tool;
 
 // A message that is being answered: x->mcp.
 typedef struct mcp_run {
@@ -40,18 +40,18 @@ typedef struct mcp_run {
 
 typedef struct mcp_memory mcp_memory;
 
-typedef struct mcp_desk {
-    mcp_server about;
+typedef struct mcp_server {
+    mcp_server_info about;
     tern_json_doc doc;
     char *instructions;
-    desk_tool *tools;         // [about.n_tools]
+    mcp_server_tool *tools;   // [about.n_tools]
     const mcp_tool **offered; // [about.n_tools] the same, for the protocol
     mcp_run *running;
     mcp_memory *memory; // NULL: none
-} mcp_desk;
+} mcp_server;
 
-tern_status mcp_desk_open(server *s, tern_error *err); // if desc->tools is there
-void mcp_desk_close(server *s);                        // when no thread runs an errand any more
+tern_status mcp_server_open(server *s, tern_error *err); // if desc->tools is there
+void mcp_server_close(server *s);                        // when no thread runs an errand any more
 
 void mcp_take_message(exchange *x); // x->body is one
 void mcp_run_free(exchange *x);     // for exchange_free
