@@ -49,8 +49,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
     the_server = (server){.desc = &desc, .stopping = true};
-    fuzz_require(errands_open(&the_server.errands, 1, 1, wake, NULL, NULL) == TERN_OK);
-    fuzz_require(errands_open(&the_server.readers, 1, 1, wake, NULL, NULL) == TERN_OK);
+    fuzz_require(tasks_open(&the_server.tasks, 1, 1, wake, NULL, NULL) == TERN_OK);
+    fuzz_require(tasks_open(&the_server.readers, 1, 1, wake, NULL, NULL) == TERN_OK);
     fuzz_require(registry_open(&the_server.registry, &desc, wake, NULL, NULL) == TERN_OK);
     for (size_t i = 1; i < the_server.registry->n; i++)
         fuzz_require(served_open_now(the_server.registry->list[i], NULL) == TERN_OK);

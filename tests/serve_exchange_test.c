@@ -47,16 +47,16 @@ static bool open_fixture(fixture *d, tern_pooling pooling) {
                            .cache_memory = 64 << 20,
                            .is_silent = true};
     d->server = (server){.desc = &d->desc};
-    bool ok = !errands_open(&d->server.errands, 1, 4, wake, d, &err);
-    ok = ok && !errands_open(&d->server.readers, 1, 4, wake, d, &err);
+    bool ok = !tasks_open(&d->server.tasks, 1, 4, wake, d, &err);
+    ok = ok && !tasks_open(&d->server.readers, 1, 4, wake, d, &err);
     ok = ok && !registry_open(&d->server.registry, &d->desc, wake, d, &err);
     CHECK_MSG(ok, "%s", err.message);
     return ok;
 }
 
 static void close_fixture(fixture *d) {
-    errands_close(d->server.errands);
-    errands_close(d->server.readers);
+    tasks_close(d->server.tasks);
+    tasks_close(d->server.readers);
     registry_close(d->server.registry);
     share_free(&d->server.inflight);
     pthread_cond_destroy(&d->woken);

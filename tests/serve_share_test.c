@@ -1,7 +1,7 @@
 // What clients share: places in queues, bytes in memory, turns of threads.
 #include <pthread.h>
 #include <string.h>
-#include "apps/serve/errand.h"
+#include "apps/serve/task.h"
 #include "apps/serve/share.h"
 #include "base/cancel.h"
 #include "tests/harness.h"
@@ -35,10 +35,10 @@ TEST(serve_share_of_bytes_leaves_some) {
     share_free(&s);
 }
 
-// ---- Errands -----------------------------------------------------------------------------------
+// ---- Tasks -----------------------------------------------------------------------------------
 
 typedef struct fixture {
-    errands *errands;
+    tasks *tasks;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     char order[32]; // who computed a piece
@@ -47,7 +47,7 @@ typedef struct fixture {
 } fixture;
 
 typedef struct piecework {
-    errand errand;
+    task task;
     fixture *fixture;
     char name;
     int n_pieces;
@@ -60,7 +60,7 @@ static void wake(void *user) {
     pthread_mutex_unlock(&d->lock);
 }
 
-static void run(errand *e) {
+static void run(task *e) {
     piecework *p = (piecework *)e;
     fixture *d = p->fixture;
     for (int i = 0; i < p->n_pieces; i++) {
@@ -69,14 +69,14 @@ static void run(errand *e) {
         pthread_cond_broadcast(&d->changed);
         while (!d->is_open) pthread_cond_wait(&d->changed, &d->lock);
         pthread_mutex_unlock(&d->lock);
-        if (!errand_pause(e)) return;
+        if (!task_pause(e)) return;
     }
 }
 
-static void done(errand *e) { ((piecework *)e)->fixture->n_done++; }
+static void done(task *e) { ((piecework *)e)->fixture->n_done++; }
 
 static piecework piece(fixture *d, uint64_t client, char name, int n) {
-    return (piecework){.errand = {.run = run, .done = done, .client = client},
+    return (piecework){.task = {.run = run, .done = done, .client = client},
                        .fixture = d,
                        .name = name,
                        .n_pieces = n};
@@ -87,7 +87,7 @@ static void open_fixture(fixture *d, size_t n_turns) {
     *d = (fixture){0};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
-    REQUIRE_OK(errands_open(&d->errands, n_turns, 8, wake, d, &err), err);
+    REQUIRE_OK(tasks_open(&d->tasks, n_turns, 8, wake, d, &err), err);
 }
 
 static void wait_for_pieces(fixture *d, size_t n) {
@@ -102,63 +102,63 @@ static void finish(fixture *d, size_t n) {
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
     while (d->n_done < n) {
-        errands_take_done(d->errands);
+        tasks_take_done(d->tasks);
         pthread_mutex_lock(&d->lock);
         struct timespec soon = {.tv_nsec = 2000000};
         pthread_mutex_unlock(&d->lock);
         nanosleep(&soon, NULL);
     }
-    errands_close(d->errands);
+    tasks_close(d->tasks);
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->lock);
 }
 
-// Of one turn: another client's only piece comes after the first one of a long errand, and not
-// after its last. Seen to fail: with errands that run to their end, first come first served.
-TEST(serve_errands_take_turns) {
+// Of one turn: another client's only piece comes after the first one of a long task, and not
+// after its last. Seen to fail: with tasks that run to their end, first come first served.
+TEST(serve_tasks_take_turns) {
     fixture d;
     open_fixture(&d, 1);
     piecework a = piece(&d, 1, 'a', 5), a2 = piece(&d, 1, 'A', 1), b = piece(&d, 2, 'b', 1);
-    CHECK(errands_submit(d.errands, &a.errand));
+    CHECK(tasks_submit(d.tasks, &a.task));
     wait_for_pieces(&d, 1);
-    CHECK(errands_submit(d.errands, &a2.errand) && errands_submit(d.errands, &b.errand));
+    CHECK(tasks_submit(d.tasks, &a2.task) && tasks_submit(d.tasks, &b.task));
     finish(&d, 3);
     CHECK_MSG(!strcmp(d.order, "abAaaaa"), "%s", d.order);
 }
 
-// Of two turns one client has one, however many errands it has. Seen to fail: with turns that
+// Of two turns one client has one, however many tasks it has. Seen to fail: with turns that
 // whoever comes first has.
-TEST(serve_errands_leave_a_turn_to_others) {
+TEST(serve_tasks_leave_a_turn_to_others) {
     fixture d;
     open_fixture(&d, 2);
     piecework a = piece(&d, 1, 'a', 1), a2 = piece(&d, 1, 'A', 1), b = piece(&d, 2, 'b', 1);
-    CHECK(errands_submit(d.errands, &a.errand) && errands_submit(d.errands, &a2.errand));
+    CHECK(tasks_submit(d.tasks, &a.task) && tasks_submit(d.tasks, &a2.task));
     wait_for_pieces(&d, 1);
-    CHECK(errands_submit(d.errands, &b.errand));
+    CHECK(tasks_submit(d.tasks, &b.task));
     wait_for_pieces(&d, 2); // while no piece of the other is over
     CHECK_MSG(!strncmp(d.order, "ab", 2), "%s", d.order);
     finish(&d, 3);
 }
 
 // What was accepted is done, whatever waits; what ends is cancelled.
-TEST(serve_errands_that_are_owed_have_places) {
+TEST(serve_tasks_that_are_owed_have_places) {
     fixture d;
     piecework a[12];
     open_fixture(&d, 1);
     for (int i = 0; i < 12; i++) a[i] = piece(&d, 1, 'a', 1);
-    CHECK(errands_submit(d.errands, &a[0].errand));
+    CHECK(tasks_submit(d.tasks, &a[0].task));
     wait_for_pieces(&d, 1);
-    for (int i = 1; i < 9; i++) CHECK(errands_submit(d.errands, &a[i].errand));
-    CHECK(!errands_submit(d.errands, &a[9].errand));
-    a[10].errand.is_owed = true;
-    CHECK(errands_submit(d.errands, &a[10].errand));
-    a[11].errand.client = 2; // has nothing there yet
-    CHECK(errands_submit(d.errands, &a[11].errand));
+    for (int i = 1; i < 9; i++) CHECK(tasks_submit(d.tasks, &a[i].task));
+    CHECK(!tasks_submit(d.tasks, &a[9].task));
+    a[10].task.is_owed = true;
+    CHECK(tasks_submit(d.tasks, &a[10].task));
+    a[11].task.client = 2; // has nothing there yet
+    CHECK(tasks_submit(d.tasks, &a[11].task));
     finish(&d, 11);
 }
 
 // Its calls of the library stop, too: compiling, tokenizing, decoding.
-static void run_until_cancelled(errand *e) {
+static void run_until_cancelled(task *e) {
     piecework *p = (piecework *)e;
     const struct timespec soon = {.tv_nsec = 1000000};
     pthread_mutex_lock(&p->fixture->lock);
@@ -169,20 +169,20 @@ static void run_until_cancelled(errand *e) {
     if (tern_is_cancelled()) p->name = 'X';
 }
 
-// Seen to fail: with a request that only the errand itself looks at. The end of the server ends
-// what runs, and who has left ends his own errand alone.
-TEST(serve_errands_are_cancelled_within) {
+// Seen to fail: with a request that only the task itself looks at. The end of the server ends
+// what runs, and who has left ends his own task alone.
+TEST(serve_tasks_are_cancelled_within) {
     fixture d;
     open_fixture(&d, 2);
     piecework a = piece(&d, 1, 'a', 1), b = piece(&d, 2, 'b', 1), c = piece(&d, 1, 'c', 1);
-    a.errand.run = b.errand.run = c.errand.run = run_until_cancelled;
-    CHECK(errands_submit(d.errands, &a.errand) && errands_submit(d.errands, &b.errand));
+    a.task.run = b.task.run = c.task.run = run_until_cancelled;
+    CHECK(tasks_submit(d.tasks, &a.task) && tasks_submit(d.tasks, &b.task));
     wait_for_pieces(&d, 2);
-    tern_cancel_request(&a.errand.cancel);
-    CHECK(errands_submit(d.errands, &c.errand));
+    tern_cancel_request(&a.task.cancel);
+    CHECK(tasks_submit(d.tasks, &c.task));
     wait_for_pieces(&d, 3); // the same thread: it watches another request now
     CHECK(a.name == 'X' && b.name == 'b' && c.name == 'c');
-    errands_close(d.errands);
+    tasks_close(d.tasks);
     CHECK(b.name == 'X' && c.name == 'X' && d.n_done == 3);
     pthread_cond_destroy(&d.changed);
     pthread_mutex_destroy(&d.lock);

@@ -225,8 +225,8 @@ static void take_events(server *s, served *m) {
 }
 
 void server_take_events(server *s) {
-    errands_take_done(s->errands);
-    errands_take_done(s->readers);
+    tasks_take_done(s->tasks);
+    tasks_take_done(s->readers);
     if (s->mcp && s->mcp->memory) mcp_memory_take(s);
     registry_take(s->registry);
     for (size_t i = 0; i < s->registry->n; i++)

@@ -5,10 +5,10 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-static exchange *of(errand *e) { return (exchange *)((char *)e - offsetof(exchange, away)); }
+static exchange *of(task *e) { return (exchange *)((char *)e - offsetof(exchange, away)); }
 
-// On a thread of errands.
-static void run(errand *e) { of(e)->work(of(e)); }
+// On a thread of tasks.
+static void run(task *e) { of(e)->work(of(e)); }
 
 // What was written away is said now.
 static void say(exchange *x) {
@@ -27,7 +27,7 @@ static void say(exchange *x) {
     x->sink->end(x->to);
 }
 
-static void back(errand *e) {
+static void back(task *e) {
     exchange *x = of(e);
     x->is_away = false;
     if (x->is_left) {
@@ -45,13 +45,13 @@ static void back(errand *e) {
     if (then && !x->is_over) then(x);
 }
 
-void exchange_do_away(exchange *x, errands *among, bool is_owed, void (*work)(exchange *x),
+void exchange_do_away(exchange *x, tasks *among, bool is_owed, void (*work)(exchange *x),
                       void (*then)(exchange *x)) {
-    x->away = (errand){.run = run, .done = back, .client = x->client, .is_owed = is_owed};
+    x->away = (task){.run = run, .done = back, .client = x->client, .is_owed = is_owed};
     x->work = work;
     x->then = then;
     x->is_away = true;
-    if (errands_submit(among, &x->away)) return;
+    if (tasks_submit(among, &x->away)) return;
     api_error full = {0};
     x->is_away = false;
     x->then = NULL;
@@ -79,23 +79,23 @@ void exchange_then(exchange *x, void (*then)(exchange *x)) {
 }
 
 static void submit(exchange *x) {
-    errand *e = x->errand;
+    task *e = x->task;
     api_error full = {0};
     e->user = x;
     e->client = x->client;
-    if (x->errand_model) registry_hold(x->errand_model); // also if who asked has gone
-    if (errands_submit(x->errands, e)) return;
-    x->errand = NULL;
+    if (x->task_model) registry_hold(x->task_model); // also if who asked has gone
+    if (tasks_submit(x->tasks, e)) return;
+    x->task = NULL;
     e->user = NULL;
     e->done(e);
     api_fail_full(&full);
     reply_error(x, &full);
 }
 
-void exchange_run(exchange *x, errands *among, errand *e, served *model) {
-    x->errand = e;
-    x->errands = among;
-    x->errand_model = model;
+void exchange_run(exchange *x, tasks *among, task *e, served *model) {
+    x->task = e;
+    x->tasks = among;
+    x->task_model = model;
     exchange_then(x, submit);
 }
 
@@ -103,18 +103,18 @@ bool exchange_is_cancelled(const exchange *x) {
     return x->is_away && tern_cancel_is_requested(&x->away.cancel);
 }
 
-bool exchange_pause(exchange *x) { return !x->is_away || errand_pause(&x->away); }
+bool exchange_pause(exchange *x) { return !x->is_away || task_pause(&x->away); }
 
 // ---- The end -----------------------------------------------------------------------------------
 
-static void end_errand(exchange *x) {
-    errand *e = x->errand;
+static void end_task(exchange *x) {
+    task *e = x->task;
     if (!e) return;
-    x->errand = NULL;
+    x->task = NULL;
     e->user = NULL; // when it is done it finds nobody
     tern_cancel_request(&e->cancel);
     if (e->among) return;
-    if (x->errand_model) registry_hold(x->errand_model); // it was not handed over yet
+    if (x->task_model) registry_hold(x->task_model); // it was not handed over yet
     e->done(e);
 }
 
@@ -130,9 +130,9 @@ static bool is_freed_away(exchange *x) {
     if (!is_long || x->is_emptied || !x->server->readers) return false;
     x->is_emptied = true;
     x->is_left = x->is_away = true;
-    x->away = (errand){.run = run, .done = back, .client = x->client, .is_owed = true};
+    x->away = (task){.run = run, .done = back, .client = x->client, .is_owed = true};
     x->work = free_request;
-    if (errands_submit(x->server->readers, &x->away)) return true;
+    if (tasks_submit(x->server->readers, &x->away)) return true;
     x->is_left = x->is_away = false;
     return false;
 }
@@ -145,7 +145,7 @@ void exchange_free(exchange *x) {
         return;
     }
     if (!x->is_emptied) {
-        end_errand(x);
+        end_task(x);
         registry_forget(&x->wait);
         exchange_free_parts(x);
         if (x->holds) registry_release(x->model);

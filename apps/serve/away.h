@@ -1,7 +1,7 @@
 // The loop's thread answers everybody, so nothing that grows with a request is done on it. What is
-// known to be short is done at once; everything else is done *away*: on a thread of errands, which
+// known to be short is done at once; everything else is done *away*: on a thread of tasks, which
 // has the exchange to itself meanwhile. What the work writes is kept until the exchange is back;
-// what only the loop's thread may do (jobs, errands, models) it leaves for then, by exchange_then.
+// what only the loop's thread may do (jobs, tasks, models) it leaves for then, by exchange_then.
 // A client that goes meanwhile leaves the exchange behind, which is freed when it is back.
 //
 // So a body is read away, its handler runs away, and a long answer is written away. The test of
@@ -17,15 +17,15 @@
 // Does the work, away if `n_bytes` is more than is short, and after it, on the loop's thread, what
 // the work leaves for then, or else `then` (NULL: nothing), unless it has answered.
 void exchange_do(exchange *x, size_t n_bytes, void (*work)(exchange *x), void (*then)(exchange *x));
-// The same, always away, among these errands. is_owed: it is the end of what was accepted, and is
+// The same, always away, among these tasks. is_owed: it is the end of what was accepted, and is
 // not refused.
-void exchange_do_away(exchange *x, errands *among, bool is_owed, void (*work)(exchange *x),
+void exchange_do_away(exchange *x, tasks *among, bool is_owed, void (*work)(exchange *x),
                       void (*then)(exchange *x));
 // On the loop's thread: at once, or when the exchange is back.
 void exchange_then(exchange *x, void (*then)(exchange *x));
-// Hands over an errand that is run for the exchange; it is not the caller's any more. model: it is
+// Hands over a task that is run for the exchange; it is not the caller's any more. model: it is
 // held, and `done` releases it; NULL: none. If too many wait, that is the answer.
-void exchange_run(exchange *x, errands *among, errand *e, served *model);
+void exchange_run(exchange *x, tasks *among, task *e, served *model);
 // Work that is done away is to end.
 bool exchange_is_cancelled(const exchange *x);
 // Others go first whose turn it is. False: it is to end.

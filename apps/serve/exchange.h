@@ -3,7 +3,7 @@
 #ifndef TERN_SERVE_EXCHANGE_H
 #define TERN_SERVE_EXCHANGE_H
 
-#include "apps/serve/errand.h"
+#include "apps/serve/task.h"
 #include "apps/serve/http.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/registry.h"
@@ -15,8 +15,8 @@
 typedef struct server {
     const serve_desc *desc;
     registry *registry;  // its models
-    errands *errands;    // what is neither a step nor quick
-    errands *readers;    // what is long to read or to write (away.h)
+    tasks *tasks;        // what is neither a step nor quick
+    tasks *readers;      // what is long to read or to write (away.h)
     share inflight;      // bytes of bodies, and of what they became (budget.c)
     size_t n_loop_bytes; // most bytes of a request, or of an answer, that the loop's thread handled
     struct mcp_server *mcp; // its tools (mcp_server.h); NULL: none
@@ -37,7 +37,7 @@ typedef struct api_error {
     char message[600];
 } api_error;
 
-// Opens the models and the threads for errands. wake: something is to be taken, by any thread
+// Opens the models and the threads for tasks. wake: something is to be taken, by any thread
 // (server_take_events). server_close closes it, also if it could not be opened.
 tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *user), void *user,
                         tern_error *err);
@@ -94,17 +94,17 @@ struct exchange {
     size_t charged;            // bytes of server.inflight that are its
     api_error *refusal;        // sent once its body, which is dropped, has come; NULL: none
     // While it is away (away.h), and what for.
-    errand away;
+    task away;
     void (*work)(exchange *x);
     void (*then)(exchange *x); // when it is back
     void (*stop)(exchange *x); // instead: of the loop's thread
     tern_strbuf said;          // what was written
     struct texts *texts;       // whose vectors it asks for (texts.h)
-    errands *errands;          // that `errand` is for
-    served *errand_model;
+    tasks *tasks;              // that `task` is for
+    served *task_model;
     struct mcp_run *mcp;      // the message that the body is (mcp_server.h); NULL: it is none
     ask *ask;                 // what it generates; NULL: nothing
-    errand *errand;           // that runs for it; NULL: none
+    task *task;               // that runs for it; NULL: none
     struct long_texts *later; // whose tokens it asked for (long_text.h); NULL: none
     struct long_text *known, *next_known; // whose tokens are there
     // The grammar that it asked for is there, or why not (answer_forms.h).

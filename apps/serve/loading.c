@@ -29,7 +29,7 @@ static tern_status open_pieces(served *s, tern_progress_fn on_progress, tern_err
     TERN_TRY(tern_model_open_begin(&o, s->about.path, &desc, err));
     tern_status status = TERN_OK;
     while (status == TERN_OK && !done) {
-        if (tern_cancel_is_requested(&s->errand.cancel))
+        if (tern_cancel_is_requested(&s->task.cancel))
             status = tern_fail(err, TERN_ERR_CANCELLED, "the server is stopping");
         else
             status = tern_model_open_poll(o, &done, &s->model, err);
@@ -99,7 +99,7 @@ static tern_status open_all(served *s, tern_progress_fn on_progress, tern_error 
     return status;
 }
 
-static void run_open(errand *e) {
+static void run_open(task *e) {
     served *s = (served *)e;
     open_all(s, NULL, &s->error);
 }
@@ -113,7 +113,7 @@ void served_close_now(served *s) {
     s->info = (tern_model_info){0};
 }
 
-static void run_close(errand *e) { served_close_now((served *)e); }
+static void run_close(task *e) { served_close_now((served *)e); }
 
 // ---- Who waits ---------------------------------------------------------------------------------
 
@@ -147,9 +147,9 @@ static void take_wanted(served *s) {
 // ---- Opening and closing -----------------------------------------------------------------------
 
 static void go_on(registry *r);
-static void done_open(errand *e);
+static void done_open(task *e);
 
-static void done_close(errand *e) {
+static void done_close(task *e) {
     served *s = (served *)e;
     served_close_now(s); // if it never ran: the server ends
     s->state = SERVED_CLOSED;
@@ -162,10 +162,10 @@ static void done_close(errand *e) {
     go_on(s->registry);
 }
 
-static void submit(served *s, served_state state, void (*run)(errand *e), void (*done)(errand *e)) {
+static void submit(served *s, served_state state, void (*run)(task *e), void (*done)(task *e)) {
     s->state = state;
-    s->errand = (errand){.run = run, .done = done};
-    errands_submit(s->registry->opener, &s->errand);
+    s->task = (task){.run = run, .done = done};
+    tasks_submit(s->registry->opener, &s->task);
 }
 
 static void start_close(served *s) {
@@ -298,7 +298,7 @@ static bool try_with_less(served *s) {
     return true;
 }
 
-static void done_open(errand *e) {
+static void done_open(task *e) {
     served *s = (served *)e;
     s->state = SERVED_CLOSED;
     if (s->registry->stopping) { // nobody waits
@@ -367,7 +367,7 @@ void registry_drop(served *s) {
     close_if_due(s, tern_seconds());
 }
 
-void registry_take(registry *r) { errands_take_done(r->opener); }
+void registry_take(registry *r) { tasks_take_done(r->opener); }
 
 void registry_tick(registry *r, double now) {
     for (size_t i = 0; i < r->n; i++) {
@@ -384,7 +384,7 @@ void registry_stop(registry *r) {
     for (size_t i = 0; i < r->n; i++) {
         served *s = r->list[i];
         if (s->state == SERVED_OPEN) scheduler_stop(s->scheduler);
-        if (s->state == SERVED_OPENING) tern_cancel_request(&s->errand.cancel);
+        if (s->state == SERVED_OPENING) tern_cancel_request(&s->task.cancel);
         wake_waiting(s, &err);
     }
 }

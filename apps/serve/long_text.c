@@ -23,7 +23,7 @@ typedef struct long_text { // and its tokens
 } long_text;
 
 typedef struct long_texts { // that are read together
-    errand errand;
+    task task;
     served *model;
     long_text *first, **end;
     format_wanted grammar;    // of a grammar that is compiled with them
@@ -135,10 +135,10 @@ static int32_t *read_now(const served *s, const text_wanted *t, size_t n_more, s
     return read_text(s, t->text, t->flags, n_more, n, param, e);
 }
 
-// On the errand's thread.
-static void run(errand *e) {
+// On the task's thread.
+static void run(task *e) {
     long_texts *l = (long_texts *)e;
-    for (long_text *t = l->first; t && errand_pause(e); t = t->next) {
+    for (long_text *t = l->first; t && task_pause(e); t = t->next) {
         const text_wanted wanted = {
             .text = {t->text, t->n_text}, .flags = t->flags, .is_chat = t->is_chat, .end = &t->end};
         if (t->images.n && !see_images(l->model, t)) continue;
@@ -172,7 +172,7 @@ static void keep_grammar(exchange *x, long_texts *l) {
     }
 }
 
-static void done(errand *e) {
+static void done(task *e) {
     long_texts *l = (long_texts *)e;
     exchange *x = e->user;
     if (l->opened && l->is_new) formats_add(l->model, l->opened);
@@ -184,7 +184,7 @@ static void done(errand *e) {
         l->first = NULL;
         x->next_known = x->known;
         x->n_read = 0;
-        x->errand = NULL;
+        x->task = NULL;
         ask_free(x->ask);
         x->ask = NULL;
         exchange_handle(x);
@@ -214,8 +214,8 @@ static long_text *copy_wanted(const text_wanted *t, const char *param, api_error
 
 static long_texts *later_of(exchange *x) {
     if (!x->later && (x->later = tern_alloc(TERN_MEM_SESSION, sizeof *x->later))) {
-        x->later->errand.run = run;
-        x->later->errand.done = done;
+        x->later->task.run = run;
+        x->later->task.done = done;
         x->later->model = x->model;
         x->later->end = &x->later->first;
     }
@@ -241,7 +241,7 @@ static void begin(exchange *x) {
     for (const long_text *t = l->first; t; t = t->next) sees |= t->images.n > 0;
     if (l->has_grammar) l->opened = formats_find(l->model, &l->grammar);
     x->later = NULL;
-    exchange_run(x, sees ? x->server->errands : x->server->readers, &l->errand, l->model);
+    exchange_run(x, sees ? x->server->tasks : x->server->readers, &l->task, l->model);
 }
 
 bool long_text_begin(exchange *x, const api_error *e) {

@@ -1,4 +1,4 @@
-// The tools of a memory (tern_memory.h): what they do is done on the thread of errands, whose the
+// The tools of a memory (tern_memory.h): what they do is done on the thread of tasks, whose the
 // store is. Its embedding model is one of the server's, which stays open once the store is; so is
 // its reranker, which is opened when something is recalled.
 #include <math.h>
@@ -22,16 +22,16 @@ struct mcp_memory {
     served *embedder; // NULL: words alone
     served *reranker; // NULL: none
     bool holds;       // the embedder is open, and stays so
-    // Of the errands that compute, one for each: what one client remembers, however long that
+    // Of the tasks that compute, one for each: what one client remembers, however long that
     // takes, keeps nobody from recalling.
-    errands *errands;
+    tasks *tasks;
     tern_mutex lock;
     memory_store stores[N_STORES];
 };
 
 typedef struct memory_job memory_job;
 struct memory_job {
-    errand errand;
+    task task;
     const serve_desc *desc;
     mcp_memory *memory;
     tern_memory_store *store; // while it runs
@@ -119,7 +119,7 @@ static bool go_on(void *user, const char *phase, double fraction) {
     (void)phase;
     (void)fraction;
     if (j->memory->embedder) scheduler_wait_step(j->memory->embedder->scheduler);
-    return !tern_cancel_is_requested(&j->errand.cancel);
+    return !tern_cancel_is_requested(&j->task.cancel);
 }
 
 static void add(memory_job *j, const tern_memory_item *item, bool replace) {
@@ -235,9 +235,9 @@ static void forget(memory_job *j, const fields *f) {
     free_where(where, n);
 }
 
-// ---- On the errands' thread --------------------------------------------------------------------
+// ---- On the tasks' thread --------------------------------------------------------------------
 
-// There are as many as errands that compute at once, none of which lets others go first.
+// There are as many as tasks that compute at once, none of which lets others go first.
 static memory_store *take_store(mcp_memory *m) {
     tern_mutex_lock(&m->lock);
     memory_store *s = m->stores[0].is_used ? &m->stores[1] : &m->stores[0];
@@ -270,7 +270,7 @@ static void run_with(memory_job *j, memory_store *at) {
     tern_json_free(&doc);
 }
 
-static void run(errand *e) {
+static void run(task *e) {
     memory_job *j = (memory_job *)e;
     memory_store *at = take_store(j->memory);
     run_with(j, at);
@@ -304,11 +304,11 @@ static void free_job(memory_job *j) {
     tern_free(j);
 }
 
-static void done(errand *e) {
+static void done(task *e) {
     memory_job *j = (memory_job *)e;
     exchange *x = e->user;
     if (x) {
-        x->errand = NULL;
+        x->task = NULL;
         reply(x, j);
     }
     if (j->reranker) registry_release(j->reranker);
@@ -324,7 +324,7 @@ static void hold_embedder(mcp_memory *m) {
 static void hand_over(exchange *x) {
     mcp_memory *m = x->server->mcp->memory;
     hold_embedder(m);
-    exchange_run(x, m->errands, x->errand, x->errand_model);
+    exchange_run(x, m->tasks, x->task, x->task_model);
 }
 
 static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)) {
@@ -335,7 +335,7 @@ static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)
     memory_job *j = tern_alloc(TERN_MEM_SESSION, sizeof *j);
     if (j) {
         tern_json_writer w = {.out = &j->text};
-        j->errand = (errand){.run = run, .done = done};
+        j->task = (task){.run = run, .done = done};
         j->desc = s->desc;
         j->memory = m;
         j->run = run_tool;
@@ -348,8 +348,8 @@ static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)
     if (!e.status) {
         mcp_begin_stream(x);
         j->reranker = x->model == m->reranker ? m->reranker : NULL;
-        x->errand = &j->errand;
-        x->errand_model = j->reranker;
+        x->task = &j->task;
+        x->task_model = j->reranker;
         exchange_then(x, hand_over);
         return;
     }
@@ -401,16 +401,15 @@ tern_status mcp_memory_open(server *s, tern_error *err) {
     *m = (mcp_memory){.embedder = d->embedder ? models[d->embedder - 1] : NULL,
                       .reranker = d->reranker ? models[d->reranker - 1] : NULL};
     tern_mutex_init(&m->lock);
-    return errands_open(&m->errands, N_STORES, d->n_queue, s->registry->wake, s->registry->user,
-                        err);
+    return tasks_open(&m->tasks, N_STORES, d->n_queue, s->registry->wake, s->registry->user, err);
 }
 
-void mcp_memory_take(server *s) { errands_take_done(s->mcp->memory->errands); }
+void mcp_memory_take(server *s) { tasks_take_done(s->mcp->memory->tasks); }
 
 void mcp_memory_close(server *s) {
     mcp_memory *m = s->mcp->memory;
     if (!m) return;
-    errands_close(m->errands);
+    tasks_close(m->tasks);
     for (size_t i = 0; i < N_STORES; i++) tern_memory_close(m->stores[i].store);
     tern_mutex_free(&m->lock);
     if (m->holds) registry_release(m->embedder);

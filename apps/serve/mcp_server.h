@@ -51,7 +51,7 @@ typedef struct mcp_server {
 } mcp_server;
 
 tern_status mcp_server_open(server *s, tern_error *err); // if desc->tools is there
-void mcp_server_close(server *s);                        // when no thread runs an errand any more
+void mcp_server_close(server *s);                        // when no thread runs a task any more
 
 void mcp_take_message(exchange *x); // x->body is one
 void mcp_run_free(exchange *x);     // for exchange_free

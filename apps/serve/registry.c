@@ -337,7 +337,7 @@ tern_status registry_open(registry **out, const serve_desc *desc, void (*wake)(v
     *out = NULL;
     if (!r) return tern_fail_memory(err, sizeof *r);
     *r = (registry){.desc = desc, .wake = wake, .user = user};
-    tern_status status = errands_open(&r->opener, 1, SIZE_MAX, wake, user, err);
+    tern_status status = tasks_open(&r->opener, 1, SIZE_MAX, wake, user, err);
     if (status == TERN_OK) status = list_owners(r, err);
     if (status == TERN_OK) status = list_all(r, err);
     if (status == TERN_OK && desc->n_models) status = served_open_now(r->list[0], err);
@@ -351,7 +351,7 @@ tern_status registry_open(registry **out, const serve_desc *desc, void (*wake)(v
 void registry_close(registry *r) {
     if (!r) return;
     r->stopping = true;
-    errands_close(r->opener);
+    tasks_close(r->opener);
     for (size_t i = 0; i < r->n; i++) free_served(r->list[i]);
     tern_free(r->list);
     tern_free(r->owners);

@@ -7,7 +7,7 @@
 #define TERN_SERVE_REGISTRY_H
 
 #include "apps/hub/hub.h"
-#include "apps/serve/errand.h"
+#include "apps/serve/task.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/scheduler.h"
 #include "apps/serve/serve.h"
@@ -34,7 +34,7 @@ typedef enum served_state {
 } served_state;
 
 struct served {
-    errand errand; // that opens or closes it
+    task task; // that opens or closes it
     registry *registry;
     hub_model about;    // its name for clients, path, date
     const char *device; // NULL: as all
@@ -42,7 +42,7 @@ struct served {
     bool is_given;        // by the command line, else found in the folder
     bool is_gone, is_bad; // it is not listed: its file has gone, or cannot be opened
     served_state state;
-    // While it is open. `errand` writes it until then.
+    // While it is open. `task` writes it until then.
     tern_model *model;
     tern_model_info info;
     scheduler *scheduler;
@@ -51,7 +51,7 @@ struct served {
     bool generates;     // else it has vectors or scores, and no text
     tern_error error;   // why it could not be opened
     // Its use.
-    size_t n_users;      // requests, answers, errands
+    size_t n_users;      // requests, answers, tasks
     bool is_short;       // there was no memory for it: another one goes before it is tried again
     bool is_leaving;     // closes as soon as nobody uses it; who asks waits until it is open again
     double used;         // seconds: when somebody last did
@@ -70,7 +70,7 @@ struct registry {
     void *user;
     served **list; // [n] those of the command line first, in its order, then by name
     size_t n, capacity;
-    errands *opener;
+    tasks *opener;
     uint64_t *owners; // [n_owners] of texts (fronts.h): one for each key, if these are apart
     size_t n_owners;
     served *wanted; // that wait for memory, oldest first

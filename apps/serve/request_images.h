@@ -1,4 +1,4 @@
-// Images of requests: found in their messages, and looked at by the model on an errand's thread,
+// Images of requests: found in their messages, and looked at by the model on a task's thread,
 // since both to decode one and to compute its rows take long.
 #ifndef TERN_SERVE_REQUEST_IMAGES_H
 #define TERN_SERVE_REQUEST_IMAGES_H

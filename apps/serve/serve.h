@@ -6,7 +6,7 @@
 // be generated (ask.c and a file for each interface). Each model that is open has an engine's
 // thread (scheduler.c), which computes its jobs, all together, a step at a time, and whose events
 // become pieces of answers. Another thread opens and closes models (loading.c), and one has the
-// errands (errand.h).
+// tasks (task.h).
 //
 // This header is what the command line needs.
 #ifndef TERN_SERVE_SERVE_H

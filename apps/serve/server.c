@@ -1,4 +1,4 @@
-// What every way to speak to the server needs: models, threads for errands, tools.
+// What every way to speak to the server needs: models, threads for tasks, tools.
 #include <string.h>
 #include <time.h>
 #include "apps/serve/mcp_server.h"
@@ -54,16 +54,16 @@ tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *us
     TERN_TRY(check_slot_folder(desc, err));
     int n = tern_n_processors();
     size_t n_readers = n < 2 ? 2 : n > 4 ? 4 : (size_t)n;
-    TERN_TRY(errands_open(&s->errands, 2, desc->n_queue, wake, user, err));
-    TERN_TRY(errands_open(&s->readers, n_readers, desc->n_queue, wake, user, err));
+    TERN_TRY(tasks_open(&s->tasks, 2, desc->n_queue, wake, user, err));
+    TERN_TRY(tasks_open(&s->readers, n_readers, desc->n_queue, wake, user, err));
     TERN_TRY(open_codec(s, err));
     TERN_TRY(registry_open(&s->registry, desc, wake, user, err));
     return mcp_server_open(s, err);
 }
 
 void server_close(server *s) {
-    errands_close(s->errands);
-    errands_close(s->readers);
+    tasks_close(s->tasks);
+    tasks_close(s->readers);
     mcp_server_close(s); // has a model that the registry closes
     registry_close(s->registry);
     tern_model_close(s->codec);

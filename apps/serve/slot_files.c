@@ -2,7 +2,7 @@
 // file of the folder that --slot-save-path names. Restored, it is a front as all others are: any
 // request that begins so goes on from it, in whatever slot.
 //
-// The files are read and written by an errand, which visits the engine's thread for the sessions.
+// The files are read and written by a task, which visits the engine's thread for the sessions.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ typedef enum action_kind { ACTION_SAVE, ACTION_RESTORE, ACTION_ERASE, ACTIONS } 
 static const char *const action_names[ACTIONS] = {"save", "restore", "erase"};
 
 typedef struct action {
-    errand errand;
+    task task;
     served *model;
     action_kind kind;
     size_t slot, owner;
@@ -49,12 +49,12 @@ static void erase(void *user, slots *s) {
     a->n_tokens = slots_erase(s, a->slot, a->owner);
 }
 
-// ---- On the errands' thread --------------------------------------------------------------------
+// ---- On the tasks' thread --------------------------------------------------------------------
 
 static void save(action *a) {
     struct stat info;
     scheduler_visit(a->model->scheduler, copy, a);
-    while (a->state == SLOTS_COMING && errand_pause(&a->errand)) { // from disk
+    while (a->state == SLOTS_COMING && task_pause(&a->task)) { // from disk
         tern_sleep(0.01);
         scheduler_visit(a->model->scheduler, copy, a);
     }
@@ -75,7 +75,7 @@ static void restore(action *a) {
     scheduler_visit(a->model->scheduler, put, a);
 }
 
-static void run(errand *e) {
+static void run(task *e) {
     action *a = (action *)e;
     double began = tern_seconds();
     if (a->kind == ACTION_SAVE)
@@ -136,11 +136,11 @@ static void free_action(action *a) {
     tern_free(a);
 }
 
-static void done(errand *e) {
+static void done(task *e) {
     action *a = (action *)e;
     exchange *x = e->user;
     if (x) {
-        x->errand = NULL;
+        x->task = NULL;
         reply_action(x, a);
     }
     served *model = a->model;
@@ -201,8 +201,8 @@ void llama_slot_action(exchange *x) {
     if (!e.status) {
         a->model = x->model;
         a->owner = x->owner;
-        a->errand = (errand){.run = run, .done = done};
-        exchange_run(x, x->server->errands, &a->errand, a->model);
+        a->task = (task){.run = run, .done = done};
+        exchange_run(x, x->server->tasks, &a->task, a->model);
         return;
     }
     if (a) free_action(a);

@@ -1,4 +1,4 @@
-// OpenAI's POST /v1/audio/speech: a text becomes sound. An errand computes it; its samples are sent
+// OpenAI's POST /v1/audio/speech: a text becomes sound. A task computes it; its samples are sent
 // as they come, as raw samples of 16 bits or as a WAV whose length its head leaves open; other
 // kinds of files are made when all samples are there.
 #include <string.h>
@@ -22,10 +22,10 @@ static const struct {
                   {"flac", "audio/flac", true}};
 
 typedef struct speaking {
-    errand errand;
+    task task;
     served *model;
     tern_model *codec;
-    errands *errands;
+    tasks *tasks;
     char *text, *voice; // voice NULL: none is named
     sound_form form;
     tern_speak_params params;
@@ -37,7 +37,7 @@ typedef struct speaking {
     tern_strbuf ready;
 } speaking;
 
-// ---- Computing, on the errand's thread ---------------------------------------------------------
+// ---- Computing, on the task's thread ---------------------------------------------------------
 
 static bool keep_samples(speaking *s, const float *samples, size_t n) {
     tern_sound *all = &s->sound;
@@ -50,7 +50,7 @@ static bool keep_samples(speaking *s, const float *samples, size_t n) {
 
 static bool on_samples(void *user, const float *samples, size_t n) {
     speaking *s = user;
-    if (forms[s->form].is_whole) return keep_samples(s, samples, n) && errand_pause(&s->errand);
+    if (forms[s->form].is_whole) return keep_samples(s, samples, n) && task_pause(&s->task);
     tern_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i += PIECE) {
         uint8_t bytes[2 * PIECE];
@@ -60,8 +60,8 @@ static bool on_samples(void *user, const float *samples, size_t n) {
     }
     bool failed = s->ready.failed;
     tern_mutex_unlock(&s->lock);
-    errands_report(s->errands, &s->errand);
-    return !failed && errand_pause(&s->errand);
+    tasks_report(s->tasks, &s->task);
+    return !failed && task_pause(&s->task);
 }
 
 static bool on_file(void *user, const void *bytes, size_t n) {
@@ -73,7 +73,7 @@ static bool on_file(void *user, const void *bytes, size_t n) {
     return !failed;
 }
 
-static void run(errand *e) {
+static void run(task *e) {
     speaking *s = (speaking *)e;
     s->params.voice = s->voice;
     s->params.on_samples = on_samples;
@@ -116,7 +116,7 @@ static void send_ready(exchange *x, speaking *s) {
     reply_piece(x, &x->piece);
 }
 
-static void send_progress(errand *e) {
+static void send_progress(task *e) {
     if (e->user) send_ready(e->user, (speaking *)e);
 }
 
@@ -129,12 +129,12 @@ static void free_speaking(speaking *s) {
     tern_free(s);
 }
 
-static void done(errand *e) {
+static void done(task *e) {
     speaking *s = (speaking *)e;
     exchange *x = e->user;
     api_error failure = {0};
     if (x) {
-        x->errand = NULL;
+        x->task = NULL;
         if (s->err.status == TERN_OK || x->is_stream) send_ready(x, s);
         if (s->err.status == TERN_OK) {
             begin_stream(x, s);
@@ -196,13 +196,13 @@ void openai_speech(exchange *x) {
     else
         api_fail_memory(&e);
     if (!e.status) {
-        s->errand.run = run;
-        s->errand.progress = send_progress;
-        s->errand.done = done;
+        s->task.run = run;
+        s->task.progress = send_progress;
+        s->task.done = done;
         s->model = x->model;
         s->codec = x->server->codec;
-        s->errands = x->server->errands;
-        exchange_run(x, x->server->errands, &s->errand, s->model);
+        s->tasks = x->server->tasks;
+        exchange_run(x, x->server->tasks, &s->task, s->model);
         return;
     }
     if (s) free_speaking(s);

@@ -194,7 +194,7 @@ static void make_room(texts *t, api_error *e) {
     if (!t->numbers || !t->n_tokens || !t->was_cut) api_fail_memory(e);
 }
 
-static void begin(exchange *x) { exchange_do_away(x, x->server->errands, false, work, NULL); }
+static void begin(exchange *x) { exchange_do_away(x, x->server->tasks, false, work, NULL); }
 
 void texts_begin(exchange *x, texts *t, api_error *e) {
     if (!e->status) make_room(t, e);

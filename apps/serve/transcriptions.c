@@ -1,4 +1,4 @@
-// OpenAI's POST /v1/audio/transcriptions: a form with a sound file becomes text. An errand computes
+// OpenAI's POST /v1/audio/transcriptions: a form with a sound file becomes text. A task computes
 // it, so that no stream waits for a recording; with `stream` its segments are sent as they come.
 #include <string.h>
 #include "apps/serve/away.h"
@@ -76,17 +76,17 @@ typedef enum form_of { FORM_JSON, FORM_TEXT, FORM_VERBOSE, FORM_SRT, FORM_VTT, F
 static const char *const form_names[FORMS] = {"json", "text", "verbose_json", "srt", "vtt"};
 
 typedef struct transcribing {
-    errand errand;
+    task task;
     served *model;
     char *bytes; // of the file
     size_t n;
     form_of form;
     char language[8]; // "": it is not said
     bool translates, streams;
-    errands *errands;
+    tasks *tasks;
     tern_mutex lock;
     tern_strbuf unsent; // under the lock: what the stream has not had yet
-    bool has_sent;      // of the errand's thread
+    bool has_sent;      // of the task's thread
     tern_transcription found;
     tern_error err;
 } transcribing;
@@ -98,12 +98,12 @@ static bool go_on(void *user, const tern_segment *segment) {
         tern_strbuf_printf(&t->unsent, "%s%s", t->has_sent ? " " : "", segment->text);
         tern_mutex_unlock(&t->lock);
         t->has_sent = true;
-        errands_report(t->errands, &t->errand);
+        tasks_report(t->tasks, &t->task);
     }
-    return errand_pause(&t->errand);
+    return task_pause(&t->task);
 }
 
-static void run(errand *e) {
+static void run(task *e) {
     transcribing *t = (transcribing *)e;
     tern_sound sound;
     const tern_sound_desc desc = {.rate = tern_model_audio_rate(t->model->model)};
@@ -212,7 +212,7 @@ static void send_event(exchange *x, const char *type, const char *member, const 
     tern_strbuf_free(&out);
 }
 
-static void send_progress(errand *e) {
+static void send_progress(task *e) {
     transcribing *t = (transcribing *)e;
     tern_mutex_lock(&t->lock);
     tern_strbuf text = t->unsent;
@@ -240,11 +240,11 @@ static void free_transcribing(transcribing *t) {
     tern_free(t);
 }
 
-static void done(errand *e) {
+static void done(task *e) {
     transcribing *t = (transcribing *)e;
     exchange *x = e->user;
     if (x) {
-        x->errand = NULL;
+        x->task = NULL;
         if (t->streams && t->err.status == TERN_OK)
             end_stream(x, t);
         else
@@ -265,8 +265,8 @@ static transcribing *new_transcribing(exchange *x, tern_str file) {
         free_transcribing(t);
         return NULL;
     }
-    t->errand = (errand){.run = run, .done = done, .progress = send_progress};
-    t->errands = x->server->errands;
+    t->task = (task){.run = run, .done = done, .progress = send_progress};
+    t->tasks = x->server->tasks;
     t->model = x->model;
     t->n = file.len;
     return t;
@@ -308,7 +308,7 @@ static void transcribe(exchange *x, bool translates) {
         t->translates = translates;
         t->streams = stream.ptr && tern_str_is(stream, "true");
         if (language.len < sizeof t->language) memcpy(t->language, language.ptr, language.len);
-        exchange_run(x, x->server->errands, &t->errand, t->model);
+        exchange_run(x, x->server->tasks, &t->task, t->model);
         return;
     }
     free_transcribing(t);

@@ -1,22 +1,22 @@
-#include "apps/serve/errand.h"
+#include "apps/serve/task.h"
 
 #include "apps/serve/share.h"
 #include "base/alloc.h"
 #include "base/os_thread.h"
 
-#define THREADS_MAX 32 // errands that have begun; most of them wait for a turn
+#define THREADS_MAX 32 // tasks that have begun; most of them wait for a turn
 
-typedef struct line { // of errands, first come first served
-    errand *first, **end;
+typedef struct line { // of tasks, first come first served
+    task *first, **end;
 } line;
 
-// Who has turns, or had one while another errand of it was there.
+// Who has turns, or had one while another task of it was there.
 typedef struct turn_taker {
     uint64_t client, last; // last: number of its last turn; 0: none yet
-    size_t n_errands, n_turns;
+    size_t n_tasks, n_turns;
 } turn_taker;
 
-struct errands {
+struct tasks {
     size_t n_turns, n_waiting_max;
     void (*wake)(void *user);
     void *user;
@@ -24,7 +24,7 @@ struct errands {
     tern_mutex lock;
     tern_condition changed;
     tern_thread threads[THREADS_MAX];
-    size_t n_threads, n_idle; // idle: wait for an errand that has none
+    size_t n_threads, n_idle; // idle: wait for a task that has none
     line known; // all that are not over: those that wait for a thread, or for a turn, or compute
     line given; // have a turn, and wait for an idle thread to take them up
     line over;
@@ -36,21 +36,21 @@ struct errands {
     bool closing;
 };
 
-static void put(line *l, errand *e) {
+static void put(line *l, task *e) {
     e->next = NULL;
     *l->end = e;
     l->end = &e->next;
 }
 
-static errand *take_all(line *l) {
-    errand *list = l->first;
+static task *take_all(line *l) {
+    task *list = l->first;
     l->first = NULL;
     l->end = &l->first;
     return list;
 }
 
-static void take_out(line *l, const errand *e) {
-    errand **at = &l->first;
+static void take_out(line *l, const task *e) {
+    task **at = &l->first;
     while (*at != e) at = &(*at)->next;
     *at = e->next;
     if (!*at) l->end = at;
@@ -58,13 +58,13 @@ static void take_out(line *l, const errand *e) {
 
 // ---- Turns, under the lock ---------------------------------------------------------------------
 
-static turn_taker *client_of(const errands *s, const errand *e) {
+static turn_taker *client_of(const tasks *s, const task *e) {
     for (size_t i = 0; i < s->n_clients; i++)
         if (s->clients[i].client == e->client) return &s->clients[i];
     return NULL;
 }
 
-static bool know_client(errands *s, const errand *e) {
+static bool know_client(tasks *s, const task *e) {
     turn_taker *c = client_of(s, e);
     if (!c) {
         if (tern_array_reserve(TERN_MEM_SESSION, &s->clients, &s->capacity, s->n_clients, 1) != 0)
@@ -72,33 +72,33 @@ static bool know_client(errands *s, const errand *e) {
         c = &s->clients[s->n_clients++];
         *c = (turn_taker){.client = e->client, .last = s->n_taken}; // behind those that wait
     }
-    c->n_errands++;
+    c->n_tasks++;
     return true;
 }
 
-static void forget_client(errands *s, const errand *e) {
+static void forget_client(tasks *s, const task *e) {
     turn_taker *c = client_of(s, e);
-    if (--c->n_errands == 0) *c = s->clients[--s->n_clients];
+    if (--c->n_tasks == 0) *c = s->clients[--s->n_clients];
 }
 
-static bool may_compute(const errands *s, const turn_taker *c) {
+static bool may_compute(const tasks *s, const turn_taker *c) {
     size_t most = s->n_turns > 1 ? s->n_turns - 1 : 1; // one is left for others
     return c->n_turns < most;
 }
 
-static bool is_before(const turn_taker *c, const errand *e, const turn_taker *d, const errand *f) {
+static bool is_before(const turn_taker *c, const task *e, const turn_taker *d, const task *f) {
     if (c->n_turns != d->n_turns) return c->n_turns < d->n_turns;
     if (c->last != d->last) return c->last < d->last;
     return e->n_turns != f->n_turns ? e->n_turns < f->n_turns : e->number < f->number;
 }
 
 // The one whose turn it is; NULL: none, or there is no turn.
-static errand *pick(const errands *s) {
-    errand *best = NULL;
+static task *pick(const tasks *s) {
+    task *best = NULL;
     const turn_taker *of = NULL;
     bool has_thread = s->n_idle > 0 || s->n_threads < THREADS_MAX;
     if (s->n_computing == s->n_turns) return NULL;
-    for (errand *e = s->known.first; e; e = e->next) {
+    for (task *e = s->known.first; e; e = e->next) {
         const turn_taker *c = client_of(s, e);
         if (e->computes || (!e->has_thread && !has_thread) || !may_compute(s, c)) continue;
         if (best && !is_before(c, e, of, best)) continue;
@@ -110,7 +110,7 @@ static errand *pick(const errands *s) {
 
 static void work(void *arg);
 
-static void give_turn(errands *s, errand *e) {
+static void give_turn(tasks *s, task *e) {
     turn_taker *c = client_of(s, e);
     c->n_turns++;
     c->last = ++s->n_taken;
@@ -119,7 +119,7 @@ static void give_turn(errands *s, errand *e) {
     e->computes = true;
 }
 
-static void take_turn(errands *s, errand *e) {
+static void take_turn(tasks *s, task *e) {
     turn_taker *c = client_of(s, e);
     c->n_turns--;
     c->last = ++s->n_taken; // behind who came meanwhile
@@ -128,7 +128,7 @@ static void take_turn(errands *s, errand *e) {
 }
 
 // The thread that it gets is an idle one, or a new one. False: the system has none to give now.
-static bool find_thread(errands *s) {
+static bool find_thread(tasks *s) {
     if (s->n_idle > 0) {
         s->n_idle--;
         return true;
@@ -138,8 +138,8 @@ static bool find_thread(errands *s) {
     return true;
 }
 
-static void give_turns(errands *s) {
-    for (errand *e; !s->closing && (e = pick(s));) {
+static void give_turns(tasks *s) {
+    for (task *e; !s->closing && (e = pick(s));) {
         if (!e->has_thread) {
             if (!find_thread(s)) break; // when the next one ends there is one
             e->has_thread = true;
@@ -152,8 +152,8 @@ static void give_turns(errands *s) {
     tern_condition_wake_all(&s->changed);
 }
 
-bool errand_pause(errand *e) {
-    errands *s = e->among;
+bool task_pause(task *e) {
+    tasks *s = e->among;
     if (!s) return !tern_cancel_is_requested(&e->cancel);
     tern_mutex_lock(&s->lock);
     take_turn(s, e);
@@ -166,8 +166,8 @@ bool errand_pause(errand *e) {
 
 // ---- Threads -----------------------------------------------------------------------------------
 
-static errand *take_given(errands *s) {
-    errand *e = s->given.first;
+static task *take_given(tasks *s) {
+    task *e = s->given.first;
     if (!e) return NULL;
     take_out(&s->given, e);
     put(&s->known, e);
@@ -175,10 +175,10 @@ static errand *take_given(errands *s) {
 }
 
 static void work(void *arg) {
-    errands *s = arg;
+    tasks *s = arg;
     tern_mutex_lock(&s->lock);
     for (;;) {
-        errand *e = take_given(s);
+        task *e = take_given(s);
         if (!e && s->closing) break;
         if (!e) {
             tern_condition_wait(&s->changed, &s->lock);
@@ -202,24 +202,24 @@ static void work(void *arg) {
     tern_mutex_unlock(&s->lock);
 }
 
-static void end_all(errand *list) {
-    for (errand *next; list; list = next) {
+static void end_all(task *list) {
+    for (task *next; list; list = next) {
         next = list->next;
         if (list->has_progress) list->progress(list);
         list->done(list);
     }
 }
 
-void errands_report(errands *s, errand *e) {
+void tasks_report(tasks *s, task *e) {
     tern_mutex_lock(&s->lock);
     e->has_progress = true;
     tern_mutex_unlock(&s->lock);
     s->wake(s->user);
 }
 
-static errand *take_one_with_progress(errands *s) {
+static task *take_one_with_progress(tasks *s) {
     tern_mutex_lock(&s->lock);
-    errand *e = s->known.first;
+    task *e = s->known.first;
     while (e && !e->has_progress) e = e->next;
     if (e) e->has_progress = false;
     tern_mutex_unlock(&s->lock);
@@ -227,15 +227,15 @@ static errand *take_one_with_progress(errands *s) {
 }
 
 // One that runs is freed by nobody else than this thread, when it is over.
-void errands_take_done(errands *s) {
-    for (errand *e; (e = take_one_with_progress(s));) e->progress(e);
+void tasks_take_done(tasks *s) {
+    for (task *e; (e = take_one_with_progress(s));) e->progress(e);
     tern_mutex_lock(&s->lock);
-    errand *list = take_all(&s->over);
+    task *list = take_all(&s->over);
     tern_mutex_unlock(&s->lock);
     end_all(list);
 }
 
-bool errands_submit(errands *s, errand *e) {
+bool tasks_submit(tasks *s, task *e) {
     tern_mutex_lock(&s->lock);
     // A new one waits even where a thread is free, for a moment: so it takes a place at first.
     size_t room = e->is_owed ? SIZE_MAX : s->n_waiting_max;
@@ -258,12 +258,12 @@ bool errands_submit(errands *s, errand *e) {
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-tern_status errands_open(errands **out, size_t n_turns, size_t n_waiting_max,
-                         void (*wake)(void *user), void *user, tern_error *err) {
-    errands *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+tern_status tasks_open(tasks **out, size_t n_turns, size_t n_waiting_max, void (*wake)(void *user),
+                       void *user, tern_error *err) {
+    tasks *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     *out = NULL;
     if (!s) return tern_fail_memory(err, sizeof *s);
-    *s = (errands){.n_turns = n_turns, .n_waiting_max = n_waiting_max, .wake = wake, .user = user};
+    *s = (tasks){.n_turns = n_turns, .n_waiting_max = n_waiting_max, .wake = wake, .user = user};
     s->known.end = &s->known.first;
     s->given.end = &s->given.first;
     s->over.end = &s->over.first;
@@ -275,16 +275,16 @@ tern_status errands_open(errands **out, size_t n_turns, size_t n_waiting_max,
         *out = s;
         return TERN_OK;
     }
-    errands_close(s);
+    tasks_close(s);
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "the system has no thread to give");
 }
 
-void errands_close(errands *s) {
+void tasks_close(tasks *s) {
     if (!s) return;
     tern_mutex_lock(&s->lock);
     s->closing = true;
-    for (errand *e = s->known.first; e; e = e->next) tern_cancel_request(&e->cancel);
-    for (errand *e = s->given.first; e; e = e->next) tern_cancel_request(&e->cancel);
+    for (task *e = s->known.first; e; e = e->next) tern_cancel_request(&e->cancel);
+    for (task *e = s->given.first; e; e = e->next) tern_cancel_request(&e->cancel);
     size_t n_threads = s->n_threads;
     tern_mutex_unlock(&s->lock);
     tern_condition_wake_all(&s->changed);
