@@ -56,7 +56,7 @@ static const sink to_http = {.write = sink_write, .end = sink_end};
 static const sink to_pipe = {.write = sink_write, .end = sink_end, .is_plain = true};
 
 // The answer to a message: to one with an id it has that id, and a result or an error.
-static void check_line(const exchange *x, const char *text, size_t n) {
+static void check_line(const request *x, const char *text, size_t n) {
     const mcp_run *run = x->mcp;
     tern_json_doc doc;
     jsonrpc_message m;
@@ -77,7 +77,7 @@ static void check_line(const exchange *x, const char *text, size_t n) {
     tern_json_free(&doc);
 }
 
-static void check_answer(const exchange *x, const answer *a) {
+static void check_answer(const request *x, const answer *a) {
     if (a->bytes.failed || x->is_broken) return; // memory is out
     const char *text = tern_strbuf_text(&a->bytes);
     fuzz_require(a->n_ends == 1);
@@ -97,11 +97,11 @@ static void check_answer(const exchange *x, const answer *a) {
     if (n > 0 && !x->is_stream) check_line(x, text, n);
 }
 
-static void finish(exchange *x, answer *a) {
+static void finish(request *x, answer *a) {
     check_answer(x, a);
     for (size_t i = 0; i < the_server.registry->n; i++)
         registry_keep(the_server.registry->list[i], -1);
-    exchange_free(x);
+    request_free(x);
     for (size_t i = 0; i < the_server.registry->n; i++)
         fuzz_require(the_server.registry->list[i]->n_users == 0);
     fuzz_require(!the_server.mcp->running);
@@ -130,24 +130,24 @@ static void post(tern_str input) {
         list[n++] =
             (http_field){.name = {line.ptr, at}, .value = {line.ptr + from, line.len - from}};
     }
-    const http_request request = {.method = TERN_STR("POST"),
-                                  .path = TERN_STR("/mcp"),
-                                  .host = TERN_STR("localhost"),
-                                  .minor = 1,
-                                  .keeps_alive = true,
-                                  .fields = list,
-                                  .n_fields = n,
-                                  .body = input};
-    exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
+    const http_request http = {.method = TERN_STR("POST"),
+                               .path = TERN_STR("/mcp"),
+                               .host = TERN_STR("localhost"),
+                               .minor = 1,
+                               .keeps_alive = true,
+                               .fields = list,
+                               .n_fields = n,
+                               .body = input};
+    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
     if (!x) return;
-    *x = (exchange){.server = &the_server, .sink = &to_http, .to = &a, .request = &request};
-    exchange_begin(x);
+    *x = (request){.server = &the_server, .sink = &to_http, .to = &a, .http = &http};
+    request_begin(x);
     finish(x, &a);
 }
 
 // ---- A pipe ------------------------------------------------------------------------------------
 
-static void take_body(exchange *x, api_error *e) {
+static void take_body(request *x, api_error *e) {
     if (e->status)
         reply_error(x, e);
     else
@@ -158,15 +158,15 @@ static void take_message(tern_str line) {
     static const http_request none = {.minor = 1};
     answer a = {.n_ends = 0};
     api_error e = {0};
-    exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
+    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
     if (!x) return;
-    *x = (exchange){.server = &the_server,
-                    .sink = &to_pipe,
-                    .to = &a,
-                    .request = &none,
-                    .error_format = &error_format_mcp,
-                    .route = "stdio"};
-    exchange_name(x);
+    *x = (request){.server = &the_server,
+                   .sink = &to_pipe,
+                   .to = &a,
+                   .http = &none,
+                   .error_format = &error_format_mcp,
+                   .route = "stdio"};
+    request_name(x);
     tern_strbuf_append(&x->text, line.ptr, line.len);
     if (x->text.failed) api_fail_memory(&e);
     if (!e.status) body_read(x, (tern_str){x->text.ptr, x->text.len}, &e);

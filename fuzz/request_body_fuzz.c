@@ -71,7 +71,7 @@ static void sink_write(void *to, const char *bytes, size_t n) {
 }
 static void sink_end(void *to) { ((answer *)to)->n_ends++; }
 
-static void check_answer(const exchange *x, const answer *a) {
+static void check_answer(const request *x, const answer *a) {
     if (a->bytes.failed || x->is_broken) return; // memory is out
     const char *body = a->bytes.ptr ? strstr(a->bytes.ptr, "\r\n\r\n") : NULL;
     fuzz_require(body && a->n_ends == 1);
@@ -81,7 +81,7 @@ static void check_answer(const exchange *x, const answer *a) {
 }
 
 // What would be computed.
-static void check_ask(const exchange *x, const ask *a) {
+static void check_ask(const request *x, const ask *a) {
     const tern_sampling *s = &a->sampling;
     fuzz_require(a->n >= 1 && a->n <= 128 && a->n_prompts >= 1 && a->model);
     fuzz_require(a->n_prompts <= desc.n_queue + desc.n_parallel);
@@ -105,22 +105,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     answer a = {.n_ends = 0};
     if (n == 0) return 0;
     const char *path = paths[bytes[0] % (sizeof paths / sizeof *paths)];
-    const http_request request = {.method = TERN_STR("POST"),
-                                  .path = {path, strlen(path)},
-                                  .host = TERN_STR("localhost"),
-                                  .minor = 1,
-                                  .keeps_alive = true,
-                                  .body = {(const char *)bytes + 1, n - 1}};
-    exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
+    const http_request http = {.method = TERN_STR("POST"),
+                               .path = {path, strlen(path)},
+                               .host = TERN_STR("localhost"),
+                               .minor = 1,
+                               .keeps_alive = true,
+                               .body = {(const char *)bytes + 1, n - 1}};
+    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
     if (!x) return 0;
-    *x = (exchange){.server = &the_server, .sink = &to_answer, .to = &a, .request = &request};
-    exchange_begin(x);
+    *x = (request){.server = &the_server, .sink = &to_answer, .to = &a, .http = &http};
+    request_begin(x);
     check_answer(x, &a);
     bool is_read = x->status == 503 && strstr(tern_strbuf_text(&a.bytes), "is stopping");
     if (is_read && x->ask && x->ask->writer) check_ask(x, x->ask);
     for (size_t i = 0; i < the_server.registry->n; i++)
         registry_keep(the_server.registry->list[i], -1);
-    exchange_free(x);
+    request_free(x);
     for (size_t i = 0; i < the_server.registry->n; i++)
         fuzz_require(the_server.registry->list[i]->n_users == 0);
     tern_strbuf_free(&a.bytes);

@@ -29,7 +29,7 @@ static const struct {
     {"test_multiple_content_types", "[" TEXT "," IMAGE "," SOUND "," RESOURCE "]"},
 };
 
-static void say(exchange *x) {
+static void say(request *x) {
     const char *name = x->mcp->call.tool->name, *content = "[" TEXT "]";
     tern_strbuf line = {0};
     for (size_t i = 0; i < sizeof results / sizeof *results; i++)
@@ -41,13 +41,13 @@ static void say(exchange *x) {
     tern_strbuf_free(&line);
 }
 
-static void fail_tool(exchange *x) {
+static void fail_tool(request *x) {
     api_error e = {0};
     api_fail(&e, 400, NULL, NULL, "this tool always fails");
     reply_error(x, &e);
 }
 
-static void tell_progress(exchange *x) {
+static void tell_progress(request *x) {
     mcp_begin_stream(x);
     for (int i = 0; i <= 100 && x->mcp->call.progress && x->is_stream; i += 50) {
         tern_strbuf line = {0};
@@ -59,7 +59,7 @@ static void tell_progress(exchange *x) {
     say(x);
 }
 
-static void miss_capability(exchange *x) {
+static void miss_capability(request *x) {
     tern_strbuf line = {0};
     mcp_put_error(&x->mcp->call, MCP_MISSING_CAPABILITY, "this tool needs sampling",
                   "{\"requiredCapabilities\":{\"sampling\":{}}}", &line);

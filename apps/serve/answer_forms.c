@@ -157,7 +157,7 @@ void formats_free(served *s) {
 // ---- Reading -----------------------------------------------------------------------------------
 
 // Takes the text over.
-static void want(exchange *x, format_wanted *w, api_error *e) {
+static void want(request *x, format_wanted *w, api_error *e) {
     ask *a = x->ask;
     if (e->status) {
         tern_strbuf_free(&w->text);
@@ -198,7 +198,7 @@ static void want_both(ask *a, api_error *e) {
     if (w->tools.failed) api_fail_memory(e);
 }
 
-void ask_open_format(exchange *x, api_error *e) {
+void ask_open_format(request *x, api_error *e) {
     ask *a = x->ask;
     format_wanted *w = &a->format;
     if (w->param && a->tools.len && !w->tools.len && !e->status) want_both(a, e);
@@ -213,7 +213,7 @@ void ask_open_format(exchange *x, api_error *e) {
     a->params.grammar = shared_grammar_get(a->grammar);
 }
 
-static void want_value(exchange *x, const fields *f, const tern_json *v, tern_grammar_kind kind,
+static void want_value(request *x, const fields *f, const tern_json *v, tern_grammar_kind kind,
                        const char *param) {
     format_wanted w = {.kind = kind, .param = param};
     tern_json_writer writer = {.out = &w.text};
@@ -224,14 +224,14 @@ static void want_value(exchange *x, const fields *f, const tern_json *v, tern_gr
     want(x, &w, f->error);
 }
 
-static void want_json(exchange *x, const fields *f, const char *param) {
+static void want_json(request *x, const fields *f, const char *param) {
     format_wanted w = {.kind = TERN_GRAMMAR_JSON_SCHEMA, .param = param};
     tern_strbuf_puts(&w.text, "{\"type\":\"object\"}");
     want(x, &w, f->error);
 }
 
 // Schemas are objects, true or false; as a string, JSON of one.
-static void want_schema(exchange *x, const fields *f, const tern_json *v, const char *param) {
+static void want_schema(request *x, const fields *f, const tern_json *v, const char *param) {
     if (tern_json_is(v, TERN_JSON_ARRAY) || tern_json_is(v, TERN_JSON_NUMBER)) {
         api_fail(f->error, 400, NULL, param, "'%s' must be a JSON Schema", param);
         return;
@@ -239,7 +239,7 @@ static void want_schema(exchange *x, const fields *f, const tern_json *v, const 
     want_value(x, f, v, TERN_GRAMMAR_JSON_SCHEMA, param);
 }
 
-void ask_read_format(exchange *x, const fields *format, const char *name) {
+void ask_read_format(request *x, const fields *format, const char *name) {
     const tern_str type = field_text(format, "type");
     const bool is_chat = strcmp(name, "response_format") == 0;
     if (!type.ptr || tern_str_is(type, "text") || format->error->status) return;
@@ -266,7 +266,7 @@ void ask_read_format(exchange *x, const fields *format, const char *name) {
 }
 
 // "choice": strings.
-static void want_choices(exchange *x, const fields *f, const tern_json *v, const char *param) {
+static void want_choices(request *x, const fields *f, const tern_json *v, const char *param) {
     bool ok = tern_json_is(v, TERN_JSON_ARRAY) && v->n > 0;
     for (const tern_json *e = ok ? tern_json_first(f->doc, v) : NULL; e && ok;
          e = tern_json_next(f->doc, v, e))
@@ -277,7 +277,7 @@ static void want_choices(exchange *x, const fields *f, const tern_json *v, const
         api_fail(f->error, 400, NULL, param, "'%s' must be a list of strings", param);
 }
 
-static void want_text(exchange *x, const fields *f, const tern_json *v, tern_grammar_kind kind,
+static void want_text(request *x, const fields *f, const tern_json *v, tern_grammar_kind kind,
                       const char *param) {
     if (tern_json_is(v, TERN_JSON_STRING))
         want_value(x, f, v, kind, param);
@@ -286,7 +286,7 @@ static void want_text(exchange *x, const fields *f, const tern_json *v, tern_gra
 }
 
 // The four kinds under other names.
-static void read_named(exchange *x, const fields *f, const char *const names[4],
+static void read_named(request *x, const fields *f, const char *const names[4],
                        const char *const params[4]) {
     for (int i = 0; i < 4; i++) {
         const tern_json *v = field_any(f, names[i]);
@@ -299,7 +299,7 @@ static void read_named(exchange *x, const fields *f, const char *const names[4],
     }
 }
 
-void ask_read_formats(exchange *x, const fields *f) {
+void ask_read_formats(request *x, const fields *f) {
     static const char *const llama[] = {"json_schema", "grammar", "regex", "choice"};
     static const char *const guided[] = {"guided_json", "guided_grammar", "guided_regex",
                                          "guided_choice"};
@@ -314,7 +314,7 @@ void ask_read_formats(exchange *x, const fields *f) {
     if (structured.object) read_named(x, &structured, inner, outer);
 }
 
-void ask_read_ollama_format(exchange *x, const fields *f) {
+void ask_read_ollama_format(request *x, const fields *f) {
     const tern_json *v = field_any(f, "format");
     bool is_text = tern_json_is(v, TERN_JSON_STRING);
     if (!v || (is_text && v->n == 0)) return;

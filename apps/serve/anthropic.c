@@ -3,7 +3,7 @@
 #include <string.h>
 #include "apps/serve/interfaces.h"
 
-static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
     const char *type = e->status == 401   ? "authentication_error"
                        : e->status == 403 ? "permission_error"
                        : e->status == 404 ? "not_found_error"
@@ -77,7 +77,7 @@ static void put_block(tern_json_writer *w, const char *key, const answer_block *
 }
 
 // The message, with its text if it is over.
-static void put_message(tern_json_writer *w, const char *key, const exchange *x, const choice *c) {
+static void put_message(tern_json_writer *w, const char *key, const request *x, const choice *c) {
     char id[64];
     snprintf(id, sizeof id, "msg_%s", x->id + 4);
     tern_json_open(w, key, '{');
@@ -94,7 +94,7 @@ static void put_message(tern_json_writer *w, const char *key, const exchange *x,
     tern_json_close(w, '}');
 }
 
-static void put_whole(exchange *x, tern_strbuf *out) {
+static void put_whole(request *x, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     put_message(&w, NULL, x, &x->ask->choices[0]);
 }
@@ -114,7 +114,7 @@ static void close_event(tern_json_writer *w) {
     tern_strbuf_puts(w->out, "\n\n");
 }
 
-static void begin_stream(exchange *x, tern_strbuf *out) {
+static void begin_stream(request *x, tern_strbuf *out) {
     tern_json_writer w = open_event(out, "message_start");
     put_message(&w, "message", x, NULL);
     close_event(&w);
@@ -136,7 +136,7 @@ static void begin_block(size_t i, const answer_block *b, tern_strbuf *out) {
     close_event(&w);
 }
 
-static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
     static const char *const types[][2] = {{"text_delta", "text"},
                                            {"thinking_delta", "thinking"},
                                            {"input_json_delta", "partial_json"}};
@@ -157,7 +157,7 @@ static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *o
     }
 }
 
-static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+static void put_over(request *x, choice *c, tern_strbuf *out) {
     size_t n = c->blocks.n;
     if (!n) begin_block(n++, NULL, out); // it said nothing
     end_block(n - 1, out);
@@ -171,7 +171,7 @@ static void put_over(exchange *x, choice *c, tern_strbuf *out) {
     close_event(&w);
 }
 
-static void put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+static void put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "event: error\ndata: ");
     put_error(&w, x, e);
@@ -183,7 +183,7 @@ static const ask_writer writer = {
 
 // ---- Requests ----------------------------------------------------------------------------------
 
-void anthropic_messages(exchange *x) {
+void anthropic_messages(request *x) {
     api_error e = {0};
     fields f;
     ask *a = ask_start(x, &writer, &f, &e);
@@ -197,6 +197,6 @@ void anthropic_messages(exchange *x) {
     ask_begin(x, &e);
 }
 
-void anthropic_count_tokens(exchange *x) {
+void anthropic_count_tokens(request *x) {
     ask_count(x, &writer, anthropic_read, "\"input_tokens\":");
 }

@@ -183,13 +183,13 @@ static void read_thinking(ask *a, const fields *f) {
     if (type.ptr) tern_json_put_bool(&w, "enable_thinking", !tern_str_is(type, "disabled"));
 }
 
-static void read_format(exchange *x, const fields *f) {
+static void read_format(request *x, const fields *f) {
     fields output = fields_within(f, "output_config", "output_config.");
     fields format = fields_within(&output, "format", "output_config.format.");
     if (format.object) ask_read_format(x, &format, "output_config.format");
 }
 
-bool anthropic_read(exchange *x, const fields *f) {
+bool anthropic_read(request *x, const fields *f) {
     messages m = {0};
     bool prefill;
     ask_read_model(x, f);

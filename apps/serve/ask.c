@@ -11,7 +11,7 @@
 
 #define LOGPROB_BYTES 64 // of a token's likelihood in JSON, about
 
-ask *ask_new(exchange *x, const ask_writer *writer, api_error *e) {
+ask *ask_new(request *x, const ask_writer *writer, api_error *e) {
     ask *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
     if (!a) {
         api_fail_memory(e);
@@ -26,14 +26,14 @@ ask *ask_new(exchange *x, const ask_writer *writer, api_error *e) {
     return a;
 }
 
-ask *ask_start(exchange *x, const ask_writer *writer, fields *f, api_error *e) {
+ask *ask_start(request *x, const ask_writer *writer, fields *f, api_error *e) {
     ask *a = ask_new(x, writer, e);
     *f = fields_of_body(x, e);
     if (!a) reply_error(x, e);
     return a;
 }
 
-void ask_count(exchange *x, const ask_writer *writer, bool (*read)(exchange *x, const fields *f),
+void ask_count(request *x, const ask_writer *writer, bool (*read)(request *x, const fields *f),
                const char *before) {
     api_error e = {0};
     fields f;
@@ -52,7 +52,7 @@ void ask_count(exchange *x, const ask_writer *writer, bool (*read)(exchange *x, 
 static void free_choice(choice *c) {
     if (c->job) { // its last event finds nobody
         c->job->user = NULL;
-        scheduler_cancel(c->exchange->model->scheduler, c->job);
+        scheduler_cancel(c->request->model->scheduler, c->job);
     }
     blocks_free(&c->blocks);
     tern_strbuf_free(&c->text);
@@ -93,7 +93,7 @@ void ask_free(ask *a) {
 // ---- The answer comes --------------------------------------------------------------------------
 
 // Within a stream the status is out already: the error is its last word.
-static void fail(exchange *x, const api_error *e) {
+static void fail(request *x, const api_error *e) {
     ask *a = x->ask;
     if (a->has_failed) return;
     a->has_failed = true;
@@ -108,7 +108,7 @@ static void fail(exchange *x, const api_error *e) {
     reply_end(x);
 }
 
-static void fail_memory(exchange *x) {
+static void fail_memory(request *x) {
     api_error e = {0};
     api_fail_memory(&e);
     fail(x, &e);
@@ -142,7 +142,7 @@ static bool keep(choice *c, const job_event *e) {
     return !c->text.failed;
 }
 
-static void send_end(exchange *x) {
+static void send_end(request *x) {
     ask *a = x->ask;
     if (a->stream) {
         if (a->writer->end) a->writer->end(x, &x->piece);
@@ -155,18 +155,18 @@ static void send_end(exchange *x) {
 }
 
 // Much of an answer, or of what it repeats of the request, is written away.
-static void finish_answer(exchange *x) {
+static void finish_answer(request *x) {
     const ask *a = x->ask;
     size_t n = x->n_body;
     for (size_t i = 0; i < a->n_choices && !a->stream; i++)
         n += a->choices[i].text.len + LOGPROB_BYTES * a->choices[i].n_ids * a->choices[i].n_each;
     if (n > SHORT_BYTES)
-        exchange_do_away(x, x->server->readers, true, send_end, NULL);
+        request_do_away(x, x->server->readers, true, send_end, NULL);
     else
         send_end(x);
 }
 
-static void end_choice(exchange *x, choice *c, const job *j) {
+static void end_choice(request *x, choice *c, const job *j) {
     ask *a = x->ask;
     c->job = NULL;
     c->stats = j->stats;
@@ -185,7 +185,7 @@ static void end_choice(exchange *x, choice *c, const job *j) {
 
 static void on_event(void *user, const job_event *e) {
     choice *c = user;
-    exchange *x = c->exchange;
+    request *x = c->request;
     ask *a = x->ask;
     const size_t n_text = c->text.len;
     text_delta d = {NULL, 0, c->n_ids, e->n_tokens};
@@ -235,7 +235,7 @@ void server_take_events(server *s) {
 
 // ---- Beginning ---------------------------------------------------------------------------------
 
-static bool open_answer(exchange *x, choice *c) {
+static bool open_answer(request *x, choice *c) {
     ask *a = x->ask;
     const char *tools = a->tools.len ? a->tools.ptr : NULL;
     c->blocks.salt = x->id, c->blocks.index = c->index, c->blocks.one_call = a->one_call;
@@ -248,7 +248,7 @@ static bool open_answer(exchange *x, choice *c) {
 }
 
 // A job for each choice. Seeds count up from the one that was asked for, so that choices differ.
-static bool make_jobs(exchange *x, job **jobs) {
+static bool make_jobs(request *x, job **jobs) {
     ask *a = x->ask;
     a->params.sampling = &a->sampling;
     a->params.stops = (const char *const *)a->stops;
@@ -260,7 +260,7 @@ static bool make_jobs(exchange *x, job **jobs) {
     for (size_t i = 0; i < a->n_choices; i++) {
         const ask_prompt *p = &a->prompts[i / (size_t)a->n];
         choice *c = &a->choices[i];
-        *c = (choice){.exchange = x, .index = (int)i};
+        *c = (choice){.request = x, .index = (int)i};
         if (!open_answer(x, c)) return false;
         job *j = jobs[i] = job_new(p->ids, p->n_ids, &a->params);
         if (!j) return false;
@@ -274,7 +274,7 @@ static bool make_jobs(exchange *x, job **jobs) {
     return true;
 }
 
-static void prepare(exchange *x, api_error *e) {
+static void prepare(request *x, api_error *e) {
     ask *a = x->ask;
     size_t n = a->n_choices = a->n_prompts * (size_t)a->n;
     a->choices = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *a->choices);
@@ -284,7 +284,7 @@ static void prepare(exchange *x, api_error *e) {
     if (!e->status && a->stream && a->writer->begin) a->writer->begin(x, &x->piece);
 }
 
-static void submit(exchange *x) {
+static void submit(request *x) {
     ask *a = x->ask;
     api_error e = {0};
     if (x->server->stopping)
@@ -306,7 +306,7 @@ static void submit(exchange *x) {
     reply_piece(x, &x->piece);
 }
 
-void ask_begin(exchange *x, api_error *e) {
+void ask_begin(request *x, api_error *e) {
     ask *a = x->ask;
     if (!e->status && a->n_prompts == 0) api_fail(e, 400, NULL, "prompt", "there is no prompt");
     ask_check_limits(x, e);
@@ -315,7 +315,7 @@ void ask_begin(exchange *x, api_error *e) {
     if (e->status)
         reply_error(x, e);
     else
-        exchange_then(x, submit);
+        request_then(x, submit);
 }
 
 ask_usage ask_usage_of(const ask *a) {

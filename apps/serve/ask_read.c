@@ -10,7 +10,7 @@
 
 // ---- The model ---------------------------------------------------------------------------------
 
-void ask_read_model(exchange *x, const fields *f) {
+void ask_read_model(request *x, const fields *f) {
     tern_str name = field_text(f, "model");
     const char *own = x->model->about.name;
     if (f->error->status) return;
@@ -21,7 +21,7 @@ void ask_read_model(exchange *x, const fields *f) {
 
 // ---- Limits ------------------------------------------------------------------------------------
 
-void ask_read_max_tokens(exchange *x, const fields *f, const char *name) {
+void ask_read_max_tokens(request *x, const fields *f, const char *name) {
     x->ask->params.max_tokens =
         (int32_t)field_int(f, name, x->ask->params.max_tokens, 1, INT32_MAX);
 }
@@ -33,7 +33,7 @@ static bool add_stop(ask *a, tern_str s) {
     return true;
 }
 
-void ask_read_stops(exchange *x, const fields *f, const char *name, size_t n_max) {
+void ask_read_stops(request *x, const fields *f, const char *name, size_t n_max) {
     const tern_json *value = field_any(f, name);
     ask *a = x->ask;
     if (!value) return;
@@ -88,7 +88,7 @@ static int32_t read_id(const served *s, tern_str name) {
 #define BIAS_TEXTS 8192 // bytes of all texts: they are read on the loop's thread
 
 // A bias of one token, or of each token of a text.
-static void add_bias(exchange *x, const fields *f, const char *name, const tern_json *token,
+static void add_bias(request *x, const fields *f, const char *name, const tern_json *token,
                      float bias, size_t *capacity, size_t *left) {
     ask *a = x->ask;
     const text_wanted wanted = {.text = tern_json_str(token), .flags = TERN_TOKENIZE_PLAIN};
@@ -111,7 +111,7 @@ static void add_bias(exchange *x, const fields *f, const char *name, const tern_
 }
 
 // llama-server's form: [[15043, -1.5], [" Hello", false]].
-static void read_bias_pairs(exchange *x, const fields *f, const char *name, const tern_json *list) {
+static void read_bias_pairs(request *x, const fields *f, const char *name, const tern_json *list) {
     size_t capacity = 0, left = BIAS_TEXTS;
     for (const tern_json *pair = tern_json_first(f->doc, list); pair && !f->error->status;
          pair = tern_json_next(f->doc, list, pair)) {
@@ -128,7 +128,7 @@ static void read_bias_pairs(exchange *x, const fields *f, const char *name, cons
 }
 
 // {"15043": -100}: keys are ids, as strings.
-void ask_read_biases(exchange *x, const fields *f, const char *name) {
+void ask_read_biases(request *x, const fields *f, const char *name) {
     const tern_json *given = field_any(f, name);
     if (tern_json_is(given, TERN_JSON_ARRAY)) {
         read_bias_pairs(x, f, name, given);
@@ -186,7 +186,7 @@ static bool fits(const served *s, size_t n, const char *param, api_error *e) {
     return !is_refused(e);
 }
 
-void ask_add_prompt(exchange *x, int32_t *ids, size_t n, const char *param, api_error *e) {
+void ask_add_prompt(request *x, int32_t *ids, size_t n, const char *param, api_error *e) {
     ask *a = x->ask;
     if (a->n_last && n > a->n_last) {
         memmove(ids, ids + n - a->n_last, a->n_last * sizeof *ids);
@@ -207,7 +207,7 @@ void ask_add_prompt(exchange *x, int32_t *ids, size_t n, const char *param, api_
     a->prompts[a->n_prompts++] = (ask_prompt){ids, n};
 }
 
-void ask_add_given(exchange *x, int32_t *ids, size_t n, const char *param, api_error *e) {
+void ask_add_given(request *x, int32_t *ids, size_t n, const char *param, api_error *e) {
     if (are_ids(x->model, ids, n, param, e))
         ask_add_prompt(x, ids, n, param, e);
     else
@@ -228,7 +228,7 @@ bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *
     return !is_refused(e);
 }
 
-void ask_add_text(exchange *x, tern_str text, const char *param, api_error *e) {
+void ask_add_text(request *x, tern_str text, const char *param, api_error *e) {
     size_t n;
     const text_wanted wanted = {
         .text = text, .flags = TERN_TOKENIZE_SPECIAL | (x->ask->is_bare ? 0u : TERN_TOKENIZE_BOS)};
@@ -238,7 +238,7 @@ void ask_add_text(exchange *x, tern_str text, const char *param, api_error *e) {
     if (ids) ask_add_prompt(x, ids, n, param, e);
 }
 
-void ask_add_ids(exchange *x, const fields *f, const tern_json *array, const char *param) {
+void ask_add_ids(request *x, const fields *f, const tern_json *array, const char *param) {
     size_t n = 0;
     if (f->error->status) return;
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, array->n, sizeof *ids);

@@ -5,13 +5,13 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-static exchange *of(task *e) { return (exchange *)((char *)e - offsetof(exchange, away)); }
+static request *of(task *e) { return (request *)((char *)e - offsetof(request, away)); }
 
 // On a thread of tasks.
 static void run(task *e) { of(e)->work(of(e)); }
 
 // What was written away is said now.
-static void say(exchange *x) {
+static void say(request *x) {
     if (x->counts)
         metrics_count_request(&x->server->metrics, x->route ? x->route : "other", x->status);
     x->counts = false;
@@ -28,13 +28,13 @@ static void say(exchange *x) {
 }
 
 static void back(task *e) {
-    exchange *x = of(e);
+    request *x = of(e);
     x->is_away = false;
     if (x->is_left) {
-        exchange_free(x);
+        request_free(x);
         return;
     }
-    void (*then)(exchange * x) = x->then;
+    void (*then)(request * x) = x->then;
     x->then = NULL;
     if (x->stop && !x->is_over) { // somebody wanted its end meanwhile
         tern_strbuf_clear(&x->said);
@@ -45,8 +45,8 @@ static void back(task *e) {
     if (then && !x->is_over) then(x);
 }
 
-void exchange_do_away(exchange *x, tasks *among, bool is_owed, void (*work)(exchange *x),
-                      void (*then)(exchange *x)) {
+void request_do_away(request *x, tasks *among, bool is_owed, void (*work)(request *x),
+                     void (*then)(request *x)) {
     x->away = (task){.run = run, .done = back, .client = x->client, .is_owed = is_owed};
     x->work = work;
     x->then = then;
@@ -59,26 +59,25 @@ void exchange_do_away(exchange *x, tasks *among, bool is_owed, void (*work)(exch
     reply_error(x, &full);
 }
 
-void exchange_do(exchange *x, size_t n_bytes, void (*work)(exchange *x),
-                 void (*then)(exchange *x)) {
+void request_do(request *x, size_t n_bytes, void (*work)(request *x), void (*then)(request *x)) {
     server *s = x->server;
     if (n_bytes > SHORT_BYTES && !x->is_away) {
-        exchange_do_away(x, s->readers, false, work, then);
+        request_do_away(x, s->readers, false, work, then);
         return;
     }
     if (!x->is_away && n_bytes > s->n_loop_bytes) s->n_loop_bytes = n_bytes;
     work(x);
-    if (then && !x->is_over) exchange_then(x, then);
+    if (then && !x->is_over) request_then(x, then);
 }
 
-void exchange_then(exchange *x, void (*then)(exchange *x)) {
+void request_then(request *x, void (*then)(request *x)) {
     if (x->is_away)
         x->then = then;
     else
         then(x);
 }
 
-static void submit(exchange *x) {
+static void submit(request *x) {
     task *e = x->task;
     api_error full = {0};
     e->user = x;
@@ -92,22 +91,22 @@ static void submit(exchange *x) {
     reply_error(x, &full);
 }
 
-void exchange_run(exchange *x, tasks *among, task *e, served *model) {
+void request_run(request *x, tasks *among, task *e, served *model) {
     x->task = e;
     x->tasks = among;
     x->task_model = model;
-    exchange_then(x, submit);
+    request_then(x, submit);
 }
 
-bool exchange_is_cancelled(const exchange *x) {
+bool request_is_cancelled(const request *x) {
     return x->is_away && tern_cancel_is_requested(&x->away.cancel);
 }
 
-bool exchange_pause(exchange *x) { return !x->is_away || task_pause(&x->away); }
+bool request_pause(request *x) { return !x->is_away || task_pause(&x->away); }
 
 // ---- The end -----------------------------------------------------------------------------------
 
-static void end_task(exchange *x) {
+static void end_task(request *x) {
     task *e = x->task;
     if (!e) return;
     x->task = NULL;
@@ -118,14 +117,14 @@ static void end_task(exchange *x) {
     e->done(e);
 }
 
-static void free_request(exchange *x) {
+static void free_request(request *x) {
     tern_json_free(&x->body);
     tern_strbuf_free(&x->text);
     http_reader_free(&x->reader);
 }
 
 // What is long takes the system a while to take back, too.
-static bool is_freed_away(exchange *x) {
+static bool is_freed_away(request *x) {
     bool is_long = x->text.capacity + x->reader.body.capacity > SHORT_BYTES;
     if (!is_long || x->is_emptied || !x->server->readers) return false;
     x->is_emptied = true;
@@ -137,7 +136,7 @@ static bool is_freed_away(exchange *x) {
     return false;
 }
 
-void exchange_free(exchange *x) {
+void request_free(request *x) {
     if (x->is_away) { // who works for it frees it
         x->is_left = true;
         tern_cancel_request(&x->away.cancel);
@@ -147,7 +146,7 @@ void exchange_free(exchange *x) {
     if (!x->is_emptied) {
         end_task(x);
         registry_forget(&x->wait);
-        exchange_free_parts(x);
+        request_free_parts(x);
         if (x->holds) registry_release(x->model);
         if (is_freed_away(x)) return;
     }

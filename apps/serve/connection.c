@@ -27,8 +27,8 @@ struct connection {
     struct bufferevent *socket;
     struct event *go_on; // the answer is over, or the connection is
     http_reader reader;
-    exchange *coming;   // whose head is there, and whose body comes; NULL: none
-    exchange *exchange; // that is being answered; NULL: none
+    request *coming;  // whose head is there, and whose body comes; NULL: none
+    request *request; // that is being answered; NULL: none
     uint64_t client;
     char peer[64];
     // In the loop's ticks: when it began to wait for a request, or the request began to come; when
@@ -38,8 +38,8 @@ struct connection {
 };
 
 static void free_connection(connection *c) {
-    if (c->coming) exchange_free(c->coming);
-    if (c->exchange) exchange_free(c->exchange);
+    if (c->coming) request_free(c->coming);
+    if (c->request) request_free(c->request);
     if (c->socket) bufferevent_free(c->socket);
     if (c->go_on) event_free(c->go_on);
     if (c->link) {
@@ -83,7 +83,7 @@ static void sink_write(void *to, const char *bytes, size_t n) {
     connection *c = to;
     if (c->is_doomed) return;
     bufferevent_write(c->socket, bytes, n);
-    if (c->exchange && c->exchange->is_stream && unsent(c) > UNREAD_MAX) {
+    if (c->request && c->request->is_stream && unsent(c) > UNREAD_MAX) {
         c->is_doomed = true; // it reads more slowly than anybody writes: not for ever
         event_active(c->go_on, EV_TIMEOUT, 0);
     }
@@ -112,11 +112,11 @@ static void sink_give(void *to, tern_strbuf *text) {
 }
 static const sink socket_sink = {.write = sink_write, .end = sink_end, .give = sink_give};
 
-static void log_exchange(const connection *c, const exchange *x) {
+static void log_request(const connection *c, const request *x) {
     tern_strbuf path = {0}, model = {0};
     ask_usage u = {0};
     if (x->ask && !x->is_away) u = ask_usage_of(x->ask);
-    tern_strbuf_json(&path, x->request->path.ptr, x->request->path.len);
+    tern_strbuf_json(&path, x->http->path.ptr, x->http->path.len);
     if (x->model) {
         tern_strbuf_puts(&model, " model=");
         tern_strbuf_json(&model, x->model->about.name, strlen(x->model->about.name));
@@ -125,9 +125,9 @@ static void log_exchange(const connection *c, const exchange *x) {
     log_line("request",
              "id=%s client=%s method=%.*s path=%s status=%d seconds=%.3f prompt=%zu "
              "cached=%zu generated=%zu%s%s",
-             x->id, c->peer, (int)x->request->method.len, x->request->method.ptr,
-             tern_strbuf_text(&path), x->status, tern_seconds() - x->arrived, u.n_prompt,
-             u.n_cached, u.n_generated, tern_strbuf_text(&model), x->is_over ? "" : " left=true");
+             x->id, c->peer, (int)x->http->method.len, x->http->method.ptr, tern_strbuf_text(&path),
+             x->status, tern_seconds() - x->arrived, u.n_prompt, u.n_cached, u.n_generated,
+             tern_strbuf_text(&model), x->is_over ? "" : " left=true");
     tern_strbuf_free(&path);
     tern_strbuf_free(&model);
 }
@@ -137,30 +137,30 @@ static void doom(connection *c) { // there is no memory
     event_active(c->go_on, EV_TIMEOUT, 0);
 }
 
-static exchange *make_exchange(connection *c) {
-    exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
+static request *make_request(connection *c) {
+    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
     if (!x) return NULL;
     x->server = &c->loop->server;
     x->sink = &socket_sink;
     x->to = c;
-    x->request = &c->reader.request;
+    x->http = &c->reader.request;
     x->client = c->client;
     return x;
 }
 
-// The request is the exchange's from now on, which may outlive the connection.
-static void begin_exchange(connection *c) {
-    exchange *x = c->coming ? c->coming : make_exchange(c);
+// The head is the request's from now on, which may outlive the connection.
+static void begin_request(connection *c) {
+    request *x = c->coming ? c->coming : make_request(c);
     c->coming = NULL;
     if (!x) {
         doom(c);
         return;
     }
     x->reader = c->reader;
-    x->request = &x->reader.request;
+    x->http = &x->reader.request;
     c->reader = (http_reader){.limits = x->reader.limits};
-    c->exchange = x;
-    exchange_begin(x);
+    c->request = x;
+    request_begin(x);
     if (c->loop->desc->verbose)
         log_line("begin", "id=%s client=%s path=%s", x->id, c->peer, tern_strbuf_text(&x->path));
 }
@@ -180,7 +180,7 @@ static void refuse(connection *c) {
 
 // Refuses a request whose body has not come. A short one is awaited, so that the connection can go
 // on; else it ends.
-static void refuse_early(connection *c, exchange *x, const api_error *e) {
+static void refuse_early(connection *c, request *x, const api_error *e) {
     http_reader *r = &c->reader;
     bool is_short = r->has_length && r->left <= DISCARD_MAX && !r->request.expects_continue;
     x->refusal = is_short ? tern_alloc(TERN_MEM_SESSION, sizeof *x->refusal) : NULL;
@@ -191,11 +191,11 @@ static void refuse_early(connection *c, exchange *x, const api_error *e) {
         return;
     }
     r->request.keeps_alive = false;
-    c->exchange = x;
-    exchange_refuse(x, e);
+    c->request = x;
+    request_refuse(x, e);
 }
 
-static void refuse_inflight(connection *c, exchange *x) {
+static void refuse_inflight(connection *c, request *x) {
     api_error e = {0};
     api_fail_inflight(&e);
     c->coming = NULL;
@@ -206,12 +206,12 @@ static void refuse_inflight(connection *c, exchange *x) {
 // The head is there: a client that may not ask is refused before a byte of its body is kept.
 static void look_at_head(connection *c) {
     api_error e = {0};
-    exchange *x = make_exchange(c);
+    request *x = make_request(c);
     if (!x) {
         doom(c);
-    } else if (!exchange_screen(x, &e)) {
+    } else if (!request_screen(x, &e)) {
         refuse_early(c, x, &e);
-    } else if (!exchange_takes_body(x)) {
+    } else if (!request_takes_body(x)) {
         c->reader.discards = true; // of a GET
         c->coming = x;
     } else if (c->reader.left > SHORT_BYTES && !budget_may_take(x, (size_t)c->reader.left)) {
@@ -224,7 +224,7 @@ static void look_at_head(connection *c) {
 // What comes is in memory, and counts as the client's.
 static void weigh_body(connection *c) {
     size_t n = c->reader.body.capacity;
-    exchange *x = c->coming;
+    request *x = c->coming;
     if (n > SHORT_BYTES && n > x->charged && !budget_take(x, n - x->charged)) refuse_inflight(c, x);
 }
 
@@ -232,7 +232,7 @@ static void weigh_body(connection *c) {
 static void continue_body(connection *c) {
     static const char leave[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (c->reader.place < HTTP_AT_BODY) return;
-    if (!c->coming && !c->exchange) look_at_head(c);
+    if (!c->coming && !c->request) look_at_head(c);
     if (c->coming) weigh_body(c);
     if (c->continued || !c->coming || !c->reader.request.expects_continue) return;
     c->continued = true;
@@ -244,7 +244,7 @@ static void continue_body(connection *c) {
 static void read_some(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->socket);
     if (c->lingers) evbuffer_drain(in, evbuffer_get_length(in));
-    for (size_t n; !c->exchange && !c->closing && (n = evbuffer_get_length(in)) > 0;) {
+    for (size_t n; !c->request && !c->closing && (n = evbuffer_get_length(in)) > 0;) {
         size_t used;
         const char *bytes = (const char *)evbuffer_pullup(in, -1);
         if (!bytes) {
@@ -257,7 +257,7 @@ static void read_some(connection *c) {
         if (p == HTTP_REFUSED) refuse(c);
         if (p == HTTP_MORE) continue_body(c);
         evbuffer_drain(in, used);
-        if (p == HTTP_READY) begin_exchange(c);
+        if (p == HTTP_READY) begin_request(c);
     }
 }
 
@@ -269,7 +269,7 @@ static void on_read(struct bufferevent *socket, void *arg) {
 static void on_written(struct bufferevent *socket, void *arg) {
     connection *c = arg;
     (void)socket;
-    if (c->closing && !c->exchange) finish(c);
+    if (c->closing && !c->request) finish(c);
 }
 
 // A client has its time to read from when there is something to read: an answer may have been long
@@ -284,13 +284,13 @@ static void on_event(struct bufferevent *socket, short what, void *arg) {
     connection *c = arg;
     (void)socket;
     if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT))) return;
-    if (c->exchange) log_exchange(c, c->exchange);
+    if (c->request) log_request(c, c->request);
     connection_close(c);
 }
 
 // The reader's memory serves the next request, unless it is much.
-static void take_back(connection *c, exchange *x) {
-    if (x->request != &x->reader.request && x->request != &x->decoded) return; // the reader is here
+static void take_back(connection *c, request *x) {
+    if (x->http != &x->reader.request && x->http != &x->decoded) return; // the reader is here
     if (x->is_away || x->reader.body.capacity > SHORT_BYTES) return;
     c->reader = x->reader;
     x->reader = (http_reader){0};
@@ -298,19 +298,19 @@ static void take_back(connection *c, exchange *x) {
 
 static void on_go_on(evutil_socket_t fd, short what, void *arg) {
     connection *c = arg;
-    exchange *x = c->exchange;
+    request *x = c->request;
     (void)fd;
     (void)what;
-    if (x) log_exchange(c, x);
+    if (x) log_request(c, x);
     if (c->is_doomed || (x && x->is_broken)) {
         connection_close(c);
         return;
     }
     if (!x) return;
-    bool stays = x->request->keeps_alive && !c->loop->server.stopping;
+    bool stays = x->http->keeps_alive && !c->loop->server.stopping;
     take_back(c, x);
-    exchange_free(x);
-    c->exchange = NULL;
+    request_free(x);
+    c->request = NULL;
     c->in_request = c->continued = false;
     c->since = c->loop->ticks;
     http_reader_next(&c->reader);
@@ -323,7 +323,7 @@ static void on_go_on(evutil_socket_t fd, short what, void *arg) {
 // ---- Opening -----------------------------------------------------------------------------------
 
 static struct bufferevent *open_socket(loop *l, evutil_socket_t fd) {
-    // Callbacks are never called from within a write: an exchange cannot vanish under its handler.
+    // Callbacks are never called from within a write: a request cannot vanish under its handler.
     const int options = BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS;
     if (!l->tls) return bufferevent_socket_new(l->base, fd, options);
     SSL *ssl = SSL_new(l->tls);
@@ -343,7 +343,7 @@ static struct bufferevent *open_socket(loop *l, evutil_socket_t fd) {
 static connection *find_idle(const loop *l, uint64_t client, const connection *but, bool half) {
     connection *best = NULL;
     for (connection *c = l->connections; c; c = c->next) {
-        bool is_idle = !c->exchange && !c->closing && (half || !c->in_request);
+        bool is_idle = !c->request && !c->closing && (half || !c->in_request);
         if (!is_idle || c == but || c->client != client) continue;
         if (!best || c->since < best->since) best = c;
     }
@@ -418,11 +418,11 @@ static bool is_late(const connection *c) {
     double most = c->loop->desc->idle_seconds, waited = (double)(c->loop->ticks - c->since);
     if (c->lingers) return waited > LINGER_SECONDS;
     if (unsent(c) > 0) return (double)(c->loop->ticks - c->moved) > most;
-    if (c->exchange) return false;
+    if (c->request) return false;
     return waited > (c->in_request ? most / 2 : most);
 }
 
-static void ping(exchange *x, double now) {
+static void ping(request *x, double now) {
     tern_strbuf text = {0};
     if (!x->pings || x->is_over || x->is_away || now - x->wrote < PING_SECONDS) return;
     tern_strbuf_puts(&text, ": ping\n\n");
@@ -431,20 +431,20 @@ static void ping(exchange *x, double now) {
 }
 
 static void give_up(connection *c) {
-    if (c->in_request && !c->exchange && !c->closing) {
+    if (c->in_request && !c->request && !c->closing) {
         c->reader.status = 408;
         c->reader.reason = "the request did not come to its end in time";
         refuse(c);
         return;
     }
-    if (c->exchange) log_exchange(c, c->exchange);
+    if (c->request) log_request(c, c->request);
     connection_close(c);
 }
 
 void connections_tick(loop *l, double now) {
     for (connection *c = l->connections, *next; c; c = next) {
         next = c->next;
-        if (c->exchange) ping(c->exchange, now);
+        if (c->request) ping(c->request, now);
         if (is_late(c)) give_up(c);
     }
 }
@@ -452,7 +452,7 @@ void connections_tick(loop *l, double now) {
 size_t connections_drain(loop *l) {
     for (connection *c = l->connections, *next; c; c = next) {
         next = c->next;
-        if (!c->exchange && unsent(c) == 0) connection_close(c);
+        if (!c->request && unsent(c) == 0) connection_close(c);
     }
     return l->server.n_connections;
 }

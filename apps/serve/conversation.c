@@ -140,7 +140,7 @@ static void put_content(tern_json_writer *w, const chat_message *m) {
 }
 
 // The first n messages, with the ask's tools and switches, as tern_chat_format_json takes them.
-static void put_request(const exchange *x, const messages *m, size_t n, bool generate,
+static void put_request(const request *x, const messages *m, size_t n, bool generate,
                         tern_strbuf *out) {
     const ask *a = x->ask;
     tern_json_writer w = {.out = out};
@@ -162,19 +162,19 @@ static void put_request(const exchange *x, const messages *m, size_t n, bool gen
     out->failed |= a->tools.failed || a->switches.failed;
 }
 
-void chat_text(const exchange *x, const messages *m, size_t n, bool generate, tern_strbuf *out,
+void chat_text(const request *x, const messages *m, size_t n, bool generate, tern_strbuf *out,
                api_error *e) {
-    tern_strbuf request = {0};
-    put_request(x, m, n, generate, &request);
-    if (request.failed)
+    tern_strbuf conversation = {0};
+    put_request(x, m, n, generate, &conversation);
+    if (conversation.failed)
         api_fail_memory(e);
     else
-        render_chat(x->model, (tern_str){request.ptr, request.len}, out, "messages", e);
-    tern_strbuf_free(&request);
+        render_chat(x->model, (tern_str){conversation.ptr, conversation.len}, out, "messages", e);
+    tern_strbuf_free(&conversation);
 }
 
 // The beginning of an answer is tokens of their own after the words that make the model answer.
-static void add_prompt(exchange *x, tern_str request, const images *p, tern_str begun,
+static void add_prompt(request *x, tern_str conversation, const images *p, tern_str begun,
                        api_error *e) {
     size_t n = 0, n_more = 0;
     int32_t *more = NULL;
@@ -183,7 +183,7 @@ static void add_prompt(exchange *x, tern_str request, const images *p, tern_str 
         more = read_tokens(x, &wanted, 0, &n_more, "messages", e);
     }
     const text_wanted wanted = {
-        .text = request, .images = p, .is_chat = true, .end = &x->ask->rendered};
+        .text = conversation, .images = p, .is_chat = true, .end = &x->ask->rendered};
     int32_t *ids = read_tokens(x, &wanted, n_more, &n, "messages", e);
     if (ids && n_more) memcpy(ids + n, more, n_more * sizeof *ids);
     tern_free(more);
@@ -194,8 +194,8 @@ static void add_prompt(exchange *x, tern_str request, const images *p, tern_str 
         ask_add_prompt(x, ids, n + n_more, "messages", e);
 }
 
-void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e) {
-    tern_strbuf request = {0};
+void ask_add_chat(request *x, messages *m, bool prefill, api_error *e) {
+    tern_strbuf conversation = {0};
     size_t n = x->ask->tools.len;
     if (!e->status && m->n == (size_t)prefill)
         api_fail(e, 400, NULL, "messages", "'messages' must have at least one message");
@@ -207,12 +207,12 @@ void ask_add_chat(exchange *x, messages *m, bool prefill, api_error *e) {
     if (e->status || !ask_may_fit(x->model, n, "messages", e)) return;
     front_take_chat(x, m);
     x->ask->takes_apart = true;
-    put_request(x, m, m->n - prefill, !x->ask->is_closed, &request);
+    put_request(x, m, m->n - prefill, !x->ask->is_closed, &conversation);
     const char *begun = prefill ? m->list[m->n - 1].content : "";
-    if (request.failed)
+    if (conversation.failed)
         api_fail_memory(e);
     else
-        add_prompt(x, (tern_str){request.ptr, request.len}, &m->images,
+        add_prompt(x, (tern_str){conversation.ptr, conversation.len}, &m->images,
                    (tern_str){begun, strlen(begun)}, e);
-    tern_strbuf_free(&request);
+    tern_strbuf_free(&conversation);
 }

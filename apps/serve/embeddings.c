@@ -25,7 +25,7 @@ static void put_base64(tern_json_writer *w, const char *key, const float *number
     tern_strbuf_free(&text);
 }
 
-static void reply_openai(exchange *x, const texts *t) {
+static void reply_openai(request *x, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     int64_t n = (int64_t)texts_count_tokens(t);
@@ -54,7 +54,7 @@ static void reply_openai(exchange *x, const texts *t) {
 }
 
 // llama-server has a list of vectors for each text: one where it pools.
-static void reply_llama(exchange *x, const texts *t) {
+static void reply_llama(request *x, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_json_open(&w, NULL, '[');
@@ -71,7 +71,7 @@ static void reply_llama(exchange *x, const texts *t) {
     tern_strbuf_free(&out);
 }
 
-static void put_ollama(tern_strbuf *out, const exchange *x, const texts *t) {
+static void put_ollama(tern_strbuf *out, const request *x, const texts *t) {
     tern_json_writer w = {.out = out};
     tern_json_open(&w, NULL, '{');
     tern_json_put_text(&w, "model", x->ask->model);
@@ -84,14 +84,14 @@ static void put_ollama(tern_strbuf *out, const exchange *x, const texts *t) {
     tern_json_close(&w, '}');
 }
 
-static void reply_ollama(exchange *x, const texts *t) {
+static void reply_ollama(request *x, const texts *t) {
     tern_strbuf out = {0};
     put_ollama(&out, x, t);
     reply_json(x, &out);
     tern_strbuf_free(&out);
 }
 
-static void reply_ollama_old(exchange *x, const texts *t) {
+static void reply_ollama_old(request *x, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_json_open(&w, NULL, '{');
@@ -102,7 +102,7 @@ static void reply_ollama_old(exchange *x, const texts *t) {
 }
 
 // For programs; a model that calls the tool gets only how many there are.
-static void reply_mcp(exchange *x, const texts *t) {
+static void reply_mcp(request *x, const texts *t) {
     tern_strbuf out = {0}, words = {0};
     tern_json_writer w = mcp_open_result(&x->mcp->call, &out);
     tern_strbuf_printf(&words, "%zu vector%s of %zu numbers", t->n, t->n == 1 ? "" : "s", t->width);
@@ -125,7 +125,7 @@ static void reply_mcp(exchange *x, const texts *t) {
 
 // ---- Requests ----------------------------------------------------------------------------------
 
-static void check_model(const exchange *x, const fields *f) {
+static void check_model(const request *x, const fields *f) {
     tern_embedding_info info;
     tern_embedding_get_info(x->model->model, &info);
     if (info.n_dims > 0 && info.n_labels == 0) return;
@@ -136,8 +136,8 @@ static void check_model(const exchange *x, const fields *f) {
 }
 
 // The texts, of which only the list of them is to be filled; NULL: answered already.
-static texts *begin(exchange *x, fields *f, const char *param, api_error *e,
-                    void (*reply)(exchange *x, const texts *t)) {
+static texts *begin(request *x, fields *f, const char *param, api_error *e,
+                    void (*reply)(request *x, const texts *t)) {
     texts *t = ask_new(x, NULL, e) ? texts_new(x, param, reply, e) : NULL;
     *f = fields_of_body(x, e);
     if (!t) {
@@ -163,7 +163,7 @@ static void read_prompt_name(texts *t, const fields *f) {
         api_fail_memory(f->error);
 }
 
-void openai_embeddings(exchange *x) {
+void openai_embeddings(request *x) {
     api_error e = {0};
     fields f;
     texts *t = begin(x, &f, "input", &e, reply_openai);
@@ -178,7 +178,7 @@ void openai_embeddings(exchange *x) {
     texts_begin(x, t, &e);
 }
 
-static void embed_for_tool(exchange *x) {
+static void embed_for_tool(request *x) {
     api_error e = {0};
     fields f;
     texts *t = begin(x, &f, "texts", &e, reply_mcp);
@@ -189,9 +189,9 @@ static void embed_for_tool(exchange *x) {
     if (!e.status) mcp_begin_stream(x);
     texts_begin(x, t, &e);
 }
-void mcp_embed(exchange *x) { mcp_with_model(x, "embedding", embed_for_tool); }
+void mcp_embed(request *x) { mcp_with_model(x, "embedding", embed_for_tool); }
 
-void llama_embedding(exchange *x) {
+void llama_embedding(request *x) {
     api_error e = {0};
     fields f;
     texts *t = begin(x, &f, "content", &e, reply_llama);
@@ -203,7 +203,7 @@ void llama_embedding(exchange *x) {
     texts_begin(x, t, &e);
 }
 
-static void embed(exchange *x) {
+static void embed(request *x) {
     api_error e = {0};
     fields f;
     texts *t = begin(x, &f, "input", &e, reply_ollama);
@@ -221,7 +221,7 @@ static void embed(exchange *x) {
     texts_begin(x, t, &e);
 }
 
-static void embed_one(exchange *x) {
+static void embed_one(request *x) {
     api_error e = {0};
     fields f;
     texts *t = begin(x, &f, "prompt", &e, reply_ollama_old);
@@ -240,5 +240,5 @@ static void embed_one(exchange *x) {
     texts_begin(x, t, &e);
 }
 
-void ollama_embed(exchange *x) { ollama_with_model(x, NULL, embed); }
-void ollama_embeddings(exchange *x) { ollama_with_model(x, NULL, embed_one); }
+void ollama_embed(request *x) { ollama_with_model(x, NULL, embed); }
+void ollama_embeddings(request *x) { ollama_with_model(x, NULL, embed_one); }

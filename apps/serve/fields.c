@@ -4,7 +4,7 @@
 #include <string.h>
 #include "apps/serve/mcp_server.h"
 
-fields fields_of_body(exchange *x, api_error *e) {
+fields fields_of_body(request *x, api_error *e) {
     const tern_json *root = x->mcp ? x->mcp->call.arguments : tern_json_root(&x->body);
     if (root && !tern_json_is(root, TERN_JSON_OBJECT))
         api_fail(e, 400, NULL, NULL, "the body must be a JSON object");

@@ -28,7 +28,7 @@ static const char policy[] =
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
 // The browser keeps the files and asks each time whether they are still the same.
-static void reply_part(exchange *x, const page_part *p) {
+static void reply_part(request *x, const page_part *p) {
     char tag[24];
     const tern_strbuf body = {.ptr = (char *)p->bytes, .len = p->n};
     snprintf(tag, sizeof tag, "\"%016llx\"", (unsigned long long)tern_hash64(0, p->bytes, p->n));
@@ -39,7 +39,7 @@ static void reply_part(exchange *x, const page_part *p) {
     http_put_field(&x->head, "Referrer-Policy", "no-referrer");
     http_put_field(&x->head, "Cross-Origin-Opener-Policy", "same-origin");
     http_put_field(&x->head, "Cross-Origin-Resource-Policy", "same-origin");
-    if (tern_str_is(http_field_of(x->request, "if-none-match"), tag))
+    if (tern_str_is(http_field_of(x->http, "if-none-match"), tag))
         reply_whole(x, 304, NULL, &(const tern_strbuf){0});
     else
         reply_whole(x, 200, p->type, &body);
@@ -52,9 +52,9 @@ static bool contains(tern_str text, const char *word) {
     return false;
 }
 
-void page_home(exchange *x) {
+void page_home(request *x) {
     tern_strbuf text = {0};
-    if (!x->server->desc->no_page && contains(http_field_of(x->request, "accept"), "text/html")) {
+    if (!x->server->desc->no_page && contains(http_field_of(x->http, "accept"), "text/html")) {
         reply_part(x, &parts[0]);
         return;
     }
@@ -64,7 +64,7 @@ void page_home(exchange *x) {
     tern_strbuf_free(&text);
 }
 
-void page_file(exchange *x) {
+void page_file(request *x) {
     const char *name = tern_strbuf_text(&x->path) + strlen("/page/");
     api_error e = {0};
     for (size_t i = 1; i < sizeof parts / sizeof *parts && !x->server->desc->no_page; i++)

@@ -2,11 +2,11 @@
 #ifndef TERN_SERVE_HOME_PAGE_H
 #define TERN_SERVE_HOME_PAGE_H
 
-#include "apps/serve/exchange.h"
+#include "apps/serve/request.h"
 
 // GET /: the page for browsers, which ask for text/html; for others Ollama's words, for which its
 // clients look. Without the page (serve_desc.no_page) those for all.
-void page_home(exchange *x);
-void page_file(exchange *x); // /page/NAME
+void page_home(request *x);
+void page_file(request *x); // /page/NAME
 
 #endif

@@ -38,7 +38,7 @@ static void put_probability(tern_json_writer *w, const served *s, const tern_tok
     tern_strbuf_free(&piece);
 }
 
-static void put_probabilities(tern_json_writer *w, const exchange *x, const choice *c, size_t first,
+static void put_probabilities(tern_json_writer *w, const request *x, const choice *c, size_t first,
                               size_t n) {
     if (!x->ask->params.logprobs) return;
     tern_json_open(w, "completion_probabilities", '[');
@@ -65,7 +65,7 @@ static void put_tokens(tern_json_writer *w, const ask *a, const choice *c, size_
 }
 
 // The last object: with the whole text, or as the end of a stream with none.
-static void put_last(tern_json_writer *w, exchange *x, const choice *c, bool whole) {
+static void put_last(tern_json_writer *w, request *x, const choice *c, bool whole) {
     static const char *const types[] = {"eos", "limit", "word", "limit", "none"};
     const tern_generate_stats *s = &c->stats;
     const ask *a = x->ask;
@@ -89,7 +89,7 @@ static void put_last(tern_json_writer *w, exchange *x, const choice *c, bool who
     tern_json_close(w, '}');
 }
 
-static void put_whole(exchange *x, tern_strbuf *out) {
+static void put_whole(request *x, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     ask *a = x->ask;
     if (a->n_choices > 1) tern_json_open(&w, NULL, '[');
@@ -97,7 +97,7 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     if (a->n_choices > 1) tern_json_close(&w, ']');
 }
 
-static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     tern_json_open(&w, NULL, '{');
@@ -112,14 +112,14 @@ static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *o
     tern_strbuf_puts(out, "\n\n");
 }
 
-static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+static void put_over(request *x, choice *c, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     put_last(&w, x, c, false);
     tern_strbuf_puts(out, "\n\n");
 }
 
-static void put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+static void put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     error_format_llama.put_error(&w, x, e);
@@ -132,7 +132,7 @@ static const ask_writer writer = {"text/event-stream", put_whole, NULL, put_text
 // ---- The request -------------------------------------------------------------------------------
 
 // A prompt of texts and ids, one after the other, as one list of ids.
-static void append_part(exchange *x, const tern_json *part, bool first, int32_t **ids, size_t *n,
+static void append_part(request *x, const tern_json *part, bool first, int32_t **ids, size_t *n,
                         size_t *capacity, api_error *e) {
     const text_wanted wanted = {.text = tern_json_str(part),
                                 .flags = TERN_TOKENIZE_SPECIAL | (first ? TERN_TOKENIZE_BOS : 0u)};
@@ -149,7 +149,7 @@ static void append_part(exchange *x, const tern_json *part, bool first, int32_t 
     tern_free(added);
 }
 
-static void add_mixed(exchange *x, const fields *f, const tern_json *list) {
+static void add_mixed(request *x, const fields *f, const tern_json *list) {
     int32_t *ids = NULL;
     size_t n = 0, capacity = 0;
     const tern_json *first = tern_json_first(f->doc, list);
@@ -182,7 +182,7 @@ static void put_places(const served *s, tern_str text, tern_strbuf *out) {
 }
 
 // {"prompt_string": "... <__media__> ...", "multimodal_data": [base64]}
-static void add_with_images(exchange *x, const fields *f) {
+static void add_with_images(request *x, const fields *f) {
     const fields inner = fields_within(f, "prompt", "prompt.");
     const tern_json *list = field_array(&inner, "multimodal_data");
     const tern_str said = field_text(&inner, "prompt_string");
@@ -209,7 +209,7 @@ static void add_with_images(exchange *x, const fields *f) {
     tern_strbuf_free(&text);
 }
 
-static void read_prompt(exchange *x, const fields *f) {
+static void read_prompt(request *x, const fields *f) {
     const tern_json *prompt = field_any(f, "prompt");
     const tern_json *first = tern_json_first(f->doc, prompt);
     if (tern_json_is(prompt, TERN_JSON_STRING))
@@ -222,7 +222,7 @@ static void read_prompt(exchange *x, const fields *f) {
         field_fail(f, "prompt", "a string, a list of strings and tokens, or an object");
 }
 
-void llama_completion(exchange *x) {
+void llama_completion(request *x) {
     api_error e = {0};
     fields f;
     ask *a = ask_start(x, &writer, &f, &e);

@@ -5,7 +5,7 @@
 #include "base/os_time.h"
 
 // llama-server's errors have the status as a number for a code.
-static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
     const char *type = e->status == 401   ? "authentication_error"
                        : e->status == 404 ? "not_found_error"
                        : e->status == 403 ? "permission_error"
@@ -28,7 +28,7 @@ const error_format error_format_llama = {.put_error = put_error};
 // ---- Looking -----------------------------------------------------------------------------------
 
 // Honest: a step that has taken minutes is no health, and a server that stops takes no more.
-void llama_health(exchange *x) {
+void llama_health(request *x) {
     api_error e = {0};
     tern_strbuf out = {0};
     if (x->server->stopping)
@@ -61,7 +61,7 @@ static void put_sampling(tern_json_writer *w, const served *s) {
     tern_json_close(w, '}');
 }
 
-static int64_t context_of(const exchange *x, const served *s) {
+static int64_t context_of(const request *x, const served *s) {
     int64_t wanted = x->server->desc->session.n_context, most = s->facts.n_context;
     if (s->state == SERVED_OPEN) return s->n_context;
     return wanted ? wanted : most < 8192 ? most : 8192;
@@ -69,12 +69,12 @@ static int64_t context_of(const exchange *x, const served *s) {
 
 // The model that the query names, or the one that requests without a name get; without either what
 // llama-server says for several models.
-void llama_props(exchange *x) {
+void llama_props(request *x) {
     tern_strbuf out = {0}, room = {0};
     tern_json_writer w = {.out = &out};
     tern_error err = {0};
     api_error e = {0};
-    tern_str name = exchange_query(x, "model", &room);
+    tern_str name = request_query(x, "model", &room);
     const served *s = registry_find(x->server->registry, name, &err);
     tern_strbuf_free(&room);
     if (!s && name.len) {
@@ -158,14 +158,14 @@ static bool put_slots(tern_json_writer *w, const served *s) {
 }
 
 // Those of all open models, or of the one that the query names.
-void llama_slots(exchange *x) {
+void llama_slots(request *x) {
     registry *r = x->server->registry;
     tern_strbuf out = {0}, room = {0};
     tern_json_writer w = {.out = &out};
     tern_error err = {0};
     api_error e = {0};
     bool has_free = false;
-    tern_str name = exchange_query(x, "model", &room);
+    tern_str name = request_query(x, "model", &room);
     const served *only = name.ptr ? registry_find(r, name, &err) : NULL;
     tern_json_open(&w, NULL, '[');
     for (size_t i = 0; i < r->n; i++) {
@@ -175,7 +175,7 @@ void llama_slots(exchange *x) {
     tern_json_close(&w, ']');
     if (name.ptr && !only) api_fail(&e, 404, "model_not_found", "model", "%s", err.message);
     tern_strbuf_clear(&room);
-    if (!has_free && tern_str_is(exchange_query(x, "fail_on_no_slot", &room), "1"))
+    if (!has_free && tern_str_is(request_query(x, "fail_on_no_slot", &room), "1"))
         api_fail(&e, 503, NULL, NULL, "no slot is free");
     if (e.status)
         reply_error(x, &e);
@@ -187,18 +187,18 @@ void llama_slots(exchange *x) {
 
 // ---- Loading -----------------------------------------------------------------------------------
 
-static void reply_success(exchange *x) {
+static void reply_success(request *x) {
     tern_strbuf out = {0};
     tern_strbuf_puts(&out, "{\"success\":true}");
     reply_json(x, &out);
     tern_strbuf_free(&out);
 }
 
-void llama_load(exchange *x) {
+void llama_load(request *x) {
     reply_success(x); // it is open, or nobody would be here
 }
 
-void llama_unload(exchange *x) {
+void llama_unload(request *x) {
     api_error e = {0};
     if (x->model->state != SERVED_OPEN) {
         api_fail(&e, 400, NULL, "model", "model '%s' is not loaded", x->model->about.name);
@@ -226,7 +226,7 @@ static metrics_model look_at(const served *s) {
 }
 
 // Of models that were open at least once: a folder may have hundreds.
-void llama_metrics(exchange *x) {
+void llama_metrics(request *x) {
     const registry *r = x->server->registry;
     tern_strbuf out = {0};
     size_t n = 0;

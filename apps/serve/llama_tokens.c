@@ -31,12 +31,12 @@ static void put_token(tern_json_writer *w, const served *s, int32_t id) {
     tern_strbuf_free(&piece);
 }
 
-static void put_tokens(exchange *x, const int32_t *ids, size_t n, bool pieces, tern_strbuf *out) {
+static void put_tokens(request *x, const int32_t *ids, size_t n, bool pieces, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_json_open(&w, NULL, '{');
     tern_json_open(&w, "tokens", '[');
     for (size_t i = 0; i < n; i++) {
-        if (i % 4096 == 4095 && !exchange_pause(x)) break;
+        if (i % 4096 == 4095 && !request_pause(x)) break;
         if (pieces)
             put_token(&w, x->model, ids[i]);
         else
@@ -46,7 +46,7 @@ static void put_tokens(exchange *x, const int32_t *ids, size_t n, bool pieces, t
     tern_json_close(&w, '}');
 }
 
-void llama_tokenize(exchange *x) {
+void llama_tokenize(request *x) {
     api_error e = {0};
     fields f = fields_of_body(x, &e);
     tern_str content = field_text(&f, "content");
@@ -70,7 +70,7 @@ void llama_tokenize(exchange *x) {
 
 // ---- To text -----------------------------------------------------------------------------------
 
-void llama_detokenize(exchange *x) {
+void llama_detokenize(request *x) {
     api_error e = {0};
     tern_error err = {0};
     fields f = fields_of_body(x, &e);
@@ -98,7 +98,7 @@ void llama_detokenize(exchange *x) {
     tern_strbuf_free(&out);
 }
 
-void llama_apply_template(exchange *x) {
+void llama_apply_template(request *x) {
     api_error e = {0};
     ask *a = ask_new(x, NULL, &e);
     fields f = fields_of_body(x, &e);

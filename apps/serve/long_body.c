@@ -13,11 +13,11 @@
 
 // ---- What is compressed ------------------------------------------------------------------------
 
-bool encoding_read(exchange *x, api_error *e) {
-    tern_str name = http_field_of(x->request, "content-encoding");
+bool encoding_read(request *x, api_error *e) {
+    tern_str name = http_field_of(x->http, "content-encoding");
     size_t n = 0; // two of them: one in the other
-    for (size_t i = 0; i < x->request->n_fields; i++)
-        n += http_same_name(x->request->fields[i].name, "content-encoding");
+    for (size_t i = 0; i < x->http->n_fields; i++)
+        n += http_same_name(x->http->fields[i].name, "content-encoding");
     if (n > 1) name = TERN_STR("more than one");
     if (name.len == 0 || http_same_name(name, "identity")) return true;
 #if TERN_ZLIB
@@ -56,8 +56,8 @@ static void inflate_all(z_stream *z, size_t most, tern_strbuf *out, api_error *e
         api_fail(e, 400, NULL, NULL, "the body is not what its Content-Encoding says");
 }
 
-static void unpack(exchange *x, api_error *e) {
-    const tern_str packed = x->request->body;
+static void unpack(request *x, api_error *e) {
+    const tern_str packed = x->http->body;
     const size_t limit = x->server->desc->body_bytes;
     z_stream z = {.next_in = (unsigned char *)packed.ptr, .avail_in = (unsigned)packed.len};
     if (inflateInit2(&z, x->encoding == ENCODING_GZIP ? 15 + 16 : 15) != Z_OK) {
@@ -66,12 +66,12 @@ static void unpack(exchange *x, api_error *e) {
     }
     inflate_all(&z, limit ? limit : SIZE_MAX, &x->text, e);
     inflateEnd(&z);
-    x->decoded = *x->request;
+    x->decoded = *x->http;
     x->decoded.body = (tern_str){tern_strbuf_text(&x->text), x->text.len};
-    x->request = &x->decoded;
+    x->http = &x->decoded;
 }
 #else
-static void unpack(exchange *x, api_error *e) {
+static void unpack(request *x, api_error *e) {
     (void)x;
     api_fail(e, 415, NULL, NULL, "compressed bodies are not read");
 }
@@ -89,7 +89,7 @@ static bool is_utf8(tern_str s) {
     return true;
 }
 
-bool body_read(exchange *x, tern_str text, api_error *e) {
+bool body_read(request *x, tern_str text, api_error *e) {
     tern_error err = {0};
     if (text.len >= 2 && !memcmp(text.ptr, "\x1f\x8b", 2))
         api_fail(e, 415, NULL, NULL,
@@ -104,16 +104,16 @@ bool body_read(exchange *x, tern_str text, api_error *e) {
 }
 
 // On any thread.
-static void read_any(exchange *x, api_error *e) {
-    tern_str body = x->request->body;
+static void read_any(request *x, api_error *e) {
+    tern_str body = x->http->body;
     if (x->sink->is_plain) body = (tern_str){tern_strbuf_text(&x->text), x->text.len};
     if (x->encoding) {
         unpack(x, e);
-        body = x->request->body;
+        body = x->http->body;
     }
     if (e->status) return;
     if (x->rule && route_takes_form(x->rule)) {
-        x->form_model = form_field(x->request, "model");
+        x->form_model = form_field(x->http, "model");
         return;
     }
     if (body.len == 0 && x->rule && route_takes_nothing(x->rule)) body = TERN_STR("{}");
@@ -123,7 +123,7 @@ static void read_any(exchange *x, api_error *e) {
         api_fail(e, 400, NULL, NULL, "the request has no body");
 }
 
-static void read_it(exchange *x) {
+static void read_it(request *x) {
     api_error e = {0};
     read_any(x, &e);
     if (!e.status) return;
@@ -135,12 +135,12 @@ static void read_it(exchange *x) {
 }
 
 // Nodes are much greater than what they are read from.
-static void charge(exchange *x, api_error *e) {
+static void charge(request *x, api_error *e) {
     size_t n_bytes = x->body.n_nodes * sizeof *x->body.nodes + (x->encoding ? x->text.capacity : 0);
     if (n_bytes > SHORT_BYTES && !budget_take(x, n_bytes)) api_fail_inflight(e);
 }
 
-static void go_on(exchange *x) {
+static void go_on(request *x) {
     api_error e = {0};
     if (x->refusal)
         e = *x->refusal;
@@ -152,10 +152,10 @@ static void go_on(exchange *x) {
     x->with_body(x, &e);
 }
 
-void body_read_then(exchange *x, void (*with_body)(exchange *x, api_error *e)) {
+void body_read_then(request *x, void (*with_body)(request *x, api_error *e)) {
     x->with_body = with_body;
     // What is packed may be long.
-    size_t n = x->encoding ? SHORT_BYTES + 1 : x->request->body.len + x->text.len;
+    size_t n = x->encoding ? SHORT_BYTES + 1 : x->http->body.len + x->text.len;
     x->n_body = n;
-    exchange_do(x, n, read_it, go_on);
+    request_do(x, n, read_it, go_on);
 }

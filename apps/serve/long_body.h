@@ -2,7 +2,7 @@
 #ifndef TERN_SERVE_LONG_BODY_H
 #define TERN_SERVE_LONG_BODY_H
 
-#include "apps/serve/exchange.h"
+#include "apps/serve/request.h"
 
 typedef enum content_encoding {
     ENCODING_NONE,
@@ -11,12 +11,12 @@ typedef enum content_encoding {
 } content_encoding;
 
 // By the field Content-Encoding. False: it is one that nobody here reads, and e says so.
-bool encoding_read(exchange *x, api_error *e);
+bool encoding_read(request *x, api_error *e);
 
-// Makes x->body of a text that stays as long as the exchange. False: e says why.
-bool body_read(exchange *x, tern_str text, api_error *e);
+// Makes x->body of a text that stays as long as the request. False: e says why.
+bool body_read(request *x, tern_str text, api_error *e);
 // Reads the request's body, whatever it is, away if it is long; then go_on is called, with what was
 // wrong.
-void body_read_then(exchange *x, void (*go_on)(exchange *x, api_error *e));
+void body_read_then(request *x, void (*go_on)(request *x, api_error *e));
 
 #endif

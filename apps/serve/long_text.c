@@ -71,10 +71,11 @@ static bool append(void *user, const char *text, size_t n) {
     return true;
 }
 
-void render_chat(const served *s, tern_str request, tern_strbuf *out, const char *param,
+void render_chat(const served *s, tern_str conversation, tern_strbuf *out, const char *param,
                  api_error *e) {
     tern_error err = {0};
-    if (tern_chat_format_json(s->model, request.ptr, request.len, append, out, &err) != TERN_OK)
+    if (tern_chat_format_json(s->model, conversation.ptr, conversation.len, append, out, &err) !=
+        TERN_OK)
         api_fail_status(e, &err, err.status == TERN_ERR_UNSUPPORTED ? "tools" : param);
     else if (out->failed)
         api_fail_memory(e);
@@ -83,11 +84,11 @@ void render_chat(const served *s, tern_str request, tern_strbuf *out, const char
 #define END_BYTES 64 // of a rendered text: enough to see what it ends with
 
 // Most templates write the token that texts begin with; where one does not, it is put there.
-static int32_t *read_chat(const served *s, tern_str request, size_t n_more, size_t *n,
+static int32_t *read_chat(const served *s, tern_str conversation, size_t n_more, size_t *n,
                           tern_strbuf *end, const char *param, api_error *e) {
     tern_strbuf text = {0};
     int32_t *ids = NULL;
-    render_chat(s, request, &text, param, e);
+    render_chat(s, conversation, &text, param, e);
     const tern_str all = {tern_strbuf_text(&text), text.len};
     unsigned flags = TERN_TOKENIZE_SPECIAL;
     if (!e->status) ids = read_text(s, all, flags, n_more, n, param, e);
@@ -163,7 +164,7 @@ static void free_texts(long_texts *l) {
     tern_free(l);
 }
 
-static void keep_grammar(exchange *x, long_texts *l) {
+static void keep_grammar(request *x, long_texts *l) {
     if (l->opened) {
         x->known_grammar = shared_grammar_hold(l->opened);
     } else if ((x->grammar_error = tern_alloc(TERN_MEM_SESSION, sizeof *x->grammar_error))) {
@@ -174,7 +175,7 @@ static void keep_grammar(exchange *x, long_texts *l) {
 
 static void done(task *e) {
     long_texts *l = (long_texts *)e;
-    exchange *x = e->user;
+    request *x = e->user;
     if (l->opened && l->is_new) formats_add(l->model, l->opened);
     if (x && l->has_grammar) keep_grammar(x, l);
     if (x) {
@@ -187,7 +188,7 @@ static void done(task *e) {
         x->task = NULL;
         ask_free(x->ask);
         x->ask = NULL;
-        exchange_handle(x);
+        request_handle(x);
     }
     served *model = l->model;
     free_texts(l); // images before their model
@@ -212,7 +213,7 @@ static long_text *copy_wanted(const text_wanted *t, const char *param, api_error
     return NULL;
 }
 
-static long_texts *later_of(exchange *x) {
+static long_texts *later_of(request *x) {
     if (!x->later && (x->later = tern_alloc(TERN_MEM_SESSION, sizeof *x->later))) {
         x->later->task.run = run;
         x->later->task.done = done;
@@ -222,7 +223,7 @@ static long_texts *later_of(exchange *x) {
     return x->later;
 }
 
-static void put_off(exchange *x, const text_wanted *t, const char *param, api_error *e) {
+static void put_off(request *x, const text_wanted *t, const char *param, api_error *e) {
     api_error failed = {0};
     long_text *own = later_of(x) ? copy_wanted(t, param, &failed) : NULL;
     if (own) {
@@ -235,22 +236,22 @@ static void put_off(exchange *x, const text_wanted *t, const char *param, api_er
     api_fail_memory(e);
 }
 
-static void begin(exchange *x) {
+static void begin(request *x) {
     long_texts *l = x->later;
     bool sees = false; // seconds of work, that no text has to wait for
     for (const long_text *t = l->first; t; t = t->next) sees |= t->images.n > 0;
     if (l->has_grammar) l->opened = formats_find(l->model, &l->grammar);
     x->later = NULL;
-    exchange_run(x, sees ? x->server->tasks : x->server->readers, &l->task, l->model);
+    request_run(x, sees ? x->server->tasks : x->server->readers, &l->task, l->model);
 }
 
-bool long_text_begin(exchange *x, const api_error *e) {
+bool long_text_begin(request *x, const api_error *e) {
     if (e->status != LATER) return false;
-    exchange_then(x, begin);
+    request_then(x, begin);
     return true;
 }
 
-void long_text_free(exchange *x) {
+void long_text_free(request *x) {
     free_list(x->known);
     free_texts(x->later);
     shared_grammar_release(x->known_grammar);
@@ -259,7 +260,7 @@ void long_text_free(exchange *x) {
 
 // ---- Asking ------------------------------------------------------------------------------------
 
-static int32_t *take_known(exchange *x, tern_strbuf *end, size_t n_more, size_t *n, api_error *e) {
+static int32_t *take_known(request *x, tern_strbuf *end, size_t n_more, size_t *n, api_error *e) {
     const long_text *t = x->next_known;
     x->next_known = t->next;
     if (!t->ids) {
@@ -278,7 +279,7 @@ static int32_t *take_known(exchange *x, tern_strbuf *end, size_t n_more, size_t 
 }
 
 // A grammar is never compiled here: with a great vocabulary, or a hostile schema, it takes long.
-shared_grammar *read_grammar(exchange *x, const format_wanted *w, api_error *e) {
+shared_grammar *read_grammar(request *x, const format_wanted *w, api_error *e) {
     if (x->grammar_error) {
         *e = *x->grammar_error;
         return NULL;
@@ -297,7 +298,7 @@ shared_grammar *read_grammar(exchange *x, const format_wanted *w, api_error *e) 
     return NULL;
 }
 
-int32_t *read_tokens(exchange *x, const text_wanted *t, size_t n_more, size_t *n, const char *param,
+int32_t *read_tokens(request *x, const text_wanted *t, size_t n_more, size_t *n, const char *param,
                      api_error *e) {
     if (is_refused(e)) return NULL;
     x->n_read += t->text.len;

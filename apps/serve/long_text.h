@@ -26,20 +26,20 @@ typedef struct text_wanted {
 
 // Its tokens, to be freed; after them there is room for n_more. NULL: e says why. param: the
 // request's field, for errors.
-int32_t *read_tokens(exchange *x, const text_wanted *t, size_t n_more, size_t *n, const char *param,
+int32_t *read_tokens(request *x, const text_wanted *t, size_t n_more, size_t *n, const char *param,
                      api_error *e);
 // The same of a text, on any thread, and now.
 int32_t *read_text(const served *s, tern_str text, unsigned flags, size_t n_more, size_t *n,
                    const char *param, api_error *e);
 // What the template makes of a request.
-void render_chat(const served *s, tern_str request, tern_strbuf *out, const char *param,
+void render_chat(const served *s, tern_str conversation, tern_strbuf *out, const char *param,
                  api_error *e);
 // A grammar, held: NULL, and e says why. A request asks for one at most.
-struct shared_grammar *read_grammar(exchange *x, const format_wanted *w, api_error *e);
+struct shared_grammar *read_grammar(request *x, const format_wanted *w, api_error *e);
 bool is_refused(const api_error *e); // for a reason other than "later"
 
 // Whether e is "later"; then what it waits for has been begun.
-bool long_text_begin(exchange *x, const api_error *e); // for reply_error
-void long_text_free(exchange *x);                      // for exchange_free
+bool long_text_begin(request *x, const api_error *e); // for reply_error
+void long_text_free(request *x);                      // for request_free
 
 #endif

@@ -5,7 +5,7 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 #include <openssl/ssl.h>
-#include "apps/serve/exchange.h"
+#include "apps/serve/request.h"
 #include "apps/serve/serve_log.h"
 
 typedef struct connection connection;

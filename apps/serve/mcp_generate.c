@@ -16,7 +16,7 @@ static void put_value(tern_json_writer *w, const ask *a, const choice *c) {
     tern_json_free(&doc);
 }
 
-static void put_result(exchange *x, tern_strbuf *out) {
+static void put_result(request *x, tern_strbuf *out) {
     const ask *a = x->ask;
     const choice *c = &a->choices[0];
     ask_usage u = ask_usage_of(a);
@@ -42,25 +42,25 @@ static void put_result(exchange *x, tern_strbuf *out) {
     tern_strbuf_free(&reasoning);
 }
 
-static void put_delta(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_delta(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
     (void)d;
     mcp_send_progress(x, (double)c->n_ids, x->ask->params.max_tokens, out);
 }
 
-static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+static void put_over(request *x, choice *c, tern_strbuf *out) {
     (void)x;
     (void)c;
     (void)out;
 }
 
-static void put_end(exchange *x, tern_strbuf *out) {
+static void put_end(request *x, tern_strbuf *out) {
     tern_strbuf line = {0};
     put_result(x, &line);
     mcp_put_event(x, &line, out);
     tern_strbuf_free(&line);
 }
 
-static void put_error(exchange *x, const api_error *e, tern_strbuf *out) {
+static void put_error(request *x, const api_error *e, tern_strbuf *out) {
     tern_strbuf line = {0};
     mcp_put_failure(&x->mcp->call, e->message, &line);
     mcp_put_event(x, &line, out);
@@ -73,7 +73,7 @@ static const ask_writer writer = {
 // ---- The arguments -----------------------------------------------------------------------------
 
 // A prompt is a conversation of one message, unless it is to be gone on with as it is.
-static void read_prompt(exchange *x, const fields *f, messages *m) {
+static void read_prompt(request *x, const fields *f, messages *m) {
     tern_str prompt = field_text(f, "prompt"), system = field_text(f, "system");
     bool is_raw = field_bool(f, "raw", false), prefill = false;
     if (!prompt.ptr == !field_any(f, "messages"))
@@ -95,7 +95,7 @@ static void read_prompt(exchange *x, const fields *f, messages *m) {
     ask_add_chat(x, m, prefill, f->error);
 }
 
-static void generate(exchange *x) {
+static void generate(request *x) {
     api_error e = {0};
     messages m = {0};
     fields f;
@@ -114,4 +114,4 @@ static void generate(exchange *x) {
     ask_begin(x, &e);
 }
 
-void mcp_generate(exchange *x) { mcp_with_model(x, "completion", generate); }
+void mcp_generate(request *x) { mcp_with_model(x, "completion", generate); }

@@ -279,7 +279,7 @@ static void run(task *e) {
 
 // ---- On the loop's thread ----------------------------------------------------------------------
 
-static void reply(exchange *x, memory_job *j) {
+static void reply(request *x, memory_job *j) {
     tern_strbuf line = {0};
     if (j->err.status != TERN_OK) api_fail_status(&j->error, &j->err, NULL);
     if (j->words.failed || j->value.failed) api_fail_memory(&j->error);
@@ -306,7 +306,7 @@ static void free_job(memory_job *j) {
 
 static void done(task *e) {
     memory_job *j = (memory_job *)e;
-    exchange *x = e->user;
+    request *x = e->user;
     if (x) {
         x->task = NULL;
         reply(x, j);
@@ -321,13 +321,13 @@ static void hold_embedder(mcp_memory *m) {
     m->holds = m->embedder != NULL;
 }
 
-static void hand_over(exchange *x) {
+static void hand_over(request *x) {
     mcp_memory *m = x->server->mcp->memory;
     hold_embedder(m);
-    exchange_run(x, m->tasks, x->task, x->task_model);
+    request_run(x, m->tasks, x->task, x->task_model);
 }
 
-static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)) {
+static void submit(request *x, void (*run_tool)(memory_job *j, const fields *f)) {
     server *s = x->server;
     mcp_memory *m = s->mcp->memory;
     api_error e = {0};
@@ -350,45 +350,45 @@ static void submit(exchange *x, void (*run_tool)(memory_job *j, const fields *f)
         j->reranker = x->model == m->reranker ? m->reranker : NULL;
         x->task = &j->task;
         x->task_model = j->reranker;
-        exchange_then(x, hand_over);
+        request_then(x, hand_over);
         return;
     }
     if (j) free_job(j);
     reply_error(x, &e);
 }
 
-static void remember_now(exchange *x) { submit(x, remember); }
-static void recall_now(exchange *x) { submit(x, recall); }
-static void forget_now(exchange *x) { submit(x, forget); }
+static void remember_now(request *x) { submit(x, remember); }
+static void recall_now(request *x) { submit(x, recall); }
+static void forget_now(request *x) { submit(x, forget); }
 
-static void with_model(exchange *x, served *model, void (*handle)(exchange *x)) {
+static void with_model(request *x, served *model, void (*handle)(request *x)) {
     x->model = model;
     if (model)
-        exchange_with_model(x, handle);
+        request_with_model(x, handle);
     else
         handle(x);
 }
 
 // When the model is open that the store needs.
-static void with_store(exchange *x, void (*handle)(exchange *x)) {
+static void with_store(request *x, void (*handle)(request *x)) {
     with_model(x, x->server->mcp->memory->embedder, handle);
 }
 
-// An exchange holds one model: the store's is held for the store before the reranker is asked for.
-static void ask_reranker(exchange *x) {
+// A request holds one model: the store's is held for the store before the reranker is asked for.
+static void ask_reranker(request *x) {
     mcp_memory *m = x->server->mcp->memory;
     hold_embedder(m);
     if (x->holds) registry_release(x->model);
     x->holds = false;
     with_model(x, m->reranker, recall_now);
 }
-static void recall_ranked(exchange *x) { exchange_then(x, ask_reranker); }
+static void recall_ranked(request *x) { request_then(x, ask_reranker); }
 
-void mcp_remember(exchange *x) { with_store(x, remember_now); }
-void mcp_recall(exchange *x) {
+void mcp_remember(request *x) { with_store(x, remember_now); }
+void mcp_recall(request *x) {
     with_store(x, x->server->mcp->memory->reranker ? recall_ranked : recall_now);
 }
-void mcp_forget(exchange *x) { with_store(x, forget_now); }
+void mcp_forget(request *x) { with_store(x, forget_now); }
 
 // ---- Beginning and end -------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@
 // ---- The words for errors ----------------------------------------------------------------------
 
 // Before a message is known for one: the body is no JSON, the key is wrong, there is no such path.
-static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
     int64_t code = e->status == 400   ? JSONRPC_PARSE_ERROR
                    : e->status >= 500 ? JSONRPC_INTERNAL_ERROR
                                       : JSONRPC_SERVER_ERROR;
@@ -21,7 +21,7 @@ static void put_error(tern_json_writer *w, const exchange *x, const api_error *e
 
 // What a tool could not do is no error of the protocol: its result says why to the model that
 // called it.
-static void refuse(exchange *x, const api_error *e) {
+static void refuse(request *x, const api_error *e) {
     tern_strbuf line = {0};
     tern_json_writer w = {.out = &line};
     bool is_call = x->mcp && x->mcp->call.tool;
@@ -36,14 +36,14 @@ const error_format error_format_mcp = {put_error, refuse};
 
 // ---- Answers -----------------------------------------------------------------------------------
 
-void mcp_put_event(const exchange *x, const tern_strbuf *line, tern_strbuf *out) {
+void mcp_put_event(const request *x, const tern_strbuf *line, tern_strbuf *out) {
     if (!x->sink->is_plain) tern_strbuf_puts(out, "event: message\ndata: ");
     tern_strbuf_append(out, tern_strbuf_text(line), line->len);
     tern_strbuf_puts(out, x->sink->is_plain ? "\n" : "\n\n");
     out->failed |= line->failed;
 }
 
-void mcp_reply(exchange *x, int status, tern_strbuf *line) {
+void mcp_reply(request *x, int status, tern_strbuf *line) {
     if (x->is_stream) {
         mcp_put_event(x, line, &x->piece);
         reply_piece(x, &x->piece);
@@ -54,18 +54,18 @@ void mcp_reply(exchange *x, int status, tern_strbuf *line) {
     tern_strbuf_clear(line);
 }
 
-bool mcp_may_stream(const exchange *x) {
+bool mcp_may_stream(const request *x) {
     static const char type[] = "text/event-stream";
-    tern_str accept = http_field_of(x->request, "accept");
+    tern_str accept = http_field_of(x->http, "accept");
     return x->sink->is_plain ||
            (accept.ptr && memmem(accept.ptr, accept.len, type, sizeof type - 1) != NULL);
 }
 
-void mcp_begin_stream(exchange *x) {
+void mcp_begin_stream(request *x) {
     if (mcp_may_stream(x)) reply_stream(x, "text/event-stream");
 }
 
-void mcp_send_progress(exchange *x, double progress, double total, tern_strbuf *out) {
+void mcp_send_progress(request *x, double progress, double total, tern_strbuf *out) {
     mcp_run *r = x->mcp;
     double now = tern_seconds();
     tern_strbuf line = {0};
@@ -91,7 +91,7 @@ served *mcp_model_for(const server *s, const char *ability) {
     return NULL;
 }
 
-void mcp_with_model(exchange *x, const char *ability, void (*handle)(exchange *x)) {
+void mcp_with_model(request *x, const char *ability, void (*handle)(request *x)) {
     api_error e = {0};
     tern_error err = {0};
     fields f = fields_of_body(x, &e);
@@ -102,7 +102,7 @@ void mcp_with_model(exchange *x, const char *ability, void (*handle)(exchange *x
     if (e.status)
         reply_error(x, &e);
     else
-        exchange_with_model(x, handle);
+        request_with_model(x, handle);
 }
 
 // ---- Which run ---------------------------------------------------------------------------------
@@ -114,18 +114,18 @@ static void copy_session(mcp_run *r, tern_str session) {
     }
 }
 
-static mcp_run *begin_run(exchange *x) {
+static mcp_run *begin_run(request *x) {
     mcp_server *d = x->server->mcp;
     mcp_run *r = tern_alloc(TERN_MEM_SESSION, sizeof *r);
     if (!r) return NULL;
-    *r = (mcp_run){.exchange = x, .next = d->running, .link = &d->running};
+    *r = (mcp_run){.request = x, .next = d->running, .link = &d->running};
     if (r->next) r->next->link = &r->next;
     d->running = x->mcp = r;
-    copy_session(r, http_field_of(x->request, "mcp-session-id"));
+    copy_session(r, http_field_of(x->http, "mcp-session-id"));
     return r;
 }
 
-void mcp_run_free(exchange *x) {
+void mcp_run_free(request *x) {
     mcp_run *r = x->mcp;
     if (!r) return;
     *r->link = r->next;
@@ -134,7 +134,7 @@ void mcp_run_free(exchange *x) {
 }
 
 // It has no answer any more. Over HTTP, though, a request that has none yet must have one.
-static void stop(exchange *x) {
+static void stop(request *x) {
     const mcp_run *r = x->mcp;
     if (x->is_away) { // it is stopped when it is back
         x->stop = stop;
@@ -153,23 +153,23 @@ static void stop(exchange *x) {
 
 // Clients count their requests from 0 on: over HTTP only those of one session, with one key, can be
 // told apart. (A modern client closes its stream instead.)
-static void cancel(exchange *x) {
+static void cancel(request *x) {
     const mcp_run *by = x->mcp;
     bool is_plain = x->sink->is_plain;
     if (!is_plain && !by->session[0]) return;
     for (mcp_run *r = x->server->mcp->running, *next; r; r = next) {
         next = r->next;
-        if (r != by && !r->exchange->is_over && r->exchange->client == x->client &&
+        if (r != by && !r->request->is_over && r->request->client == x->client &&
             !strcmp(r->session, by->session) &&
             jsonrpc_same_id(r->call.message.id, by->call.cancelled))
-            stop(r->exchange);
+            stop(r->request);
     }
 }
 
 // ---- Messages ----------------------------------------------------------------------------------
 
 // Models misspell arguments: an unknown one is refused where it would change the answer.
-static bool knows_arguments(exchange *x, const mcp_server_tool *t, api_error *e) {
+static bool knows_arguments(request *x, const mcp_server_tool *t, api_error *e) {
     const tern_json_doc *mine = &x->server->mcp->doc;
     const mcp_call *c = &x->mcp->call;
     const tern_json *schema = tern_json_get(mine, t->json, "inputSchema");
@@ -187,7 +187,7 @@ static bool knows_arguments(exchange *x, const mcp_server_tool *t, api_error *e)
     return e->status == 0;
 }
 
-static void call(exchange *x) {
+static void call(request *x) {
     const mcp_server_tool *t = (const mcp_server_tool *)x->mcp->call.tool; // its first member
     api_error e = {0};
     if (knows_arguments(x, t, &e))
@@ -197,13 +197,13 @@ static void call(exchange *x) {
 }
 
 // A session is a name and nothing else: the server keeps nothing of it.
-static void put_session(exchange *x) {
+static void put_session(request *x) {
     uint64_t a = tern_mix64(tern_random_seed()), b = tern_mix64(a ^ tern_random_seed());
     tern_strbuf_printf(&x->head, "Mcp-Session-Id: %016llx%016llx\r\n", (unsigned long long)a,
                        (unsigned long long)b);
 }
 
-static void reply_nothing(exchange *x) {
+static void reply_nothing(request *x) {
     tern_strbuf none = {0};
     if (x->sink->is_plain)
         reply_end(x);
@@ -211,13 +211,13 @@ static void reply_nothing(exchange *x) {
         reply_whole(x, 202, NULL, &none);
 }
 
-void mcp_take_message(exchange *x) {
+void mcp_take_message(request *x) {
     api_error e = {0};
     tern_strbuf line = {0};
     const mcp_head head = {.is_http = !x->sink->is_plain,
-                           .version = http_field_of(x->request, "mcp-protocol-version"),
-                           .method = http_field_of(x->request, "mcp-method"),
-                           .name = http_field_of(x->request, "mcp-name")};
+                           .version = http_field_of(x->http, "mcp-protocol-version"),
+                           .method = http_field_of(x->http, "mcp-method"),
+                           .name = http_field_of(x->http, "mcp-name")};
     if (!x->server->mcp)
         api_fail(&e, 404, NULL, NULL, "this server has no tools for MCP: see tern serve --mcp");
     else if (!begin_run(x))
@@ -282,8 +282,8 @@ static tern_status read_tools(server *s, tern_error *err) {
     for (const tern_json *t = tern_json_first(&d->doc, list); t;
          t = tern_json_next(&d->doc, list, t))
         TERN_TRY(add_tool(s, t, err));
-    d->about =
-        (mcp_server_info){"tern", "tern", tern_version(), d->instructions, d->offered, d->about.n_tools};
+    d->about = (mcp_server_info){"tern",          "tern",     tern_version(),
+                                 d->instructions, d->offered, d->about.n_tools};
     return TERN_OK;
 }
 

@@ -10,17 +10,17 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-typedef struct pipe_exchange { // a message, until its answer is out
-    exchange x;
-    struct pipe_exchange *next;
+typedef struct pipe_request { // a message, until its answer is out
+    request x;
+    struct pipe_request *next;
     bool is_over;
-} pipe_exchange;
+} pipe_request;
 
 typedef struct pipes {
     server server;
     int wake[2];
     jsonrpc_lines lines;
-    pipe_exchange *list;
+    pipe_request *list;
     bool is_ended; // no more comes, or nobody reads
     tern_error err;
 } pipes;
@@ -29,7 +29,7 @@ static const http_request no_request = {.minor = 1};
 
 // ---- Out ---------------------------------------------------------------------------------------
 
-static pipes *pipes_of(exchange *x) { return (pipes *)x->server; }
+static pipes *pipes_of(request *x) { return (pipes *)x->server; }
 
 // A client that has gone is no error; a disk that is full is one.
 static void end_output(pipes *p) {
@@ -38,7 +38,7 @@ static void end_output(pipes *p) {
 }
 
 static void sink_write(void *to, const char *bytes, size_t n) {
-    pipe_exchange *p = to;
+    pipe_request *p = to;
     while (n > 0 && !pipes_of(&p->x)->is_ended) {
         ssize_t some = write(STDOUT_FILENO, bytes, n);
         if (some < 0 && errno == EINTR) continue;
@@ -48,21 +48,21 @@ static void sink_write(void *to, const char *bytes, size_t n) {
     }
 }
 static void sink_end(void *to) {
-    pipe_exchange *p = to;
+    pipe_request *p = to;
     p->is_over = true;
 }
 static const sink pipe_sink = {.write = sink_write, .end = sink_end, .is_plain = true};
 
 static void free_over(pipes *p, bool all) {
-    for (pipe_exchange **at = &p->list; *at;) {
-        pipe_exchange *one = *at;
+    for (pipe_request **at = &p->list; *at;) {
+        pipe_request *one = *at;
         if (one->is_over || all) {
             *at = one->next;
             if (one->x.is_broken) { // an answer could not be said
                 p->is_ended = true;
                 tern_fail_memory(&p->err, one->x.text.len);
             }
-            exchange_free(&one->x);
+            request_free(&one->x);
         } else {
             at = &one->next;
         }
@@ -71,7 +71,7 @@ static void free_over(pipes *p, bool all) {
 
 // ---- In ----------------------------------------------------------------------------------------
 
-static void take_body(exchange *x, api_error *e) {
+static void take_body(request *x, api_error *e) {
     if (e->status)
         reply_error(x, e);
     else
@@ -79,19 +79,19 @@ static void take_body(exchange *x, api_error *e) {
 }
 
 static bool take_line(pipes *p, tern_str line, jsonrpc_line kind) {
-    pipe_exchange *one = tern_alloc(TERN_MEM_SESSION, sizeof *one);
+    pipe_request *one = tern_alloc(TERN_MEM_SESSION, sizeof *one);
     api_error e = {0};
     if (!one) return false;
-    *one = (pipe_exchange){.x = {.server = &p->server,
-                                 .sink = &pipe_sink,
-                                 .to = one,
-                                 .request = &no_request,
-                                 .error_format = &error_format_mcp,
-                                 .route = "stdio"},
-                           .next = p->list};
+    *one = (pipe_request){.x = {.server = &p->server,
+                                .sink = &pipe_sink,
+                                .to = one,
+                                .http = &no_request,
+                                .error_format = &error_format_mcp,
+                                .route = "stdio"},
+                          .next = p->list};
     p->list = one;
-    exchange *x = &one->x;
-    exchange_name(x);
+    request *x = &one->x;
+    request_name(x);
     if (kind == JSONRPC_LINE)
         tern_strbuf_append(&x->text, line.ptr, line.len);
     else

@@ -5,7 +5,7 @@
 #include "apps/serve/interfaces.h"
 #include "apps/serve/ollama.h"
 
-static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
     (void)x;
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "error", e->message);
@@ -53,7 +53,7 @@ static void put_more(tern_json_writer *w, const blocks *b, bool only_new) {
 }
 
 // A line without its end: text is the answer's, or a piece of it. b: what else there is of it.
-static void put_front(tern_json_writer *w, const exchange *x, const char *text, size_t n,
+static void put_front(tern_json_writer *w, const request *x, const char *text, size_t n,
                       const blocks *b, bool only_new) {
     char now[40];
     ollama_time(now);
@@ -72,14 +72,14 @@ static void put_front(tern_json_writer *w, const exchange *x, const char *text, 
     }
 }
 
-static void put_logprobs(tern_json_writer *w, exchange *x, choice *c) {
+static void put_logprobs(tern_json_writer *w, request *x, choice *c) {
     if (!x->ask->params.logprobs) return;
     tern_json_open(w, "logprobs", '[');
     put_token_logprobs(w, x, c);
     tern_json_close(w, ']');
 }
 
-static void put_done(tern_json_writer *w, const exchange *x, const choice *c) {
+static void put_done(tern_json_writer *w, const request *x, const choice *c) {
     const tern_generate_stats *s = &c->stats;
     tern_json_put_bool(w, "done", true);
     tern_json_put_text(w, "done_reason", openai_was_cut(c) ? "length" : "stop");
@@ -99,7 +99,7 @@ static void put_done(tern_json_writer *w, const exchange *x, const choice *c) {
     tern_json_close(w, '}');
 }
 
-static void put_whole(exchange *x, tern_strbuf *out) {
+static void put_whole(request *x, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     choice *c = &x->ask->choices[0];
     put_front(&w, x, tern_strbuf_text(&c->text), c->text.len, &c->blocks, false);
@@ -107,7 +107,7 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     put_done(&w, x, c);
 }
 
-static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     bool is_reasoning =
         c->blocks.n_parts && c->blocks.list[c->blocks.parts[0].block].kind == BLOCK_REASONING;
@@ -119,7 +119,7 @@ static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *o
     tern_strbuf_putc(out, '\n');
 }
 
-static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+static void put_over(request *x, choice *c, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     if (c->blocks.n_calls) {
         blocks calls = c->blocks;
@@ -137,7 +137,7 @@ static void put_over(exchange *x, choice *c, tern_strbuf *out) {
     tern_strbuf_putc(out, '\n');
 }
 
-static void put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+static void put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     put_error(&w, x, e);
     tern_strbuf_putc(out, '\n');
@@ -160,7 +160,7 @@ static void read_think(ask *a, const fields *f) {
 }
 
 // What both ways to generate share. num_gpu, num_thread and the like are the server's affair.
-static void read_common(exchange *x, const fields *f) {
+static void read_common(request *x, const fields *f) {
     ask *a = x->ask;
     fields o = fields_within(f, "options", "options.");
     ask_read_model(x, f);
@@ -188,7 +188,7 @@ void ollama_read_images(const fields *f, messages *m, message_content *c, const 
 }
 
 // Without a prompt the model is to be loaded, or given back.
-static void reply_loaded(exchange *x) {
+static void reply_loaded(request *x) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     put_front(&w, x, "", 0, NULL, false);
@@ -199,7 +199,7 @@ static void reply_loaded(exchange *x) {
     tern_strbuf_free(&out);
 }
 
-static void chat(exchange *x) {
+static void chat(request *x) {
     api_error e = {0};
     messages m = {0};
     bool prefill = false;
@@ -221,7 +221,7 @@ static void chat(exchange *x) {
     ask_begin(x, &e);
 }
 
-static void generate(exchange *x) {
+static void generate(request *x) {
     api_error e = {0};
     messages m = {0};
     message_content c = {0};
@@ -253,5 +253,5 @@ static void generate(exchange *x) {
     ask_begin(x, &e);
 }
 
-void ollama_chat(exchange *x) { ollama_with_model(x, "messages", chat); }
-void ollama_generate(exchange *x) { ollama_with_model(x, "prompt", generate); }
+void ollama_chat(request *x) { ollama_with_model(x, "messages", chat); }
+void ollama_generate(request *x) { ollama_with_model(x, "prompt", generate); }

@@ -55,7 +55,7 @@ bool serve_read_duration(const char *text, size_t n, double *seconds) {
     return true;
 }
 
-static bool read_keep_alive(exchange *x, api_error *e) {
+static bool read_keep_alive(request *x, api_error *e) {
     const fields f = fields_of_body(x, e);
     const tern_json *value = field_any(&f, "keep_alive");
     tern_str text = tern_json_str(value);
@@ -69,7 +69,7 @@ static bool read_keep_alive(exchange *x, api_error *e) {
 
 // A request with nothing to compute says by a time of 0 that the model may go. For that it is not
 // opened.
-void ollama_with_model(exchange *x, const char *content, void (*handle)(exchange *x)) {
+void ollama_with_model(request *x, const char *content, void (*handle)(request *x)) {
     api_error e = {0};
     if (!read_keep_alive(x, &e)) {
         reply_error(x, &e);
@@ -81,5 +81,5 @@ void ollama_with_model(exchange *x, const char *content, void (*handle)(exchange
     if (gives_back && x->model->state == SERVED_CLOSED)
         handle(x);
     else
-        exchange_with_model(x, handle);
+        request_with_model(x, handle);
 }

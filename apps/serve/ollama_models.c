@@ -77,7 +77,7 @@ static void open_model(tern_json_writer *w, tern_str name, const served *s) {
     put_details(w, s);
 }
 
-void ollama_tags(exchange *x) {
+void ollama_tags(request *x) {
     registry *r = x->server->registry;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
@@ -105,7 +105,7 @@ static void put_end(tern_json_writer *w, const served *s) {
         put_date(w, "expires_at", time(NULL) + (time_t)(s->keep_seconds - since));
 }
 
-void ollama_ps(exchange *x) {
+void ollama_ps(request *x) {
     const registry *r = x->server->registry;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
@@ -126,7 +126,7 @@ void ollama_ps(exchange *x) {
     tern_strbuf_free(&out);
 }
 
-void ollama_version(exchange *x) {
+void ollama_version(request *x) {
     tern_strbuf out = {0};
     tern_strbuf_puts(&out, "{\"version\":\"" OLLAMA_LEVEL "\"}");
     reply_json(x, &out);
@@ -152,7 +152,7 @@ static void put_info(tern_json_writer *w, const hub_facts *f) {
     tern_json_close(w, '}');
 }
 
-void ollama_show(exchange *x) {
+void ollama_show(request *x) {
     const served *s = x->model;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};

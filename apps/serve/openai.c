@@ -6,7 +6,7 @@
 
 // ---- Errors ------------------------------------------------------------------------------------
 
-static void put_error(tern_json_writer *w, const exchange *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
     const char *type = e->status == 401   ? "authentication_error"
                        : e->status == 403 ? "permission_error"
                        : e->status == 429 ? "rate_limit_error"
@@ -29,7 +29,7 @@ bool openai_was_cut(const choice *c) {
     return c->stats.reason == TERN_STOP_LENGTH || c->stats.reason == TERN_STOP_CONTEXT;
 }
 
-void openai_put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+void openai_put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     error_format_openai.put_error(&w, x, e);
@@ -85,7 +85,7 @@ static void put_name(tern_json_writer *w, const char *key, tern_str name) {
         tern_json_put_text(w, key, NULL);
 }
 
-void openai_models(exchange *x) {
+void openai_models(request *x) {
     registry *r = x->server->registry;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
@@ -108,7 +108,7 @@ void openai_models(exchange *x) {
     tern_strbuf_free(&out);
 }
 
-void openai_model(exchange *x) {
+void openai_model(request *x) {
     static const char front[] = "/v1/models/";
     tern_str name = {x->path.ptr + sizeof front - 1, x->path.len - (sizeof front - 1)};
     tern_strbuf out = {0};
@@ -223,7 +223,7 @@ void openai_read_messages(const fields *f, messages *m, bool *prefill) {
 
 // vLLM's two: unless they say something else, a last message of the assistant is gone on with, and
 // after any other one the model is made to answer.
-void openai_read_ending(exchange *x, const fields *f, bool *prefill) {
+void openai_read_ending(request *x, const fields *f, bool *prefill) {
     const bool is_said = field_any(f, "continue_final_message") != NULL;
     const bool goes_on = field_bool(f, "continue_final_message", false);
     const bool answers = field_bool(f, "add_generation_prompt", !goes_on);
@@ -254,7 +254,7 @@ static void put_logprob(tern_json_writer *w, const served *s, const tern_token_l
     tern_strbuf_free(&piece);
 }
 
-bool next_to_send(const exchange *x, choice *c, tern_strbuf *piece) {
+bool next_to_send(const request *x, choice *c, tern_strbuf *piece) {
     sent_tokens *t = &c->sent;
     const bool is_over = !c->job, is_cut = !is_over || c->stats.reason == TERN_STOP_STRING;
     if (x->ask->takes_apart && !c->blocks.n && !is_over) return false; // reasoning may come
@@ -273,7 +273,7 @@ bool next_to_send(const exchange *x, choice *c, tern_strbuf *piece) {
     return false;
 }
 
-bool has_to_send(const exchange *x, const choice *c) {
+bool has_to_send(const request *x, const choice *c) {
     choice same = *c;
     tern_strbuf piece = {0};
     const bool has = x->ask->params.logprobs && next_to_send(x, &same, &piece);
@@ -281,7 +281,7 @@ bool has_to_send(const exchange *x, const choice *c) {
     return has;
 }
 
-void put_token_logprobs(tern_json_writer *w, const exchange *x, choice *c) {
+void put_token_logprobs(tern_json_writer *w, const request *x, choice *c) {
     tern_strbuf piece = {0};
     while (next_to_send(x, c, &piece)) {
         const tern_token_logprob *row = c->logprobs + (c->sent.n - 1) * c->n_each;

@@ -3,7 +3,7 @@
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
 
-static void put_front(tern_json_writer *w, const exchange *x, const char *object) {
+static void put_front(tern_json_writer *w, const request *x, const char *object) {
     char id[64];
     snprintf(id, sizeof id, "chatcmpl-%s", x->id + 4);
     tern_json_open(w, NULL, '{');
@@ -31,7 +31,7 @@ static void put_usage(tern_json_writer *w, const ask *a) {
     tern_json_close(w, '}');
 }
 
-static void put_logprobs(tern_json_writer *w, exchange *x, choice *c) {
+static void put_logprobs(tern_json_writer *w, request *x, choice *c) {
     if (!x->ask->params.logprobs) {
         tern_json_put_null(w, "logprobs");
         return;
@@ -77,7 +77,7 @@ static void put_message(tern_json_writer *w, const choice *c) {
     tern_strbuf_free(&reasoning);
 }
 
-static void put_whole(exchange *x, tern_strbuf *out) {
+static void put_whole(request *x, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     ask *a = x->ask;
     put_front(&w, x, "chat.completion");
@@ -99,7 +99,7 @@ static void put_whole(exchange *x, tern_strbuf *out) {
 // ---- As a stream -------------------------------------------------------------------------------
 
 // An event: a chunk with one choice, or with none. delta: its JSON; finish: why it is over.
-static void put_chunk(exchange *x, choice *c, const char *delta, bool has_logprobs,
+static void put_chunk(request *x, choice *c, const char *delta, bool has_logprobs,
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
@@ -125,7 +125,7 @@ static void put_chunk(exchange *x, choice *c, const char *delta, bool has_logpro
     tern_strbuf_puts(out, "\n\n");
 }
 
-static void begin_stream(exchange *x, tern_strbuf *out) {
+static void begin_stream(request *x, tern_strbuf *out) {
     for (size_t i = 0; i < x->ask->n_choices; i++)
         put_chunk(x, &x->ask->choices[i], "{\"role\":\"assistant\",\"content\":\"\"}", false, NULL,
                   out);
@@ -148,7 +148,7 @@ static void put_call_delta(tern_json_writer *w, const answer_block *b, const ans
     tern_json_close(w, ']');
 }
 
-static void put_delta(exchange *x, choice *c, const answer_part *p, bool has_logprobs,
+static void put_delta(request *x, choice *c, const answer_part *p, bool has_logprobs,
                       tern_strbuf *out) {
     static const char *const names[] = {"content", "reasoning_content"};
     const answer_block *b = p ? &c->blocks.list[p->block] : NULL;
@@ -169,18 +169,18 @@ static void put_delta(exchange *x, choice *c, const answer_part *p, bool has_log
 
 // The likelihoods of the tokens come with the first piece; or alone, if their text does not show
 // yet.
-static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
     const blocks *b = &c->blocks;
     (void)d;
     if (b->n_parts == 0 && has_to_send(x, c)) put_delta(x, c, NULL, true, out);
     for (size_t i = 0; i < b->n_parts; i++) put_delta(x, c, &b->parts[i], i == 0, out);
 }
 
-static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+static void put_over(request *x, choice *c, tern_strbuf *out) {
     put_chunk(x, c, "{}", has_to_send(x, c), openai_finish_reason(c), out);
 }
 
-static void end_stream(exchange *x, tern_strbuf *out) {
+static void end_stream(request *x, tern_strbuf *out) {
     if (x->ask->with_usage) put_chunk(x, NULL, NULL, false, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
@@ -191,7 +191,7 @@ static const ask_writer writer = {
 
 // ---- The request -------------------------------------------------------------------------------
 
-void openai_chat(exchange *x) {
+void openai_chat(request *x) {
     api_error e = {0};
     messages m = {0};
     bool prefill;

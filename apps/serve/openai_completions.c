@@ -6,7 +6,7 @@
 #include "apps/serve/interfaces.h"
 #include "apps/serve/long_text.h"
 
-static void put_front(tern_json_writer *w, const exchange *x) {
+static void put_front(tern_json_writer *w, const request *x) {
     char id[64];
     snprintf(id, sizeof id, "cmpl-%s", x->id + 4);
     tern_json_open(w, NULL, '{');
@@ -29,7 +29,7 @@ static void put_usage(tern_json_writer *w, const ask *a) {
 
 // A token's text as this interface has it: bytes that are no text are spelled out, so that the
 // names in an object differ.
-static void put_name(const exchange *x, int32_t id, tern_strbuf *piece) {
+static void put_name(const request *x, int32_t id, tern_strbuf *piece) {
     tern_strbuf bytes = {0};
     put_piece(x->model, id, piece);
     if (is_text(piece)) return;
@@ -45,7 +45,7 @@ static void put_value(tern_json_writer *w, const char *key, float logprob) {
     tern_json_put_float(w, key, isfinite(logprob) ? logprob : -9999.0f);
 }
 
-static void put_top(tern_json_writer *w, const exchange *x, const tern_token_logprob *row,
+static void put_top(tern_json_writer *w, const request *x, const tern_token_logprob *row,
                     size_t n) {
     tern_strbuf piece = {0};
     tern_json_open(w, NULL, '{');
@@ -60,7 +60,7 @@ static void put_top(tern_json_writer *w, const exchange *x, const tern_token_log
 }
 
 // The lists are written side by side, token by token.
-static void put_logprobs(tern_json_writer *w, const exchange *x, choice *c) {
+static void put_logprobs(tern_json_writer *w, const request *x, choice *c) {
     static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
     tern_strbuf lists[4] = {0}, piece = {0};
     tern_json_writer each[4];
@@ -102,7 +102,7 @@ static const char *echoed(const ask *a, const choice *c) {
     return a->echo ? text : "";
 }
 
-static void put_choice(tern_json_writer *w, exchange *x, choice *c, const char *text, size_t n_text,
+static void put_choice(tern_json_writer *w, request *x, choice *c, const char *text, size_t n_text,
                        bool has_logprobs, const char *finish) {
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "index", c->index);
@@ -115,7 +115,7 @@ static void put_choice(tern_json_writer *w, exchange *x, choice *c, const char *
     tern_json_close(w, '}');
 }
 
-static void put_whole(exchange *x, tern_strbuf *out) {
+static void put_whole(request *x, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     ask *a = x->ask;
     put_front(&w, x);
@@ -134,7 +134,7 @@ static void put_whole(exchange *x, tern_strbuf *out) {
     tern_json_close(&w, '}');
 }
 
-static void put_chunk(exchange *x, choice *c, const char *text, size_t n_text, bool has_logprobs,
+static void put_chunk(request *x, choice *c, const char *text, size_t n_text, bool has_logprobs,
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
@@ -150,19 +150,19 @@ static void put_chunk(exchange *x, choice *c, const char *text, size_t n_text, b
     tern_strbuf_puts(out, "\n\n");
 }
 
-static void begin_stream(exchange *x, tern_strbuf *out) {
+static void begin_stream(request *x, tern_strbuf *out) {
     for (size_t i = 0; x->ask->echo && i < x->ask->n_choices; i++) {
         const char *text = echoed(x->ask, &x->ask->choices[i]);
         put_chunk(x, &x->ask->choices[i], text, strlen(text), false, NULL, out);
     }
 }
-static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
     if (d->n_text || has_to_send(x, c)) put_chunk(x, c, d->text, d->n_text, true, NULL, out);
 }
-static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+static void put_over(request *x, choice *c, tern_strbuf *out) {
     put_chunk(x, c, "", 0, has_to_send(x, c), openai_finish_reason(c), out);
 }
-static void end_stream(exchange *x, tern_strbuf *out) {
+static void end_stream(request *x, tern_strbuf *out) {
     if (x->ask->with_usage) put_chunk(x, NULL, NULL, 0, false, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
@@ -173,7 +173,7 @@ static const ask_writer writer = {
 
 // ---- The request -------------------------------------------------------------------------------
 
-static void echo(exchange *x, const char *text, size_t n) {
+static void echo(request *x, const char *text, size_t n) {
     if (x->ask->echo) tern_strbuf_append(&x->ask->echoed, text, n);
 }
 
@@ -182,7 +182,7 @@ static bool append(void *user, const char *text, size_t n) {
     return true;
 }
 
-static void add_ids(exchange *x, const fields *f, const tern_json *ids) {
+static void add_ids(request *x, const fields *f, const tern_json *ids) {
     ask *a = x->ask;
     ask_add_ids(x, f, ids, "prompt");
     if (f->error->status || !a->echo) return;
@@ -191,14 +191,14 @@ static void add_ids(exchange *x, const fields *f, const tern_json *ids) {
     echo(x, "", 1);
 }
 
-static void add_text(exchange *x, const fields *f, tern_str text) {
+static void add_text(request *x, const fields *f, tern_str text) {
     ask_add_text(x, text, "prompt", f->error);
     echo(x, text.ptr, text.len);
     echo(x, "", 1);
 }
 
 // A text, a list of texts, ids, or a list of ids.
-static void read_prompts(exchange *x, const fields *f) {
+static void read_prompts(request *x, const fields *f) {
     const tern_json *prompt = field_any(f, "prompt");
     const tern_json *first = tern_json_first(f->doc, prompt);
     if (tern_json_is(prompt, TERN_JSON_STRING)) {
@@ -224,7 +224,7 @@ static void read_prompts(exchange *x, const fields *f) {
     }
 }
 
-void openai_completions(exchange *x) {
+void openai_completions(request *x) {
     api_error e = {0};
     fields f;
     ask *a = ask_start(x, &writer, &f, &e);

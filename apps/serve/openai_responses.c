@@ -27,7 +27,7 @@ static void put_usage(tern_json_writer *w, const ask *a) {
 
 // The answer's blocks are items: messages, reasoning, calls. b NULL: a message that says nothing.
 
-static void put_part(tern_json_writer *w, const char *key, exchange *x, choice *c,
+static void put_part(tern_json_writer *w, const char *key, request *x, choice *c,
                      const answer_block *b, bool is_whole) {
     bool is_reasoning = b && b->kind == BLOCK_REASONING;
     bool has = is_whole && b;
@@ -44,7 +44,7 @@ static void put_part(tern_json_writer *w, const char *key, exchange *x, choice *
     tern_json_close(w, '}');
 }
 
-static void put_item_id(tern_json_writer *w, const char *key, const exchange *x,
+static void put_item_id(tern_json_writer *w, const char *key, const request *x,
                         const answer_block *b, size_t i) {
     static const char *const kinds[] = {"msg", "rs", "fc"};
     char id[80];
@@ -53,7 +53,7 @@ static void put_item_id(tern_json_writer *w, const char *key, const exchange *x,
 }
 
 // c: once the item is complete.
-static void put_item(tern_json_writer *w, const char *key, exchange *x, choice *c,
+static void put_item(tern_json_writer *w, const char *key, request *x, choice *c,
                      const answer_block *b, size_t i, bool is_whole) {
     block_kind kind = b ? b->kind : BLOCK_TEXT;
     bool is_last = i + 1 >= c->blocks.n;
@@ -87,7 +87,7 @@ static void put_item(tern_json_writer *w, const char *key, exchange *x, choice *
 }
 
 // A field of the request, a scalar of any type, as it came.
-static void put_same(tern_json_writer *w, const exchange *x, const char *name) {
+static void put_same(tern_json_writer *w, const request *x, const char *name) {
     const tern_json *v = tern_json_get(&x->body, tern_json_root(&x->body), name);
     if (tern_json_is(v, TERN_JSON_STRING))
         tern_json_put_bytes(w, name, v->text, v->n);
@@ -97,7 +97,7 @@ static void put_same(tern_json_writer *w, const exchange *x, const char *name) {
         tern_json_put_null(w, name);
 }
 
-static void put_metadata(tern_json_writer *w, const exchange *x) {
+static void put_metadata(tern_json_writer *w, const request *x) {
     const tern_json_doc *doc = &x->body;
     const tern_json *object = tern_json_get(doc, tern_json_root(doc), "metadata");
     bool has = tern_json_is(object, TERN_JSON_OBJECT);
@@ -117,7 +117,7 @@ static void put_metadata(tern_json_writer *w, const exchange *x) {
 }
 
 // The tools as they came: whatever else they have, clients want it back.
-static void put_tools(tern_json_writer *w, const exchange *x) {
+static void put_tools(tern_json_writer *w, const request *x) {
     const tern_json *tools = tern_json_get(&x->body, tern_json_root(&x->body), "tools");
     if (x->ask->tools.len)
         tern_json_put_value(w, "tools", &x->body, tools);
@@ -125,7 +125,7 @@ static void put_tools(tern_json_writer *w, const exchange *x) {
         tern_json_put_raw(w, "tools", "[]");
 }
 
-static void put_text_format(tern_json_writer *w, const exchange *x) {
+static void put_text_format(tern_json_writer *w, const request *x) {
     const tern_json *text = tern_json_get(&x->body, tern_json_root(&x->body), "text");
     if (tern_json_get(&x->body, text, "format"))
         tern_json_put_value(w, "text", &x->body, text);
@@ -133,7 +133,7 @@ static void put_text_format(tern_json_writer *w, const exchange *x) {
         tern_json_put_raw(w, "text", "{\"format\":{\"type\":\"text\"}}");
 }
 
-static void put_settings(tern_json_writer *w, const exchange *x) {
+static void put_settings(tern_json_writer *w, const request *x) {
     put_same(w, x, "instructions");
     put_same(w, x, "max_output_tokens");
     put_metadata(w, x);
@@ -156,7 +156,7 @@ static void put_settings(tern_json_writer *w, const exchange *x) {
 }
 
 // c: the answer, once it is over. Until then usage is left out: null would be no usage.
-static void put_response(tern_json_writer *w, const char *key, exchange *x, choice *c) {
+static void put_response(tern_json_writer *w, const char *key, request *x, choice *c) {
     bool is_cut = c && !strcmp(status_of(c), "incomplete");
     char id[64];
     snprintf(id, sizeof id, "resp_%s", x->id + 4);
@@ -179,14 +179,14 @@ static void put_response(tern_json_writer *w, const char *key, exchange *x, choi
     tern_json_close(w, '}');
 }
 
-static void put_whole(exchange *x, tern_strbuf *out) {
+static void put_whole(request *x, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     put_response(&w, NULL, x, &x->ask->choices[0]);
 }
 
 // ---- As a stream: every event has its name twice, and its number -------------------------------
 
-static tern_json_writer open_event(exchange *x, tern_strbuf *out, const char *type) {
+static tern_json_writer open_event(request *x, tern_strbuf *out, const char *type) {
     tern_json_writer w = {.out = out};
     tern_strbuf_printf(out, "event: %s\ndata: ", type);
     tern_json_open(&w, NULL, '{');
@@ -201,7 +201,7 @@ static void close_event(tern_json_writer *w) {
 }
 
 // One that is about a piece of an item.
-static tern_json_writer open_item_event(exchange *x, tern_strbuf *out, const char *type,
+static tern_json_writer open_item_event(request *x, tern_strbuf *out, const char *type,
                                         const answer_block *b, size_t i) {
     tern_json_writer w = open_event(x, out, type);
     put_item_id(&w, "item_id", x, b, i);
@@ -210,39 +210,39 @@ static tern_json_writer open_item_event(exchange *x, tern_strbuf *out, const cha
     return w;
 }
 
-static void put_item_event(exchange *x, choice *c, const char *type, const answer_block *b,
-                           size_t i, bool is_whole, tern_strbuf *out) {
+static void put_item_event(request *x, choice *c, const char *type, const answer_block *b, size_t i,
+                           bool is_whole, tern_strbuf *out) {
     tern_json_writer w = open_event(x, out, type);
     tern_json_put_int(&w, "output_index", (int64_t)i);
     put_item(&w, "item", x, c, b, i, is_whole);
     close_event(&w);
 }
 
-static void put_response_event(exchange *x, choice *c, const char *type, tern_strbuf *out) {
+static void put_response_event(request *x, choice *c, const char *type, tern_strbuf *out) {
     tern_json_writer w = open_event(x, out, type);
     put_response(&w, "response", x, c);
     close_event(&w);
 }
 
-static void put_part_event(exchange *x, choice *c, const char *type, const answer_block *b,
-                           size_t i, bool is_whole, tern_strbuf *out) {
+static void put_part_event(request *x, choice *c, const char *type, const answer_block *b, size_t i,
+                           bool is_whole, tern_strbuf *out) {
     if (b && b->kind == BLOCK_CALL) return;
     tern_json_writer w = open_item_event(x, out, type, b, i);
     put_part(&w, "part", x, c, b, is_whole);
     close_event(&w);
 }
 
-static void begin_stream(exchange *x, tern_strbuf *out) {
+static void begin_stream(request *x, tern_strbuf *out) {
     put_response_event(x, NULL, "response.created", out);
     put_response_event(x, NULL, "response.in_progress", out);
 }
 
-static void begin_item(exchange *x, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
+static void begin_item(request *x, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
     put_item_event(x, c, "response.output_item.added", b, i, false, out);
     put_part_event(x, c, "response.content_part.added", b, i, false, out);
 }
 
-static void end_item(exchange *x, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
+static void end_item(request *x, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
     static const char *const types[] = {"response.output_text.done", "response.reasoning_text.done",
                                         "response.function_call_arguments.done"};
     block_kind kind = b ? b->kind : BLOCK_TEXT;
@@ -265,7 +265,7 @@ static void end_item(exchange *x, choice *c, const answer_block *b, size_t i, te
 }
 
 // Tokens whose text does not show yet are sent with the next piece that does.
-static void put_piece_event(exchange *x, choice *c, const answer_part *p, tern_strbuf *out) {
+static void put_piece_event(request *x, choice *c, const answer_part *p, tern_strbuf *out) {
     static const char *const types[] = {"response.output_text.delta",
                                         "response.reasoning_text.delta",
                                         "response.function_call_arguments.delta"};
@@ -280,7 +280,7 @@ static void put_piece_event(exchange *x, choice *c, const answer_part *p, tern_s
     close_event(&w);
 }
 
-static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
     (void)d;
     for (size_t i = 0; i < c->blocks.n_parts; i++) {
         const answer_part *p = &c->blocks.parts[i];
@@ -291,14 +291,14 @@ static void put_text(exchange *x, choice *c, const text_delta *d, tern_strbuf *o
     }
 }
 
-static void put_over(exchange *x, choice *c, tern_strbuf *out) {
+static void put_over(request *x, choice *c, tern_strbuf *out) {
     size_t n = c->blocks.n;
     if (!n) begin_item(x, c, NULL, 0, out);
     end_item(x, c, n ? &c->blocks.list[n - 1] : NULL, n ? n - 1 : 0, out);
     put_response_event(x, c, openai_was_cut(c) ? "response.incomplete" : "response.completed", out);
 }
 
-static void put_stream_error(exchange *x, const api_error *e, tern_strbuf *out) {
+static void put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = open_event(x, out, "error");
     tern_json_put_text(&w, "code", e->code);
     tern_json_put_text(&w, "message", e->message);
@@ -321,7 +321,7 @@ static void read_logprobs(ask *a, const fields *f) {
     if (a->params.n_top_logprobs) a->params.logprobs = true;
 }
 
-void openai_responses(exchange *x) {
+void openai_responses(request *x) {
     api_error e = {0};
     fields f;
     ask *a = ask_start(x, &writer, &f, &e);
@@ -334,7 +334,7 @@ void openai_responses(exchange *x) {
     ask_begin(x, &e);
 }
 
-void openai_count_tokens(exchange *x) {
+void openai_count_tokens(request *x) {
     ask_count(x, &writer, openai_read_response,
               "\"object\":\"response.input_tokens\",\"input_tokens\":");
 }

@@ -3,7 +3,7 @@
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
 
-static void read_format(exchange *x, const fields *f) {
+static void read_format(request *x, const fields *f) {
     fields text = fields_within(f, "text", "text.");
     fields format = fields_within(&text, "format", "text.format.");
     ask_read_formats(x, f);
@@ -100,7 +100,7 @@ static void read_input(const fields *f, messages *m, bool *prefill) {
         m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
 }
 
-bool openai_read_response(exchange *x, const fields *f) {
+bool openai_read_response(request *x, const fields *f) {
     messages m = {0};
     bool prefill;
     ask_read_model(x, f);

@@ -55,7 +55,7 @@ static void read_choice(ask *a, const fields *f) {
                      tern_json_str(tern_json_get(f->doc, function ? function : wish, "name")));
 }
 
-void openai_read_tools(exchange *x, const fields *f) {
+void openai_read_tools(request *x, const fields *f) {
     ask *a = x->ask;
     const tern_json *tools = field_array(f, "tools");
     if (tools && tools->n > 0) {
@@ -74,7 +74,7 @@ void openai_read_tools(exchange *x, const fields *f) {
     read_choice(a, f);
 }
 
-void openai_read_thinking(exchange *x, const fields *f) {
+void openai_read_thinking(request *x, const fields *f) {
     tern_json_writer w = {.out = &x->ask->switches, .follows = true};
     fields more = fields_within(f, "chat_template_kwargs", "chat_template_kwargs.");
     tern_str effort = field_text(f, "reasoning_effort");

@@ -41,7 +41,7 @@ static void put_result(tern_json_writer *w, const texts *t, const ranked *r) {
     tern_json_close(w, '}');
 }
 
-static void reply(exchange *x, const texts *t) {
+static void reply(request *x, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     ranked *list = rank(t);
@@ -88,7 +88,7 @@ static void read_query(texts *t, const fields *f) {
     if (!t->query) api_fail_memory(f->error);
 }
 
-void llama_rerank(exchange *x) {
+void llama_rerank(request *x) {
     api_error e = {0};
     fields f = fields_of_body(x, &e);
     bool as_tei = field_any(&f, "texts") != NULL;

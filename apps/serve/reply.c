@@ -1,4 +1,4 @@
-// Answers as bytes: heads, errors, streams. See exchange.h.
+// Answers as bytes: heads, errors, streams. See request.h.
 #include "apps/serve/long_text.h"
 
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static void put_date(tern_strbuf *out) {
                        t.tm_sec);
 }
 
-static void put_head(tern_strbuf *out, const exchange *x, int status, const char *type) {
+static void put_head(tern_strbuf *out, const request *x, int status, const char *type) {
     http_put_status(out, status);
     put_date(out);
     http_put_field(out, "Server", "tern");
@@ -79,13 +79,13 @@ static void put_head(tern_strbuf *out, const exchange *x, int status, const char
     }
     if (status == 429 || status == 503) http_put_field(out, "Retry-After", "2");
     if (status == 401) http_put_field(out, "WWW-Authenticate", "Bearer");
-    if (!x->request->keeps_alive)
+    if (!x->http->keeps_alive)
         http_put_field(out, "Connection", "close");
-    else if (x->request->minor == 0)
+    else if (x->http->minor == 0)
         http_put_field(out, "Connection", "keep-alive");
 }
 
-static void begin(exchange *x, int status) {
+static void begin(request *x, int status) {
     x->status = status;
     x->wrote = tern_seconds();
     if (x->is_away)
@@ -94,7 +94,7 @@ static void begin(exchange *x, int status) {
         metrics_count_request(&x->server->metrics, x->route ? x->route : "other", status);
 }
 
-static void finish(exchange *x) {
+static void finish(request *x) {
     if (x->is_over) return;
     x->is_over = true;
     if (x->is_away) return; // away.c ends it
@@ -104,7 +104,7 @@ static void finish(exchange *x) {
 
 // Sends what was put together. If there was no memory for it, nobody could tell the rest from the
 // whole: so nothing more is sent, and the connection closes.
-static void send(exchange *x, tern_strbuf *out) {
+static void send(request *x, tern_strbuf *out) {
     if (x->is_over) return;
     if (out->failed) {
         x->is_broken = true;
@@ -126,7 +126,7 @@ static void send(exchange *x, tern_strbuf *out) {
 // ---- Whole answers -----------------------------------------------------------------------------
 
 // For a sink that takes lines.
-static void reply_line(exchange *x, const tern_strbuf *body) {
+static void reply_line(request *x, const tern_strbuf *body) {
     tern_strbuf out = {.failed = body->failed};
     tern_strbuf_append(&out, tern_strbuf_text(body), body->len);
     tern_strbuf_putc(&out, '\n');
@@ -135,11 +135,11 @@ static void reply_line(exchange *x, const tern_strbuf *body) {
     finish(x);
 }
 
-static bool is_head(const exchange *x) { return tern_str_is(x->request->method, "HEAD"); }
+static bool is_head(const request *x) { return tern_str_is(x->http->method, "HEAD"); }
 
 // What a page may send. Any field: clients have many of their own.
-static void put_permissions(tern_strbuf *out, const exchange *x) {
-    tern_str asked = http_field_of(x->request, "access-control-request-headers");
+static void put_permissions(tern_strbuf *out, const request *x) {
+    tern_str asked = http_field_of(x->http, "access-control-request-headers");
     http_put_field(out, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
     tern_strbuf_puts(out, "Access-Control-Allow-Headers: ");
     if (asked.len)
@@ -149,7 +149,7 @@ static void put_permissions(tern_strbuf *out, const exchange *x) {
     tern_strbuf_puts(out, "\r\nAccess-Control-Max-Age: 600\r\n");
 }
 
-void reply_whole(exchange *x, int status, const char *type, const tern_strbuf *body) {
+void reply_whole(request *x, int status, const char *type, const tern_strbuf *body) {
     static const char sorry[] = "{\"error\":{\"message\":\"out of memory\"}}";
     const tern_strbuf no_memory = {.ptr = (char *)sorry, .len = sizeof sorry - 1};
     tern_strbuf out = {0};
@@ -176,13 +176,13 @@ void reply_whole(exchange *x, int status, const char *type, const tern_strbuf *b
     finish(x);
 }
 
-void reply_json(exchange *x, const tern_strbuf *body) {
+void reply_json(request *x, const tern_strbuf *body) {
     server *s = x->server;
     if (!x->is_away && body->len > s->n_loop_bytes) s->n_loop_bytes = body->len;
     reply_whole(x, 200, "application/json", body);
 }
 
-void reply_error(exchange *x, const api_error *e) {
+void reply_error(request *x, const api_error *e) {
     if (long_text_begin(x, e)) return;
     if (x->error_format->refuse) {
         x->error_format->refuse(x, e);
@@ -198,7 +198,7 @@ void reply_error(exchange *x, const api_error *e) {
 void reply_refusal(tern_strbuf *out, int status, const char *reason) {
     tern_strbuf body = {0};
     tern_json_writer w = {.out = &body};
-    const exchange nobody = {0};
+    const request nobody = {0};
     api_error e = {0};
     api_fail(&e, status, NULL, NULL, "HTTP: %s", reason);
     error_format_openai.put_error(&w, &nobody, &e);
@@ -215,9 +215,9 @@ void reply_refusal(tern_strbuf *out, int status, const char *reason) {
 // ---- Streams -----------------------------------------------------------------------------------
 
 // HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
-static bool is_chunked(const exchange *x) { return !x->sink->is_plain && x->request->minor > 0; }
+static bool is_chunked(const request *x) { return !x->sink->is_plain && x->http->minor > 0; }
 
-void reply_stream(exchange *x, const char *type) {
+void reply_stream(request *x, const char *type) {
     tern_strbuf out = {0};
     begin(x, 200);
     x->is_stream = true;
@@ -232,7 +232,7 @@ void reply_stream(exchange *x, const char *type) {
     tern_strbuf_free(&out);
 }
 
-void reply_piece(exchange *x, tern_strbuf *text) {
+void reply_piece(request *x, tern_strbuf *text) {
     tern_strbuf *out = &x->frame; // its memory stays for the next piece
     tern_strbuf_clear(out);
     out->failed |= text->failed;
@@ -245,7 +245,7 @@ void reply_piece(exchange *x, tern_strbuf *text) {
     send(x, out);
 }
 
-void reply_end(exchange *x) {
+void reply_end(request *x) {
     tern_strbuf out = {0};
     if (is_chunked(x)) http_put_last_chunk(&out);
     send(x, &out);

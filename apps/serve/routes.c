@@ -29,7 +29,7 @@ typedef enum route_needs {
 typedef struct route {
     const char *method, *path; // a path that ends with '/' and has more after it: any such path
     const error_format *error_format;
-    void (*handle)(exchange *x);
+    void (*handle)(request *x);
     route_needs needs;
 } route;
 
@@ -89,8 +89,8 @@ static bool matches(const route *r, tern_str path) {
 }
 
 // The route of the path and method; *other: one with another method.
-static const route *find_route(const exchange *x, const route **other) {
-    tern_str path = {tern_strbuf_text(&x->path), x->path.len}, method = x->request->method;
+static const route *find_route(const request *x, const route **other) {
+    tern_str path = {tern_strbuf_text(&x->path), x->path.len}, method = x->http->method;
     if (tern_str_is(method, "HEAD")) method = TERN_STR("GET");
     *other = NULL;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
@@ -102,7 +102,7 @@ static const route *find_route(const exchange *x, const route **other) {
 }
 
 // Errors of unknown paths have the format of the interface that the path looks like.
-static const error_format *error_format_of(const exchange *x) {
+static const error_format *error_format_of(const request *x) {
     const char *path = tern_strbuf_text(&x->path);
     if (!strncmp(path, "/api/", 5)) return &error_format_ollama;
     if (!strncmp(path, "/v1/messages", 12)) return &error_format_anthropic;
@@ -112,17 +112,16 @@ static const error_format *error_format_of(const exchange *x) {
 
 // ---- May it ask? -------------------------------------------------------------------------------
 
-static bool check_origin(exchange *x, api_error *e) {
+static bool check_origin(request *x, api_error *e) {
     const serve_desc *d = x->server->desc;
-    tern_str origin = http_field_of(x->request, "origin");
-    if (!host_is_allowed(d, x->request->host)) {
+    tern_str origin = http_field_of(x->http, "origin");
+    if (!host_is_allowed(d, x->http->host)) {
         api_fail(e, 403, NULL, NULL, "the name '%.*s' is not this server's: see --allow-host",
-                 x->request->host.len < 200 ? (int)x->request->host.len : 200,
-                 x->request->host.ptr);
+                 x->http->host.len < 200 ? (int)x->http->host.len : 200, x->http->host.ptr);
         return false;
     }
     if (!origin.ptr) return true;
-    if (!origin_is_allowed(d, origin, x->request->host)) {
+    if (!origin_is_allowed(d, origin, x->http->host)) {
         api_fail(e, 403, NULL, NULL, "pages of '%.*s' may not ask this server: see --cors",
                  origin.len < 200 ? (int)origin.len : 200, origin.ptr);
         return false;
@@ -134,9 +133,9 @@ static bool check_origin(exchange *x, api_error *e) {
     return true;
 }
 
-static bool check_key(exchange *x, const route *r, api_error *e) {
+static bool check_key(request *x, const route *r, api_error *e) {
     const serve_desc *d = x->server->desc;
-    tern_str key = key_of(x->request);
+    tern_str key = key_of(x->http);
     if (d->keys.n == 0 || r->needs == NEEDS_NOTHING) return true;
     size_t which = find_key(&d->keys, key);
     // Where there are several keys, who has one is a client, wherever it asks from.
@@ -156,8 +155,8 @@ bool route_takes_nothing(const route *r) { return r->needs == NEEDS_MODEL_ALONE;
 
 // ---- The model ---------------------------------------------------------------------------------
 
-tern_str exchange_query(const exchange *x, const char *name, tern_strbuf *room) {
-    tern_str rest = x->request->query;
+tern_str request_query(const request *x, const char *name, tern_strbuf *room) {
+    tern_str rest = x->http->query;
     size_t n = strlen(name);
     while (rest.len > 0) {
         const char *end = memchr(rest.ptr, '&', rest.len);
@@ -171,7 +170,7 @@ tern_str exchange_query(const exchange *x, const char *name, tern_strbuf *room) 
 }
 
 // By the body's "model" (Ollama's clients also say "name"), or the query's.
-static bool find_model(exchange *x, api_error *e) {
+static bool find_model(request *x, api_error *e) {
     tern_error err = {0};
     tern_strbuf room = {0};
     const tern_json *root = tern_json_root(&x->body);
@@ -179,7 +178,7 @@ static bool find_model(exchange *x, api_error *e) {
     if (!name.ptr && x->error_format == &error_format_ollama)
         name = tern_json_str(tern_json_get(&x->body, root, "name"));
     if (x->rule->needs == NEEDS_MODEL_FORM) name = x->form_model;
-    if (!name.ptr) name = exchange_query(x, "model", &room);
+    if (!name.ptr) name = request_query(x, "model", &room);
     x->model = registry_find(x->server->registry, name, &err);
     if (!x->model)
         api_fail(e, name.len ? 404 : 400, name.len ? "model_not_found" : NULL, "model", "%s",
@@ -189,13 +188,13 @@ static bool find_model(exchange *x, api_error *e) {
 }
 
 static void on_ready(model_wait *w, const tern_error *err) {
-    exchange *x = (exchange *)((char *)w - offsetof(exchange, wait));
+    request *x = (request *)((char *)w - offsetof(request, wait));
     api_error e = {0};
     if (!err) {
         x->holds = true;
         x->waited = tern_seconds() - x->arrived;
         if (x->has_keep) registry_keep(x->model, x->keep_seconds);
-        exchange_handle(x);
+        request_handle(x);
         return;
     }
     if (x->server->stopping)
@@ -205,26 +204,26 @@ static void on_ready(model_wait *w, const tern_error *err) {
     reply_error(x, &e);
 }
 
-void exchange_handle(exchange *x) { exchange_do(x, x->n_body, x->handle, NULL); }
+void request_handle(request *x) { request_do(x, x->n_body, x->handle, NULL); }
 
-static void ask_registry(exchange *x) { registry_ask(x->model, &x->wait); }
+static void ask_registry(request *x) { registry_ask(x->model, &x->wait); }
 
-void exchange_with_model(exchange *x, void (*handle)(exchange *x)) {
+void request_with_model(request *x, void (*handle)(request *x)) {
     x->handle = handle;
     x->wait.ready = on_ready;
-    exchange_then(x, ask_registry);
+    request_then(x, ask_registry);
 }
 
 // ---- Beginning and ending ----------------------------------------------------------------------
 
 // A page asks beforehand whether it may.
-static void reply_preflight(exchange *x) {
+static void reply_preflight(request *x) {
     tern_strbuf none = {0};
     x->preflight = true;
     reply_whole(x, 204, NULL, &none);
 }
 
-void exchange_name(exchange *x) {
+void request_name(request *x) {
     server *s = x->server;
     uint64_t id = tern_mix64(tern_random_seed() + ++s->n_requests);
     snprintf(x->id, sizeof x->id, "req_%016llx", (unsigned long long)id);
@@ -232,28 +231,28 @@ void exchange_name(exchange *x) {
 }
 
 // Its body is there, if it has one; or e says why it is refused.
-static void go_on(exchange *x, api_error *e) {
+static void go_on(request *x, api_error *e) {
     const route *r = x->rule;
     bool ok = !e->status && r;
     if (ok && r->needs >= NEEDS_NAME) ok = find_model(x, e);
     if (!ok)
         reply_error(x, e);
     else if (r->needs >= NEEDS_MODEL)
-        exchange_with_model(x, r->handle);
+        request_with_model(x, r->handle);
     else
         r->handle(x);
 }
 
 // What is asked of the path and the fields alone.
-static void screen(exchange *x, api_error *e) {
+static void screen(request *x, api_error *e) {
     const route *other, *r;
-    if (!http_unescape(x->request->path, &x->path))
+    if (!http_unescape(x->http->path, &x->path))
         x->path.failed ? api_fail_memory(e)
                        : api_fail(e, 400, NULL, NULL, "the path has a wrong escape");
     x->error_format = error_format_of(x);
     r = x->rule = find_route(x, &other);
     if (r) x->route = r->path;
-    if (e->status || !check_origin(x, e) || tern_str_is(x->request->method, "OPTIONS")) return;
+    if (e->status || !check_origin(x, e) || tern_str_is(x->http->method, "OPTIONS")) return;
     if (r) {
         x->error_format = r->error_format;
         if (check_key(x, r, e)) encoding_read(x, e);
@@ -265,42 +264,42 @@ static void screen(exchange *x, api_error *e) {
     }
 }
 
-bool exchange_screen(exchange *x, api_error *e) {
-    exchange_name(x);
+bool request_screen(request *x, api_error *e) {
+    request_name(x);
     x->error_format = &error_format_openai;
     x->is_screened = true;
     screen(x, e);
     return e->status == 0;
 }
 
-bool exchange_takes_body(const exchange *x) {
-    return x->rule && !strcmp(x->rule->method, "POST") && tern_str_is(x->request->method, "POST") &&
+bool request_takes_body(const request *x) {
+    return x->rule && !strcmp(x->rule->method, "POST") && tern_str_is(x->http->method, "POST") &&
            !x->refusal;
 }
 
-void exchange_refuse(exchange *x, const api_error *e) {
+void request_refuse(request *x, const api_error *e) {
     x->rule = NULL;
     reply_error(x, e);
 }
 
-void exchange_begin(exchange *x) {
+void request_begin(request *x) {
     api_error e = {0};
     if (!x->is_screened) {
-        exchange_screen(x, &e);
+        request_screen(x, &e);
     } else if (x->refusal) {
         e = *x->refusal;
     }
     tern_free(x->refusal);
     x->refusal = NULL;
-    if (!e.status && tern_str_is(x->request->method, "OPTIONS"))
+    if (!e.status && tern_str_is(x->http->method, "OPTIONS"))
         reply_preflight(x);
-    else if (!e.status && exchange_takes_body(x))
+    else if (!e.status && request_takes_body(x))
         body_read_then(x, go_on);
     else
         go_on(x, &e);
 }
 
-void exchange_free_parts(exchange *x) {
+void request_free_parts(request *x) {
     long_text_free(x);
     mcp_run_free(x);
     texts_free(x->texts);

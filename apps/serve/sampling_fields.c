@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 
 // Any whole number is a seed. The library takes 0 for "another one each time".
-void ask_read_seed(exchange *x, const fields *f, const char *name) {
+void ask_read_seed(request *x, const fields *f, const char *name) {
     const tern_json *value = field_any(f, name);
     if (!value) return;
     uint64_t seed;
@@ -111,7 +111,7 @@ static void read_samplers(const fields *f, tern_sampling *s) {
 
 // ---- Lists -------------------------------------------------------------------------------------
 
-static void read_ids(exchange *x, const fields *f, const char *name, int32_t **ids, size_t *n) {
+static void read_ids(request *x, const fields *f, const char *name, int32_t **ids, size_t *n) {
     const tern_json *list = field_array(f, name);
     const int32_t n_vocab = x->model->info.n_vocab;
     if (!list || f->error->status || list->n == 0) return;
@@ -152,7 +152,7 @@ static void read_texts(const fields *f, const char *name, char ***texts, size_t 
     if (!ok) field_fail(f, name, wanted);
 }
 
-void ask_read_sampling(exchange *x, const fields *f, double temperature_max) {
+void ask_read_sampling(request *x, const fields *f, double temperature_max) {
     ask *a = x->ask;
     tern_sampling *s = &a->sampling;
     tern_generate_params *p = &a->params;
@@ -180,7 +180,7 @@ void ask_read_sampling(exchange *x, const fields *f, double temperature_max) {
     ask_refuse(f);
 }
 
-void ask_check_limits(exchange *x, api_error *e) {
+void ask_check_limits(request *x, api_error *e) {
     const tern_generate_params *p = &x->ask->params;
     if (!e->status && p->max_tokens > 0 && p->min_tokens > p->max_tokens)
         api_fail(e, 400, NULL, "min_tokens", "'min_tokens' is %d, more than the %d tokens at most",

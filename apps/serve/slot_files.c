@@ -89,7 +89,7 @@ static void run(task *e) {
 
 // ---- The answer --------------------------------------------------------------------------------
 
-static void reply_done(exchange *x, const action *a) {
+static void reply_done(request *x, const action *a) {
     static const char *const counts[ACTIONS] = {"n_saved", "n_restored", "n_erased"};
     static const char *const bytes[ACTIONS] = {"n_written", "n_read"};
     static const char *const times[ACTIONS] = {"save_ms", "restore_ms"};
@@ -110,7 +110,7 @@ static void reply_done(exchange *x, const action *a) {
     tern_strbuf_free(&out);
 }
 
-static void reply_action(exchange *x, const action *a) {
+static void reply_action(request *x, const action *a) {
     api_error e = {0};
     bool is_file = a->err.status == TERN_ERR_IO || a->err.status == TERN_ERR_FORMAT;
     if (is_file) // the path is the server's own matter
@@ -138,7 +138,7 @@ static void free_action(action *a) {
 
 static void done(task *e) {
     action *a = (action *)e;
-    exchange *x = e->user;
+    request *x = e->user;
     if (x) {
         x->task = NULL;
         reply_action(x, a);
@@ -159,21 +159,21 @@ static bool is_file_name(tern_str name) {
     return true;
 }
 
-static void read_action(action *a, exchange *x, api_error *e) {
+static void read_action(action *a, request *x, api_error *e) {
     tern_strbuf room = {0};
     const char *text = tern_strbuf_text(&x->path) + strlen(x->route);
     char *end;
     a->slot = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || a->slot >= x->server->desc->n_parallel)
         api_fail(e, 400, NULL, "id_slot", "there is no slot '%.40s'", text);
-    tern_str what = exchange_query(x, "action", &room);
+    tern_str what = request_query(x, "action", &room);
     while (a->kind < ACTIONS && !tern_str_is(what, action_names[a->kind])) a->kind++;
     if (a->kind == ACTIONS)
         api_fail(e, 400, NULL, "action", "the action must be save, restore or erase");
     tern_strbuf_free(&room);
 }
 
-static void read_name(action *a, exchange *x, api_error *e) {
+static void read_name(action *a, request *x, api_error *e) {
     const char *folder = x->server->desc->slot_folder;
     fields f = fields_of_body(x, e);
     tern_str name = field_text(&f, "filename");
@@ -186,7 +186,7 @@ static void read_name(action *a, exchange *x, api_error *e) {
     if (!a->path) api_fail_memory(e);
 }
 
-void llama_slot_action(exchange *x) {
+void llama_slot_action(request *x) {
     api_error e = {0};
     action *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
     if (!a)
@@ -202,7 +202,7 @@ void llama_slot_action(exchange *x) {
         a->model = x->model;
         a->owner = x->owner;
         a->task = (task){.run = run, .done = done};
-        exchange_run(x, x->server->tasks, &a->task, a->model);
+        request_run(x, x->server->tasks, &a->task, a->model);
         return;
     }
     if (a) free_action(a);

@@ -88,7 +88,7 @@ static void run(task *e) {
 
 // ---- The answer --------------------------------------------------------------------------------
 
-static void begin_stream(exchange *x, const speaking *s) {
+static void begin_stream(request *x, const speaking *s) {
     tern_codec_info info;
     uint8_t head[TERN_WAV_HEAD];
     if (x->is_stream) return;
@@ -101,7 +101,7 @@ static void begin_stream(exchange *x, const speaking *s) {
     reply_piece(x, &x->piece);
 }
 
-static void send_ready(exchange *x, speaking *s) {
+static void send_ready(request *x, speaking *s) {
     tern_mutex_lock(&s->lock);
     bool any = s->ready.len > 0 || s->ready.failed;
     tern_mutex_unlock(&s->lock);
@@ -131,7 +131,7 @@ static void free_speaking(speaking *s) {
 
 static void done(task *e) {
     speaking *s = (speaking *)e;
-    exchange *x = e->user;
+    request *x = e->user;
     api_error failure = {0};
     if (x) {
         x->task = NULL;
@@ -155,7 +155,7 @@ static void done(task *e) {
 
 static bool is_vector(const tern_json *voice) { return tern_json_is(voice, TERN_JSON_ARRAY); }
 
-static void read_request(const exchange *x, const fields *f, speaking *s, api_error *e) {
+static void read_request(const request *x, const fields *f, speaking *s, api_error *e) {
     tern_str input = field_text(f, "input"), form = field_text(f, "response_format");
     const tern_json *voice = field_any(f, "voice");
     tern_str name = voice ? tern_json_str(voice) : (tern_str){NULL, 0};
@@ -186,7 +186,7 @@ static void read_request(const exchange *x, const fields *f, speaking *s, api_er
     if (!s->text || (named && !s->voice)) api_fail_memory(e);
 }
 
-void openai_speech(exchange *x) {
+void openai_speech(request *x) {
     api_error e = {0};
     fields f = fields_of_body(x, &e);
     speaking *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
@@ -202,7 +202,7 @@ void openai_speech(exchange *x) {
         s->model = x->model;
         s->codec = x->server->codec;
         s->tasks = x->server->tasks;
-        exchange_run(x, x->server->tasks, &s->task, s->model);
+        request_run(x, x->server->tasks, &s->task, s->model);
         return;
     }
     if (s) free_speaking(s);

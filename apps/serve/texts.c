@@ -9,7 +9,7 @@
 
 // ---- What is asked for -------------------------------------------------------------------------
 
-texts *texts_new(exchange *x, const char *param, void (*reply)(exchange *x, const texts *t),
+texts *texts_new(request *x, const char *param, void (*reply)(request *x, const texts *t),
                  api_error *e) {
     texts *t = tern_alloc(TERN_MEM_SESSION, sizeof *t);
     if (!t) {
@@ -107,9 +107,9 @@ static bool go_on(void *user, const char *phase, double fraction) {
     texts *t = user;
     (void)phase;
     (void)fraction;
-    if (exchange_is_cancelled(t->x)) return false;
+    if (request_is_cancelled(t->x)) return false;
     scheduler_wait_step(t->model->scheduler);
-    return exchange_pause(t->x);
+    return request_pause(t->x);
 }
 
 static tern_status compute(texts *t, size_t first, size_t n) {
@@ -158,7 +158,7 @@ size_t texts_count_tokens(const texts *t) {
     return sum;
 }
 
-static void answer(exchange *x, texts *t) {
+static void answer(request *x, texts *t) {
     api_error e = {0};
     tern_embedding_info info;
     tern_embedding_get_info(t->model->model, &info);
@@ -178,9 +178,9 @@ static void answer(exchange *x, texts *t) {
     t->reply(x, t);
 }
 
-static void work(exchange *x) {
+static void work(request *x) {
     compute_all(x->texts);
-    if (!exchange_is_cancelled(x)) answer(x, x->texts);
+    if (!request_is_cancelled(x)) answer(x, x->texts);
 }
 
 // What the model makes of a text, and room for it.
@@ -194,15 +194,15 @@ static void make_room(texts *t, api_error *e) {
     if (!t->numbers || !t->n_tokens || !t->was_cut) api_fail_memory(e);
 }
 
-static void begin(exchange *x) { exchange_do_away(x, x->server->tasks, false, work, NULL); }
+static void begin(request *x) { request_do_away(x, x->server->tasks, false, work, NULL); }
 
-void texts_begin(exchange *x, texts *t, api_error *e) {
+void texts_begin(request *x, texts *t, api_error *e) {
     if (!e->status) make_room(t, e);
     if (!e->status && x->server->stopping)
         api_fail(e, 503, "stopping", NULL, "the server is stopping");
     if (!e->status) {
         x->texts = t;
-        exchange_then(x, begin);
+        request_then(x, begin);
         return;
     }
     texts_free(t);

@@ -174,7 +174,7 @@ static void put_json(const transcribing *t, tern_strbuf *out) {
     tern_strbuf_free(&text);
 }
 
-static void answer(exchange *x, const transcribing *t) {
+static void answer(request *x, const transcribing *t) {
     api_error e = {0};
     tern_strbuf out = {0};
     if (t->err.status != TERN_OK) {
@@ -198,7 +198,7 @@ static void answer(exchange *x, const transcribing *t) {
 
 // ---- A stream ----------------------------------------------------------------------------------
 
-static void send_event(exchange *x, const char *type, const char *member, const char *text) {
+static void send_event(request *x, const char *type, const char *member, const char *text) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     if (!x->is_stream) reply_stream(x, "text/event-stream");
@@ -223,7 +223,7 @@ static void send_progress(task *e) {
     tern_strbuf_free(&text);
 }
 
-static void end_stream(exchange *x, const transcribing *t) {
+static void end_stream(request *x, const transcribing *t) {
     tern_strbuf text = {0};
     put_all(&t->found, &text);
     send_event(x, "transcript.text.done", "text", tern_strbuf_text(&text));
@@ -242,7 +242,7 @@ static void free_transcribing(transcribing *t) {
 
 static void done(task *e) {
     transcribing *t = (transcribing *)e;
-    exchange *x = e->user;
+    request *x = e->user;
     if (x) {
         x->task = NULL;
         if (t->streams && t->err.status == TERN_OK)
@@ -256,7 +256,7 @@ static void done(task *e) {
 
 // ---- The request -------------------------------------------------------------------------------
 
-static transcribing *new_transcribing(exchange *x, tern_str file) {
+static transcribing *new_transcribing(request *x, tern_str file) {
     transcribing *t = tern_alloc(TERN_MEM_SESSION, sizeof *t);
     if (!t) return NULL;
     tern_mutex_init(&t->lock);
@@ -272,9 +272,9 @@ static transcribing *new_transcribing(exchange *x, tern_str file) {
     return t;
 }
 
-static void read_request(const exchange *x, tern_str *file, form_of *form, api_error *e) {
-    tern_str name = form_field(x->request, "response_format");
-    *file = form_field(x->request, "file");
+static void read_request(const request *x, tern_str *file, form_of *form, api_error *e) {
+    tern_str name = form_field(x->http, "response_format");
+    *file = form_field(x->http, "file");
     *form = FORM_JSON;
     while (name.ptr && *form < FORMS && !tern_str_is(name, form_names[*form])) ++*form;
     if (!tern_model_audio_rate(x->model->model))
@@ -285,20 +285,20 @@ static void read_request(const exchange *x, tern_str *file, form_of *form, api_e
     else if (*form == FORMS)
         api_fail(e, 400, NULL, "response_format",
                  "'response_format' must be json, text, verbose_json, srt or vtt");
-    else if (find_field(x->request, "timestamp_granularities[]", "word").ptr)
+    else if (find_field(x->http, "timestamp_granularities[]", "word").ptr)
         api_fail(e, 400, "unsupported_parameter", "timestamp_granularities[]",
                  "'timestamp_granularities[]' must be segment: this server times no single words");
-    else if (find_field(x->request, "include[]", "logprobs").ptr)
+    else if (find_field(x->http, "include[]", "logprobs").ptr)
         api_fail(e, 400, "unsupported_parameter", "include[]",
                  "'include[]' of logprobs is not supported by this server");
     else if (x->server->stopping)
         api_fail(e, 503, "stopping", NULL, "the server is stopping");
 }
 
-static void transcribe(exchange *x, bool translates) {
+static void transcribe(request *x, bool translates) {
     api_error e = {0};
-    tern_str file, stream = form_field(x->request, "stream");
-    tern_str language = form_field(x->request, "language");
+    tern_str file, stream = form_field(x->http, "stream");
+    tern_str language = form_field(x->http, "language");
     form_of form;
     read_request(x, &file, &form, &e);
     transcribing *t = e.status ? NULL : new_transcribing(x, file);
@@ -308,12 +308,12 @@ static void transcribe(exchange *x, bool translates) {
         t->translates = translates;
         t->streams = stream.ptr && tern_str_is(stream, "true");
         if (language.len < sizeof t->language) memcpy(t->language, language.ptr, language.len);
-        exchange_run(x, x->server->tasks, &t->task, t->model);
+        request_run(x, x->server->tasks, &t->task, t->model);
         return;
     }
     free_transcribing(t);
     reply_error(x, &e);
 }
 
-void openai_transcriptions(exchange *x) { transcribe(x, false); }
-void openai_translations(exchange *x) { transcribe(x, true); }
+void openai_transcriptions(request *x) { transcribe(x, false); }
+void openai_translations(request *x) { transcribe(x, true); }

@@ -110,25 +110,24 @@ static int ask_for(fixture *d, const char *path, const char *body, uint64_t fail
     char head[400];
     size_t used;
     http_reader reader = {.limits = {4096, 50, 1 << 20}};
-    exchange *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
+    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
     snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
              body ? "POST" : "GET", path, body ? strlen(body) : 0);
     http_progress p = http_reader_feed(&reader, head, strlen(head), &used);
     if (body) p = http_reader_feed(&reader, body, strlen(body), &used);
     CHECK(p == HTTP_READY);
-    *x = (exchange){
-        .server = &d->server, .sink = &fixture_sink, .to = d, .request = &reader.request};
+    *x = (request){.server = &d->server, .sink = &fixture_sink, .to = d, .http = &reader.request};
     d->n = 0;
     d->is_over = false;
     uint64_t before = tern_mem_get_stats().n_allocs;
     tern_mem_fail_at(fail_at);
-    exchange_begin(x);
+    request_begin(x);
     bool ok = take_until(d, &d->is_over);
     tern_mem_fail_at(0);
     *n_allocs = tern_mem_get_stats().n_allocs - before;
     CHECK_MSG(ok, "%s: no answer in 20 seconds", path);
     int status = x->is_broken ? 0 : d->n > 12 ? atoi(d->bytes + 9) : -1;
-    exchange_free(x);
+    request_free(x);
     CHECK(take_until(d, NULL));
     http_reader_free(&reader);
     return status;
