@@ -56,8 +56,8 @@ static const sink to_http = {.write = sink_write, .end = sink_end};
 static const sink to_pipe = {.write = sink_write, .end = sink_end, .is_plain = true};
 
 // The answer to a message: to one with an id it has that id, and a result or an error.
-static void check_line(const request *x, const char *text, size_t n) {
-    const mcp_run *run = x->mcp;
+static void check_line(const request *req, const char *text, size_t n) {
+    const mcp_run *run = req->mcp;
     tern_json_doc doc;
     jsonrpc_message m;
     jsonrpc_fault fault = {0};
@@ -77,31 +77,32 @@ static void check_line(const request *x, const char *text, size_t n) {
     tern_json_free(&doc);
 }
 
-static void check_answer(const request *x, const answer *a) {
-    if (a->bytes.failed || x->is_broken) return; // memory is out
+static void check_answer(const request *req, const answer *a) {
+    if (a->bytes.failed || req->is_broken) return; // memory is out
     const char *text = tern_strbuf_text(&a->bytes);
     fuzz_require(a->n_ends == 1);
-    if (!x->sink->is_plain) {
+    if (!req->sink->is_plain) {
         const char *body = strstr(text, "\r\n\r\n");
-        fuzz_require(body && ((x->status >= 400 && x->status <= 503) || x->status == 200 ||
-                              x->status == 202));
+        fuzz_require(body && ((req->status >= 400 && req->status <= 503) || req->status == 200 ||
+                              req->status == 202));
         text = body + 4;
     }
     size_t n = a->bytes.len - (size_t)(text - tern_strbuf_text(&a->bytes));
-    bool is_silent = x->status == 202 || (x->sink->is_plain && n == 0);
-    if (is_silent) fuzz_require(n == 0 && x->mcp && x->mcp->call.message.kind != JSONRPC_REQUEST);
-    if (x->sink->is_plain && n > 0) { // one line, with its end
+    bool is_silent = req->status == 202 || (req->sink->is_plain && n == 0);
+    if (is_silent)
+        fuzz_require(n == 0 && req->mcp && req->mcp->call.message.kind != JSONRPC_REQUEST);
+    if (req->sink->is_plain && n > 0) { // one line, with its end
         fuzz_require(memchr(text, '\n', n) == text + n - 1);
         n--;
     }
-    if (n > 0 && !x->is_stream) check_line(x, text, n);
+    if (n > 0 && !req->is_stream) check_line(req, text, n);
 }
 
-static void finish(request *x, answer *a) {
-    check_answer(x, a);
+static void finish(request *req, answer *a) {
+    check_answer(req, a);
     for (size_t i = 0; i < the_server.registry->n; i++)
         registry_keep(the_server.registry->list[i], -1);
-    request_free(x);
+    request_free(req);
     for (size_t i = 0; i < the_server.registry->n; i++)
         fuzz_require(the_server.registry->list[i]->n_users == 0);
     fuzz_require(!the_server.mcp->running);
@@ -138,40 +139,40 @@ static void post(tern_str input) {
                                .fields = list,
                                .n_fields = n,
                                .body = input};
-    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
-    if (!x) return;
-    *x = (request){.server = &the_server, .sink = &to_http, .to = &a, .http = &http};
-    request_begin(x);
-    finish(x, &a);
+    request *req = tern_alloc(TERN_MEM_SESSION, sizeof *req);
+    if (!req) return;
+    *req = (request){.server = &the_server, .sink = &to_http, .to = &a, .http = &http};
+    request_begin(req);
+    finish(req, &a);
 }
 
 // ---- A pipe ------------------------------------------------------------------------------------
 
-static void take_body(request *x, api_error *e) {
+static void take_body(request *req, api_error *e) {
     if (e->status)
-        reply_error(x, e);
+        reply_error(req, e);
     else
-        mcp_take_message(x);
+        mcp_take_message(req);
 }
 
 static void take_message(tern_str line) {
     static const http_request none = {.minor = 1};
     answer a = {.n_ends = 0};
     api_error e = {0};
-    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
-    if (!x) return;
-    *x = (request){.server = &the_server,
-                   .sink = &to_pipe,
-                   .to = &a,
-                   .http = &none,
-                   .error_format = &error_format_mcp,
-                   .route = "stdio"};
-    request_name(x);
-    tern_strbuf_append(&x->text, line.ptr, line.len);
-    if (x->text.failed) api_fail_memory(&e);
-    if (!e.status) body_read(x, (tern_str){x->text.ptr, x->text.len}, &e);
-    take_body(x, &e);
-    finish(x, &a);
+    request *req = tern_alloc(TERN_MEM_SESSION, sizeof *req);
+    if (!req) return;
+    *req = (request){.server = &the_server,
+                     .sink = &to_pipe,
+                     .to = &a,
+                     .http = &none,
+                     .error_format = &error_format_mcp,
+                     .route = "stdio"};
+    request_name(req);
+    tern_strbuf_append(&req->text, line.ptr, line.len);
+    if (req->text.failed) api_fail_memory(&e);
+    if (!e.status) body_read(req, (tern_str){req->text.ptr, req->text.len}, &e);
+    take_body(req, &e);
+    finish(req, &a);
 }
 
 // The same lines come of the whole and of its pieces; messages are taken of the pieces.

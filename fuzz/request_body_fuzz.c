@@ -71,17 +71,18 @@ static void sink_write(void *to, const char *bytes, size_t n) {
 }
 static void sink_end(void *to) { ((answer *)to)->n_ends++; }
 
-static void check_answer(const request *x, const answer *a) {
-    if (a->bytes.failed || x->is_broken) return; // memory is out
+static void check_answer(const request *req, const answer *a) {
+    if (a->bytes.failed || req->is_broken) return; // memory is out
     const char *body = a->bytes.ptr ? strstr(a->bytes.ptr, "\r\n\r\n") : NULL;
     fuzz_require(body && a->n_ends == 1);
-    fuzz_require(x->status == 200 || (x->status >= 400 && x->status <= 503 && x->status != 500));
+    fuzz_require(req->status == 200 ||
+                 (req->status >= 400 && req->status <= 503 && req->status != 500));
     body += 4;
     fuzz_require(fuzz_is_json(body, a->bytes.len - (size_t)(body - a->bytes.ptr)));
 }
 
 // What would be computed.
-static void check_ask(const request *x, const ask *a) {
+static void check_ask(const request *req, const ask *a) {
     const tern_sampling *s = &a->sampling;
     fuzz_require(a->n >= 1 && a->n <= 128 && a->n_prompts >= 1 && a->model);
     fuzz_require(a->n_prompts <= desc.n_queue + desc.n_parallel);
@@ -91,12 +92,12 @@ static void check_ask(const request *x, const ask *a) {
     fuzz_require(a->params.max_tokens >= 0 && a->params.n_top_logprobs <= TERN_TOP_LOGPROBS_MAX);
     for (size_t i = 0; i < a->params.n_stops; i++) fuzz_require(a->stops[i][0] != 0);
     for (size_t i = 0; i < a->params.n_biases; i++)
-        fuzz_require(a->biases[i].id >= 0 && a->biases[i].id < x->model->info.n_vocab);
+        fuzz_require(a->biases[i].id >= 0 && a->biases[i].id < req->model->info.n_vocab);
     for (size_t i = 0; i < a->n_prompts; i++) {
         const ask_prompt *p = &a->prompts[i];
-        fuzz_require(p->n_ids > 0 && p->n_ids < (size_t)x->model->n_context);
+        fuzz_require(p->n_ids > 0 && p->n_ids < (size_t)req->model->n_context);
         for (size_t k = 0; k < p->n_ids; k++)
-            fuzz_require(p->ids[k] >= 0 && p->ids[k] < x->model->info.n_vocab);
+            fuzz_require(p->ids[k] >= 0 && p->ids[k] < req->model->info.n_vocab);
     }
 }
 
@@ -111,16 +112,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
                                .minor = 1,
                                .keeps_alive = true,
                                .body = {(const char *)bytes + 1, n - 1}};
-    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
-    if (!x) return 0;
-    *x = (request){.server = &the_server, .sink = &to_answer, .to = &a, .http = &http};
-    request_begin(x);
-    check_answer(x, &a);
-    bool is_read = x->status == 503 && strstr(tern_strbuf_text(&a.bytes), "is stopping");
-    if (is_read && x->ask && x->ask->writer) check_ask(x, x->ask);
+    request *req = tern_alloc(TERN_MEM_SESSION, sizeof *req);
+    if (!req) return 0;
+    *req = (request){.server = &the_server, .sink = &to_answer, .to = &a, .http = &http};
+    request_begin(req);
+    check_answer(req, &a);
+    bool is_read = req->status == 503 && strstr(tern_strbuf_text(&a.bytes), "is stopping");
+    if (is_read && req->ask && req->ask->writer) check_ask(req, req->ask);
     for (size_t i = 0; i < the_server.registry->n; i++)
         registry_keep(the_server.registry->list[i], -1);
-    request_free(x);
+    request_free(req);
     for (size_t i = 0; i < the_server.registry->n; i++)
         fuzz_require(the_server.registry->list[i]->n_users == 0);
     tern_strbuf_free(&a.bytes);

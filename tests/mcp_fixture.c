@@ -29,41 +29,41 @@ static const struct {
     {"test_multiple_content_types", "[" TEXT "," IMAGE "," SOUND "," RESOURCE "]"},
 };
 
-static void say(request *x) {
-    const char *name = x->mcp->call.tool->name, *content = "[" TEXT "]";
+static void say(request *req) {
+    const char *name = req->mcp->call.tool->name, *content = "[" TEXT "]";
     tern_strbuf line = {0};
     for (size_t i = 0; i < sizeof results / sizeof *results; i++)
         if (!strcmp(name, results[i].name)) content = results[i].content;
-    tern_json_writer w = mcp_open_result(&x->mcp->call, &line);
+    tern_json_writer w = mcp_open_result(&req->mcp->call, &line);
     tern_json_put_raw(&w, "content", content);
     mcp_close_result(&w);
-    mcp_reply(x, 200, &line);
+    mcp_reply(req, 200, &line);
     tern_strbuf_free(&line);
 }
 
-static void fail_tool(request *x) {
+static void fail_tool(request *req) {
     api_error e = {0};
     api_fail(&e, 400, NULL, NULL, "this tool always fails");
-    reply_error(x, &e);
+    reply_error(req, &e);
 }
 
-static void tell_progress(request *x) {
-    mcp_begin_stream(x);
-    for (int i = 0; i <= 100 && x->mcp->call.progress && x->is_stream; i += 50) {
+static void tell_progress(request *req) {
+    mcp_begin_stream(req);
+    for (int i = 0; i <= 100 && req->mcp->call.progress && req->is_stream; i += 50) {
         tern_strbuf line = {0};
-        mcp_put_progress(&x->mcp->call, i, 100, &line);
-        mcp_put_event(x, &line, &x->piece);
-        reply_piece(x, &x->piece);
+        mcp_put_progress(&req->mcp->call, i, 100, &line);
+        mcp_put_event(req, &line, &req->piece);
+        reply_piece(req, &req->piece);
         tern_strbuf_free(&line);
     }
-    say(x);
+    say(req);
 }
 
-static void miss_capability(request *x) {
+static void miss_capability(request *req) {
     tern_strbuf line = {0};
-    mcp_put_error(&x->mcp->call, MCP_MISSING_CAPABILITY, "this tool needs sampling",
+    mcp_put_error(&req->mcp->call, MCP_MISSING_CAPABILITY, "this tool needs sampling",
                   "{\"requiredCapabilities\":{\"sampling\":{}}}", &line);
-    mcp_reply(x, 400, &line);
+    mcp_reply(req, 400, &line);
     tern_strbuf_free(&line);
 }
 

@@ -157,8 +157,8 @@ void formats_free(served *s) {
 // ---- Reading -----------------------------------------------------------------------------------
 
 // Takes the text over.
-static void want(request *x, format_wanted *w, api_error *e) {
-    ask *a = x->ask;
+static void want(request *req, format_wanted *w, api_error *e) {
+    ask *a = req->ask;
     if (e->status) {
         tern_strbuf_free(&w->text);
         return;
@@ -198,22 +198,22 @@ static void want_both(ask *a, api_error *e) {
     if (w->tools.failed) api_fail_memory(e);
 }
 
-void ask_open_format(request *x, api_error *e) {
-    ask *a = x->ask;
+void ask_open_format(request *req, api_error *e) {
+    ask *a = req->ask;
     format_wanted *w = &a->format;
     if (w->param && a->tools.len && !w->tools.len && !e->status) want_both(a, e);
     if (!w->param && a->tools.len && !e->status) want_calls(a, e);
-    if (!w->param || e->status || x->server->stopping) return; // all is refused then
+    if (!w->param || e->status || req->server->stopping) return; // all is refused then
     const size_t room = sizeof w->prompt - 1, n = a->rendered.len;
     if (n) snprintf(w->prompt, sizeof w->prompt, "%s", a->rendered.ptr + (n > room ? n - room : 0));
-    a->grammar = read_grammar(x, w, e);
+    a->grammar = read_grammar(req, w, e);
     // A schema that is not known is as good as none, unless the client wants more than that.
     bool is_unknown = e->code && !strcmp(e->code, "unsupported_schema");
     if (is_unknown && w->is_optional && !a->is_strict) *e = (api_error){0};
     a->params.grammar = shared_grammar_get(a->grammar);
 }
 
-static void want_value(request *x, const fields *f, const tern_json *v, tern_grammar_kind kind,
+static void want_value(request *req, const fields *f, const tern_json *v, tern_grammar_kind kind,
                        const char *param) {
     format_wanted w = {.kind = kind, .param = param};
     tern_json_writer writer = {.out = &w.text};
@@ -221,25 +221,25 @@ static void want_value(request *x, const fields *f, const tern_json *v, tern_gra
         tern_strbuf_append(&w.text, v->text, v->n);
     else
         tern_json_put_value(&writer, NULL, f->doc, v);
-    want(x, &w, f->error);
+    want(req, &w, f->error);
 }
 
-static void want_json(request *x, const fields *f, const char *param) {
+static void want_json(request *req, const fields *f, const char *param) {
     format_wanted w = {.kind = TERN_GRAMMAR_JSON_SCHEMA, .param = param};
     tern_strbuf_puts(&w.text, "{\"type\":\"object\"}");
-    want(x, &w, f->error);
+    want(req, &w, f->error);
 }
 
 // Schemas are objects, true or false; as a string, JSON of one.
-static void want_schema(request *x, const fields *f, const tern_json *v, const char *param) {
+static void want_schema(request *req, const fields *f, const tern_json *v, const char *param) {
     if (tern_json_is(v, TERN_JSON_ARRAY) || tern_json_is(v, TERN_JSON_NUMBER)) {
         api_fail(f->error, 400, NULL, param, "'%s' must be a JSON Schema", param);
         return;
     }
-    want_value(x, f, v, TERN_GRAMMAR_JSON_SCHEMA, param);
+    want_value(req, f, v, TERN_GRAMMAR_JSON_SCHEMA, param);
 }
 
-void ask_read_format(request *x, const fields *format, const char *name) {
+void ask_read_format(request *req, const fields *format, const char *name) {
     const tern_str type = field_text(format, "type");
     const bool is_chat = strcmp(name, "response_format") == 0;
     if (!type.ptr || tern_str_is(type, "text") || format->error->status) return;
@@ -252,13 +252,13 @@ void ask_read_format(request *x, const fields *format, const char *name) {
     if (!strcmp(name, "output_config.format")) param = "output_config.format.schema";
     bool is_schema = tern_str_is(type, "json_schema");
     if (schema && (is_schema || tern_str_is(type, "json_object")))
-        want_schema(x, format, schema, param);
+        want_schema(req, format, schema, param);
     else if (is_schema)
         api_fail(format->error, 400, NULL, param, "'%s' is missing", param);
     else if (tern_str_is(type, "json_object"))
-        want_json(x, format, name);
+        want_json(req, format, name);
     else if (tern_str_is(type, "grammar") && field_any(format, "grammar"))
-        want_value(x, format, field_any(format, "grammar"), TERN_GRAMMAR_GBNF, name);
+        want_value(req, format, field_any(format, "grammar"), TERN_GRAMMAR_GBNF, name);
     else
         api_fail(format->error, 400, "unsupported_parameter", name,
                  "'%s' of type '%.*s' is not supported by this server", name,
@@ -266,40 +266,40 @@ void ask_read_format(request *x, const fields *format, const char *name) {
 }
 
 // "choice": strings.
-static void want_choices(request *x, const fields *f, const tern_json *v, const char *param) {
+static void want_choices(request *req, const fields *f, const tern_json *v, const char *param) {
     bool ok = tern_json_is(v, TERN_JSON_ARRAY) && v->n > 0;
     for (const tern_json *e = ok ? tern_json_first(f->doc, v) : NULL; e && ok;
          e = tern_json_next(f->doc, v, e))
         ok = tern_json_is(e, TERN_JSON_STRING) && !memchr(e->text, 0, e->n);
     if (ok)
-        want_value(x, f, v, TERN_GRAMMAR_CHOICES, param);
+        want_value(req, f, v, TERN_GRAMMAR_CHOICES, param);
     else
         api_fail(f->error, 400, NULL, param, "'%s' must be a list of strings", param);
 }
 
-static void want_text(request *x, const fields *f, const tern_json *v, tern_grammar_kind kind,
+static void want_text(request *req, const fields *f, const tern_json *v, tern_grammar_kind kind,
                       const char *param) {
     if (tern_json_is(v, TERN_JSON_STRING))
-        want_value(x, f, v, kind, param);
+        want_value(req, f, v, kind, param);
     else
         api_fail(f->error, 400, NULL, param, "'%s' must be a string", param);
 }
 
 // The four kinds under other names.
-static void read_named(request *x, const fields *f, const char *const names[4],
+static void read_named(request *req, const fields *f, const char *const names[4],
                        const char *const params[4]) {
     for (int i = 0; i < 4; i++) {
         const tern_json *v = field_any(f, names[i]);
         bool is_empty = tern_json_is(v, TERN_JSON_STRING) && v->n == 0;
         if (!v || is_empty || f->error->status) continue;
-        if (i == 0) want_schema(x, f, v, params[i]);
-        if (i == 1) want_text(x, f, v, TERN_GRAMMAR_GBNF, params[i]);
-        if (i == 2) want_text(x, f, v, TERN_GRAMMAR_REGEX, params[i]);
-        if (i == 3) want_choices(x, f, v, params[i]);
+        if (i == 0) want_schema(req, f, v, params[i]);
+        if (i == 1) want_text(req, f, v, TERN_GRAMMAR_GBNF, params[i]);
+        if (i == 2) want_text(req, f, v, TERN_GRAMMAR_REGEX, params[i]);
+        if (i == 3) want_choices(req, f, v, params[i]);
     }
 }
 
-void ask_read_formats(request *x, const fields *f) {
+void ask_read_formats(request *req, const fields *f) {
     static const char *const llama[] = {"json_schema", "grammar", "regex", "choice"};
     static const char *const guided[] = {"guided_json", "guided_grammar", "guided_regex",
                                          "guided_choice"};
@@ -308,20 +308,20 @@ void ask_read_formats(request *x, const fields *f) {
                                         "structured_outputs.regex", "structured_outputs.choice"};
     fields format = fields_within(f, "response_format", "response_format.");
     fields structured = fields_within(f, "structured_outputs", "structured_outputs.");
-    if (format.object) ask_read_format(x, &format, "response_format");
-    read_named(x, f, llama, llama);
-    read_named(x, f, guided, guided);
-    if (structured.object) read_named(x, &structured, inner, outer);
+    if (format.object) ask_read_format(req, &format, "response_format");
+    read_named(req, f, llama, llama);
+    read_named(req, f, guided, guided);
+    if (structured.object) read_named(req, &structured, inner, outer);
 }
 
-void ask_read_ollama_format(request *x, const fields *f) {
+void ask_read_ollama_format(request *req, const fields *f) {
     const tern_json *v = field_any(f, "format");
     bool is_text = tern_json_is(v, TERN_JSON_STRING);
     if (!v || (is_text && v->n == 0)) return;
     if (is_text && tern_str_is(tern_json_str(v), "json"))
-        want_json(x, f, "format");
+        want_json(req, f, "format");
     else if (is_text || !tern_json_is(v, TERN_JSON_OBJECT))
         field_fail(f, "format", "\"json\", or a JSON Schema");
     else
-        want_schema(x, f, v, "format");
+        want_schema(req, f, v, "format");
 }

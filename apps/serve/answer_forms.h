@@ -21,14 +21,14 @@ void formats_add(served *s, shared_grammar *g);
 void formats_free(served *s);
 
 // Opens what was read, when the prompt is known; of the loop's thread.
-void ask_open_format(request *x, api_error *e);
+void ask_open_format(request *req, api_error *e);
 
 // Reads all spellings of it into the ask: OpenAI's "response_format", llama-server's "json_schema"
 // and "grammar", vLLM's "guided_..." and "structured_outputs".
-void ask_read_formats(request *x, const fields *f);
+void ask_read_formats(request *req, const fields *f);
 // {"type": "json_schema", ...}: of "response_format", "text.format" ...
-void ask_read_format(request *x, const fields *format, const char *name);
+void ask_read_format(request *req, const fields *format, const char *name);
 // Ollama's "format": "json", or a schema.
-void ask_read_ollama_format(request *x, const fields *f);
+void ask_read_ollama_format(request *req, const fields *f);
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "apps/serve/interfaces.h"
 
-static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
     const char *type = e->status == 401   ? "authentication_error"
                        : e->status == 403 ? "permission_error"
                        : e->status == 404 ? "not_found_error"
@@ -18,7 +18,7 @@ static void put_error(tern_json_writer *w, const request *x, const api_error *e)
     tern_json_put_text(w, "type", type);
     tern_json_put_text(w, "message", e->message);
     tern_json_close(w, '}');
-    tern_json_put_text(w, "request_id", x->id);
+    tern_json_put_text(w, "request_id", req->id);
     tern_json_close(w, '}');
 }
 const error_format error_format_anthropic = {.put_error = put_error};
@@ -77,26 +77,26 @@ static void put_block(tern_json_writer *w, const char *key, const answer_block *
 }
 
 // The message, with its text if it is over.
-static void put_message(tern_json_writer *w, const char *key, const request *x, const choice *c) {
+static void put_message(tern_json_writer *w, const char *key, const request *req, const choice *c) {
     char id[64];
-    snprintf(id, sizeof id, "msg_%s", x->id + 4);
+    snprintf(id, sizeof id, "msg_%s", req->id + 4);
     tern_json_open(w, key, '{');
     tern_json_put_text(w, "id", id);
     tern_json_put_text(w, "type", "message");
     tern_json_put_text(w, "role", "assistant");
-    tern_json_put_text(w, "model", x->ask->model);
+    tern_json_put_text(w, "model", req->ask->model);
     tern_json_open(w, "content", '[');
     for (size_t i = 0; c && i < c->blocks.n; i++) put_block(w, NULL, &c->blocks.list[i], true);
     if (c && !c->blocks.n) put_block(w, NULL, NULL, true); // it said nothing
     tern_json_close(w, ']');
-    put_reason(w, x->ask, c);
-    put_usage(w, x->ask, c);
+    put_reason(w, req->ask, c);
+    put_usage(w, req->ask, c);
     tern_json_close(w, '}');
 }
 
-static void put_whole(request *x, tern_strbuf *out) {
+static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    put_message(&w, NULL, x, &x->ask->choices[0]);
+    put_message(&w, NULL, req, &req->ask->choices[0]);
 }
 
 // ---- As a stream: every event says its name twice ----------------------------------------------
@@ -114,9 +114,9 @@ static void close_event(tern_json_writer *w) {
     tern_strbuf_puts(w->out, "\n\n");
 }
 
-static void begin_stream(request *x, tern_strbuf *out) {
+static void begin_stream(request *req, tern_strbuf *out) {
     tern_json_writer w = open_event(out, "message_start");
-    put_message(&w, "message", x, NULL);
+    put_message(&w, "message", req, NULL);
     close_event(&w);
     w = open_event(out, "ping");
     close_event(&w);
@@ -136,11 +136,11 @@ static void begin_block(size_t i, const answer_block *b, tern_strbuf *out) {
     close_event(&w);
 }
 
-static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
     static const char *const types[][2] = {{"text_delta", "text"},
                                            {"thinking_delta", "thinking"},
                                            {"input_json_delta", "partial_json"}};
-    (void)x;
+    (void)req;
     (void)d;
     for (size_t i = 0; i < c->blocks.n_parts; i++) {
         const answer_part *p = &c->blocks.parts[i];
@@ -157,24 +157,24 @@ static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *ou
     }
 }
 
-static void put_over(request *x, choice *c, tern_strbuf *out) {
+static void put_over(request *req, choice *c, tern_strbuf *out) {
     size_t n = c->blocks.n;
     if (!n) begin_block(n++, NULL, out); // it said nothing
     end_block(n - 1, out);
     tern_json_writer w = open_event(out, "message_delta");
     tern_json_open(&w, "delta", '{');
-    put_reason(&w, x->ask, c);
+    put_reason(&w, req->ask, c);
     tern_json_close(&w, '}');
-    put_usage(&w, x->ask, c);
+    put_usage(&w, req->ask, c);
     close_event(&w);
     w = open_event(out, "message_stop");
     close_event(&w);
 }
 
-static void put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
+static void put_stream_error(request *req, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "event: error\ndata: ");
-    put_error(&w, x, e);
+    put_error(&w, req, e);
     tern_strbuf_puts(out, "\n\n");
 }
 
@@ -183,20 +183,20 @@ static const ask_writer writer = {
 
 // ---- Requests ----------------------------------------------------------------------------------
 
-void anthropic_messages(request *x) {
+void anthropic_messages(request *req) {
     api_error e = {0};
     fields f;
-    ask *a = ask_start(x, &writer, &f, &e);
+    ask *a = ask_start(req, &writer, &f, &e);
     if (!a) return;
     if (!field_any(&f, "max_tokens")) field_fail(&f, "max_tokens", "given");
-    ask_read_max_tokens(x, &f, "max_tokens");
-    ask_read_sampling(x, &f, 1);
-    ask_read_stops(x, &f, "stop_sequences", 64);
+    ask_read_max_tokens(req, &f, "max_tokens");
+    ask_read_sampling(req, &f, 1);
+    ask_read_stops(req, &f, "stop_sequences", 64);
     a->stream = field_bool(&f, "stream", false);
-    anthropic_read(x, &f);
-    ask_begin(x, &e);
+    anthropic_read(req, &f);
+    ask_begin(req, &e);
 }
 
-void anthropic_count_tokens(request *x) {
-    ask_count(x, &writer, anthropic_read, "\"input_tokens\":");
+void anthropic_count_tokens(request *req) {
+    ask_count(req, &writer, anthropic_read, "\"input_tokens\":");
 }

@@ -183,25 +183,25 @@ static void read_thinking(ask *a, const fields *f) {
     if (type.ptr) tern_json_put_bool(&w, "enable_thinking", !tern_str_is(type, "disabled"));
 }
 
-static void read_format(request *x, const fields *f) {
+static void read_format(request *req, const fields *f) {
     fields output = fields_within(f, "output_config", "output_config.");
     fields format = fields_within(&output, "format", "output_config.format.");
-    if (format.object) ask_read_format(x, &format, "output_config.format");
+    if (format.object) ask_read_format(req, &format, "output_config.format");
 }
 
-bool anthropic_read(request *x, const fields *f) {
+bool anthropic_read(request *req, const fields *f) {
     messages m = {0};
     bool prefill;
-    ask_read_model(x, f);
+    ask_read_model(req, f);
     static const char *const names[] = {"mcp_servers", "container", "logit_bias", "stop"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(f, names[i]);
     field_int(f, "n", 1, 1, 1);
-    read_tools(x->ask, f);
-    read_thinking(x->ask, f);
-    read_format(x, f);
+    read_tools(req->ask, f);
+    read_thinking(req->ask, f);
+    read_format(req, f);
     read_system(f, &m);
     read_messages(f, &m, &prefill);
-    ask_add_chat(x, &m, prefill, f->error);
+    ask_add_chat(req, &m, prefill, f->error);
     messages_free(&m);
     return f->error->status == 0;
 }

@@ -11,7 +11,7 @@
 
 #define LOGPROB_BYTES 64 // of a token's likelihood in JSON, about
 
-ask *ask_new(request *x, const ask_writer *writer, api_error *e) {
+ask *ask_new(request *req, const ask_writer *writer, api_error *e) {
     ask *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
     if (!a) {
         api_fail_memory(e);
@@ -21,31 +21,31 @@ ask *ask_new(request *x, const ask_writer *writer, api_error *e) {
     a->sampling = tern_sampling_default();
     a->n = 1;
     a->created = (int64_t)time(NULL);
-    a->began = x->arrived;
-    x->ask = a;
+    a->began = req->arrived;
+    req->ask = a;
     return a;
 }
 
-ask *ask_start(request *x, const ask_writer *writer, fields *f, api_error *e) {
-    ask *a = ask_new(x, writer, e);
-    *f = fields_of_body(x, e);
-    if (!a) reply_error(x, e);
+ask *ask_start(request *req, const ask_writer *writer, fields *f, api_error *e) {
+    ask *a = ask_new(req, writer, e);
+    *f = fields_of_body(req, e);
+    if (!a) reply_error(req, e);
     return a;
 }
 
-void ask_count(request *x, const ask_writer *writer, bool (*read)(request *x, const fields *f),
+void ask_count(request *req, const ask_writer *writer, bool (*read)(request *req, const fields *f),
                const char *before) {
     api_error e = {0};
     fields f;
     tern_strbuf out = {0};
-    ask *a = ask_start(x, writer, &f, &e);
+    ask *a = ask_start(req, writer, &f, &e);
     if (!a) return;
-    if (!read(x, &f)) {
-        reply_error(x, &e);
+    if (!read(req, &f)) {
+        reply_error(req, &e);
         return;
     }
     tern_strbuf_printf(&out, "{%s%zu}", before, a->prompts[0].n_ids);
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
@@ -93,25 +93,25 @@ void ask_free(ask *a) {
 // ---- The answer comes --------------------------------------------------------------------------
 
 // Within a stream the status is out already: the error is its last word.
-static void fail(request *x, const api_error *e) {
-    ask *a = x->ask;
+static void fail(request *req, const api_error *e) {
+    ask *a = req->ask;
     if (a->has_failed) return;
     a->has_failed = true;
     for (size_t i = 0; i < a->n_choices; i++)
-        if (a->choices[i].job) scheduler_cancel(x->model->scheduler, a->choices[i].job);
-    if (!x->is_stream) {
-        reply_error(x, e);
+        if (a->choices[i].job) scheduler_cancel(req->model->scheduler, a->choices[i].job);
+    if (!req->is_stream) {
+        reply_error(req, e);
         return;
     }
-    a->writer->error(x, e, &x->piece);
-    reply_piece(x, &x->piece);
-    reply_end(x);
+    a->writer->error(req, e, &req->piece);
+    reply_piece(req, &req->piece);
+    reply_end(req);
 }
 
-static void fail_memory(request *x) {
+static void fail_memory(request *req) {
     api_error e = {0};
     api_fail_memory(&e);
-    fail(x, &e);
+    fail(req, &e);
 }
 
 static bool keep(choice *c, const job_event *e) {
@@ -142,72 +142,72 @@ static bool keep(choice *c, const job_event *e) {
     return !c->text.failed;
 }
 
-static void send_end(request *x) {
-    ask *a = x->ask;
+static void send_end(request *req) {
+    ask *a = req->ask;
     if (a->stream) {
-        if (a->writer->end) a->writer->end(x, &x->piece);
-        reply_piece(x, &x->piece);
-        reply_end(x);
+        if (a->writer->end) a->writer->end(req, &req->piece);
+        reply_piece(req, &req->piece);
+        reply_end(req);
     } else {
-        a->writer->whole(x, &x->piece);
-        reply_json(x, &x->piece);
+        a->writer->whole(req, &req->piece);
+        reply_json(req, &req->piece);
     }
 }
 
 // Much of an answer, or of what it repeats of the request, is written away.
-static void finish_answer(request *x) {
-    const ask *a = x->ask;
-    size_t n = x->n_body;
+static void finish_answer(request *req) {
+    const ask *a = req->ask;
+    size_t n = req->n_body;
     for (size_t i = 0; i < a->n_choices && !a->stream; i++)
         n += a->choices[i].text.len + LOGPROB_BYTES * a->choices[i].n_ids * a->choices[i].n_each;
     if (n > SHORT_BYTES)
-        request_do_away(x, x->server->readers, true, send_end, NULL);
+        request_do_away(req, req->server->readers, true, send_end, NULL);
     else
-        send_end(x);
+        send_end(req);
 }
 
-static void end_choice(request *x, choice *c, const job *j) {
-    ask *a = x->ask;
+static void end_choice(request *req, choice *c, const job *j) {
+    ask *a = req->ask;
     c->job = NULL;
     c->stats = j->stats;
     if (j->error.status != TERN_OK) {
         api_error e = {0};
         api_fail_status(&e, &j->error, NULL);
-        fail(x, &e);
+        fail(req, &e);
         return;
     }
     if (a->stream) {
-        a->writer->over(x, c, &x->piece);
-        reply_piece(x, &x->piece);
+        a->writer->over(req, c, &req->piece);
+        reply_piece(req, &req->piece);
     }
-    if (++a->n_over == a->n_choices) finish_answer(x);
+    if (++a->n_over == a->n_choices) finish_answer(req);
 }
 
 static void on_event(void *user, const job_event *e) {
     choice *c = user;
-    request *x = c->request;
-    ask *a = x->ask;
+    request *req = c->request;
+    ask *a = req->ask;
     const size_t n_text = c->text.len;
     text_delta d = {NULL, 0, c->n_ids, e->n_tokens};
-    if (a->has_failed || x->is_over) {
+    if (a->has_failed || req->is_over) {
         if (e->kind == JOB_END) c->job = NULL;
         return;
     }
     if (!keep(c, e)) {
         if (e->kind == JOB_END) c->job = NULL;
-        fail_memory(x);
+        fail_memory(req);
         return;
     }
     d.text = tern_strbuf_text(&c->text) + n_text, d.n_text = c->text.len - n_text;
     if (a->stream && (c->blocks.n_parts || d.n_tokens)) {
-        a->writer->text(x, c, &d, &x->piece);
-        if (x->piece.len || x->piece.failed) reply_piece(x, &x->piece);
+        a->writer->text(req, c, &d, &req->piece);
+        if (req->piece.len || req->piece.failed) reply_piece(req, &req->piece);
     }
     if (e->kind == JOB_END) {
         if (a->has_failed)
             c->job = NULL;
         else
-            end_choice(x, c, e->job);
+            end_choice(req, c, e->job);
     }
 }
 
@@ -235,21 +235,21 @@ void server_take_events(server *s) {
 
 // ---- Beginning ---------------------------------------------------------------------------------
 
-static bool open_answer(request *x, choice *c) {
-    ask *a = x->ask;
+static bool open_answer(request *req, choice *c) {
+    ask *a = req->ask;
     const char *tools = a->tools.len ? a->tools.ptr : NULL;
-    c->blocks.salt = x->id, c->blocks.index = c->index, c->blocks.one_call = a->one_call;
+    c->blocks.salt = req->id, c->blocks.index = c->index, c->blocks.one_call = a->one_call;
     if (!a->takes_apart) return true;
-    if (tern_answer_open(&c->blocks.answer, x->model->model, tern_strbuf_text(&a->rendered), tools,
-                         NULL) != TERN_OK)
+    if (tern_answer_open(&c->blocks.answer, req->model->model, tern_strbuf_text(&a->rendered),
+                         tools, NULL) != TERN_OK)
         return false;
     a->params.with_special |= tern_answer_with_special(c->blocks.answer);
     return true;
 }
 
 // A job for each choice. Seeds count up from the one that was asked for, so that choices differ.
-static bool make_jobs(request *x, job **jobs) {
-    ask *a = x->ask;
+static bool make_jobs(request *req, job **jobs) {
+    ask *a = req->ask;
     a->params.sampling = &a->sampling;
     a->params.stops = (const char *const *)a->stops;
     a->params.biases = a->biases;
@@ -260,62 +260,62 @@ static bool make_jobs(request *x, job **jobs) {
     for (size_t i = 0; i < a->n_choices; i++) {
         const ask_prompt *p = &a->prompts[i / (size_t)a->n];
         choice *c = &a->choices[i];
-        *c = (choice){.request = x, .index = (int)i};
-        if (!open_answer(x, c)) return false;
+        *c = (choice){.request = req, .index = (int)i};
+        if (!open_answer(req, c)) return false;
         job *j = jobs[i] = job_new(p->ids, p->n_ids, &a->params);
         if (!j) return false;
         j->grammar = shared_grammar_hold(a->grammar);
         if (j->sampling.seed) j->sampling.seed += i % (size_t)a->n;
-        j->client = x->client;
-        j->owner = x->owner;
+        j->client = req->client;
+        j->owner = req->owner;
         j->on_event = on_event;
         j->user = c;
     }
     return true;
 }
 
-static void prepare(request *x, api_error *e) {
-    ask *a = x->ask;
+static void prepare(request *req, api_error *e) {
+    ask *a = req->ask;
     size_t n = a->n_choices = a->n_prompts * (size_t)a->n;
     a->choices = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *a->choices);
     a->jobs = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *a->jobs);
     if (!a->choices || !a->jobs) a->n_choices = 0;
-    if (!a->choices || !a->jobs || !make_jobs(x, a->jobs)) api_fail_memory(e);
-    if (!e->status && a->stream && a->writer->begin) a->writer->begin(x, &x->piece);
+    if (!a->choices || !a->jobs || !make_jobs(req, a->jobs)) api_fail_memory(e);
+    if (!e->status && a->stream && a->writer->begin) a->writer->begin(req, &req->piece);
 }
 
-static void submit(request *x) {
-    ask *a = x->ask;
+static void submit(request *req) {
+    ask *a = req->ask;
     api_error e = {0};
-    if (x->server->stopping)
+    if (req->server->stopping)
         api_fail(&e, 503, "stopping", NULL, "the server is stopping");
-    else if (!scheduler_submit(x->model->scheduler, a->jobs, a->n_choices))
+    else if (!scheduler_submit(req->model->scheduler, a->jobs, a->n_choices))
         api_fail_full(&e);
     if (e.status) {
-        reply_error(x, &e);
+        reply_error(req, &e);
         return;
     }
     for (size_t i = 0; i < a->n_choices; i++) {
         a->choices[i].job = a->jobs[i];
-        registry_hold(x->model); // until its last event
+        registry_hold(req->model); // until its last event
     }
     tern_free(a->jobs);
     a->jobs = NULL;
     if (!a->stream) return;
-    reply_stream(x, a->writer->type);
-    reply_piece(x, &x->piece);
+    reply_stream(req, a->writer->type);
+    reply_piece(req, &req->piece);
 }
 
-void ask_begin(request *x, api_error *e) {
-    ask *a = x->ask;
+void ask_begin(request *req, api_error *e) {
+    ask *a = req->ask;
     if (!e->status && a->n_prompts == 0) api_fail(e, 400, NULL, "prompt", "there is no prompt");
-    ask_check_limits(x, e);
-    ask_open_format(x, e);
-    if (!e->status) prepare(x, e);
+    ask_check_limits(req, e);
+    ask_open_format(req, e);
+    if (!e->status) prepare(req, e);
     if (e->status)
-        reply_error(x, e);
+        reply_error(req, e);
     else
-        request_then(x, submit);
+        request_then(req, submit);
 }
 
 ask_usage ask_usage_of(const ask *a) {

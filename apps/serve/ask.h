@@ -42,14 +42,14 @@ typedef struct text_delta {
 typedef struct ask_writer {
     const char *type; // of a stream
     // A whole answer: all choices are over.
-    void (*whole)(request *x, tern_strbuf *out);
+    void (*whole)(request *req, tern_strbuf *out);
     // A stream: its first words, for each choice its deltas (also with n_text 0, where tokens have
     // no text yet) and its end, the last words. `begin` and `end` may be NULL.
-    void (*begin)(request *x, tern_strbuf *out);
-    void (*text)(request *x, choice *c, const text_delta *d, tern_strbuf *out);
-    void (*over)(request *x, choice *c, tern_strbuf *out);
-    void (*end)(request *x, tern_strbuf *out);
-    void (*error)(request *x, const api_error *e, tern_strbuf *out);
+    void (*begin)(request *req, tern_strbuf *out);
+    void (*text)(request *req, choice *c, const text_delta *d, tern_strbuf *out);
+    void (*over)(request *req, choice *c, tern_strbuf *out);
+    void (*end)(request *req, tern_strbuf *out);
+    void (*error)(request *req, const api_error *e, tern_strbuf *out);
 } ask_writer;
 
 typedef struct ask_prompt {
@@ -112,38 +112,38 @@ struct ask {
 // ---- Reading -----------------------------------------------------------------------------------
 
 // An ask with the defaults, which is the request's from then on. NULL: no memory, and e says so.
-ask *ask_new(request *x, const ask_writer *writer, api_error *e);
+ask *ask_new(request *req, const ask_writer *writer, api_error *e);
 // The same, and what is in the body. NULL: refused, and answered.
-ask *ask_start(request *x, const ask_writer *writer, fields *f, api_error *e);
+ask *ask_start(request *req, const ask_writer *writer, fields *f, api_error *e);
 // Answers with the number of a prompt's tokens: `before` is what stands before it in an object.
 // read fills in the prompt; false: it is refused.
-void ask_count(request *x, const ask_writer *writer, bool (*read)(request *x, const fields *f),
+void ask_count(request *req, const ask_writer *writer, bool (*read)(request *req, const fields *f),
                const char *before);
 void ask_free(ask *a);
 // "model", as the client calls it; nothing: its own name. (routes.c has found it.)
-void ask_read_model(request *x, const fields *f);
+void ask_read_model(request *req, const fields *f);
 // Temperature, top_p, penalties, seed, and so on, by OpenAI's names, llama.cpp's and vLLM's; and
 // what ask_refuse does.
-void ask_read_sampling(request *x, const fields *f, double temperature_max);
+void ask_read_sampling(request *req, const fields *f, double temperature_max);
 // Refuses the fields that would change the answer and that are not supported.
 void ask_refuse(const fields *f);
 // What limits mean together, when all is read.
-void ask_check_limits(request *x, api_error *e);
-void ask_read_seed(request *x, const fields *f, const char *name);
-void ask_read_stops(request *x, const fields *f, const char *name, size_t n_max);
-void ask_read_biases(request *x, const fields *f, const char *name);
-void ask_read_max_tokens(request *x, const fields *f, const char *name);
+void ask_check_limits(request *req, api_error *e);
+void ask_read_seed(request *req, const fields *f, const char *name);
+void ask_read_stops(request *req, const fields *f, const char *name, size_t n_max);
+void ask_read_biases(request *req, const fields *f, const char *name);
+void ask_read_max_tokens(request *req, const fields *f, const char *name);
 
 // Prompts: of text, which is read as `tern run` reads it; of ids; of a conversation, by the model's
 // template. param: the field that they come from.
 // The ids are the ask's from then on, also when they are refused.
-void ask_add_prompt(request *x, int32_t *ids, size_t n, const char *param, api_error *e);
+void ask_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
 // The same of ids that a client says: tokens, and no images of others.
-void ask_add_given(request *x, int32_t *ids, size_t n, const char *param, api_error *e);
-void ask_add_text(request *x, tern_str text, const char *param, api_error *e);
+void ask_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
+void ask_add_text(request *req, tern_str text, const char *param, api_error *e);
 // Whether a text of n_bytes may have fewer tokens than the context.
 bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *e);
-void ask_add_ids(request *x, const fields *f, const tern_json *array, const char *param);
+void ask_add_ids(request *req, const fields *f, const tern_json *array, const char *param);
 
 typedef struct chat_message {
     char *role, *content; // terminated copies
@@ -178,19 +178,19 @@ bool messages_add_content(messages *m, tern_str role, message_content *c, const 
                           api_error *e);
 void messages_free(messages *m);
 // What the template makes of the first n messages, and of the ask's tools and switches.
-void chat_text(const request *x, const messages *m, size_t n, bool generate, tern_strbuf *out,
+void chat_text(const request *req, const messages *m, size_t n, bool generate, tern_strbuf *out,
                api_error *e);
 // prefill: the last message is the assistant's, whose answer goes on from it.
-void ask_add_chat(request *x, messages *m, bool prefill, api_error *e);
+void ask_add_chat(request *req, messages *m, bool prefill, api_error *e);
 
 // The front of the first prompt, which the answer has as x-tern-front (front.c).
-void front_take_chat(request *x, const messages *m);
-void front_take_text(request *x, tern_str text);
+void front_take_chat(request *req, const messages *m);
+void front_take_text(request *req, tern_str text);
 
 // ---- Answering ---------------------------------------------------------------------------------
 
 // Submits the jobs and begins the answer; or answers with the error, if there is one.
-void ask_begin(request *x, api_error *e);
+void ask_begin(request *req, api_error *e);
 // Sums over all choices.
 typedef struct ask_usage {
     size_t n_prompt, n_cached, n_generated;

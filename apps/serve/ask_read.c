@@ -10,20 +10,20 @@
 
 // ---- The model ---------------------------------------------------------------------------------
 
-void ask_read_model(request *x, const fields *f) {
+void ask_read_model(request *req, const fields *f) {
     tern_str name = field_text(f, "model");
-    const char *own = x->model->about.name;
+    const char *own = req->model->about.name;
     if (f->error->status) return;
     if (name.len == 0) name = (tern_str){own, strlen(own)};
-    x->ask->model = tern_strndup(TERN_MEM_SESSION, name.ptr, name.len);
-    if (!x->ask->model) api_fail_memory(f->error);
+    req->ask->model = tern_strndup(TERN_MEM_SESSION, name.ptr, name.len);
+    if (!req->ask->model) api_fail_memory(f->error);
 }
 
 // ---- Limits ------------------------------------------------------------------------------------
 
-void ask_read_max_tokens(request *x, const fields *f, const char *name) {
-    x->ask->params.max_tokens =
-        (int32_t)field_int(f, name, x->ask->params.max_tokens, 1, INT32_MAX);
+void ask_read_max_tokens(request *req, const fields *f, const char *name) {
+    req->ask->params.max_tokens =
+        (int32_t)field_int(f, name, req->ask->params.max_tokens, 1, INT32_MAX);
 }
 
 static bool add_stop(ask *a, tern_str s) {
@@ -33,9 +33,9 @@ static bool add_stop(ask *a, tern_str s) {
     return true;
 }
 
-void ask_read_stops(request *x, const fields *f, const char *name, size_t n_max) {
+void ask_read_stops(request *req, const fields *f, const char *name, size_t n_max) {
     const tern_json *value = field_any(f, name);
-    ask *a = x->ask;
+    ask *a = req->ask;
     if (!value) return;
     bool is_list = tern_json_is(value, TERN_JSON_ARRAY);
     size_t n = is_list ? value->n : 1;
@@ -88,15 +88,15 @@ static int32_t read_id(const served *s, tern_str name) {
 #define BIAS_TEXTS 8192 // bytes of all texts: they are read on the loop's thread
 
 // A bias of one token, or of each token of a text.
-static void add_bias(request *x, const fields *f, const char *name, const tern_json *token,
+static void add_bias(request *req, const fields *f, const char *name, const tern_json *token,
                      float bias, size_t *capacity, size_t *left) {
-    ask *a = x->ask;
+    ask *a = req->ask;
     const text_wanted wanted = {.text = tern_json_str(token), .flags = TERN_TOKENIZE_PLAIN};
     const int64_t one = tern_json_int(token, -1);
     size_t n = 1;
-    int32_t *ids = NULL, id = one >= 0 && one < x->model->info.n_vocab ? (int32_t)one : -1;
+    int32_t *ids = NULL, id = one >= 0 && one < req->model->info.n_vocab ? (int32_t)one : -1;
     if (wanted.text.ptr)
-        ids = wanted.text.len <= *left ? read_tokens(x, &wanted, 0, &n, name, f->error) : NULL;
+        ids = wanted.text.len <= *left ? read_tokens(req, &wanted, 0, &n, name, f->error) : NULL;
     *left -= ids ? wanted.text.len : 0;
     if (is_refused(f->error)) return;
     if (!ids && id < 0) {
@@ -111,7 +111,8 @@ static void add_bias(request *x, const fields *f, const char *name, const tern_j
 }
 
 // llama-server's form: [[15043, -1.5], [" Hello", false]].
-static void read_bias_pairs(request *x, const fields *f, const char *name, const tern_json *list) {
+static void read_bias_pairs(request *req, const fields *f, const char *name,
+                            const tern_json *list) {
     size_t capacity = 0, left = BIAS_TEXTS;
     for (const tern_json *pair = tern_json_first(f->doc, list); pair && !f->error->status;
          pair = tern_json_next(f->doc, list, pair)) {
@@ -122,20 +123,20 @@ static void read_bias_pairs(request *x, const fields *f, const char *name, const
         if (!tern_json_is(pair, TERN_JSON_ARRAY) || pair->n != 2 || (!is_never && !isfinite(bias)))
             field_fail(f, name, "a list of pairs of a token, or a text, and a number or false");
         else
-            add_bias(x, f, name, token, (float)bias, &capacity, &left);
+            add_bias(req, f, name, token, (float)bias, &capacity, &left);
     }
-    drop_doubles(x->ask);
+    drop_doubles(req->ask);
 }
 
 // {"15043": -100}: keys are ids, as strings.
-void ask_read_biases(request *x, const fields *f, const char *name) {
+void ask_read_biases(request *req, const fields *f, const char *name) {
     const tern_json *given = field_any(f, name);
     if (tern_json_is(given, TERN_JSON_ARRAY)) {
-        read_bias_pairs(x, f, name, given);
+        read_bias_pairs(req, f, name, given);
         return;
     }
     fields inner = fields_within(f, name, "logit_bias.");
-    ask *a = x->ask;
+    ask *a = req->ask;
     if (!inner.object || f->error->status) return;
     a->biases = tern_alloc_array(TERN_MEM_SESSION, inner.object->n, sizeof *a->biases);
     if (!a->biases) {
@@ -144,7 +145,7 @@ void ask_read_biases(request *x, const fields *f, const char *name) {
     }
     for (const tern_json *key = tern_json_first(f->doc, inner.object); key;
          key = tern_json_next(f->doc, inner.object, key)) {
-        int32_t id = read_id(x->model, tern_json_str(key));
+        int32_t id = read_id(req->model, tern_json_str(key));
         double bias = tern_json_number(tern_json_value_of(f->doc, key), NAN);
         if (id < 0) {
             field_fail(f, name, "an object whose keys are ids of the vocabulary");
@@ -186,16 +187,16 @@ static bool fits(const served *s, size_t n, const char *param, api_error *e) {
     return !is_refused(e);
 }
 
-void ask_add_prompt(request *x, int32_t *ids, size_t n, const char *param, api_error *e) {
-    ask *a = x->ask;
+void ask_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e) {
+    ask *a = req->ask;
     if (a->n_last && n > a->n_last) {
         memmove(ids, ids + n - a->n_last, a->n_last * sizeof *ids);
         n = a->n_last;
     }
     ask_prompt *grown = NULL;
-    if (a->n_prompts >= x->server->desc->n_queue + x->server->desc->n_parallel)
+    if (a->n_prompts >= req->server->desc->n_queue + req->server->desc->n_parallel)
         api_fail(e, 429, "queue_full", NULL, "that many prompts at once do not fit in the queue");
-    if (fits(x->model, n, param, e)) {
+    if (fits(req->model, n, param, e)) {
         grown = tern_realloc(TERN_MEM_SESSION, a->prompts, (a->n_prompts + 1) * sizeof *a->prompts);
         if (!grown) api_fail_memory(e);
     }
@@ -207,9 +208,9 @@ void ask_add_prompt(request *x, int32_t *ids, size_t n, const char *param, api_e
     a->prompts[a->n_prompts++] = (ask_prompt){ids, n};
 }
 
-void ask_add_given(request *x, int32_t *ids, size_t n, const char *param, api_error *e) {
-    if (are_ids(x->model, ids, n, param, e))
-        ask_add_prompt(x, ids, n, param, e);
+void ask_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e) {
+    if (are_ids(req->model, ids, n, param, e))
+        ask_add_prompt(req, ids, n, param, e);
     else
         tern_free(ids);
 }
@@ -228,17 +229,18 @@ bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *
     return !is_refused(e);
 }
 
-void ask_add_text(request *x, tern_str text, const char *param, api_error *e) {
+void ask_add_text(request *req, tern_str text, const char *param, api_error *e) {
     size_t n;
-    const text_wanted wanted = {
-        .text = text, .flags = TERN_TOKENIZE_SPECIAL | (x->ask->is_bare ? 0u : TERN_TOKENIZE_BOS)};
-    if (is_refused(e) || !ask_may_fit(x->model, text.len, param, e)) return;
-    front_take_text(x, text);
-    int32_t *ids = read_tokens(x, &wanted, 0, &n, param, e);
-    if (ids) ask_add_prompt(x, ids, n, param, e);
+    const text_wanted wanted = {.text = text,
+                                .flags = TERN_TOKENIZE_SPECIAL |
+                                         (req->ask->is_bare ? 0u : TERN_TOKENIZE_BOS)};
+    if (is_refused(e) || !ask_may_fit(req->model, text.len, param, e)) return;
+    front_take_text(req, text);
+    int32_t *ids = read_tokens(req, &wanted, 0, &n, param, e);
+    if (ids) ask_add_prompt(req, ids, n, param, e);
 }
 
-void ask_add_ids(request *x, const fields *f, const tern_json *array, const char *param) {
+void ask_add_ids(request *req, const fields *f, const tern_json *array, const char *param) {
     size_t n = 0;
     if (f->error->status) return;
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, array->n, sizeof *ids);
@@ -251,5 +253,5 @@ void ask_add_ids(request *x, const fields *f, const tern_json *array, const char
         int64_t id = tern_json_int(item, -1);
         ids[n++] = id <= INT32_MAX ? (int32_t)id : -1;
     }
-    ask_add_given(x, ids, n, param, f->error);
+    ask_add_given(req, ids, n, param, f->error);
 }

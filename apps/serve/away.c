@@ -11,151 +11,153 @@ static request *of(task *e) { return (request *)((char *)e - offsetof(request, a
 static void run(task *e) { of(e)->work(of(e)); }
 
 // What was written away is said now.
-static void say(request *x) {
-    if (x->counts)
-        metrics_count_request(&x->server->metrics, x->route ? x->route : "other", x->status);
-    x->counts = false;
-    if (x->model) x->model->counts.n_prompt_tokens += x->n_uncounted_tokens;
-    x->n_uncounted_tokens = 0;
-    if (x->said.len && x->sink->give)
-        x->sink->give(x->to, &x->said);
-    else if (x->said.len)
-        x->sink->write(x->to, x->said.ptr, x->said.len);
-    tern_strbuf_free(&x->said);
-    if (!x->is_over) return;
-    metrics_add(&x->server->metrics.request, tern_seconds() - x->arrived);
-    x->sink->end(x->to);
+static void say(request *req) {
+    if (req->counts)
+        metrics_count_request(&req->server->metrics, req->route ? req->route : "other",
+                              req->status);
+    req->counts = false;
+    if (req->model) req->model->counts.n_prompt_tokens += req->n_uncounted_tokens;
+    req->n_uncounted_tokens = 0;
+    if (req->said.len && req->sink->give)
+        req->sink->give(req->to, &req->said);
+    else if (req->said.len)
+        req->sink->write(req->to, req->said.ptr, req->said.len);
+    tern_strbuf_free(&req->said);
+    if (!req->is_over) return;
+    metrics_add(&req->server->metrics.request, tern_seconds() - req->arrived);
+    req->sink->end(req->to);
 }
 
 static void back(task *e) {
-    request *x = of(e);
-    x->is_away = false;
-    if (x->is_left) {
-        request_free(x);
+    request *req = of(e);
+    req->is_away = false;
+    if (req->is_left) {
+        request_free(req);
         return;
     }
-    void (*then)(request * x) = x->then;
-    x->then = NULL;
-    if (x->stop && !x->is_over) { // somebody wanted its end meanwhile
-        tern_strbuf_clear(&x->said);
-        then = x->stop;
-        x->stop = NULL;
+    void (*then)(request * req) = req->then;
+    req->then = NULL;
+    if (req->stop && !req->is_over) { // somebody wanted its end meanwhile
+        tern_strbuf_clear(&req->said);
+        then = req->stop;
+        req->stop = NULL;
     }
-    say(x);
-    if (then && !x->is_over) then(x);
+    say(req);
+    if (then && !req->is_over) then(req);
 }
 
-void request_do_away(request *x, tasks *among, bool is_owed, void (*work)(request *x),
-                     void (*then)(request *x)) {
-    x->away = (task){.run = run, .done = back, .client = x->client, .is_owed = is_owed};
-    x->work = work;
-    x->then = then;
-    x->is_away = true;
-    if (tasks_submit(among, &x->away)) return;
+void request_do_away(request *req, tasks *among, bool is_owed, void (*work)(request *req),
+                     void (*then)(request *req)) {
+    req->away = (task){.run = run, .done = back, .client = req->client, .is_owed = is_owed};
+    req->work = work;
+    req->then = then;
+    req->is_away = true;
+    if (tasks_submit(among, &req->away)) return;
     api_error full = {0};
-    x->is_away = false;
-    x->then = NULL;
+    req->is_away = false;
+    req->then = NULL;
     api_fail_full(&full);
-    reply_error(x, &full);
+    reply_error(req, &full);
 }
 
-void request_do(request *x, size_t n_bytes, void (*work)(request *x), void (*then)(request *x)) {
-    server *s = x->server;
-    if (n_bytes > SHORT_BYTES && !x->is_away) {
-        request_do_away(x, s->readers, false, work, then);
+void request_do(request *req, size_t n_bytes, void (*work)(request *req),
+                void (*then)(request *req)) {
+    server *s = req->server;
+    if (n_bytes > SHORT_BYTES && !req->is_away) {
+        request_do_away(req, s->readers, false, work, then);
         return;
     }
-    if (!x->is_away && n_bytes > s->n_loop_bytes) s->n_loop_bytes = n_bytes;
-    work(x);
-    if (then && !x->is_over) request_then(x, then);
+    if (!req->is_away && n_bytes > s->n_loop_bytes) s->n_loop_bytes = n_bytes;
+    work(req);
+    if (then && !req->is_over) request_then(req, then);
 }
 
-void request_then(request *x, void (*then)(request *x)) {
-    if (x->is_away)
-        x->then = then;
+void request_then(request *req, void (*then)(request *req)) {
+    if (req->is_away)
+        req->then = then;
     else
-        then(x);
+        then(req);
 }
 
-static void submit(request *x) {
-    task *e = x->task;
+static void submit(request *req) {
+    task *e = req->task;
     api_error full = {0};
-    e->user = x;
-    e->client = x->client;
-    if (x->task_model) registry_hold(x->task_model); // also if who asked has gone
-    if (tasks_submit(x->tasks, e)) return;
-    x->task = NULL;
+    e->user = req;
+    e->client = req->client;
+    if (req->task_model) registry_hold(req->task_model); // also if who asked has gone
+    if (tasks_submit(req->tasks, e)) return;
+    req->task = NULL;
     e->user = NULL;
     e->done(e);
     api_fail_full(&full);
-    reply_error(x, &full);
+    reply_error(req, &full);
 }
 
-void request_run(request *x, tasks *among, task *e, served *model) {
-    x->task = e;
-    x->tasks = among;
-    x->task_model = model;
-    request_then(x, submit);
+void request_run(request *req, tasks *among, task *e, served *model) {
+    req->task = e;
+    req->tasks = among;
+    req->task_model = model;
+    request_then(req, submit);
 }
 
-bool request_is_cancelled(const request *x) {
-    return x->is_away && tern_cancel_is_requested(&x->away.cancel);
+bool request_is_cancelled(const request *req) {
+    return req->is_away && tern_cancel_is_requested(&req->away.cancel);
 }
 
-bool request_pause(request *x) { return !x->is_away || task_pause(&x->away); }
+bool request_pause(request *req) { return !req->is_away || task_pause(&req->away); }
 
 // ---- The end -----------------------------------------------------------------------------------
 
-static void end_task(request *x) {
-    task *e = x->task;
+static void end_task(request *req) {
+    task *e = req->task;
     if (!e) return;
-    x->task = NULL;
+    req->task = NULL;
     e->user = NULL; // when it is done it finds nobody
     tern_cancel_request(&e->cancel);
     if (e->among) return;
-    if (x->task_model) registry_hold(x->task_model); // it was not handed over yet
+    if (req->task_model) registry_hold(req->task_model); // it was not handed over yet
     e->done(e);
 }
 
-static void free_request(request *x) {
-    tern_json_free(&x->body);
-    tern_strbuf_free(&x->text);
-    http_reader_free(&x->reader);
+static void free_request(request *req) {
+    tern_json_free(&req->body);
+    tern_strbuf_free(&req->text);
+    http_reader_free(&req->reader);
 }
 
 // What is long takes the system a while to take back, too.
-static bool is_freed_away(request *x) {
-    bool is_long = x->text.capacity + x->reader.body.capacity > SHORT_BYTES;
-    if (!is_long || x->is_emptied || !x->server->readers) return false;
-    x->is_emptied = true;
-    x->is_left = x->is_away = true;
-    x->away = (task){.run = run, .done = back, .client = x->client, .is_owed = true};
-    x->work = free_request;
-    if (tasks_submit(x->server->readers, &x->away)) return true;
-    x->is_left = x->is_away = false;
+static bool is_freed_away(request *req) {
+    bool is_long = req->text.capacity + req->reader.body.capacity > SHORT_BYTES;
+    if (!is_long || req->is_emptied || !req->server->readers) return false;
+    req->is_emptied = true;
+    req->is_left = req->is_away = true;
+    req->away = (task){.run = run, .done = back, .client = req->client, .is_owed = true};
+    req->work = free_request;
+    if (tasks_submit(req->server->readers, &req->away)) return true;
+    req->is_left = req->is_away = false;
     return false;
 }
 
-void request_free(request *x) {
-    if (x->is_away) { // who works for it frees it
-        x->is_left = true;
-        tern_cancel_request(&x->away.cancel);
-        registry_forget(&x->wait);
+void request_free(request *req) {
+    if (req->is_away) { // who works for it frees it
+        req->is_left = true;
+        tern_cancel_request(&req->away.cancel);
+        registry_forget(&req->wait);
         return;
     }
-    if (!x->is_emptied) {
-        end_task(x);
-        registry_forget(&x->wait);
-        request_free_parts(x);
-        if (x->holds) registry_release(x->model);
-        if (is_freed_away(x)) return;
+    if (!req->is_emptied) {
+        end_task(req);
+        registry_forget(&req->wait);
+        request_free_parts(req);
+        if (req->holds) registry_release(req->model);
+        if (is_freed_away(req)) return;
     }
-    free_request(x);
-    budget_give(x);
-    tern_strbuf_free(&x->path);
-    tern_strbuf_free(&x->head);
-    tern_strbuf_free(&x->piece);
-    tern_strbuf_free(&x->frame);
-    tern_strbuf_free(&x->said);
-    tern_free(x);
+    free_request(req);
+    budget_give(req);
+    tern_strbuf_free(&req->path);
+    tern_strbuf_free(&req->head);
+    tern_strbuf_free(&req->piece);
+    tern_strbuf_free(&req->frame);
+    tern_strbuf_free(&req->said);
+    tern_free(req);
 }

@@ -16,19 +16,20 @@
 
 // Does the work, away if `n_bytes` is more than is short, and after it, on the loop's thread, what
 // the work leaves for then, or else `then` (NULL: nothing), unless it has answered.
-void request_do(request *x, size_t n_bytes, void (*work)(request *x), void (*then)(request *x));
+void request_do(request *req, size_t n_bytes, void (*work)(request *req),
+                void (*then)(request *req));
 // The same, always away, among these tasks. is_owed: it is the end of what was accepted, and is
 // not refused.
-void request_do_away(request *x, tasks *among, bool is_owed, void (*work)(request *x),
-                     void (*then)(request *x));
+void request_do_away(request *req, tasks *among, bool is_owed, void (*work)(request *req),
+                     void (*then)(request *req));
 // On the loop's thread: at once, or when the request is back.
-void request_then(request *x, void (*then)(request *x));
+void request_then(request *req, void (*then)(request *req));
 // Hands over a task that is run for the request; it is not the caller's any more. model: it is
 // held, and `done` releases it; NULL: none. If too many wait, that is the answer.
-void request_run(request *x, tasks *among, task *e, served *model);
+void request_run(request *req, tasks *among, task *e, served *model);
 // Work that is done away is to end.
-bool request_is_cancelled(const request *x);
+bool request_is_cancelled(const request *req);
 // Others go first whose turn it is. False: it is to end.
-bool request_pause(request *x);
+bool request_pause(request *req);
 
 #endif

@@ -112,22 +112,22 @@ static void sink_give(void *to, tern_strbuf *text) {
 }
 static const sink socket_sink = {.write = sink_write, .end = sink_end, .give = sink_give};
 
-static void log_request(const connection *c, const request *x) {
+static void log_request(const connection *c, const request *req) {
     tern_strbuf path = {0}, model = {0};
     ask_usage u = {0};
-    if (x->ask && !x->is_away) u = ask_usage_of(x->ask);
-    tern_strbuf_json(&path, x->http->path.ptr, x->http->path.len);
-    if (x->model) {
+    if (req->ask && !req->is_away) u = ask_usage_of(req->ask);
+    tern_strbuf_json(&path, req->http->path.ptr, req->http->path.len);
+    if (req->model) {
         tern_strbuf_puts(&model, " model=");
-        tern_strbuf_json(&model, x->model->about.name, strlen(x->model->about.name));
+        tern_strbuf_json(&model, req->model->about.name, strlen(req->model->about.name));
     }
-    if (x->waited > 0.001) tern_strbuf_printf(&model, " opening=%.3f", x->waited);
+    if (req->waited > 0.001) tern_strbuf_printf(&model, " opening=%.3f", req->waited);
     log_line("request",
              "id=%s client=%s method=%.*s path=%s status=%d seconds=%.3f prompt=%zu "
              "cached=%zu generated=%zu%s%s",
-             x->id, c->peer, (int)x->http->method.len, x->http->method.ptr, tern_strbuf_text(&path),
-             x->status, tern_seconds() - x->arrived, u.n_prompt, u.n_cached, u.n_generated,
-             tern_strbuf_text(&model), x->is_over ? "" : " left=true");
+             req->id, c->peer, (int)req->http->method.len, req->http->method.ptr,
+             tern_strbuf_text(&path), req->status, tern_seconds() - req->arrived, u.n_prompt,
+             u.n_cached, u.n_generated, tern_strbuf_text(&model), req->is_over ? "" : " left=true");
     tern_strbuf_free(&path);
     tern_strbuf_free(&model);
 }
@@ -138,31 +138,32 @@ static void doom(connection *c) { // there is no memory
 }
 
 static request *make_request(connection *c) {
-    request *x = tern_alloc(TERN_MEM_SESSION, sizeof *x);
-    if (!x) return NULL;
-    x->server = &c->loop->server;
-    x->sink = &socket_sink;
-    x->to = c;
-    x->http = &c->reader.request;
-    x->client = c->client;
-    return x;
+    request *req = tern_alloc(TERN_MEM_SESSION, sizeof *req);
+    if (!req) return NULL;
+    req->server = &c->loop->server;
+    req->sink = &socket_sink;
+    req->to = c;
+    req->http = &c->reader.request;
+    req->client = c->client;
+    return req;
 }
 
 // The head is the request's from now on, which may outlive the connection.
 static void begin_request(connection *c) {
-    request *x = c->coming ? c->coming : make_request(c);
+    request *req = c->coming ? c->coming : make_request(c);
     c->coming = NULL;
-    if (!x) {
+    if (!req) {
         doom(c);
         return;
     }
-    x->reader = c->reader;
-    x->http = &x->reader.request;
-    c->reader = (http_reader){.limits = x->reader.limits};
-    c->request = x;
-    request_begin(x);
+    req->reader = c->reader;
+    req->http = &req->reader.request;
+    c->reader = (http_reader){.limits = req->reader.limits};
+    c->request = req;
+    request_begin(req);
     if (c->loop->desc->verbose)
-        log_line("begin", "id=%s client=%s path=%s", x->id, c->peer, tern_strbuf_text(&x->path));
+        log_line("begin", "id=%s client=%s path=%s", req->id, c->peer,
+                 tern_strbuf_text(&req->path));
 }
 
 // ---- Requests ----------------------------------------------------------------------------------
@@ -180,52 +181,53 @@ static void refuse(connection *c) {
 
 // Refuses a request whose body has not come. A short one is awaited, so that the connection can go
 // on; else it ends.
-static void refuse_early(connection *c, request *x, const api_error *e) {
+static void refuse_early(connection *c, request *req, const api_error *e) {
     http_reader *r = &c->reader;
     bool is_short = r->has_length && r->left <= DISCARD_MAX && !r->request.expects_continue;
-    x->refusal = is_short ? tern_alloc(TERN_MEM_SESSION, sizeof *x->refusal) : NULL;
+    req->refusal = is_short ? tern_alloc(TERN_MEM_SESSION, sizeof *req->refusal) : NULL;
     r->discards = true;
-    if (x->refusal) {
-        *x->refusal = *e;
-        c->coming = x;
+    if (req->refusal) {
+        *req->refusal = *e;
+        c->coming = req;
         return;
     }
     r->request.keeps_alive = false;
-    c->request = x;
-    request_refuse(x, e);
+    c->request = req;
+    request_refuse(req, e);
 }
 
-static void refuse_inflight(connection *c, request *x) {
+static void refuse_inflight(connection *c, request *req) {
     api_error e = {0};
     api_fail_inflight(&e);
     c->coming = NULL;
     c->reader.has_length = false; // it is not awaited
-    refuse_early(c, x, &e);
+    refuse_early(c, req, &e);
 }
 
 // The head is there: a client that may not ask is refused before a byte of its body is kept.
 static void look_at_head(connection *c) {
     api_error e = {0};
-    request *x = make_request(c);
-    if (!x) {
+    request *req = make_request(c);
+    if (!req) {
         doom(c);
-    } else if (!request_screen(x, &e)) {
-        refuse_early(c, x, &e);
-    } else if (!request_takes_body(x)) {
+    } else if (!request_screen(req, &e)) {
+        refuse_early(c, req, &e);
+    } else if (!request_takes_body(req)) {
         c->reader.discards = true; // of a GET
-        c->coming = x;
-    } else if (c->reader.left > SHORT_BYTES && !budget_may_take(x, (size_t)c->reader.left)) {
-        refuse_inflight(c, x);
+        c->coming = req;
+    } else if (c->reader.left > SHORT_BYTES && !budget_may_take(req, (size_t)c->reader.left)) {
+        refuse_inflight(c, req);
     } else {
-        c->coming = x;
+        c->coming = req;
     }
 }
 
 // What comes is in memory, and counts as the client's.
 static void weigh_body(connection *c) {
     size_t n = c->reader.body.capacity;
-    request *x = c->coming;
-    if (n > SHORT_BYTES && n > x->charged && !budget_take(x, n - x->charged)) refuse_inflight(c, x);
+    request *req = c->coming;
+    if (n > SHORT_BYTES && n > req->charged && !budget_take(req, n - req->charged))
+        refuse_inflight(c, req);
 }
 
 // A client that asks for leave to send a body gets it, once.
@@ -289,27 +291,28 @@ static void on_event(struct bufferevent *socket, short what, void *arg) {
 }
 
 // The reader's memory serves the next request, unless it is much.
-static void take_back(connection *c, request *x) {
-    if (x->http != &x->reader.request && x->http != &x->decoded) return; // the reader is here
-    if (x->is_away || x->reader.body.capacity > SHORT_BYTES) return;
-    c->reader = x->reader;
-    x->reader = (http_reader){0};
+static void take_back(connection *c, request *req) {
+    if (req->http != &req->reader.request && req->http != &req->decoded)
+        return; // the reader is here
+    if (req->is_away || req->reader.body.capacity > SHORT_BYTES) return;
+    c->reader = req->reader;
+    req->reader = (http_reader){0};
 }
 
 static void on_go_on(evutil_socket_t fd, short what, void *arg) {
     connection *c = arg;
-    request *x = c->request;
+    request *req = c->request;
     (void)fd;
     (void)what;
-    if (x) log_request(c, x);
-    if (c->is_doomed || (x && x->is_broken)) {
+    if (req) log_request(c, req);
+    if (c->is_doomed || (req && req->is_broken)) {
         connection_close(c);
         return;
     }
-    if (!x) return;
-    bool stays = x->http->keeps_alive && !c->loop->server.stopping;
-    take_back(c, x);
-    request_free(x);
+    if (!req) return;
+    bool stays = req->http->keeps_alive && !c->loop->server.stopping;
+    take_back(c, req);
+    request_free(req);
     c->request = NULL;
     c->in_request = c->continued = false;
     c->since = c->loop->ticks;
@@ -422,11 +425,11 @@ static bool is_late(const connection *c) {
     return waited > (c->in_request ? most / 2 : most);
 }
 
-static void ping(request *x, double now) {
+static void ping(request *req, double now) {
     tern_strbuf text = {0};
-    if (!x->pings || x->is_over || x->is_away || now - x->wrote < PING_SECONDS) return;
+    if (!req->pings || req->is_over || req->is_away || now - req->wrote < PING_SECONDS) return;
     tern_strbuf_puts(&text, ": ping\n\n");
-    reply_piece(x, &text);
+    reply_piece(req, &text);
     tern_strbuf_free(&text);
 }
 

@@ -140,9 +140,9 @@ static void put_content(tern_json_writer *w, const chat_message *m) {
 }
 
 // The first n messages, with the ask's tools and switches, as tern_chat_format_json takes them.
-static void put_request(const request *x, const messages *m, size_t n, bool generate,
+static void put_request(const request *req, const messages *m, size_t n, bool generate,
                         tern_strbuf *out) {
-    const ask *a = x->ask;
+    const ask *a = req->ask;
     tern_json_writer w = {.out = out};
     tern_json_open(&w, NULL, '{');
     tern_json_put_bool(&w, "add_generation_prompt", generate);
@@ -162,57 +162,57 @@ static void put_request(const request *x, const messages *m, size_t n, bool gene
     out->failed |= a->tools.failed || a->switches.failed;
 }
 
-void chat_text(const request *x, const messages *m, size_t n, bool generate, tern_strbuf *out,
+void chat_text(const request *req, const messages *m, size_t n, bool generate, tern_strbuf *out,
                api_error *e) {
     tern_strbuf conversation = {0};
-    put_request(x, m, n, generate, &conversation);
+    put_request(req, m, n, generate, &conversation);
     if (conversation.failed)
         api_fail_memory(e);
     else
-        render_chat(x->model, (tern_str){conversation.ptr, conversation.len}, out, "messages", e);
+        render_chat(req->model, (tern_str){conversation.ptr, conversation.len}, out, "messages", e);
     tern_strbuf_free(&conversation);
 }
 
 // The beginning of an answer is tokens of their own after the words that make the model answer.
-static void add_prompt(request *x, tern_str conversation, const images *p, tern_str begun,
+static void add_prompt(request *req, tern_str conversation, const images *p, tern_str begun,
                        api_error *e) {
     size_t n = 0, n_more = 0;
     int32_t *more = NULL;
     if (begun.len) {
         const text_wanted wanted = {.text = begun, .flags = TERN_TOKENIZE_PLAIN};
-        more = read_tokens(x, &wanted, 0, &n_more, "messages", e);
+        more = read_tokens(req, &wanted, 0, &n_more, "messages", e);
     }
     const text_wanted wanted = {
-        .text = conversation, .images = p, .is_chat = true, .end = &x->ask->rendered};
-    int32_t *ids = read_tokens(x, &wanted, n_more, &n, "messages", e);
+        .text = conversation, .images = p, .is_chat = true, .end = &req->ask->rendered};
+    int32_t *ids = read_tokens(req, &wanted, n_more, &n, "messages", e);
     if (ids && n_more) memcpy(ids + n, more, n_more * sizeof *ids);
     tern_free(more);
-    tern_strbuf_append(&x->ask->rendered, begun.ptr, begun.len);
+    tern_strbuf_append(&req->ask->rendered, begun.ptr, begun.len);
     if (ids && e->status)
         tern_free(ids); // what comes before is there, its beginning is not
     else if (ids)
-        ask_add_prompt(x, ids, n + n_more, "messages", e);
+        ask_add_prompt(req, ids, n + n_more, "messages", e);
 }
 
-void ask_add_chat(request *x, messages *m, bool prefill, api_error *e) {
+void ask_add_chat(request *req, messages *m, bool prefill, api_error *e) {
     tern_strbuf conversation = {0};
-    size_t n = x->ask->tools.len;
+    size_t n = req->ask->tools.len;
     if (!e->status && m->n == (size_t)prefill)
         api_fail(e, 400, NULL, "messages", "'messages' must have at least one message");
-    x->ask->sees = m->images.n > 0;
-    if (m->images.n && !served_sees(x->model))
+    req->ask->sees = m->images.n > 0;
+    if (m->images.n && !served_sees(req->model))
         api_fail(e, 400, "unsupported_content", "messages",
                  "there is an image, and this model reads text only");
     for (size_t i = 0; i < m->n; i++) n += strlen(m->list[i].content) + m->list[i].more.len;
-    if (e->status || !ask_may_fit(x->model, n, "messages", e)) return;
-    front_take_chat(x, m);
-    x->ask->takes_apart = true;
-    put_request(x, m, m->n - prefill, !x->ask->is_closed, &conversation);
+    if (e->status || !ask_may_fit(req->model, n, "messages", e)) return;
+    front_take_chat(req, m);
+    req->ask->takes_apart = true;
+    put_request(req, m, m->n - prefill, !req->ask->is_closed, &conversation);
     const char *begun = prefill ? m->list[m->n - 1].content : "";
     if (conversation.failed)
         api_fail_memory(e);
     else
-        add_prompt(x, (tern_str){conversation.ptr, conversation.len}, &m->images,
+        add_prompt(req, (tern_str){conversation.ptr, conversation.len}, &m->images,
                    (tern_str){begun, strlen(begun)}, e);
     tern_strbuf_free(&conversation);
 }

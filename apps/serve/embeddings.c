@@ -25,13 +25,13 @@ static void put_base64(tern_json_writer *w, const char *key, const float *number
     tern_strbuf_free(&text);
 }
 
-static void reply_openai(request *x, const texts *t) {
+static void reply_openai(request *req, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     int64_t n = (int64_t)texts_count_tokens(t);
     tern_json_open(&w, NULL, '{');
     tern_json_put_text(&w, "object", "list");
-    tern_json_put_text(&w, "model", x->ask->model);
+    tern_json_put_text(&w, "model", req->ask->model);
     tern_json_open(&w, "data", '[');
     for (size_t i = 0; i < t->n; i++) {
         tern_json_open(&w, NULL, '{');
@@ -49,12 +49,12 @@ static void reply_openai(request *x, const texts *t) {
     tern_json_put_int(&w, "total_tokens", n);
     tern_json_close(&w, '}');
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
 // llama-server has a list of vectors for each text: one where it pools.
-static void reply_llama(request *x, const texts *t) {
+static void reply_llama(request *req, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_json_open(&w, NULL, '[');
@@ -67,48 +67,48 @@ static void reply_llama(request *x, const texts *t) {
         tern_json_close(&w, '}');
     }
     tern_json_close(&w, ']');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
-static void put_ollama(tern_strbuf *out, const request *x, const texts *t) {
+static void put_ollama(tern_strbuf *out, const request *req, const texts *t) {
     tern_json_writer w = {.out = out};
     tern_json_open(&w, NULL, '{');
-    tern_json_put_text(&w, "model", x->ask->model);
+    tern_json_put_text(&w, "model", req->ask->model);
     tern_json_open(&w, "embeddings", '[');
     for (size_t i = 0; t && i < t->n; i++) put_numbers(&w, NULL, t, i);
     tern_json_close(&w, ']');
-    tern_json_put_int(&w, "total_duration", (int64_t)(ollama_since(x->ask->began) * 1e9));
-    tern_json_put_int(&w, "load_duration", (int64_t)(x->waited * 1e9));
+    tern_json_put_int(&w, "total_duration", (int64_t)(ollama_since(req->ask->began) * 1e9));
+    tern_json_put_int(&w, "load_duration", (int64_t)(req->waited * 1e9));
     tern_json_put_int(&w, "prompt_eval_count", t ? (int64_t)texts_count_tokens(t) : 0);
     tern_json_close(&w, '}');
 }
 
-static void reply_ollama(request *x, const texts *t) {
+static void reply_ollama(request *req, const texts *t) {
     tern_strbuf out = {0};
-    put_ollama(&out, x, t);
-    reply_json(x, &out);
+    put_ollama(&out, req, t);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
-static void reply_ollama_old(request *x, const texts *t) {
+static void reply_ollama_old(request *req, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_json_open(&w, NULL, '{');
     put_numbers(&w, "embedding", t, 0);
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
 // For programs; a model that calls the tool gets only how many there are.
-static void reply_mcp(request *x, const texts *t) {
+static void reply_mcp(request *req, const texts *t) {
     tern_strbuf out = {0}, words = {0};
-    tern_json_writer w = mcp_open_result(&x->mcp->call, &out);
+    tern_json_writer w = mcp_open_result(&req->mcp->call, &out);
     tern_strbuf_printf(&words, "%zu vector%s of %zu numbers", t->n, t->n == 1 ? "" : "s", t->width);
     mcp_put_text(&w, tern_strbuf_text(&words), words.len);
     tern_json_open(&w, "structuredContent", '{');
-    tern_json_put_text(&w, "model", x->ask->model);
+    tern_json_put_text(&w, "model", req->ask->model);
     tern_json_put_int(&w, "dimensions", (int64_t)t->width);
     tern_json_open(&w, "embeddings", '[');
     for (size_t i = 0; i < t->n; i++) put_numbers(&w, NULL, t, i);
@@ -118,34 +118,34 @@ static void reply_mcp(request *x, const texts *t) {
     tern_json_put_bool(&w, "isError", false);
     mcp_close_result(&w);
     out.failed |= words.failed;
-    mcp_reply(x, 200, &out);
+    mcp_reply(req, 200, &out);
     tern_strbuf_free(&words);
     tern_strbuf_free(&out);
 }
 
 // ---- Requests ----------------------------------------------------------------------------------
 
-static void check_model(const request *x, const fields *f) {
+static void check_model(const request *req, const fields *f) {
     tern_embedding_info info;
-    tern_embedding_get_info(x->model->model, &info);
+    tern_embedding_get_info(req->model->model, &info);
     if (info.n_dims > 0 && info.n_labels == 0) return;
     // llama-server's words for it are a status of 501; clients of OpenAI's would try that again.
-    api_fail(f->error, x->error_format == &error_format_llama ? 501 : 400, "unsupported_model",
+    api_fail(f->error, req->error_format == &error_format_llama ? 501 : 400, "unsupported_model",
              "model",
              "this model makes no embeddings: serve one that does, or this one with --pooling");
 }
 
 // The texts, of which only the list of them is to be filled; NULL: answered already.
-static texts *begin(request *x, fields *f, const char *param, api_error *e,
-                    void (*reply)(request *x, const texts *t)) {
-    texts *t = ask_new(x, NULL, e) ? texts_new(x, param, reply, e) : NULL;
-    *f = fields_of_body(x, e);
+static texts *begin(request *req, fields *f, const char *param, api_error *e,
+                    void (*reply)(request *req, const texts *t)) {
+    texts *t = ask_new(req, NULL, e) ? texts_new(req, param, reply, e) : NULL;
+    *f = fields_of_body(req, e);
     if (!t) {
-        reply_error(x, e);
+        reply_error(req, e);
         return NULL;
     }
-    ask_read_model(x, f);
-    check_model(x, f);
+    ask_read_model(req, f);
+    check_model(req, f);
     return t;
 }
 
@@ -163,10 +163,10 @@ static void read_prompt_name(texts *t, const fields *f) {
         api_fail_memory(f->error);
 }
 
-void openai_embeddings(request *x) {
+void openai_embeddings(request *req) {
     api_error e = {0};
     fields f;
-    texts *t = begin(x, &f, "input", &e, reply_openai);
+    texts *t = begin(req, &f, "input", &e, reply_openai);
     if (!t) return;
     tern_str format = field_text(&f, "encoding_format");
     t->as_base64 = tern_str_is(format, "base64");
@@ -175,38 +175,38 @@ void openai_embeddings(request *x) {
     read_dimensions(t, &f);
     read_prompt_name(t, &f);
     if (!e.status) texts_add_list(t, &f, field_any(&f, "input"));
-    texts_begin(x, t, &e);
+    texts_begin(req, t, &e);
 }
 
-static void embed_for_tool(request *x) {
+static void embed_for_tool(request *req) {
     api_error e = {0};
     fields f;
-    texts *t = begin(x, &f, "texts", &e, reply_mcp);
+    texts *t = begin(req, &f, "texts", &e, reply_mcp);
     if (!t) return;
     read_dimensions(t, &f);
     read_prompt_name(t, &f);
     if (!e.status) texts_add_list(t, &f, field_any(&f, "texts"));
-    if (!e.status) mcp_begin_stream(x);
-    texts_begin(x, t, &e);
+    if (!e.status) mcp_begin_stream(req);
+    texts_begin(req, t, &e);
 }
-void mcp_embed(request *x) { mcp_with_model(x, "embedding", embed_for_tool); }
+void mcp_embed(request *req) { mcp_with_model(req, "embedding", embed_for_tool); }
 
-void llama_embedding(request *x) {
+void llama_embedding(request *req) {
     api_error e = {0};
     fields f;
-    texts *t = begin(x, &f, "content", &e, reply_llama);
+    texts *t = begin(req, &f, "content", &e, reply_llama);
     if (!t) return;
     const tern_json *content = field_any(&f, "content");
     if (!content) content = field_any(&f, "input");
     field_int(&f, "embd_normalize", 2, 2, 2); // of length 1, and no other way
     if (!e.status) texts_add_list(t, &f, content);
-    texts_begin(x, t, &e);
+    texts_begin(req, t, &e);
 }
 
-static void embed(request *x) {
+static void embed(request *req) {
     api_error e = {0};
     fields f;
-    texts *t = begin(x, &f, "input", &e, reply_ollama);
+    texts *t = begin(req, &f, "input", &e, reply_ollama);
     if (!t) return;
     const tern_json *input = field_any(&f, "input");
     read_dimensions(t, &f);
@@ -214,17 +214,17 @@ static void embed(request *x) {
     bool is_text = tern_json_is(input, TERN_JSON_STRING);
     if (!e.status && (!input || ((is_text || tern_json_is(input, TERN_JSON_ARRAY)) && !input->n))) {
         texts_free(t); // nothing: the model was to be loaded
-        reply_ollama(x, NULL);
+        reply_ollama(req, NULL);
         return;
     }
     if (!e.status) texts_add_list(t, &f, input);
-    texts_begin(x, t, &e);
+    texts_begin(req, t, &e);
 }
 
-static void embed_one(request *x) {
+static void embed_one(request *req) {
     api_error e = {0};
     fields f;
-    texts *t = begin(x, &f, "prompt", &e, reply_ollama_old);
+    texts *t = begin(req, &f, "prompt", &e, reply_ollama_old);
     if (!t) return;
     tern_str prompt = field_text(&f, "prompt");
     t->cuts = true;
@@ -232,13 +232,13 @@ static void embed_one(request *x) {
         tern_strbuf out = {0};
         tern_strbuf_puts(&out, "{\"embedding\":[]}");
         texts_free(t);
-        reply_json(x, &out);
+        reply_json(req, &out);
         tern_strbuf_free(&out);
         return;
     }
     if (!e.status) texts_add_text(t, prompt, &e);
-    texts_begin(x, t, &e);
+    texts_begin(req, t, &e);
 }
 
-void ollama_embed(request *x) { ollama_with_model(x, NULL, embed); }
-void ollama_embeddings(request *x) { ollama_with_model(x, NULL, embed_one); }
+void ollama_embed(request *req) { ollama_with_model(req, NULL, embed); }
+void ollama_embeddings(request *req) { ollama_with_model(req, NULL, embed_one); }

@@ -14,7 +14,7 @@ typedef struct fields {
 } fields;
 
 // The fields of the request's body, or of a tool's arguments; an empty body has none.
-fields fields_of_body(request *x, api_error *e);
+fields fields_of_body(request *req, api_error *e);
 fields fields_within(const fields *f, const char *name, const char *prefix); // of an object
 
 const tern_json *field_any(const fields *f, const char *name); // NULL: absent

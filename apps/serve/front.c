@@ -7,19 +7,19 @@
 
 #define FRONT_BYTES 256 // of a text, whose later turns are not told apart from its front
 
-static void take(request *x, const char *text, size_t n) {
-    x->front = tern_crc32(x->has_front ? x->front : 0, text, n);
-    x->has_front = true;
+static void take(request *req, const char *text, size_t n) {
+    req->front = tern_crc32(req->has_front ? req->front : 0, text, n);
+    req->has_front = true;
 }
 
 // What stays the same in all turns of a conversation: the system's words and the first after them.
-void front_take_chat(request *x, const messages *m) {
-    if (x->has_front || m->n == 0) return;
+void front_take_chat(request *req, const messages *m) {
+    if (req->has_front || m->n == 0) return;
     bool with_system = strcmp(m->list[0].role, "system") == 0 && m->n > 1;
     for (size_t i = 0; i <= (size_t)with_system; i++)
-        take(x, m->list[i].content, strlen(m->list[i].content));
+        take(req, m->list[i].content, strlen(m->list[i].content));
 }
 
-void front_take_text(request *x, tern_str text) {
-    if (!x->has_front) take(x, text.ptr, text.len < FRONT_BYTES ? text.len : FRONT_BYTES);
+void front_take_text(request *req, tern_str text) {
+    if (!req->has_front) take(req, text.ptr, text.len < FRONT_BYTES ? text.len : FRONT_BYTES);
 }

@@ -28,21 +28,21 @@ static const char policy[] =
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
 // The browser keeps the files and asks each time whether they are still the same.
-static void reply_part(request *x, const page_part *p) {
+static void reply_part(request *req, const page_part *p) {
     char tag[24];
     const tern_strbuf body = {.ptr = (char *)p->bytes, .len = p->n};
     snprintf(tag, sizeof tag, "\"%016llx\"", (unsigned long long)tern_hash64(0, p->bytes, p->n));
-    http_put_field(&x->head, "Content-Security-Policy", policy);
-    http_put_field(&x->head, "ETag", tag);
-    http_put_field(&x->head, "Cache-Control", "no-cache");
-    http_put_field(&x->head, "Vary", "Accept");
-    http_put_field(&x->head, "Referrer-Policy", "no-referrer");
-    http_put_field(&x->head, "Cross-Origin-Opener-Policy", "same-origin");
-    http_put_field(&x->head, "Cross-Origin-Resource-Policy", "same-origin");
-    if (tern_str_is(http_field_of(x->http, "if-none-match"), tag))
-        reply_whole(x, 304, NULL, &(const tern_strbuf){0});
+    http_put_field(&req->head, "Content-Security-Policy", policy);
+    http_put_field(&req->head, "ETag", tag);
+    http_put_field(&req->head, "Cache-Control", "no-cache");
+    http_put_field(&req->head, "Vary", "Accept");
+    http_put_field(&req->head, "Referrer-Policy", "no-referrer");
+    http_put_field(&req->head, "Cross-Origin-Opener-Policy", "same-origin");
+    http_put_field(&req->head, "Cross-Origin-Resource-Policy", "same-origin");
+    if (tern_str_is(http_field_of(req->http, "if-none-match"), tag))
+        reply_whole(req, 304, NULL, &(const tern_strbuf){0});
     else
-        reply_whole(x, 200, p->type, &body);
+        reply_whole(req, 200, p->type, &body);
 }
 
 static bool contains(tern_str text, const char *word) {
@@ -52,26 +52,26 @@ static bool contains(tern_str text, const char *word) {
     return false;
 }
 
-void page_home(request *x) {
+void page_home(request *req) {
     tern_strbuf text = {0};
-    if (!x->server->desc->no_page && contains(http_field_of(x->http, "accept"), "text/html")) {
-        reply_part(x, &parts[0]);
+    if (!req->server->desc->no_page && contains(http_field_of(req->http, "accept"), "text/html")) {
+        reply_part(req, &parts[0]);
         return;
     }
-    http_put_field(&x->head, "Vary", "Accept");
+    http_put_field(&req->head, "Vary", "Accept");
     tern_strbuf_puts(&text, "Ollama is running");
-    reply_whole(x, 200, "text/plain; charset=utf-8", &text);
+    reply_whole(req, 200, "text/plain; charset=utf-8", &text);
     tern_strbuf_free(&text);
 }
 
-void page_file(request *x) {
-    const char *name = tern_strbuf_text(&x->path) + strlen("/page/");
+void page_file(request *req) {
+    const char *name = tern_strbuf_text(&req->path) + strlen("/page/");
     api_error e = {0};
-    for (size_t i = 1; i < sizeof parts / sizeof *parts && !x->server->desc->no_page; i++)
+    for (size_t i = 1; i < sizeof parts / sizeof *parts && !req->server->desc->no_page; i++)
         if (!strcmp(parts[i].name, name)) {
-            reply_part(x, &parts[i]);
+            reply_part(req, &parts[i]);
             return;
         }
-    api_fail(&e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&x->path));
-    reply_error(x, &e);
+    api_fail(&e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&req->path));
+    reply_error(req, &e);
 }

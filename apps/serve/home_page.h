@@ -6,7 +6,7 @@
 
 // GET /: the page for browsers, which ask for text/html; for others Ollama's words, for which its
 // clients look. Without the page (serve_desc.no_page) those for all.
-void page_home(request *x);
-void page_file(request *x); // /page/NAME
+void page_home(request *req);
+void page_file(request *req); // /page/NAME
 
 #endif

@@ -6,22 +6,22 @@
 #include "apps/serve/ask.h"
 
 // OpenAI
-void openai_chat(request *x);
-void openai_completions(request *x);
-void openai_responses(request *x);
-void openai_count_tokens(request *x); // of a request to /v1/responses
-void openai_models(request *x);
-void openai_model(request *x); // /v1/models/NAME
-void openai_embeddings(request *x);
-void openai_transcriptions(request *x);
-void openai_translations(request *x);
-void openai_speech(request *x);
+void openai_chat(request *req);
+void openai_completions(request *req);
+void openai_responses(request *req);
+void openai_count_tokens(request *req); // of a request to /v1/responses
+void openai_models(request *req);
+void openai_model(request *req); // /v1/models/NAME
+void openai_embeddings(request *req);
+void openai_transcriptions(request *req);
+void openai_translations(request *req);
+void openai_speech(request *req);
 // What a form's field holds; {NULL, 0}: the body is no form, or has no such field.
 tern_str form_field(const http_request *r, const char *name);
 // Reads "messages" as OpenAI has them; *prefill: the last one is the assistant's.
 void openai_read_messages(const fields *f, messages *m, bool *prefill);
 // "continue_final_message", "add_generation_prompt".
-void openai_read_ending(request *x, const fields *f, bool *prefill);
+void openai_read_ending(request *req, const fields *f, bool *prefill);
 // Appends a message; a second system message at the beginning is joined to the first.
 bool openai_add_message(messages *m, tern_str role, message_content *c, const char *param,
                         api_error *e);
@@ -32,51 +32,51 @@ void openai_refuse_unsupported(const fields *f);
 // "tool_choice", by its type and the name of a function, when the tools are there.
 void read_tool_choice(ask *a, const fields *f, tern_str how, tern_str name);
 // "tools", "tool_choice", "parallel_tool_calls", into the ask; functions wrapped or not.
-void openai_read_tools(request *x, const fields *f);
+void openai_read_tools(request *req, const fields *f);
 // "reasoning_effort", "reasoning.effort", "chat_template_kwargs": the template's switches.
-void openai_read_thinking(request *x, const fields *f);
+void openai_read_thinking(request *req, const fields *f);
 // The next token whose likelihood is to be sent, number c->sent.n - 1, and its bytes; false: none
 // yet. Tokens of which nothing is in the text, such as those of a stop string, are left out, and
 // those of reasoning.
-bool next_to_send(const request *x, choice *c, tern_strbuf *piece);
-bool has_to_send(const request *x, const choice *c); // whether there is one
+bool next_to_send(const request *req, choice *c, tern_strbuf *piece);
+bool has_to_send(const request *req, const choice *c); // whether there is one
 // The likelihoods of all that may be sent, as chat has them: objects of an array.
-void put_token_logprobs(tern_json_writer *w, const request *x, choice *c);
+void put_token_logprobs(tern_json_writer *w, const request *req, choice *c);
 const char *openai_finish_reason(const choice *c); // "stop", "length", "tool_calls"
-void openai_put_stream_error(request *x, const api_error *e, tern_strbuf *out);
+void openai_put_stream_error(request *req, const api_error *e, tern_strbuf *out);
 bool openai_was_cut(const choice *c); // "length"
 
 // The conversation of a request to /v1/responses, its tools and its settings. False: it is refused.
-bool openai_read_response(request *x, const fields *f);
+bool openai_read_response(request *req, const fields *f);
 
 // Anthropic
-bool anthropic_read(request *x, const fields *f); // the same of /v1/messages
-void anthropic_messages(request *x);
-void anthropic_count_tokens(request *x);
+bool anthropic_read(request *req, const fields *f); // the same of /v1/messages
+void anthropic_messages(request *req);
+void anthropic_count_tokens(request *req);
 
 // Ollama
-void ollama_generate(request *x);
-void ollama_chat(request *x);
-void ollama_embed(request *x);
-void ollama_embeddings(request *x); // the older way
-void ollama_tags(request *x);
-void ollama_ps(request *x);
-void ollama_show(request *x);
-void ollama_version(request *x);
+void ollama_generate(request *req);
+void ollama_chat(request *req);
+void ollama_embed(request *req);
+void ollama_embeddings(request *req); // the older way
+void ollama_tags(request *req);
+void ollama_ps(request *req);
+void ollama_show(request *req);
+void ollama_version(request *req);
 
 // llama-server
-void llama_completion(request *x);
-void llama_embedding(request *x);
-void llama_rerank(request *x);
-void llama_health(request *x);
-void llama_props(request *x);
-void llama_slots(request *x);
-void llama_load(request *x);
-void llama_unload(request *x);
-void llama_slot_action(request *x); // slot_files.c
-void llama_tokenize(request *x);
-void llama_detokenize(request *x);
-void llama_apply_template(request *x);
-void llama_metrics(request *x);
+void llama_completion(request *req);
+void llama_embedding(request *req);
+void llama_rerank(request *req);
+void llama_health(request *req);
+void llama_props(request *req);
+void llama_slots(request *req);
+void llama_load(request *req);
+void llama_unload(request *req);
+void llama_slot_action(request *req); // slot_files.c
+void llama_tokenize(request *req);
+void llama_detokenize(request *req);
+void llama_apply_template(request *req);
+void llama_metrics(request *req);
 
 #endif

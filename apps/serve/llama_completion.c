@@ -38,18 +38,18 @@ static void put_probability(tern_json_writer *w, const served *s, const tern_tok
     tern_strbuf_free(&piece);
 }
 
-static void put_probabilities(tern_json_writer *w, const request *x, const choice *c, size_t first,
-                              size_t n) {
-    if (!x->ask->params.logprobs) return;
+static void put_probabilities(tern_json_writer *w, const request *req, const choice *c,
+                              size_t first, size_t n) {
+    if (!req->ask->params.logprobs) return;
     tern_json_open(w, "completion_probabilities", '[');
     for (size_t i = first; i < first + n; i++) {
         const tern_token_logprob *row = c->logprobs + i * c->n_each;
         tern_json_open(w, NULL, '{');
-        put_probability(w, x->model, row);
+        put_probability(w, req->model, row);
         tern_json_open(w, "top_logprobs", '[');
         for (size_t k = 1; k < c->n_each; k++) {
             tern_json_open(w, NULL, '{');
-            put_probability(w, x->model, row + k);
+            put_probability(w, req->model, row + k);
             tern_json_close(w, '}');
         }
         tern_json_close(w, ']');
@@ -65,10 +65,10 @@ static void put_tokens(tern_json_writer *w, const ask *a, const choice *c, size_
 }
 
 // The last object: with the whole text, or as the end of a stream with none.
-static void put_last(tern_json_writer *w, request *x, const choice *c, bool whole) {
+static void put_last(tern_json_writer *w, request *req, const choice *c, bool whole) {
     static const char *const types[] = {"eos", "limit", "word", "limit", "none"};
     const tern_generate_stats *s = &c->stats;
-    const ask *a = x->ask;
+    const ask *a = req->ask;
     size_t n = whole ? c->n_ids : 0;
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "index", c->index);
@@ -84,45 +84,45 @@ static void put_last(tern_json_writer *w, request *x, const choice *c, bool whol
     tern_json_put_bool(w, "truncated", s->reason == TERN_STOP_CONTEXT);
     tern_json_put_text(w, "stop_type", types[s->reason]);
     tern_json_put_text(w, "stopping_word", s->reason == TERN_STOP_STRING ? a->stops[s->stop] : "");
-    if (whole) put_probabilities(w, x, c, 0, n);
+    if (whole) put_probabilities(w, req, c, 0, n);
     put_timings(w, s);
     tern_json_close(w, '}');
 }
 
-static void put_whole(request *x, tern_strbuf *out) {
+static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    ask *a = x->ask;
+    ask *a = req->ask;
     if (a->n_choices > 1) tern_json_open(&w, NULL, '[');
-    for (size_t i = 0; i < a->n_choices; i++) put_last(&w, x, &a->choices[i], true);
+    for (size_t i = 0; i < a->n_choices; i++) put_last(&w, req, &a->choices[i], true);
     if (a->n_choices > 1) tern_json_close(&w, ']');
 }
 
-static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     tern_json_open(&w, NULL, '{');
     tern_json_put_int(&w, "index", c->index);
     tern_json_put_bytes(&w, "content", d->text, d->n_text);
-    put_tokens(&w, x->ask, c, d->first, d->n_tokens);
+    put_tokens(&w, req->ask, c, d->first, d->n_tokens);
     tern_json_put_bool(&w, "stop", false);
     tern_json_put_int(&w, "tokens_predicted", (int64_t)c->n_ids);
-    tern_json_put_int(&w, "tokens_evaluated", (int64_t)x->ask->prompts[0].n_ids);
-    put_probabilities(&w, x, c, d->first, d->n_tokens);
+    tern_json_put_int(&w, "tokens_evaluated", (int64_t)req->ask->prompts[0].n_ids);
+    put_probabilities(&w, req, c, d->first, d->n_tokens);
     tern_json_close(&w, '}');
     tern_strbuf_puts(out, "\n\n");
 }
 
-static void put_over(request *x, choice *c, tern_strbuf *out) {
+static void put_over(request *req, choice *c, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    put_last(&w, x, c, false);
+    put_last(&w, req, c, false);
     tern_strbuf_puts(out, "\n\n");
 }
 
-static void put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
+static void put_stream_error(request *req, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    error_format_llama.put_error(&w, x, e);
+    error_format_llama.put_error(&w, req, e);
     tern_strbuf_puts(out, "\n\n");
 }
 
@@ -132,13 +132,13 @@ static const ask_writer writer = {"text/event-stream", put_whole, NULL, put_text
 // ---- The request -------------------------------------------------------------------------------
 
 // A prompt of texts and ids, one after the other, as one list of ids.
-static void append_part(request *x, const tern_json *part, bool first, int32_t **ids, size_t *n,
+static void append_part(request *req, const tern_json *part, bool first, int32_t **ids, size_t *n,
                         size_t *capacity, api_error *e) {
     const text_wanted wanted = {.text = tern_json_str(part),
                                 .flags = TERN_TOKENIZE_SPECIAL | (first ? TERN_TOKENIZE_BOS : 0u)};
     const int32_t one = (int32_t)tern_json_int(part, -1);
     size_t n_added = 1;
-    int32_t *added = wanted.text.ptr ? read_tokens(x, &wanted, 0, &n_added, "prompt", e) : NULL;
+    int32_t *added = wanted.text.ptr ? read_tokens(req, &wanted, 0, &n_added, "prompt", e) : NULL;
     bool ok = added || !wanted.text.ptr;
     if (ok && tern_array_reserve(TERN_MEM_SESSION, ids, capacity, *n, n_added) != 0) {
         api_fail_memory(e);
@@ -149,17 +149,17 @@ static void append_part(request *x, const tern_json *part, bool first, int32_t *
     tern_free(added);
 }
 
-static void add_mixed(request *x, const fields *f, const tern_json *list) {
+static void add_mixed(request *req, const fields *f, const tern_json *list) {
     int32_t *ids = NULL;
     size_t n = 0, capacity = 0;
     const tern_json *first = tern_json_first(f->doc, list);
     for (const tern_json *part = first; part && !is_refused(f->error);
          part = tern_json_next(f->doc, list, part))
-        append_part(x, part, part == first, &ids, &n, &capacity, f->error);
+        append_part(req, part, part == first, &ids, &n, &capacity, f->error);
     if (f->error->status)
         tern_free(ids);
     else
-        ask_add_given(x, ids, n, "prompt", f->error);
+        ask_add_given(req, ids, n, "prompt", f->error);
 }
 
 #define MARK "<__media__>" // llama-server's place of an image
@@ -182,7 +182,7 @@ static void put_places(const served *s, tern_str text, tern_strbuf *out) {
 }
 
 // {"prompt_string": "... <__media__> ...", "multimodal_data": [base64]}
-static void add_with_images(request *x, const fields *f) {
+static void add_with_images(request *req, const fields *f) {
     const fields inner = fields_within(f, "prompt", "prompt.");
     const tern_json *list = field_array(&inner, "multimodal_data");
     const tern_str said = field_text(&inner, "prompt_string");
@@ -192,48 +192,48 @@ static void add_with_images(request *x, const fields *f) {
     for (const tern_json *item = list ? tern_json_first(f->doc, list) : NULL;
          item && !f->error->status; item = tern_json_next(f->doc, list, item))
         images_add(&p, tern_json_str(item), "prompt.multimodal_data", f->error);
-    if (p.n && !served_sees(x->model))
+    if (p.n && !served_sees(req->model))
         api_fail(f->error, 400, "unsupported_content", "prompt",
                  "there is an image, and this model reads text only");
-    if (!f->error->status) put_places(x->model, said, &text);
+    if (!f->error->status) put_places(req->model, said, &text);
     if (text.failed) api_fail_memory(f->error);
     const text_wanted wanted = {.text = {tern_strbuf_text(&text), text.len},
                                 .images = &p,
                                 .flags = TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS};
-    if (!is_refused(f->error) && ask_may_fit(x->model, text.len, "prompt", f->error)) {
+    if (!is_refused(f->error) && ask_may_fit(req->model, text.len, "prompt", f->error)) {
         size_t n;
-        int32_t *ids = read_tokens(x, &wanted, 0, &n, "prompt", f->error);
-        if (ids) ask_add_prompt(x, ids, n, "prompt", f->error);
+        int32_t *ids = read_tokens(req, &wanted, 0, &n, "prompt", f->error);
+        if (ids) ask_add_prompt(req, ids, n, "prompt", f->error);
     }
     images_free(&p);
     tern_strbuf_free(&text);
 }
 
-static void read_prompt(request *x, const fields *f) {
+static void read_prompt(request *req, const fields *f) {
     const tern_json *prompt = field_any(f, "prompt");
     const tern_json *first = tern_json_first(f->doc, prompt);
     if (tern_json_is(prompt, TERN_JSON_STRING))
-        ask_add_text(x, tern_json_str(prompt), "prompt", f->error);
+        ask_add_text(req, tern_json_str(prompt), "prompt", f->error);
     else if (tern_json_is(prompt, TERN_JSON_ARRAY) && first)
-        add_mixed(x, f, prompt);
+        add_mixed(req, f, prompt);
     else if (tern_json_is(prompt, TERN_JSON_OBJECT))
-        add_with_images(x, f);
+        add_with_images(req, f);
     else
         field_fail(f, "prompt", "a string, a list of strings and tokens, or an object");
 }
 
-void llama_completion(request *x) {
+void llama_completion(request *req) {
     api_error e = {0};
     fields f;
-    ask *a = ask_start(x, &writer, &f, &e);
+    ask *a = ask_start(req, &writer, &f, &e);
     if (!a) return;
-    ask_read_model(x, &f);
-    ask_read_sampling(x, &f, 100);
+    ask_read_model(req, &f);
+    ask_read_sampling(req, &f, 100);
     int64_t n = field_int(&f, "n_predict", -1, -2, INT32_MAX);
     if (n < 0) n = field_int(&f, "max_tokens", -1, -2, INT32_MAX);
     a->params.max_tokens = n > 0 ? (int32_t)n : n == 0;
-    ask_read_stops(x, &f, "stop", 64);
-    ask_read_biases(x, &f, "logit_bias");
+    ask_read_stops(req, &f, "stop", 64);
+    ask_read_biases(req, &f, "logit_bias");
     a->n = (int)field_int(&f, "n_cmpl", field_int(&f, "n", 1, 1, 128), 1, 128);
     a->stream = field_bool(&f, "stream", false);
     a->with_ids = field_bool(&f, "return_tokens", false);
@@ -242,7 +242,7 @@ void llama_completion(request *x) {
     static const char *const names[] = {"echo", "suffix", "input_prefix", "input_suffix"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(&f, names[i]);
     openai_refuse_unsupported(&f);
-    ask_read_formats(x, &f);
-    read_prompt(x, &f);
-    ask_begin(x, &e);
+    ask_read_formats(req, &f);
+    read_prompt(req, &f);
+    ask_begin(req, &e);
 }

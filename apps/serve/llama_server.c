@@ -5,7 +5,7 @@
 #include "base/os_time.h"
 
 // llama-server's errors have the status as a number for a code.
-static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
     const char *type = e->status == 401   ? "authentication_error"
                        : e->status == 404 ? "not_found_error"
                        : e->status == 403 ? "permission_error"
@@ -14,7 +14,7 @@ static void put_error(tern_json_writer *w, const request *x, const api_error *e)
                        : e->status == 429 ? "rate_limit_error"
                        : e->status >= 500 ? "server_error"
                                           : "invalid_request_error";
-    (void)x;
+    (void)req;
     tern_json_open(w, NULL, '{');
     tern_json_open(w, "error", '{');
     tern_json_put_int(w, "code", e->status);
@@ -28,21 +28,21 @@ const error_format error_format_llama = {.put_error = put_error};
 // ---- Looking -----------------------------------------------------------------------------------
 
 // Honest: a step that has taken minutes is no health, and a server that stops takes no more.
-void llama_health(request *x) {
+void llama_health(request *req) {
     api_error e = {0};
     tern_strbuf out = {0};
-    if (x->server->stopping)
+    if (req->server->stopping)
         api_fail(&e, 503, NULL, NULL, "the server is stopping");
-    else if (x->server->is_leaving)
+    else if (req->server->is_leaving)
         api_fail(&e, 503, NULL, NULL, "the server is about to stop");
-    else if (registry_is_stuck(x->server->registry, tern_seconds()))
+    else if (registry_is_stuck(req->server->registry, tern_seconds()))
         api_fail(&e, 503, NULL, NULL, "the model has been computing one step for minutes");
     if (e.status) {
-        reply_error(x, &e);
+        reply_error(req, &e);
         return;
     }
     tern_strbuf_puts(&out, "{\"status\":\"ok\"}");
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
@@ -61,34 +61,34 @@ static void put_sampling(tern_json_writer *w, const served *s) {
     tern_json_close(w, '}');
 }
 
-static int64_t context_of(const request *x, const served *s) {
-    int64_t wanted = x->server->desc->session.n_context, most = s->facts.n_context;
+static int64_t context_of(const request *req, const served *s) {
+    int64_t wanted = req->server->desc->session.n_context, most = s->facts.n_context;
     if (s->state == SERVED_OPEN) return s->n_context;
     return wanted ? wanted : most < 8192 ? most : 8192;
 }
 
 // The model that the query names, or the one that requests without a name get; without either what
 // llama-server says for several models.
-void llama_props(request *x) {
+void llama_props(request *req) {
     tern_strbuf out = {0}, room = {0};
     tern_json_writer w = {.out = &out};
     tern_error err = {0};
     api_error e = {0};
-    tern_str name = request_query(x, "model", &room);
-    const served *s = registry_find(x->server->registry, name, &err);
+    tern_str name = request_query(req, "model", &room);
+    const served *s = registry_find(req->server->registry, name, &err);
     tern_strbuf_free(&room);
     if (!s && name.len) {
         api_fail(&e, 404, "model_not_found", "model", "%s", err.message);
-        reply_error(x, &e);
+        reply_error(req, &e);
         return;
     }
     tern_json_open(&w, NULL, '{');
     if (!s) tern_json_put_text(&w, "role", "router");
     tern_json_open(&w, "default_generation_settings", '{');
-    tern_json_put_int(&w, "n_ctx", s ? context_of(x, s) : 0);
+    tern_json_put_int(&w, "n_ctx", s ? context_of(req, s) : 0);
     if (s) put_sampling(&w, s);
     tern_json_close(&w, '}');
-    tern_json_put_int(&w, "total_slots", (int64_t)x->server->desc->n_parallel);
+    tern_json_put_int(&w, "total_slots", (int64_t)req->server->desc->n_parallel);
     tern_json_put_text(&w, "model_alias", s ? s->about.name : "tern");
     tern_json_put_text(&w, "model_path", s ? s->about.path : "none");
     tern_json_open(&w, "modalities", '{');
@@ -98,7 +98,7 @@ void llama_props(request *x) {
     tern_json_put_text(&w, "build_info", tern_version());
     tern_json_put_bool(&w, "is_sleeping", s && s->state != SERVED_OPEN);
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
@@ -158,14 +158,14 @@ static bool put_slots(tern_json_writer *w, const served *s) {
 }
 
 // Those of all open models, or of the one that the query names.
-void llama_slots(request *x) {
-    registry *r = x->server->registry;
+void llama_slots(request *req) {
+    registry *r = req->server->registry;
     tern_strbuf out = {0}, room = {0};
     tern_json_writer w = {.out = &out};
     tern_error err = {0};
     api_error e = {0};
     bool has_free = false;
-    tern_str name = request_query(x, "model", &room);
+    tern_str name = request_query(req, "model", &room);
     const served *only = name.ptr ? registry_find(r, name, &err) : NULL;
     tern_json_open(&w, NULL, '[');
     for (size_t i = 0; i < r->n; i++) {
@@ -175,38 +175,38 @@ void llama_slots(request *x) {
     tern_json_close(&w, ']');
     if (name.ptr && !only) api_fail(&e, 404, "model_not_found", "model", "%s", err.message);
     tern_strbuf_clear(&room);
-    if (!has_free && tern_str_is(request_query(x, "fail_on_no_slot", &room), "1"))
+    if (!has_free && tern_str_is(request_query(req, "fail_on_no_slot", &room), "1"))
         api_fail(&e, 503, NULL, NULL, "no slot is free");
     if (e.status)
-        reply_error(x, &e);
+        reply_error(req, &e);
     else
-        reply_json(x, &out);
+        reply_json(req, &out);
     tern_strbuf_free(&room);
     tern_strbuf_free(&out);
 }
 
 // ---- Loading -----------------------------------------------------------------------------------
 
-static void reply_success(request *x) {
+static void reply_success(request *req) {
     tern_strbuf out = {0};
     tern_strbuf_puts(&out, "{\"success\":true}");
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
-void llama_load(request *x) {
-    reply_success(x); // it is open, or nobody would be here
+void llama_load(request *req) {
+    reply_success(req); // it is open, or nobody would be here
 }
 
-void llama_unload(request *x) {
+void llama_unload(request *req) {
     api_error e = {0};
-    if (x->model->state != SERVED_OPEN) {
-        api_fail(&e, 400, NULL, "model", "model '%s' is not loaded", x->model->about.name);
-        reply_error(x, &e);
+    if (req->model->state != SERVED_OPEN) {
+        api_fail(&e, 400, NULL, "model", "model '%s' is not loaded", req->model->about.name);
+        reply_error(req, &e);
         return;
     }
-    registry_drop(x->model);
-    reply_success(x);
+    registry_drop(req->model);
+    reply_success(req);
 }
 
 // ---- Counts ------------------------------------------------------------------------------------
@@ -226,17 +226,17 @@ static metrics_model look_at(const served *s) {
 }
 
 // Of models that were open at least once: a folder may have hundreds.
-void llama_metrics(request *x) {
-    const registry *r = x->server->registry;
+void llama_metrics(request *req) {
+    const registry *r = req->server->registry;
     tern_strbuf out = {0};
     size_t n = 0;
     metrics_model *models = tern_alloc_array(TERN_MEM_SESSION, r->n, sizeof *models);
     for (size_t i = 0; i < r->n && models; i++)
         if (r->list[i]->counts.n_loads) models[n++] = look_at(r->list[i]);
     out.failed = !models;
-    metrics_put(&x->server->metrics, models, n, x->server->n_connections, &out);
-    metrics_put_process(&out, x->server->born);
-    reply_whole(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    metrics_put(&req->server->metrics, models, n, req->server->n_connections, &out);
+    metrics_put_process(&out, req->server->born);
+    reply_whole(req, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
     tern_strbuf_free(&out);
     tern_free(models);
 }

@@ -31,14 +31,14 @@ static void put_token(tern_json_writer *w, const served *s, int32_t id) {
     tern_strbuf_free(&piece);
 }
 
-static void put_tokens(request *x, const int32_t *ids, size_t n, bool pieces, tern_strbuf *out) {
+static void put_tokens(request *req, const int32_t *ids, size_t n, bool pieces, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_json_open(&w, NULL, '{');
     tern_json_open(&w, "tokens", '[');
     for (size_t i = 0; i < n; i++) {
-        if (i % 4096 == 4095 && !request_pause(x)) break;
+        if (i % 4096 == 4095 && !request_pause(req)) break;
         if (pieces)
-            put_token(&w, x->model, ids[i]);
+            put_token(&w, req->model, ids[i]);
         else
             tern_json_put_int(&w, NULL, ids[i]);
     }
@@ -46,9 +46,9 @@ static void put_tokens(request *x, const int32_t *ids, size_t n, bool pieces, te
     tern_json_close(&w, '}');
 }
 
-void llama_tokenize(request *x) {
+void llama_tokenize(request *req) {
     api_error e = {0};
-    fields f = fields_of_body(x, &e);
+    fields f = fields_of_body(req, &e);
     tern_str content = field_text(&f, "content");
     tern_strbuf out = {0};
     size_t n = 0;
@@ -57,12 +57,12 @@ void llama_tokenize(request *x) {
                      (field_bool(&f, "parse_special", true) ? TERN_TOKENIZE_SPECIAL : 0u);
     int32_t *ids = NULL;
     if (!content.ptr) content = TERN_STR("");
-    if (!e.status) ids = read_text(x->model, content, flags, 0, &n, "content", &e);
+    if (!e.status) ids = read_text(req->model, content, flags, 0, &n, "content", &e);
     if (e.status) {
-        reply_error(x, &e);
+        reply_error(req, &e);
     } else {
-        put_tokens(x, ids, n, pieces, &out);
-        reply_json(x, &out);
+        put_tokens(req, ids, n, pieces, &out);
+        reply_json(req, &out);
     }
     tern_free(ids);
     tern_strbuf_free(&out);
@@ -70,10 +70,10 @@ void llama_tokenize(request *x) {
 
 // ---- To text -----------------------------------------------------------------------------------
 
-void llama_detokenize(request *x) {
+void llama_detokenize(request *req) {
     api_error e = {0};
     tern_error err = {0};
-    fields f = fields_of_body(x, &e);
+    fields f = fields_of_body(req, &e);
     const tern_json *list = field_array(&f, "tokens");
     tern_strbuf text = {0}, out = {0};
     tern_json_writer w = {.out = &out};
@@ -83,42 +83,42 @@ void llama_detokenize(request *x) {
     for (const tern_json *t = tern_json_first(f.doc, list); t && ids;
          t = tern_json_next(f.doc, list, t))
         ids[n++] = (int32_t)tern_json_int(t, -1);
-    if (!e.status && tern_detokenize(x->model->model, ids, n, true, append, &text, &err))
+    if (!e.status && tern_detokenize(req->model->model, ids, n, true, append, &text, &err))
         api_fail_status(&e, &err, "tokens");
     if (e.status) {
-        reply_error(x, &e);
+        reply_error(req, &e);
     } else {
         tern_json_open(&w, NULL, '{');
         tern_json_put_bytes(&w, "content", tern_strbuf_text(&text), text.len);
         tern_json_close(&w, '}');
-        reply_json(x, &out);
+        reply_json(req, &out);
     }
     tern_free(ids);
     tern_strbuf_free(&text);
     tern_strbuf_free(&out);
 }
 
-void llama_apply_template(request *x) {
+void llama_apply_template(request *req) {
     api_error e = {0};
-    ask *a = ask_new(x, NULL, &e);
-    fields f = fields_of_body(x, &e);
+    ask *a = ask_new(req, NULL, &e);
+    fields f = fields_of_body(req, &e);
     messages m = {0};
     bool prefill;
     tern_strbuf text = {0}, out = {0};
     tern_json_writer w = {.out = &out};
     openai_refuse_unsupported(&f);
     ask_refuse(&f);
-    if (a) openai_read_tools(x, &f), openai_read_thinking(x, &f);
+    if (a) openai_read_tools(req, &f), openai_read_thinking(req, &f);
     openai_read_messages(&f, &m, &prefill);
     bool prompts = field_bool(&f, "add_generation_prompt", true);
-    if (!e.status) chat_text(x, &m, m.n, prompts, &text, &e);
+    if (!e.status) chat_text(req, &m, m.n, prompts, &text, &e);
     if (e.status) {
-        reply_error(x, &e);
+        reply_error(req, &e);
     } else {
         tern_json_open(&w, NULL, '{');
         tern_json_put_bytes(&w, "prompt", tern_strbuf_text(&text), text.len);
         tern_json_close(&w, '}');
-        reply_json(x, &out);
+        reply_json(req, &out);
     }
     messages_free(&m);
     tern_strbuf_free(&text);

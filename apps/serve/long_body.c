@@ -13,22 +13,23 @@
 
 // ---- What is compressed ------------------------------------------------------------------------
 
-bool encoding_read(request *x, api_error *e) {
-    tern_str name = http_field_of(x->http, "content-encoding");
+bool encoding_read(request *req, api_error *e) {
+    tern_str name = http_field_of(req->http, "content-encoding");
     size_t n = 0; // two of them: one in the other
-    for (size_t i = 0; i < x->http->n_fields; i++)
-        n += http_same_name(x->http->fields[i].name, "content-encoding");
+    for (size_t i = 0; i < req->http->n_fields; i++)
+        n += http_same_name(req->http->fields[i].name, "content-encoding");
     if (n > 1) name = TERN_STR("more than one");
     if (name.len == 0 || http_same_name(name, "identity")) return true;
 #if TERN_ZLIB
     static const char accepted[] = "gzip, deflate";
-    if (http_same_name(name, "gzip") || http_same_name(name, "x-gzip")) x->encoding = ENCODING_GZIP;
-    if (http_same_name(name, "deflate")) x->encoding = ENCODING_DEFLATE;
-    if (x->encoding) return true;
+    if (http_same_name(name, "gzip") || http_same_name(name, "x-gzip"))
+        req->encoding = ENCODING_GZIP;
+    if (http_same_name(name, "deflate")) req->encoding = ENCODING_DEFLATE;
+    if (req->encoding) return true;
 #else
     static const char accepted[] = "identity";
 #endif
-    tern_strbuf_printf(&x->head, "Accept-Encoding: %s\r\n", accepted);
+    tern_strbuf_printf(&req->head, "Accept-Encoding: %s\r\n", accepted);
     api_fail(e, 415, "unsupported_encoding", NULL,
              "the body's Content-Encoding is '%.*s': this server reads %s",
              name.len < 40 ? (int)name.len : 40, name.ptr, accepted);
@@ -56,23 +57,23 @@ static void inflate_all(z_stream *z, size_t most, tern_strbuf *out, api_error *e
         api_fail(e, 400, NULL, NULL, "the body is not what its Content-Encoding says");
 }
 
-static void unpack(request *x, api_error *e) {
-    const tern_str packed = x->http->body;
-    const size_t limit = x->server->desc->body_bytes;
+static void unpack(request *req, api_error *e) {
+    const tern_str packed = req->http->body;
+    const size_t limit = req->server->desc->body_bytes;
     z_stream z = {.next_in = (unsigned char *)packed.ptr, .avail_in = (unsigned)packed.len};
-    if (inflateInit2(&z, x->encoding == ENCODING_GZIP ? 15 + 16 : 15) != Z_OK) {
+    if (inflateInit2(&z, req->encoding == ENCODING_GZIP ? 15 + 16 : 15) != Z_OK) {
         api_fail_memory(e);
         return;
     }
-    inflate_all(&z, limit ? limit : SIZE_MAX, &x->text, e);
+    inflate_all(&z, limit ? limit : SIZE_MAX, &req->text, e);
     inflateEnd(&z);
-    x->decoded = *x->http;
-    x->decoded.body = (tern_str){tern_strbuf_text(&x->text), x->text.len};
-    x->http = &x->decoded;
+    req->decoded = *req->http;
+    req->decoded.body = (tern_str){tern_strbuf_text(&req->text), req->text.len};
+    req->http = &req->decoded;
 }
 #else
-static void unpack(request *x, api_error *e) {
-    (void)x;
+static void unpack(request *req, api_error *e) {
+    (void)req;
     api_fail(e, 415, NULL, NULL, "compressed bodies are not read");
 }
 #endif
@@ -89,7 +90,7 @@ static bool is_utf8(tern_str s) {
     return true;
 }
 
-bool body_read(request *x, tern_str text, api_error *e) {
+bool body_read(request *req, tern_str text, api_error *e) {
     tern_error err = {0};
     if (text.len >= 2 && !memcmp(text.ptr, "\x1f\x8b", 2))
         api_fail(e, 415, NULL, NULL,
@@ -97,65 +98,66 @@ bool body_read(request *x, tern_str text, api_error *e) {
                  "gzip)");
     else if (!is_utf8(text))
         api_fail(e, 400, NULL, NULL, "the body is not UTF-8");
-    else if (tern_json_parse(&x->body, text.ptr, text.len, &err) != TERN_OK ||
-             tern_json_index(&x->body, &err) != TERN_OK)
+    else if (tern_json_parse(&req->body, text.ptr, text.len, &err) != TERN_OK ||
+             tern_json_index(&req->body, &err) != TERN_OK)
         api_fail_status(e, &err, NULL);
     return e->status == 0;
 }
 
 // On any thread.
-static void read_any(request *x, api_error *e) {
-    tern_str body = x->http->body;
-    if (x->sink->is_plain) body = (tern_str){tern_strbuf_text(&x->text), x->text.len};
-    if (x->encoding) {
-        unpack(x, e);
-        body = x->http->body;
+static void read_any(request *req, api_error *e) {
+    tern_str body = req->http->body;
+    if (req->sink->is_plain) body = (tern_str){tern_strbuf_text(&req->text), req->text.len};
+    if (req->encoding) {
+        unpack(req, e);
+        body = req->http->body;
     }
     if (e->status) return;
-    if (x->rule && route_takes_form(x->rule)) {
-        x->form_model = form_field(x->http, "model");
+    if (req->rule && route_takes_form(req->rule)) {
+        req->form_model = form_field(req->http, "model");
         return;
     }
-    if (body.len == 0 && x->rule && route_takes_nothing(x->rule)) body = TERN_STR("{}");
+    if (body.len == 0 && req->rule && route_takes_nothing(req->rule)) body = TERN_STR("{}");
     if (body.len > 0)
-        body_read(x, body, e);
+        body_read(req, body, e);
     else
         api_fail(e, 400, NULL, NULL, "the request has no body");
 }
 
-static void read_it(request *x) {
+static void read_it(request *req) {
     api_error e = {0};
-    read_any(x, &e);
+    read_any(req, &e);
     if (!e.status) return;
-    x->refusal = tern_alloc(TERN_MEM_SESSION, sizeof *x->refusal);
-    if (x->refusal)
-        *x->refusal = e;
+    req->refusal = tern_alloc(TERN_MEM_SESSION, sizeof *req->refusal);
+    if (req->refusal)
+        *req->refusal = e;
     else
-        x->body_failed = true;
+        req->body_failed = true;
 }
 
 // Nodes are much greater than what they are read from.
-static void charge(request *x, api_error *e) {
-    size_t n_bytes = x->body.n_nodes * sizeof *x->body.nodes + (x->encoding ? x->text.capacity : 0);
-    if (n_bytes > SHORT_BYTES && !budget_take(x, n_bytes)) api_fail_inflight(e);
+static void charge(request *req, api_error *e) {
+    size_t n_bytes =
+        req->body.n_nodes * sizeof *req->body.nodes + (req->encoding ? req->text.capacity : 0);
+    if (n_bytes > SHORT_BYTES && !budget_take(req, n_bytes)) api_fail_inflight(e);
 }
 
-static void go_on(request *x) {
+static void go_on(request *req) {
     api_error e = {0};
-    if (x->refusal)
-        e = *x->refusal;
-    else if (x->body_failed)
+    if (req->refusal)
+        e = *req->refusal;
+    else if (req->body_failed)
         api_fail_memory(&e);
-    tern_free(x->refusal);
-    x->refusal = NULL;
-    if (!e.status) charge(x, &e);
-    x->with_body(x, &e);
+    tern_free(req->refusal);
+    req->refusal = NULL;
+    if (!e.status) charge(req, &e);
+    req->with_body(req, &e);
 }
 
-void body_read_then(request *x, void (*with_body)(request *x, api_error *e)) {
-    x->with_body = with_body;
+void body_read_then(request *req, void (*with_body)(request *req, api_error *e)) {
+    req->with_body = with_body;
     // What is packed may be long.
-    size_t n = x->encoding ? SHORT_BYTES + 1 : x->http->body.len + x->text.len;
-    x->n_body = n;
-    request_do(x, n, read_it, go_on);
+    size_t n = req->encoding ? SHORT_BYTES + 1 : req->http->body.len + req->text.len;
+    req->n_body = n;
+    request_do(req, n, read_it, go_on);
 }

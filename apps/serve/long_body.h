@@ -11,12 +11,12 @@ typedef enum content_encoding {
 } content_encoding;
 
 // By the field Content-Encoding. False: it is one that nobody here reads, and e says so.
-bool encoding_read(request *x, api_error *e);
+bool encoding_read(request *req, api_error *e);
 
-// Makes x->body of a text that stays as long as the request. False: e says why.
-bool body_read(request *x, tern_str text, api_error *e);
+// Makes req->body of a text that stays as long as the request. False: e says why.
+bool body_read(request *req, tern_str text, api_error *e);
 // Reads the request's body, whatever it is, away if it is long; then go_on is called, with what was
 // wrong.
-void body_read_then(request *x, void (*go_on)(request *x, api_error *e));
+void body_read_then(request *req, void (*go_on)(request *req, api_error *e));
 
 #endif

@@ -164,31 +164,31 @@ static void free_texts(long_texts *l) {
     tern_free(l);
 }
 
-static void keep_grammar(request *x, long_texts *l) {
+static void keep_grammar(request *req, long_texts *l) {
     if (l->opened) {
-        x->known_grammar = shared_grammar_hold(l->opened);
-    } else if ((x->grammar_error = tern_alloc(TERN_MEM_SESSION, sizeof *x->grammar_error))) {
-        *x->grammar_error = l->error;
-        if (!l->error.status) api_fail_full(x->grammar_error); // it never ran
+        req->known_grammar = shared_grammar_hold(l->opened);
+    } else if ((req->grammar_error = tern_alloc(TERN_MEM_SESSION, sizeof *req->grammar_error))) {
+        *req->grammar_error = l->error;
+        if (!l->error.status) api_fail_full(req->grammar_error); // it never ran
     }
 }
 
 static void done(task *e) {
     long_texts *l = (long_texts *)e;
-    request *x = e->user;
+    request *req = e->user;
     if (l->opened && l->is_new) formats_add(l->model, l->opened);
-    if (x && l->has_grammar) keep_grammar(x, l);
-    if (x) {
-        long_text **end = &x->known;
+    if (req && l->has_grammar) keep_grammar(req, l);
+    if (req) {
+        long_text **end = &req->known;
         while (*end) end = &(*end)->next;
         *end = l->first;
         l->first = NULL;
-        x->next_known = x->known;
-        x->n_read = 0;
-        x->task = NULL;
-        ask_free(x->ask);
-        x->ask = NULL;
-        request_handle(x);
+        req->next_known = req->known;
+        req->n_read = 0;
+        req->task = NULL;
+        ask_free(req->ask);
+        req->ask = NULL;
+        request_handle(req);
     }
     served *model = l->model;
     free_texts(l); // images before their model
@@ -213,22 +213,22 @@ static long_text *copy_wanted(const text_wanted *t, const char *param, api_error
     return NULL;
 }
 
-static long_texts *later_of(request *x) {
-    if (!x->later && (x->later = tern_alloc(TERN_MEM_SESSION, sizeof *x->later))) {
-        x->later->task.run = run;
-        x->later->task.done = done;
-        x->later->model = x->model;
-        x->later->end = &x->later->first;
+static long_texts *later_of(request *req) {
+    if (!req->later && (req->later = tern_alloc(TERN_MEM_SESSION, sizeof *req->later))) {
+        req->later->task.run = run;
+        req->later->task.done = done;
+        req->later->model = req->model;
+        req->later->end = &req->later->first;
     }
-    return x->later;
+    return req->later;
 }
 
-static void put_off(request *x, const text_wanted *t, const char *param, api_error *e) {
+static void put_off(request *req, const text_wanted *t, const char *param, api_error *e) {
     api_error failed = {0};
-    long_text *own = later_of(x) ? copy_wanted(t, param, &failed) : NULL;
+    long_text *own = later_of(req) ? copy_wanted(t, param, &failed) : NULL;
     if (own) {
-        *x->later->end = own;
-        x->later->end = &own->next;
+        *req->later->end = own;
+        req->later->end = &own->next;
         api_fail(e, LATER, NULL, param, "later");
         return;
     }
@@ -236,33 +236,33 @@ static void put_off(request *x, const text_wanted *t, const char *param, api_err
     api_fail_memory(e);
 }
 
-static void begin(request *x) {
-    long_texts *l = x->later;
+static void begin(request *req) {
+    long_texts *l = req->later;
     bool sees = false; // seconds of work, that no text has to wait for
     for (const long_text *t = l->first; t; t = t->next) sees |= t->images.n > 0;
     if (l->has_grammar) l->opened = formats_find(l->model, &l->grammar);
-    x->later = NULL;
-    request_run(x, sees ? x->server->tasks : x->server->readers, &l->task, l->model);
+    req->later = NULL;
+    request_run(req, sees ? req->server->tasks : req->server->readers, &l->task, l->model);
 }
 
-bool long_text_begin(request *x, const api_error *e) {
+bool long_text_begin(request *req, const api_error *e) {
     if (e->status != LATER) return false;
-    request_then(x, begin);
+    request_then(req, begin);
     return true;
 }
 
-void long_text_free(request *x) {
-    free_list(x->known);
-    free_texts(x->later);
-    shared_grammar_release(x->known_grammar);
-    tern_free(x->grammar_error);
+void long_text_free(request *req) {
+    free_list(req->known);
+    free_texts(req->later);
+    shared_grammar_release(req->known_grammar);
+    tern_free(req->grammar_error);
 }
 
 // ---- Asking ------------------------------------------------------------------------------------
 
-static int32_t *take_known(request *x, tern_strbuf *end, size_t n_more, size_t *n, api_error *e) {
-    const long_text *t = x->next_known;
-    x->next_known = t->next;
+static int32_t *take_known(request *req, tern_strbuf *end, size_t n_more, size_t *n, api_error *e) {
+    const long_text *t = req->next_known;
+    req->next_known = t->next;
     if (!t->ids) {
         *e = t->error;
         return NULL;
@@ -279,16 +279,16 @@ static int32_t *take_known(request *x, tern_strbuf *end, size_t n_more, size_t *
 }
 
 // A grammar is never compiled here: with a great vocabulary, or a hostile schema, it takes long.
-shared_grammar *read_grammar(request *x, const format_wanted *w, api_error *e) {
-    if (x->grammar_error) {
-        *e = *x->grammar_error;
+shared_grammar *read_grammar(request *req, const format_wanted *w, api_error *e) {
+    if (req->grammar_error) {
+        *e = *req->grammar_error;
         return NULL;
     }
-    if (x->known_grammar) return shared_grammar_hold(x->known_grammar);
+    if (req->known_grammar) return shared_grammar_hold(req->known_grammar);
     // The list is the loop's thread's, which looks when this is handed over.
-    shared_grammar *g = x->is_away ? NULL : formats_find(x->model, w);
+    shared_grammar *g = req->is_away ? NULL : formats_find(req->model, w);
     if (g) return g;
-    long_texts *l = later_of(x);
+    long_texts *l = later_of(req);
     if (!l || !format_copy(&l->grammar, w)) {
         api_fail_memory(e);
         return NULL;
@@ -298,14 +298,14 @@ shared_grammar *read_grammar(request *x, const format_wanted *w, api_error *e) {
     return NULL;
 }
 
-int32_t *read_tokens(request *x, const text_wanted *t, size_t n_more, size_t *n, const char *param,
-                     api_error *e) {
+int32_t *read_tokens(request *req, const text_wanted *t, size_t n_more, size_t *n,
+                     const char *param, api_error *e) {
     if (is_refused(e)) return NULL;
-    x->n_read += t->text.len;
+    req->n_read += t->text.len;
     bool sees = t->images && t->images->n > 0;
-    bool is_now = x->is_away || x->n_read <= LONG_TEXT;
-    if (is_now && !sees) return read_now(x->model, t, n_more, n, param, e);
-    if (x->next_known) return take_known(x, t->end, n_more, n, e);
-    put_off(x, t, param, e);
+    bool is_now = req->is_away || req->n_read <= LONG_TEXT;
+    if (is_now && !sees) return read_now(req->model, t, n_more, n, param, e);
+    if (req->next_known) return take_known(req, t->end, n_more, n, e);
+    put_off(req, t, param, e);
     return NULL;
 }

@@ -26,8 +26,8 @@ typedef struct text_wanted {
 
 // Its tokens, to be freed; after them there is room for n_more. NULL: e says why. param: the
 // request's field, for errors.
-int32_t *read_tokens(request *x, const text_wanted *t, size_t n_more, size_t *n, const char *param,
-                     api_error *e);
+int32_t *read_tokens(request *req, const text_wanted *t, size_t n_more, size_t *n,
+                     const char *param, api_error *e);
 // The same of a text, on any thread, and now.
 int32_t *read_text(const served *s, tern_str text, unsigned flags, size_t n_more, size_t *n,
                    const char *param, api_error *e);
@@ -35,11 +35,11 @@ int32_t *read_text(const served *s, tern_str text, unsigned flags, size_t n_more
 void render_chat(const served *s, tern_str conversation, tern_strbuf *out, const char *param,
                  api_error *e);
 // A grammar, held: NULL, and e says why. A request asks for one at most.
-struct shared_grammar *read_grammar(request *x, const format_wanted *w, api_error *e);
+struct shared_grammar *read_grammar(request *req, const format_wanted *w, api_error *e);
 bool is_refused(const api_error *e); // for a reason other than "later"
 
 // Whether e is "later"; then what it waits for has been begun.
-bool long_text_begin(request *x, const api_error *e); // for reply_error
-void long_text_free(request *x);                      // for request_free
+bool long_text_begin(request *req, const api_error *e); // for reply_error
+void long_text_free(request *req);                      // for request_free
 
 #endif

@@ -16,12 +16,12 @@ static void put_value(tern_json_writer *w, const ask *a, const choice *c) {
     tern_json_free(&doc);
 }
 
-static void put_result(request *x, tern_strbuf *out) {
-    const ask *a = x->ask;
+static void put_result(request *req, tern_strbuf *out) {
+    const ask *a = req->ask;
     const choice *c = &a->choices[0];
     ask_usage u = ask_usage_of(a);
     tern_strbuf reasoning = {0};
-    tern_json_writer w = mcp_open_result(&x->mcp->call, out);
+    tern_json_writer w = mcp_open_result(&req->mcp->call, out);
     mcp_put_text(&w, tern_strbuf_text(&c->text), c->text.len);
     tern_json_open(&w, "structuredContent", '{');
     tern_json_put_bytes(&w, "text", tern_strbuf_text(&c->text), c->text.len);
@@ -42,28 +42,28 @@ static void put_result(request *x, tern_strbuf *out) {
     tern_strbuf_free(&reasoning);
 }
 
-static void put_delta(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_delta(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
     (void)d;
-    mcp_send_progress(x, (double)c->n_ids, x->ask->params.max_tokens, out);
+    mcp_send_progress(req, (double)c->n_ids, req->ask->params.max_tokens, out);
 }
 
-static void put_over(request *x, choice *c, tern_strbuf *out) {
-    (void)x;
+static void put_over(request *req, choice *c, tern_strbuf *out) {
+    (void)req;
     (void)c;
     (void)out;
 }
 
-static void put_end(request *x, tern_strbuf *out) {
+static void put_end(request *req, tern_strbuf *out) {
     tern_strbuf line = {0};
-    put_result(x, &line);
-    mcp_put_event(x, &line, out);
+    put_result(req, &line);
+    mcp_put_event(req, &line, out);
     tern_strbuf_free(&line);
 }
 
-static void put_error(request *x, const api_error *e, tern_strbuf *out) {
+static void put_error(request *req, const api_error *e, tern_strbuf *out) {
     tern_strbuf line = {0};
-    mcp_put_failure(&x->mcp->call, e->message, &line);
-    mcp_put_event(x, &line, out);
+    mcp_put_failure(&req->mcp->call, e->message, &line);
+    mcp_put_event(req, &line, out);
     tern_strbuf_free(&line);
 }
 
@@ -73,7 +73,7 @@ static const ask_writer writer = {
 // ---- The arguments -----------------------------------------------------------------------------
 
 // A prompt is a conversation of one message, unless it is to be gone on with as it is.
-static void read_prompt(request *x, const fields *f, messages *m) {
+static void read_prompt(request *req, const fields *f, messages *m) {
     tern_str prompt = field_text(f, "prompt"), system = field_text(f, "system");
     bool is_raw = field_bool(f, "raw", false), prefill = false;
     if (!prompt.ptr == !field_any(f, "messages"))
@@ -84,7 +84,7 @@ static void read_prompt(request *x, const fields *f, messages *m) {
         field_fail(f, "system", "left out with 'raw'");
     if (f->error->status) return;
     if (is_raw) {
-        ask_add_text(x, prompt, "prompt", f->error);
+        ask_add_text(req, prompt, "prompt", f->error);
         return;
     }
     if (system.ptr) messages_add(m, TERN_STR("system"), system, "system", f->error);
@@ -92,26 +92,26 @@ static void read_prompt(request *x, const fields *f, messages *m) {
         messages_add(m, TERN_STR("user"), prompt, "prompt", f->error);
     else
         openai_read_messages(f, m, &prefill);
-    ask_add_chat(x, m, prefill, f->error);
+    ask_add_chat(req, m, prefill, f->error);
 }
 
-static void generate(request *x) {
+static void generate(request *req) {
     api_error e = {0};
     messages m = {0};
     fields f;
-    ask *a = ask_start(x, &writer, &f, &e);
+    ask *a = ask_start(req, &writer, &f, &e);
     if (!a) return;
     a->is_chat = true;
-    a->stream = mcp_may_stream(x);
-    ask_read_model(x, &f);
-    ask_read_sampling(x, &f, 2);
-    ask_read_max_tokens(x, &f, "max_tokens");
-    ask_read_stops(x, &f, "stop", 16);
-    openai_read_thinking(x, &f);
-    ask_read_formats(x, &f);
-    read_prompt(x, &f, &m);
+    a->stream = mcp_may_stream(req);
+    ask_read_model(req, &f);
+    ask_read_sampling(req, &f, 2);
+    ask_read_max_tokens(req, &f, "max_tokens");
+    ask_read_stops(req, &f, "stop", 16);
+    openai_read_thinking(req, &f);
+    ask_read_formats(req, &f);
+    read_prompt(req, &f, &m);
     messages_free(&m);
-    ask_begin(x, &e);
+    ask_begin(req, &e);
 }
 
-void mcp_generate(request *x) { mcp_with_model(x, "completion", generate); }
+void mcp_generate(request *req) { mcp_with_model(req, "completion", generate); }

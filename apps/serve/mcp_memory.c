@@ -279,21 +279,21 @@ static void run(task *e) {
 
 // ---- On the loop's thread ----------------------------------------------------------------------
 
-static void reply(request *x, memory_job *j) {
+static void reply(request *req, memory_job *j) {
     tern_strbuf line = {0};
     if (j->err.status != TERN_OK) api_fail_status(&j->error, &j->err, NULL);
     if (j->words.failed || j->value.failed) api_fail_memory(&j->error);
     if (!j->value.len) api_fail(&j->error, 503, "stopping", NULL, "the server is stopping");
     if (j->error.status) {
-        reply_error(x, &j->error);
+        reply_error(req, &j->error);
         return;
     }
-    tern_json_writer w = mcp_open_result(&x->mcp->call, &line);
+    tern_json_writer w = mcp_open_result(&req->mcp->call, &line);
     mcp_put_text(&w, tern_strbuf_text(&j->words), j->words.len);
     tern_json_put_raw(&w, "structuredContent", tern_strbuf_text(&j->value));
     tern_json_put_bool(&w, "isError", false);
     mcp_close_result(&w);
-    mcp_reply(x, 200, &line);
+    mcp_reply(req, 200, &line);
     tern_strbuf_free(&line);
 }
 
@@ -306,10 +306,10 @@ static void free_job(memory_job *j) {
 
 static void done(task *e) {
     memory_job *j = (memory_job *)e;
-    request *x = e->user;
-    if (x) {
-        x->task = NULL;
-        reply(x, j);
+    request *req = e->user;
+    if (req) {
+        req->task = NULL;
+        reply(req, j);
     }
     if (j->reranker) registry_release(j->reranker);
     free_job(j);
@@ -321,17 +321,17 @@ static void hold_embedder(mcp_memory *m) {
     m->holds = m->embedder != NULL;
 }
 
-static void hand_over(request *x) {
-    mcp_memory *m = x->server->mcp->memory;
+static void hand_over(request *req) {
+    mcp_memory *m = req->server->mcp->memory;
     hold_embedder(m);
-    request_run(x, m->tasks, x->task, x->task_model);
+    request_run(req, m->tasks, req->task, req->task_model);
 }
 
-static void submit(request *x, void (*run_tool)(memory_job *j, const fields *f)) {
-    server *s = x->server;
+static void submit(request *req, void (*run_tool)(memory_job *j, const fields *f)) {
+    server *s = req->server;
     mcp_memory *m = s->mcp->memory;
     api_error e = {0};
-    fields f = fields_of_body(x, &e);
+    fields f = fields_of_body(req, &e);
     memory_job *j = tern_alloc(TERN_MEM_SESSION, sizeof *j);
     if (j) {
         tern_json_writer w = {.out = &j->text};
@@ -346,49 +346,49 @@ static void submit(request *x, void (*run_tool)(memory_job *j, const fields *f))
     }
     if (!j || j->text.failed) api_fail_memory(&e);
     if (!e.status) {
-        mcp_begin_stream(x);
-        j->reranker = x->model == m->reranker ? m->reranker : NULL;
-        x->task = &j->task;
-        x->task_model = j->reranker;
-        request_then(x, hand_over);
+        mcp_begin_stream(req);
+        j->reranker = req->model == m->reranker ? m->reranker : NULL;
+        req->task = &j->task;
+        req->task_model = j->reranker;
+        request_then(req, hand_over);
         return;
     }
     if (j) free_job(j);
-    reply_error(x, &e);
+    reply_error(req, &e);
 }
 
-static void remember_now(request *x) { submit(x, remember); }
-static void recall_now(request *x) { submit(x, recall); }
-static void forget_now(request *x) { submit(x, forget); }
+static void remember_now(request *req) { submit(req, remember); }
+static void recall_now(request *req) { submit(req, recall); }
+static void forget_now(request *req) { submit(req, forget); }
 
-static void with_model(request *x, served *model, void (*handle)(request *x)) {
-    x->model = model;
+static void with_model(request *req, served *model, void (*handle)(request *req)) {
+    req->model = model;
     if (model)
-        request_with_model(x, handle);
+        request_with_model(req, handle);
     else
-        handle(x);
+        handle(req);
 }
 
 // When the model is open that the store needs.
-static void with_store(request *x, void (*handle)(request *x)) {
-    with_model(x, x->server->mcp->memory->embedder, handle);
+static void with_store(request *req, void (*handle)(request *req)) {
+    with_model(req, req->server->mcp->memory->embedder, handle);
 }
 
 // A request holds one model: the store's is held for the store before the reranker is asked for.
-static void ask_reranker(request *x) {
-    mcp_memory *m = x->server->mcp->memory;
+static void ask_reranker(request *req) {
+    mcp_memory *m = req->server->mcp->memory;
     hold_embedder(m);
-    if (x->holds) registry_release(x->model);
-    x->holds = false;
-    with_model(x, m->reranker, recall_now);
+    if (req->holds) registry_release(req->model);
+    req->holds = false;
+    with_model(req, m->reranker, recall_now);
 }
-static void recall_ranked(request *x) { request_then(x, ask_reranker); }
+static void recall_ranked(request *req) { request_then(req, ask_reranker); }
 
-void mcp_remember(request *x) { with_store(x, remember_now); }
-void mcp_recall(request *x) {
-    with_store(x, x->server->mcp->memory->reranker ? recall_ranked : recall_now);
+void mcp_remember(request *req) { with_store(req, remember_now); }
+void mcp_recall(request *req) {
+    with_store(req, req->server->mcp->memory->reranker ? recall_ranked : recall_now);
 }
-void mcp_forget(request *x) { with_store(x, forget_now); }
+void mcp_forget(request *req) { with_store(req, forget_now); }
 
 // ---- Beginning and end -------------------------------------------------------------------------
 

@@ -11,68 +11,68 @@
 // ---- The words for errors ----------------------------------------------------------------------
 
 // Before a message is known for one: the body is no JSON, the key is wrong, there is no such path.
-static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
     int64_t code = e->status == 400   ? JSONRPC_PARSE_ERROR
                    : e->status >= 500 ? JSONRPC_INTERNAL_ERROR
                                       : JSONRPC_SERVER_ERROR;
-    (void)x;
+    (void)req;
     jsonrpc_put_error(w, NULL, NULL, code, e->message, NULL);
 }
 
 // What a tool could not do is no error of the protocol: its result says why to the model that
 // called it.
-static void refuse(request *x, const api_error *e) {
+static void refuse(request *req, const api_error *e) {
     tern_strbuf line = {0};
     tern_json_writer w = {.out = &line};
-    bool is_call = x->mcp && x->mcp->call.tool;
+    bool is_call = req->mcp && req->mcp->call.tool;
     if (is_call)
-        mcp_put_failure(&x->mcp->call, e->message, &line);
+        mcp_put_failure(&req->mcp->call, e->message, &line);
     else
-        put_error(&w, x, e);
-    mcp_reply(x, is_call ? 200 : e->status, &line);
+        put_error(&w, req, e);
+    mcp_reply(req, is_call ? 200 : e->status, &line);
     tern_strbuf_free(&line);
 }
 const error_format error_format_mcp = {put_error, refuse};
 
 // ---- Answers -----------------------------------------------------------------------------------
 
-void mcp_put_event(const request *x, const tern_strbuf *line, tern_strbuf *out) {
-    if (!x->sink->is_plain) tern_strbuf_puts(out, "event: message\ndata: ");
+void mcp_put_event(const request *req, const tern_strbuf *line, tern_strbuf *out) {
+    if (!req->sink->is_plain) tern_strbuf_puts(out, "event: message\ndata: ");
     tern_strbuf_append(out, tern_strbuf_text(line), line->len);
-    tern_strbuf_puts(out, x->sink->is_plain ? "\n" : "\n\n");
+    tern_strbuf_puts(out, req->sink->is_plain ? "\n" : "\n\n");
     out->failed |= line->failed;
 }
 
-void mcp_reply(request *x, int status, tern_strbuf *line) {
-    if (x->is_stream) {
-        mcp_put_event(x, line, &x->piece);
-        reply_piece(x, &x->piece);
-        reply_end(x);
+void mcp_reply(request *req, int status, tern_strbuf *line) {
+    if (req->is_stream) {
+        mcp_put_event(req, line, &req->piece);
+        reply_piece(req, &req->piece);
+        reply_end(req);
     } else {
-        reply_whole(x, status, "application/json", line);
+        reply_whole(req, status, "application/json", line);
     }
     tern_strbuf_clear(line);
 }
 
-bool mcp_may_stream(const request *x) {
+bool mcp_may_stream(const request *req) {
     static const char type[] = "text/event-stream";
-    tern_str accept = http_field_of(x->http, "accept");
-    return x->sink->is_plain ||
+    tern_str accept = http_field_of(req->http, "accept");
+    return req->sink->is_plain ||
            (accept.ptr && memmem(accept.ptr, accept.len, type, sizeof type - 1) != NULL);
 }
 
-void mcp_begin_stream(request *x) {
-    if (mcp_may_stream(x)) reply_stream(x, "text/event-stream");
+void mcp_begin_stream(request *req) {
+    if (mcp_may_stream(req)) reply_stream(req, "text/event-stream");
 }
 
-void mcp_send_progress(request *x, double progress, double total, tern_strbuf *out) {
-    mcp_run *r = x->mcp;
+void mcp_send_progress(request *req, double progress, double total, tern_strbuf *out) {
+    mcp_run *r = req->mcp;
     double now = tern_seconds();
     tern_strbuf line = {0};
-    if (!r->call.progress || !x->is_stream || now - r->progress_sent < PROGRESS_SECONDS) return;
+    if (!r->call.progress || !req->is_stream || now - r->progress_sent < PROGRESS_SECONDS) return;
     r->progress_sent = now;
     mcp_put_progress(&r->call, progress, total, &line);
-    mcp_put_event(x, &line, out);
+    mcp_put_event(req, &line, out);
     tern_strbuf_free(&line);
 }
 
@@ -91,18 +91,18 @@ served *mcp_model_for(const server *s, const char *ability) {
     return NULL;
 }
 
-void mcp_with_model(request *x, const char *ability, void (*handle)(request *x)) {
+void mcp_with_model(request *req, const char *ability, void (*handle)(request *req)) {
     api_error e = {0};
     tern_error err = {0};
-    fields f = fields_of_body(x, &e);
+    fields f = fields_of_body(req, &e);
     tern_str name = field_text(&f, "model");
-    if (!name.len) x->model = mcp_model_for(x->server, ability);
-    if (!x->model && !e.status) x->model = registry_find(x->server->registry, name, &err);
-    if (!x->model) api_fail(&e, 404, "model_not_found", "model", "%s", err.message);
+    if (!name.len) req->model = mcp_model_for(req->server, ability);
+    if (!req->model && !e.status) req->model = registry_find(req->server->registry, name, &err);
+    if (!req->model) api_fail(&e, 404, "model_not_found", "model", "%s", err.message);
     if (e.status)
-        reply_error(x, &e);
+        reply_error(req, &e);
     else
-        request_with_model(x, handle);
+        request_with_model(req, handle);
 }
 
 // ---- Which run ---------------------------------------------------------------------------------
@@ -114,19 +114,19 @@ static void copy_session(mcp_run *r, tern_str session) {
     }
 }
 
-static mcp_run *begin_run(request *x) {
-    mcp_server *d = x->server->mcp;
+static mcp_run *begin_run(request *req) {
+    mcp_server *d = req->server->mcp;
     mcp_run *r = tern_alloc(TERN_MEM_SESSION, sizeof *r);
     if (!r) return NULL;
-    *r = (mcp_run){.request = x, .next = d->running, .link = &d->running};
+    *r = (mcp_run){.request = req, .next = d->running, .link = &d->running};
     if (r->next) r->next->link = &r->next;
-    d->running = x->mcp = r;
-    copy_session(r, http_field_of(x->http, "mcp-session-id"));
+    d->running = req->mcp = r;
+    copy_session(r, http_field_of(req->http, "mcp-session-id"));
     return r;
 }
 
-void mcp_run_free(request *x) {
-    mcp_run *r = x->mcp;
+void mcp_run_free(request *req) {
+    mcp_run *r = req->mcp;
     if (!r) return;
     *r->link = r->next;
     if (r->next) r->next->link = r->link;
@@ -134,32 +134,32 @@ void mcp_run_free(request *x) {
 }
 
 // It has no answer any more. Over HTTP, though, a request that has none yet must have one.
-static void stop(request *x) {
-    const mcp_run *r = x->mcp;
-    if (x->is_away) { // it is stopped when it is back
-        x->stop = stop;
-        tern_cancel_request(&x->away.cancel);
+static void stop(request *req) {
+    const mcp_run *r = req->mcp;
+    if (req->is_away) { // it is stopped when it is back
+        req->stop = stop;
+        tern_cancel_request(&req->away.cancel);
         return;
     }
-    if (x->is_stream || x->sink->is_plain) {
-        reply_end(x);
+    if (req->is_stream || req->sink->is_plain) {
+        reply_end(req);
         return;
     }
     tern_strbuf line = {0};
     mcp_put_error(&r->call, JSONRPC_SERVER_ERROR, "the request was cancelled", NULL, &line);
-    mcp_reply(x, 200, &line);
+    mcp_reply(req, 200, &line);
     tern_strbuf_free(&line);
 }
 
 // Clients count their requests from 0 on: over HTTP only those of one session, with one key, can be
 // told apart. (A modern client closes its stream instead.)
-static void cancel(request *x) {
-    const mcp_run *by = x->mcp;
-    bool is_plain = x->sink->is_plain;
+static void cancel(request *req) {
+    const mcp_run *by = req->mcp;
+    bool is_plain = req->sink->is_plain;
     if (!is_plain && !by->session[0]) return;
-    for (mcp_run *r = x->server->mcp->running, *next; r; r = next) {
+    for (mcp_run *r = req->server->mcp->running, *next; r; r = next) {
         next = r->next;
-        if (r != by && !r->request->is_over && r->request->client == x->client &&
+        if (r != by && !r->request->is_over && r->request->client == req->client &&
             !strcmp(r->session, by->session) &&
             jsonrpc_same_id(r->call.message.id, by->call.cancelled))
             stop(r->request);
@@ -169,14 +169,14 @@ static void cancel(request *x) {
 // ---- Messages ----------------------------------------------------------------------------------
 
 // Models misspell arguments: an unknown one is refused where it would change the answer.
-static bool knows_arguments(request *x, const mcp_server_tool *t, api_error *e) {
-    const tern_json_doc *mine = &x->server->mcp->doc;
-    const mcp_call *c = &x->mcp->call;
+static bool knows_arguments(request *req, const mcp_server_tool *t, api_error *e) {
+    const tern_json_doc *mine = &req->server->mcp->doc;
+    const mcp_call *c = &req->mcp->call;
     const tern_json *schema = tern_json_get(mine, t->json, "inputSchema");
     const tern_json *known = tern_json_get(mine, schema, "properties");
     bool is_open = tern_json_bool(tern_json_get(mine, schema, "additionalProperties"), true);
-    for (const tern_json *key = c->arguments ? tern_json_first(&x->body, c->arguments) : NULL;
-         key && !is_open && !e->status; key = tern_json_next(&x->body, c->arguments, key)) {
+    for (const tern_json *key = c->arguments ? tern_json_first(&req->body, c->arguments) : NULL;
+         key && !is_open && !e->status; key = tern_json_next(&req->body, c->arguments, key)) {
         tern_str name = tern_json_str(key);
         const tern_json *k = known ? tern_json_first(mine, known) : NULL;
         while (k && !tern_str_eq(tern_json_str(k), name)) k = tern_json_next(mine, known, k);
@@ -187,55 +187,55 @@ static bool knows_arguments(request *x, const mcp_server_tool *t, api_error *e) 
     return e->status == 0;
 }
 
-static void call(request *x) {
-    const mcp_server_tool *t = (const mcp_server_tool *)x->mcp->call.tool; // its first member
+static void call(request *req) {
+    const mcp_server_tool *t = (const mcp_server_tool *)req->mcp->call.tool; // its first member
     api_error e = {0};
-    if (knows_arguments(x, t, &e))
-        t->does->call(x);
+    if (knows_arguments(req, t, &e))
+        t->does->call(req);
     else
-        reply_error(x, &e);
+        reply_error(req, &e);
 }
 
 // A session is a name and nothing else: the server keeps nothing of it.
-static void put_session(request *x) {
+static void put_session(request *req) {
     uint64_t a = tern_mix64(tern_random_seed()), b = tern_mix64(a ^ tern_random_seed());
-    tern_strbuf_printf(&x->head, "Mcp-Session-Id: %016llx%016llx\r\n", (unsigned long long)a,
+    tern_strbuf_printf(&req->head, "Mcp-Session-Id: %016llx%016llx\r\n", (unsigned long long)a,
                        (unsigned long long)b);
 }
 
-static void reply_nothing(request *x) {
+static void reply_nothing(request *req) {
     tern_strbuf none = {0};
-    if (x->sink->is_plain)
-        reply_end(x);
+    if (req->sink->is_plain)
+        reply_end(req);
     else
-        reply_whole(x, 202, NULL, &none);
+        reply_whole(req, 202, NULL, &none);
 }
 
-void mcp_take_message(request *x) {
+void mcp_take_message(request *req) {
     api_error e = {0};
     tern_strbuf line = {0};
-    const mcp_head head = {.is_http = !x->sink->is_plain,
-                           .version = http_field_of(x->http, "mcp-protocol-version"),
-                           .method = http_field_of(x->http, "mcp-method"),
-                           .name = http_field_of(x->http, "mcp-name")};
-    if (!x->server->mcp)
+    const mcp_head head = {.is_http = !req->sink->is_plain,
+                           .version = http_field_of(req->http, "mcp-protocol-version"),
+                           .method = http_field_of(req->http, "mcp-method"),
+                           .name = http_field_of(req->http, "mcp-name")};
+    if (!req->server->mcp)
         api_fail(&e, 404, NULL, NULL, "this server has no tools for MCP: see tern serve --mcp");
-    else if (!begin_run(x))
+    else if (!begin_run(req))
         api_fail_memory(&e);
     if (e.status) {
-        reply_error(x, &e);
+        reply_error(req, &e);
         return;
     }
-    mcp_call *c = &x->mcp->call;
-    mcp_step step = mcp_take(&x->server->mcp->about, &head, &x->body, c, &line);
-    if (step == MCP_CANCEL) cancel(x);
+    mcp_call *c = &req->mcp->call;
+    mcp_step step = mcp_take(&req->server->mcp->about, &head, &req->body, c, &line);
+    if (step == MCP_CANCEL) cancel(req);
     if (step == MCP_CALL) {
-        call(x);
+        call(req);
     } else if (step == MCP_ANSWER) {
-        if (c->is_first && head.is_http) put_session(x);
-        mcp_reply(x, c->status, &line);
+        if (c->is_first && head.is_http) put_session(req);
+        mcp_reply(req, c->status, &line);
     } else {
-        reply_nothing(x);
+        reply_nothing(req);
     }
     tern_strbuf_free(&line);
 }

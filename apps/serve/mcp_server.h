@@ -13,7 +13,7 @@
 typedef struct serve_tool {
     const char *name;
     bool (*is_offered)(const server *s); // asked when the server starts; NULL: yes
-    void (*call)(request *x);
+    void (*call)(request *req);
 } serve_tool;
 
 struct serve_tools {
@@ -29,7 +29,7 @@ typedef struct mcp_server_tool {
     const tern_json *json; // in the server's document
 } mcp_server_tool;
 
-// A message that is being answered: x->mcp.
+// A message that is being answered: req->mcp.
 typedef struct mcp_run {
     struct mcp_run *next, **link; // of those that run
     request *request;
@@ -53,8 +53,8 @@ typedef struct mcp_server {
 tern_status mcp_server_open(server *s, tern_error *err); // if desc->tools is there
 void mcp_server_close(server *s);                        // when no thread runs a task any more
 
-void mcp_take_message(request *x); // x->body is one
-void mcp_run_free(request *x);     // for request_free
+void mcp_take_message(request *req); // req->body is one
+void mcp_run_free(request *req);     // for request_free
 
 // ---- For tools ---------------------------------------------------------------------------------
 
@@ -62,24 +62,24 @@ void mcp_run_free(request *x);     // for request_free
 served *mcp_model_for(const server *s, const char *ability);
 // Calls `handle` when the model that the argument "model" names is open; without it, the first one
 // that is good for this.
-void mcp_with_model(request *x, const char *ability, void (*handle)(request *x));
-bool mcp_may_stream(const request *x);
-void mcp_begin_stream(request *x); // if it may
+void mcp_with_model(request *req, const char *ability, void (*handle)(request *req));
+bool mcp_may_stream(const request *req);
+void mcp_begin_stream(request *req); // if it may
 // Sends the result or the error, a line, and ends the answer. It clears the line.
-void mcp_reply(request *x, int status, tern_strbuf *line);
+void mcp_reply(request *req, int status, tern_strbuf *line);
 // Appends a message as it is in a stream: an event, or a line of a pipe.
-void mcp_put_event(const request *x, const tern_strbuf *line, tern_strbuf *out);
+void mcp_put_event(const request *req, const tern_strbuf *line, tern_strbuf *out);
 // Appends an event of progress, if the client wants to know, and not more often than is of use.
-void mcp_send_progress(request *x, double progress, double total, tern_strbuf *out);
+void mcp_send_progress(request *req, double progress, double total, tern_strbuf *out);
 
-void mcp_generate(request *x); // mcp_generate.c
-void mcp_embed(request *x);    // embeddings.c
+void mcp_generate(request *req); // mcp_generate.c
+void mcp_embed(request *req);    // embeddings.c
 // mcp_memory.c
 tern_status mcp_memory_open(server *s, tern_error *err); // if desc->memory_folder is there
 void mcp_memory_close(server *s);
 void mcp_memory_take(server *s); // what is done becomes answers: for server_take_events
-void mcp_remember(request *x);
-void mcp_recall(request *x);
-void mcp_forget(request *x);
+void mcp_remember(request *req);
+void mcp_recall(request *req);
+void mcp_forget(request *req);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/os_time.h"
 
 typedef struct pipe_request { // a message, until its answer is out
-    request x;
+    request req;
     struct pipe_request *next;
     bool is_over;
 } pipe_request;
@@ -29,7 +29,7 @@ static const http_request no_request = {.minor = 1};
 
 // ---- Out ---------------------------------------------------------------------------------------
 
-static pipes *pipes_of(request *x) { return (pipes *)x->server; }
+static pipes *pipes_of(request *req) { return (pipes *)req->server; }
 
 // A client that has gone is no error; a disk that is full is one.
 static void end_output(pipes *p) {
@@ -39,10 +39,10 @@ static void end_output(pipes *p) {
 
 static void sink_write(void *to, const char *bytes, size_t n) {
     pipe_request *p = to;
-    while (n > 0 && !pipes_of(&p->x)->is_ended) {
+    while (n > 0 && !pipes_of(&p->req)->is_ended) {
         ssize_t some = write(STDOUT_FILENO, bytes, n);
         if (some < 0 && errno == EINTR) continue;
-        if (some < 0) end_output(pipes_of(&p->x));
+        if (some < 0) end_output(pipes_of(&p->req));
         bytes += some < 0 ? 0 : some;
         n -= some < 0 ? 0 : (size_t)some;
     }
@@ -58,11 +58,11 @@ static void free_over(pipes *p, bool all) {
         pipe_request *one = *at;
         if (one->is_over || all) {
             *at = one->next;
-            if (one->x.is_broken) { // an answer could not be said
+            if (one->req.is_broken) { // an answer could not be said
                 p->is_ended = true;
-                tern_fail_memory(&p->err, one->x.text.len);
+                tern_fail_memory(&p->err, one->req.text.len);
             }
-            request_free(&one->x);
+            request_free(&one->req);
         } else {
             at = &one->next;
         }
@@ -71,36 +71,36 @@ static void free_over(pipes *p, bool all) {
 
 // ---- In ----------------------------------------------------------------------------------------
 
-static void take_body(request *x, api_error *e) {
+static void take_body(request *req, api_error *e) {
     if (e->status)
-        reply_error(x, e);
+        reply_error(req, e);
     else
-        mcp_take_message(x);
+        mcp_take_message(req);
 }
 
 static bool take_line(pipes *p, tern_str line, jsonrpc_line kind) {
     pipe_request *one = tern_alloc(TERN_MEM_SESSION, sizeof *one);
     api_error e = {0};
     if (!one) return false;
-    *one = (pipe_request){.x = {.server = &p->server,
-                                .sink = &pipe_sink,
-                                .to = one,
-                                .http = &no_request,
-                                .error_format = &error_format_mcp,
-                                .route = "stdio"},
+    *one = (pipe_request){.req = {.server = &p->server,
+                                  .sink = &pipe_sink,
+                                  .to = one,
+                                  .http = &no_request,
+                                  .error_format = &error_format_mcp,
+                                  .route = "stdio"},
                           .next = p->list};
     p->list = one;
-    request *x = &one->x;
-    request_name(x);
+    request *req = &one->req;
+    request_name(req);
     if (kind == JSONRPC_LINE)
-        tern_strbuf_append(&x->text, line.ptr, line.len);
+        tern_strbuf_append(&req->text, line.ptr, line.len);
     else
         api_fail(&e, 400, NULL, NULL, "a message has more than %zu bytes", p->lines.line_max);
-    if (x->text.failed) api_fail_memory(&e);
+    if (req->text.failed) api_fail_memory(&e);
     if (e.status)
-        take_body(x, &e);
+        take_body(req, &e);
     else
-        body_read_then(x, take_body);
+        body_read_then(req, take_body);
     return true;
 }
 

@@ -5,8 +5,8 @@
 #include "apps/serve/interfaces.h"
 #include "apps/serve/ollama.h"
 
-static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
-    (void)x;
+static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
+    (void)req;
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "error", e->message);
     tern_json_close(w, '}');
@@ -53,14 +53,14 @@ static void put_more(tern_json_writer *w, const blocks *b, bool only_new) {
 }
 
 // A line without its end: text is the answer's, or a piece of it. b: what else there is of it.
-static void put_front(tern_json_writer *w, const request *x, const char *text, size_t n,
+static void put_front(tern_json_writer *w, const request *req, const char *text, size_t n,
                       const blocks *b, bool only_new) {
     char now[40];
     ollama_time(now);
     tern_json_open(w, NULL, '{');
-    tern_json_put_text(w, "model", x->ask->model);
+    tern_json_put_text(w, "model", req->ask->model);
     tern_json_put_text(w, "created_at", now);
-    if (x->ask->is_chat) {
+    if (req->ask->is_chat) {
         tern_json_open(w, "message", '{');
         tern_json_put_text(w, "role", "assistant");
         tern_json_put_bytes(w, "content", text, n);
@@ -72,26 +72,26 @@ static void put_front(tern_json_writer *w, const request *x, const char *text, s
     }
 }
 
-static void put_logprobs(tern_json_writer *w, request *x, choice *c) {
-    if (!x->ask->params.logprobs) return;
+static void put_logprobs(tern_json_writer *w, request *req, choice *c) {
+    if (!req->ask->params.logprobs) return;
     tern_json_open(w, "logprobs", '[');
-    put_token_logprobs(w, x, c);
+    put_token_logprobs(w, req, c);
     tern_json_close(w, ']');
 }
 
-static void put_done(tern_json_writer *w, const request *x, const choice *c) {
+static void put_done(tern_json_writer *w, const request *req, const choice *c) {
     const tern_generate_stats *s = &c->stats;
     tern_json_put_bool(w, "done", true);
     tern_json_put_text(w, "done_reason", openai_was_cut(c) ? "length" : "stop");
-    if (!x->ask->is_chat && !x->ask->sees) { // ids of images say nothing to others
-        const ask_prompt *p = &x->ask->prompts[0];
+    if (!req->ask->is_chat && !req->ask->sees) { // ids of images say nothing to others
+        const ask_prompt *p = &req->ask->prompts[0];
         tern_json_open(w, "context", '[');
         for (size_t i = 0; i < p->n_ids; i++) tern_json_put_int(w, NULL, p->ids[i]);
         for (size_t i = 0; i < c->n_ids; i++) tern_json_put_int(w, NULL, c->ids[i]);
         tern_json_close(w, ']');
     }
-    tern_json_put_int(w, "total_duration", nanoseconds(ollama_since(x->ask->began)));
-    tern_json_put_int(w, "load_duration", nanoseconds(x->waited));
+    tern_json_put_int(w, "total_duration", nanoseconds(ollama_since(req->ask->began)));
+    tern_json_put_int(w, "load_duration", nanoseconds(req->waited));
     tern_json_put_int(w, "prompt_eval_count", (int64_t)s->n_prompt);
     tern_json_put_int(w, "prompt_eval_duration", nanoseconds(s->prompt_seconds));
     tern_json_put_int(w, "eval_count", (int64_t)s->n_generated);
@@ -99,47 +99,47 @@ static void put_done(tern_json_writer *w, const request *x, const choice *c) {
     tern_json_close(w, '}');
 }
 
-static void put_whole(request *x, tern_strbuf *out) {
+static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    choice *c = &x->ask->choices[0];
-    put_front(&w, x, tern_strbuf_text(&c->text), c->text.len, &c->blocks, false);
-    put_logprobs(&w, x, c);
-    put_done(&w, x, c);
+    choice *c = &req->ask->choices[0];
+    put_front(&w, req, tern_strbuf_text(&c->text), c->text.len, &c->blocks, false);
+    put_logprobs(&w, req, c);
+    put_done(&w, req, c);
 }
 
-static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     bool is_reasoning =
         c->blocks.n_parts && c->blocks.list[c->blocks.parts[0].block].kind == BLOCK_REASONING;
-    if (d->n_text == 0 && !is_reasoning && !has_to_send(x, c)) return;
-    put_front(&w, x, d->text, d->n_text, &c->blocks, true);
-    put_logprobs(&w, x, c);
+    if (d->n_text == 0 && !is_reasoning && !has_to_send(req, c)) return;
+    put_front(&w, req, d->text, d->n_text, &c->blocks, true);
+    put_logprobs(&w, req, c);
     tern_json_put_bool(&w, "done", false);
     tern_json_close(&w, '}');
     tern_strbuf_putc(out, '\n');
 }
 
-static void put_over(request *x, choice *c, tern_strbuf *out) {
+static void put_over(request *req, choice *c, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     if (c->blocks.n_calls) {
         blocks calls = c->blocks;
         while (calls.n && calls.list->kind != BLOCK_CALL)
             calls.list++, calls.n--; // its reasoning has been sent
-        put_front(&w, x, "", 0, &calls, false);
+        put_front(&w, req, "", 0, &calls, false);
         tern_json_put_bool(&w, "done", false);
         tern_json_close(&w, '}');
         tern_strbuf_putc(out, '\n');
         w = (tern_json_writer){.out = out};
     }
-    put_front(&w, x, "", 0, NULL, false);
-    if (has_to_send(x, c)) put_logprobs(&w, x, c);
-    put_done(&w, x, c);
+    put_front(&w, req, "", 0, NULL, false);
+    if (has_to_send(req, c)) put_logprobs(&w, req, c);
+    put_done(&w, req, c);
     tern_strbuf_putc(out, '\n');
 }
 
-static void put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
+static void put_stream_error(request *req, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    put_error(&w, x, e);
+    put_error(&w, req, e);
     tern_strbuf_putc(out, '\n');
 }
 
@@ -160,16 +160,16 @@ static void read_think(ask *a, const fields *f) {
 }
 
 // What both ways to generate share. num_gpu, num_thread and the like are the server's affair.
-static void read_common(request *x, const fields *f) {
-    ask *a = x->ask;
+static void read_common(request *req, const fields *f) {
+    ask *a = req->ask;
     fields o = fields_within(f, "options", "options.");
-    ask_read_model(x, f);
-    ask_read_sampling(x, &o, 100);
+    ask_read_model(req, f);
+    ask_read_sampling(req, &o, 100);
     field_refuse(&o, "logit_bias");
     field_int(&o, "n", 1, 1, 1);
     int64_t n = field_int(&o, "num_predict", -1, -2, INT32_MAX);
     a->params.max_tokens = n > 0 ? (int32_t)n : 0;
-    ask_read_stops(x, &o, "stop", 64);
+    ask_read_stops(req, &o, "stop", 64);
     a->stream = field_bool(f, "stream", true);
     a->params.logprobs = field_bool(f, "logprobs", false);
     a->params.n_top_logprobs = (int32_t)field_int(f, "top_logprobs", 0, 0, TERN_TOP_LOGPROBS_MAX);
@@ -188,70 +188,71 @@ void ollama_read_images(const fields *f, messages *m, message_content *c, const 
 }
 
 // Without a prompt the model is to be loaded, or given back.
-static void reply_loaded(request *x) {
+static void reply_loaded(request *req) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
-    put_front(&w, x, "", 0, NULL, false);
+    put_front(&w, req, "", 0, NULL, false);
     tern_json_put_bool(&w, "done", true);
-    tern_json_put_text(&w, "done_reason", x->has_keep && x->keep_seconds == 0 ? "unload" : "load");
+    tern_json_put_text(&w, "done_reason",
+                       req->has_keep && req->keep_seconds == 0 ? "unload" : "load");
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
-static void chat(request *x) {
+static void chat(request *req) {
     api_error e = {0};
     messages m = {0};
     bool prefill = false;
     fields f;
-    ask *a = ask_start(x, &writer, &f, &e);
+    ask *a = ask_start(req, &writer, &f, &e);
     if (!a) return;
     a->is_chat = true;
-    read_common(x, &f);
+    read_common(req, &f);
     const tern_json *list = field_array(&f, "messages");
     if (!e.status && (!list || list->n == 0)) {
-        reply_loaded(x);
+        reply_loaded(req);
         return;
     }
-    openai_read_tools(x, &f);
-    ask_read_ollama_format(x, &f);
+    openai_read_tools(req, &f);
+    ask_read_ollama_format(req, &f);
     if (!e.status) openai_read_messages(&f, &m, &prefill);
-    ask_add_chat(x, &m, prefill, &e);
+    ask_add_chat(req, &m, prefill, &e);
     messages_free(&m);
-    ask_begin(x, &e);
+    ask_begin(req, &e);
 }
 
-static void generate(request *x) {
+static void generate(request *req) {
     api_error e = {0};
     messages m = {0};
     message_content c = {0};
     fields f;
-    ask *a = ask_start(x, &writer, &f, &e);
+    ask *a = ask_start(req, &writer, &f, &e);
     if (!a) return;
-    read_common(x, &f);
-    ask_read_ollama_format(x, &f);
+    read_common(req, &f);
+    ask_read_ollama_format(req, &f);
     field_refuse(&f, "suffix");
     field_refuse(&f, "template");
     field_refuse(&f, "context");
     tern_str prompt = field_text(&f, "prompt"), system = field_text(&f, "system");
     if (!e.status && prompt.len == 0) {
-        reply_loaded(x);
+        reply_loaded(req);
         return;
     }
     if (field_bool(&f, "raw", false)) {
         field_refuse(&f, "images"); // nobody says where they stand
-        ask_add_text(x, prompt, "prompt", &e);
+        ask_add_text(req, prompt, "prompt", &e);
     } else {
         if (system.len) messages_add(&m, TERN_STR("system"), system, "system", &e);
         ollama_read_images(&f, &m, &c, "images");
         tern_strbuf_append(&c.text, prompt.ptr, prompt.len);
         messages_add_content(&m, TERN_STR("user"), &c, "prompt", &e);
-        ask_add_chat(x, &m, false, &e);
+        ask_add_chat(req, &m, false, &e);
     }
     content_free(&c);
     messages_free(&m);
-    ask_begin(x, &e);
+    ask_begin(req, &e);
 }
 
-void ollama_chat(request *x) { ollama_with_model(x, "messages", chat); }
-void ollama_generate(request *x) { ollama_with_model(x, "prompt", generate); }
+void ollama_chat(request *req) { ollama_with_model(req, "messages", chat); }
+void ollama_generate(request *req) { ollama_with_model(req, "prompt", generate); }

@@ -55,31 +55,32 @@ bool serve_read_duration(const char *text, size_t n, double *seconds) {
     return true;
 }
 
-static bool read_keep_alive(request *x, api_error *e) {
-    const fields f = fields_of_body(x, e);
+static bool read_keep_alive(request *req, api_error *e) {
+    const fields f = fields_of_body(req, e);
     const tern_json *value = field_any(&f, "keep_alive");
     tern_str text = tern_json_str(value);
     if (!value) return e->status == 0;
-    x->keep_seconds = tern_json_number(value, NAN);
-    if (text.ptr) serve_read_duration(text.ptr, text.len, &x->keep_seconds);
-    x->has_keep = isfinite(x->keep_seconds);
-    if (!x->has_keep) field_fail(&f, "keep_alive", "seconds, or a time such as \"5m\"");
+    req->keep_seconds = tern_json_number(value, NAN);
+    if (text.ptr) serve_read_duration(text.ptr, text.len, &req->keep_seconds);
+    req->has_keep = isfinite(req->keep_seconds);
+    if (!req->has_keep) field_fail(&f, "keep_alive", "seconds, or a time such as \"5m\"");
     return e->status == 0;
 }
 
 // A request with nothing to compute says by a time of 0 that the model may go. For that it is not
 // opened.
-void ollama_with_model(request *x, const char *content, void (*handle)(request *x)) {
+void ollama_with_model(request *req, const char *content, void (*handle)(request *req)) {
     api_error e = {0};
-    if (!read_keep_alive(x, &e)) {
-        reply_error(x, &e);
+    if (!read_keep_alive(req, &e)) {
+        reply_error(req, &e);
         return;
     }
     const tern_json *value =
-        content ? tern_json_get(&x->body, tern_json_root(&x->body), content) : NULL;
-    bool gives_back = content && x->has_keep && x->keep_seconds == 0 && (!value || value->n == 0);
-    if (gives_back && x->model->state == SERVED_CLOSED)
-        handle(x);
+        content ? tern_json_get(&req->body, tern_json_root(&req->body), content) : NULL;
+    bool gives_back =
+        content && req->has_keep && req->keep_seconds == 0 && (!value || value->n == 0);
+    if (gives_back && req->model->state == SERVED_CLOSED)
+        handle(req);
     else
-        request_with_model(x, handle);
+        request_with_model(req, handle);
 }

@@ -77,8 +77,8 @@ static void open_model(tern_json_writer *w, tern_str name, const served *s) {
     put_details(w, s);
 }
 
-void ollama_tags(request *x) {
-    registry *r = x->server->registry;
+void ollama_tags(request *req) {
+    registry *r = req->server->registry;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_str name;
@@ -92,7 +92,7 @@ void ollama_tags(request *x) {
     }
     tern_json_close(&w, ']');
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
@@ -105,8 +105,8 @@ static void put_end(tern_json_writer *w, const served *s) {
         put_date(w, "expires_at", time(NULL) + (time_t)(s->keep_seconds - since));
 }
 
-void ollama_ps(request *x) {
-    const registry *r = x->server->registry;
+void ollama_ps(request *req) {
+    const registry *r = req->server->registry;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_json_open(&w, NULL, '{');
@@ -122,14 +122,14 @@ void ollama_ps(request *x) {
     }
     tern_json_close(&w, ']');
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
-void ollama_version(request *x) {
+void ollama_version(request *req) {
     tern_strbuf out = {0};
     tern_strbuf_puts(&out, "{\"version\":\"" OLLAMA_LEVEL "\"}");
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
@@ -152,8 +152,8 @@ static void put_info(tern_json_writer *w, const hub_facts *f) {
     tern_json_close(w, '}');
 }
 
-void ollama_show(request *x) {
-    const served *s = x->model;
+void ollama_show(request *req) {
+    const served *s = req->model;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     open_model(&w, (tern_str){s->about.name, strlen(s->about.name)}, s);
@@ -166,6 +166,6 @@ void ollama_show(request *x) {
     if (served_sees(s)) tern_json_put_text(&w, NULL, "vision");
     tern_json_close(&w, ']');
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }

@@ -6,14 +6,14 @@
 
 // ---- Errors ------------------------------------------------------------------------------------
 
-static void put_error(tern_json_writer *w, const request *x, const api_error *e) {
+static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
     const char *type = e->status == 401   ? "authentication_error"
                        : e->status == 403 ? "permission_error"
                        : e->status == 429 ? "rate_limit_error"
                        : e->status == 503 ? "unavailable_error"
                        : e->status >= 500 ? "server_error"
                                           : "invalid_request_error";
-    (void)x;
+    (void)req;
     tern_json_open(w, NULL, '{');
     tern_json_open(w, "error", '{');
     tern_json_put_text(w, "message", e->message);
@@ -29,10 +29,10 @@ bool openai_was_cut(const choice *c) {
     return c->stats.reason == TERN_STOP_LENGTH || c->stats.reason == TERN_STOP_CONTEXT;
 }
 
-void openai_put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
+void openai_put_stream_error(request *req, const api_error *e, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    error_format_openai.put_error(&w, x, e);
+    error_format_openai.put_error(&w, req, e);
     tern_strbuf_puts(out, "\n\n");
 }
 
@@ -85,8 +85,8 @@ static void put_name(tern_json_writer *w, const char *key, tern_str name) {
         tern_json_put_text(w, key, NULL);
 }
 
-void openai_models(request *x) {
-    registry *r = x->server->registry;
+void openai_models(request *req) {
+    registry *r = req->server->registry;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_str first = {NULL, 0}, last = {NULL, 0}, name;
@@ -104,26 +104,26 @@ void openai_models(request *x) {
     put_name(&w, "first_id", first);
     put_name(&w, "last_id", last);
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
-void openai_model(request *x) {
+void openai_model(request *req) {
     static const char front[] = "/v1/models/";
-    tern_str name = {x->path.ptr + sizeof front - 1, x->path.len - (sizeof front - 1)};
+    tern_str name = {req->path.ptr + sizeof front - 1, req->path.len - (sizeof front - 1)};
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_error err = {0};
     api_error e = {0};
-    const served *s = registry_find(x->server->registry, name, &err);
+    const served *s = registry_find(req->server->registry, name, &err);
     if (s) {
         put_model(&w, name, s);
-        reply_json(x, &out);
+        reply_json(req, &out);
         tern_strbuf_free(&out);
         return;
     }
     api_fail(&e, 404, "model_not_found", "model", "%s", err.message);
-    reply_error(x, &e);
+    reply_error(req, &e);
 }
 
 // ---- Messages ----------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ void openai_read_messages(const fields *f, messages *m, bool *prefill) {
 
 // vLLM's two: unless they say something else, a last message of the assistant is gone on with, and
 // after any other one the model is made to answer.
-void openai_read_ending(request *x, const fields *f, bool *prefill) {
+void openai_read_ending(request *req, const fields *f, bool *prefill) {
     const bool is_said = field_any(f, "continue_final_message") != NULL;
     const bool goes_on = field_bool(f, "continue_final_message", false);
     const bool answers = field_bool(f, "add_generation_prompt", !goes_on);
@@ -236,7 +236,7 @@ void openai_read_ending(request *x, const fields *f, bool *prefill) {
                  "'continue_final_message': the last message is not a text of the assistant");
     else if (is_said || !answers)
         *prefill = goes_on;
-    x->ask->is_closed = !answers && !goes_on;
+    req->ask->is_closed = !answers && !goes_on;
 }
 
 // ---- Likelihoods -------------------------------------------------------------------------------
@@ -254,14 +254,14 @@ static void put_logprob(tern_json_writer *w, const served *s, const tern_token_l
     tern_strbuf_free(&piece);
 }
 
-bool next_to_send(const request *x, choice *c, tern_strbuf *piece) {
+bool next_to_send(const request *req, choice *c, tern_strbuf *piece) {
     sent_tokens *t = &c->sent;
     const bool is_over = !c->job, is_cut = !is_over || c->stats.reason == TERN_STOP_STRING;
-    if (x->ask->takes_apart && !c->blocks.n && !is_over) return false; // reasoning may come
+    if (req->ask->takes_apart && !c->blocks.n && !is_over) return false; // reasoning may come
     while (t->n < c->n_ids && (t->n_bytes < c->n_raw || !is_cut)) {
         const bool is_aside = t->n < c->n_aside;
         tern_strbuf_clear(piece);
-        put_piece(x->model, c->logprobs[t->n++ * c->n_each].id, piece);
+        put_piece(req->model, c->logprobs[t->n++ * c->n_each].id, piece);
         t->n_bytes += piece->len;
         if (is_aside) continue;
         // A token may begin within a character: that one is its place.
@@ -273,24 +273,24 @@ bool next_to_send(const request *x, choice *c, tern_strbuf *piece) {
     return false;
 }
 
-bool has_to_send(const request *x, const choice *c) {
+bool has_to_send(const request *req, const choice *c) {
     choice same = *c;
     tern_strbuf piece = {0};
-    const bool has = x->ask->params.logprobs && next_to_send(x, &same, &piece);
+    const bool has = req->ask->params.logprobs && next_to_send(req, &same, &piece);
     tern_strbuf_free(&piece);
     return has;
 }
 
-void put_token_logprobs(tern_json_writer *w, const request *x, choice *c) {
+void put_token_logprobs(tern_json_writer *w, const request *req, choice *c) {
     tern_strbuf piece = {0};
-    while (next_to_send(x, c, &piece)) {
+    while (next_to_send(req, c, &piece)) {
         const tern_token_logprob *row = c->logprobs + (c->sent.n - 1) * c->n_each;
         tern_json_open(w, NULL, '{');
-        put_logprob(w, x->model, row);
+        put_logprob(w, req->model, row);
         tern_json_open(w, "top_logprobs", '[');
         for (size_t k = 1; k < c->n_each; k++) {
             tern_json_open(w, NULL, '{');
-            put_logprob(w, x->model, row + k);
+            put_logprob(w, req->model, row + k);
             tern_json_close(w, '}');
         }
         tern_json_close(w, ']');

@@ -3,14 +3,14 @@
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
 
-static void put_front(tern_json_writer *w, const request *x, const char *object) {
+static void put_front(tern_json_writer *w, const request *req, const char *object) {
     char id[64];
-    snprintf(id, sizeof id, "chatcmpl-%s", x->id + 4);
+    snprintf(id, sizeof id, "chatcmpl-%s", req->id + 4);
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "id", id);
     tern_json_put_text(w, "object", object);
-    tern_json_put_int(w, "created", x->ask->created);
-    tern_json_put_text(w, "model", x->ask->model);
+    tern_json_put_int(w, "created", req->ask->created);
+    tern_json_put_text(w, "model", req->ask->model);
     tern_json_put_text(w, "system_fingerprint", "fp_tern");
 }
 
@@ -31,14 +31,14 @@ static void put_usage(tern_json_writer *w, const ask *a) {
     tern_json_close(w, '}');
 }
 
-static void put_logprobs(tern_json_writer *w, request *x, choice *c) {
-    if (!x->ask->params.logprobs) {
+static void put_logprobs(tern_json_writer *w, request *req, choice *c) {
+    if (!req->ask->params.logprobs) {
         tern_json_put_null(w, "logprobs");
         return;
     }
     tern_json_open(w, "logprobs", '{');
     tern_json_open(w, "content", '[');
-    put_token_logprobs(w, x, c);
+    put_token_logprobs(w, req, c);
     tern_json_close(w, ']');
     tern_json_put_null(w, "refusal");
     tern_json_close(w, '}');
@@ -77,17 +77,17 @@ static void put_message(tern_json_writer *w, const choice *c) {
     tern_strbuf_free(&reasoning);
 }
 
-static void put_whole(request *x, tern_strbuf *out) {
+static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    ask *a = x->ask;
-    put_front(&w, x, "chat.completion");
+    ask *a = req->ask;
+    put_front(&w, req, "chat.completion");
     tern_json_open(&w, "choices", '[');
     for (size_t i = 0; i < a->n_choices; i++) {
         choice *c = &a->choices[i];
         tern_json_open(&w, NULL, '{');
         tern_json_put_int(&w, "index", c->index);
         put_message(&w, c);
-        put_logprobs(&w, x, c);
+        put_logprobs(&w, req, c);
         tern_json_put_text(&w, "finish_reason", openai_finish_reason(c));
         tern_json_close(&w, '}');
     }
@@ -99,18 +99,18 @@ static void put_whole(request *x, tern_strbuf *out) {
 // ---- As a stream -------------------------------------------------------------------------------
 
 // An event: a chunk with one choice, or with none. delta: its JSON; finish: why it is over.
-static void put_chunk(request *x, choice *c, const char *delta, bool has_logprobs,
+static void put_chunk(request *req, choice *c, const char *delta, bool has_logprobs,
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    put_front(&w, x, "chat.completion.chunk");
+    put_front(&w, req, "chat.completion.chunk");
     tern_json_open(&w, "choices", '[');
     if (c) {
         tern_json_open(&w, NULL, '{');
         tern_json_put_int(&w, "index", c->index);
         tern_json_put_raw(&w, "delta", delta);
         if (has_logprobs)
-            put_logprobs(&w, x, c);
+            put_logprobs(&w, req, c);
         else
             tern_json_put_null(&w, "logprobs");
         tern_json_put_text(&w, "finish_reason", finish);
@@ -118,17 +118,17 @@ static void put_chunk(request *x, choice *c, const char *delta, bool has_logprob
     }
     tern_json_close(&w, ']');
     if (!c)
-        put_usage(&w, x->ask);
-    else if (x->ask->with_usage)
+        put_usage(&w, req->ask);
+    else if (req->ask->with_usage)
         tern_json_put_null(&w, "usage");
     tern_json_close(&w, '}');
     tern_strbuf_puts(out, "\n\n");
 }
 
-static void begin_stream(request *x, tern_strbuf *out) {
-    for (size_t i = 0; i < x->ask->n_choices; i++)
-        put_chunk(x, &x->ask->choices[i], "{\"role\":\"assistant\",\"content\":\"\"}", false, NULL,
-                  out);
+static void begin_stream(request *req, tern_strbuf *out) {
+    for (size_t i = 0; i < req->ask->n_choices; i++)
+        put_chunk(req, &req->ask->choices[i], "{\"role\":\"assistant\",\"content\":\"\"}", false,
+                  NULL, out);
 }
 
 // Every piece of a call has its place among them: clients sort pieces by it.
@@ -148,7 +148,7 @@ static void put_call_delta(tern_json_writer *w, const answer_block *b, const ans
     tern_json_close(w, ']');
 }
 
-static void put_delta(request *x, choice *c, const answer_part *p, bool has_logprobs,
+static void put_delta(request *req, choice *c, const answer_part *p, bool has_logprobs,
                       tern_strbuf *out) {
     static const char *const names[] = {"content", "reasoning_content"};
     const answer_block *b = p ? &c->blocks.list[p->block] : NULL;
@@ -162,26 +162,26 @@ static void put_delta(request *x, choice *c, const answer_part *p, bool has_logp
     else
         tern_json_put_bytes(&w, names[b->kind], tern_strbuf_text(&b->text) + p->at, p->n);
     tern_json_close(&w, '}');
-    put_chunk(x, c, tern_strbuf_text(&delta), has_logprobs, NULL, out);
+    put_chunk(req, c, tern_strbuf_text(&delta), has_logprobs, NULL, out);
     out->failed |= delta.failed;
     tern_strbuf_free(&delta);
 }
 
 // The likelihoods of the tokens come with the first piece; or alone, if their text does not show
 // yet.
-static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
     const blocks *b = &c->blocks;
     (void)d;
-    if (b->n_parts == 0 && has_to_send(x, c)) put_delta(x, c, NULL, true, out);
-    for (size_t i = 0; i < b->n_parts; i++) put_delta(x, c, &b->parts[i], i == 0, out);
+    if (b->n_parts == 0 && has_to_send(req, c)) put_delta(req, c, NULL, true, out);
+    for (size_t i = 0; i < b->n_parts; i++) put_delta(req, c, &b->parts[i], i == 0, out);
 }
 
-static void put_over(request *x, choice *c, tern_strbuf *out) {
-    put_chunk(x, c, "{}", has_to_send(x, c), openai_finish_reason(c), out);
+static void put_over(request *req, choice *c, tern_strbuf *out) {
+    put_chunk(req, c, "{}", has_to_send(req, c), openai_finish_reason(c), out);
 }
 
-static void end_stream(request *x, tern_strbuf *out) {
-    if (x->ask->with_usage) put_chunk(x, NULL, NULL, false, NULL, out);
+static void end_stream(request *req, tern_strbuf *out) {
+    if (req->ask->with_usage) put_chunk(req, NULL, NULL, false, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
 
@@ -191,20 +191,20 @@ static const ask_writer writer = {
 
 // ---- The request -------------------------------------------------------------------------------
 
-void openai_chat(request *x) {
+void openai_chat(request *req) {
     api_error e = {0};
     messages m = {0};
     bool prefill;
     fields f;
-    ask *a = ask_start(x, &writer, &f, &e);
+    ask *a = ask_start(req, &writer, &f, &e);
     if (!a) return;
     a->is_chat = true;
-    ask_read_model(x, &f);
-    ask_read_sampling(x, &f, 2);
-    ask_read_max_tokens(x, &f, "max_tokens");
-    ask_read_max_tokens(x, &f, "max_completion_tokens"); // the newer name wins
-    ask_read_stops(x, &f, "stop", 16);
-    ask_read_biases(x, &f, "logit_bias");
+    ask_read_model(req, &f);
+    ask_read_sampling(req, &f, 2);
+    ask_read_max_tokens(req, &f, "max_tokens");
+    ask_read_max_tokens(req, &f, "max_completion_tokens"); // the newer name wins
+    ask_read_stops(req, &f, "stop", 16);
+    ask_read_biases(req, &f, "logit_bias");
     a->n = (int)field_int(&f, "n", 1, 1, 128);
     a->stream = field_bool(&f, "stream", false);
     fields options = fields_within(&f, "stream_options", "stream_options.");
@@ -217,12 +217,12 @@ void openai_chat(request *x) {
     field_refuse(&f, "suffix");
     field_int(&f, "best_of", 1, 1, 1);
     openai_refuse_unsupported(&f);
-    openai_read_tools(x, &f);
-    openai_read_thinking(x, &f);
-    ask_read_formats(x, &f);
+    openai_read_tools(req, &f);
+    openai_read_thinking(req, &f);
+    ask_read_formats(req, &f);
     openai_read_messages(&f, &m, &prefill);
-    openai_read_ending(x, &f, &prefill);
-    ask_add_chat(x, &m, prefill, &e);
+    openai_read_ending(req, &f, &prefill);
+    ask_add_chat(req, &m, prefill, &e);
     messages_free(&m);
-    ask_begin(x, &e);
+    ask_begin(req, &e);
 }

@@ -6,14 +6,14 @@
 #include "apps/serve/interfaces.h"
 #include "apps/serve/long_text.h"
 
-static void put_front(tern_json_writer *w, const request *x) {
+static void put_front(tern_json_writer *w, const request *req) {
     char id[64];
-    snprintf(id, sizeof id, "cmpl-%s", x->id + 4);
+    snprintf(id, sizeof id, "cmpl-%s", req->id + 4);
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "id", id);
     tern_json_put_text(w, "object", "text_completion");
-    tern_json_put_int(w, "created", x->ask->created);
-    tern_json_put_text(w, "model", x->ask->model);
+    tern_json_put_int(w, "created", req->ask->created);
+    tern_json_put_text(w, "model", req->ask->model);
 }
 
 static void put_usage(tern_json_writer *w, const ask *a) {
@@ -29,9 +29,9 @@ static void put_usage(tern_json_writer *w, const ask *a) {
 
 // A token's text as this interface has it: bytes that are no text are spelled out, so that the
 // names in an object differ.
-static void put_name(const request *x, int32_t id, tern_strbuf *piece) {
+static void put_name(const request *req, int32_t id, tern_strbuf *piece) {
     tern_strbuf bytes = {0};
-    put_piece(x->model, id, piece);
+    put_piece(req->model, id, piece);
     if (is_text(piece)) return;
     tern_strbuf_puts(&bytes, "bytes:");
     for (size_t i = 0; i < piece->len; i++)
@@ -45,13 +45,13 @@ static void put_value(tern_json_writer *w, const char *key, float logprob) {
     tern_json_put_float(w, key, isfinite(logprob) ? logprob : -9999.0f);
 }
 
-static void put_top(tern_json_writer *w, const request *x, const tern_token_logprob *row,
+static void put_top(tern_json_writer *w, const request *req, const tern_token_logprob *row,
                     size_t n) {
     tern_strbuf piece = {0};
     tern_json_open(w, NULL, '{');
     for (size_t k = 1; k < n; k++) {
         tern_strbuf_clear(&piece);
-        put_name(x, row[k].id, &piece);
+        put_name(req, row[k].id, &piece);
         put_value(w, tern_strbuf_text(&piece), row[k].logprob);
     }
     tern_json_close(w, '}');
@@ -60,11 +60,11 @@ static void put_top(tern_json_writer *w, const request *x, const tern_token_logp
 }
 
 // The lists are written side by side, token by token.
-static void put_logprobs(tern_json_writer *w, const request *x, choice *c) {
+static void put_logprobs(tern_json_writer *w, const request *req, choice *c) {
     static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
     tern_strbuf lists[4] = {0}, piece = {0};
     tern_json_writer each[4];
-    if (!x->ask->params.logprobs) {
+    if (!req->ask->params.logprobs) {
         tern_json_put_null(w, "logprobs");
         return;
     }
@@ -72,13 +72,13 @@ static void put_logprobs(tern_json_writer *w, const request *x, choice *c) {
         each[i] = (tern_json_writer){.out = &lists[i]};
         tern_json_open(&each[i], NULL, '[');
     }
-    while (next_to_send(x, c, &piece)) {
+    while (next_to_send(req, c, &piece)) {
         const tern_token_logprob *row = c->logprobs + (c->sent.n - 1) * c->n_each;
         tern_strbuf_clear(&piece);
-        put_name(x, row->id, &piece);
+        put_name(req, row->id, &piece);
         tern_json_put_bytes(&each[0], NULL, tern_strbuf_text(&piece), piece.len);
         put_value(&each[1], NULL, row->logprob);
-        put_top(&each[2], x, row, c->n_each);
+        put_top(&each[2], req, row, c->n_each);
         tern_json_put_int(&each[3], NULL, (int64_t)c->sent.offset);
     }
     tern_json_open(w, "logprobs", '{');
@@ -102,30 +102,30 @@ static const char *echoed(const ask *a, const choice *c) {
     return a->echo ? text : "";
 }
 
-static void put_choice(tern_json_writer *w, request *x, choice *c, const char *text, size_t n_text,
-                       bool has_logprobs, const char *finish) {
+static void put_choice(tern_json_writer *w, request *req, choice *c, const char *text,
+                       size_t n_text, bool has_logprobs, const char *finish) {
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "index", c->index);
     tern_json_put_bytes(w, "text", text, n_text);
     if (has_logprobs)
-        put_logprobs(w, x, c);
+        put_logprobs(w, req, c);
     else
         tern_json_put_null(w, "logprobs");
     tern_json_put_text(w, "finish_reason", finish);
     tern_json_close(w, '}');
 }
 
-static void put_whole(request *x, tern_strbuf *out) {
+static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    ask *a = x->ask;
-    put_front(&w, x);
+    ask *a = req->ask;
+    put_front(&w, req);
     tern_json_open(&w, "choices", '[');
     for (size_t i = 0; i < a->n_choices; i++) {
         choice *c = &a->choices[i];
         tern_strbuf text = {0};
         tern_strbuf_puts(&text, echoed(a, c));
         tern_strbuf_append(&text, tern_strbuf_text(&c->text), c->text.len);
-        put_choice(&w, x, c, tern_strbuf_text(&text), text.len, true, openai_finish_reason(c));
+        put_choice(&w, req, c, tern_strbuf_text(&text), text.len, true, openai_finish_reason(c));
         out->failed |= text.failed;
         tern_strbuf_free(&text);
     }
@@ -134,36 +134,36 @@ static void put_whole(request *x, tern_strbuf *out) {
     tern_json_close(&w, '}');
 }
 
-static void put_chunk(request *x, choice *c, const char *text, size_t n_text, bool has_logprobs,
+static void put_chunk(request *req, choice *c, const char *text, size_t n_text, bool has_logprobs,
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    put_front(&w, x);
+    put_front(&w, req);
     tern_json_open(&w, "choices", '[');
-    if (c) put_choice(&w, x, c, text, n_text, has_logprobs, finish);
+    if (c) put_choice(&w, req, c, text, n_text, has_logprobs, finish);
     tern_json_close(&w, ']');
     if (!c)
-        put_usage(&w, x->ask);
-    else if (x->ask->with_usage)
+        put_usage(&w, req->ask);
+    else if (req->ask->with_usage)
         tern_json_put_null(&w, "usage");
     tern_json_close(&w, '}');
     tern_strbuf_puts(out, "\n\n");
 }
 
-static void begin_stream(request *x, tern_strbuf *out) {
-    for (size_t i = 0; x->ask->echo && i < x->ask->n_choices; i++) {
-        const char *text = echoed(x->ask, &x->ask->choices[i]);
-        put_chunk(x, &x->ask->choices[i], text, strlen(text), false, NULL, out);
+static void begin_stream(request *req, tern_strbuf *out) {
+    for (size_t i = 0; req->ask->echo && i < req->ask->n_choices; i++) {
+        const char *text = echoed(req->ask, &req->ask->choices[i]);
+        put_chunk(req, &req->ask->choices[i], text, strlen(text), false, NULL, out);
     }
 }
-static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
-    if (d->n_text || has_to_send(x, c)) put_chunk(x, c, d->text, d->n_text, true, NULL, out);
+static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
+    if (d->n_text || has_to_send(req, c)) put_chunk(req, c, d->text, d->n_text, true, NULL, out);
 }
-static void put_over(request *x, choice *c, tern_strbuf *out) {
-    put_chunk(x, c, "", 0, has_to_send(x, c), openai_finish_reason(c), out);
+static void put_over(request *req, choice *c, tern_strbuf *out) {
+    put_chunk(req, c, "", 0, has_to_send(req, c), openai_finish_reason(c), out);
 }
-static void end_stream(request *x, tern_strbuf *out) {
-    if (x->ask->with_usage) put_chunk(x, NULL, NULL, 0, false, NULL, out);
+static void end_stream(request *req, tern_strbuf *out) {
+    if (req->ask->with_usage) put_chunk(req, NULL, NULL, 0, false, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
 
@@ -173,8 +173,8 @@ static const ask_writer writer = {
 
 // ---- The request -------------------------------------------------------------------------------
 
-static void echo(request *x, const char *text, size_t n) {
-    if (x->ask->echo) tern_strbuf_append(&x->ask->echoed, text, n);
+static void echo(request *req, const char *text, size_t n) {
+    if (req->ask->echo) tern_strbuf_append(&req->ask->echoed, text, n);
 }
 
 static bool append(void *user, const char *text, size_t n) {
@@ -182,27 +182,27 @@ static bool append(void *user, const char *text, size_t n) {
     return true;
 }
 
-static void add_ids(request *x, const fields *f, const tern_json *ids) {
-    ask *a = x->ask;
-    ask_add_ids(x, f, ids, "prompt");
+static void add_ids(request *req, const fields *f, const tern_json *ids) {
+    ask *a = req->ask;
+    ask_add_ids(req, f, ids, "prompt");
     if (f->error->status || !a->echo) return;
     const ask_prompt *p = &a->prompts[a->n_prompts - 1];
-    tern_detokenize(x->model->model, p->ids, p->n_ids, false, append, x, NULL);
-    echo(x, "", 1);
+    tern_detokenize(req->model->model, p->ids, p->n_ids, false, append, req, NULL);
+    echo(req, "", 1);
 }
 
-static void add_text(request *x, const fields *f, tern_str text) {
-    ask_add_text(x, text, "prompt", f->error);
-    echo(x, text.ptr, text.len);
-    echo(x, "", 1);
+static void add_text(request *req, const fields *f, tern_str text) {
+    ask_add_text(req, text, "prompt", f->error);
+    echo(req, text.ptr, text.len);
+    echo(req, "", 1);
 }
 
 // A text, a list of texts, ids, or a list of ids.
-static void read_prompts(request *x, const fields *f) {
+static void read_prompts(request *req, const fields *f) {
     const tern_json *prompt = field_any(f, "prompt");
     const tern_json *first = tern_json_first(f->doc, prompt);
     if (tern_json_is(prompt, TERN_JSON_STRING)) {
-        add_text(x, f, tern_json_str(prompt));
+        add_text(req, f, tern_json_str(prompt));
         return;
     }
     if (!tern_json_is(prompt, TERN_JSON_ARRAY) || !first) {
@@ -210,32 +210,32 @@ static void read_prompts(request *x, const fields *f) {
         return;
     }
     if (tern_json_is(first, TERN_JSON_NUMBER)) {
-        add_ids(x, f, prompt);
+        add_ids(req, f, prompt);
         return;
     }
     for (const tern_json *item = first; item && !is_refused(f->error);
          item = tern_json_next(f->doc, prompt, item)) {
         if (tern_json_is(item, TERN_JSON_STRING))
-            add_text(x, f, tern_json_str(item));
+            add_text(req, f, tern_json_str(item));
         else if (tern_json_is(item, TERN_JSON_ARRAY))
-            add_ids(x, f, item);
+            add_ids(req, f, item);
         else
             field_fail(f, "prompt", "a string, tokens, or a list of either");
     }
 }
 
-void openai_completions(request *x) {
+void openai_completions(request *req) {
     api_error e = {0};
     fields f;
-    ask *a = ask_start(x, &writer, &f, &e);
+    ask *a = ask_start(req, &writer, &f, &e);
     if (!a) return;
     a->params.max_tokens = 16;
-    ask_read_model(x, &f);
-    ask_read_sampling(x, &f, 2);
-    ask_read_max_tokens(x, &f, "max_tokens");
+    ask_read_model(req, &f);
+    ask_read_sampling(req, &f, 2);
+    ask_read_max_tokens(req, &f, "max_tokens");
     a->is_bare = !field_bool(&f, "add_special_tokens", true);
-    ask_read_stops(x, &f, "stop", 16);
-    ask_read_biases(x, &f, "logit_bias");
+    ask_read_stops(req, &f, "stop", 16);
+    ask_read_biases(req, &f, "logit_bias");
     a->n = (int)field_int(&f, "n", 1, 1, 128);
     field_int(&f, "best_of", 1, 1, 1); // the best of more would need their likelihoods
     a->stream = field_bool(&f, "stream", false);
@@ -250,8 +250,8 @@ void openai_completions(request *x) {
                  "'echo' with 'logprobs', the likelihoods of a prompt, is not supported");
     field_refuse(&f, "suffix");
     openai_refuse_unsupported(&f);
-    ask_read_formats(x, &f);
-    read_prompts(x, &f);
+    ask_read_formats(req, &f);
+    read_prompts(req, &f);
     if (a->echoed.failed) api_fail_memory(&e);
-    ask_begin(x, &e);
+    ask_begin(req, &e);
 }

@@ -27,7 +27,7 @@ static void put_usage(tern_json_writer *w, const ask *a) {
 
 // The answer's blocks are items: messages, reasoning, calls. b NULL: a message that says nothing.
 
-static void put_part(tern_json_writer *w, const char *key, request *x, choice *c,
+static void put_part(tern_json_writer *w, const char *key, request *req, choice *c,
                      const answer_block *b, bool is_whole) {
     bool is_reasoning = b && b->kind == BLOCK_REASONING;
     bool has = is_whole && b;
@@ -38,27 +38,27 @@ static void put_part(tern_json_writer *w, const char *key, request *x, choice *c
         tern_json_put_raw(w, "annotations", "[]");
         tern_json_open(w, "logprobs", '[');
         if (is_whole) c->sent = (sent_tokens){0}; // all over again
-        if (is_whole && x->ask->params.logprobs) put_token_logprobs(w, x, c);
+        if (is_whole && req->ask->params.logprobs) put_token_logprobs(w, req, c);
         tern_json_close(w, ']');
     }
     tern_json_close(w, '}');
 }
 
-static void put_item_id(tern_json_writer *w, const char *key, const request *x,
+static void put_item_id(tern_json_writer *w, const char *key, const request *req,
                         const answer_block *b, size_t i) {
     static const char *const kinds[] = {"msg", "rs", "fc"};
     char id[80];
-    snprintf(id, sizeof id, "%s_%s_%zu", kinds[b ? b->kind : BLOCK_TEXT], x->id + 4, i);
+    snprintf(id, sizeof id, "%s_%s_%zu", kinds[b ? b->kind : BLOCK_TEXT], req->id + 4, i);
     tern_json_put_text(w, key, id);
 }
 
 // c: once the item is complete.
-static void put_item(tern_json_writer *w, const char *key, request *x, choice *c,
+static void put_item(tern_json_writer *w, const char *key, request *req, choice *c,
                      const answer_block *b, size_t i, bool is_whole) {
     block_kind kind = b ? b->kind : BLOCK_TEXT;
     bool is_last = i + 1 >= c->blocks.n;
     tern_json_open(w, key, '{');
-    put_item_id(w, "id", x, b, i);
+    put_item_id(w, "id", req, b, i);
     tern_json_put_text(w, "type",
                        kind == BLOCK_CALL   ? "function_call"
                        : kind == BLOCK_TEXT ? "message"
@@ -81,14 +81,14 @@ static void put_item(tern_json_writer *w, const char *key, request *x, choice *c
     else
         tern_json_put_raw(w, "summary", "[]");
     tern_json_open(w, "content", '[');
-    if (is_whole) put_part(w, NULL, x, c, b, true);
+    if (is_whole) put_part(w, NULL, req, c, b, true);
     tern_json_close(w, ']');
     tern_json_close(w, '}');
 }
 
 // A field of the request, a scalar of any type, as it came.
-static void put_same(tern_json_writer *w, const request *x, const char *name) {
-    const tern_json *v = tern_json_get(&x->body, tern_json_root(&x->body), name);
+static void put_same(tern_json_writer *w, const request *req, const char *name) {
+    const tern_json *v = tern_json_get(&req->body, tern_json_root(&req->body), name);
     if (tern_json_is(v, TERN_JSON_STRING))
         tern_json_put_bytes(w, name, v->text, v->n);
     else if (tern_json_is(v, TERN_JSON_NUMBER))
@@ -97,8 +97,8 @@ static void put_same(tern_json_writer *w, const request *x, const char *name) {
         tern_json_put_null(w, name);
 }
 
-static void put_metadata(tern_json_writer *w, const request *x) {
-    const tern_json_doc *doc = &x->body;
+static void put_metadata(tern_json_writer *w, const request *req) {
+    const tern_json_doc *doc = &req->body;
     const tern_json *object = tern_json_get(doc, tern_json_root(doc), "metadata");
     bool has = tern_json_is(object, TERN_JSON_OBJECT);
     tern_strbuf name = {0};
@@ -117,53 +117,53 @@ static void put_metadata(tern_json_writer *w, const request *x) {
 }
 
 // The tools as they came: whatever else they have, clients want it back.
-static void put_tools(tern_json_writer *w, const request *x) {
-    const tern_json *tools = tern_json_get(&x->body, tern_json_root(&x->body), "tools");
-    if (x->ask->tools.len)
-        tern_json_put_value(w, "tools", &x->body, tools);
+static void put_tools(tern_json_writer *w, const request *req) {
+    const tern_json *tools = tern_json_get(&req->body, tern_json_root(&req->body), "tools");
+    if (req->ask->tools.len)
+        tern_json_put_value(w, "tools", &req->body, tools);
     else
         tern_json_put_raw(w, "tools", "[]");
 }
 
-static void put_text_format(tern_json_writer *w, const request *x) {
-    const tern_json *text = tern_json_get(&x->body, tern_json_root(&x->body), "text");
-    if (tern_json_get(&x->body, text, "format"))
-        tern_json_put_value(w, "text", &x->body, text);
+static void put_text_format(tern_json_writer *w, const request *req) {
+    const tern_json *text = tern_json_get(&req->body, tern_json_root(&req->body), "text");
+    if (tern_json_get(&req->body, text, "format"))
+        tern_json_put_value(w, "text", &req->body, text);
     else
         tern_json_put_raw(w, "text", "{\"format\":{\"type\":\"text\"}}");
 }
 
-static void put_settings(tern_json_writer *w, const request *x) {
-    put_same(w, x, "instructions");
-    put_same(w, x, "max_output_tokens");
-    put_metadata(w, x);
-    tern_json_put_text(w, "model", x->ask->model);
-    tern_json_put_bool(w, "parallel_tool_calls", !x->ask->one_call);
+static void put_settings(tern_json_writer *w, const request *req) {
+    put_same(w, req, "instructions");
+    put_same(w, req, "max_output_tokens");
+    put_metadata(w, req);
+    tern_json_put_text(w, "model", req->ask->model);
+    tern_json_put_bool(w, "parallel_tool_calls", !req->ask->one_call);
     tern_json_put_null(w, "previous_response_id");
     tern_json_put_raw(w, "reasoning", "{\"effort\":null,\"summary\":null}");
     tern_json_put_bool(w, "store", false);
-    put_same(w, x, "temperature");
-    put_text_format(w, x);
-    const tern_json *wish = tern_json_get(&x->body, tern_json_root(&x->body), "tool_choice");
+    put_same(w, req, "temperature");
+    put_text_format(w, req);
+    const tern_json *wish = tern_json_get(&req->body, tern_json_root(&req->body), "tool_choice");
     if (wish && !tern_json_is(wish, TERN_JSON_NULL))
-        tern_json_put_value(w, "tool_choice", &x->body, wish);
+        tern_json_put_value(w, "tool_choice", &req->body, wish);
     else
         tern_json_put_text(w, "tool_choice", "auto");
-    put_tools(w, x);
-    tern_json_put_int(w, "top_logprobs", x->ask->params.n_top_logprobs);
-    put_same(w, x, "top_p");
+    put_tools(w, req);
+    tern_json_put_int(w, "top_logprobs", req->ask->params.n_top_logprobs);
+    put_same(w, req, "top_p");
     tern_json_put_text(w, "truncation", "disabled");
 }
 
 // c: the answer, once it is over. Until then usage is left out: null would be no usage.
-static void put_response(tern_json_writer *w, const char *key, request *x, choice *c) {
+static void put_response(tern_json_writer *w, const char *key, request *req, choice *c) {
     bool is_cut = c && !strcmp(status_of(c), "incomplete");
     char id[64];
-    snprintf(id, sizeof id, "resp_%s", x->id + 4);
+    snprintf(id, sizeof id, "resp_%s", req->id + 4);
     tern_json_open(w, key, '{');
     tern_json_put_text(w, "id", id);
     tern_json_put_text(w, "object", "response");
-    tern_json_put_int(w, "created_at", x->ask->created);
+    tern_json_put_int(w, "created_at", req->ask->created);
     tern_json_put_text(w, "status", c ? status_of(c) : "in_progress");
     tern_json_put_bool(w, "background", false);
     tern_json_put_null(w, "error");
@@ -171,27 +171,27 @@ static void put_response(tern_json_writer *w, const char *key, request *x, choic
                       is_cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
     tern_json_open(w, "output", '[');
     for (size_t i = 0; c && i < c->blocks.n; i++)
-        put_item(w, NULL, x, c, &c->blocks.list[i], i, true);
-    if (c && !c->blocks.n) put_item(w, NULL, x, c, NULL, 0, true);
+        put_item(w, NULL, req, c, &c->blocks.list[i], i, true);
+    if (c && !c->blocks.n) put_item(w, NULL, req, c, NULL, 0, true);
     tern_json_close(w, ']');
-    put_settings(w, x);
-    if (c) put_usage(w, x->ask);
+    put_settings(w, req);
+    if (c) put_usage(w, req->ask);
     tern_json_close(w, '}');
 }
 
-static void put_whole(request *x, tern_strbuf *out) {
+static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    put_response(&w, NULL, x, &x->ask->choices[0]);
+    put_response(&w, NULL, req, &req->ask->choices[0]);
 }
 
 // ---- As a stream: every event has its name twice, and its number -------------------------------
 
-static tern_json_writer open_event(request *x, tern_strbuf *out, const char *type) {
+static tern_json_writer open_event(request *req, tern_strbuf *out, const char *type) {
     tern_json_writer w = {.out = out};
     tern_strbuf_printf(out, "event: %s\ndata: ", type);
     tern_json_open(&w, NULL, '{');
     tern_json_put_text(&w, "type", type);
-    tern_json_put_int(&w, "sequence_number", (int64_t)x->ask->n_events++);
+    tern_json_put_int(&w, "sequence_number", (int64_t)req->ask->n_events++);
     return w;
 }
 
@@ -201,52 +201,52 @@ static void close_event(tern_json_writer *w) {
 }
 
 // One that is about a piece of an item.
-static tern_json_writer open_item_event(request *x, tern_strbuf *out, const char *type,
+static tern_json_writer open_item_event(request *req, tern_strbuf *out, const char *type,
                                         const answer_block *b, size_t i) {
-    tern_json_writer w = open_event(x, out, type);
-    put_item_id(&w, "item_id", x, b, i);
+    tern_json_writer w = open_event(req, out, type);
+    put_item_id(&w, "item_id", req, b, i);
     tern_json_put_int(&w, "output_index", (int64_t)i);
     if (!b || b->kind != BLOCK_CALL) tern_json_put_int(&w, "content_index", 0);
     return w;
 }
 
-static void put_item_event(request *x, choice *c, const char *type, const answer_block *b, size_t i,
-                           bool is_whole, tern_strbuf *out) {
-    tern_json_writer w = open_event(x, out, type);
+static void put_item_event(request *req, choice *c, const char *type, const answer_block *b,
+                           size_t i, bool is_whole, tern_strbuf *out) {
+    tern_json_writer w = open_event(req, out, type);
     tern_json_put_int(&w, "output_index", (int64_t)i);
-    put_item(&w, "item", x, c, b, i, is_whole);
+    put_item(&w, "item", req, c, b, i, is_whole);
     close_event(&w);
 }
 
-static void put_response_event(request *x, choice *c, const char *type, tern_strbuf *out) {
-    tern_json_writer w = open_event(x, out, type);
-    put_response(&w, "response", x, c);
+static void put_response_event(request *req, choice *c, const char *type, tern_strbuf *out) {
+    tern_json_writer w = open_event(req, out, type);
+    put_response(&w, "response", req, c);
     close_event(&w);
 }
 
-static void put_part_event(request *x, choice *c, const char *type, const answer_block *b, size_t i,
-                           bool is_whole, tern_strbuf *out) {
+static void put_part_event(request *req, choice *c, const char *type, const answer_block *b,
+                           size_t i, bool is_whole, tern_strbuf *out) {
     if (b && b->kind == BLOCK_CALL) return;
-    tern_json_writer w = open_item_event(x, out, type, b, i);
-    put_part(&w, "part", x, c, b, is_whole);
+    tern_json_writer w = open_item_event(req, out, type, b, i);
+    put_part(&w, "part", req, c, b, is_whole);
     close_event(&w);
 }
 
-static void begin_stream(request *x, tern_strbuf *out) {
-    put_response_event(x, NULL, "response.created", out);
-    put_response_event(x, NULL, "response.in_progress", out);
+static void begin_stream(request *req, tern_strbuf *out) {
+    put_response_event(req, NULL, "response.created", out);
+    put_response_event(req, NULL, "response.in_progress", out);
 }
 
-static void begin_item(request *x, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
-    put_item_event(x, c, "response.output_item.added", b, i, false, out);
-    put_part_event(x, c, "response.content_part.added", b, i, false, out);
+static void begin_item(request *req, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
+    put_item_event(req, c, "response.output_item.added", b, i, false, out);
+    put_part_event(req, c, "response.content_part.added", b, i, false, out);
 }
 
-static void end_item(request *x, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
+static void end_item(request *req, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
     static const char *const types[] = {"response.output_text.done", "response.reasoning_text.done",
                                         "response.function_call_arguments.done"};
     block_kind kind = b ? b->kind : BLOCK_TEXT;
-    tern_json_writer w = open_item_event(x, out, types[kind], b, i);
+    tern_json_writer w = open_item_event(req, out, types[kind], b, i);
     if (kind == BLOCK_CALL) {
         tern_json_put_bytes(&w, "name", tern_strbuf_text(&b->name), b->name.len);
         tern_json_put_text(&w, "arguments", block_arguments(b));
@@ -256,50 +256,51 @@ static void end_item(request *x, choice *c, const answer_block *b, size_t i, ter
     if (kind == BLOCK_TEXT) {
         tern_json_open(&w, "logprobs", '[');
         c->sent = (sent_tokens){0};
-        if (x->ask->params.logprobs) put_token_logprobs(&w, x, c);
+        if (req->ask->params.logprobs) put_token_logprobs(&w, req, c);
         tern_json_close(&w, ']');
     }
     close_event(&w);
-    put_part_event(x, c, "response.content_part.done", b, i, true, out);
-    put_item_event(x, c, "response.output_item.done", b, i, true, out);
+    put_part_event(req, c, "response.content_part.done", b, i, true, out);
+    put_item_event(req, c, "response.output_item.done", b, i, true, out);
 }
 
 // Tokens whose text does not show yet are sent with the next piece that does.
-static void put_piece_event(request *x, choice *c, const answer_part *p, tern_strbuf *out) {
+static void put_piece_event(request *req, choice *c, const answer_part *p, tern_strbuf *out) {
     static const char *const types[] = {"response.output_text.delta",
                                         "response.reasoning_text.delta",
                                         "response.function_call_arguments.delta"};
     const answer_block *b = &c->blocks.list[p->block];
-    tern_json_writer w = open_item_event(x, out, types[b->kind], b, p->block);
+    tern_json_writer w = open_item_event(req, out, types[b->kind], b, p->block);
     tern_json_put_bytes(&w, "delta", tern_strbuf_text(&b->text) + p->at, p->n);
     if (b->kind == BLOCK_TEXT) {
         tern_json_open(&w, "logprobs", '[');
-        if (x->ask->params.logprobs) put_token_logprobs(&w, x, c);
+        if (req->ask->params.logprobs) put_token_logprobs(&w, req, c);
         tern_json_close(&w, ']');
     }
     close_event(&w);
 }
 
-static void put_text(request *x, choice *c, const text_delta *d, tern_strbuf *out) {
+static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
     (void)d;
     for (size_t i = 0; i < c->blocks.n_parts; i++) {
         const answer_part *p = &c->blocks.parts[i];
         if (p->begins && p->block > 0)
-            end_item(x, c, &c->blocks.list[p->block - 1], p->block - 1, out);
-        if (p->begins) begin_item(x, c, &c->blocks.list[p->block], p->block, out);
-        if (p->n) put_piece_event(x, c, p, out);
+            end_item(req, c, &c->blocks.list[p->block - 1], p->block - 1, out);
+        if (p->begins) begin_item(req, c, &c->blocks.list[p->block], p->block, out);
+        if (p->n) put_piece_event(req, c, p, out);
     }
 }
 
-static void put_over(request *x, choice *c, tern_strbuf *out) {
+static void put_over(request *req, choice *c, tern_strbuf *out) {
     size_t n = c->blocks.n;
-    if (!n) begin_item(x, c, NULL, 0, out);
-    end_item(x, c, n ? &c->blocks.list[n - 1] : NULL, n ? n - 1 : 0, out);
-    put_response_event(x, c, openai_was_cut(c) ? "response.incomplete" : "response.completed", out);
+    if (!n) begin_item(req, c, NULL, 0, out);
+    end_item(req, c, n ? &c->blocks.list[n - 1] : NULL, n ? n - 1 : 0, out);
+    put_response_event(req, c, openai_was_cut(c) ? "response.incomplete" : "response.completed",
+                       out);
 }
 
-static void put_stream_error(request *x, const api_error *e, tern_strbuf *out) {
-    tern_json_writer w = open_event(x, out, "error");
+static void put_stream_error(request *req, const api_error *e, tern_strbuf *out) {
+    tern_json_writer w = open_event(req, out, "error");
     tern_json_put_text(&w, "code", e->code);
     tern_json_put_text(&w, "message", e->message);
     tern_json_put_text(&w, "param", e->param[0] ? e->param : NULL);
@@ -321,20 +322,20 @@ static void read_logprobs(ask *a, const fields *f) {
     if (a->params.n_top_logprobs) a->params.logprobs = true;
 }
 
-void openai_responses(request *x) {
+void openai_responses(request *req) {
     api_error e = {0};
     fields f;
-    ask *a = ask_start(x, &writer, &f, &e);
+    ask *a = ask_start(req, &writer, &f, &e);
     if (!a) return;
-    ask_read_sampling(x, &f, 2);
-    ask_read_max_tokens(x, &f, "max_output_tokens");
+    ask_read_sampling(req, &f, 2);
+    ask_read_max_tokens(req, &f, "max_output_tokens");
     a->stream = field_bool(&f, "stream", false);
     read_logprobs(a, &f);
-    openai_read_response(x, &f);
-    ask_begin(x, &e);
+    openai_read_response(req, &f);
+    ask_begin(req, &e);
 }
 
-void openai_count_tokens(request *x) {
-    ask_count(x, &writer, openai_read_response,
+void openai_count_tokens(request *req) {
+    ask_count(req, &writer, openai_read_response,
               "\"object\":\"response.input_tokens\",\"input_tokens\":");
 }

@@ -3,11 +3,11 @@
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
 
-static void read_format(request *x, const fields *f) {
+static void read_format(request *req, const fields *f) {
     fields text = fields_within(f, "text", "text.");
     fields format = fields_within(&text, "format", "text.format.");
-    ask_read_formats(x, f);
-    if (format.object) ask_read_format(x, &format, "text.format");
+    ask_read_formats(req, f);
+    if (format.object) ask_read_format(req, &format, "text.format");
 }
 
 static void refuse_unsupported(const fields *f) {
@@ -100,16 +100,16 @@ static void read_input(const fields *f, messages *m, bool *prefill) {
         m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
 }
 
-bool openai_read_response(request *x, const fields *f) {
+bool openai_read_response(request *req, const fields *f) {
     messages m = {0};
     bool prefill;
-    ask_read_model(x, f);
+    ask_read_model(req, f);
     refuse_unsupported(f);
-    openai_read_tools(x, f);
-    openai_read_thinking(x, f);
-    read_format(x, f);
+    openai_read_tools(req, f);
+    openai_read_thinking(req, f);
+    read_format(req, f);
     read_input(f, &m, &prefill);
-    ask_add_chat(x, &m, prefill, f->error);
+    ask_add_chat(req, &m, prefill, f->error);
     messages_free(&m);
     return f->error->status == 0;
 }

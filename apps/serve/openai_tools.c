@@ -55,8 +55,8 @@ static void read_choice(ask *a, const fields *f) {
                      tern_json_str(tern_json_get(f->doc, function ? function : wish, "name")));
 }
 
-void openai_read_tools(request *x, const fields *f) {
-    ask *a = x->ask;
+void openai_read_tools(request *req, const fields *f) {
+    ask *a = req->ask;
     const tern_json *tools = field_array(f, "tools");
     if (tools && tools->n > 0) {
         tern_json_writer w = {.out = &a->tools};
@@ -74,8 +74,8 @@ void openai_read_tools(request *x, const fields *f) {
     read_choice(a, f);
 }
 
-void openai_read_thinking(request *x, const fields *f) {
-    tern_json_writer w = {.out = &x->ask->switches, .follows = true};
+void openai_read_thinking(request *req, const fields *f) {
+    tern_json_writer w = {.out = &req->ask->switches, .follows = true};
     fields more = fields_within(f, "chat_template_kwargs", "chat_template_kwargs.");
     tern_str effort = field_text(f, "reasoning_effort");
     fields reasoning = fields_within(f, "reasoning", "reasoning.");

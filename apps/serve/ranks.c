@@ -41,7 +41,7 @@ static void put_result(tern_json_writer *w, const texts *t, const ranked *r) {
     tern_json_close(w, '}');
 }
 
-static void reply(request *x, const texts *t) {
+static void reply(request *req, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     ranked *list = rank(t);
@@ -49,7 +49,7 @@ static void reply(request *x, const texts *t) {
     if (!list) out.failed = true;
     if (!t->as_tei) {
         tern_json_open(&w, NULL, '{');
-        tern_json_put_text(&w, "model", x->ask->model);
+        tern_json_put_text(&w, "model", req->ask->model);
         tern_json_put_text(&w, "object", "list");
         tern_json_open(&w, "usage", '{');
         tern_json_put_int(&w, "prompt_tokens", n);
@@ -60,7 +60,7 @@ static void reply(request *x, const texts *t) {
     for (size_t i = 0; list && i < t->n && i < t->n_best; i++) put_result(&w, t, &list[i]);
     tern_json_close(&w, ']');
     if (!t->as_tei) tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
     tern_free(list);
 }
@@ -88,19 +88,19 @@ static void read_query(texts *t, const fields *f) {
     if (!t->query) api_fail_memory(f->error);
 }
 
-void llama_rerank(request *x) {
+void llama_rerank(request *req) {
     api_error e = {0};
-    fields f = fields_of_body(x, &e);
+    fields f = fields_of_body(req, &e);
     bool as_tei = field_any(&f, "texts") != NULL;
     texts *t =
-        ask_new(x, NULL, &e) ? texts_new(x, as_tei ? "texts" : "documents", reply, &e) : NULL;
+        ask_new(req, NULL, &e) ? texts_new(req, as_tei ? "texts" : "documents", reply, &e) : NULL;
     if (!t) {
-        reply_error(x, &e);
+        reply_error(req, &e);
         return;
     }
     t->ranks = t->cuts = true;
     t->as_tei = as_tei;
-    ask_read_model(x, &f);
+    ask_read_model(req, &f);
     read_query(t, &f);
     t->n_best = as_tei ? SIZE_MAX : (size_t)field_int(&f, "top_n", INT32_MAX, 1, INT32_MAX);
     t->with_documents = field_bool(&f, as_tei ? "return_text" : "return_documents", false);
@@ -109,5 +109,5 @@ void llama_rerank(request *x) {
     for (const tern_json *item = tern_json_first(f.doc, list); item && !e.status;
          item = tern_json_next(f.doc, list, item))
         add_document(t, &f, item);
-    texts_begin(x, t, &e);
+    texts_begin(req, t, &e);
 }

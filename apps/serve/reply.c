@@ -57,89 +57,89 @@ static void put_date(tern_strbuf *out) {
                        t.tm_sec);
 }
 
-static void put_head(tern_strbuf *out, const request *x, int status, const char *type) {
+static void put_head(tern_strbuf *out, const request *req, int status, const char *type) {
     http_put_status(out, status);
     put_date(out);
     http_put_field(out, "Server", "tern");
     // Nothing here is what a browser may guess it to be: an answer is never a page's script.
     http_put_field(out, "X-Content-Type-Options", "nosniff");
     if (type) http_put_field(out, "Content-Type", type);
-    http_put_field(out, "x-request-id", x->id); // as OpenAI's client reads it
-    http_put_field(out, "request-id", x->id);   // and Anthropic's
-    if (x->has_front) {
+    http_put_field(out, "x-request-id", req->id); // as OpenAI's client reads it
+    http_put_field(out, "request-id", req->id);   // and Anthropic's
+    if (req->has_front) {
         char front[12];
-        snprintf(front, sizeof front, "%lu", (unsigned long)x->front);
+        snprintf(front, sizeof front, "%lu", (unsigned long)req->front);
         http_put_field(out, "x-tern-front", front);
     }
-    if (x->allow_origin[0]) {
-        http_put_field(out, "Access-Control-Allow-Origin", x->allow_origin);
+    if (req->allow_origin[0]) {
+        http_put_field(out, "Access-Control-Allow-Origin", req->allow_origin);
         http_put_field(out, "Access-Control-Expose-Headers",
                        "x-request-id, request-id, x-tern-front, Retry-After, Mcp-Session-Id");
         http_put_field(out, "Vary", "Origin");
     }
     if (status == 429 || status == 503) http_put_field(out, "Retry-After", "2");
     if (status == 401) http_put_field(out, "WWW-Authenticate", "Bearer");
-    if (!x->http->keeps_alive)
+    if (!req->http->keeps_alive)
         http_put_field(out, "Connection", "close");
-    else if (x->http->minor == 0)
+    else if (req->http->minor == 0)
         http_put_field(out, "Connection", "keep-alive");
 }
 
-static void begin(request *x, int status) {
-    x->status = status;
-    x->wrote = tern_seconds();
-    if (x->is_away)
-        x->counts = true;
+static void begin(request *req, int status) {
+    req->status = status;
+    req->wrote = tern_seconds();
+    if (req->is_away)
+        req->counts = true;
     else
-        metrics_count_request(&x->server->metrics, x->route ? x->route : "other", status);
+        metrics_count_request(&req->server->metrics, req->route ? req->route : "other", status);
 }
 
-static void finish(request *x) {
-    if (x->is_over) return;
-    x->is_over = true;
-    if (x->is_away) return; // away.c ends it
-    metrics_add(&x->server->metrics.request, tern_seconds() - x->arrived);
-    x->sink->end(x->to);
+static void finish(request *req) {
+    if (req->is_over) return;
+    req->is_over = true;
+    if (req->is_away) return; // away.c ends it
+    metrics_add(&req->server->metrics.request, tern_seconds() - req->arrived);
+    req->sink->end(req->to);
 }
 
 // Sends what was put together. If there was no memory for it, nobody could tell the rest from the
 // whole: so nothing more is sent, and the connection closes.
-static void send(request *x, tern_strbuf *out) {
-    if (x->is_over) return;
+static void send(request *req, tern_strbuf *out) {
+    if (req->is_over) return;
     if (out->failed) {
-        x->is_broken = true;
-        finish(x);
-    } else if (x->is_away && x->said.len == 0) {
-        tern_strbuf_free(&x->said);
-        x->said = *out;
+        req->is_broken = true;
+        finish(req);
+    } else if (req->is_away && req->said.len == 0) {
+        tern_strbuf_free(&req->said);
+        req->said = *out;
         *out = (tern_strbuf){0};
-    } else if (x->is_away) {
-        tern_strbuf_append(&x->said, tern_strbuf_text(out), out->len);
-        if (!x->said.failed) return;
-        x->is_broken = true;
-        finish(x);
+    } else if (req->is_away) {
+        tern_strbuf_append(&req->said, tern_strbuf_text(out), out->len);
+        if (!req->said.failed) return;
+        req->is_broken = true;
+        finish(req);
     } else if (out->len > 0) {
-        x->sink->write(x->to, out->ptr, out->len);
+        req->sink->write(req->to, out->ptr, out->len);
     }
 }
 
 // ---- Whole answers -----------------------------------------------------------------------------
 
 // For a sink that takes lines.
-static void reply_line(request *x, const tern_strbuf *body) {
+static void reply_line(request *req, const tern_strbuf *body) {
     tern_strbuf out = {.failed = body->failed};
     tern_strbuf_append(&out, tern_strbuf_text(body), body->len);
     tern_strbuf_putc(&out, '\n');
-    send(x, &out);
+    send(req, &out);
     tern_strbuf_free(&out);
-    finish(x);
+    finish(req);
 }
 
-static bool is_head(const request *x) { return tern_str_is(x->http->method, "HEAD"); }
+static bool is_head(const request *req) { return tern_str_is(req->http->method, "HEAD"); }
 
 // What a page may send. Any field: clients have many of their own.
-static void put_permissions(tern_strbuf *out, const request *x) {
-    tern_str asked = http_field_of(x->http, "access-control-request-headers");
+static void put_permissions(tern_strbuf *out, const request *req) {
+    tern_str asked = http_field_of(req->http, "access-control-request-headers");
     http_put_field(out, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
     tern_strbuf_puts(out, "Access-Control-Allow-Headers: ");
     if (asked.len)
@@ -149,7 +149,7 @@ static void put_permissions(tern_strbuf *out, const request *x) {
     tern_strbuf_puts(out, "\r\nAccess-Control-Max-Age: 600\r\n");
 }
 
-void reply_whole(request *x, int status, const char *type, const tern_strbuf *body) {
+void reply_whole(request *req, int status, const char *type, const tern_strbuf *body) {
     static const char sorry[] = "{\"error\":{\"message\":\"out of memory\"}}";
     const tern_strbuf no_memory = {.ptr = (char *)sorry, .len = sizeof sorry - 1};
     tern_strbuf out = {0};
@@ -158,40 +158,40 @@ void reply_whole(request *x, int status, const char *type, const tern_strbuf *bo
         body = &no_memory;
         type = "application/json";
     }
-    begin(x, status);
-    if (x->sink->is_plain) {
-        reply_line(x, body);
+    begin(req, status);
+    if (req->sink->is_plain) {
+        reply_line(req, body);
         return;
     }
-    put_head(&out, x, status, type);
-    if (x->allow) http_put_field(&out, "Allow", x->allow);
-    if (x->preflight) put_permissions(&out, x);
-    tern_strbuf_append(&out, tern_strbuf_text(&x->head), x->head.len);
-    out.failed |= x->head.failed;
+    put_head(&out, req, status, type);
+    if (req->allow) http_put_field(&out, "Allow", req->allow);
+    if (req->preflight) put_permissions(&out, req);
+    tern_strbuf_append(&out, tern_strbuf_text(&req->head), req->head.len);
+    out.failed |= req->head.failed;
     if (status != 204 && status != 304) http_put_length(&out, body->len);
     http_put_head_end(&out);
-    if (!is_head(x)) tern_strbuf_append(&out, tern_strbuf_text(body), body->len);
-    send(x, &out);
+    if (!is_head(req)) tern_strbuf_append(&out, tern_strbuf_text(body), body->len);
+    send(req, &out);
     tern_strbuf_free(&out);
-    finish(x);
+    finish(req);
 }
 
-void reply_json(request *x, const tern_strbuf *body) {
-    server *s = x->server;
-    if (!x->is_away && body->len > s->n_loop_bytes) s->n_loop_bytes = body->len;
-    reply_whole(x, 200, "application/json", body);
+void reply_json(request *req, const tern_strbuf *body) {
+    server *s = req->server;
+    if (!req->is_away && body->len > s->n_loop_bytes) s->n_loop_bytes = body->len;
+    reply_whole(req, 200, "application/json", body);
 }
 
-void reply_error(request *x, const api_error *e) {
-    if (long_text_begin(x, e)) return;
-    if (x->error_format->refuse) {
-        x->error_format->refuse(x, e);
+void reply_error(request *req, const api_error *e) {
+    if (long_text_begin(req, e)) return;
+    if (req->error_format->refuse) {
+        req->error_format->refuse(req, e);
         return;
     }
     tern_strbuf body = {0};
     tern_json_writer w = {.out = &body};
-    x->error_format->put_error(&w, x, e);
-    reply_whole(x, e->status, "application/json", &body);
+    req->error_format->put_error(&w, req, e);
+    reply_whole(req, e->status, "application/json", &body);
     tern_strbuf_free(&body);
 }
 
@@ -215,40 +215,40 @@ void reply_refusal(tern_strbuf *out, int status, const char *reason) {
 // ---- Streams -----------------------------------------------------------------------------------
 
 // HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
-static bool is_chunked(const request *x) { return !x->sink->is_plain && x->http->minor > 0; }
+static bool is_chunked(const request *req) { return !req->sink->is_plain && req->http->minor > 0; }
 
-void reply_stream(request *x, const char *type) {
+void reply_stream(request *req, const char *type) {
     tern_strbuf out = {0};
-    begin(x, 200);
-    x->is_stream = true;
-    x->pings = !strcmp(type, "text/event-stream");
-    if (x->sink->is_plain) return;
-    put_head(&out, x, 200, type);
+    begin(req, 200);
+    req->is_stream = true;
+    req->pings = !strcmp(type, "text/event-stream");
+    if (req->sink->is_plain) return;
+    put_head(&out, req, 200, type);
     http_put_field(&out, "Cache-Control", "no-cache");
     http_put_field(&out, "X-Accel-Buffering", "no");
-    if (is_chunked(x)) http_put_field(&out, "Transfer-Encoding", "chunked");
+    if (is_chunked(req)) http_put_field(&out, "Transfer-Encoding", "chunked");
     http_put_head_end(&out);
-    send(x, &out);
+    send(req, &out);
     tern_strbuf_free(&out);
 }
 
-void reply_piece(request *x, tern_strbuf *text) {
-    tern_strbuf *out = &x->frame; // its memory stays for the next piece
+void reply_piece(request *req, tern_strbuf *text) {
+    tern_strbuf *out = &req->frame; // its memory stays for the next piece
     tern_strbuf_clear(out);
     out->failed |= text->failed;
-    if (is_chunked(x) && text->len > 0)
+    if (is_chunked(req) && text->len > 0)
         http_put_chunk(out, text->ptr, text->len);
     else
         tern_strbuf_append(out, tern_strbuf_text(text), text->len);
-    x->wrote = tern_seconds();
+    req->wrote = tern_seconds();
     tern_strbuf_clear(text);
-    send(x, out);
+    send(req, out);
 }
 
-void reply_end(request *x) {
+void reply_end(request *req) {
     tern_strbuf out = {0};
-    if (is_chunked(x)) http_put_last_chunk(&out);
-    send(x, &out);
+    if (is_chunked(req)) http_put_last_chunk(&out);
+    send(req, &out);
     tern_strbuf_free(&out);
-    finish(x);
+    finish(req);
 }

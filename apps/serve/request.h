@@ -48,9 +48,9 @@ typedef struct ask ask;
 
 // How an interface writes its errors.
 typedef struct error_format {
-    void (*put_error)(tern_json_writer *w, const request *x, const api_error *e);
+    void (*put_error)(tern_json_writer *w, const request *req, const api_error *e);
     // Answers with it, where that takes more than its words and its status; NULL: it does not.
-    void (*refuse)(request *x, const api_error *e);
+    void (*refuse)(request *req, const api_error *e);
 } error_format;
 extern const error_format error_format_openai, error_format_anthropic, error_format_ollama,
     error_format_llama, error_format_mcp;
@@ -65,12 +65,12 @@ typedef struct sink {
 
 struct request {
     server *server;
-    served *model;              // that answers; NULL: none is needed
-    model_wait wait;            // until it is open
-    void (*handle)(request *x); // once it is
-    bool holds;                 // it is open, and stays so
-    double waited;              // seconds: until it was open
-    double keep_seconds;        // how long it is to stay open after this, if has_keep
+    served *model;                // that answers; NULL: none is needed
+    model_wait wait;              // until it is open
+    void (*handle)(request *req); // once it is
+    bool holds;                   // it is open, and stays so
+    double waited;                // seconds: until it was open
+    double keep_seconds;          // how long it is to stay open after this, if has_keep
     bool has_keep;
     const sink *sink;
     void *to;
@@ -95,12 +95,12 @@ struct request {
     api_error *refusal;        // sent once its body, which is dropped, has come; NULL: none
     // While it is away (away.h), and what for.
     task away;
-    void (*work)(request *x);
-    void (*then)(request *x); // when it is back
-    void (*stop)(request *x); // instead: of the loop's thread
-    tern_strbuf said;         // what was written
-    struct texts *texts;      // whose vectors it asks for (texts.h)
-    tasks *tasks;             // that `task` is for
+    void (*work)(request *req);
+    void (*then)(request *req); // when it is back
+    void (*stop)(request *req); // instead: of the loop's thread
+    tern_strbuf said;           // what was written
+    struct texts *texts;        // whose vectors it asks for (texts.h)
+    tasks *tasks;               // that `task` is for
     served *task_model;
     struct mcp_run *mcp;      // the message that the body is (mcp_server.h); NULL: it is none
     ask *ask;                 // what it generates; NULL: nothing
@@ -120,7 +120,7 @@ struct request {
     bool is_away, is_left, is_emptied; // is_left: its client has gone: it is freed when it is back
     bool counts;                       // it began to be answered while away
     bool is_screened, body_failed;
-    void (*with_body)(request *x, api_error *e);
+    void (*with_body)(request *req, api_error *e);
     size_t n_body;     // bytes of it, and more if it was compressed: whether handling it is short
     unsigned encoding; // of the body: content_encoding (long_body.h)
     bool pings;        // a stream that may have comments while it is silent
@@ -130,13 +130,14 @@ struct request {
 // ---- Answering (reply.c) -----------------------------------------------------------------------
 
 // A whole answer. body is the caller's; if it failed, the answer is an error.
-void reply_whole(request *x, int status, const char *type, const tern_strbuf *body);
-void reply_json(request *x, const tern_strbuf *body); // 200
-void reply_error(request *x, const api_error *e); // in the interface's words; also within a stream
+void reply_whole(request *req, int status, const char *type, const tern_strbuf *body);
+void reply_json(request *req, const tern_strbuf *body); // 200
+void reply_error(request *req,
+                 const api_error *e); // in the interface's words; also within a stream
 // A stream: its head, pieces, its end.
-void reply_stream(request *x, const char *type);
-void reply_piece(request *x, tern_strbuf *text); // and clears it
-void reply_end(request *x);
+void reply_stream(request *req, const char *type);
+void reply_piece(request *req, tern_strbuf *text); // and clears it
+void reply_end(request *req);
 // The answer to what the reader refused: the connection closes after it.
 void reply_refusal(tern_strbuf *out, int status, const char *reason);
 
@@ -152,26 +153,26 @@ void api_fail_status(api_error *e, const tern_error *err, const char *param);
 
 // The request's head is there: may it be asked at all? Nothing of its body is read before. False:
 // e says why not.
-bool request_screen(request *x, api_error *e); // routes.c
+bool request_screen(request *req, api_error *e); // routes.c
 // The request is complete. Answers it, now or later; screens it, unless that is done.
-void request_begin(request *x);                      // routes.c
-void request_refuse(request *x, const api_error *e); // that was screened
-// Calls x->handle: away, if the request is long.
-void request_handle(request *x);
-bool request_takes_body(const request *x); // that was screened: its body is looked at
-void request_free_parts(request *x);       // routes.c: what the loop's thread frees
-void request_name(request *x);             // gives it its id: request_begin does
+void request_begin(request *req);                      // routes.c
+void request_refuse(request *req, const api_error *e); // that was screened
+// Calls req->handle: away, if the request is long.
+void request_handle(request *req);
+bool request_takes_body(const request *req); // that was screened: its body is looked at
+void request_free_parts(request *req);       // routes.c: what the loop's thread frees
+void request_name(request *req);             // gives it its id: request_begin does
 // The client has gone, or has its answer: what runs for it is cancelled.
-void request_free(request *x);
+void request_free(request *req);
 // Bytes that it has in memory. False: its client has more than its share in flight (budget.c).
-bool budget_take(request *x, size_t n_bytes);
-bool budget_may_take(const request *x, size_t n_bytes);
-void budget_give(request *x); // all that it has
+bool budget_take(request *req, size_t n_bytes);
+bool budget_may_take(const request *req, size_t n_bytes);
+void budget_give(request *req); // all that it has
 // What the scheduler sent becomes pieces of answers.
 void server_take_events(server *s); // ask.c
 // What a field of the query says, decoded into *room; {NULL, 0}: it is not there.
-tern_str request_query(const request *x, const char *name, tern_strbuf *room);
-// Calls handle when x->model is open, now or later; answers with an error if it cannot be opened.
-void request_with_model(request *x, void (*handle)(request *x)); // routes.c
+tern_str request_query(const request *req, const char *name, tern_strbuf *room);
+// Calls handle when req->model is open, now or later; answers with an error if it cannot be opened.
+void request_with_model(request *req, void (*handle)(request *req)); // routes.c
 
 #endif

@@ -29,7 +29,7 @@ typedef enum route_needs {
 typedef struct route {
     const char *method, *path; // a path that ends with '/' and has more after it: any such path
     const error_format *error_format;
-    void (*handle)(request *x);
+    void (*handle)(request *req);
     route_needs needs;
 } route;
 
@@ -89,8 +89,8 @@ static bool matches(const route *r, tern_str path) {
 }
 
 // The route of the path and method; *other: one with another method.
-static const route *find_route(const request *x, const route **other) {
-    tern_str path = {tern_strbuf_text(&x->path), x->path.len}, method = x->http->method;
+static const route *find_route(const request *req, const route **other) {
+    tern_str path = {tern_strbuf_text(&req->path), req->path.len}, method = req->http->method;
     if (tern_str_is(method, "HEAD")) method = TERN_STR("GET");
     *other = NULL;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
@@ -102,8 +102,8 @@ static const route *find_route(const request *x, const route **other) {
 }
 
 // Errors of unknown paths have the format of the interface that the path looks like.
-static const error_format *error_format_of(const request *x) {
-    const char *path = tern_strbuf_text(&x->path);
+static const error_format *error_format_of(const request *req) {
+    const char *path = tern_strbuf_text(&req->path);
     if (!strncmp(path, "/api/", 5)) return &error_format_ollama;
     if (!strncmp(path, "/v1/messages", 12)) return &error_format_anthropic;
     if (!strcmp(path, "/mcp")) return &error_format_mcp;
@@ -112,35 +112,35 @@ static const error_format *error_format_of(const request *x) {
 
 // ---- May it ask? -------------------------------------------------------------------------------
 
-static bool check_origin(request *x, api_error *e) {
-    const serve_desc *d = x->server->desc;
-    tern_str origin = http_field_of(x->http, "origin");
-    if (!host_is_allowed(d, x->http->host)) {
+static bool check_origin(request *req, api_error *e) {
+    const serve_desc *d = req->server->desc;
+    tern_str origin = http_field_of(req->http, "origin");
+    if (!host_is_allowed(d, req->http->host)) {
         api_fail(e, 403, NULL, NULL, "the name '%.*s' is not this server's: see --allow-host",
-                 x->http->host.len < 200 ? (int)x->http->host.len : 200, x->http->host.ptr);
+                 req->http->host.len < 200 ? (int)req->http->host.len : 200, req->http->host.ptr);
         return false;
     }
     if (!origin.ptr) return true;
-    if (!origin_is_allowed(d, origin, x->http->host)) {
+    if (!origin_is_allowed(d, origin, req->http->host)) {
         api_fail(e, 403, NULL, NULL, "pages of '%.*s' may not ask this server: see --cors",
                  origin.len < 200 ? (int)origin.len : 200, origin.ptr);
         return false;
     }
-    if (origin.len < sizeof x->allow_origin) {
-        memcpy(x->allow_origin, origin.ptr, origin.len);
-        x->allow_origin[origin.len] = 0;
+    if (origin.len < sizeof req->allow_origin) {
+        memcpy(req->allow_origin, origin.ptr, origin.len);
+        req->allow_origin[origin.len] = 0;
     }
     return true;
 }
 
-static bool check_key(request *x, const route *r, api_error *e) {
-    const serve_desc *d = x->server->desc;
-    tern_str key = key_of(x->http);
+static bool check_key(request *req, const route *r, api_error *e) {
+    const serve_desc *d = req->server->desc;
+    tern_str key = key_of(req->http);
     if (d->keys.n == 0 || r->needs == NEEDS_NOTHING) return true;
     size_t which = find_key(&d->keys, key);
     // Where there are several keys, who has one is a client, wherever it asks from.
-    x->client = tern_mix64((d->keys.n > 1 ? 0 : x->client) + which + 1);
-    x->owner = registry_owner(x->server->registry, which);
+    req->client = tern_mix64((d->keys.n > 1 ? 0 : req->client) + which + 1);
+    req->owner = registry_owner(req->server->registry, which);
     if (which != SIZE_MAX) return true;
     api_fail(e, 401, "invalid_api_key", NULL,
              key.ptr ? "the API key is wrong" : "an API key is needed: Authorization: Bearer KEY");
@@ -155,8 +155,8 @@ bool route_takes_nothing(const route *r) { return r->needs == NEEDS_MODEL_ALONE;
 
 // ---- The model ---------------------------------------------------------------------------------
 
-tern_str request_query(const request *x, const char *name, tern_strbuf *room) {
-    tern_str rest = x->http->query;
+tern_str request_query(const request *req, const char *name, tern_strbuf *room) {
+    tern_str rest = req->http->query;
     size_t n = strlen(name);
     while (rest.len > 0) {
         const char *end = memchr(rest.ptr, '&', rest.len);
@@ -170,139 +170,139 @@ tern_str request_query(const request *x, const char *name, tern_strbuf *room) {
 }
 
 // By the body's "model" (Ollama's clients also say "name"), or the query's.
-static bool find_model(request *x, api_error *e) {
+static bool find_model(request *req, api_error *e) {
     tern_error err = {0};
     tern_strbuf room = {0};
-    const tern_json *root = tern_json_root(&x->body);
-    tern_str name = tern_json_str(tern_json_get(&x->body, root, "model"));
-    if (!name.ptr && x->error_format == &error_format_ollama)
-        name = tern_json_str(tern_json_get(&x->body, root, "name"));
-    if (x->rule->needs == NEEDS_MODEL_FORM) name = x->form_model;
-    if (!name.ptr) name = request_query(x, "model", &room);
-    x->model = registry_find(x->server->registry, name, &err);
-    if (!x->model)
+    const tern_json *root = tern_json_root(&req->body);
+    tern_str name = tern_json_str(tern_json_get(&req->body, root, "model"));
+    if (!name.ptr && req->error_format == &error_format_ollama)
+        name = tern_json_str(tern_json_get(&req->body, root, "name"));
+    if (req->rule->needs == NEEDS_MODEL_FORM) name = req->form_model;
+    if (!name.ptr) name = request_query(req, "model", &room);
+    req->model = registry_find(req->server->registry, name, &err);
+    if (!req->model)
         api_fail(e, name.len ? 404 : 400, name.len ? "model_not_found" : NULL, "model", "%s",
                  err.message);
     tern_strbuf_free(&room);
-    return x->model != NULL;
+    return req->model != NULL;
 }
 
 static void on_ready(model_wait *w, const tern_error *err) {
-    request *x = (request *)((char *)w - offsetof(request, wait));
+    request *req = (request *)((char *)w - offsetof(request, wait));
     api_error e = {0};
     if (!err) {
-        x->holds = true;
-        x->waited = tern_seconds() - x->arrived;
-        if (x->has_keep) registry_keep(x->model, x->keep_seconds);
-        request_handle(x);
+        req->holds = true;
+        req->waited = tern_seconds() - req->arrived;
+        if (req->has_keep) registry_keep(req->model, req->keep_seconds);
+        request_handle(req);
         return;
     }
-    if (x->server->stopping)
+    if (req->server->stopping)
         api_fail(&e, 503, "stopping", NULL, "%s", err->message);
     else
         api_fail(&e, 500, "model_unavailable", "model", "%s", err->message);
-    reply_error(x, &e);
+    reply_error(req, &e);
 }
 
-void request_handle(request *x) { request_do(x, x->n_body, x->handle, NULL); }
+void request_handle(request *req) { request_do(req, req->n_body, req->handle, NULL); }
 
-static void ask_registry(request *x) { registry_ask(x->model, &x->wait); }
+static void ask_registry(request *req) { registry_ask(req->model, &req->wait); }
 
-void request_with_model(request *x, void (*handle)(request *x)) {
-    x->handle = handle;
-    x->wait.ready = on_ready;
-    request_then(x, ask_registry);
+void request_with_model(request *req, void (*handle)(request *req)) {
+    req->handle = handle;
+    req->wait.ready = on_ready;
+    request_then(req, ask_registry);
 }
 
 // ---- Beginning and ending ----------------------------------------------------------------------
 
 // A page asks beforehand whether it may.
-static void reply_preflight(request *x) {
+static void reply_preflight(request *req) {
     tern_strbuf none = {0};
-    x->preflight = true;
-    reply_whole(x, 204, NULL, &none);
+    req->preflight = true;
+    reply_whole(req, 204, NULL, &none);
 }
 
-void request_name(request *x) {
-    server *s = x->server;
+void request_name(request *req) {
+    server *s = req->server;
     uint64_t id = tern_mix64(tern_random_seed() + ++s->n_requests);
-    snprintf(x->id, sizeof x->id, "req_%016llx", (unsigned long long)id);
-    x->arrived = tern_seconds();
+    snprintf(req->id, sizeof req->id, "req_%016llx", (unsigned long long)id);
+    req->arrived = tern_seconds();
 }
 
 // Its body is there, if it has one; or e says why it is refused.
-static void go_on(request *x, api_error *e) {
-    const route *r = x->rule;
+static void go_on(request *req, api_error *e) {
+    const route *r = req->rule;
     bool ok = !e->status && r;
-    if (ok && r->needs >= NEEDS_NAME) ok = find_model(x, e);
+    if (ok && r->needs >= NEEDS_NAME) ok = find_model(req, e);
     if (!ok)
-        reply_error(x, e);
+        reply_error(req, e);
     else if (r->needs >= NEEDS_MODEL)
-        request_with_model(x, r->handle);
+        request_with_model(req, r->handle);
     else
-        r->handle(x);
+        r->handle(req);
 }
 
 // What is asked of the path and the fields alone.
-static void screen(request *x, api_error *e) {
+static void screen(request *req, api_error *e) {
     const route *other, *r;
-    if (!http_unescape(x->http->path, &x->path))
-        x->path.failed ? api_fail_memory(e)
-                       : api_fail(e, 400, NULL, NULL, "the path has a wrong escape");
-    x->error_format = error_format_of(x);
-    r = x->rule = find_route(x, &other);
-    if (r) x->route = r->path;
-    if (e->status || !check_origin(x, e) || tern_str_is(x->http->method, "OPTIONS")) return;
+    if (!http_unescape(req->http->path, &req->path))
+        req->path.failed ? api_fail_memory(e)
+                         : api_fail(e, 400, NULL, NULL, "the path has a wrong escape");
+    req->error_format = error_format_of(req);
+    r = req->rule = find_route(req, &other);
+    if (r) req->route = r->path;
+    if (e->status || !check_origin(req, e) || tern_str_is(req->http->method, "OPTIONS")) return;
     if (r) {
-        x->error_format = r->error_format;
-        if (check_key(x, r, e)) encoding_read(x, e);
+        req->error_format = r->error_format;
+        if (check_key(req, r, e)) encoding_read(req, e);
     } else if (other) {
-        x->allow = !strcmp(other->method, "GET") ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-        api_fail(e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&x->path), other->method);
+        req->allow = !strcmp(other->method, "GET") ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+        api_fail(e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&req->path), other->method);
     } else {
-        api_fail(e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&x->path));
+        api_fail(e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&req->path));
     }
 }
 
-bool request_screen(request *x, api_error *e) {
-    request_name(x);
-    x->error_format = &error_format_openai;
-    x->is_screened = true;
-    screen(x, e);
+bool request_screen(request *req, api_error *e) {
+    request_name(req);
+    req->error_format = &error_format_openai;
+    req->is_screened = true;
+    screen(req, e);
     return e->status == 0;
 }
 
-bool request_takes_body(const request *x) {
-    return x->rule && !strcmp(x->rule->method, "POST") && tern_str_is(x->http->method, "POST") &&
-           !x->refusal;
+bool request_takes_body(const request *req) {
+    return req->rule && !strcmp(req->rule->method, "POST") &&
+           tern_str_is(req->http->method, "POST") && !req->refusal;
 }
 
-void request_refuse(request *x, const api_error *e) {
-    x->rule = NULL;
-    reply_error(x, e);
+void request_refuse(request *req, const api_error *e) {
+    req->rule = NULL;
+    reply_error(req, e);
 }
 
-void request_begin(request *x) {
+void request_begin(request *req) {
     api_error e = {0};
-    if (!x->is_screened) {
-        request_screen(x, &e);
-    } else if (x->refusal) {
-        e = *x->refusal;
+    if (!req->is_screened) {
+        request_screen(req, &e);
+    } else if (req->refusal) {
+        e = *req->refusal;
     }
-    tern_free(x->refusal);
-    x->refusal = NULL;
-    if (!e.status && tern_str_is(x->http->method, "OPTIONS"))
-        reply_preflight(x);
-    else if (!e.status && request_takes_body(x))
-        body_read_then(x, go_on);
+    tern_free(req->refusal);
+    req->refusal = NULL;
+    if (!e.status && tern_str_is(req->http->method, "OPTIONS"))
+        reply_preflight(req);
+    else if (!e.status && request_takes_body(req))
+        body_read_then(req, go_on);
     else
-        go_on(x, &e);
+        go_on(req, &e);
 }
 
-void request_free_parts(request *x) {
-    long_text_free(x);
-    mcp_run_free(x);
-    texts_free(x->texts);
-    ask_free(x->ask);
-    tern_free(x->refusal);
+void request_free_parts(request *req) {
+    long_text_free(req);
+    mcp_run_free(req);
+    texts_free(req->texts);
+    ask_free(req->ask);
+    tern_free(req->refusal);
 }

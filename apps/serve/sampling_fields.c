@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 
 // Any whole number is a seed. The library takes 0 for "another one each time".
-void ask_read_seed(request *x, const fields *f, const char *name) {
+void ask_read_seed(request *req, const fields *f, const char *name) {
     const tern_json *value = field_any(f, name);
     if (!value) return;
     uint64_t seed;
@@ -17,7 +17,7 @@ void ask_read_seed(request *x, const fields *f, const char *name) {
         field_fail(f, name, "a whole number of 64 bits");
         return;
     }
-    x->ask->sampling.seed = seed ? seed : 0x9E3779B97F4A7C15u;
+    req->ask->sampling.seed = seed ? seed : 0x9E3779B97F4A7C15u;
 }
 
 // ---- Numbers -----------------------------------------------------------------------------------
@@ -111,9 +111,9 @@ static void read_samplers(const fields *f, tern_sampling *s) {
 
 // ---- Lists -------------------------------------------------------------------------------------
 
-static void read_ids(request *x, const fields *f, const char *name, int32_t **ids, size_t *n) {
+static void read_ids(request *req, const fields *f, const char *name, int32_t **ids, size_t *n) {
     const tern_json *list = field_array(f, name);
-    const int32_t n_vocab = x->model->info.n_vocab;
+    const int32_t n_vocab = req->model->info.n_vocab;
     if (!list || f->error->status || list->n == 0) return;
     *ids = tern_alloc_array(TERN_MEM_SESSION, list->n, sizeof **ids);
     if (!*ids) {
@@ -152,8 +152,8 @@ static void read_texts(const fields *f, const char *name, char ***texts, size_t 
     if (!ok) field_fail(f, name, wanted);
 }
 
-void ask_read_sampling(request *x, const fields *f, double temperature_max) {
-    ask *a = x->ask;
+void ask_read_sampling(request *req, const fields *f, double temperature_max) {
+    ask *a = req->ask;
     tern_sampling *s = &a->sampling;
     tern_generate_params *p = &a->params;
     read_number(f, "temperature", &s->temperature, 0, temperature_max);
@@ -168,24 +168,24 @@ void ask_read_sampling(request *x, const fields *f, double temperature_max) {
     p->ignore_end = field_bool(f, "ignore_eos", false);
     p->with_special = !field_bool(f, "skip_special_tokens", true);
     read_whole(f, "min_tokens", &p->min_tokens, 0);
-    read_ids(x, f, "stop_token_ids", &a->stop_ids, &p->n_stop_token_ids);
-    read_ids(x, f, "allowed_token_ids", &a->allowed_ids, &p->n_allowed_token_ids);
+    read_ids(req, f, "stop_token_ids", &a->stop_ids, &p->n_stop_token_ids);
+    read_ids(req, f, "allowed_token_ids", &a->allowed_ids, &p->n_allowed_token_ids);
     read_texts(f, "bad_words", &a->bad_words, &p->n_bad_words, 256, 64); // the engine spells them
     read_texts(f, "dry_sequence_breakers", &a->breakers, &p->n_dry_sequence_breakers,
                TERN_BREAKERS_MAX, 4096);
     const int64_t last = field_int(f, "truncate_prompt_tokens", -1, -1, INT32_MAX);
     if (last == 0) field_fail(f, "truncate_prompt_tokens", "-1, or 1 or more");
     a->n_last = last > 0 ? (size_t)last : 0;
-    ask_read_seed(x, f, "seed");
+    ask_read_seed(req, f, "seed");
     ask_refuse(f);
 }
 
-void ask_check_limits(request *x, api_error *e) {
-    const tern_generate_params *p = &x->ask->params;
+void ask_check_limits(request *req, api_error *e) {
+    const tern_generate_params *p = &req->ask->params;
     if (!e->status && p->max_tokens > 0 && p->min_tokens > p->max_tokens)
         api_fail(e, 400, NULL, "min_tokens", "'min_tokens' is %d, more than the %d tokens at most",
                  (int)p->min_tokens, (int)p->max_tokens);
-    if (!e->status && x->ask->n_last && x->ask->sees)
+    if (!e->status && req->ask->n_last && req->ask->sees)
         api_fail(e, 400, "unsupported_parameter", "truncate_prompt_tokens",
                  "'truncate_prompt_tokens' would cut images");
 }

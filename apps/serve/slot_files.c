@@ -89,7 +89,7 @@ static void run(task *e) {
 
 // ---- The answer --------------------------------------------------------------------------------
 
-static void reply_done(request *x, const action *a) {
+static void reply_done(request *req, const action *a) {
     static const char *const counts[ACTIONS] = {"n_saved", "n_restored", "n_erased"};
     static const char *const bytes[ACTIONS] = {"n_written", "n_read"};
     static const char *const times[ACTIONS] = {"save_ms", "restore_ms"};
@@ -106,11 +106,11 @@ static void reply_done(request *x, const action *a) {
         tern_json_close(&w, '}');
     }
     tern_json_close(&w, '}');
-    reply_json(x, &out);
+    reply_json(req, &out);
     tern_strbuf_free(&out);
 }
 
-static void reply_action(request *x, const action *a) {
+static void reply_action(request *req, const action *a) {
     api_error e = {0};
     bool is_file = a->err.status == TERN_ERR_IO || a->err.status == TERN_ERR_FORMAT;
     if (is_file) // the path is the server's own matter
@@ -125,9 +125,9 @@ static void reply_action(request *x, const action *a) {
     else if (a->kind == ACTION_SAVE && a->n_tokens == 0)
         api_fail(&e, 400, NULL, NULL, "there is nothing in the slot");
     if (e.status)
-        reply_error(x, &e);
+        reply_error(req, &e);
     else
-        reply_done(x, a);
+        reply_done(req, a);
 }
 
 static void free_action(action *a) {
@@ -138,10 +138,10 @@ static void free_action(action *a) {
 
 static void done(task *e) {
     action *a = (action *)e;
-    request *x = e->user;
-    if (x) {
-        x->task = NULL;
-        reply_action(x, a);
+    request *req = e->user;
+    if (req) {
+        req->task = NULL;
+        reply_action(req, a);
     }
     served *model = a->model;
     free_action(a); // before the model may go
@@ -159,23 +159,23 @@ static bool is_file_name(tern_str name) {
     return true;
 }
 
-static void read_action(action *a, request *x, api_error *e) {
+static void read_action(action *a, request *req, api_error *e) {
     tern_strbuf room = {0};
-    const char *text = tern_strbuf_text(&x->path) + strlen(x->route);
+    const char *text = tern_strbuf_text(&req->path) + strlen(req->route);
     char *end;
     a->slot = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || a->slot >= x->server->desc->n_parallel)
+    if (*text < '0' || *text > '9' || *end || a->slot >= req->server->desc->n_parallel)
         api_fail(e, 400, NULL, "id_slot", "there is no slot '%.40s'", text);
-    tern_str what = request_query(x, "action", &room);
+    tern_str what = request_query(req, "action", &room);
     while (a->kind < ACTIONS && !tern_str_is(what, action_names[a->kind])) a->kind++;
     if (a->kind == ACTIONS)
         api_fail(e, 400, NULL, "action", "the action must be save, restore or erase");
     tern_strbuf_free(&room);
 }
 
-static void read_name(action *a, request *x, api_error *e) {
-    const char *folder = x->server->desc->slot_folder;
-    fields f = fields_of_body(x, e);
+static void read_name(action *a, request *req, api_error *e) {
+    const char *folder = req->server->desc->slot_folder;
+    fields f = fields_of_body(req, e);
     tern_str name = field_text(&f, "filename");
     if (!is_file_name(name)) {
         api_fail(e, 400, NULL, "filename", "'filename' must be a name without a folder");
@@ -186,25 +186,25 @@ static void read_name(action *a, request *x, api_error *e) {
     if (!a->path) api_fail_memory(e);
 }
 
-void llama_slot_action(request *x) {
+void llama_slot_action(request *req) {
     api_error e = {0};
     action *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
     if (!a)
         api_fail_memory(&e);
-    else if (!x->server->desc->slot_folder)
+    else if (!req->server->desc->slot_folder)
         api_fail(&e, 501, NULL, NULL,
                  "slots are neither saved nor restored without --slot-save-path");
-    else if (!x->model->generates)
+    else if (!req->model->generates)
         api_fail(&e, 501, NULL, NULL, "this model generates no text");
-    if (!e.status) read_action(a, x, &e);
-    if (!e.status && a->kind != ACTION_ERASE) read_name(a, x, &e);
+    if (!e.status) read_action(a, req, &e);
+    if (!e.status && a->kind != ACTION_ERASE) read_name(a, req, &e);
     if (!e.status) {
-        a->model = x->model;
-        a->owner = x->owner;
+        a->model = req->model;
+        a->owner = req->owner;
         a->task = (task){.run = run, .done = done};
-        request_run(x, x->server->tasks, &a->task, a->model);
+        request_run(req, req->server->tasks, &a->task, a->model);
         return;
     }
     if (a) free_action(a);
-    reply_error(x, &e);
+    reply_error(req, &e);
 }

@@ -88,32 +88,32 @@ static void run(task *e) {
 
 // ---- The answer --------------------------------------------------------------------------------
 
-static void begin_stream(request *x, const speaking *s) {
+static void begin_stream(request *req, const speaking *s) {
     tern_codec_info info;
     uint8_t head[TERN_WAV_HEAD];
-    if (x->is_stream) return;
-    reply_stream(x, forms[s->form].type);
+    if (req->is_stream) return;
+    reply_stream(req, forms[s->form].type);
     tern_model_get_codec_info(s->codec, &info);
-    tern_strbuf_clear(&x->piece);
+    tern_strbuf_clear(&req->piece);
     if (s->form != FORM_WAV) return;
     tern_sound_wav_head(info.rate, -1, head);
-    tern_strbuf_append(&x->piece, head, sizeof head);
-    reply_piece(x, &x->piece);
+    tern_strbuf_append(&req->piece, head, sizeof head);
+    reply_piece(req, &req->piece);
 }
 
-static void send_ready(request *x, speaking *s) {
+static void send_ready(request *req, speaking *s) {
     tern_mutex_lock(&s->lock);
     bool any = s->ready.len > 0 || s->ready.failed;
     tern_mutex_unlock(&s->lock);
     if (!any) return;
-    begin_stream(x, s); // whose head goes through the same room for a piece
-    tern_strbuf_clear(&x->piece);
+    begin_stream(req, s); // whose head goes through the same room for a piece
+    tern_strbuf_clear(&req->piece);
     tern_mutex_lock(&s->lock);
-    tern_strbuf_append(&x->piece, tern_strbuf_text(&s->ready), s->ready.len);
-    x->piece.failed |= s->ready.failed;
+    tern_strbuf_append(&req->piece, tern_strbuf_text(&s->ready), s->ready.len);
+    req->piece.failed |= s->ready.failed;
     tern_strbuf_clear(&s->ready);
     tern_mutex_unlock(&s->lock);
-    reply_piece(x, &x->piece);
+    reply_piece(req, &req->piece);
 }
 
 static void send_progress(task *e) {
@@ -131,20 +131,20 @@ static void free_speaking(speaking *s) {
 
 static void done(task *e) {
     speaking *s = (speaking *)e;
-    request *x = e->user;
+    request *req = e->user;
     api_error failure = {0};
-    if (x) {
-        x->task = NULL;
-        if (s->err.status == TERN_OK || x->is_stream) send_ready(x, s);
+    if (req) {
+        req->task = NULL;
+        if (s->err.status == TERN_OK || req->is_stream) send_ready(req, s);
         if (s->err.status == TERN_OK) {
-            begin_stream(x, s);
-            reply_end(x);
-        } else if (x->is_stream) { // half a sound must not look like a whole one
-            x->piece.failed = true;
-            reply_piece(x, &x->piece);
+            begin_stream(req, s);
+            reply_end(req);
+        } else if (req->is_stream) { // half a sound must not look like a whole one
+            req->piece.failed = true;
+            reply_piece(req, &req->piece);
         } else {
             api_fail_status(&failure, &s->err, "input");
-            reply_error(x, &failure);
+            reply_error(req, &failure);
         }
     }
     registry_release(s->model);
@@ -155,7 +155,7 @@ static void done(task *e) {
 
 static bool is_vector(const tern_json *voice) { return tern_json_is(voice, TERN_JSON_ARRAY); }
 
-static void read_request(const request *x, const fields *f, speaking *s, api_error *e) {
+static void read_request(const request *req, const fields *f, speaking *s, api_error *e) {
     tern_str input = field_text(f, "input"), form = field_text(f, "response_format");
     const tern_json *voice = field_any(f, "voice");
     tern_str name = voice ? tern_json_str(voice) : (tern_str){NULL, 0};
@@ -164,9 +164,9 @@ static void read_request(const request *x, const fields *f, speaking *s, api_err
     s->params.seed = (uint64_t)field_int(f, "seed", 0, 0, INT64_MAX);
     while (form.ptr && s->form < FORMS && !tern_str_is(form, forms[s->form].name)) s->form++;
     if (e->status) return;
-    if (!tern_model_is_tts(x->model->model, NULL))
+    if (!tern_model_is_tts(req->model->model, NULL))
         api_fail(e, 400, "unsupported_model", "model", "this model is not a speech model");
-    else if (!x->server->codec)
+    else if (!req->server->codec)
         api_fail(e, 400, "no_codec", "model",
                  "the server has no codec to make sound with (tern serve --codec)");
     else if (!input.ptr || input.len == 0)
@@ -176,7 +176,7 @@ static void read_request(const request *x, const fields *f, speaking *s, api_err
                  "'response_format' must be wav, pcm, mp3, opus or flac");
     else if (voice && (!name.ptr || is_vector(voice)))
         api_fail(e, 400, NULL, "voice", "'voice' must be a text");
-    else if (x->server->stopping)
+    else if (req->server->stopping)
         api_fail(e, 503, "stopping", NULL, "the server is stopping");
     if (e->status) return;
     s->text = tern_strndup(TERN_MEM_SESSION, input.ptr, input.len);
@@ -186,25 +186,25 @@ static void read_request(const request *x, const fields *f, speaking *s, api_err
     if (!s->text || (named && !s->voice)) api_fail_memory(e);
 }
 
-void openai_speech(request *x) {
+void openai_speech(request *req) {
     api_error e = {0};
-    fields f = fields_of_body(x, &e);
+    fields f = fields_of_body(req, &e);
     speaking *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (s) tern_mutex_init(&s->lock);
     if (s)
-        read_request(x, &f, s, &e);
+        read_request(req, &f, s, &e);
     else
         api_fail_memory(&e);
     if (!e.status) {
         s->task.run = run;
         s->task.progress = send_progress;
         s->task.done = done;
-        s->model = x->model;
-        s->codec = x->server->codec;
-        s->tasks = x->server->tasks;
-        request_run(x, x->server->tasks, &s->task, s->model);
+        s->model = req->model;
+        s->codec = req->server->codec;
+        s->tasks = req->server->tasks;
+        request_run(req, req->server->tasks, &s->task, s->model);
         return;
     }
     if (s) free_speaking(s);
-    reply_error(x, &e);
+    reply_error(req, &e);
 }

@@ -9,15 +9,15 @@
 
 // ---- What is asked for -------------------------------------------------------------------------
 
-texts *texts_new(request *x, const char *param, void (*reply)(request *x, const texts *t),
+texts *texts_new(request *req, const char *param, void (*reply)(request *req, const texts *t),
                  api_error *e) {
     texts *t = tern_alloc(TERN_MEM_SESSION, sizeof *t);
     if (!t) {
         api_fail_memory(e);
         return NULL;
     }
-    t->x = x;
-    t->model = x->model;
+    t->req = req;
+    t->model = req->model;
     t->param = param;
     t->reply = reply;
     t->began = tern_seconds();
@@ -107,9 +107,9 @@ static bool go_on(void *user, const char *phase, double fraction) {
     texts *t = user;
     (void)phase;
     (void)fraction;
-    if (request_is_cancelled(t->x)) return false;
+    if (request_is_cancelled(t->req)) return false;
     scheduler_wait_step(t->model->scheduler);
-    return request_pause(t->x);
+    return request_pause(t->req);
 }
 
 static tern_status compute(texts *t, size_t first, size_t n) {
@@ -158,11 +158,11 @@ size_t texts_count_tokens(const texts *t) {
     return sum;
 }
 
-static void answer(request *x, texts *t) {
+static void answer(request *req, texts *t) {
     api_error e = {0};
     tern_embedding_info info;
     tern_embedding_get_info(t->model->model, &info);
-    if (t->err.status == TERN_ERR_UNSUPPORTED && x->error_format == &error_format_llama)
+    if (t->err.status == TERN_ERR_UNSUPPORTED && req->error_format == &error_format_llama)
         api_fail(&e, 501, NULL, NULL, "%s", t->err.message);
     else if (t->err.status != TERN_OK)
         api_fail_status(&e, &t->err, t->param);
@@ -171,16 +171,16 @@ static void answer(request *x, texts *t) {
                  "text %zu of '%s' has %zu tokens; the model takes at most %d", t->too_long,
                  t->param, t->n_too_long, (int)info.max_length);
     if (e.status) {
-        reply_error(x, &e);
+        reply_error(req, &e);
         return;
     }
-    x->n_uncounted_tokens = texts_count_tokens(t);
-    t->reply(x, t);
+    req->n_uncounted_tokens = texts_count_tokens(t);
+    t->reply(req, t);
 }
 
-static void work(request *x) {
-    compute_all(x->texts);
-    if (!request_is_cancelled(x)) answer(x, x->texts);
+static void work(request *req) {
+    compute_all(req->texts);
+    if (!request_is_cancelled(req)) answer(req, req->texts);
 }
 
 // What the model makes of a text, and room for it.
@@ -194,17 +194,17 @@ static void make_room(texts *t, api_error *e) {
     if (!t->numbers || !t->n_tokens || !t->was_cut) api_fail_memory(e);
 }
 
-static void begin(request *x) { request_do_away(x, x->server->tasks, false, work, NULL); }
+static void begin(request *req) { request_do_away(req, req->server->tasks, false, work, NULL); }
 
-void texts_begin(request *x, texts *t, api_error *e) {
+void texts_begin(request *req, texts *t, api_error *e) {
     if (!e->status) make_room(t, e);
-    if (!e->status && x->server->stopping)
+    if (!e->status && req->server->stopping)
         api_fail(e, 503, "stopping", NULL, "the server is stopping");
     if (!e->status) {
-        x->texts = t;
-        request_then(x, begin);
+        req->texts = t;
+        request_then(req, begin);
         return;
     }
     texts_free(t);
-    reply_error(x, e);
+    reply_error(req, e);
 }

@@ -8,7 +8,7 @@
 #include "apps/serve/away.h"
 
 typedef struct texts {
-    request *x;
+    request *req;
     served *model;
     // What is asked for. All of it is its own.
     tern_embed_text *list; // [n]
@@ -27,15 +27,15 @@ typedef struct texts {
     size_t too_long, n_too_long; // of the first such text: its place from 1 on, and its tokens
     tern_error err;
     double began;
-    // The answer, and what it needs besides. x->ask has the model's name.
-    void (*reply)(request *x, const struct texts *t);
+    // The answer, and what it needs besides. req->ask has the model's name.
+    void (*reply)(request *req, const struct texts *t);
     const char *param; // the field of the texts, for errors
     bool as_base64, as_tei, with_documents;
     size_t n_best;
 } texts;
 
 // NULL: no memory, and e says so.
-texts *texts_new(request *x, const char *param, void (*reply)(request *x, const texts *t),
+texts *texts_new(request *req, const char *param, void (*reply)(request *req, const texts *t),
                  api_error *e);
 void texts_free(texts *t); // NULL is allowed
 bool texts_add_text(texts *t, tern_str text, api_error *e);
@@ -44,7 +44,7 @@ void texts_add_json(texts *t, const fields *f, const tern_json *item);
 // A string, an array of ids, or an array of either.
 void texts_add_list(texts *t, const fields *f, const tern_json *value);
 // Hands them over; or answers with the error, if there is one. They are not the caller's any more.
-void texts_begin(request *x, texts *t, api_error *e);
+void texts_begin(request *req, texts *t, api_error *e);
 size_t texts_count_tokens(const texts *t);
 
 #endif

@@ -174,41 +174,41 @@ static void put_json(const transcribing *t, tern_strbuf *out) {
     tern_strbuf_free(&text);
 }
 
-static void answer(request *x, const transcribing *t) {
+static void answer(request *req, const transcribing *t) {
     api_error e = {0};
     tern_strbuf out = {0};
     if (t->err.status != TERN_OK) {
         api_fail_status(&e, &t->err, "file");
-        reply_error(x, &e);
+        reply_error(req, &e);
         return;
     }
     if (t->form == FORM_JSON || t->form == FORM_VERBOSE) {
         put_json(t, &out);
-        reply_json(x, &out);
+        reply_json(req, &out);
     } else {
         if (t->form == FORM_TEXT)
             put_all(&t->found, &out);
         else
             put_subtitles(&t->found, t->form == FORM_VTT, &out);
         if (t->form == FORM_TEXT) tern_strbuf_putc(&out, '\n');
-        reply_whole(x, 200, t->form == FORM_VTT ? "text/vtt" : "text/plain; charset=utf-8", &out);
+        reply_whole(req, 200, t->form == FORM_VTT ? "text/vtt" : "text/plain; charset=utf-8", &out);
     }
     tern_strbuf_free(&out);
 }
 
 // ---- A stream ----------------------------------------------------------------------------------
 
-static void send_event(request *x, const char *type, const char *member, const char *text) {
+static void send_event(request *req, const char *type, const char *member, const char *text) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
-    if (!x->is_stream) reply_stream(x, "text/event-stream");
+    if (!req->is_stream) reply_stream(req, "text/event-stream");
     tern_strbuf_puts(&out, "data: ");
     tern_json_open(&w, NULL, '{');
     tern_json_put_text(&w, "type", type);
     tern_json_put_text(&w, member, text);
     tern_json_close(&w, '}');
     tern_strbuf_puts(&out, "\n\n");
-    reply_piece(x, &out);
+    reply_piece(req, &out);
     tern_strbuf_free(&out);
 }
 
@@ -223,12 +223,12 @@ static void send_progress(task *e) {
     tern_strbuf_free(&text);
 }
 
-static void end_stream(request *x, const transcribing *t) {
+static void end_stream(request *req, const transcribing *t) {
     tern_strbuf text = {0};
     put_all(&t->found, &text);
-    send_event(x, "transcript.text.done", "text", tern_strbuf_text(&text));
+    send_event(req, "transcript.text.done", "text", tern_strbuf_text(&text));
     tern_strbuf_free(&text);
-    reply_end(x);
+    reply_end(req);
 }
 
 static void free_transcribing(transcribing *t) {
@@ -242,13 +242,13 @@ static void free_transcribing(transcribing *t) {
 
 static void done(task *e) {
     transcribing *t = (transcribing *)e;
-    request *x = e->user;
-    if (x) {
-        x->task = NULL;
+    request *req = e->user;
+    if (req) {
+        req->task = NULL;
         if (t->streams && t->err.status == TERN_OK)
-            end_stream(x, t);
+            end_stream(req, t);
         else
-            answer(x, t);
+            answer(req, t);
     }
     registry_release(t->model);
     free_transcribing(t);
@@ -256,7 +256,7 @@ static void done(task *e) {
 
 // ---- The request -------------------------------------------------------------------------------
 
-static transcribing *new_transcribing(request *x, tern_str file) {
+static transcribing *new_transcribing(request *req, tern_str file) {
     transcribing *t = tern_alloc(TERN_MEM_SESSION, sizeof *t);
     if (!t) return NULL;
     tern_mutex_init(&t->lock);
@@ -266,18 +266,18 @@ static transcribing *new_transcribing(request *x, tern_str file) {
         return NULL;
     }
     t->task = (task){.run = run, .done = done, .progress = send_progress};
-    t->tasks = x->server->tasks;
-    t->model = x->model;
+    t->tasks = req->server->tasks;
+    t->model = req->model;
     t->n = file.len;
     return t;
 }
 
-static void read_request(const request *x, tern_str *file, form_of *form, api_error *e) {
-    tern_str name = form_field(x->http, "response_format");
-    *file = form_field(x->http, "file");
+static void read_request(const request *req, tern_str *file, form_of *form, api_error *e) {
+    tern_str name = form_field(req->http, "response_format");
+    *file = form_field(req->http, "file");
     *form = FORM_JSON;
     while (name.ptr && *form < FORMS && !tern_str_is(name, form_names[*form])) ++*form;
-    if (!tern_model_audio_rate(x->model->model))
+    if (!tern_model_audio_rate(req->model->model))
         api_fail(e, 400, "unsupported_model", "model", "this model does not transcribe");
     else if (!file->ptr)
         api_fail(e, 400, NULL, "file",
@@ -285,35 +285,35 @@ static void read_request(const request *x, tern_str *file, form_of *form, api_er
     else if (*form == FORMS)
         api_fail(e, 400, NULL, "response_format",
                  "'response_format' must be json, text, verbose_json, srt or vtt");
-    else if (find_field(x->http, "timestamp_granularities[]", "word").ptr)
+    else if (find_field(req->http, "timestamp_granularities[]", "word").ptr)
         api_fail(e, 400, "unsupported_parameter", "timestamp_granularities[]",
                  "'timestamp_granularities[]' must be segment: this server times no single words");
-    else if (find_field(x->http, "include[]", "logprobs").ptr)
+    else if (find_field(req->http, "include[]", "logprobs").ptr)
         api_fail(e, 400, "unsupported_parameter", "include[]",
                  "'include[]' of logprobs is not supported by this server");
-    else if (x->server->stopping)
+    else if (req->server->stopping)
         api_fail(e, 503, "stopping", NULL, "the server is stopping");
 }
 
-static void transcribe(request *x, bool translates) {
+static void transcribe(request *req, bool translates) {
     api_error e = {0};
-    tern_str file, stream = form_field(x->http, "stream");
-    tern_str language = form_field(x->http, "language");
+    tern_str file, stream = form_field(req->http, "stream");
+    tern_str language = form_field(req->http, "language");
     form_of form;
-    read_request(x, &file, &form, &e);
-    transcribing *t = e.status ? NULL : new_transcribing(x, file);
+    read_request(req, &file, &form, &e);
+    transcribing *t = e.status ? NULL : new_transcribing(req, file);
     if (!e.status && !t) api_fail_memory(&e);
     if (!e.status) {
         t->form = form;
         t->translates = translates;
         t->streams = stream.ptr && tern_str_is(stream, "true");
         if (language.len < sizeof t->language) memcpy(t->language, language.ptr, language.len);
-        request_run(x, x->server->tasks, &t->task, t->model);
+        request_run(req, req->server->tasks, &t->task, t->model);
         return;
     }
     free_transcribing(t);
-    reply_error(x, &e);
+    reply_error(req, &e);
 }
 
-void openai_transcriptions(request *x) { transcribe(x, false); }
-void openai_translations(request *x) { transcribe(x, true); }
+void openai_transcriptions(request *req) { transcribe(req, false); }
+void openai_translations(request *req) { transcribe(req, true); }
