@@ -3,7 +3,7 @@
 // was read still there to be looked at.
 #include <math.h>
 #include <string.h>
-#include "apps/serve/ask.h"
+#include "apps/serve/generation.h"
 #include "base/alloc.h"
 #include "fuzz/support.h"
 
@@ -82,7 +82,7 @@ static void check_answer(const request *req, const answer *a) {
 }
 
 // What would be computed.
-static void check_ask(const request *req, const ask *a) {
+static void check_ask(const request *req, const generation *a) {
     const tern_sampling *s = &a->sampling;
     fuzz_require(a->n >= 1 && a->n <= 128 && a->n_prompts >= 1 && a->model);
     fuzz_require(a->n_prompts <= desc.n_queue + desc.n_parallel);
@@ -94,7 +94,7 @@ static void check_ask(const request *req, const ask *a) {
     for (size_t i = 0; i < a->params.n_biases; i++)
         fuzz_require(a->biases[i].id >= 0 && a->biases[i].id < req->model->info.n_vocab);
     for (size_t i = 0; i < a->n_prompts; i++) {
-        const ask_prompt *p = &a->prompts[i];
+        const generation_prompt *p = &a->prompts[i];
         fuzz_require(p->n_ids > 0 && p->n_ids < (size_t)req->model->n_context);
         for (size_t k = 0; k < p->n_ids; k++)
             fuzz_require(p->ids[k] >= 0 && p->ids[k] < req->model->info.n_vocab);
@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     request_begin(req);
     check_answer(req, &a);
     bool is_read = req->status == 503 && strstr(tern_strbuf_text(&a.bytes), "is stopping");
-    if (is_read && req->ask && req->ask->writer) check_ask(req, req->ask);
+    if (is_read && req->generation && req->generation->writer) check_ask(req, req->generation);
     for (size_t i = 0; i < the_server.registry->n; i++)
         registry_keep(the_server.registry->list[i], -1);
     request_free(req);

@@ -158,7 +158,7 @@ void formats_free(served *s) {
 
 // Takes the text over.
 static void want(request *req, format_wanted *w, api_error *e) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     if (e->status) {
         tern_strbuf_free(&w->text);
         return;
@@ -173,7 +173,7 @@ static void want(request *req, format_wanted *w, api_error *e) {
 
 // Calls that the request asks for are bound whole; those that may come are bound by their tools'
 // schemas from their opening mark on.
-static void want_calls(ask *a, api_error *e) {
+static void want_calls(generation *a, api_error *e) {
     format_wanted *w = &a->format;
     w->kind = TERN_GRAMMAR_CALLS;
     w->param = a->must_call ? "tool_choice" : "tools";
@@ -186,7 +186,7 @@ static void want_calls(ask *a, api_error *e) {
 
 // Tools and a form: the model calls, or it answers in the form; where it must call, the form is of
 // the answer that comes after the results.
-static void want_both(ask *a, api_error *e) {
+static void want_both(generation *a, api_error *e) {
     format_wanted *w = &a->format;
     if (a->must_call) {
         tern_strbuf_free(&w->text);
@@ -198,8 +198,8 @@ static void want_both(ask *a, api_error *e) {
     if (w->tools.failed) api_fail_memory(e);
 }
 
-void ask_open_format(request *req, api_error *e) {
-    ask *a = req->ask;
+void generation_open_format(request *req, api_error *e) {
+    generation *a = req->generation;
     format_wanted *w = &a->format;
     if (w->param && a->tools.len && !w->tools.len && !e->status) want_both(a, e);
     if (!w->param && a->tools.len && !e->status) want_calls(a, e);
@@ -239,7 +239,7 @@ static void want_schema(request *req, const fields *f, const tern_json *v, const
     want_value(req, f, v, TERN_GRAMMAR_JSON_SCHEMA, param);
 }
 
-void ask_read_format(request *req, const fields *format, const char *name) {
+void generation_read_format(request *req, const fields *format, const char *name) {
     const tern_str type = field_text(format, "type");
     const bool is_chat = strcmp(name, "response_format") == 0;
     if (!type.ptr || tern_str_is(type, "text") || format->error->status) return;
@@ -299,7 +299,7 @@ static void read_named(request *req, const fields *f, const char *const names[4]
     }
 }
 
-void ask_read_formats(request *req, const fields *f) {
+void generation_read_formats(request *req, const fields *f) {
     static const char *const llama[] = {"json_schema", "grammar", "regex", "choice"};
     static const char *const guided[] = {"guided_json", "guided_grammar", "guided_regex",
                                          "guided_choice"};
@@ -308,13 +308,13 @@ void ask_read_formats(request *req, const fields *f) {
                                         "structured_outputs.regex", "structured_outputs.choice"};
     fields format = fields_within(f, "response_format", "response_format.");
     fields structured = fields_within(f, "structured_outputs", "structured_outputs.");
-    if (format.object) ask_read_format(req, &format, "response_format");
+    if (format.object) generation_read_format(req, &format, "response_format");
     read_named(req, f, llama, llama);
     read_named(req, f, guided, guided);
     if (structured.object) read_named(req, &structured, inner, outer);
 }
 
-void ask_read_ollama_format(request *req, const fields *f) {
+void generation_read_ollama_format(request *req, const fields *f) {
     const tern_json *v = field_any(f, "format");
     bool is_text = tern_json_is(v, TERN_JSON_STRING);
     if (!v || (is_text && v->n == 0)) return;

@@ -4,9 +4,9 @@
 #ifndef TERN_SERVE_ANSWER_FORMS_H
 #define TERN_SERVE_ANSWER_FORMS_H
 
-#include "apps/serve/ask.h"
+#include "apps/serve/generation.h"
 
-// A grammar in use: by the list of its model, by asks, by jobs that run with it.
+// A grammar in use: by the list of its model, by generations, by jobs that run with it.
 typedef struct shared_grammar shared_grammar;
 tern_grammar *shared_grammar_get(const shared_grammar *g);
 void shared_grammar_release(shared_grammar *g); // any thread; NULL is allowed
@@ -21,14 +21,14 @@ void formats_add(served *s, shared_grammar *g);
 void formats_free(served *s);
 
 // Opens what was read, when the prompt is known; of the loop's thread.
-void ask_open_format(request *req, api_error *e);
+void generation_open_format(request *req, api_error *e);
 
-// Reads all spellings of it into the ask: OpenAI's "response_format", llama-server's "json_schema"
-// and "grammar", vLLM's "guided_..." and "structured_outputs".
-void ask_read_formats(request *req, const fields *f);
+// Reads all spellings of it into the generation: OpenAI's "response_format", llama-server's
+// "json_schema" and "grammar", vLLM's "guided_..." and "structured_outputs".
+void generation_read_formats(request *req, const fields *f);
 // {"type": "json_schema", ...}: of "response_format", "text.format" ...
-void ask_read_format(request *req, const fields *format, const char *name);
+void generation_read_format(request *req, const fields *format, const char *name);
 // Ollama's "format": "json", or a schema.
-void ask_read_ollama_format(request *req, const fields *f);
+void generation_read_ollama_format(request *req, const fields *f);
 
 #endif

@@ -34,14 +34,14 @@ static const char *stop_reason(const choice *c) {
     }
 }
 
-static void put_reason(tern_json_writer *w, const ask *a, const choice *c) {
+static void put_reason(tern_json_writer *w, const generation *a, const choice *c) {
     bool by_text = c && c->stats.reason == TERN_STOP_STRING;
     tern_json_put_text(w, "stop_reason", c ? stop_reason(c) : NULL);
     tern_json_put_text(w, "stop_sequence", by_text ? a->stops[c->stats.stop] : NULL);
 }
 
 // The tokens of a prompt are those that were computed and those that were there already.
-static void put_usage(tern_json_writer *w, const ask *a, const choice *c) {
+static void put_usage(tern_json_writer *w, const generation *a, const choice *c) {
     size_t n_prompt = a->prompts[0].n_ids, n_cached = c ? c->stats.n_reused : 0;
     tern_json_open(w, "usage", '{');
     tern_json_put_int(w, "input_tokens", (int64_t)(n_prompt - n_cached));
@@ -84,19 +84,19 @@ static void put_message(tern_json_writer *w, const char *key, const request *req
     tern_json_put_text(w, "id", id);
     tern_json_put_text(w, "type", "message");
     tern_json_put_text(w, "role", "assistant");
-    tern_json_put_text(w, "model", req->ask->model);
+    tern_json_put_text(w, "model", req->generation->model);
     tern_json_open(w, "content", '[');
     for (size_t i = 0; c && i < c->blocks.n; i++) put_block(w, NULL, &c->blocks.list[i], true);
     if (c && !c->blocks.n) put_block(w, NULL, NULL, true); // it said nothing
     tern_json_close(w, ']');
-    put_reason(w, req->ask, c);
-    put_usage(w, req->ask, c);
+    put_reason(w, req->generation, c);
+    put_usage(w, req->generation, c);
     tern_json_close(w, '}');
 }
 
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    put_message(&w, NULL, req, &req->ask->choices[0]);
+    put_message(&w, NULL, req, &req->generation->choices[0]);
 }
 
 // ---- As a stream: every event says its name twice ----------------------------------------------
@@ -163,9 +163,9 @@ static void put_over(request *req, choice *c, tern_strbuf *out) {
     end_block(n - 1, out);
     tern_json_writer w = open_event(out, "message_delta");
     tern_json_open(&w, "delta", '{');
-    put_reason(&w, req->ask, c);
+    put_reason(&w, req->generation, c);
     tern_json_close(&w, '}');
-    put_usage(&w, req->ask, c);
+    put_usage(&w, req->generation, c);
     close_event(&w);
     w = open_event(out, "message_stop");
     close_event(&w);
@@ -178,7 +178,7 @@ static void put_stream_error(request *req, const api_error *e, tern_strbuf *out)
     tern_strbuf_puts(out, "\n\n");
 }
 
-static const ask_writer writer = {
+static const generation_writer writer = {
     "text/event-stream", put_whole, begin_stream, put_text, put_over, NULL, put_stream_error};
 
 // ---- Requests ----------------------------------------------------------------------------------
@@ -186,17 +186,17 @@ static const ask_writer writer = {
 void anthropic_messages(request *req) {
     api_error e = {0};
     fields f;
-    ask *a = ask_start(req, &writer, &f, &e);
+    generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
     if (!field_any(&f, "max_tokens")) field_fail(&f, "max_tokens", "given");
-    ask_read_max_tokens(req, &f, "max_tokens");
-    ask_read_sampling(req, &f, 1);
-    ask_read_stops(req, &f, "stop_sequences", 64);
+    generation_read_max_tokens(req, &f, "max_tokens");
+    generation_read_sampling(req, &f, 1);
+    generation_read_stops(req, &f, "stop_sequences", 64);
     a->stream = field_bool(&f, "stream", false);
     anthropic_read(req, &f);
-    ask_begin(req, &e);
+    generation_begin(req, &e);
 }
 
 void anthropic_count_tokens(request *req) {
-    ask_count(req, &writer, anthropic_read, "\"input_tokens\":");
+    generation_count(req, &writer, anthropic_read, "\"input_tokens\":");
 }

@@ -1,4 +1,4 @@
-// What a request to /v1/messages says: blocks and tools into messages and the ask.
+// What a request to /v1/messages says: blocks and tools into messages and the generation.
 #include <string.h>
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
@@ -146,7 +146,7 @@ static void read_messages(const fields *f, messages *m, bool *prefill) {
 }
 
 // Tools, with Anthropic's names for their members.
-static void read_tools(ask *a, const fields *f) {
+static void read_tools(generation *a, const fields *f) {
     const tern_json *tools = field_array(f, "tools");
     tern_json_writer w = {.out = &a->tools};
     fields wish = fields_within(f, "tool_choice", "tool_choice.");
@@ -176,7 +176,7 @@ static void read_tools(ask *a, const fields *f) {
     read_tool_choice(a, f, how, field_text(&wish, "name"));
 }
 
-static void read_thinking(ask *a, const fields *f) {
+static void read_thinking(generation *a, const fields *f) {
     tern_json_writer w = {.out = &a->switches, .follows = true};
     fields thinking = fields_within(f, "thinking", "thinking.");
     tern_str type = field_text(&thinking, "type");
@@ -186,22 +186,22 @@ static void read_thinking(ask *a, const fields *f) {
 static void read_format(request *req, const fields *f) {
     fields output = fields_within(f, "output_config", "output_config.");
     fields format = fields_within(&output, "format", "output_config.format.");
-    if (format.object) ask_read_format(req, &format, "output_config.format");
+    if (format.object) generation_read_format(req, &format, "output_config.format");
 }
 
 bool anthropic_read(request *req, const fields *f) {
     messages m = {0};
     bool prefill;
-    ask_read_model(req, f);
+    generation_read_model(req, f);
     static const char *const names[] = {"mcp_servers", "container", "logit_bias", "stop"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(f, names[i]);
     field_int(f, "n", 1, 1, 1);
-    read_tools(req->ask, f);
-    read_thinking(req->ask, f);
+    read_tools(req->generation, f);
+    read_thinking(req->generation, f);
     read_format(req, f);
     read_system(f, &m);
     read_messages(f, &m, &prefill);
-    ask_add_chat(req, &m, prefill, f->error);
+    generation_add_chat(req, &m, prefill, f->error);
     messages_free(&m);
     return f->error->status == 0;
 }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "apps/serve/ask.h"
+#include "apps/serve/generation.h"
 #include "apps/serve/away.h"
 #include "apps/serve/loop.h"
 #include "base/alloc.h"
@@ -114,8 +114,8 @@ static const sink socket_sink = {.write = sink_write, .end = sink_end, .give = s
 
 static void log_request(const connection *c, const request *req) {
     tern_strbuf path = {0}, model = {0};
-    ask_usage u = {0};
-    if (req->ask && !req->is_away) u = ask_usage_of(req->ask);
+    generation_usage u = {0};
+    if (req->generation && !req->is_away) u = generation_usage_of(req->generation);
     tern_strbuf_json(&path, req->http->path.ptr, req->http->path.len);
     if (req->model) {
         tern_strbuf_puts(&model, " model=");

@@ -139,10 +139,11 @@ static void put_content(tern_json_writer *w, const chat_message *m) {
     tern_json_close(w, ']');
 }
 
-// The first n messages, with the ask's tools and switches, as tern_chat_format_json takes them.
+// The first n messages, with the generation's tools and switches, as tern_chat_format_json takes
+// them.
 static void put_request(const request *req, const messages *m, size_t n, bool generate,
                         tern_strbuf *out) {
-    const ask *a = req->ask;
+    const generation *a = req->generation;
     tern_json_writer w = {.out = out};
     tern_json_open(&w, NULL, '{');
     tern_json_put_bool(&w, "add_generation_prompt", generate);
@@ -183,31 +184,31 @@ static void add_prompt(request *req, tern_str conversation, const images *p, ter
         more = read_tokens(req, &wanted, 0, &n_more, "messages", e);
     }
     const text_wanted wanted = {
-        .text = conversation, .images = p, .is_chat = true, .end = &req->ask->rendered};
+        .text = conversation, .images = p, .is_chat = true, .end = &req->generation->rendered};
     int32_t *ids = read_tokens(req, &wanted, n_more, &n, "messages", e);
     if (ids && n_more) memcpy(ids + n, more, n_more * sizeof *ids);
     tern_free(more);
-    tern_strbuf_append(&req->ask->rendered, begun.ptr, begun.len);
+    tern_strbuf_append(&req->generation->rendered, begun.ptr, begun.len);
     if (ids && e->status)
         tern_free(ids); // what comes before is there, its beginning is not
     else if (ids)
-        ask_add_prompt(req, ids, n + n_more, "messages", e);
+        generation_add_prompt(req, ids, n + n_more, "messages", e);
 }
 
-void ask_add_chat(request *req, messages *m, bool prefill, api_error *e) {
+void generation_add_chat(request *req, messages *m, bool prefill, api_error *e) {
     tern_strbuf conversation = {0};
-    size_t n = req->ask->tools.len;
+    size_t n = req->generation->tools.len;
     if (!e->status && m->n == (size_t)prefill)
         api_fail(e, 400, NULL, "messages", "'messages' must have at least one message");
-    req->ask->sees = m->images.n > 0;
+    req->generation->sees = m->images.n > 0;
     if (m->images.n && !served_sees(req->model))
         api_fail(e, 400, "unsupported_content", "messages",
                  "there is an image, and this model reads text only");
     for (size_t i = 0; i < m->n; i++) n += strlen(m->list[i].content) + m->list[i].more.len;
-    if (e->status || !ask_may_fit(req->model, n, "messages", e)) return;
+    if (e->status || !generation_may_fit(req->model, n, "messages", e)) return;
     front_take_chat(req, m);
-    req->ask->takes_apart = true;
-    put_request(req, m, m->n - prefill, !req->ask->is_closed, &conversation);
+    req->generation->takes_apart = true;
+    put_request(req, m, m->n - prefill, !req->generation->is_closed, &conversation);
     const char *begun = prefill ? m->list[m->n - 1].content : "";
     if (conversation.failed)
         api_fail_memory(e);

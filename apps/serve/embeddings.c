@@ -31,7 +31,7 @@ static void reply_openai(request *req, const texts *t) {
     int64_t n = (int64_t)texts_count_tokens(t);
     tern_json_open(&w, NULL, '{');
     tern_json_put_text(&w, "object", "list");
-    tern_json_put_text(&w, "model", req->ask->model);
+    tern_json_put_text(&w, "model", req->generation->model);
     tern_json_open(&w, "data", '[');
     for (size_t i = 0; i < t->n; i++) {
         tern_json_open(&w, NULL, '{');
@@ -74,11 +74,11 @@ static void reply_llama(request *req, const texts *t) {
 static void put_ollama(tern_strbuf *out, const request *req, const texts *t) {
     tern_json_writer w = {.out = out};
     tern_json_open(&w, NULL, '{');
-    tern_json_put_text(&w, "model", req->ask->model);
+    tern_json_put_text(&w, "model", req->generation->model);
     tern_json_open(&w, "embeddings", '[');
     for (size_t i = 0; t && i < t->n; i++) put_numbers(&w, NULL, t, i);
     tern_json_close(&w, ']');
-    tern_json_put_int(&w, "total_duration", (int64_t)(ollama_since(req->ask->began) * 1e9));
+    tern_json_put_int(&w, "total_duration", (int64_t)(ollama_since(req->generation->began) * 1e9));
     tern_json_put_int(&w, "load_duration", (int64_t)(req->waited * 1e9));
     tern_json_put_int(&w, "prompt_eval_count", t ? (int64_t)texts_count_tokens(t) : 0);
     tern_json_close(&w, '}');
@@ -108,7 +108,7 @@ static void reply_mcp(request *req, const texts *t) {
     tern_strbuf_printf(&words, "%zu vector%s of %zu numbers", t->n, t->n == 1 ? "" : "s", t->width);
     mcp_put_text(&w, tern_strbuf_text(&words), words.len);
     tern_json_open(&w, "structuredContent", '{');
-    tern_json_put_text(&w, "model", req->ask->model);
+    tern_json_put_text(&w, "model", req->generation->model);
     tern_json_put_int(&w, "dimensions", (int64_t)t->width);
     tern_json_open(&w, "embeddings", '[');
     for (size_t i = 0; i < t->n; i++) put_numbers(&w, NULL, t, i);
@@ -138,13 +138,13 @@ static void check_model(const request *req, const fields *f) {
 // The texts, of which only the list of them is to be filled; NULL: answered already.
 static texts *begin(request *req, fields *f, const char *param, api_error *e,
                     void (*reply)(request *req, const texts *t)) {
-    texts *t = ask_new(req, NULL, e) ? texts_new(req, param, reply, e) : NULL;
+    texts *t = generation_new(req, NULL, e) ? texts_new(req, param, reply, e) : NULL;
     *f = fields_of_body(req, e);
     if (!t) {
         reply_error(req, e);
         return NULL;
     }
-    ask_read_model(req, f);
+    generation_read_model(req, f);
     check_model(req, f);
     return t;
 }

@@ -2,7 +2,7 @@
 // requests over several servers sends those with one front to one of them, where it is computed
 // already. The number says nothing of whether it still is. docs/server.md has the rule for others.
 #include <string.h>
-#include "apps/serve/ask.h"
+#include "apps/serve/generation.h"
 #include "base/hash.h"
 
 #define FRONT_BYTES 256 // of a text, whose later turns are not told apart from its front

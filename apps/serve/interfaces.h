@@ -3,7 +3,7 @@
 #ifndef TERN_SERVE_INTERFACES_H
 #define TERN_SERVE_INTERFACES_H
 
-#include "apps/serve/ask.h"
+#include "apps/serve/generation.h"
 
 // OpenAI
 void openai_chat(request *req);
@@ -30,8 +30,8 @@ void ollama_read_images(const fields *f, messages *m, message_content *c, const 
 // Refuses what would change the answer and is not there: sounds.
 void openai_refuse_unsupported(const fields *f);
 // "tool_choice", by its type and the name of a function, when the tools are there.
-void read_tool_choice(ask *a, const fields *f, tern_str how, tern_str name);
-// "tools", "tool_choice", "parallel_tool_calls", into the ask; functions wrapped or not.
+void read_tool_choice(generation *a, const fields *f, tern_str how, tern_str name);
+// "tools", "tool_choice", "parallel_tool_calls", into the generation; functions wrapped or not.
 void openai_read_tools(request *req, const fields *f);
 // "reasoning_effort", "reasoning.effort", "chat_template_kwargs": the template's switches.
 void openai_read_thinking(request *req, const fields *f);

@@ -40,7 +40,7 @@ static void put_probability(tern_json_writer *w, const served *s, const tern_tok
 
 static void put_probabilities(tern_json_writer *w, const request *req, const choice *c,
                               size_t first, size_t n) {
-    if (!req->ask->params.logprobs) return;
+    if (!req->generation->params.logprobs) return;
     tern_json_open(w, "completion_probabilities", '[');
     for (size_t i = first; i < first + n; i++) {
         const tern_token_logprob *row = c->logprobs + i * c->n_each;
@@ -58,7 +58,8 @@ static void put_probabilities(tern_json_writer *w, const request *req, const cho
     tern_json_close(w, ']');
 }
 
-static void put_tokens(tern_json_writer *w, const ask *a, const choice *c, size_t first, size_t n) {
+static void put_tokens(tern_json_writer *w, const generation *a, const choice *c, size_t first,
+                       size_t n) {
     tern_json_open(w, "tokens", '[');
     for (size_t i = first; a->with_ids && i < first + n; i++) tern_json_put_int(w, NULL, c->ids[i]);
     tern_json_close(w, ']');
@@ -68,7 +69,7 @@ static void put_tokens(tern_json_writer *w, const ask *a, const choice *c, size_
 static void put_last(tern_json_writer *w, request *req, const choice *c, bool whole) {
     static const char *const types[] = {"eos", "limit", "word", "limit", "none"};
     const tern_generate_stats *s = &c->stats;
-    const ask *a = req->ask;
+    const generation *a = req->generation;
     size_t n = whole ? c->n_ids : 0;
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "index", c->index);
@@ -91,7 +92,7 @@ static void put_last(tern_json_writer *w, request *req, const choice *c, bool wh
 
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    ask *a = req->ask;
+    generation *a = req->generation;
     if (a->n_choices > 1) tern_json_open(&w, NULL, '[');
     for (size_t i = 0; i < a->n_choices; i++) put_last(&w, req, &a->choices[i], true);
     if (a->n_choices > 1) tern_json_close(&w, ']');
@@ -103,10 +104,10 @@ static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *
     tern_json_open(&w, NULL, '{');
     tern_json_put_int(&w, "index", c->index);
     tern_json_put_bytes(&w, "content", d->text, d->n_text);
-    put_tokens(&w, req->ask, c, d->first, d->n_tokens);
+    put_tokens(&w, req->generation, c, d->first, d->n_tokens);
     tern_json_put_bool(&w, "stop", false);
     tern_json_put_int(&w, "tokens_predicted", (int64_t)c->n_ids);
-    tern_json_put_int(&w, "tokens_evaluated", (int64_t)req->ask->prompts[0].n_ids);
+    tern_json_put_int(&w, "tokens_evaluated", (int64_t)req->generation->prompts[0].n_ids);
     put_probabilities(&w, req, c, d->first, d->n_tokens);
     tern_json_close(&w, '}');
     tern_strbuf_puts(out, "\n\n");
@@ -126,8 +127,8 @@ static void put_stream_error(request *req, const api_error *e, tern_strbuf *out)
     tern_strbuf_puts(out, "\n\n");
 }
 
-static const ask_writer writer = {"text/event-stream", put_whole, NULL, put_text, put_over, NULL,
-                                  put_stream_error};
+static const generation_writer writer = {
+    "text/event-stream", put_whole, NULL, put_text, put_over, NULL, put_stream_error};
 
 // ---- The request -------------------------------------------------------------------------------
 
@@ -159,7 +160,7 @@ static void add_mixed(request *req, const fields *f, const tern_json *list) {
     if (f->error->status)
         tern_free(ids);
     else
-        ask_add_given(req, ids, n, "prompt", f->error);
+        generation_add_given(req, ids, n, "prompt", f->error);
 }
 
 #define MARK "<__media__>" // llama-server's place of an image
@@ -200,10 +201,10 @@ static void add_with_images(request *req, const fields *f) {
     const text_wanted wanted = {.text = {tern_strbuf_text(&text), text.len},
                                 .images = &p,
                                 .flags = TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS};
-    if (!is_refused(f->error) && ask_may_fit(req->model, text.len, "prompt", f->error)) {
+    if (!is_refused(f->error) && generation_may_fit(req->model, text.len, "prompt", f->error)) {
         size_t n;
         int32_t *ids = read_tokens(req, &wanted, 0, &n, "prompt", f->error);
-        if (ids) ask_add_prompt(req, ids, n, "prompt", f->error);
+        if (ids) generation_add_prompt(req, ids, n, "prompt", f->error);
     }
     images_free(&p);
     tern_strbuf_free(&text);
@@ -213,7 +214,7 @@ static void read_prompt(request *req, const fields *f) {
     const tern_json *prompt = field_any(f, "prompt");
     const tern_json *first = tern_json_first(f->doc, prompt);
     if (tern_json_is(prompt, TERN_JSON_STRING))
-        ask_add_text(req, tern_json_str(prompt), "prompt", f->error);
+        generation_add_text(req, tern_json_str(prompt), "prompt", f->error);
     else if (tern_json_is(prompt, TERN_JSON_ARRAY) && first)
         add_mixed(req, f, prompt);
     else if (tern_json_is(prompt, TERN_JSON_OBJECT))
@@ -225,15 +226,15 @@ static void read_prompt(request *req, const fields *f) {
 void llama_completion(request *req) {
     api_error e = {0};
     fields f;
-    ask *a = ask_start(req, &writer, &f, &e);
+    generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
-    ask_read_model(req, &f);
-    ask_read_sampling(req, &f, 100);
+    generation_read_model(req, &f);
+    generation_read_sampling(req, &f, 100);
     int64_t n = field_int(&f, "n_predict", -1, -2, INT32_MAX);
     if (n < 0) n = field_int(&f, "max_tokens", -1, -2, INT32_MAX);
     a->params.max_tokens = n > 0 ? (int32_t)n : n == 0;
-    ask_read_stops(req, &f, "stop", 64);
-    ask_read_biases(req, &f, "logit_bias");
+    generation_read_stops(req, &f, "stop", 64);
+    generation_read_biases(req, &f, "logit_bias");
     a->n = (int)field_int(&f, "n_cmpl", field_int(&f, "n", 1, 1, 128), 1, 128);
     a->stream = field_bool(&f, "stream", false);
     a->with_ids = field_bool(&f, "return_tokens", false);
@@ -242,7 +243,7 @@ void llama_completion(request *req) {
     static const char *const names[] = {"echo", "suffix", "input_prefix", "input_suffix"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(&f, names[i]);
     openai_refuse_unsupported(&f);
-    ask_read_formats(req, &f);
+    generation_read_formats(req, &f);
     read_prompt(req, &f);
-    ask_begin(req, &e);
+    generation_begin(req, &e);
 }

@@ -100,14 +100,14 @@ void llama_detokenize(request *req) {
 
 void llama_apply_template(request *req) {
     api_error e = {0};
-    ask *a = ask_new(req, NULL, &e);
+    generation *a = generation_new(req, NULL, &e);
     fields f = fields_of_body(req, &e);
     messages m = {0};
     bool prefill;
     tern_strbuf text = {0}, out = {0};
     tern_json_writer w = {.out = &out};
     openai_refuse_unsupported(&f);
-    ask_refuse(&f);
+    generation_refuse(&f);
     if (a) openai_read_tools(req, &f), openai_read_thinking(req, &f);
     openai_read_messages(&f, &m, &prefill);
     bool prompts = field_bool(&f, "add_generation_prompt", true);

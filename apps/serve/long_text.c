@@ -186,8 +186,8 @@ static void done(task *e) {
         req->next_known = req->known;
         req->n_read = 0;
         req->task = NULL;
-        ask_free(req->ask);
-        req->ask = NULL;
+        generation_free(req->generation);
+        req->generation = NULL;
         request_handle(req);
     }
     served *model = l->model;

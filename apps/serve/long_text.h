@@ -10,7 +10,7 @@
 #ifndef TERN_SERVE_LONG_TEXT_H
 #define TERN_SERVE_LONG_TEXT_H
 
-#include "apps/serve/ask.h"
+#include "apps/serve/generation.h"
 
 // Bytes that a request may have read on the loop's thread: 5 ms.
 #define LONG_TEXT (16 << 10)

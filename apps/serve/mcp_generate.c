@@ -8,7 +8,7 @@
 
 // The text as a value, where a schema made it JSON and nothing cut it. It is written again: a line
 // of a stream has no line ends, and the model may have made some.
-static void put_value(tern_json_writer *w, const ask *a, const choice *c) {
+static void put_value(tern_json_writer *w, const generation *a, const choice *c) {
     tern_json_doc doc;
     if (!a->format.param || a->format.kind != TERN_GRAMMAR_JSON_SCHEMA || openai_was_cut(c)) return;
     if (tern_json_parse(&doc, tern_strbuf_text(&c->text), c->text.len, NULL) != TERN_OK) return;
@@ -17,9 +17,9 @@ static void put_value(tern_json_writer *w, const ask *a, const choice *c) {
 }
 
 static void put_result(request *req, tern_strbuf *out) {
-    const ask *a = req->ask;
+    const generation *a = req->generation;
     const choice *c = &a->choices[0];
-    ask_usage u = ask_usage_of(a);
+    generation_usage u = generation_usage_of(a);
     tern_strbuf reasoning = {0};
     tern_json_writer w = mcp_open_result(&req->mcp->call, out);
     mcp_put_text(&w, tern_strbuf_text(&c->text), c->text.len);
@@ -44,7 +44,7 @@ static void put_result(request *req, tern_strbuf *out) {
 
 static void put_delta(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
     (void)d;
-    mcp_send_progress(req, (double)c->n_ids, req->ask->params.max_tokens, out);
+    mcp_send_progress(req, (double)c->n_ids, req->generation->params.max_tokens, out);
 }
 
 static void put_over(request *req, choice *c, tern_strbuf *out) {
@@ -67,7 +67,7 @@ static void put_error(request *req, const api_error *e, tern_strbuf *out) {
     tern_strbuf_free(&line);
 }
 
-static const ask_writer writer = {
+static const generation_writer writer = {
     "text/event-stream", put_result, NULL, put_delta, put_over, put_end, put_error};
 
 // ---- The arguments -----------------------------------------------------------------------------
@@ -84,7 +84,7 @@ static void read_prompt(request *req, const fields *f, messages *m) {
         field_fail(f, "system", "left out with 'raw'");
     if (f->error->status) return;
     if (is_raw) {
-        ask_add_text(req, prompt, "prompt", f->error);
+        generation_add_text(req, prompt, "prompt", f->error);
         return;
     }
     if (system.ptr) messages_add(m, TERN_STR("system"), system, "system", f->error);
@@ -92,26 +92,26 @@ static void read_prompt(request *req, const fields *f, messages *m) {
         messages_add(m, TERN_STR("user"), prompt, "prompt", f->error);
     else
         openai_read_messages(f, m, &prefill);
-    ask_add_chat(req, m, prefill, f->error);
+    generation_add_chat(req, m, prefill, f->error);
 }
 
 static void generate(request *req) {
     api_error e = {0};
     messages m = {0};
     fields f;
-    ask *a = ask_start(req, &writer, &f, &e);
+    generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
     a->is_chat = true;
     a->stream = mcp_may_stream(req);
-    ask_read_model(req, &f);
-    ask_read_sampling(req, &f, 2);
-    ask_read_max_tokens(req, &f, "max_tokens");
-    ask_read_stops(req, &f, "stop", 16);
+    generation_read_model(req, &f);
+    generation_read_sampling(req, &f, 2);
+    generation_read_max_tokens(req, &f, "max_tokens");
+    generation_read_stops(req, &f, "stop", 16);
     openai_read_thinking(req, &f);
-    ask_read_formats(req, &f);
+    generation_read_formats(req, &f);
     read_prompt(req, &f, &m);
     messages_free(&m);
-    ask_begin(req, &e);
+    generation_begin(req, &e);
 }
 
 void mcp_generate(request *req) { mcp_with_model(req, "completion", generate); }

@@ -58,9 +58,9 @@ static void put_front(tern_json_writer *w, const request *req, const char *text,
     char now[40];
     ollama_time(now);
     tern_json_open(w, NULL, '{');
-    tern_json_put_text(w, "model", req->ask->model);
+    tern_json_put_text(w, "model", req->generation->model);
     tern_json_put_text(w, "created_at", now);
-    if (req->ask->is_chat) {
+    if (req->generation->is_chat) {
         tern_json_open(w, "message", '{');
         tern_json_put_text(w, "role", "assistant");
         tern_json_put_bytes(w, "content", text, n);
@@ -73,7 +73,7 @@ static void put_front(tern_json_writer *w, const request *req, const char *text,
 }
 
 static void put_logprobs(tern_json_writer *w, request *req, choice *c) {
-    if (!req->ask->params.logprobs) return;
+    if (!req->generation->params.logprobs) return;
     tern_json_open(w, "logprobs", '[');
     put_token_logprobs(w, req, c);
     tern_json_close(w, ']');
@@ -83,14 +83,15 @@ static void put_done(tern_json_writer *w, const request *req, const choice *c) {
     const tern_generate_stats *s = &c->stats;
     tern_json_put_bool(w, "done", true);
     tern_json_put_text(w, "done_reason", openai_was_cut(c) ? "length" : "stop");
-    if (!req->ask->is_chat && !req->ask->sees) { // ids of images say nothing to others
-        const ask_prompt *p = &req->ask->prompts[0];
+    if (!req->generation->is_chat &&
+        !req->generation->sees) { // ids of images say nothing to others
+        const generation_prompt *p = &req->generation->prompts[0];
         tern_json_open(w, "context", '[');
         for (size_t i = 0; i < p->n_ids; i++) tern_json_put_int(w, NULL, p->ids[i]);
         for (size_t i = 0; i < c->n_ids; i++) tern_json_put_int(w, NULL, c->ids[i]);
         tern_json_close(w, ']');
     }
-    tern_json_put_int(w, "total_duration", nanoseconds(ollama_since(req->ask->began)));
+    tern_json_put_int(w, "total_duration", nanoseconds(ollama_since(req->generation->began)));
     tern_json_put_int(w, "load_duration", nanoseconds(req->waited));
     tern_json_put_int(w, "prompt_eval_count", (int64_t)s->n_prompt);
     tern_json_put_int(w, "prompt_eval_duration", nanoseconds(s->prompt_seconds));
@@ -101,7 +102,7 @@ static void put_done(tern_json_writer *w, const request *req, const choice *c) {
 
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    choice *c = &req->ask->choices[0];
+    choice *c = &req->generation->choices[0];
     put_front(&w, req, tern_strbuf_text(&c->text), c->text.len, &c->blocks, false);
     put_logprobs(&w, req, c);
     put_done(&w, req, c);
@@ -143,13 +144,13 @@ static void put_stream_error(request *req, const api_error *e, tern_strbuf *out)
     tern_strbuf_putc(out, '\n');
 }
 
-static const ask_writer writer = {"application/x-ndjson", put_whole, NULL, put_text, put_over, NULL,
-                                  put_stream_error};
+static const generation_writer writer = {
+    "application/x-ndjson", put_whole, NULL, put_text, put_over, NULL, put_stream_error};
 
 // ---- Requests ----------------------------------------------------------------------------------
 
 // "think": true, false, or how much.
-static void read_think(ask *a, const fields *f) {
+static void read_think(generation *a, const fields *f) {
     tern_json_writer w = {.out = &a->switches, .follows = true};
     const tern_json *think = field_any(f, "think");
     if (!think) return;
@@ -161,15 +162,15 @@ static void read_think(ask *a, const fields *f) {
 
 // What both ways to generate share. num_gpu, num_thread and the like are the server's affair.
 static void read_common(request *req, const fields *f) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     fields o = fields_within(f, "options", "options.");
-    ask_read_model(req, f);
-    ask_read_sampling(req, &o, 100);
+    generation_read_model(req, f);
+    generation_read_sampling(req, &o, 100);
     field_refuse(&o, "logit_bias");
     field_int(&o, "n", 1, 1, 1);
     int64_t n = field_int(&o, "num_predict", -1, -2, INT32_MAX);
     a->params.max_tokens = n > 0 ? (int32_t)n : 0;
-    ask_read_stops(req, &o, "stop", 64);
+    generation_read_stops(req, &o, "stop", 64);
     a->stream = field_bool(f, "stream", true);
     a->params.logprobs = field_bool(f, "logprobs", false);
     a->params.n_top_logprobs = (int32_t)field_int(f, "top_logprobs", 0, 0, TERN_TOP_LOGPROBS_MAX);
@@ -205,7 +206,7 @@ static void chat(request *req) {
     messages m = {0};
     bool prefill = false;
     fields f;
-    ask *a = ask_start(req, &writer, &f, &e);
+    generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
     a->is_chat = true;
     read_common(req, &f);
@@ -215,11 +216,11 @@ static void chat(request *req) {
         return;
     }
     openai_read_tools(req, &f);
-    ask_read_ollama_format(req, &f);
+    generation_read_ollama_format(req, &f);
     if (!e.status) openai_read_messages(&f, &m, &prefill);
-    ask_add_chat(req, &m, prefill, &e);
+    generation_add_chat(req, &m, prefill, &e);
     messages_free(&m);
-    ask_begin(req, &e);
+    generation_begin(req, &e);
 }
 
 static void generate(request *req) {
@@ -227,10 +228,10 @@ static void generate(request *req) {
     messages m = {0};
     message_content c = {0};
     fields f;
-    ask *a = ask_start(req, &writer, &f, &e);
+    generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
     read_common(req, &f);
-    ask_read_ollama_format(req, &f);
+    generation_read_ollama_format(req, &f);
     field_refuse(&f, "suffix");
     field_refuse(&f, "template");
     field_refuse(&f, "context");
@@ -241,17 +242,17 @@ static void generate(request *req) {
     }
     if (field_bool(&f, "raw", false)) {
         field_refuse(&f, "images"); // nobody says where they stand
-        ask_add_text(req, prompt, "prompt", &e);
+        generation_add_text(req, prompt, "prompt", &e);
     } else {
         if (system.len) messages_add(&m, TERN_STR("system"), system, "system", &e);
         ollama_read_images(&f, &m, &c, "images");
         tern_strbuf_append(&c.text, prompt.ptr, prompt.len);
         messages_add_content(&m, TERN_STR("user"), &c, "prompt", &e);
-        ask_add_chat(req, &m, false, &e);
+        generation_add_chat(req, &m, false, &e);
     }
     content_free(&c);
     messages_free(&m);
-    ask_begin(req, &e);
+    generation_begin(req, &e);
 }
 
 void ollama_chat(request *req) { ollama_with_model(req, "messages", chat); }

@@ -236,7 +236,7 @@ void openai_read_ending(request *req, const fields *f, bool *prefill) {
                  "'continue_final_message': the last message is not a text of the assistant");
     else if (is_said || !answers)
         *prefill = goes_on;
-    req->ask->is_closed = !answers && !goes_on;
+    req->generation->is_closed = !answers && !goes_on;
 }
 
 // ---- Likelihoods -------------------------------------------------------------------------------
@@ -257,7 +257,8 @@ static void put_logprob(tern_json_writer *w, const served *s, const tern_token_l
 bool next_to_send(const request *req, choice *c, tern_strbuf *piece) {
     sent_tokens *t = &c->sent;
     const bool is_over = !c->job, is_cut = !is_over || c->stats.reason == TERN_STOP_STRING;
-    if (req->ask->takes_apart && !c->blocks.n && !is_over) return false; // reasoning may come
+    if (req->generation->takes_apart && !c->blocks.n && !is_over)
+        return false; // reasoning may come
     while (t->n < c->n_ids && (t->n_bytes < c->n_raw || !is_cut)) {
         const bool is_aside = t->n < c->n_aside;
         tern_strbuf_clear(piece);
@@ -276,7 +277,7 @@ bool next_to_send(const request *req, choice *c, tern_strbuf *piece) {
 bool has_to_send(const request *req, const choice *c) {
     choice same = *c;
     tern_strbuf piece = {0};
-    const bool has = req->ask->params.logprobs && next_to_send(req, &same, &piece);
+    const bool has = req->generation->params.logprobs && next_to_send(req, &same, &piece);
     tern_strbuf_free(&piece);
     return has;
 }

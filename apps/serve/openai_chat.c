@@ -9,13 +9,13 @@ static void put_front(tern_json_writer *w, const request *req, const char *objec
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "id", id);
     tern_json_put_text(w, "object", object);
-    tern_json_put_int(w, "created", req->ask->created);
-    tern_json_put_text(w, "model", req->ask->model);
+    tern_json_put_int(w, "created", req->generation->created);
+    tern_json_put_text(w, "model", req->generation->model);
     tern_json_put_text(w, "system_fingerprint", "fp_tern");
 }
 
-static void put_usage(tern_json_writer *w, const ask *a) {
-    ask_usage u = ask_usage_of(a);
+static void put_usage(tern_json_writer *w, const generation *a) {
+    generation_usage u = generation_usage_of(a);
     tern_json_open(w, "usage", '{');
     tern_json_put_int(w, "prompt_tokens", (int64_t)u.n_prompt);
     tern_json_put_int(w, "completion_tokens", (int64_t)u.n_generated);
@@ -32,7 +32,7 @@ static void put_usage(tern_json_writer *w, const ask *a) {
 }
 
 static void put_logprobs(tern_json_writer *w, request *req, choice *c) {
-    if (!req->ask->params.logprobs) {
+    if (!req->generation->params.logprobs) {
         tern_json_put_null(w, "logprobs");
         return;
     }
@@ -79,7 +79,7 @@ static void put_message(tern_json_writer *w, const choice *c) {
 
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    ask *a = req->ask;
+    generation *a = req->generation;
     put_front(&w, req, "chat.completion");
     tern_json_open(&w, "choices", '[');
     for (size_t i = 0; i < a->n_choices; i++) {
@@ -118,17 +118,17 @@ static void put_chunk(request *req, choice *c, const char *delta, bool has_logpr
     }
     tern_json_close(&w, ']');
     if (!c)
-        put_usage(&w, req->ask);
-    else if (req->ask->with_usage)
+        put_usage(&w, req->generation);
+    else if (req->generation->with_usage)
         tern_json_put_null(&w, "usage");
     tern_json_close(&w, '}');
     tern_strbuf_puts(out, "\n\n");
 }
 
 static void begin_stream(request *req, tern_strbuf *out) {
-    for (size_t i = 0; i < req->ask->n_choices; i++)
-        put_chunk(req, &req->ask->choices[i], "{\"role\":\"assistant\",\"content\":\"\"}", false,
-                  NULL, out);
+    for (size_t i = 0; i < req->generation->n_choices; i++)
+        put_chunk(req, &req->generation->choices[i], "{\"role\":\"assistant\",\"content\":\"\"}",
+                  false, NULL, out);
 }
 
 // Every piece of a call has its place among them: clients sort pieces by it.
@@ -181,11 +181,11 @@ static void put_over(request *req, choice *c, tern_strbuf *out) {
 }
 
 static void end_stream(request *req, tern_strbuf *out) {
-    if (req->ask->with_usage) put_chunk(req, NULL, NULL, false, NULL, out);
+    if (req->generation->with_usage) put_chunk(req, NULL, NULL, false, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
 
-static const ask_writer writer = {
+static const generation_writer writer = {
     "text/event-stream",    put_whole, begin_stream, put_text, put_over, end_stream,
     openai_put_stream_error};
 
@@ -196,15 +196,15 @@ void openai_chat(request *req) {
     messages m = {0};
     bool prefill;
     fields f;
-    ask *a = ask_start(req, &writer, &f, &e);
+    generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
     a->is_chat = true;
-    ask_read_model(req, &f);
-    ask_read_sampling(req, &f, 2);
-    ask_read_max_tokens(req, &f, "max_tokens");
-    ask_read_max_tokens(req, &f, "max_completion_tokens"); // the newer name wins
-    ask_read_stops(req, &f, "stop", 16);
-    ask_read_biases(req, &f, "logit_bias");
+    generation_read_model(req, &f);
+    generation_read_sampling(req, &f, 2);
+    generation_read_max_tokens(req, &f, "max_tokens");
+    generation_read_max_tokens(req, &f, "max_completion_tokens"); // the newer name wins
+    generation_read_stops(req, &f, "stop", 16);
+    generation_read_biases(req, &f, "logit_bias");
     a->n = (int)field_int(&f, "n", 1, 1, 128);
     a->stream = field_bool(&f, "stream", false);
     fields options = fields_within(&f, "stream_options", "stream_options.");
@@ -219,10 +219,10 @@ void openai_chat(request *req) {
     openai_refuse_unsupported(&f);
     openai_read_tools(req, &f);
     openai_read_thinking(req, &f);
-    ask_read_formats(req, &f);
+    generation_read_formats(req, &f);
     openai_read_messages(&f, &m, &prefill);
     openai_read_ending(req, &f, &prefill);
-    ask_add_chat(req, &m, prefill, &e);
+    generation_add_chat(req, &m, prefill, &e);
     messages_free(&m);
-    ask_begin(req, &e);
+    generation_begin(req, &e);
 }

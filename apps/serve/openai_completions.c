@@ -12,12 +12,12 @@ static void put_front(tern_json_writer *w, const request *req) {
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "id", id);
     tern_json_put_text(w, "object", "text_completion");
-    tern_json_put_int(w, "created", req->ask->created);
-    tern_json_put_text(w, "model", req->ask->model);
+    tern_json_put_int(w, "created", req->generation->created);
+    tern_json_put_text(w, "model", req->generation->model);
 }
 
-static void put_usage(tern_json_writer *w, const ask *a) {
-    ask_usage u = ask_usage_of(a);
+static void put_usage(tern_json_writer *w, const generation *a) {
+    generation_usage u = generation_usage_of(a);
     tern_json_open(w, "usage", '{');
     tern_json_put_int(w, "prompt_tokens", (int64_t)u.n_prompt);
     tern_json_put_int(w, "completion_tokens", (int64_t)u.n_generated);
@@ -64,7 +64,7 @@ static void put_logprobs(tern_json_writer *w, const request *req, choice *c) {
     static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
     tern_strbuf lists[4] = {0}, piece = {0};
     tern_json_writer each[4];
-    if (!req->ask->params.logprobs) {
+    if (!req->generation->params.logprobs) {
         tern_json_put_null(w, "logprobs");
         return;
     }
@@ -96,7 +96,7 @@ static void put_logprobs(tern_json_writer *w, const request *req, choice *c) {
 // ---- Answers -----------------------------------------------------------------------------------
 
 // With "echo" a text begins with its prompt.
-static const char *echoed(const ask *a, const choice *c) {
+static const char *echoed(const generation *a, const choice *c) {
     const char *text = tern_strbuf_text(&a->echoed);
     for (int i = 0; a->echo && i < c->index / a->n; i++) text += strlen(text) + 1;
     return a->echo ? text : "";
@@ -117,7 +117,7 @@ static void put_choice(tern_json_writer *w, request *req, choice *c, const char 
 
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    ask *a = req->ask;
+    generation *a = req->generation;
     put_front(&w, req);
     tern_json_open(&w, "choices", '[');
     for (size_t i = 0; i < a->n_choices; i++) {
@@ -143,17 +143,17 @@ static void put_chunk(request *req, choice *c, const char *text, size_t n_text, 
     if (c) put_choice(&w, req, c, text, n_text, has_logprobs, finish);
     tern_json_close(&w, ']');
     if (!c)
-        put_usage(&w, req->ask);
-    else if (req->ask->with_usage)
+        put_usage(&w, req->generation);
+    else if (req->generation->with_usage)
         tern_json_put_null(&w, "usage");
     tern_json_close(&w, '}');
     tern_strbuf_puts(out, "\n\n");
 }
 
 static void begin_stream(request *req, tern_strbuf *out) {
-    for (size_t i = 0; req->ask->echo && i < req->ask->n_choices; i++) {
-        const char *text = echoed(req->ask, &req->ask->choices[i]);
-        put_chunk(req, &req->ask->choices[i], text, strlen(text), false, NULL, out);
+    for (size_t i = 0; req->generation->echo && i < req->generation->n_choices; i++) {
+        const char *text = echoed(req->generation, &req->generation->choices[i]);
+        put_chunk(req, &req->generation->choices[i], text, strlen(text), false, NULL, out);
     }
 }
 static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
@@ -163,18 +163,18 @@ static void put_over(request *req, choice *c, tern_strbuf *out) {
     put_chunk(req, c, "", 0, has_to_send(req, c), openai_finish_reason(c), out);
 }
 static void end_stream(request *req, tern_strbuf *out) {
-    if (req->ask->with_usage) put_chunk(req, NULL, NULL, 0, false, NULL, out);
+    if (req->generation->with_usage) put_chunk(req, NULL, NULL, 0, false, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
 
-static const ask_writer writer = {
+static const generation_writer writer = {
     "text/event-stream",    put_whole, begin_stream, put_text, put_over, end_stream,
     openai_put_stream_error};
 
 // ---- The request -------------------------------------------------------------------------------
 
 static void echo(request *req, const char *text, size_t n) {
-    if (req->ask->echo) tern_strbuf_append(&req->ask->echoed, text, n);
+    if (req->generation->echo) tern_strbuf_append(&req->generation->echoed, text, n);
 }
 
 static bool append(void *user, const char *text, size_t n) {
@@ -183,16 +183,16 @@ static bool append(void *user, const char *text, size_t n) {
 }
 
 static void add_ids(request *req, const fields *f, const tern_json *ids) {
-    ask *a = req->ask;
-    ask_add_ids(req, f, ids, "prompt");
+    generation *a = req->generation;
+    generation_add_ids(req, f, ids, "prompt");
     if (f->error->status || !a->echo) return;
-    const ask_prompt *p = &a->prompts[a->n_prompts - 1];
+    const generation_prompt *p = &a->prompts[a->n_prompts - 1];
     tern_detokenize(req->model->model, p->ids, p->n_ids, false, append, req, NULL);
     echo(req, "", 1);
 }
 
 static void add_text(request *req, const fields *f, tern_str text) {
-    ask_add_text(req, text, "prompt", f->error);
+    generation_add_text(req, text, "prompt", f->error);
     echo(req, text.ptr, text.len);
     echo(req, "", 1);
 }
@@ -227,15 +227,15 @@ static void read_prompts(request *req, const fields *f) {
 void openai_completions(request *req) {
     api_error e = {0};
     fields f;
-    ask *a = ask_start(req, &writer, &f, &e);
+    generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
     a->params.max_tokens = 16;
-    ask_read_model(req, &f);
-    ask_read_sampling(req, &f, 2);
-    ask_read_max_tokens(req, &f, "max_tokens");
+    generation_read_model(req, &f);
+    generation_read_sampling(req, &f, 2);
+    generation_read_max_tokens(req, &f, "max_tokens");
     a->is_bare = !field_bool(&f, "add_special_tokens", true);
-    ask_read_stops(req, &f, "stop", 16);
-    ask_read_biases(req, &f, "logit_bias");
+    generation_read_stops(req, &f, "stop", 16);
+    generation_read_biases(req, &f, "logit_bias");
     a->n = (int)field_int(&f, "n", 1, 1, 128);
     field_int(&f, "best_of", 1, 1, 1); // the best of more would need their likelihoods
     a->stream = field_bool(&f, "stream", false);
@@ -250,8 +250,8 @@ void openai_completions(request *req) {
                  "'echo' with 'logprobs', the likelihoods of a prompt, is not supported");
     field_refuse(&f, "suffix");
     openai_refuse_unsupported(&f);
-    ask_read_formats(req, &f);
+    generation_read_formats(req, &f);
     read_prompts(req, &f);
     if (a->echoed.failed) api_fail_memory(&e);
-    ask_begin(req, &e);
+    generation_begin(req, &e);
 }

@@ -9,8 +9,8 @@ static const char *status_of(const choice *c) {
     return openai_was_cut(c) ? "incomplete" : "completed";
 }
 
-static void put_usage(tern_json_writer *w, const ask *a) {
-    ask_usage u = ask_usage_of(a);
+static void put_usage(tern_json_writer *w, const generation *a) {
+    generation_usage u = generation_usage_of(a);
     tern_json_open(w, "usage", '{');
     tern_json_put_int(w, "input_tokens", (int64_t)u.n_prompt);
     tern_json_open(w, "input_tokens_details", '{');
@@ -38,7 +38,7 @@ static void put_part(tern_json_writer *w, const char *key, request *req, choice 
         tern_json_put_raw(w, "annotations", "[]");
         tern_json_open(w, "logprobs", '[');
         if (is_whole) c->sent = (sent_tokens){0}; // all over again
-        if (is_whole && req->ask->params.logprobs) put_token_logprobs(w, req, c);
+        if (is_whole && req->generation->params.logprobs) put_token_logprobs(w, req, c);
         tern_json_close(w, ']');
     }
     tern_json_close(w, '}');
@@ -119,7 +119,7 @@ static void put_metadata(tern_json_writer *w, const request *req) {
 // The tools as they came: whatever else they have, clients want it back.
 static void put_tools(tern_json_writer *w, const request *req) {
     const tern_json *tools = tern_json_get(&req->body, tern_json_root(&req->body), "tools");
-    if (req->ask->tools.len)
+    if (req->generation->tools.len)
         tern_json_put_value(w, "tools", &req->body, tools);
     else
         tern_json_put_raw(w, "tools", "[]");
@@ -137,8 +137,8 @@ static void put_settings(tern_json_writer *w, const request *req) {
     put_same(w, req, "instructions");
     put_same(w, req, "max_output_tokens");
     put_metadata(w, req);
-    tern_json_put_text(w, "model", req->ask->model);
-    tern_json_put_bool(w, "parallel_tool_calls", !req->ask->one_call);
+    tern_json_put_text(w, "model", req->generation->model);
+    tern_json_put_bool(w, "parallel_tool_calls", !req->generation->one_call);
     tern_json_put_null(w, "previous_response_id");
     tern_json_put_raw(w, "reasoning", "{\"effort\":null,\"summary\":null}");
     tern_json_put_bool(w, "store", false);
@@ -150,7 +150,7 @@ static void put_settings(tern_json_writer *w, const request *req) {
     else
         tern_json_put_text(w, "tool_choice", "auto");
     put_tools(w, req);
-    tern_json_put_int(w, "top_logprobs", req->ask->params.n_top_logprobs);
+    tern_json_put_int(w, "top_logprobs", req->generation->params.n_top_logprobs);
     put_same(w, req, "top_p");
     tern_json_put_text(w, "truncation", "disabled");
 }
@@ -163,7 +163,7 @@ static void put_response(tern_json_writer *w, const char *key, request *req, cho
     tern_json_open(w, key, '{');
     tern_json_put_text(w, "id", id);
     tern_json_put_text(w, "object", "response");
-    tern_json_put_int(w, "created_at", req->ask->created);
+    tern_json_put_int(w, "created_at", req->generation->created);
     tern_json_put_text(w, "status", c ? status_of(c) : "in_progress");
     tern_json_put_bool(w, "background", false);
     tern_json_put_null(w, "error");
@@ -175,13 +175,13 @@ static void put_response(tern_json_writer *w, const char *key, request *req, cho
     if (c && !c->blocks.n) put_item(w, NULL, req, c, NULL, 0, true);
     tern_json_close(w, ']');
     put_settings(w, req);
-    if (c) put_usage(w, req->ask);
+    if (c) put_usage(w, req->generation);
     tern_json_close(w, '}');
 }
 
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
-    put_response(&w, NULL, req, &req->ask->choices[0]);
+    put_response(&w, NULL, req, &req->generation->choices[0]);
 }
 
 // ---- As a stream: every event has its name twice, and its number -------------------------------
@@ -191,7 +191,7 @@ static tern_json_writer open_event(request *req, tern_strbuf *out, const char *t
     tern_strbuf_printf(out, "event: %s\ndata: ", type);
     tern_json_open(&w, NULL, '{');
     tern_json_put_text(&w, "type", type);
-    tern_json_put_int(&w, "sequence_number", (int64_t)req->ask->n_events++);
+    tern_json_put_int(&w, "sequence_number", (int64_t)req->generation->n_events++);
     return w;
 }
 
@@ -256,7 +256,7 @@ static void end_item(request *req, choice *c, const answer_block *b, size_t i, t
     if (kind == BLOCK_TEXT) {
         tern_json_open(&w, "logprobs", '[');
         c->sent = (sent_tokens){0};
-        if (req->ask->params.logprobs) put_token_logprobs(&w, req, c);
+        if (req->generation->params.logprobs) put_token_logprobs(&w, req, c);
         tern_json_close(&w, ']');
     }
     close_event(&w);
@@ -274,7 +274,7 @@ static void put_piece_event(request *req, choice *c, const answer_part *p, tern_
     tern_json_put_bytes(&w, "delta", tern_strbuf_text(&b->text) + p->at, p->n);
     if (b->kind == BLOCK_TEXT) {
         tern_json_open(&w, "logprobs", '[');
-        if (req->ask->params.logprobs) put_token_logprobs(&w, req, c);
+        if (req->generation->params.logprobs) put_token_logprobs(&w, req, c);
         tern_json_close(&w, ']');
     }
     close_event(&w);
@@ -307,13 +307,13 @@ static void put_stream_error(request *req, const api_error *e, tern_strbuf *out)
     close_event(&w);
 }
 
-static const ask_writer writer = {
+static const generation_writer writer = {
     "text/event-stream", put_whole, begin_stream, put_text, put_over, NULL, put_stream_error};
 
 // ---- The request -------------------------------------------------------------------------------
 
 // Likelihoods are asked for by name, among other things that this server has not.
-static void read_logprobs(ask *a, const fields *f) {
+static void read_logprobs(generation *a, const fields *f) {
     const tern_json *list = field_array(f, "include");
     for (const tern_json *item = tern_json_first(f->doc, list); item;
          item = tern_json_next(f->doc, list, item))
@@ -325,17 +325,17 @@ static void read_logprobs(ask *a, const fields *f) {
 void openai_responses(request *req) {
     api_error e = {0};
     fields f;
-    ask *a = ask_start(req, &writer, &f, &e);
+    generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
-    ask_read_sampling(req, &f, 2);
-    ask_read_max_tokens(req, &f, "max_output_tokens");
+    generation_read_sampling(req, &f, 2);
+    generation_read_max_tokens(req, &f, "max_output_tokens");
     a->stream = field_bool(&f, "stream", false);
     read_logprobs(a, &f);
     openai_read_response(req, &f);
-    ask_begin(req, &e);
+    generation_begin(req, &e);
 }
 
 void openai_count_tokens(request *req) {
-    ask_count(req, &writer, openai_read_response,
-              "\"object\":\"response.input_tokens\",\"input_tokens\":");
+    generation_count(req, &writer, openai_read_response,
+                     "\"object\":\"response.input_tokens\",\"input_tokens\":");
 }

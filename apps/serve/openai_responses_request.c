@@ -1,4 +1,4 @@
-// What a request to /v1/responses says: items and tools into messages and the ask.
+// What a request to /v1/responses says: items and tools into messages and the generation.
 #include <string.h>
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
@@ -6,8 +6,8 @@
 static void read_format(request *req, const fields *f) {
     fields text = fields_within(f, "text", "text.");
     fields format = fields_within(&text, "format", "text.format.");
-    ask_read_formats(req, f);
-    if (format.object) ask_read_format(req, &format, "text.format");
+    generation_read_formats(req, f);
+    if (format.object) generation_read_format(req, &format, "text.format");
 }
 
 static void refuse_unsupported(const fields *f) {
@@ -103,13 +103,13 @@ static void read_input(const fields *f, messages *m, bool *prefill) {
 bool openai_read_response(request *req, const fields *f) {
     messages m = {0};
     bool prefill;
-    ask_read_model(req, f);
+    generation_read_model(req, f);
     refuse_unsupported(f);
     openai_read_tools(req, f);
     openai_read_thinking(req, f);
     read_format(req, f);
     read_input(f, &m, &prefill);
-    ask_add_chat(req, &m, prefill, f->error);
+    generation_add_chat(req, &m, prefill, f->error);
     messages_free(&m);
     return f->error->status == 0;
 }

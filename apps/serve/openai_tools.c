@@ -25,7 +25,7 @@ static const tern_json *find_tool(const fields *f, const tern_json *tools, tern_
     return NULL;
 }
 
-void read_tool_choice(ask *a, const fields *f, tern_str how, tern_str name) {
+void read_tool_choice(generation *a, const fields *f, tern_str how, tern_str name) {
     const bool is_named = tern_str_is(how, "function") || tern_str_is(how, "tool");
     if (!how.ptr || tern_str_is(how, "auto") || f->error->status) return;
     if (tern_str_is(how, "none")) {
@@ -45,7 +45,7 @@ void read_tool_choice(ask *a, const fields *f, tern_str how, tern_str name) {
     }
 }
 
-static void read_choice(ask *a, const fields *f) {
+static void read_choice(generation *a, const fields *f) {
     const tern_json *wish = field_any(f, "tool_choice");
     const tern_json *function = tern_json_get(f->doc, wish, "function");
     tern_str how = tern_json_str(wish);
@@ -56,7 +56,7 @@ static void read_choice(ask *a, const fields *f) {
 }
 
 void openai_read_tools(request *req, const fields *f) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     const tern_json *tools = field_array(f, "tools");
     if (tools && tools->n > 0) {
         tern_json_writer w = {.out = &a->tools};
@@ -75,7 +75,7 @@ void openai_read_tools(request *req, const fields *f) {
 }
 
 void openai_read_thinking(request *req, const fields *f) {
-    tern_json_writer w = {.out = &req->ask->switches, .follows = true};
+    tern_json_writer w = {.out = &req->generation->switches, .follows = true};
     fields more = fields_within(f, "chat_template_kwargs", "chat_template_kwargs.");
     tern_str effort = field_text(f, "reasoning_effort");
     fields reasoning = fields_within(f, "reasoning", "reasoning.");

@@ -49,7 +49,7 @@ static void reply(request *req, const texts *t) {
     if (!list) out.failed = true;
     if (!t->as_tei) {
         tern_json_open(&w, NULL, '{');
-        tern_json_put_text(&w, "model", req->ask->model);
+        tern_json_put_text(&w, "model", req->generation->model);
         tern_json_put_text(&w, "object", "list");
         tern_json_open(&w, "usage", '{');
         tern_json_put_int(&w, "prompt_tokens", n);
@@ -92,15 +92,16 @@ void llama_rerank(request *req) {
     api_error e = {0};
     fields f = fields_of_body(req, &e);
     bool as_tei = field_any(&f, "texts") != NULL;
-    texts *t =
-        ask_new(req, NULL, &e) ? texts_new(req, as_tei ? "texts" : "documents", reply, &e) : NULL;
+    texts *t = generation_new(req, NULL, &e)
+                   ? texts_new(req, as_tei ? "texts" : "documents", reply, &e)
+                   : NULL;
     if (!t) {
         reply_error(req, &e);
         return;
     }
     t->ranks = t->cuts = true;
     t->as_tei = as_tei;
-    ask_read_model(req, &f);
+    generation_read_model(req, &f);
     read_query(t, &f);
     t->n_best = as_tei ? SIZE_MAX : (size_t)field_int(&f, "top_n", INT32_MAX, 1, INT32_MAX);
     t->with_documents = field_bool(&f, as_tei ? "return_text" : "return_documents", false);

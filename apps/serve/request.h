@@ -44,7 +44,7 @@ tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *us
 void server_close(server *s);
 
 typedef struct request request;
-typedef struct ask ask;
+typedef struct generation generation;
 
 // How an interface writes its errors.
 typedef struct error_format {
@@ -103,7 +103,7 @@ struct request {
     tasks *tasks;               // that `task` is for
     served *task_model;
     struct mcp_run *mcp;      // the message that the body is (mcp_server.h); NULL: it is none
-    ask *ask;                 // what it generates; NULL: nothing
+    generation *generation;   // what it generates; NULL: nothing
     task *task;               // that runs for it; NULL: none
     struct long_texts *later; // whose tokens it asked for (long_text.h); NULL: none
     struct long_text *known, *next_known; // whose tokens are there
@@ -169,7 +169,7 @@ bool budget_take(request *req, size_t n_bytes);
 bool budget_may_take(const request *req, size_t n_bytes);
 void budget_give(request *req); // all that it has
 // What the scheduler sent becomes pieces of answers.
-void server_take_events(server *s); // ask.c
+void server_take_events(server *s); // generation.c
 // What a field of the query says, decoded into *room; {NULL, 0}: it is not there.
 tern_str request_query(const request *req, const char *name, tern_strbuf *room);
 // Calls handle when req->model is open, now or later; answers with an error if it cannot be opened.

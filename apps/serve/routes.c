@@ -303,6 +303,6 @@ void request_free_parts(request *req) {
     long_text_free(req);
     mcp_run_free(req);
     texts_free(req->texts);
-    ask_free(req->ask);
+    generation_free(req->generation);
     tern_free(req->refusal);
 }

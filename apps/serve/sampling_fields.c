@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 
 // Any whole number is a seed. The library takes 0 for "another one each time".
-void ask_read_seed(request *req, const fields *f, const char *name) {
+void generation_read_seed(request *req, const fields *f, const char *name) {
     const tern_json *value = field_any(f, name);
     if (!value) return;
     uint64_t seed;
@@ -17,7 +17,7 @@ void ask_read_seed(request *req, const fields *f, const char *name) {
         field_fail(f, name, "a whole number of 64 bits");
         return;
     }
-    req->ask->sampling.seed = seed ? seed : 0x9E3779B97F4A7C15u;
+    req->generation->sampling.seed = seed ? seed : 0x9E3779B97F4A7C15u;
 }
 
 // ---- Numbers -----------------------------------------------------------------------------------
@@ -152,8 +152,8 @@ static void read_texts(const fields *f, const char *name, char ***texts, size_t 
     if (!ok) field_fail(f, name, wanted);
 }
 
-void ask_read_sampling(request *req, const fields *f, double temperature_max) {
-    ask *a = req->ask;
+void generation_read_sampling(request *req, const fields *f, double temperature_max) {
+    generation *a = req->generation;
     tern_sampling *s = &a->sampling;
     tern_generate_params *p = &a->params;
     read_number(f, "temperature", &s->temperature, 0, temperature_max);
@@ -176,16 +176,16 @@ void ask_read_sampling(request *req, const fields *f, double temperature_max) {
     const int64_t last = field_int(f, "truncate_prompt_tokens", -1, -1, INT32_MAX);
     if (last == 0) field_fail(f, "truncate_prompt_tokens", "-1, or 1 or more");
     a->n_last = last > 0 ? (size_t)last : 0;
-    ask_read_seed(req, f, "seed");
-    ask_refuse(f);
+    generation_read_seed(req, f, "seed");
+    generation_refuse(f);
 }
 
-void ask_check_limits(request *req, api_error *e) {
-    const tern_generate_params *p = &req->ask->params;
+void generation_check_limits(request *req, api_error *e) {
+    const tern_generate_params *p = &req->generation->params;
     if (!e->status && p->max_tokens > 0 && p->min_tokens > p->max_tokens)
         api_fail(e, 400, NULL, "min_tokens", "'min_tokens' is %d, more than the %d tokens at most",
                  (int)p->min_tokens, (int)p->max_tokens);
-    if (!e->status && req->ask->n_last && req->ask->sees)
+    if (!e->status && req->generation->n_last && req->generation->sees)
         api_fail(e, 400, "unsupported_parameter", "truncate_prompt_tokens",
                  "'truncate_prompt_tokens' would cut images");
 }
@@ -264,7 +264,7 @@ static bool is_neutral(const tern_json *value, const char *neutral) {
     return false;
 }
 
-void ask_refuse(const fields *f) {
+void generation_refuse(const fields *f) {
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++) {
         const tern_json *value = field_any(f, unsupported[i].name);
         if (!value || is_neutral(value, unsupported[i].neutral)) continue;

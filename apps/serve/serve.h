@@ -3,10 +3,10 @@
 //
 // The loop's thread (loop.c, connection.c) has the sockets: it reads requests (http_reader.c),
 // finds who answers them (routes.c) and with which model (registry.c), and makes jobs of what is to
-// be generated (ask.c and a file for each interface). Each model that is open has an engine's
-// thread (scheduler.c), which computes its jobs, all together, a step at a time, and whose events
-// become pieces of answers. Another thread opens and closes models (loading.c), and one has the
-// tasks (task.h).
+// be generated (generation.c and a file for each interface). Each model that is open has an
+// engine's thread (scheduler.c), which computes its jobs, all together, a step at a time, and whose
+// events become pieces of answers. Another thread opens and closes models (loading.c), and one has
+// the tasks (task.h).
 //
 // This header is what the command line needs.
 #ifndef TERN_SERVE_SERVE_H

@@ -4,7 +4,7 @@
 #ifndef TERN_SERVE_TEXTS_H
 #define TERN_SERVE_TEXTS_H
 
-#include "apps/serve/ask.h"
+#include "apps/serve/generation.h"
 #include "apps/serve/away.h"
 
 typedef struct texts {
@@ -27,7 +27,7 @@ typedef struct texts {
     size_t too_long, n_too_long; // of the first such text: its place from 1 on, and its tokens
     tern_error err;
     double began;
-    // The answer, and what it needs besides. req->ask has the model's name.
+    // The answer, and what it needs besides. req->generation has the model's name.
     void (*reply)(request *req, const struct texts *t);
     const char *param; // the field of the texts, for errors
     bool as_base64, as_tei, with_documents;

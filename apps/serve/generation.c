@@ -1,4 +1,4 @@
-// From a request to jobs, and from their events to pieces of the answer: see ask.h.
+// From a request to jobs, and from their events to pieces of the answer: see generation.h.
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/away.h"
 #include "apps/serve/mcp_server.h"
@@ -11,8 +11,8 @@
 
 #define LOGPROB_BYTES 64 // of a token's likelihood in JSON, about
 
-ask *ask_new(request *req, const ask_writer *writer, api_error *e) {
-    ask *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
+generation *generation_new(request *req, const generation_writer *writer, api_error *e) {
+    generation *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
     if (!a) {
         api_fail_memory(e);
         return NULL;
@@ -22,23 +22,24 @@ ask *ask_new(request *req, const ask_writer *writer, api_error *e) {
     a->n = 1;
     a->created = (int64_t)time(NULL);
     a->began = req->arrived;
-    req->ask = a;
+    req->generation = a;
     return a;
 }
 
-ask *ask_start(request *req, const ask_writer *writer, fields *f, api_error *e) {
-    ask *a = ask_new(req, writer, e);
+generation *generation_start(request *req, const generation_writer *writer, fields *f,
+                             api_error *e) {
+    generation *a = generation_new(req, writer, e);
     *f = fields_of_body(req, e);
     if (!a) reply_error(req, e);
     return a;
 }
 
-void ask_count(request *req, const ask_writer *writer, bool (*read)(request *req, const fields *f),
-               const char *before) {
+void generation_count(request *req, const generation_writer *writer,
+                      bool (*read)(request *req, const fields *f), const char *before) {
     api_error e = {0};
     fields f;
     tern_strbuf out = {0};
-    ask *a = ask_start(req, writer, &f, &e);
+    generation *a = generation_start(req, writer, &f, &e);
     if (!a) return;
     if (!read(req, &f)) {
         reply_error(req, &e);
@@ -60,7 +61,7 @@ static void free_choice(choice *c) {
     tern_free(c->logprobs);
 }
 
-void ask_free(ask *a) {
+void generation_free(generation *a) {
     if (!a) return;
     for (size_t i = 0; i < a->n_choices; i++) free_choice(&a->choices[i]);
     for (size_t i = 0; i < a->n_prompts; i++) tern_free(a->prompts[i].ids);
@@ -94,7 +95,7 @@ void ask_free(ask *a) {
 
 // Within a stream the status is out already: the error is its last word.
 static void fail(request *req, const api_error *e) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     if (a->has_failed) return;
     a->has_failed = true;
     for (size_t i = 0; i < a->n_choices; i++)
@@ -143,7 +144,7 @@ static bool keep(choice *c, const job_event *e) {
 }
 
 static void send_end(request *req) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     if (a->stream) {
         if (a->writer->end) a->writer->end(req, &req->piece);
         reply_piece(req, &req->piece);
@@ -156,7 +157,7 @@ static void send_end(request *req) {
 
 // Much of an answer, or of what it repeats of the request, is written away.
 static void finish_answer(request *req) {
-    const ask *a = req->ask;
+    const generation *a = req->generation;
     size_t n = req->n_body;
     for (size_t i = 0; i < a->n_choices && !a->stream; i++)
         n += a->choices[i].text.len + LOGPROB_BYTES * a->choices[i].n_ids * a->choices[i].n_each;
@@ -167,7 +168,7 @@ static void finish_answer(request *req) {
 }
 
 static void end_choice(request *req, choice *c, const job *j) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     c->job = NULL;
     c->stats = j->stats;
     if (j->error.status != TERN_OK) {
@@ -186,7 +187,7 @@ static void end_choice(request *req, choice *c, const job *j) {
 static void on_event(void *user, const job_event *e) {
     choice *c = user;
     request *req = c->request;
-    ask *a = req->ask;
+    generation *a = req->generation;
     const size_t n_text = c->text.len;
     text_delta d = {NULL, 0, c->n_ids, e->n_tokens};
     if (a->has_failed || req->is_over) {
@@ -236,7 +237,7 @@ void server_take_events(server *s) {
 // ---- Beginning ---------------------------------------------------------------------------------
 
 static bool open_answer(request *req, choice *c) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     const char *tools = a->tools.len ? a->tools.ptr : NULL;
     c->blocks.salt = req->id, c->blocks.index = c->index, c->blocks.one_call = a->one_call;
     if (!a->takes_apart) return true;
@@ -249,7 +250,7 @@ static bool open_answer(request *req, choice *c) {
 
 // A job for each choice. Seeds count up from the one that was asked for, so that choices differ.
 static bool make_jobs(request *req, job **jobs) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     a->params.sampling = &a->sampling;
     a->params.stops = (const char *const *)a->stops;
     a->params.biases = a->biases;
@@ -258,7 +259,7 @@ static bool make_jobs(request *req, job **jobs) {
     a->params.bad_words = (const char *const *)a->bad_words;
     a->params.dry_sequence_breakers = (const char *const *)a->breakers;
     for (size_t i = 0; i < a->n_choices; i++) {
-        const ask_prompt *p = &a->prompts[i / (size_t)a->n];
+        const generation_prompt *p = &a->prompts[i / (size_t)a->n];
         choice *c = &a->choices[i];
         *c = (choice){.request = req, .index = (int)i};
         if (!open_answer(req, c)) return false;
@@ -275,7 +276,7 @@ static bool make_jobs(request *req, job **jobs) {
 }
 
 static void prepare(request *req, api_error *e) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     size_t n = a->n_choices = a->n_prompts * (size_t)a->n;
     a->choices = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *a->choices);
     a->jobs = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *a->jobs);
@@ -285,7 +286,7 @@ static void prepare(request *req, api_error *e) {
 }
 
 static void submit(request *req) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     api_error e = {0};
     if (req->server->stopping)
         api_fail(&e, 503, "stopping", NULL, "the server is stopping");
@@ -306,11 +307,11 @@ static void submit(request *req) {
     reply_piece(req, &req->piece);
 }
 
-void ask_begin(request *req, api_error *e) {
-    ask *a = req->ask;
+void generation_begin(request *req, api_error *e) {
+    generation *a = req->generation;
     if (!e->status && a->n_prompts == 0) api_fail(e, 400, NULL, "prompt", "there is no prompt");
-    ask_check_limits(req, e);
-    ask_open_format(req, e);
+    generation_check_limits(req, e);
+    generation_open_format(req, e);
     if (!e->status) prepare(req, e);
     if (e->status)
         reply_error(req, e);
@@ -318,8 +319,8 @@ void ask_begin(request *req, api_error *e) {
         request_then(req, submit);
 }
 
-ask_usage ask_usage_of(const ask *a) {
-    ask_usage u = {0};
+generation_usage generation_usage_of(const generation *a) {
+    generation_usage u = {0};
     for (size_t i = 0; i < a->n_choices; i++) {
         const tern_generate_stats *s = &a->choices[i].stats;
         if (i % (size_t)a->n == 0) { // a prompt counts once, however many answers it has

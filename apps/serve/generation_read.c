@@ -1,4 +1,4 @@
-// Reading what is asked for: sampling, limits, prompts. See ask.h.
+// Reading what is asked for: sampling, limits, prompts. See generation.h.
 #include "apps/serve/long_text.h"
 
 #include <limits.h>
@@ -10,32 +10,32 @@
 
 // ---- The model ---------------------------------------------------------------------------------
 
-void ask_read_model(request *req, const fields *f) {
+void generation_read_model(request *req, const fields *f) {
     tern_str name = field_text(f, "model");
     const char *own = req->model->about.name;
     if (f->error->status) return;
     if (name.len == 0) name = (tern_str){own, strlen(own)};
-    req->ask->model = tern_strndup(TERN_MEM_SESSION, name.ptr, name.len);
-    if (!req->ask->model) api_fail_memory(f->error);
+    req->generation->model = tern_strndup(TERN_MEM_SESSION, name.ptr, name.len);
+    if (!req->generation->model) api_fail_memory(f->error);
 }
 
 // ---- Limits ------------------------------------------------------------------------------------
 
-void ask_read_max_tokens(request *req, const fields *f, const char *name) {
-    req->ask->params.max_tokens =
-        (int32_t)field_int(f, name, req->ask->params.max_tokens, 1, INT32_MAX);
+void generation_read_max_tokens(request *req, const fields *f, const char *name) {
+    req->generation->params.max_tokens =
+        (int32_t)field_int(f, name, req->generation->params.max_tokens, 1, INT32_MAX);
 }
 
-static bool add_stop(ask *a, tern_str s) {
+static bool add_stop(generation *a, tern_str s) {
     char *copy = tern_strndup(TERN_MEM_SESSION, s.ptr, s.len);
     if (!copy) return false;
     a->stops[a->params.n_stops++] = copy;
     return true;
 }
 
-void ask_read_stops(request *req, const fields *f, const char *name, size_t n_max) {
+void generation_read_stops(request *req, const fields *f, const char *name, size_t n_max) {
     const tern_json *value = field_any(f, name);
-    ask *a = req->ask;
+    generation *a = req->generation;
     if (!value) return;
     bool is_list = tern_json_is(value, TERN_JSON_ARRAY);
     size_t n = is_list ? value->n : 1;
@@ -67,7 +67,7 @@ static int by_id(const void *a, const void *b) {
 
 // The object may be as long as a body: each key is looked at once, and where the vocabulary has no
 // more ids, it has the same ones again.
-static void drop_doubles(ask *a) {
+static void drop_doubles(generation *a) {
     size_t n = 0;
     if (a->params.n_biases == 0) return;
     qsort(a->biases, a->params.n_biases, sizeof *a->biases, by_id);
@@ -90,7 +90,7 @@ static int32_t read_id(const served *s, tern_str name) {
 // A bias of one token, or of each token of a text.
 static void add_bias(request *req, const fields *f, const char *name, const tern_json *token,
                      float bias, size_t *capacity, size_t *left) {
-    ask *a = req->ask;
+    generation *a = req->generation;
     const text_wanted wanted = {.text = tern_json_str(token), .flags = TERN_TOKENIZE_PLAIN};
     const int64_t one = tern_json_int(token, -1);
     size_t n = 1;
@@ -125,18 +125,18 @@ static void read_bias_pairs(request *req, const fields *f, const char *name,
         else
             add_bias(req, f, name, token, (float)bias, &capacity, &left);
     }
-    drop_doubles(req->ask);
+    drop_doubles(req->generation);
 }
 
 // {"15043": -100}: keys are ids, as strings.
-void ask_read_biases(request *req, const fields *f, const char *name) {
+void generation_read_biases(request *req, const fields *f, const char *name) {
     const tern_json *given = field_any(f, name);
     if (tern_json_is(given, TERN_JSON_ARRAY)) {
         read_bias_pairs(req, f, name, given);
         return;
     }
     fields inner = fields_within(f, name, "logit_bias.");
-    ask *a = req->ask;
+    generation *a = req->generation;
     if (!inner.object || f->error->status) return;
     a->biases = tern_alloc_array(TERN_MEM_SESSION, inner.object->n, sizeof *a->biases);
     if (!a->biases) {
@@ -187,13 +187,13 @@ static bool fits(const served *s, size_t n, const char *param, api_error *e) {
     return !is_refused(e);
 }
 
-void ask_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e) {
-    ask *a = req->ask;
+void generation_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e) {
+    generation *a = req->generation;
     if (a->n_last && n > a->n_last) {
         memmove(ids, ids + n - a->n_last, a->n_last * sizeof *ids);
         n = a->n_last;
     }
-    ask_prompt *grown = NULL;
+    generation_prompt *grown = NULL;
     if (a->n_prompts >= req->server->desc->n_queue + req->server->desc->n_parallel)
         api_fail(e, 429, "queue_full", NULL, "that many prompts at once do not fit in the queue");
     if (fits(req->model, n, param, e)) {
@@ -205,19 +205,19 @@ void ask_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api
         return;
     }
     a->prompts = grown;
-    a->prompts[a->n_prompts++] = (ask_prompt){ids, n};
+    a->prompts[a->n_prompts++] = (generation_prompt){ids, n};
 }
 
-void ask_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e) {
+void generation_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e) {
     if (are_ids(req->model, ids, n, param, e))
-        ask_add_prompt(req, ids, n, param, e);
+        generation_add_prompt(req, ids, n, param, e);
     else
         tern_free(ids);
 }
 
 // A text that is too long by far is refused before it is read, which would hold up everybody else.
 // Some tokenizers drop blanks: hence the 4.
-bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *e) {
+bool generation_may_fit(const served *s, size_t n_bytes, const char *param, api_error *e) {
     size_t most = (size_t)s->n_context * s->token_bytes * 4;
     if (!s->generates)
         api_fail(e, 400, "unsupported_model", "model", "this model generates no text");
@@ -229,18 +229,18 @@ bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *
     return !is_refused(e);
 }
 
-void ask_add_text(request *req, tern_str text, const char *param, api_error *e) {
+void generation_add_text(request *req, tern_str text, const char *param, api_error *e) {
     size_t n;
     const text_wanted wanted = {.text = text,
                                 .flags = TERN_TOKENIZE_SPECIAL |
-                                         (req->ask->is_bare ? 0u : TERN_TOKENIZE_BOS)};
-    if (is_refused(e) || !ask_may_fit(req->model, text.len, param, e)) return;
+                                         (req->generation->is_bare ? 0u : TERN_TOKENIZE_BOS)};
+    if (is_refused(e) || !generation_may_fit(req->model, text.len, param, e)) return;
     front_take_text(req, text);
     int32_t *ids = read_tokens(req, &wanted, 0, &n, param, e);
-    if (ids) ask_add_prompt(req, ids, n, param, e);
+    if (ids) generation_add_prompt(req, ids, n, param, e);
 }
 
-void ask_add_ids(request *req, const fields *f, const tern_json *array, const char *param) {
+void generation_add_ids(request *req, const fields *f, const tern_json *array, const char *param) {
     size_t n = 0;
     if (f->error->status) return;
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, array->n, sizeof *ids);
@@ -253,5 +253,5 @@ void ask_add_ids(request *req, const fields *f, const tern_json *array, const ch
         int64_t id = tern_json_int(item, -1);
         ids[n++] = id <= INT32_MAX ? (int32_t)id : -1;
     }
-    ask_add_given(req, ids, n, param, f->error);
+    generation_add_given(req, ids, n, param, f->error);
 }

@@ -1,8 +1,8 @@
 // What a request asks to be generated, in any interface: prompts, sampling, limits, how many
-// choices; and the answer as it comes. An interface's file reads its fields into an ask, and has a
-// writer that puts the answer into its format.
-#ifndef TERN_SERVE_ASK_H
-#define TERN_SERVE_ASK_H
+// choices; and the answer as it comes. An interface's file reads its fields into the generation,
+// and has a writer that puts the answer into its format.
+#ifndef TERN_SERVE_GENERATION_H
+#define TERN_SERVE_GENERATION_H
 
 #include "apps/serve/blocks.h"
 #include "apps/serve/request.h"
@@ -39,7 +39,7 @@ typedef struct text_delta {
     size_t first, n_tokens; // of choice->ids and logprobs
 } text_delta;
 
-typedef struct ask_writer {
+typedef struct generation_writer {
     const char *type; // of a stream
     // A whole answer: all choices are over.
     void (*whole)(request *req, tern_strbuf *out);
@@ -50,12 +50,12 @@ typedef struct ask_writer {
     void (*over)(request *req, choice *c, tern_strbuf *out);
     void (*end)(request *req, tern_strbuf *out);
     void (*error)(request *req, const api_error *e, tern_strbuf *out);
-} ask_writer;
+} generation_writer;
 
-typedef struct ask_prompt {
+typedef struct generation_prompt {
     int32_t *ids;
     size_t n_ids;
-} ask_prompt;
+} generation_prompt;
 
 // A grammar that a request asks for, as tern_grammar_desc has it.
 typedef struct format_wanted {
@@ -68,8 +68,8 @@ typedef struct format_wanted {
     char prompt[32]; // the end of the text that the answer follows, of conversations
 } format_wanted;
 
-struct ask {
-    const ask_writer *writer;
+struct generation {
+    const generation_writer *writer;
     // As read.
     tern_sampling sampling;
     tern_generate_params params;
@@ -79,7 +79,7 @@ struct ask {
     bool is_bare;  // texts do not begin as the model's tokenizer begins them
     size_t n_last; // of a prompt's tokens are read, 0: all
     tern_logit_bias *biases;
-    ask_prompt *prompts;
+    generation_prompt *prompts;
     size_t n_prompts;
     int n; // choices for each prompt
     bool stream;
@@ -111,39 +111,41 @@ struct ask {
 
 // ---- Reading -----------------------------------------------------------------------------------
 
-// An ask with the defaults, which is the request's from then on. NULL: no memory, and e says so.
-ask *ask_new(request *req, const ask_writer *writer, api_error *e);
+// A generation with the defaults, which is the request's from then on. NULL: no memory, and e says
+// so.
+generation *generation_new(request *req, const generation_writer *writer, api_error *e);
 // The same, and what is in the body. NULL: refused, and answered.
-ask *ask_start(request *req, const ask_writer *writer, fields *f, api_error *e);
+generation *generation_start(request *req, const generation_writer *writer, fields *f,
+                             api_error *e);
 // Answers with the number of a prompt's tokens: `before` is what stands before it in an object.
 // read fills in the prompt; false: it is refused.
-void ask_count(request *req, const ask_writer *writer, bool (*read)(request *req, const fields *f),
-               const char *before);
-void ask_free(ask *a);
+void generation_count(request *req, const generation_writer *writer,
+                      bool (*read)(request *req, const fields *f), const char *before);
+void generation_free(generation *a);
 // "model", as the client calls it; nothing: its own name. (routes.c has found it.)
-void ask_read_model(request *req, const fields *f);
+void generation_read_model(request *req, const fields *f);
 // Temperature, top_p, penalties, seed, and so on, by OpenAI's names, llama.cpp's and vLLM's; and
-// what ask_refuse does.
-void ask_read_sampling(request *req, const fields *f, double temperature_max);
+// what generation_refuse does.
+void generation_read_sampling(request *req, const fields *f, double temperature_max);
 // Refuses the fields that would change the answer and that are not supported.
-void ask_refuse(const fields *f);
+void generation_refuse(const fields *f);
 // What limits mean together, when all is read.
-void ask_check_limits(request *req, api_error *e);
-void ask_read_seed(request *req, const fields *f, const char *name);
-void ask_read_stops(request *req, const fields *f, const char *name, size_t n_max);
-void ask_read_biases(request *req, const fields *f, const char *name);
-void ask_read_max_tokens(request *req, const fields *f, const char *name);
+void generation_check_limits(request *req, api_error *e);
+void generation_read_seed(request *req, const fields *f, const char *name);
+void generation_read_stops(request *req, const fields *f, const char *name, size_t n_max);
+void generation_read_biases(request *req, const fields *f, const char *name);
+void generation_read_max_tokens(request *req, const fields *f, const char *name);
 
 // Prompts: of text, which is read as `tern run` reads it; of ids; of a conversation, by the model's
 // template. param: the field that they come from.
-// The ids are the ask's from then on, also when they are refused.
-void ask_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
+// The ids are the generation's from then on, also when they are refused.
+void generation_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
 // The same of ids that a client says: tokens, and no images of others.
-void ask_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
-void ask_add_text(request *req, tern_str text, const char *param, api_error *e);
+void generation_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
+void generation_add_text(request *req, tern_str text, const char *param, api_error *e);
 // Whether a text of n_bytes may have fewer tokens than the context.
-bool ask_may_fit(const served *s, size_t n_bytes, const char *param, api_error *e);
-void ask_add_ids(request *req, const fields *f, const tern_json *array, const char *param);
+bool generation_may_fit(const served *s, size_t n_bytes, const char *param, api_error *e);
+void generation_add_ids(request *req, const fields *f, const tern_json *array, const char *param);
 
 typedef struct chat_message {
     char *role, *content; // terminated copies
@@ -177,11 +179,11 @@ void content_free(message_content *c);
 bool messages_add_content(messages *m, tern_str role, message_content *c, const char *param,
                           api_error *e);
 void messages_free(messages *m);
-// What the template makes of the first n messages, and of the ask's tools and switches.
+// What the template makes of the first n messages, and of the generation's tools and switches.
 void chat_text(const request *req, const messages *m, size_t n, bool generate, tern_strbuf *out,
                api_error *e);
 // prefill: the last message is the assistant's, whose answer goes on from it.
-void ask_add_chat(request *req, messages *m, bool prefill, api_error *e);
+void generation_add_chat(request *req, messages *m, bool prefill, api_error *e);
 
 // The front of the first prompt, which the answer has as x-tern-front (front.c).
 void front_take_chat(request *req, const messages *m);
@@ -190,13 +192,13 @@ void front_take_text(request *req, tern_str text);
 // ---- Answering ---------------------------------------------------------------------------------
 
 // Submits the jobs and begins the answer; or answers with the error, if there is one.
-void ask_begin(request *req, api_error *e);
+void generation_begin(request *req, api_error *e);
 // Sums over all choices.
-typedef struct ask_usage {
+typedef struct generation_usage {
     size_t n_prompt, n_cached, n_generated;
     double prompt_seconds, generate_seconds;
-} ask_usage;
-ask_usage ask_usage_of(const ask *a);
+} generation_usage;
+generation_usage generation_usage_of(const generation *a);
 // What a token adds to a text, appended: its own bytes, which may be a part of a character.
 void put_piece(const served *s, int32_t id, tern_strbuf *out);
 bool is_text(const tern_strbuf *piece); // whether it is whole characters
