@@ -20,9 +20,9 @@ static void read_table(const uint8_t *bytes, size_t n) {
     const tern_chain *e = tern_chains_entries(c, &n_entries);
     most = (size_t)tern_chains_match_max(tern_chains_version(c));
     for (size_t i = 0; i < n_entries; i++) {
-        size_t front = e[i].n_tokens > 1 ? (size_t)e[i].n_tokens - 1 : 0;
-        const tern_chain *hit = tern_chains_find(c, e[i].tokens, front, &n_matched);
-        require(!front || front > most || hit);
+        size_t prefix = e[i].n_tokens > 1 ? (size_t)e[i].n_tokens - 1 : 0;
+        const tern_chain *hit = tern_chains_find(c, e[i].tokens, prefix, &n_matched);
+        require(!prefix || prefix > most || hit);
         require(!hit || (size_t)hit->n_tokens > n_matched);
     }
     if (tern_chains_create(&again, e, n_entries, &err) == TERN_OK) tern_chains_close(again);

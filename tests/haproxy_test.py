@@ -127,16 +127,16 @@ def test_who_gets_what(site):
         ("/api/chat", {"messages": [system, user], "stream": False, "options": {"num_predict": 2}}, system["content"] + user["content"]),
         ("/api/generate", {"system": "Be brief.", "prompt": long, "stream": False, "options": {"num_predict": 2}}, "Be brief." + long),
     ]
-    for path, body, front in cases:
-        want = str(zlib.crc32(front.encode()))
-        told = {name: site.ask("POST", path, body, port=site.ports[name])[1].get("x-tern-front") for name in "ab"}
-        check(told == {"a": want, "b": want}, path, "is told to have the front", told, "and not", want)
+    for path, body, prefix in cases:
+        want = str(zlib.crc32(prefix.encode()))
+        told = {name: site.ask("POST", path, body, port=site.ports[name])[1].get("x-tern-prefix") for name in "ab"}
+        check(told == {"a": want, "b": want}, path, "has the prefix", told, "and not", want)
         # Sent back, or computed on the way: the same server.
         ways = {site.ask("POST", path, body)[1]["x-tern-server"] for _ in range(3)}
-        ways.add(site.ask("POST", path, body, headers={"x-tern-front": want})[1]["x-tern-server"])
+        ways.add(site.ask("POST", path, body, headers={"x-tern-prefix": want})[1]["x-tern-server"])
         check(len(ways) == 1, path, "goes to", ways)
     both = {site.ask("POST", "/v1/completions", dict(few, prompt="The %d" % i))[1]["x-tern-server"] for i in range(16)}
-    check(both == {"a", "b"}, "16 fronts all go to", both)
+    check(both == {"a", "b"}, "16 prefixes all go to", both)
     # The turns of a conversation find what was computed.
     talk = [{"role": "user", "content": "Tell me a story about a fox. " * 5}]
     for turn in range(3):
@@ -145,7 +145,7 @@ def test_who_gets_what(site):
         cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
         check(status == 200 and (turn == 0 or cached > 30), "turn", turn, "of a conversation found", cached, "tokens")
         talk += [{"role": "assistant", "content": answer["choices"][0]["message"]["content"]}, {"role": "user", "content": "And then?"}]
-    # Without a front, and with a body that is no JSON, there is an answer all the same.
+    # Without a prefix, and with a body that is no JSON, there is an answer all the same.
     check(site.ask("GET", "/v1/models")[0] == 200, "no models")
     check(site.ask("POST", "/v1/completions", [1])[0] == 400, "a wrong body")
 

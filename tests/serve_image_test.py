@@ -240,7 +240,7 @@ def test_a_model_whose_images_see_to_their_end():
 
 
 def test_a_front_with_a_image_has_no_file():
-    # Seen to fail: with fronts of any ids written, whose failure the log tells.
+    # Seen to fail: with prefixes of any ids written, whose failure the log tells.
     with tempfile.TemporaryDirectory() as folder:
         s = Server("--cache-dir", folder, "--cache-disk", "1G", model=ORACLE)
         chat(s, user(image(), text(QUESTION * 3)))

@@ -1,5 +1,5 @@
 // The server's scheduler: jobs together say what each says alone, clients take turns, cancelled
-// jobs end, fronts are shared and never mixed up, and the queue has an end.
+// jobs end, prefixes are shared and never mixed up, and the queue has an end.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static bool open_fixture(fixture *d, size_t n_parallel, size_t n_waiting_max,
     bool ok = !tern_model_open(&d->model, "models/stories.gguf", &(tern_model_desc){.n_threads = 1},
                                &err);
     const scheduler_desc desc = {
-        .slots = {.n_parallel = n_parallel, .fronts = {{cache_bytes}, {.model = d->model}}},
+        .slots = {.n_parallel = n_parallel, .prefixes = {{cache_bytes}, {.model = d->model}}},
         .n_waiting_max = n_waiting_max,
         .wake = wake,
         .user = d};
@@ -172,7 +172,7 @@ static void say_alone(fixture *d, size_t i, char *out, size_t size) {
     snprintf(out, size, "%s", a.text);
 }
 
-// Sixteen jobs in four slots, on fronts that others left. Seen to fail: with fronts
+// Sixteen jobs in four slots, on prefixes that others left. Seen to fail: with prefixes
 // that are not shared, and with events that are taken newest first.
 TEST(serve_jobs_together_say_what_each_says_alone) {
     static char alone[N_JOBS][4096];
@@ -195,7 +195,7 @@ TEST(serve_jobs_together_say_what_each_says_alone) {
             n_reused += answers[i].stats.n_reused;
         }
     }
-    CHECK_MSG(n_reused > 100, "%zu tokens of fronts were shared", n_reused);
+    CHECK_MSG(n_reused > 100, "%zu tokens of prefixes were shared", n_reused);
     close_fixture(&d);
 }
 

@@ -195,9 +195,9 @@ def test_every_way_says_what_tern_run_says(s):
 
 def test_many_at_once_say_what_each_says_alone(s):
     # Seen to fail: with choices numbered by their job's place among all. The prompts begin with more tokens than the
-    # shortest front that is kept (FRONTS_LEAST), so that some of them go on from others'.
-    front = PROMPT + ", a little girl lived with her grandmother near a big forest, and in it"
-    asks = [dict(SAMPLING, prompt=front + [" there was a fox", " a bear", "", " in a"][i % 4], seed=i + 1, max_tokens=30,
+    # shortest prefix that is kept (PREFIX_LEAST), so that some of them go on from others'.
+    prefix = PROMPT + ", a little girl lived with her grandmother near a big forest, and in it"
+    asks = [dict(SAMPLING, prompt=prefix + [" there was a fox", " a bear", "", " in a"][i % 4], seed=i + 1, max_tokens=30,
                  n=1 + i % 3) for i in range(16)]
     alone = [[c["text"] for c in s.post("/v1/completions", a)[1]["choices"]] for a in asks]
     got = [None] * 16
@@ -773,8 +773,8 @@ def test_idle_connections_make_room():
 
 def test_keys_have_what_was_computed_apart():
     # Seen to fail: with the owner of a job not set; with a slot's text erased by who has another key.
-    front = "Once upon a time a little girl lived with her grandmother near a big forest, and in it was a fox"
-    ask = {"prompt": front, "n_predict": 4, "id_slot": 0}
+    prefix = "Once upon a time a little girl lived with her grandmother near a big forest, and in it was a fox"
+    ask = {"prompt": prefix, "n_predict": 4, "id_slot": 0}
     with tempfile.TemporaryDirectory() as folder:
         for options, cached in ((["--cache-dir", folder], [False, False, True]), ([], [False, False, True]), (["--cache-scope", "all"], [False, True, True])):
             for turn in range(2 if "--cache-dir" in options else 1):
@@ -1151,8 +1151,8 @@ def test_sockets_and_tls():
 
 def test_what_was_computed_survives_a_restart():
     # Seen to fail: with files that are not looked for when the server begins; with one that is half there taken.
-    front = "Once upon a time there was a little girl who lived with her grandmother near a big forest. " * 6
-    ask = {"prompt": front + "One day", "n_predict": 24, "temperature": 0.8, "seed": 3, "cache_prompt": True}
+    prefix = "Once upon a time there was a little girl who lived with her grandmother near a big forest. " * 6
+    ask = {"prompt": prefix + "One day", "n_predict": 24, "temperature": 0.8, "seed": 3, "cache_prompt": True}
     with tempfile.TemporaryDirectory() as folder:
         s = Server("--cache-dir", folder)
         cold = s.post("/completion", ask)[1]
@@ -1183,7 +1183,7 @@ def test_what_was_computed_survives_a_restart():
             check(os.path.getsize(path) == len(whole), len(data), os.path.getsize(path))
 
 
-def ask_of_front(s, text, n=24):
+def ask_of_prefix(s, text, n=24):
     body = {"prompt": text, "n_predict": n, "temperature": 0.8, "seed": 3}
     answer = s.post("/completion", body)[1]
     return answer["content"], answer["timings"]["cache_n"]
@@ -1197,7 +1197,7 @@ def test_a_killed_server_leaves_what_it_wrote():
     # not looked through at the beginning.
     alone = Server("--cache-memory", "0")
     texts = [STORY + "Then %d birds came" % i for i in range(8)]
-    expected = [ask_of_front(alone, text)[0] for text in texts]
+    expected = [ask_of_prefix(alone, text)[0] for text in texts]
     alone.stop()
     rng = random.Random(5)
     with tempfile.TemporaryDirectory() as folder:
@@ -1205,7 +1205,7 @@ def test_a_killed_server_leaves_what_it_wrote():
         for _ in range(6):
             s = Server("--cache-memory", "0", "--cache-dir", folder)
             for i, k in enumerate(rng.sample(range(8), 4)):
-                content, cached = ask_of_front(s, texts[k])
+                content, cached = ask_of_prefix(s, texts[k])
                 check(content == expected[k], k, content, expected[k])
                 found += i == 0 and cached > 60
             time.sleep(rng.random() * 0.05)
@@ -1214,9 +1214,9 @@ def test_a_killed_server_leaves_what_it_wrote():
             check("trouble" not in s.read_log(), s.read_log()[-600:])
         check(found >= 3, found, "of 5 went on from what was written")
         s = Server("--cache-memory", "0", "--cache-dir", folder)
-        ask_of_front(s, "A boy and his dog went to the park. They")
+        ask_of_prefix(s, "A boy and his dog went to the park. They")
         s.stop()
-        check(all(name.startswith("tern-front-") for name in os.listdir(folder)), os.listdir(folder))
+        check(all(name.startswith("tern-prefix-") for name in os.listdir(folder)), os.listdir(folder))
 
 
 def test_a_full_disk_is_no_end():
@@ -1226,11 +1226,11 @@ def test_a_full_disk_is_no_end():
 
     with tempfile.TemporaryDirectory() as folder:
         s = Server("--cache-memory", "0", "--cache-dir", os.path.join(folder, "new"), before=limit)
-        first = ask_of_front(s, STORY + "One day")
-        second = ask_of_front(s, STORY + "One day")
+        first = ask_of_prefix(s, STORY + "One day")
+        second = ask_of_prefix(s, STORY + "One day")
         check(first[0] == second[0], first, second)
         s.stop()
-        check(s.read_log().count("trouble") == 1 and "new/tern-front-" in s.read_log(), s.read_log())
+        check(s.read_log().count("trouble") == 1 and "new/tern-prefix-" in s.read_log(), s.read_log())
         check(os.listdir(os.path.join(folder, "new")) == [] and os.stat(os.path.join(folder, "new")).st_mode & 0o77 == 0, "left behind")
     for folder in ("/no/such/folder", "/dev/null"):
         bad = subprocess.run([TERN, "serve", MODEL, "--port", "0", "--cache-dir", folder], capture_output=True, text=True, timeout=60)
@@ -1239,8 +1239,8 @@ def test_a_full_disk_is_no_end():
 
 def test_slots_are_saved_and_restored():
     # Seen to fail: with a name that is not looked at; with what a slot had still found when it is erased.
-    front = "Once upon a time there was a little girl who lived with her grandmother near a big forest. " * 4
-    ask = {"prompt": front + "One day", "n_predict": 24, "temperature": 0.8, "seed": 3, "id_slot": 0}
+    prefix = "Once upon a time there was a little girl who lived with her grandmother near a big forest. " * 4
+    ask = {"prompt": prefix + "One day", "n_predict": 24, "temperature": 0.8, "seed": 3, "id_slot": 0}
     with tempfile.TemporaryDirectory() as folder:
         s = Server("--parallel", "2", "--slot-save-path", folder)
         check(s.post("/slots/0?action=save", {"filename": "a"})[0] == 400, "an empty slot is saved")

@@ -5,8 +5,8 @@
 
 // A client's block of its version, which changes with each request and says nothing to a model.
 static bool is_billing(tern_str text) {
-    static const char front[] = "x-anthropic-billing-header:";
-    return text.len >= sizeof front - 1 && !memcmp(text.ptr, front, sizeof front - 1);
+    static const char prefix[] = "x-anthropic-billing-header:";
+    return text.len >= sizeof prefix - 1 && !memcmp(text.ptr, prefix, sizeof prefix - 1);
 }
 
 static void read_system(const fields *f, messages *m) {

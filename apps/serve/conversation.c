@@ -206,7 +206,7 @@ void generation_add_chat(request *req, messages *m, bool prefill, api_error *e) 
                  "there is an image, and this model reads text only");
     for (size_t i = 0; i < m->n; i++) n += strlen(m->list[i].content) + m->list[i].more.len;
     if (e->status || !generation_may_fit(req->model, n, "messages", e)) return;
-    front_take_chat(req, m);
+    prefix_hash_take_chat(req, m);
     req->generation->takes_apart = true;
     put_request(req, m, m->n - prefill, !req->generation->is_closed, &conversation);
     const char *begun = prefill ? m->list[m->n - 1].content : "";

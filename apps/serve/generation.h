@@ -185,9 +185,9 @@ void chat_text(const request *req, const messages *m, size_t n, bool generate, t
 // prefill: the last message is the assistant's, whose answer goes on from it.
 void generation_add_chat(request *req, messages *m, bool prefill, api_error *e);
 
-// The front of the first prompt, which the answer has as x-tern-front (front.c).
-void front_take_chat(request *req, const messages *m);
-void front_take_text(request *req, tern_str text);
+// The prefix of the first prompt, which the answer has as x-tern-prefix (prefix_hash.c).
+void prefix_hash_take_chat(request *req, const messages *m);
+void prefix_hash_take_text(request *req, tern_str text);
 
 // ---- Answering ---------------------------------------------------------------------------------
 

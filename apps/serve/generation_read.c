@@ -235,7 +235,7 @@ void generation_add_text(request *req, tern_str text, const char *param, api_err
                                 .flags = TERN_TOKENIZE_SPECIAL |
                                          (req->generation->is_bare ? 0u : TERN_TOKENIZE_BOS)};
     if (is_refused(e) || !generation_may_fit(req->model, text.len, param, e)) return;
-    front_take_text(req, text);
+    prefix_hash_take_text(req, text);
     int32_t *ids = read_tokens(req, &wanted, 0, &n, param, e);
     if (ids) generation_add_prompt(req, ids, n, param, e);
 }

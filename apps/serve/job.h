@@ -35,7 +35,7 @@ struct job {
     tern_generate_params params;
     struct shared_grammar *grammar; // that params has, held; NULL: none
     uint64_t client;                // who asks: clients take turns
-    size_t owner;                   // whose text it is: fronts.h
+    size_t owner;                   // whose text it is: prefix_cache.h
     uint64_t id;                    // the scheduler numbers them, from 1
     // Of the loop's thread.
     void (*on_event)(void *user, const job_event *event);
@@ -44,7 +44,7 @@ struct job {
     struct scheduler *scheduler;
     struct job *next;
     struct slot *slot;
-    bool has_fetched; // its front from disk
+    bool has_fetched; // its prefix from disk
     double looked;    // seconds: when that was first found there; 0: not yet
     size_t n_sent;    // tokens that events have had
     bool has_new_line;

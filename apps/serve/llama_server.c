@@ -220,7 +220,7 @@ static metrics_model look_at(const served *s) {
                            .n_waiting = v.n_waiting,
                            .n_steps = v.n_steps,
                            .n_step_jobs = v.n_step_jobs,
-                           .fronts = v.fronts,
+                           .prefixes = v.prefixes,
                            .bytes = s->bytes,
                            .is_open = s->state == SERVED_OPEN};
 }

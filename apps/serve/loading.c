@@ -63,13 +63,13 @@ static void look_at_model(served *s) {
     }
 }
 
-static fronts_desc fronts_of(const served *s) {
+static prefix_cache_desc prefixes_of(const served *s) {
     const serve_desc *d = s->registry->desc;
     bool has_own_memory = s->info.device_memory.weights > 0; // else its memory is the host's
-    return (fronts_desc){
-        .bytes = {[FRONT_ON_DEVICE] = has_own_memory ? d->cache_device : d->cache_memory,
-                  [FRONT_IN_MEMORY] = has_own_memory ? d->cache_memory : 0,
-                  [FRONT_ON_DISK] = d->cache_disk},
+    return (prefix_cache_desc){
+        .bytes = {[PREFIX_ON_DEVICE] = has_own_memory ? d->cache_device : d->cache_memory,
+                  [PREFIX_IN_MEMORY] = has_own_memory ? d->cache_memory : 0,
+                  [PREFIX_ON_DISK] = d->cache_disk},
         .files = {.folder = s->generates ? d->cache_folder : NULL,
                   .bytes = d->cache_disk,
                   .owners = s->registry->owners,
@@ -88,7 +88,7 @@ static tern_status open_all(served *s, tern_progress_fn on_progress, tern_error 
     const serve_desc *d = r->desc;
     TERN_TRY(open_pieces(s, on_progress, err));
     look_at_model(s);
-    scheduler_desc desc = {.slots = {.n_parallel = d->n_parallel, .fronts = fronts_of(s)},
+    scheduler_desc desc = {.slots = {.n_parallel = d->n_parallel, .prefixes = prefixes_of(s)},
                            .n_waiting_max = d->n_queue,
                            .wake = r->wake,
                            .complain = d->is_silent ? NULL : complain,
@@ -173,7 +173,7 @@ static void start_close(served *s) {
     scheduler_look(s->scheduler, &v);
     s->counts.n_steps += v.n_steps;
     s->counts.n_step_jobs += v.n_step_jobs;
-    fronts_add_counts(&s->counts.fronts, &v.fronts.counts);
+    prefix_cache_add_counts(&s->counts.prefixes, &v.prefixes.counts);
     submit(s, SERVED_CLOSING, run_close, done_close);
 }
 

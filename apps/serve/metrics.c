@@ -110,9 +110,9 @@ VALUE(n_waiting, m->n_waiting)
 VALUE(n_prompt, m->counts->n_prompt_tokens)
 VALUE(n_cached, m->counts->n_cached_tokens)
 VALUE(n_generated, m->counts->n_generated_tokens)
-VALUE(kv_bytes, m->fronts.bytes[FRONT_ON_DEVICE])
-VALUE(misses, m->counts->fronts.n_not_found + m->fronts.counts.n_not_found)
-VALUE(evictions, m->counts->fronts.n_evicted + m->fronts.counts.n_evicted)
+VALUE(kv_bytes, m->prefixes.bytes[PREFIX_ON_DEVICE])
+VALUE(misses, m->counts->prefixes.n_not_found + m->prefixes.counts.n_not_found)
+VALUE(evictions, m->counts->prefixes.n_evicted + m->prefixes.counts.n_evicted)
 VALUE(prompt_rate,
       rate(m->counts->n_prompt_tokens - m->counts->n_cached_tokens, m->counts->prompt_seconds))
 VALUE(answer_rate, rate(m->counts->n_generated_tokens, m->counts->generate_seconds))
@@ -149,31 +149,31 @@ static const struct {
 
 // By where what texts that are over left is kept.
 #define TIER_VALUE(name, expression)                                                               \
-    static double name(const metrics_model *m, front_tier t) { return (double)(expression); }
-TIER_VALUE(n_fronts, m->fronts.n[t])
-TIER_VALUE(front_bytes, m->fronts.bytes[t])
-TIER_VALUE(n_hits, m->counts->fronts.n_used[t] + m->fronts.counts.n_used[t])
-TIER_VALUE(n_reused, m->counts->fronts.n_ids[t] + m->fronts.counts.n_ids[t])
+    static double name(const metrics_model *m, prefix_tier t) { return (double)(expression); }
+TIER_VALUE(n_prefixes, m->prefixes.n[t])
+TIER_VALUE(prefix_bytes, m->prefixes.bytes[t])
+TIER_VALUE(n_hits, m->counts->prefixes.n_used[t] + m->prefixes.counts.n_used[t])
+TIER_VALUE(n_reused, m->counts->prefixes.n_ids[t] + m->prefixes.counts.n_ids[t])
 
 static const struct {
     const char *name, *type, *help;
-    double (*value)(const metrics_model *m, front_tier t);
+    double (*value)(const metrics_model *m, prefix_tier t);
 } tier_rows[] = {
-    {"tern_cache_texts", "gauge", "Texts that prompts can go on from.", n_fronts},
-    {"tern_cache_bytes", "gauge", "What they take.", front_bytes},
+    {"tern_cache_texts", "gauge", "Texts that prompts can go on from.", n_prefixes},
+    {"tern_cache_bytes", "gauge", "What they take.", prefix_bytes},
     {"tern_cache_hits_total", "counter", "Prompts that went on from one.", n_hits},
     {"tern_cache_reused_tokens_total", "counter", "Tokens of prompts that came from there.",
      n_reused},
 };
 
 static void put_tiers(tern_strbuf *out, const metrics_model *models, size_t n) {
-    static const char *const tiers[FRONT_TIERS] = {"device", "memory", "disk"};
+    static const char *const tiers[PREFIX_TIERS] = {"device", "memory", "disk"};
     for (size_t k = 0; k < sizeof tier_rows / sizeof *tier_rows; k++) {
         put_type(out, tier_rows[k].name, tier_rows[k].type, tier_rows[k].help);
         for (size_t i = 0; i < n; i++)
-            for (int t = 0; t < FRONT_TIERS; t++)
+            for (int t = 0; t < PREFIX_TIERS; t++)
                 put_labelled(out, tier_rows[k].name, models[i].name, tiers[t],
-                             tier_rows[k].value(&models[i], (front_tier)t));
+                             tier_rows[k].value(&models[i], (prefix_tier)t));
     }
 }
 

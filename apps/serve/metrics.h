@@ -3,7 +3,7 @@
 #define TERN_SERVE_METRICS_H
 
 #include <stdint.h>
-#include "apps/serve/fronts.h"
+#include "apps/serve/prefix_cache.h"
 #include "apps/serve/job.h"
 #include "base/strbuf.h"
 
@@ -25,7 +25,7 @@ typedef struct model_counts { // of a model, open or not
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens;
     uint64_t n_steps, n_step_jobs; // until it was last closed
     uint64_t n_loads;
-    fronts_counts fronts; // until it was last closed, too
+    prefix_cache_counts prefixes; // until it was last closed, too
     double prompt_seconds, generate_seconds, load_seconds;
 } model_counts;
 
@@ -45,7 +45,7 @@ typedef struct metrics_model { // what is not counted but looked at
     const model_counts *counts;
     size_t n_running, n_waiting;
     uint64_t n_steps, n_step_jobs, bytes;
-    fronts_view fronts;
+    prefix_cache_view prefixes;
     bool is_open;
 } metrics_model;
 // The text format 0.0.4: tern_..., and llama-server's names for dashboards that have them.

@@ -53,8 +53,8 @@ static void put_more(tern_json_writer *w, const blocks *b, bool only_new) {
 }
 
 // A line without its end: text is the answer's, or a piece of it. b: what else there is of it.
-static void put_front(tern_json_writer *w, const request *req, const char *text, size_t n,
-                      const blocks *b, bool only_new) {
+static void put_prefix(tern_json_writer *w, const request *req, const char *text, size_t n,
+                       const blocks *b, bool only_new) {
     char now[40];
     ollama_time(now);
     tern_json_open(w, NULL, '{');
@@ -103,7 +103,7 @@ static void put_done(tern_json_writer *w, const request *req, const choice *c) {
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     choice *c = &req->generation->choices[0];
-    put_front(&w, req, tern_strbuf_text(&c->text), c->text.len, &c->blocks, false);
+    put_prefix(&w, req, tern_strbuf_text(&c->text), c->text.len, &c->blocks, false);
     put_logprobs(&w, req, c);
     put_done(&w, req, c);
 }
@@ -113,7 +113,7 @@ static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *
     bool is_reasoning =
         c->blocks.n_parts && c->blocks.list[c->blocks.parts[0].block].kind == BLOCK_REASONING;
     if (d->n_text == 0 && !is_reasoning && !has_to_send(req, c)) return;
-    put_front(&w, req, d->text, d->n_text, &c->blocks, true);
+    put_prefix(&w, req, d->text, d->n_text, &c->blocks, true);
     put_logprobs(&w, req, c);
     tern_json_put_bool(&w, "done", false);
     tern_json_close(&w, '}');
@@ -126,13 +126,13 @@ static void put_over(request *req, choice *c, tern_strbuf *out) {
         blocks calls = c->blocks;
         while (calls.n && calls.list->kind != BLOCK_CALL)
             calls.list++, calls.n--; // its reasoning has been sent
-        put_front(&w, req, "", 0, &calls, false);
+        put_prefix(&w, req, "", 0, &calls, false);
         tern_json_put_bool(&w, "done", false);
         tern_json_close(&w, '}');
         tern_strbuf_putc(out, '\n');
         w = (tern_json_writer){.out = out};
     }
-    put_front(&w, req, "", 0, NULL, false);
+    put_prefix(&w, req, "", 0, NULL, false);
     if (has_to_send(req, c)) put_logprobs(&w, req, c);
     put_done(&w, req, c);
     tern_strbuf_putc(out, '\n');
@@ -192,7 +192,7 @@ void ollama_read_images(const fields *f, messages *m, message_content *c, const 
 static void reply_loaded(request *req) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
-    put_front(&w, req, "", 0, NULL, false);
+    put_prefix(&w, req, "", 0, NULL, false);
     tern_json_put_bool(&w, "done", true);
     tern_json_put_text(&w, "done_reason",
                        req->has_keep && req->keep_seconds == 0 ? "unload" : "load");

@@ -109,8 +109,8 @@ void openai_models(request *req) {
 }
 
 void openai_model(request *req) {
-    static const char front[] = "/v1/models/";
-    tern_str name = {req->path.ptr + sizeof front - 1, req->path.len - (sizeof front - 1)};
+    static const char prefix[] = "/v1/models/";
+    tern_str name = {req->path.ptr + sizeof prefix - 1, req->path.len - (sizeof prefix - 1)};
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
     tern_error err = {0};

@@ -3,7 +3,7 @@
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
 
-static void put_front(tern_json_writer *w, const request *req, const char *object) {
+static void put_prefix(tern_json_writer *w, const request *req, const char *object) {
     char id[64];
     snprintf(id, sizeof id, "chatcmpl-%s", req->id + 4);
     tern_json_open(w, NULL, '{');
@@ -80,7 +80,7 @@ static void put_message(tern_json_writer *w, const choice *c) {
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     generation *a = req->generation;
-    put_front(&w, req, "chat.completion");
+    put_prefix(&w, req, "chat.completion");
     tern_json_open(&w, "choices", '[');
     for (size_t i = 0; i < a->n_choices; i++) {
         choice *c = &a->choices[i];
@@ -103,7 +103,7 @@ static void put_chunk(request *req, choice *c, const char *delta, bool has_logpr
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    put_front(&w, req, "chat.completion.chunk");
+    put_prefix(&w, req, "chat.completion.chunk");
     tern_json_open(&w, "choices", '[');
     if (c) {
         tern_json_open(&w, NULL, '{');

@@ -6,7 +6,7 @@
 #include "apps/serve/interfaces.h"
 #include "apps/serve/long_text.h"
 
-static void put_front(tern_json_writer *w, const request *req) {
+static void put_prefix(tern_json_writer *w, const request *req) {
     char id[64];
     snprintf(id, sizeof id, "cmpl-%s", req->id + 4);
     tern_json_open(w, NULL, '{');
@@ -118,7 +118,7 @@ static void put_choice(tern_json_writer *w, request *req, choice *c, const char 
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     generation *a = req->generation;
-    put_front(&w, req);
+    put_prefix(&w, req);
     tern_json_open(&w, "choices", '[');
     for (size_t i = 0; i < a->n_choices; i++) {
         choice *c = &a->choices[i];
@@ -138,7 +138,7 @@ static void put_chunk(request *req, choice *c, const char *text, size_t n_text, 
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
-    put_front(&w, req);
+    put_prefix(&w, req);
     tern_json_open(&w, "choices", '[');
     if (c) put_choice(&w, req, c, text, n_text, has_logprobs, finish);
     tern_json_close(&w, ']');

@@ -71,7 +71,7 @@ struct registry {
     served **list; // [n] those of the command line first, in its order, then by name
     size_t n, capacity;
     tasks *opener;
-    uint64_t *owners; // [n_owners] of texts (fronts.h): one for each key, if these are apart
+    uint64_t *owners; // [n_owners] of texts (prefix_cache.h): one for each key, if these are apart
     size_t n_owners;
     served *wanted; // that wait for memory, oldest first
     double looked;  // seconds: when the folder was last looked through

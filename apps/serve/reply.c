@@ -66,15 +66,15 @@ static void put_head(tern_strbuf *out, const request *req, int status, const cha
     if (type) http_put_field(out, "Content-Type", type);
     http_put_field(out, "x-request-id", req->id); // as OpenAI's client reads it
     http_put_field(out, "request-id", req->id);   // and Anthropic's
-    if (req->has_front) {
-        char front[12];
-        snprintf(front, sizeof front, "%lu", (unsigned long)req->front);
-        http_put_field(out, "x-tern-front", front);
+    if (req->has_prefix_hash) {
+        char prefix[12];
+        snprintf(prefix, sizeof prefix, "%lu", (unsigned long)req->prefix_hash);
+        http_put_field(out, "x-tern-prefix", prefix);
     }
     if (req->allow_origin[0]) {
         http_put_field(out, "Access-Control-Allow-Origin", req->allow_origin);
         http_put_field(out, "Access-Control-Expose-Headers",
-                       "x-request-id, request-id, x-tern-front, Retry-After, Mcp-Session-Id");
+                       "x-request-id, request-id, x-tern-prefix, Retry-After, Mcp-Session-Id");
         http_put_field(out, "Vary", "Origin");
     }
     if (status == 429 || status == 503) http_put_field(out, "Retry-After", "2");

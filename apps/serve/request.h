@@ -114,9 +114,9 @@ struct request {
     tern_strbuf head;         // fields of the answer that only its route has, with their line ends
     tern_strbuf piece, frame; // of a stream: room for a piece, and for it as a chunk
     double arrived, wrote;    // seconds: when it came, when something was last written
-    uint32_t front;           // of its (first) prompt: front.c
+    uint32_t prefix_hash;     // of its (first) prompt: prefix_hash.c
     int status;               // of the answer; 0: not begun
-    bool is_stream, is_over, preflight, has_front;
+    bool is_stream, is_over, preflight, has_prefix_hash;
     bool is_away, is_left, is_emptied; // is_left: its client has gone: it is freed when it is back
     bool counts;                       // it began to be answered while away
     bool is_screened, body_failed;

@@ -14,9 +14,9 @@ bool image_is_part(tern_str type) {
            tern_str_is(type, "image");
 }
 
-static bool begins(tern_str s, const char *front) {
-    size_t n = strlen(front);
-    return s.len >= n && !memcmp(s.ptr, front, n);
+static bool begins(tern_str s, const char *prefix) {
+    size_t n = strlen(prefix);
+    return s.len >= n && !memcmp(s.ptr, prefix, n);
 }
 
 // data:image/png;base64,...: what stands behind the comma. The kind of file is in its bytes.

@@ -190,7 +190,7 @@ static void step(scheduler *s) {
     if (status != TERN_OK) fail_all(s, &err);
     tern_group_info info;
     tern_group_get_info(s->group, &info);
-    s->slots.fronts.worth.compute = info.row_seconds;
+    s->slots.prefixes.worth.compute = info.row_seconds;
 }
 
 static job *take_inbox(scheduler *s) { // with the lock held
@@ -231,7 +231,7 @@ static void show(scheduler *s, bool stepping) {
     scheduler_view *v = &s->view;
     v->n_running = s->slots.n_busy;
     for (size_t i = 0; i < s->slots.n; i++) s->slot_views[i] = look_at_slot(&s->slots.list[i]);
-    v->fronts = s->slots.fronts.view;
+    v->prefixes = s->slots.prefixes.view;
     v->step_began = stepping ? tern_seconds() : 0;
     v->n_steps += stepping;
     v->n_step_jobs += stepping ? s->slots.n_busy : 0;
@@ -253,7 +253,7 @@ static void receive(scheduler *s) {
 
 static void run(void *arg) {
     scheduler *s = arg;
-    bool awaits = false; // nothing could begin: what waits does so for its front from disk
+    bool awaits = false; // nothing could begin: what waits does so for its prefix from disk
     tern_mutex_lock(&s->lock);
     for (;;) {
         bool is_idle = s->slots.n_busy == 0 && (s->waiting.n == 0 || (awaits && !s->closing));
@@ -268,7 +268,7 @@ static void run(void *arg) {
         bool ticked = s->ticked, has_files = s->has_files;
         s->ticked = s->has_files = false;
         tern_mutex_unlock(&s->lock);
-        if (has_files) fronts_take_done(&s->slots.fronts);
+        if (has_files) prefix_cache_take_done(&s->slots.prefixes);
         receive(s);
         if (ticked) slots_tick(&s->slots);
         note_new(s, list);
@@ -390,7 +390,7 @@ tern_status scheduler_open(scheduler **out, const scheduler_desc *desc, tern_err
     s->view.n_parallel = desc->slots.n_parallel;
     tern_mutex_init(&s->lock);
     tern_condition_init(&s->changed);
-    front_files_desc *files = &s->desc.slots.fronts.files;
+    prefix_files_desc *files = &s->desc.slots.prefixes.files;
     files->wake = on_files;
     files->complain = on_complaint;
     files->user = s;

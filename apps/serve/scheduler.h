@@ -45,7 +45,7 @@ void scheduler_stop(scheduler *s);
 typedef struct scheduler_view {
     size_t n_running, n_waiting, n_parallel;
     uint64_t n_steps, n_step_jobs; // n_step_jobs: jobs that ran, added over all steps
-    fronts_view fronts;
+    prefix_cache_view prefixes;
     double step_began; // when the step that is being computed began, by tern_seconds; 0: none is
 } scheduler_view;
 void scheduler_look(scheduler *s, scheduler_view *out);

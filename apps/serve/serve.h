@@ -42,7 +42,7 @@ typedef struct serve_desc {
     // Of each open model.
     tern_session_desc session;
     size_t n_parallel, n_queue; // answers at once; more that may wait
-    // For fronts (fronts.h): of the host's memory, and of a GPU's besides.
+    // For prefixes (prefix_cache.h): of the host's memory, and of a GPU's besides.
     uint64_t cache_memory, cache_device, cache_disk;
     const char *cache_folder; // NULL: none on disk
     bool shares_cache;        // who has another key goes on from it, too

@@ -1,5 +1,5 @@
 // llama-server's POST /slots/ID?action=save|restore|erase: the text that a slot computed last, in a
-// file of the folder that --slot-save-path names. Restored, it is a front as all others are: any
+// file of the folder that --slot-save-path names. Restored, it is a prefix as all others are: any
 // request that begins so goes on from it, in whatever slot.
 //
 // The files are read and written by a task, which visits the engine's thread for the sessions.

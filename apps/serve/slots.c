@@ -6,7 +6,7 @@
 
 // ---- What other slots have ---------------------------------------------------------------------
 
-static size_t common_front(const job *a, const job *b) {
+static size_t common_prefix(const job *a, const job *b) {
     size_t n = 0, most = a->n_ids < b->n_ids ? a->n_ids : b->n_ids;
     if (a->owner != b->owner) return 0;
     while (n < most && a->ids[n] == b->ids[n]) n++;
@@ -16,7 +16,7 @@ static size_t common_front(const job *a, const job *b) {
 // How much of a job's prompt can be forked from another one's session once that has computed it.
 // One token is left to compute.
 static size_t shareable(const slot *from, const job *j) {
-    size_t n = common_front(from->job, j), end = from->job->n_ids - 1;
+    size_t n = common_prefix(from->job, j), end = from->job->n_ids - 1;
     if (n == j->n_ids) n--;
     if (tern_session_cuts_freely(from->session)) return n;
     return n >= end ? end : 0; // it can be gone back to the prompt's end
@@ -33,7 +33,7 @@ static const slot *best_slot(const slots *s, const job *j, size_t *n) {
     for (size_t i = 0; i < s->n; i++) {
         if (!s->list[i].job) continue;
         size_t k = shareable(&s->list[i], j);
-        if (k <= *n || k < FRONTS_LEAST || !has_computed(&s->list[i], k)) continue;
+        if (k <= *n || k < PREFIX_LEAST || !has_computed(&s->list[i], k)) continue;
         *n = k;
         best = &s->list[i];
     }
@@ -42,65 +42,68 @@ static const slot *best_slot(const slots *s, const job *j, size_t *n) {
 
 #define DISK_SECONDS 10 // then a job does not wait for a disk any longer
 
-// Whether more of its front is on disk and comes from there, which is tried once: if it has gone
+// Whether more of its prefix is on disk and comes from there, which is tried once: if it has gone
 // there again before the job had its turn, there is no room for it.
 static bool awaits_disk(slots *s, job *j, size_t have) {
     size_t n;
-    kept_front *kept = fronts_find(&s->fronts, j->owner, j->ids, j->n_ids, false, &n);
+    cached_prefix *kept = prefix_cache_find(&s->prefixes, j->owner, j->ids, j->n_ids, false, &n);
     // All of it is read, which is some ten times as fast as computing it.
-    if (!kept || kept->session || n <= have + FRONTS_LEAST + n / 8) return false;
+    if (!kept || kept->session || n <= have + PREFIX_LEAST + n / 8) return false;
     double now = tern_seconds();
     if (j->looked == 0) j->looked = now;
     if (now > j->looked + DISK_SECONDS) return false;
     if (kept->is_moving) return true;
     bool asks = !j->has_fetched;
     j->has_fetched = true;
-    return asks && fronts_fetch(&s->fronts, kept);
+    return asks && prefix_cache_fetch(&s->prefixes, kept);
 }
 
 bool slots_should_wait(slots *s, job *j) {
     size_t kept, have;
     if (s->n_busy == s->n) return true;
     best_slot(s, j, &have);
-    fronts_find(&s->fronts, j->owner, j->ids, j->n_ids, true, &kept);
+    prefix_cache_find(&s->prefixes, j->owner, j->ids, j->n_ids, true, &kept);
     if (kept > have) have = kept;
     if (awaits_disk(s, j, have)) return true;
     for (size_t i = 0; i < s->n; i++) {
         const slot *other = &s->list[i];
         size_t n = other->job ? shareable(other, j) : 0;
-        if (n > have + FRONTS_LEAST && !has_computed(other, n)) return true;
+        if (n > have + PREFIX_LEAST && !has_computed(other, n)) return true;
     }
     return false;
 }
 
 // ---- Taking ------------------------------------------------------------------------------------
 
-bool slots_give_back(slots *s) { return fronts_give_back(&s->fronts); }
+bool slots_give_back(slots *s) { return prefix_cache_give_back(&s->prefixes); }
 
-// A session with what there is of the job's front.
+// A session with what there is of the job's prefix.
 static tern_status open_session(slots *s, const job *j, tern_session **out, tern_error *err) {
     size_t n_kept, n_running;
-    kept_front *kept = fronts_find(&s->fronts, j->owner, j->ids, j->n_ids, true, &n_kept);
+    cached_prefix *kept =
+        prefix_cache_find(&s->prefixes, j->owner, j->ids, j->n_ids, true, &n_kept);
     const slot *running = best_slot(s, j, &n_running);
     tern_status status = TERN_ERR_ARGUMENT; // there is none
-    if (kept && n_kept >= n_running) status = fronts_fork(&s->fronts, kept, n_kept, out, err);
+    if (kept && n_kept >= n_running)
+        status = prefix_cache_fork(&s->prefixes, kept, n_kept, out, err);
     if (status != TERN_OK && running)
         status = tern_session_fork(out, running->session, n_running, err);
     if (status == TERN_OK) return TERN_OK;
-    s->fronts.view.counts.n_not_found++;
-    return tern_session_open(out, s->desc.fronts.files.model, &s->desc.fronts.files.session, err);
+    s->prefixes.view.counts.n_not_found++;
+    return tern_session_open(out, s->desc.prefixes.files.model, &s->desc.prefixes.files.session,
+                             err);
 }
 
 // Where the job's prompt parts from others, beyond what it goes on from, so that the next one that
 // begins so finds that part. 0: nowhere, or that needs no care.
 static int32_t where_it_parts(const slots *s, const job *j, size_t n_found) {
-    size_t most = fronts_common(&s->fronts, j->owner, j->ids, j->n_ids);
-    if (s->fronts.cuts_freely) return 0;
+    size_t most = prefix_cache_common(&s->prefixes, j->owner, j->ids, j->n_ids);
+    if (s->prefixes.cuts_freely) return 0;
     for (size_t i = 0; i < s->n; i++) {
-        size_t n = s->list[i].job ? common_front(s->list[i].job, j) : 0;
+        size_t n = s->list[i].job ? common_prefix(s->list[i].job, j) : 0;
         if (n > most) most = n;
     }
-    return most > n_found + FRONTS_LEAST && most + 1 < j->n_ids ? (int32_t)most : 0;
+    return most > n_found + PREFIX_LEAST && most + 1 < j->n_ids ? (int32_t)most : 0;
 }
 
 tern_status slots_take(slots *s, job *j, slot **out, tern_error *err) {
@@ -125,12 +128,12 @@ tern_status slots_take(slots *s, job *j, slot **out, tern_error *err) {
 static void trim(slots *s) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < s->n; i++) bytes += tern_session_bytes(s->list[i].session);
-    fronts_trim(&s->fronts, bytes);
+    prefix_cache_trim(&s->prefixes, bytes);
 }
 
 void slots_tick(slots *s) {
     trim(s); // what else is on the device may have grown
-    fronts_tidy(&s->fronts);
+    prefix_cache_tidy(&s->prefixes);
 }
 
 void slots_release(slots *s, slot *at, bool keeps) {
@@ -140,7 +143,7 @@ void slots_release(slots *s, slot *at, bool keeps) {
     *at = (slot){0};
     s->n_busy--;
     if (keeps)
-        at->last = fronts_keep(&s->fronts, owner, session, n_prompt, n_part);
+        at->last = prefix_cache_keep(&s->prefixes, owner, session, n_prompt, n_part);
     else
         tern_session_close(session);
     trim(s);
@@ -148,7 +151,7 @@ void slots_release(slots *s, slot *at, bool keeps) {
 
 // ---- What a slot has ---------------------------------------------------------------------------
 
-static void forget_last(void *user, const kept_front *gone) {
+static void forget_last(void *user, const cached_prefix *gone) {
     const slots *s = user;
     for (size_t i = 0; i < s->n; i++)
         if (s->list[i].last == gone) s->list[i].last = NULL;
@@ -160,21 +163,21 @@ slots_state slots_copy(slots *s, size_t at, size_t owner, tern_session **out, te
     if (from->job) return SLOTS_BUSY;
     if (!from->last || from->last->owner != owner) return SLOTS_READY;
     if (!from->last->session)
-        return fronts_fetch(&s->fronts, from->last) ? SLOTS_COMING : SLOTS_READY;
+        return prefix_cache_fetch(&s->prefixes, from->last) ? SLOTS_COMING : SLOTS_READY;
     tern_session_fork(out, from->last->session, from->last->node->depth, err);
     return SLOTS_READY;
 }
 
 void slots_put(slots *s, size_t at, size_t owner, tern_session *session) {
-    s->list[at].last = fronts_keep(&s->fronts, owner, session, 0, 0);
+    s->list[at].last = prefix_cache_keep(&s->prefixes, owner, session, 0, 0);
     trim(s);
 }
 
 size_t slots_erase(slots *s, size_t at, size_t owner) {
-    kept_front *last = s->list[at].last;
+    cached_prefix *last = s->list[at].last;
     if (last && last->owner != owner) return 0;
     size_t n = last ? last->node->depth : 0;
-    if (last) fronts_forget(&s->fronts, last);
+    if (last) prefix_cache_forget(&s->prefixes, last);
     return n;
 }
 
@@ -182,15 +185,15 @@ tern_status slots_open(slots *s, const slots_desc *desc, tern_error *err) {
     *s = (slots){.desc = *desc, .n = desc->n_parallel};
     s->list = tern_alloc_array(TERN_MEM_SESSION, s->n, sizeof *s->list);
     if (!s->list) return tern_fail_memory(err, s->n * sizeof *s->list);
-    TERN_TRY(fronts_open(&s->fronts, &desc->fronts, err));
-    s->fronts.gone = forget_last;
-    s->fronts.user = s;
+    TERN_TRY(prefix_cache_open(&s->prefixes, &desc->prefixes, err));
+    s->prefixes.gone = forget_last;
+    s->prefixes.user = s;
     return TERN_OK;
 }
 
 void slots_close(slots *s) {
     for (size_t i = 0; i < s->n && s->list; i++) tern_session_close(s->list[i].session);
-    fronts_close(&s->fronts);
+    prefix_cache_close(&s->prefixes);
     tern_free(s->list);
     *s = (slots){0};
 }

@@ -1,35 +1,36 @@
-// Slots: places for jobs that run, each with a session. A job goes on from the longest front of its
-// prompt that there is: one that is kept (fronts.h), or what another slot has just computed.
+// Slots: places for jobs that run, each with a session. A job goes on from the longest prefix of
+// its prompt that there is: one that is kept (prefix_cache.h), or what another slot has just
+// computed.
 #ifndef TERN_SERVE_SLOTS_H
 #define TERN_SERVE_SLOTS_H
 
-#include "apps/serve/fronts.h"
+#include "apps/serve/prefix_cache.h"
 #include "apps/serve/job.h"
 
 typedef struct slot {
     tern_session *session; // of the job
     job *job;              // that runs in it; NULL: it is free
-    kept_front *last;      // what the last one left; NULL: that is not kept
+    cached_prefix *last;   // what the last one left; NULL: that is not kept
 } slot;
 
 typedef struct slots_desc {
-    size_t n_parallel;  // jobs at once
-    fronts_desc fronts; // with the model and how its sessions are opened
+    size_t n_parallel;          // jobs at once
+    prefix_cache_desc prefixes; // with the model and how its sessions are opened
 } slots_desc;
 
 typedef struct slots {
     slots_desc desc;
     slot *list; // [n]
     size_t n, n_busy;
-    fronts fronts;
+    prefix_cache prefixes;
 } slots;
 
 tern_status slots_open(slots *s, const slots_desc *desc, tern_error *err);
 void slots_close(slots *s);
-// Whether a job had better wait: no slot is free, or a longer part of its front than there is comes
-// from disk, which this begins, or is just being computed by another job.
+// Whether a job had better wait: no slot is free, or a longer part of its prefix than there is
+// comes from disk, which this begins, or is just being computed by another job.
 bool slots_should_wait(slots *s, job *j);
-// Gives the job a slot whose session has as much of its front as any. One must be free.
+// Gives the job a slot whose session has as much of its prefix as any. One must be free.
 tern_status slots_take(slots *s, job *j, slot **out, tern_error *err);
 // The job's answer is over. keeps: what its session has is kept, while there is memory.
 void slots_release(slots *s, slot *at, bool keeps);

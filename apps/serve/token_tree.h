@@ -33,8 +33,8 @@ void token_tree_unmark(token_node *at); // if it is
 // The caller has cleared the node's value and its mark: it goes, and so does what is of no use
 // without it.
 void token_tree_prune(token_tree *t, token_node *at);
-// How many of the ids' front some text begins with: *n_common. The texts that do are all those of
-// the subtree of the node that is returned; the nodes above it are fronts of ids.
+// How many of the ids' prefix some text begins with: *n_common. The texts that do are all those of
+// the subtree of the node that is returned; the nodes above it are prefixes of ids.
 token_node *token_tree_match(const token_tree *t, const int32_t *ids, size_t n, size_t *n_common);
 // The node after `at` in the subtree of top, each node before those below it. NULL: it was the
 // last.

@@ -20,8 +20,8 @@ struct tern_chains {
     size_t n_entries;
     int32_t *tokens;  // of all entries
     uint8_t *chances; // version 2: the same
-    // A hash table from fronts of 1 to match_max tokens to the best chain that goes on from there:
-    // 0, or 1 + entry * 8 + tokens of the front.
+    // A hash table from prefixes of 1 to match_max tokens to the best chain that goes on from
+    // there: 0, or 1 + entry * 8 + tokens of the prefix.
     uint32_t *slots;
     size_t n_slots; // a power of two
     size_t match_max;
@@ -85,8 +85,8 @@ void tern_chains_close(tern_chains *c) {
     tern_free(c);
 }
 
-static uint32_t next_chance(const tern_chain *c, size_t n_front) {
-    return c->chances ? c->chances[n_front] : 0;
+static uint32_t next_chance(const tern_chain *c, size_t n_prefix) {
+    return c->chances ? c->chances[n_prefix] : 0;
 }
 
 // Whether a continues n tokens, with which both begin, better than b.
@@ -97,14 +97,14 @@ static bool is_better(const tern_chain *a, const tern_chain *b, size_t n) {
     return a->n_tokens > b->n_tokens;
 }
 
-// The slot of a front, or the empty one where it would be. NULL: neither is near, which happens
-// only in files made to collide; such fronts are not found.
-static uint32_t *slot_of(const tern_chains *c, const int32_t *front, size_t n) {
-    size_t at = (size_t)tern_hash64(n, front, n * sizeof *front);
+// The slot of a prefix, or the empty one where it would be. NULL: neither is near, which happens
+// only in files made to collide; such prefixes are not found.
+static uint32_t *slot_of(const tern_chains *c, const int32_t *prefix, size_t n) {
+    size_t at = (size_t)tern_hash64(n, prefix, n * sizeof *prefix);
     for (size_t k = 0; k < PROBES_MAX; k++) {
         uint32_t *slot = &c->slots[(at + k) & (c->n_slots - 1)], v = *slot - 1;
         if (!*slot) return slot;
-        if (v % 8 == n && memcmp(c->entries[v / 8].tokens, front, n * sizeof *front) == 0)
+        if (v % 8 == n && memcmp(c->entries[v / 8].tokens, prefix, n * sizeof *prefix) == 0)
             return slot;
     }
     return NULL;
@@ -348,7 +348,7 @@ const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, 
     return NULL;
 }
 
-bool tern_chains_next_front(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched) {
+bool tern_chains_next_prefix(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched) {
     while (*at < c->n_slots) {
         uint32_t slot = c->slots[(*at)++];
         if (slot == 0) continue;

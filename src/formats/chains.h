@@ -49,8 +49,8 @@ int tern_chains_match_max(int version);
 #define TERN_CHAINS_MATCH_MAX 5 // of both
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched);
-// All fronts that this finds, one at a time: the chain that goes on after its first *n_matched
+// All prefixes that this finds, one at a time: the chain that goes on after its first *n_matched
 // tokens. *at begins with 0; false: there are no more.
-bool tern_chains_next_front(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched);
+bool tern_chains_next_prefix(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched);
 
 #endif

@@ -3,11 +3,11 @@
 
 #include "base/alloc.h"
 
-tern_status tern_draft_table_open(tern_draft_table *t, size_t n_fronts, size_t n_runs,
+tern_status tern_draft_table_open(tern_draft_table *t, size_t n_prefixes, size_t n_runs,
                                   size_t longest, tern_error *err) {
     *t = (tern_draft_table){.n_buckets = 1, .row_words = (uint32_t)(longest + 3) / 4 * 4};
-    // About one front for a bucket of four: one in a thousand finds it full.
-    while (t->n_buckets < n_fronts && t->n_buckets < 1u << 24) t->n_buckets *= 2;
+    // About one prefix for a bucket of four: one in a thousand finds it full.
+    while (t->n_buckets < n_prefixes && t->n_buckets < 1u << 24) t->n_buckets *= 2;
     t->n_words = (size_t)t->n_buckets * TERN_DRAFT_BUCKET_WORDS + n_runs * t->row_words;
     t->words = tern_alloc_array(TERN_MEM_SESSION, t->n_words, sizeof *t->words);
     return t->words ? TERN_OK : tern_fail_memory(err, t->n_words * sizeof *t->words);
@@ -28,12 +28,12 @@ void tern_draft_table_set_run(tern_draft_table *t, size_t run, const int32_t *to
         row[i] = i < n ? (uint32_t)tokens[i] : TERN_DRAFT_NONE;
 }
 
-// From the newest token to the oldest, so that the hashes of all fronts that a text may end with
+// From the newest token to the oldest, so that the hashes of all prefixes that a text may end with
 // are made on the way to the longest. The same as in draft.wgsl.
-static uint32_t hash_of(const uint32_t *front, size_t n) {
+static uint32_t hash_of(const uint32_t *prefix, size_t n) {
     uint32_t h = 0x811C9DC5u;
     for (size_t i = n; i-- > 0;) {
-        h = (h ^ front[i]) * 0x9E3779B1u;
+        h = (h ^ prefix[i]) * 0x9E3779B1u;
         h ^= h >> 15;
     }
     return h;
@@ -44,7 +44,7 @@ static uint32_t bucket_of(const tern_draft_table *t, uint32_t hash) {
     return (b ^ b >> 16) & (t->n_buckets - 1);
 }
 
-void tern_draft_table_add_front(tern_draft_table *t, size_t run, size_t n) {
+void tern_draft_table_add_prefix(tern_draft_table *t, size_t run, size_t n) {
     uint32_t hash = hash_of(run_of(t, run), n);
     uint32_t *pairs = t->words + (size_t)bucket_of(t, hash) * TERN_DRAFT_BUCKET_WORDS;
     for (size_t i = 0; i < TERN_DRAFT_BUCKET_WORDS; i += 2) {

@@ -1,7 +1,7 @@
 // Runs of tokens to draft from, in a form that a device can search for those that continue the last
 // tokens of a text. The session fills it, a kernel reads it (webgpu/draft.wgsl).
 //
-//     buckets  4 pairs each: the hash of a front, 1 + the number of its run; 0, 0: empty
+//     buckets  4 pairs each: the hash of a prefix, 1 + the number of its run; 0, 0: empty
 //     runs     row_words tokens each, after the last one TERN_DRAFT_NONE
 //
 // A prefix whose bucket is full is left out, and two prefixes may have the same hash: a draft may
@@ -12,7 +12,7 @@
 #include "base/status.h"
 
 #define TERN_DRAFT_NONE         UINT32_MAX
-#define TERN_DRAFT_FRONT_MAX    5 // tokens of a front
+#define TERN_DRAFT_PREFIX_MAX   5 // tokens of a prefix
 #define TERN_DRAFT_BUCKET_WORDS 8
 
 typedef struct tern_draft_table {
@@ -22,12 +22,12 @@ typedef struct tern_draft_table {
     uint32_t row_words; // a multiple of 4
 } tern_draft_table;
 
-// Room for n fronts, and runs of at most `longest` tokens.
-tern_status tern_draft_table_open(tern_draft_table *t, size_t n_fronts, size_t n_runs,
+// Room for n prefixes, and runs of at most `longest` tokens.
+tern_status tern_draft_table_open(tern_draft_table *t, size_t n_prefixes, size_t n_runs,
                                   size_t longest, tern_error *err);
 void tern_draft_table_close(tern_draft_table *t);
 void tern_draft_table_set_run(tern_draft_table *t, size_t run, const int32_t *tokens, size_t n);
-// The run goes on after its first n tokens, at most TERN_DRAFT_FRONT_MAX.
-void tern_draft_table_add_front(tern_draft_table *t, size_t run, size_t n);
+// The run goes on after its first n tokens, at most TERN_DRAFT_PREFIX_MAX.
+void tern_draft_table_add_prefix(tern_draft_table *t, size_t run, size_t n);
 
 #endif

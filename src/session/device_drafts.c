@@ -18,16 +18,16 @@
 static const int32_t arm_tokens[TERN_DEVICE_ARMS] = {1, 2, 4, 8};
 
 static tern_status fill_table(tern_draft_table *t, const tern_chains *chains, tern_error *err) {
-    size_t n_chains, n, longest = 0, n_fronts = 0, chain;
+    size_t n_chains, n, longest = 0, n_prefixes = 0, chain;
     const tern_chain *e = tern_chains_entries(chains, &n_chains);
     for (size_t i = 0; i < n_chains; i++)
         if ((size_t)e[i].n_tokens > longest) longest = (size_t)e[i].n_tokens;
-    for (size_t at = 0; tern_chains_next_front(chains, &at, &chain, &n);) n_fronts++;
-    TERN_TRY(tern_draft_table_open(t, n_fronts, n_chains, longest, err));
+    for (size_t at = 0; tern_chains_next_prefix(chains, &at, &chain, &n);) n_prefixes++;
+    TERN_TRY(tern_draft_table_open(t, n_prefixes, n_chains, longest, err));
     for (size_t i = 0; i < n_chains; i++)
         tern_draft_table_set_run(t, i, e[i].tokens, (size_t)e[i].n_tokens);
-    for (size_t at = 0; tern_chains_next_front(chains, &at, &chain, &n);)
-        tern_draft_table_add_front(t, chain, n);
+    for (size_t at = 0; tern_chains_next_prefix(chains, &at, &chain, &n);)
+        tern_draft_table_add_prefix(t, chain, n);
     return TERN_OK;
 }
 

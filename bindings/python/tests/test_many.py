@@ -235,8 +235,8 @@ class Many(unittest.TestCase):
                     other.load(path)
                 self.assertGreater(other.n_tokens, len(ids))
 
-    def test_conversations_keep_their_fronts(self):
-        """Two conversations take turns: each finds its own front again. Seen to fail with sessions=1."""
+    def test_conversations_keep_their_prefixes(self):
+        """Two conversations take turns: each finds its own prefix again. Seen to fail with sessions=1."""
         talks = [[{"role": "user", "content": "Tell me of a %s." % what}] for what in ("fox", "cat")]
         for _ in range(2):
             for talk in talks:

@@ -39,7 +39,7 @@ LEFT_OUT = {
     **{"tern_embed_" + name: "for event loops; tern_embed waits" for name in "begin poll close".split()},
     "tern_generate": "the group's steps do the same, and many at once",
     "tern_generate_ids": "the group's steps do the same, and many at once",
-    "tern_session_cuts_freely": "for caches of fronts; a fork is right in any case",
+    "tern_session_cuts_freely": "for caches of prefixes; a fork is right in any case",
     "tern_group_begin": "for event loops; a thread steps",
     "tern_group_poll": "for event loops; a thread steps",
     "tern_group_get_info": "for servers' schedulers; the group is the engine's own",
@@ -77,7 +77,7 @@ MEMBERS_LEFT_OUT = {
     "tern_image_desc": {}, "tern_classify_params": {"scores": "labels have theirs", "user": "callbacks have their own"},
     "tern_memory_desc": {}, "tern_memory_add_params": {"user": "callbacks have their own"},
     "tern_datagen_desc": {"user": "callbacks have their own"},
-    "tern_inspect_desc": {}, "tern_session_desc": {}, "tern_generate_params": {"fork_at": "for caches of fronts"}, "tern_sampling": {"has_defaults": "tern_sampling_default sets it"}, "tern_lora": {},
+    "tern_inspect_desc": {}, "tern_session_desc": {}, "tern_generate_params": {"fork_at": "for caches of prefixes"}, "tern_sampling": {"has_defaults": "tern_sampling_default sets it"}, "tern_lora": {},
     "tern_compute_desc": {}, "tern_diagnose_desc": {}, "tern_grammar_desc": {"n_bytes": "texts have no zero in them", "otherwise": "what answers tools and a form is the server", "n_bytes_max": "the usual one will do"},
 }
 

@@ -214,10 +214,10 @@ static void send_state(const tern_instance *in) {
     const tern_device *device = in->plan->device;
     const gpu_request *b = &d->request;
     const tern_drafting *q = b->drafting;
-    int32_t n = q->n_before < TERN_DRAFT_FRONT_MAX ? q->n_before : TERN_DRAFT_FRONT_MAX;
+    int32_t n = q->n_before < TERN_DRAFT_PREFIX_MAX ? q->n_before : TERN_DRAFT_PREFIX_MAX;
     if (n > b->first_pos) n = b->first_pos;
     int32_t first = b->first_pos - n;
-    gpu_log log[TERN_DRAFT_FRONT_MAX] = {{0}};
+    gpu_log log[TERN_DRAFT_PREFIX_MAX] = {{0}};
     for (int32_t i = 0; i < n; i++)
         log[i].id = i + 1 < n ? q->before[q->n_before - n + 1 + i] : b->ids[0];
     gpu_draft_state state = {

@@ -1,6 +1,6 @@
 // Mining chains: frequent runs of tokens, judged by the model, packed into buckets.
 //
-// SCORE. The model reads a sample of the corpus, windows spread evenly over it. Wherever the front
+// SCORE. The model reads a sample of the corpus, windows spread evenly over it. Wherever the prefix
 // x_1 .. x_(n-1) of a candidate occurs, whatever follows, the model's probability of x_n is added
 // up: the mean q(x_1 .. x_n) is how often a drafted x_n would be accepted there. (The mean over the
 // places where x_n does follow would be flattering.) The mean probability of a chain is that of q
@@ -9,15 +9,15 @@
 // OWN TEXT. Drafts are for the model's text, not the corpus's, and the likeliest tokens of a model
 // are far more predictable than what people write. So the model may write the corpus: many texts,
 // each started with some tokens of a corpus or with tokens drawn from the model, and continued with
-// the likeliest ones. Then q is the share of the places with the front at which x_n came: the
+// the likeliest ones. Then q is the share of the places with the prefix at which x_n came: the
 // acceptance of a greedy draft itself.
 //
 // PACK. Candidates by falling score go into a prefix tree with as many leaves as there are buckets:
-// a candidate that is the front of a chosen chain is served by it; one whose front is a chosen
+// a candidate that is the prefix of a chosen chain is served by it; one whose prefix is a chosen
 // chain makes that chain longer, in its bucket; any other takes its own bucket while there is one.
 // A draft ends at its first wrong token. So every token that no match reaches, those after the
 // third (in a table of version 2 the fifth), must have at least the least probability and be the
-// likeliest after its front, and so must the last one; earlier ones may be what a longer match is
+// likeliest after its prefix, and so must the last one; earlier ones may be what a longer match is
 // made of: "States" is likely after "the United", but need not be after "of".
 //
 // Probabilities are summed in fixed point, so that the result depends neither on the order nor on
@@ -266,17 +266,17 @@ static double probability(const verdict *v, int32_t token) {
     return exp((double)(v->logits[token] - v->most)) / v->sum;
 }
 
-// Adds the verdict on the next token to the candidates whose fronts end with ids[0..n).
+// Adds the verdict on the next token to the candidates whose prefixes end with ids[0..n).
 static void add_verdict(tern_ngrams *grams, const int32_t *ids, size_t n, const verdict *v) {
     for (int length = TERN_NGRAM_MIN; length <= TERN_NGRAM_MAX; length++) {
-        size_t n_front = (size_t)length - 1;
-        if (n_front > n) break;
-        const int32_t *front = ids + n - n_front;
-        for (size_t at = tern_ngrams_lower(grams, length, front, (int)n_front);
+        size_t n_prefix = (size_t)length - 1;
+        if (n_prefix > n) break;
+        const int32_t *prefix = ids + n - n_prefix;
+        for (size_t at = tern_ngrams_lower(grams, length, prefix, (int)n_prefix);
              at < grams->n[length]; at++) {
             tern_ngram *g = &grams->at[length][at];
-            if (memcmp(g->tokens, front, n_front * sizeof *front) != 0) break;
-            g->p_sum += (uint64_t)(probability(v, g->tokens[n_front]) * FIXED + 0.5);
+            if (memcmp(g->tokens, prefix, n_prefix * sizeof *prefix) != 0) break;
+            g->p_sum += (uint64_t)(probability(v, g->tokens[n_prefix]) * FIXED + 0.5);
             g->n_p++;
         }
     }
@@ -370,12 +370,12 @@ static tern_status score_own(tern_ngrams *g, const own_text *t, const tern_comm 
 static void mark_likeliest(tern_ngrams *g) {
     for (int n = TERN_NGRAM_MIN; n <= TERN_NGRAM_MAX; n++)
         for (size_t first = 0, at = 0; at < g->n[n]; at++) {
-            const int32_t *front = g->at[n][at].tokens;
-            if (memcmp(front, g->at[n][first].tokens, ((size_t)n - 1) * sizeof *front) != 0)
+            const int32_t *prefix = g->at[n][at].tokens;
+            if (memcmp(prefix, g->at[n][first].tokens, ((size_t)n - 1) * sizeof *prefix) != 0)
                 first = at;
             tern_ngram *best = &g->at[n][first], *this = &g->at[n][at];
             if (this != best && this->p_sum <= best->p_sum) continue;
-            // `first` follows the best of its group so far, which has the same front.
+            // `first` follows the best of its group so far, which has the same prefix.
             best->is_likeliest = false;
             this->is_likeliest = true;
             first = at;
@@ -394,7 +394,7 @@ typedef struct candidate {
 
 static const tern_ngram *find_gram(const tern_ngrams *g, const int32_t *tokens, int n) {
     size_t at = tern_ngrams_lower(g, n, tokens, n);
-    return &g->at[n][at]; // the fronts of an entry are entries
+    return &g->at[n][at]; // the prefixes of an entry are entries
 }
 
 // False: a token is too unlikely, or the model was not seen where it could occur.
@@ -403,10 +403,10 @@ static bool make_candidate(candidate *out, const tern_ngrams *g, const tern_ngra
     double sum = 0;
     *out = (candidate){.tokens = gram->tokens, .n = n};
     for (int k = TERN_NGRAM_MIN; k <= n; k++) {
-        const tern_ngram *front = find_gram(g, gram->tokens, k);
-        double q = front->n_p ? (double)front->p_sum / FIXED / (double)front->n_p : 0;
+        const tern_ngram *prefix = find_gram(g, gram->tokens, k);
+        double q = prefix->n_p ? (double)prefix->p_sum / FIXED / (double)prefix->n_p : 0;
         bool is_drafted = k == n || k > match_max;
-        if (is_drafted && (q < least || !front->is_likeliest)) return false;
+        if (is_drafted && (q < least || !prefix->is_likeliest)) return false;
         out->chances[k - 1] = (uint8_t)(255 * q + 0.5);
         sum += q;
     }
@@ -419,47 +419,47 @@ static bool make_candidate(candidate *out, const tern_ngrams *g, const tern_ngra
 static int by_score(const void *a, const void *b) {
     const candidate *x = a, *y = b;
     if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    if (x->n != y->n) return x->n < y->n ? -1 : 1; // fronts first
+    if (x->n != y->n) return x->n < y->n ? -1 : 1; // prefixes first
     for (int32_t i = 0; i < x->n; i++)
         if (x->tokens[i] != y->tokens[i]) return x->tokens[i] < y->tokens[i] ? -1 : 1;
     return 0;
 }
 
-// A hash table from all fronts of the chosen chains to the bucket of one that begins so.
-typedef struct front_slot {
+// A hash table from all prefixes of the chosen chains to the bucket of one that begins so.
+typedef struct prefix_slot {
     const int32_t *tokens; // NULL: empty
     int32_t n;
     uint32_t bucket;
-} front_slot;
+} prefix_slot;
 
 typedef struct packer {
     candidate *buckets;
     size_t n_buckets, n_used;
-    front_slot *slots;
+    prefix_slot *slots;
     size_t n_slots; // a power of two
 } packer;
 
-static front_slot *find_front(const packer *p, const int32_t *tokens, int32_t n) {
+static prefix_slot *find_prefix(const packer *p, const int32_t *tokens, int32_t n) {
     size_t bytes = (size_t)n * sizeof *tokens;
     for (size_t at = (size_t)tern_hash64((uint64_t)n, tokens, bytes);; at++) {
-        front_slot *s = &p->slots[at & (p->n_slots - 1)];
+        prefix_slot *s = &p->slots[at & (p->n_slots - 1)];
         if (!s->tokens || (s->n == n && memcmp(s->tokens, tokens, bytes) == 0)) return s;
     }
 }
 
 static void pack_one(packer *p, const candidate *c) {
     size_t bucket = p->n_used;
-    if (find_front(p, c->tokens, c->n)->tokens) return; // served
+    if (find_prefix(p, c->tokens, c->n)->tokens) return; // served
     for (int32_t k = TERN_NGRAM_MIN; k < c->n; k++) {
-        const front_slot *s = find_front(p, c->tokens, k);
+        const prefix_slot *s = find_prefix(p, c->tokens, k);
         if (s->tokens && p->buckets[s->bucket].n == k) bucket = s->bucket; // made longer
     }
     if (bucket == p->n_buckets) return;
     p->buckets[bucket] = *c;
     p->n_used += bucket == p->n_used;
     for (int32_t k = TERN_NGRAM_MIN; k <= c->n; k++) {
-        front_slot *s = find_front(p, c->tokens, k);
-        if (!s->tokens) *s = (front_slot){c->tokens, k, (uint32_t)bucket};
+        prefix_slot *s = find_prefix(p, c->tokens, k);
+        if (!s->tokens) *s = (prefix_slot){c->tokens, k, (uint32_t)bucket};
     }
 }
 

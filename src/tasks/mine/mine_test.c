@@ -171,7 +171,7 @@ static bool write_shard(const char *path, tern_model *model, tern_error *err) {
     return status == TERN_OK;
 }
 
-static bool is_front(const tern_chain *a, const tern_chain *of) {
+static bool is_prefix(const tern_chain *a, const tern_chain *of) {
     return a->n_tokens > 0 && a->n_tokens <= of->n_tokens &&
            !memcmp(a->tokens, of->tokens, (size_t)a->n_tokens * sizeof *a->tokens);
 }
@@ -197,9 +197,9 @@ TEST(mine_makes_tables_that_are_packed_and_reproducible) {
               "%zu chains by %d tokens", st.n_chains, (int)st.n_scored);
     for (size_t i = 0; i < n; i++) {
         CHECK(e[i].n_tokens == again[i].n_tokens && e[i].confidence == again[i].confidence &&
-              is_front(&e[i], &again[i]) == (e[i].n_tokens > 0));
+              is_prefix(&e[i], &again[i]) == (e[i].n_tokens > 0));
         CHECK((e[i].n_tokens >= 2 && e[i].n_tokens <= 8) == (i < st.n_chains));
-        for (size_t k = 0; k < n; k++) CHECK(k == i || !is_front(&e[i], &e[k])); // leaves only
+        for (size_t k = 0; k < n; k++) CHECK(k == i || !is_prefix(&e[i], &e[k])); // leaves only
     }
     d.n_buckets = 5;
     d.max_length = 3;
@@ -235,7 +235,7 @@ TEST(mine_of_own_text_is_what_drafts_need) {
     const tern_chain *e = tern_chains_entries(c, &n), *f = tern_chains_entries(again, &n);
     for (size_t i = 0; i < n; i++)
         CHECK(f[i].n_tokens == e[i].n_tokens && f[i].confidence == e[i].confidence &&
-              is_front(&e[i], &f[i]) == (e[i].n_tokens > 0));
+              is_prefix(&e[i], &f[i]) == (e[i].n_tokens > 0));
     const tern_session_desc with = {.speculation = {.chains = c, .always = true}};
     REQUIRE_OK(tern_session_open(&s, model, &with, &err), err);
     for (int32_t i = 0; i < 20; i++) {

@@ -5,8 +5,8 @@
 //    the count of each n-gram that falls into it.
 // 2. With t the least number that at most TERN_NGRAMS_KEPT cells reach, n-grams whose cell is below
 //    t occur fewer than t times and are left out. All others are counted exactly, in a hash table.
-// An n-gram occurs no more often than its front and its end of n - 1 tokens, so at the next level
-// only n-grams whose front and end were kept are considered (Agrawal and Srikant 1994). With t
+// An n-gram occurs no more often than its prefix and its end of n - 1 tokens, so at the next level
+// only n-grams whose prefix and end were kept are considered (Agrawal and Srikant 1994). With t
 // never falling from level to level this loses nothing: *every* n-gram that occurs t_n times or
 // more is in the table of level n, with its exact count.
 #ifndef TERN_TASKS_MINE_NGRAMS_H
@@ -31,7 +31,7 @@ typedef struct tern_ngram {
     int32_t tokens[TERN_NGRAM_MAX];
     uint64_t count;
     uint64_t p_sum, n_p; // of the scoring: see mine.c
-    bool is_likeliest;   // of those with the same front
+    bool is_likeliest;   // of those with the same prefix
 } tern_ngram;
 
 typedef struct tern_ngrams {

@@ -35,11 +35,11 @@ override ROW_WORDS: u32;
 @group(0) @binding(4) var<storage, read> table: array<vec4<u32>>;
 
 const TOKENS_MAX = 8u;
-const FRONT_MAX = 5u;
+const PREFIX_MAX = 5u;
 const NONE = 0xffffffffu;
 
-// The last FRONT_MAX tokens up to a run's first one, then what the run says.
-const SAID_MAX = FRONT_MAX + TOKENS_MAX;
+// The last PREFIX_MAX tokens up to a run's first one, then what the run says.
+const SAID_MAX = PREFIX_MAX + TOKENS_MAX;
 alias Said = array<u32, SAID_MAX>;
 
 // A drafted token is right if the model says it after the token before. All drafts after a wrong
@@ -51,24 +51,24 @@ fn judge(n: u32, n_drafted: u32, said: ptr<function, Said>) -> u32 {
     var right = 0u;
     var goes_on = true;
     for (var i = 0u; i < TOKENS_MAX - 1u; i++) {
-        goes_on = goes_on && i + 1u < n && (*said)[FRONT_MAX + i] == drafted[i];
+        goes_on = goes_on && i + 1u < n && (*said)[PREFIX_MAX + i] == drafted[i];
         right += u32(goes_on);
     }
     state.counts[n_drafted * TOKENS_MAX + min(right, n_drafted)] += 1u;
     return right + 1u;
 }
 
-alias Recent = array<u32, FRONT_MAX>; // tokens, newest first
+alias Recent = array<u32, PREFIX_MAX>; // tokens, newest first
 
-struct Found { run: u32, n: u32 } // n: tokens of the front, 0: none
+struct Found { run: u32, n: u32 } // n: tokens of the prefix, 0: none
 
-// The longest front that the text ends with.
+// The longest prefix that the text ends with.
 fn search(recent: ptr<function, Recent>) -> Found {
-    var hash: array<u32, FRONT_MAX>;
-    var low: array<vec4<u32>, FRONT_MAX>;
-    var high: array<vec4<u32>, FRONT_MAX>;
+    var hash: array<u32, PREFIX_MAX>;
+    var low: array<vec4<u32>, PREFIX_MAX>;
+    var high: array<vec4<u32>, PREFIX_MAX>;
     var h = 0x811c9dc5u;
-    for (var i = 0u; i < FRONT_MAX; i++) {
+    for (var i = 0u; i < PREFIX_MAX; i++) {
         h = (h ^ (*recent)[i]) * 0x9e3779b1u;
         h ^= h >> 15u;
         hash[i] = h;
@@ -78,7 +78,7 @@ fn search(recent: ptr<function, Recent>) -> Found {
         high[i] = table[2u * b + 1u];
     }
     var found = Found(0u, 0u);
-    for (var i = 0u; i < FRONT_MAX; i++) {
+    for (var i = 0u; i < PREFIX_MAX; i++) {
         var run = 0u;
         if (low[i].x == hash[i]) { run = low[i].y; }
         if (low[i].z == hash[i]) { run = low[i].w; }
@@ -90,7 +90,7 @@ fn search(recent: ptr<function, Recent>) -> Found {
 }
 
 fn push(recent: ptr<function, Recent>, token: u32) {
-    for (var i = FRONT_MAX - 1u; i > 0u; i--) { (*recent)[i] = (*recent)[i - 1u]; }
+    for (var i = PREFIX_MAX - 1u; i > 0u; i--) { (*recent)[i] = (*recent)[i - 1u]; }
     (*recent)[0] = token;
 }
 
@@ -111,7 +111,7 @@ fn draft(n: u32, recent: ptr<function, Recent>) -> u32 {
             ids[n_drafted] = token;
             push(recent, token);
         }
-        if (n_drafted == n_before) { break; } // another front has this hash
+        if (n_drafted == n_before) { break; } // another prefix has this hash
     }
     return n_drafted;
 }
@@ -123,14 +123,14 @@ fn judge_and_draft() {
     let known = state.first_known; // the log has nothing before it
     var said: Said;
     for (var i = 0u; i < SAID_MAX; i++) {
-        said[i] = text_log[max(first + min(i, FRONT_MAX + n - 1u), known + FRONT_MAX) - FRONT_MAX].x;
-        if (first + i < known + FRONT_MAX) { said[i] = NONE; }
+        said[i] = text_log[max(first + min(i, PREFIX_MAX + n - 1u), known + PREFIX_MAX) - PREFIX_MAX].x;
+        if (first + i < known + PREFIX_MAX) { said[i] = NONE; }
     }
     var n_new = 0u;
     if (state.begins == 0u) { n_new = judge(n, state.n_drafted, &said); }
     var recent: Recent;
     for (var i = 0u; i < SAID_MAX; i++) {
-        if (i < FRONT_MAX + n_new) { push(&recent, said[i]); }
+        if (i < PREFIX_MAX + n_new) { push(&recent, said[i]); }
     }
     state.begins = 0u;
     state.first_pos = first + n_new;

@@ -1,4 +1,4 @@
-#include "apps/serve/front_files.h"
+#include "apps/serve/prefix_files.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,13 +11,13 @@
 #include "base/os_thread.h"
 #include "base/os_time.h"
 
-#define PREFIX        "tern-front-" // then the digest, a dash, the text's hash
-#define SUFFIX        ".session"
+#define NAME_BEGIN    "tern-prefix-" // then the digest, a dash, the text's hash
+#define NAME_END      ".session"
 #define N_HEX         16
 #define RETRY_SECONDS 10 // after a write that failed
 
-struct front_files {
-    front_files_desc desc;
+struct prefix_files {
+    prefix_files_desc desc;
     char *folder;
     uint64_t digest;
     tern_session *probe; // that files are looked at with
@@ -25,7 +25,7 @@ struct front_files {
     // Shared, under the lock.
     tern_mutex lock;
     tern_condition changed;
-    front_task *tasks, **tasks_end, *done, **done_end;
+    prefix_task *tasks, **tasks_end, *done, **done_end;
     bool closing;
     // The thread's own.
     uint64_t *known; // [n_known] sorted: hashes of the files that were reported
@@ -35,53 +35,53 @@ struct front_files {
 
 // ---- Names -------------------------------------------------------------------------------------
 
-static uint64_t owner_number(const front_files *f, size_t owner) {
+static uint64_t owner_number(const prefix_files *f, size_t owner) {
     return f->desc.owners ? f->desc.owners[owner] : 0;
 }
 
 // Files of other owners are for this one as other models' are.
-static uint64_t digest_of(const front_files *f, size_t owner) {
+static uint64_t digest_of(const prefix_files *f, size_t owner) {
     uint64_t number = owner_number(f, owner);
     return number ? tern_mix64(f->digest ^ number) : f->digest;
 }
 
 // Whose files have this digest; SIZE_MAX: nobody's here.
-static size_t owner_of(const front_files *f, uint64_t digest) {
+static size_t owner_of(const prefix_files *f, uint64_t digest) {
     for (size_t i = 0; i < f->desc.n_owners; i++)
         if (digest_of(f, i) == digest) return i;
     return SIZE_MAX;
 }
 
 // The caller frees it. NULL: no memory.
-static char *path_of(const front_files *f, uint64_t digest, uint64_t hash) {
-    char name[sizeof PREFIX + 2 * N_HEX + sizeof SUFFIX];
-    snprintf(name, sizeof name, PREFIX "%016llx-%016llx" SUFFIX, (unsigned long long)digest,
+static char *path_of(const prefix_files *f, uint64_t digest, uint64_t hash) {
+    char name[sizeof NAME_BEGIN + 2 * N_HEX + sizeof NAME_END];
+    snprintf(name, sizeof name, NAME_BEGIN "%016llx-%016llx" NAME_END, (unsigned long long)digest,
              (unsigned long long)hash);
     return tern_path_join(f->folder, name);
 }
 
 // Of two owners the same text has two.
-static uint64_t hash_text(const front_files *f, size_t owner, const int32_t *ids, size_t n) {
+static uint64_t hash_text(const prefix_files *f, size_t owner, const int32_t *ids, size_t n) {
     return tern_hash64(n ^ owner_number(f, owner), ids, n * sizeof *ids);
 }
 
-static uint64_t hash_of(const front_files *f, const front_task *t) {
+static uint64_t hash_of(const prefix_files *f, const prefix_task *t) {
     return hash_text(f, t->owner, t->ids, t->n);
 }
 
 // Whether a name is one of such a file's.
 static bool read_name(const char *name, uint64_t *digest, uint64_t *hash) {
-    size_t n = strlen(PREFIX);
-    if (strlen(name) != n + 2 * N_HEX + 1 + strlen(SUFFIX) || strncmp(name, PREFIX, n) != 0)
+    size_t n = strlen(NAME_BEGIN);
+    if (strlen(name) != n + 2 * N_HEX + 1 + strlen(NAME_END) || strncmp(name, NAME_BEGIN, n) != 0)
         return false;
     char *end;
     *digest = strtoull(name + n, &end, 16);
     if (end != name + n + N_HEX || *end != '-') return false;
     *hash = strtoull(end + 1, &end, 16);
-    return strcmp(end, SUFFIX) == 0;
+    return strcmp(end, NAME_END) == 0;
 }
 
-static size_t place_of(const front_files *f, uint64_t hash) {
+static size_t place_of(const prefix_files *f, uint64_t hash) {
     size_t from = 0, to = f->n_known;
     while (from < to) {
         size_t middle = (from + to) / 2;
@@ -93,12 +93,12 @@ static size_t place_of(const front_files *f, uint64_t hash) {
     return from;
 }
 
-static bool is_known(const front_files *f, uint64_t hash) {
+static bool is_known(const prefix_files *f, uint64_t hash) {
     size_t i = place_of(f, hash);
     return i < f->n_known && f->known[i] == hash;
 }
 
-static void know(front_files *f, uint64_t hash) { // without memory it is reported again
+static void know(prefix_files *f, uint64_t hash) { // without memory it is reported again
     if (is_known(f, hash) ||
         tern_array_reserve(TERN_MEM_SESSION, &f->known, &f->capacity, f->n_known, 1) != 0)
         return;
@@ -107,7 +107,7 @@ static void know(front_files *f, uint64_t hash) { // without memory it is report
     f->known[i] = hash;
 }
 
-static void forget(front_files *f, uint64_t hash) {
+static void forget(prefix_files *f, uint64_t hash) {
     if (!is_known(f, hash)) return;
     size_t i = place_of(f, hash);
     memmove(f->known + i, f->known + i + 1, (--f->n_known - i) * sizeof *f->known);
@@ -115,9 +115,9 @@ static void forget(front_files *f, uint64_t hash) {
 
 // ---- Tasks -------------------------------------------------------------------------------------
 
-static front_task *make_task(front_task_kind kind, tern_session *session, size_t owner,
-                             const int32_t *ids, size_t n) {
-    front_task *t = tern_alloc(TERN_MEM_SESSION, sizeof *t + n * sizeof *ids);
+static prefix_task *make_task(prefix_task_kind kind, tern_session *session, size_t owner,
+                              const int32_t *ids, size_t n) {
+    prefix_task *t = tern_alloc(TERN_MEM_SESSION, sizeof *t + n * sizeof *ids);
     if (!t) return NULL;
     t->kind = kind;
     t->session = session;
@@ -127,12 +127,12 @@ static front_task *make_task(front_task_kind kind, tern_session *session, size_t
     return t;
 }
 
-void front_task_free(front_task *t) {
+void prefix_task_free(prefix_task *t) {
     tern_session_close(t->session);
     tern_free(t);
 }
 
-static void put_done(front_files *f, front_task *t) {
+static void put_done(prefix_files *f, prefix_task *t) {
     tern_mutex_lock(&f->lock);
     t->next = NULL;
     *f->done_end = t;
@@ -141,7 +141,7 @@ static void put_done(front_files *f, front_task *t) {
     f->desc.wake(f->desc.user);
 }
 
-static void save(front_files *f, front_task *t, const char *path) {
+static void save(prefix_files *f, prefix_task *t, const char *path) {
     tern_error err = {0};
     struct stat info;
     if (f->failed > 0 && tern_seconds() - f->failed < RETRY_SECONDS) return;
@@ -155,13 +155,13 @@ static void save(front_files *f, front_task *t, const char *path) {
     f->failed = t->is_done ? 0 : tern_seconds();
 }
 
-static bool has_text(const tern_session *s, const front_task *t) {
+static bool has_text(const tern_session *s, const prefix_task *t) {
     return tern_session_n_tokens(s) == t->n &&
            !memcmp(tern_session_tokens(s), t->ids, t->n * sizeof *t->ids);
 }
 
 // What cannot be used is removed: it is damaged, or of a text that has the same hash.
-static void load(front_files *f, front_task *t, const char *path) {
+static void load(prefix_files *f, prefix_task *t, const char *path) {
     tern_error err = {0};
     tern_status status = tern_session_open(&t->session, f->desc.model, &f->desc.session, &err);
     if (status == TERN_OK) status = tern_session_load(t->session, path, &err);
@@ -190,11 +190,11 @@ static int by_use(const void *a, const void *b) { // the least recently used fir
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-// All fronts' files in the folder, those of other models too. NULL: there are none, or no memory.
-static found_file *list_files(const front_files *f, size_t *n) {
+// All prefixes' files in the folder, those of other models too. NULL: there are none, or no memory.
+static found_file *list_files(const prefix_files *f, size_t *n) {
     tern_names names = {0};
     *n = 0;
-    tern_folder_read(&names, f->folder, PREFIX, SUFFIX, NULL);
+    tern_folder_read(&names, f->folder, NAME_BEGIN, NAME_END, NULL);
     found_file *list = tern_alloc_array(TERN_MEM_SESSION, names.n, sizeof *list);
     for (size_t i = 0; list && i < names.n; i++) {
         found_file x = {0};
@@ -214,26 +214,26 @@ static found_file *list_files(const front_files *f, size_t *n) {
 }
 
 // Of other models and owners, where all together are too many.
-static void remove_oldest(const front_files *f, const found_file *list, size_t n) {
+static void remove_oldest(const prefix_files *f, const found_file *list, size_t n) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += list[i].bytes;
     for (size_t i = 0; i < n && bytes > f->desc.bytes; i++) {
         if (owner_of(f, list[i].digest) != SIZE_MAX)
-            continue; // fronts.c knows which of these are of use
+            continue; // prefix_cache.c knows which of these are of use
         char *path = path_of(f, list[i].digest, list[i].hash);
         if (path && tern_file_remove(path)) bytes -= list[i].bytes;
         tern_free(path);
     }
 }
 
-static void report_file(front_files *f, const found_file *file, int32_t *ids, size_t capacity) {
+static void report_file(prefix_files *f, const found_file *file, int32_t *ids, size_t capacity) {
     size_t n = 0, owner = owner_of(f, file->digest);
     char *path = path_of(f, file->digest, file->hash);
     tern_status status =
         path ? tern_session_peek(f->probe, path, ids, capacity, &n, NULL) : TERN_ERR_MEMORY;
     bool fits = status == TERN_OK && n <= capacity,
          is_its = fits && hash_text(f, owner, ids, n) == file->hash;
-    front_task *t = is_its ? make_task(FRONT_FOUND, NULL, owner, ids, n) : NULL;
+    prefix_task *t = is_its ? make_task(PREFIX_FOUND, NULL, owner, ids, n) : NULL;
     if (status == TERN_ERR_FORMAT || (fits && !is_its)) tern_file_remove(path);
     tern_free(path);
     if (!t) return;
@@ -243,7 +243,7 @@ static void report_file(front_files *f, const found_file *file, int32_t *ids, si
     put_done(f, t);
 }
 
-static void scan(front_files *f) {
+static void scan(prefix_files *f) {
     size_t n, capacity = (size_t)tern_session_n_context(f->probe);
     found_file *list = list_files(f, &n);
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, capacity, sizeof *ids);
@@ -257,32 +257,32 @@ static void scan(front_files *f) {
 
 // ---- The thread --------------------------------------------------------------------------------
 
-static void do_task(front_files *f, front_task *t) {
+static void do_task(prefix_files *f, prefix_task *t) {
     char *path = path_of(f, digest_of(f, t->owner), hash_of(f, t));
-    if (t->kind == FRONT_SCAN)
+    if (t->kind == PREFIX_SCAN)
         scan(f);
     else if (!path)
         f->desc.complain(f->desc.user, "out of memory");
-    else if (t->kind == FRONT_SAVE)
+    else if (t->kind == PREFIX_SAVE)
         save(f, t, path);
-    else if (t->kind == FRONT_LOAD)
+    else if (t->kind == PREFIX_LOAD)
         load(f, t, path);
-    else if (t->kind == FRONT_REMOVE) {
+    else if (t->kind == PREFIX_REMOVE) {
         tern_file_remove(path); // perhaps somebody else has
         forget(f, hash_of(f, t));
     }
     tern_free(path);
-    if (t->kind == FRONT_SAVE) {
+    if (t->kind == PREFIX_SAVE) {
         tern_session_close(t->session);
         t->session = NULL;
     }
 }
 
 static void run(void *arg) {
-    front_files *f = arg;
+    prefix_files *f = arg;
     tern_mutex_lock(&f->lock);
     while (f->tasks || !f->closing) {
-        front_task *t = f->tasks;
+        prefix_task *t = f->tasks;
         if (!t) {
             tern_condition_wait(&f->changed, &f->lock);
             continue;
@@ -297,13 +297,13 @@ static void run(void *arg) {
     tern_mutex_unlock(&f->lock);
 }
 
-bool front_files_do(front_files *f, front_task_kind kind, tern_session *session, size_t owner,
-                    const int32_t *ids, size_t n) {
-    front_task *t = make_task(kind, session, owner, ids, n);
+bool prefix_files_do(prefix_files *f, prefix_task_kind kind, tern_session *session, size_t owner,
+                     const int32_t *ids, size_t n) {
+    prefix_task *t = make_task(kind, session, owner, ids, n);
     if (!t) return false;
     t->held = tern_session_bytes(session);
     tern_mutex_lock(&f->lock);
-    if (kind == FRONT_LOAD) {
+    if (kind == PREFIX_LOAD) {
         t->next = f->tasks;
         if (!f->tasks) f->tasks_end = &t->next;
         f->tasks = t;
@@ -316,9 +316,9 @@ bool front_files_do(front_files *f, front_task_kind kind, tern_session *session,
     return true;
 }
 
-front_task *front_files_take(front_files *f) {
+prefix_task *prefix_files_take(prefix_files *f) {
     tern_mutex_lock(&f->lock);
-    front_task *list = f->done;
+    prefix_task *list = f->done;
     f->done = NULL;
     f->done_end = &f->done;
     tern_mutex_unlock(&f->lock);
@@ -327,10 +327,10 @@ front_task *front_files_take(front_files *f) {
 
 // ---- Beginning and end -------------------------------------------------------------------------
 
-static void free_files(front_files *f) {
-    for (front_task *t = f->done, *next; t; t = next) {
+static void free_files(prefix_files *f) {
+    for (prefix_task *t = f->done, *next; t; t = next) {
         next = t->next;
-        front_task_free(t);
+        prefix_task_free(t);
     }
     tern_session_close(f->probe);
     tern_condition_free(&f->changed);
@@ -340,7 +340,7 @@ static void free_files(front_files *f) {
     tern_free(f);
 }
 
-static tern_status open_folder(front_files *f, tern_error *err) {
+static tern_status open_folder(prefix_files *f, tern_error *err) {
     const char *folder = f->desc.folder;
     // For this user alone: it has what others said, and what is in it is gone on from.
     TERN_TRY(tern_folder_make_private(folder, err));
@@ -353,9 +353,9 @@ static tern_status open_folder(front_files *f, tern_error *err) {
     return f->folder ? TERN_OK : tern_fail_memory(err, strlen(folder));
 }
 
-tern_status front_files_open(front_files **out, const front_files_desc *desc, tern_error *err) {
+tern_status prefix_files_open(prefix_files **out, const prefix_files_desc *desc, tern_error *err) {
     *out = NULL;
-    front_files *f = tern_alloc(TERN_MEM_SESSION, sizeof *f);
+    prefix_files *f = tern_alloc(TERN_MEM_SESSION, sizeof *f);
     if (!f) return tern_fail_memory(err, sizeof *f);
     f->desc = *desc;
     if (!f->desc.owners) f->desc.n_owners = 1;
@@ -376,7 +376,7 @@ tern_status front_files_open(front_files **out, const front_files_desc *desc, te
     return status;
 }
 
-void front_files_close(front_files *f) {
+void prefix_files_close(prefix_files *f) {
     if (!f) return;
     tern_mutex_lock(&f->lock);
     f->closing = true;

@@ -1,4 +1,4 @@
-// The server's fronts: the tree that finds them, and that what goes on from one says what it says
+// The server's prefixes: the tree that finds them, and that what goes on from one says what it says
 // alone, for all kinds of states, whatever is evicted, swapped or being computed meanwhile.
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ typedef struct text {
     token_node *node; // NULL: it is not in the tree
 } text;
 
-// Few kinds of tokens and fronts of others: so texts part everywhere.
+// Few kinds of tokens and prefixes of others: so texts part everywhere.
 static void draw_text(text *t, const text *others) {
     const text *from = &others[draw(N_TEXTS)];
     *t = (text){.n = 1 + draw(N_TEXT)};
@@ -153,8 +153,8 @@ typedef struct schedule {
     slots slots;
     size_t n_over, n_cancelled, n_waited, n_restarts, n_damaged, n_failed;
     atomic_size_t n_complaints; // of files
-    fronts_counts before;       // the restarts
-    size_t n_front[N_PROMPTS];  // what the job with the prompt began with
+    prefix_cache_counts before; // the restarts
+    size_t n_prefix[N_PROMPTS]; // what the job with the prompt began with
     bool ok;
 } schedule;
 
@@ -235,8 +235,8 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
     bool cancelled = stats->reason == TERN_STOP_CALLER, failed = err->status != TERN_OK;
     check(s, !failed || err->status == TERN_ERR_MEMORY, err->message);
     compare(s, session, &s->prompts[which], cancelled || failed);
-    check(s, failed || stats->n_reused == s->n_front[which],
-          "a front was not what it was taken for");
+    check(s, failed || stats->n_reused == s->n_prefix[which],
+          "a prefix was not what it was taken for");
     s->n_over++;
     s->n_cancelled += cancelled;
     slots_release(&s->slots, j->slot, err->status == TERN_OK);
@@ -250,7 +250,7 @@ static void begin(schedule *s) {
     tern_sampling sampling;
     tern_generate_params params = params_of(s, p, &sampling);
     slot *at;
-    for (size_t i = 0; i < s->slots.n; i++) // one at a time of each: n_front is by prompt
+    for (size_t i = 0; i < s->slots.n; i++) // one at a time of each: n_prefix is by prompt
         if (s->slots.list[i].job && s->slots.list[i].job->client == which) return;
     job *j = job_new(p->ids, p->n, &params);
     j->owner = draw(2);
@@ -264,7 +264,7 @@ static void begin(schedule *s) {
     }
     if (draw(20) == 0) tern_mem_fail_at(1 + draw(60));
     if (slots_take(&s->slots, j, &at, &err) == TERN_OK) {
-        s->n_front[which] = tern_session_n_tokens(at->session);
+        s->n_prefix[which] = tern_session_n_tokens(at->session);
         tern_status status = tern_group_add(s->group, at->session, j->ids, j->n_ids, &j->params,
                                             NULL, on_end, j, &err);
         if (status != TERN_OK) slots_release(&s->slots, at, false);
@@ -297,16 +297,16 @@ static void complain(void *user, const char *what) { // the files' thread
 static void open_slots(schedule *s) {
     tern_error err = {0};
     const slots_desc desc = {.n_parallel = N_SLOTS,
-                             .fronts = {.bytes = {1 << 20, 1 << 20, 1 << 22},
-                                        .files = {.owners = s->owners ? s->owners : two_owners,
-                                                  .n_owners = s->owners == another ? 1 : 2,
-                                                  .folder = s->folder,
-                                                  .bytes = 1 << 22,
-                                                  .model = s->model,
-                                                  .session = session_desc,
-                                                  .wake = no_wake,
-                                                  .complain = complain,
-                                                  .user = s}}};
+                             .prefixes = {.bytes = {1 << 20, 1 << 20, 1 << 22},
+                                          .files = {.owners = s->owners ? s->owners : two_owners,
+                                                    .n_owners = s->owners == another ? 1 : 2,
+                                                    .folder = s->folder,
+                                                    .bytes = 1 << 22,
+                                                    .model = s->model,
+                                                    .session = session_desc,
+                                                    .wake = no_wake,
+                                                    .complain = complain,
+                                                    .user = s}}};
     check(s, slots_open(&s->slots, &desc, &err) == TERN_OK, err.message);
 }
 
@@ -316,7 +316,7 @@ static void close_slots(schedule *s) {
     for (size_t i = 0; i < s->slots.n; i++)
         if (s->slots.list[i].job) tern_session_cancel(s->slots.list[i].session);
     check(s, tern_group_poll(s->group, &done, NULL, &err) == TERN_OK, err.message); // ends them
-    fronts_add_counts(&s->before, &s->slots.fronts.view.counts);
+    prefix_cache_add_counts(&s->before, &s->slots.prefixes.view.counts);
     slots_close(&s->slots);
 }
 
@@ -352,7 +352,7 @@ static void confuse(schedule *s, const char *name, const char *other) {
 
 static void spoil_files(schedule *s, uint32_t one_of) {
     tern_names names = {0};
-    if (s->folder) tern_folder_list(&names, s->folder, "tern-front-", "", NULL);
+    if (s->folder) tern_folder_list(&names, s->folder, "tern-prefix-", "", NULL);
     for (size_t i = 0; i < names.n; i++)
         if (draw(one_of) == 0) {
             if (draw(2))
@@ -372,22 +372,22 @@ static void restart(schedule *s) {
 
 static void act(schedule *s) {
     static const uint64_t rooms[] = {0, 1 << 14, 1 << 16, 1 << 17, 1 << 18, 1 << 20, 1 << 24};
-    fronts *f = &s->slots.fronts;
+    prefix_cache *f = &s->slots.prefixes;
     switch (draw(14)) {
     case 0: {
         const slot *at = &s->slots.list[draw((uint32_t)s->slots.n)];
         if (at->job && draw(2)) tern_session_cancel(at->session);
         break;
     }
-    case 1: f->desc.bytes[draw(FRONT_TIERS)] = rooms[draw(7)]; break;
+    case 1: f->desc.bytes[draw(PREFIX_TIERS)] = rooms[draw(7)]; break;
     case 2:
         if (draw(20) == 0) slots_give_back(&s->slots);
-        if (draw(30) == 0) fronts_tidy(f);
+        if (draw(30) == 0) prefix_cache_tidy(f);
         if (draw(80) == 0) restart(s);
         if (draw(10) == 0) spoil_files(s, 2);
         break;
     case 12:
-    case 13: fronts_take_done(f); break;
+    case 13: prefix_cache_take_done(f); break;
     case 3:
     case 4:
     case 5: begin(s); break;
@@ -419,7 +419,7 @@ static void close_schedule(schedule *s) {
 
 // Of everything some, so that the test has seen it. How long that takes is the disk's.
 static bool has_done_enough(const schedule *s) {
-    const fronts_counts *v = &s->slots.fronts.view.counts, *b = &s->before;
+    const prefix_cache_counts *v = &s->slots.prefixes.view.counts, *b = &s->before;
     return s->n_over > 150 && s->n_cancelled > 50 && s->n_waited > 0 && s->n_restarts > 0 &&
            s->n_failed > 5 && (s->n_damaged > 0 || !s->folder) &&
            v->n_used[0] + b->n_used[0] > 30 && v->n_used[1] + b->n_used[1] > 3 &&
@@ -428,13 +428,13 @@ static bool has_done_enough(const schedule *s) {
 
 // Seen to fail with: tokens that are not compared after the twentieth, in the tree and among slots;
 // a file whose text is not compared, or whose checksum is not; a job that does not wait for a disk;
-// fixed states that are taken in the middle of a front, or of a slot; a fork that leaves no token
+// fixed states that are taken in the middle of a prefix, or of a slot; a fork that leaves no token
 // to compute.
-TEST(serve_fronts_say_what_each_says_alone) {
+TEST(serve_prefixes_say_what_each_says_alone) {
     static schedule s;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         bool on_disk = i % 2 == 0 || test_is_long();
-        if (!open_schedule(&s, families[i], on_disk ? test_tmp("fronts") : NULL)) return;
+        if (!open_schedule(&s, families[i], on_disk ? test_tmp("prefixes") : NULL)) return;
         random_state = i * 1000000;
         for (size_t k = 0; s.ok && k < N_PROMPTS; k++) {
             draw_prompt(&s, &s.prompts[k], s.prompts, k);
@@ -452,7 +452,8 @@ TEST(serve_fronts_say_what_each_says_alone) {
 
 // ---- One at a time -----------------------------------------------------------------------------
 
-// What a server says in a place of its own, with all fronts that there are, is what is said alone.
+// What a server says in a place of its own, with all prefixes that there are, is what is said
+// alone.
 static void ask_and_compare(schedule *s) {
     tern_error err = {0};
     tern_sampling sampling;
@@ -464,7 +465,7 @@ static void ask_and_compare(schedule *s) {
     j->owner = s->owner;
     j->user = s;
     check(s, slots_take(&s->slots, j, &at, &err) == TERN_OK, err.message);
-    s->n_front[0] = tern_session_n_tokens(at->session);
+    s->n_prefix[0] = tern_session_n_tokens(at->session);
     check(s,
           tern_group_add(s->group, at->session, j->ids, j->n_ids, &j->params, NULL, on_end, j,
                          &err) == TERN_OK,
@@ -474,64 +475,64 @@ static void ask_and_compare(schedule *s) {
         check(s, tern_group_step(s->group, &n_running, &err) == TERN_OK, err.message);
 }
 
-static size_t ask_after(schedule *s, const int32_t *front, size_t n_front, size_t n_more) {
+static size_t ask_after(schedule *s, const int32_t *prefix, size_t n_prefix, size_t n_more) {
     prompt *p = &s->prompts[0];
-    p->n = n_front + n_more;
-    memcpy(p->ids, front, n_front * sizeof *front);
-    for (size_t i = n_front; i < p->n; i++) p->ids[i] = (int32_t)draw((uint32_t)s->n_vocab);
+    p->n = n_prefix + n_more;
+    memcpy(p->ids, prefix, n_prefix * sizeof *prefix);
+    for (size_t i = n_prefix; i < p->n; i++) p->ids[i] = (int32_t)draw((uint32_t)s->n_vocab);
     ask_and_compare(s);
-    return s->n_front[0];
+    return s->n_prefix[0];
 }
 
 // What questions have in common, a system's message say, is there for the third one: the second one
 // shows where they part. Seen to fail with: no fork there; pieces that do not end there.
-TEST(serve_fronts_are_kept_where_prompts_part) {
+TEST(serve_prefixes_are_kept_where_prompts_part) {
     static schedule s;
-    int32_t front[30]; // where a prompt parts and where it ends are in one batch
+    int32_t prefix[30]; // where a prompt parts and where it ends are in one batch
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         if (!open_schedule(&s, families[i], NULL)) return;
-        s.slots.fronts.desc.bytes[FRONT_ON_DEVICE] = UINT64_MAX;
+        s.slots.prefixes.desc.bytes[PREFIX_ON_DEVICE] = UINT64_MAX;
         random_state = 5;
-        for (int k = 0; k < 30; k++) front[k] = (int32_t)draw((uint32_t)s.n_vocab);
-        CHECK(ask_after(&s, front, 30, 40) == 0);
-        size_t second = ask_after(&s, front, 30, 25);
+        for (int k = 0; k < 30; k++) prefix[k] = (int32_t)draw((uint32_t)s.n_vocab);
+        CHECK(ask_after(&s, prefix, 30, 40) == 0);
+        size_t second = ask_after(&s, prefix, 30, 25);
         ask_and_compare(&s);
-        CHECK(s.n_front[0] == 54); // where the same prompt ends is there, too
-        size_t third = ask_after(&s, front, 30, 20);
-        CHECK_MSG(second == (s.slots.fronts.cuts_freely ? 30 : 0) && third == 30,
+        CHECK(s.n_prefix[0] == 54); // where the same prompt ends is there, too
+        size_t third = ask_after(&s, prefix, 30, 20);
+        CHECK_MSG(second == (s.slots.prefixes.cuts_freely ? 30 : 0) && third == 30,
                   "%s: %zu, then %zu of 30", s.path, second, third);
         close_schedule(&s);
     }
 }
 
-// Where computing a text again is quicker than moving it, it is not moved; and where fronts are
+// Where computing a text again is quicker than moving it, it is not moved; and where prefixes are
 // used again it is, however seldom. Seen to fail without the comparison.
-TEST(serve_fronts_are_moved_where_that_pays) {
+TEST(serve_prefixes_are_moved_where_that_pays) {
     static schedule s;
-    int32_t front[30], kept[30];
+    int32_t prefix[30], kept[30];
     if (!open_schedule(&s, families[0], NULL)) return;
-    fronts *f = &s.slots.fronts;
-    const fronts_view *has = &f->view;
-    f->desc.bytes[FRONT_ON_DEVICE] = 0;
-    f->desc.bytes[FRONT_IN_MEMORY] = UINT64_MAX;
+    prefix_cache *f = &s.slots.prefixes;
+    const prefix_cache_view *has = &f->view;
+    f->desc.bytes[PREFIX_ON_DEVICE] = 0;
+    f->desc.bytes[PREFIX_IN_MEMORY] = UINT64_MAX;
     random_state = 9;
     f->worth.compute = 1; // a second
     for (int i = 0; i < 100; i++) {
-        for (int k = 0; k < 30; k++) front[k] = (int32_t)draw((uint32_t)s.n_vocab);
-        ask_after(&s, front, 30, 20);
+        for (int k = 0; k < 30; k++) prefix[k] = (int32_t)draw((uint32_t)s.n_vocab);
+        ask_after(&s, prefix, 30, 20);
     }
-    CHECK_MSG(has->n[FRONT_IN_MEMORY] == 100 && has->counts.n_evicted == 0 && f->worth.move > 0,
-              "%d in memory", (int)has->n[FRONT_IN_MEMORY]);
+    CHECK_MSG(has->n[PREFIX_IN_MEMORY] == 100 && has->counts.n_evicted == 0 && f->worth.move > 0,
+              "%d in memory", (int)has->n[PREFIX_IN_MEMORY]);
     CHECK(f->worth.used < 0.1 && f->worth.used > 0);
     f->worth.compute = f->worth.move;
-    memcpy(kept, front, sizeof kept);
-    uint64_t n = has->n[FRONT_IN_MEMORY];
+    memcpy(kept, prefix, sizeof kept);
+    uint64_t n = has->n[PREFIX_IN_MEMORY];
     for (int i = 0; i < 10; i++) {
-        for (int k = 0; k < 30; k++) front[k] = (int32_t)draw((uint32_t)s.n_vocab);
-        ask_after(&s, front, 30, 20);
+        for (int k = 0; k < 30; k++) prefix[k] = (int32_t)draw((uint32_t)s.n_vocab);
+        ask_after(&s, prefix, 30, 20);
     }
-    CHECK_MSG(has->n[FRONT_IN_MEMORY] == n && has->counts.n_evicted >= 10, "%d of %d in memory",
-              (int)has->n[FRONT_IN_MEMORY], (int)n);
+    CHECK_MSG(has->n[PREFIX_IN_MEMORY] == n && has->counts.n_evicted >= 10, "%d of %d in memory",
+              (int)has->n[PREFIX_IN_MEMORY], (int)n);
     CHECK(ask_after(&s, kept, 30, 20) == 30 && f->worth.used > 0.04);
     close_schedule(&s);
 }
@@ -539,16 +540,16 @@ TEST(serve_fronts_are_moved_where_that_pays) {
 // ---- The folder --------------------------------------------------------------------------------
 
 // Looks through the folder once; the thread's n-th allocation from now and all later ones fail.
-static void look_through(front_files *f, uint64_t n) {
+static void look_through(prefix_files *f, uint64_t n) {
     bool is_over = false;
     tern_mem_fail_at(1 + n); // the first one is the task's, and made here
-    CHECK(front_files_do(f, FRONT_SCAN, NULL, 0, NULL, 0));
+    CHECK(prefix_files_do(f, PREFIX_SCAN, NULL, 0, NULL, 0));
     while (!is_over) {
-        front_task *done = front_files_take(f);
-        for (front_task *next; done; done = next) {
+        prefix_task *done = prefix_files_take(f);
+        for (prefix_task *next; done; done = next) {
             next = done->next;
-            is_over |= done->kind == FRONT_SCAN;
-            front_task_free(done);
+            is_over |= done->kind == PREFIX_SCAN;
+            prefix_task_free(done);
         }
         tern_sleep(0.0001);
     }
@@ -556,23 +557,23 @@ static void look_through(front_files *f, uint64_t n) {
 }
 
 // Seen to fail with the names that were read left behind when there is no memory for the next.
-TEST(serve_fronts_are_looked_for_while_memory_fails) {
+TEST(serve_prefixes_are_looked_for_while_memory_fails) {
     static schedule s;
     tern_error err = {0};
-    front_files *f;
-    const char *folder = test_tmp("fronts_looked_for");
+    prefix_files *f;
+    const char *folder = test_tmp("prefixes_looked_for");
     if (!open_schedule(&s, families[0], NULL)) return;
-    const front_files_desc desc = {.folder = folder,
-                                   .bytes = 1 << 20,
-                                   .model = s.model,
-                                   .session = session_desc,
-                                   .wake = no_wake,
-                                   .complain = complain,
-                                   .user = &s};
-    REQUIRE_OK(front_files_open(&f, &desc, &err), err);
+    const prefix_files_desc desc = {.folder = folder,
+                                    .bytes = 1 << 20,
+                                    .model = s.model,
+                                    .session = session_desc,
+                                    .wake = no_wake,
+                                    .complain = complain,
+                                    .user = &s};
+    REQUIRE_OK(prefix_files_open(&f, &desc, &err), err);
     for (int i = 0; i < 20; i++) { // of another model
         char name[80];
-        snprintf(name, sizeof name, "tern-front-%016x-%016x.session", 1, i);
+        snprintf(name, sizeof name, "tern-prefix-%016x-%016x.session", 1, i);
         char *path = tern_path_join(folder, name);
         write_file(path, name, sizeof name);
         tern_free(path);
@@ -584,7 +585,7 @@ TEST(serve_fronts_are_looked_for_while_memory_fails) {
         CHECK_MSG(tern_mem_get_stats().total_now == before, "allocation %d leaves %zd bytes",
                   (int)n, (ssize_t)(tern_mem_get_stats().total_now - before));
     }
-    front_files_close(f);
+    prefix_files_close(f);
     close_schedule(&s);
 }
 
@@ -596,19 +597,19 @@ enum { N_MANY_LONG = 100000, N_MANY = 2000 };
 static void draw_short(prompt *p, const int32_t (*ids)[N_SHORT], const uint8_t *n,
                        size_t n_others) {
     size_t from = n_others ? draw((uint32_t)n_others) : 0, same = n_others ? draw(n[from] + 1) : 0;
-    p->n = FRONTS_LEAST + 2 + draw(N_SHORT - FRONTS_LEAST - 2);
+    p->n = PREFIX_LEAST + 2 + draw(N_SHORT - PREFIX_LEAST - 2);
     for (size_t i = 0; i < p->n; i++) p->ids[i] = i < same ? ids[from][i] : (int32_t)draw(5);
 }
 
-// With a hundred thousand fronts in memory at once, most of which part from others somewhere. Seen
-// to fail with tokens that are not compared where two nodes of the tree meet.
-TEST(serve_fronts_of_many_are_not_mixed_up) {
+// With a hundred thousand prefixes in memory at once, most of which part from others somewhere.
+// Seen to fail with tokens that are not compared where two nodes of the tree meet.
+TEST(serve_prefixes_of_many_are_not_mixed_up) {
     static schedule s;
     static int32_t ids[N_MANY_LONG][N_SHORT];
     static uint8_t n[N_MANY_LONG];
     size_t n_many = test_is_long() ? N_MANY_LONG : N_MANY, n_reused = 0;
     if (!open_schedule(&s, families[0], NULL)) return;
-    s.slots.fronts.desc.bytes[FRONT_ON_DEVICE] = UINT64_MAX;
+    s.slots.prefixes.desc.bytes[PREFIX_ON_DEVICE] = UINT64_MAX;
     random_state = 77;
     for (size_t i = 0; s.ok && i < n_many + n_many / 10; i++) {
         prompt *p = &s.prompts[0];
@@ -622,11 +623,11 @@ TEST(serve_fronts_of_many_are_not_mixed_up) {
             p->n = n[which];
         }
         ask_and_compare(&s);
-        n_reused += s.n_front[0];
+        n_reused += s.n_prefix[0];
     }
-    const fronts_view *v = &s.slots.fronts.view;
-    CHECK_MSG(v->n[FRONT_ON_DEVICE] > n_many / 2 && n_reused > 5 * n_many,
-              "%llu fronts, %zu tokens reused", (unsigned long long)v->n[FRONT_ON_DEVICE],
+    const prefix_cache_view *v = &s.slots.prefixes.view;
+    CHECK_MSG(v->n[PREFIX_ON_DEVICE] > n_many / 2 && n_reused > 5 * n_many,
+              "%llu prefixes, %zu tokens reused", (unsigned long long)v->n[PREFIX_ON_DEVICE],
               n_reused);
     close_schedule(&s);
 }
@@ -636,7 +637,7 @@ TEST(serve_fronts_of_many_are_not_mixed_up) {
 static size_t ask_as(schedule *s, size_t owner) {
     s->owner = owner;
     ask_and_compare(s);
-    return s->n_front[0];
+    return s->n_prefix[0];
 }
 
 static void restart_with(schedule *s, const uint64_t *owners) {
@@ -647,9 +648,9 @@ static void restart_with(schedule *s, const uint64_t *owners) {
 
 // What one has asked, another finds neither in memory nor while it runs nor on disk, after a
 // restart with the keys in another order, and where its key is not known at all. Seen to fail: with
-// one tree for all; without the owners' comparison in common_front; with one digest for all, and
+// one tree for all; without the owners' comparison in common_prefix; with one digest for all, and
 // one hash.
-TEST(serve_fronts_are_their_owners_alone) {
+TEST(serve_prefixes_are_their_owners_alone) {
     static schedule s;
     for (size_t i = 0; i < 2; i++) {
         if (!open_schedule(&s, families[i], test_tmp(i ? "owners" : "owners too"))) return;
@@ -662,14 +663,14 @@ TEST(serve_fronts_are_their_owners_alone) {
         draw_prompt(&s, &s.prompts[0], NULL, 0);
         CHECK(ask_as(&s, 0) == 0);
         restart_with(&s, turned_round);
-        CHECK(s.slots.fronts.view.n[FRONT_ON_DISK] > 0);
+        CHECK(s.slots.prefixes.view.n[PREFIX_ON_DISK] > 0);
         CHECK(ask_as(&s, 0) == 0);
         size_t n;
-        CHECK(fronts_find(&s.slots.fronts, 1, p->ids, p->n, false, &n) && n == p->n - 1);
+        CHECK(prefix_cache_find(&s.slots.prefixes, 1, p->ids, p->n, false, &n) && n == p->n - 1);
         restart_with(&s, another);
-        CHECK(s.slots.fronts.view.n[FRONT_ON_DISK] == 0 && ask_as(&s, 0) == 0);
+        CHECK(s.slots.prefixes.view.n[PREFIX_ON_DISK] == 0 && ask_as(&s, 0) == 0);
         restart_with(&s, two_owners);
-        CHECK(fronts_find(&s.slots.fronts, 0, p->ids, p->n, false, &n));
+        CHECK(prefix_cache_find(&s.slots.prefixes, 0, p->ids, p->n, false, &n));
         // One that runs: who has another key does not wait for it, who has the same does.
         draw_prompt(&s, &s.prompts[0], NULL, 0);
         job *first = job_new(p->ids, p->n, &(tern_generate_params){0});
@@ -690,16 +691,16 @@ TEST(serve_fronts_are_their_owners_alone) {
 
 // ---- Files of others ---------------------------------------------------------------------------
 
-static void wait_for_files(fronts *f, front_tier tier) {
+static void wait_for_files(prefix_cache *f, prefix_tier tier) {
     for (int k = 0; k < 5000 && f->view.n[tier] == 0; k++) {
         tern_sleep(0.001);
-        fronts_take_done(f);
+        prefix_cache_take_done(f);
     }
 }
 
 // Two servers, one folder: what one wrote, the other finds while it runs. Seen to fail without the
-// look in fronts_tidy.
-TEST(serve_fronts_of_another_server_are_found) {
+// look in prefix_cache_tidy.
+TEST(serve_prefixes_of_another_server_are_found) {
     static schedule a, b;
     const char *folder = test_tmp("shared");
     size_t n;
@@ -708,35 +709,35 @@ TEST(serve_fronts_of_another_server_are_found) {
     draw_prompt(&a, &a.prompts[0], NULL, 0);
     const prompt *p = memcpy(&b.prompts[0], &a.prompts[0], sizeof *a.prompts);
     ask_and_compare(&a);
-    CHECK(!fronts_find(&b.slots.fronts, 0, p->ids, p->n, false, &n));
+    CHECK(!prefix_cache_find(&b.slots.prefixes, 0, p->ids, p->n, false, &n));
     close_schedule(&a); // and writes
-    fronts_tidy(&b.slots.fronts);
-    wait_for_files(&b.slots.fronts, FRONT_ON_DISK);
-    kept_front *found = fronts_find(&b.slots.fronts, 0, p->ids, p->n, false, &n);
+    prefix_cache_tidy(&b.slots.prefixes);
+    wait_for_files(&b.slots.prefixes, PREFIX_ON_DISK);
+    cached_prefix *found = prefix_cache_find(&b.slots.prefixes, 0, p->ids, p->n, false, &n);
     CHECK(found && !found->session && n == p->n - 1);
-    if (found) CHECK(fronts_fetch(&b.slots.fronts, found));
-    wait_for_files(&b.slots.fronts, FRONT_ON_DEVICE);
+    if (found) CHECK(prefix_cache_fetch(&b.slots.prefixes, found));
+    wait_for_files(&b.slots.prefixes, PREFIX_ON_DEVICE);
     ask_and_compare(&b);
-    CHECK(b.n_front[0] == p->n - 1 && b.slots.fronts.view.counts.n_used[FRONT_ON_DISK] == 1);
+    CHECK(b.n_prefix[0] == p->n - 1 && b.slots.prefixes.view.counts.n_used[PREFIX_ON_DISK] == 1);
     close_schedule(&b);
 }
 
 static size_t count_files(const char *folder) {
     tern_names names = {0};
-    CHECK(tern_folder_list(&names, folder, "tern-front-", "", NULL) == TERN_OK);
+    CHECK(tern_folder_list(&names, folder, "tern-prefix-", "", NULL) == TERN_OK);
     size_t n = names.n;
     tern_names_free(&names);
     return n;
 }
 
 // As if none had been used for long.
-static void write_idle(fronts *f) {
-    for (kept_front *k = f->lists[FRONT_ON_DEVICE].newest; k; k = k->older) k->used -= 1000;
+static void write_idle(prefix_cache *f) {
+    for (cached_prefix *k = f->lists[PREFIX_ON_DEVICE].newest; k; k = k->older) k->used -= 1000;
     for (int n = 0; n < 12; n++) {
-        fronts_tidy(f);
+        prefix_cache_tidy(f);
         for (int k = 0; k < 5000 && f->moving_bytes > 0; k++) {
             tern_sleep(0.001);
-            fronts_take_done(f);
+            prefix_cache_take_done(f);
         }
     }
 }
@@ -744,17 +745,17 @@ static void write_idle(fronts *f) {
 // Questions about the same long text are one file. Where states go back to ends only they are
 // three: the text, and one question with and without its answer. Seen to fail: with all of them
 // written.
-TEST(serve_fronts_are_not_written_for_a_few_tokens) {
+TEST(serve_prefixes_are_not_written_for_a_few_tokens) {
     static schedule s;
-    int32_t front[130];
+    int32_t prefix[130];
     for (size_t i = 0; i < 2; i++) {
         const char *folder = test_tmp(i ? "few" : "few too");
         if (!open_schedule(&s, families[i], folder)) return;
-        for (int k = 0; k < 130; k++) front[k] = (int32_t)draw((uint32_t)s.n_vocab);
-        for (int k = 0; k < 5; k++) ask_after(&s, front, 130, 4);
-        ask_after(&s, front, 130, 20);
-        bool cuts = s.slots.fronts.cuts_freely;
-        write_idle(&s.slots.fronts);
+        for (int k = 0; k < 130; k++) prefix[k] = (int32_t)draw((uint32_t)s.n_vocab);
+        for (int k = 0; k < 5; k++) ask_after(&s, prefix, 130, 4);
+        ask_after(&s, prefix, 130, 20);
+        bool cuts = s.slots.prefixes.cuts_freely;
+        write_idle(&s.slots.prefixes);
         CHECK(count_files(folder) == (cuts ? 1u : 3u)); // as while the server runs
         close_schedule(&s);
         size_t n = count_files(folder);
@@ -770,7 +771,8 @@ TEST(serve_jobs_wait_for_a_disk_but_not_for_ever) {
     draw_prompt(&s, &s.prompts[0], NULL, 0);
     prompt *p = &s.prompts[0];
     ask_and_compare(&s);
-    s.slots.fronts.desc.bytes[FRONT_ON_DEVICE] = s.slots.fronts.desc.bytes[FRONT_IN_MEMORY] = 0;
+    s.slots.prefixes.desc.bytes[PREFIX_ON_DEVICE] = s.slots.prefixes.desc.bytes[PREFIX_IN_MEMORY] =
+        0;
     slots_tick(&s.slots); // to disk; nobody takes what the files' thread has done
     job *j = job_new(p->ids, p->n, &(tern_generate_params){0});
     CHECK(slots_should_wait(&s.slots, j) && slots_should_wait(&s.slots, j) && j->looked > 0);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How soon a request starts whose front the server has computed before: in memory, and on disk after a restart.
+"""How soon a request starts whose prefix the server has computed before: in memory, and on disk after a restart.
 
-    bench/serve_fronts.py TERN MODEL [TOKENS [ROUNDS [OPTIONS OF TERN SERVE...]]]
+    bench/serve_prefix_cache.py TERN MODEL [TOKENS [ROUNDS [OPTIONS OF TERN SERVE...]]]
 
-Each round asks about a front of its own (4,000 random tokens unless told otherwise), then again with another
+Each round asks about a prefix of its own (4,000 random tokens unless told otherwise), then again with another
 last token, then once more after a restart. Printed are medians: the times to the first token, what a step takes,
 and the second and third time as shares of the first, less one step. The machine should do nothing else.
 """
@@ -26,25 +26,25 @@ def main():
     n_rounds = int(sys.argv[4]) if len(sys.argv) > 4 else 3
     options = sys.argv[5:] or ["-c", str(n + 256)]
     rng = random.Random(1)
-    fronts = [[rng.randrange(256, 1000) for _ in range(n)] for _ in range(n_rounds)]
+    prefixes = [[rng.randrange(256, 1000) for _ in range(n)] for _ in range(n_rounds)]
     cold, warm, late, steps = [], [], [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", ".")) as folder:
         server = Server(tern, model, ["--cache-dir", folder, "--cache-memory", "8G", *options])
-        server.ask(fronts[0][:64])  # what is done once
-        for front in fronts:
+        server.ask(prefixes[0][:64])  # what is done once
+        for prefix in prefixes:
             for times, last in ((cold, 300), (warm, 301)):
-                seconds, cached = server.ask(front + [last])
+                seconds, cached = server.ask(prefix + [last])
                 times.append(seconds)
                 if times is warm and cached < n:
                     raise SystemExit("only %d of %d tokens were found" % (cached, n))
-            few, many = server.ask(front + [302])[0], server.ask(front + [302], 1 + N_STEPS)[0]
+            few, many = server.ask(prefix + [302])[0], server.ask(prefix + [302], 1 + N_STEPS)[0]
             steps.append((many - few) / N_STEPS)
         server.stop()
         size = sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
         server = Server(tern, model, ["--cache-dir", folder, "--cache-memory", "8G", *options])
-        server.ask(fronts[0][:64][::-1])
-        for front in fronts:
-            seconds, cached = server.ask(front + [303])
+        server.ask(prefixes[0][:64][::-1])
+        for prefix in prefixes:
+            seconds, cached = server.ask(prefix + [303])
             late.append(seconds)
             if cached < n:
                 raise SystemExit("only %d of %d tokens were found after the restart" % (cached, n))
