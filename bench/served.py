@@ -10,7 +10,7 @@ import time
 
 class Server:
     def __init__(self, tern, model, options):
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
         self.process = subprocess.Popen([tern, "serve", model, "--port", "0", "--no-page", *options],
                                         stderr=self.log)
         while True:

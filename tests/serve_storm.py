@@ -72,7 +72,7 @@ class Server:
         if port:  # another process has started it
             self.port = port
             return
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
         self.process = subprocess.Popen(
             [TERN, "serve", "-m", MODEL, "-t", "1", "--port", "0", "--parallel", "8", "--queue", str(CLIENTS // 2), "--connections", str(CLIENTS + 100),
              "--idle", "30", "--max-body", str(BODY_MAX), "--max-inflight", "64M", "--cache-memory", "32M", "-m", "models/embed.gguf"], stderr=self.log)

@@ -49,7 +49,7 @@ class Server:
     def __init__(self, *options, sock=None, tls=None, before=None, model=MODEL):
         where = ["--socket", sock] if sock else ["--port", "0"]
         self.sock, self.tls = sock, tls
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
         self.process = subprocess.Popen([TERN, "serve", *([model] if model else []), "-t", "1", *where, *options], stderr=self.log, preexec_fn=before)
         atexit.register(self.process.kill)
         end = time.time() + PATIENCE

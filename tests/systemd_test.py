@@ -38,7 +38,7 @@ class Manager:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(name.replace("@", "\0", 1))
         self.socket.settimeout(60)
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
         env = dict(os.environ, NOTIFY_SOCKET=name, **variables)
         self.process = subprocess.Popen([TERN, "serve", MODEL, "-t", "1", "--port", "0", *options], env=env, stderr=self.log)
         atexit.register(self.process.kill)
@@ -54,7 +54,7 @@ class Manager:
 
 def serve_until_it_logs(words, *options, **variables):
     """Serves until the words are in the log, and then until SIGTERM: (exit status, log)."""
-    log = tempfile.TemporaryFile("w+")
+    log = tempfile.TemporaryFile("a+")
     read = lambda: (log.seek(0), log.read())[1]
     process = subprocess.Popen([TERN, "serve", *options], env=dict(os.environ, **variables), stderr=log)
     atexit.register(process.kill)

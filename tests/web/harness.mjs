@@ -218,10 +218,15 @@ async function runOne({ name, seconds, long, computesIn, run }, shared) {
 
 // Runs the registered tests whose names match one of the patterns, and tells `report` each result.
 export async function runTests(patterns, report) {
-  const wanted = patterns.map((pattern) => new RegExp(pattern));
+  const isOut = (pattern) => pattern.startsWith('!');
+  const wanted = patterns.filter((pattern) => !isOut(pattern)).map((pattern) => new RegExp(pattern));
+  const leftOut = patterns.filter(isOut).map((pattern) => new RegExp(pattern.slice(1)));
   const shared = new SharedBrowsers();
   for (const one of tests)
-    if (!wanted.length || wanted.some((pattern) => pattern.test(one.name)))
+    if (
+      (!wanted.length || wanted.some((pattern) => pattern.test(one.name))) &&
+      !leftOut.some((pattern) => pattern.test(one.name))
+    )
       report(await runOne(one, shared));
   await shared.close();
 }

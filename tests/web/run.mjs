@@ -1,7 +1,7 @@
 // node tests/web/run.mjs [-j N] [-a] [-v] [PATTERN...]
 //
-// Runs the tests of tests/web whose names match one of the patterns ("^text", "firefox"), N files at
-// once (2). What was skipped, and why, comes last. -a repeats a test that compares what a model says in
+// Runs the tests of tests/web whose names match one of the patterns ("^text", "firefox") and none that
+// begins with '!' ("!in webkit$"), N files at once (2). What was skipped, and why, comes last. -a repeats a test that compares what a model says in
 // WebKit, if it is the only one that failed: WebKit computes one step in thousands wrong
 // (docs/browser.md), so two failures of a run, or one that comes again, are ours. -v prints the tests that
 // passed and their time, too.
