@@ -646,8 +646,12 @@ TEST(abilities_graph_and_diagnosis) {
         }
         tern_model_close(m);
         tern_strbuf_clear(&text);
-        CHECK_MSG(tern_diagnose(&desc, gather, &text, &n_failed, &err) == TERN_OK && n_failed == 0,
-                  "%s: %s%s", f->name, err.message, tern_strbuf_text(&text));
+        // Most of a diagnosis is the kernels', the same for all: in the short run a quarter has
+        // one.
+        if (test_is_long() || (f - families) % 4 == 0)
+            CHECK_MSG(tern_diagnose(&desc, gather, &text, &n_failed, &err) == TERN_OK &&
+                          n_failed == 0,
+                      "%s: %s%s", f->name, err.message, tern_strbuf_text(&text));
         tern_strbuf_free(&text);
     }
 }
