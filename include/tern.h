@@ -22,10 +22,11 @@
 //   its enum; functions without a status then do nothing, or return 0 or NULL.
 // - Functions that can fail return tern_status and fill *err (may be NULL) with one line of text;
 //   when they succeed, err->status is TERN_OK and the message empty.
-// - What an argument points to may be what the same object gave: its tokens, say.
-// - A model stays until everything that was opened with it (sessions, groups, grammars, answers,
-//   images, stores ...) is closed, too, in any order. So does a session that is closed in its own
-//   callback, a grammar that still constrains an answer, a table of chains that is drafted from.
+// - An argument may point to memory that the same object returned: its tokens, say.
+// - A closed model stays in memory until everything that was opened with it (sessions, groups,
+//   grammars, answers, images, stores ...) is closed, too; the order does not matter. The same
+//   holds for a session that is closed in its own callback, a grammar that still constrains an
+//   answer, and a table of chains that a session drafts from.
 // - The library never prints, never exits and keeps no global state except memory counters, and
 //   for each thread the request that it watches (see Cancelling).
 // - Text is UTF-8. Token ids are int32. Sizes are in bytes and times in seconds unless named
@@ -83,8 +84,8 @@ TERN_API const char *tern_status_name(tern_status status);
 // to stop: the operation then fails with TERN_ERR_CANCELLED.
 typedef bool (*tern_progress_fn)(void *user, const char *phase, double fraction);
 
-// Receives a piece of a report or of generated text (not terminated). Return false to stop: what
-// generates then ends with TERN_OK and TERN_STOP_CALLER, everything else with TERN_ERR_CANCELLED.
+// Receives a piece of a report or of generated text (not terminated). Return false to stop:
+// generation then ends with TERN_OK and TERN_STOP_CALLER, everything else with TERN_ERR_CANCELLED.
 typedef bool (*tern_text_fn)(void *user, const char *text, size_t n_bytes);
 
 // The format of a report; DOT is for graphs only.
@@ -92,14 +93,14 @@ typedef enum tern_format { TERN_FORMAT_TEXT = 0, TERN_FORMAT_JSON, TERN_FORMAT_D
 
 // ---- Cancelling --------------------------------------------------------------------------------
 
-// Everything that takes long can be stopped from outside, in one way: a thread watches a request,
-// and any thread, or a signal handler, makes it. Loading, reading prompts, generating, embedding,
-// seeing, hearing, speaking, converting, evaluating, training: on the CPU a call returns after the
-// matrix product that it is at, on a GPU without waiting for what is on its way. It fails with
-// TERN_ERR_CANCELLED; only what generates ends with TERN_OK and TERN_STOP_CALLER.
+// Every long operation can be stopped from outside, in one way: a thread watches a request, and any
+// thread, or a signal handler, makes it. Loading, reading prompts, generating, embedding, seeing,
+// hearing, speaking, converting, evaluating, training: on the CPU a call returns after the current
+// matrix product, on a GPU without waiting for submitted work. It fails with TERN_ERR_CANCELLED;
+// only generation ends with TERN_OK and TERN_STOP_CALLER.
 //
-// What is left is as valid as after any other failure: a session has the tokens that were computed,
-// a group may be stepped again, no file was changed, a training run has written a checkpoint.
+// Objects are as valid as after any other failure: a session has the tokens that were computed, a
+// group may be stepped again, no file was changed, a training run has written a checkpoint.
 //
 //     static tern_cancel stop;
 //     tern_model *model = NULL;
@@ -228,15 +229,15 @@ typedef struct tern_model_desc {
 // a tokenizer.json.
 TERN_API tern_status tern_model_open(tern_model **out, const char *path,
                                      const tern_model_desc *desc, tern_error *err);
-// NULL is allowed. What was opened with the model goes on; the last of it to be closed frees it.
+// NULL is allowed. Objects opened with the model stay usable; closing the last of them frees it.
 TERN_API void tern_model_close(tern_model *model);
 
 // The same for event loops, without waiting for the device: begin, then poll until *done, when
 // *model is open, or until a failure; in either case, close the opening afterwards. (Further polls
-// give the same again.) Begin reads the
-// file's header, the tokenizer and the template, and copies what is needed later from desc. A poll
-// handles about 16 MB of weights, or one larger unit of work that cannot be split (on the CPU, one
-// weight); on_progress is called from begin and from polls. One thread at a time.
+// give the same again.) Begin reads the file's header, the tokenizer and the template, and copies
+// what is needed later from desc. A poll handles about 16 MB of weights, or one larger unit of work
+// that cannot be split (on the CPU, one weight); on_progress is called from begin and from polls.
+// One thread at a time.
 typedef struct tern_opening tern_opening;
 TERN_API tern_status tern_model_open_begin(tern_opening **out, const char *path,
                                            const tern_model_desc *desc, tern_error *err);
@@ -246,7 +247,7 @@ TERN_API tern_status tern_model_open_poll(tern_opening *opening, bool *done, ter
 TERN_API void tern_opening_close(tern_opening *opening);
 
 // Bytes of GPU memory that a model and its sessions use; zeros on the CPU. Excludes programs, and
-// what the library has in flight while weights are uploaded (at most 64 MB).
+// data in flight while weights are uploaded (at most 64 MB).
 typedef struct tern_device_memory {
     uint64_t weights, cache;
     uint64_t work;      // activations, logits, angles
@@ -270,8 +271,8 @@ typedef struct tern_model_info {
     // In addition, at most, per sequence: keys and values of layers with a sliding window, and
     // states of fixed size.
     uint64_t sequence_bytes;
-    // What all sessions together hold of these now, shared ones counted once: on the device, and
-    // swapped out to the host's memory.
+    // Bytes of both that all sessions together hold now, shared ones counted once: on the device,
+    // and swapped out to the host's memory.
     uint64_t held_bytes, swapped_bytes;
     tern_device_memory device_memory;
     double load_seconds;
@@ -302,9 +303,9 @@ TERN_API tern_status tern_tokenize(const tern_model *model, const char *text, si
 TERN_API tern_status tern_detokenize(const tern_model *model, const int32_t *ids, size_t n_ids,
                                      bool with_special, tern_text_fn on_text, void *user,
                                      tern_error *err);
-// What a token adds in the middle of a text, passed to on_text: a leading space is kept, a control
-// token gives its name, and a token that holds part of a character gives just those bytes, which
-// need not be UTF-8. Thread-safe.
+// The bytes that a token adds in the middle of a text, passed to on_text: a leading space is kept,
+// a control token gives its name, and a token that holds part of a character gives just those
+// bytes, which need not be UTF-8. Thread-safe.
 TERN_API tern_status tern_token_piece(const tern_model *model, int32_t id, tern_text_fn on_text,
                                       void *user, tern_error *err);
 // The vocabulary entry itself, as stored; lives as long as the model. NULL: no such id.
@@ -334,7 +335,7 @@ TERN_API tern_status tern_chat_format_json(const tern_model *model, const char *
 
 // ---- Answers, taken apart -----------------------------------------------------------------------
 
-// What an answer consists of: text for people, reasoning (<think> and the like), tool calls. Models
+// An answer consists of text for people, reasoning (<think> and the like) and tool calls. Models
 // write them in their family's format, between marks; a tern_answer parses them as they arrive. A
 // call is passed on in parts: TERN_PART_CALL with the function's name, any number of
 // TERN_PART_ARGUMENTS that together are one JSON object, TERN_PART_CALL_END. A call that was cut
@@ -493,7 +494,7 @@ typedef int32_t (*tern_draft_fn)(void *user, const int32_t *ids, size_t n_ids, i
 
 typedef struct tern_speculation { // the drafters; none: no speculation
     const tern_chains *chains;    // a mined table
-    bool lookup;                  // what followed earlier occurrences of the last tokens
+    bool lookup;                  // the tokens after earlier occurrences of the last tokens
     bool online;                  // buckets filled while generating, kept by the session
     tern_model *draft_model;      // a smaller model with the same vocabulary
     tern_draft_fn draft;          // the caller's own drafter
@@ -520,14 +521,14 @@ typedef struct tern_session_desc {
 
 TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
                                        const tern_session_desc *desc, tern_error *err);
-// NULL is allowed. In a callback of the session's own (on_text, a drafter) it is closed when the
-// call that called back returns, which this also ends, as tern_session_cancel does.
+// NULL is allowed. In one of the session's own callbacks (on_text, a drafter), this cancels the
+// running call, as tern_session_cancel does, and the session is closed when that call returns.
 TERN_API void tern_session_close(tern_session *session);
 TERN_API void tern_session_reset(tern_session *session); // does nothing while it generates
 // Stops what the session is doing (generating, reading a prompt, scoring, saving ...), as described
 // under Cancelling: may be called from any thread and from a signal handler, at any time before the
 // session is closed. A generation in a group ends with the group's next call, or when the step that
-// computes it is done. Does nothing if the session is doing nothing; a request that is to last is a
+// computes it is done. Does nothing if the session is idle; for a request that lasts, use a
 // tern_cancel.
 TERN_API void tern_session_cancel(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
@@ -562,24 +563,24 @@ TERN_API tern_status tern_session_sync(tern_session *session, const int32_t *ids
 TERN_API tern_status tern_session_logits(tern_session *session, const int32_t *ids, size_t n_ids,
                                          float *logits, tern_error *err);
 
-// Appends ids to the timeline and scores what follows them: logprobs[i] is ln p(targets[i] | the
-// timeline up to and including ids[i]), and best[i] (best may be NULL) the most likely token there.
-// If targets[i] < 0 nothing is computed: the results are 0 and -1. Only a few rows of logits are in
-// memory at a time.
+// Appends ids to the timeline and scores the tokens after them: logprobs[i] is ln p(targets[i] |
+// the timeline up to and including ids[i]), and best[i] (best may be NULL) the most likely token
+// there. If targets[i] < 0 nothing is computed: the results are 0 and -1. Only a few rows of logits
+// are in memory at a time.
 TERN_API tern_status tern_session_logprobs(tern_session *session, const int32_t *ids, size_t n_ids,
                                            const int32_t *targets, double *logprobs, int32_t *best,
                                            tern_error *err);
 
 // How a token is chosen. The samplers act in this order unless `samplers` says otherwise: biases,
 // exclusions, penalties, DRY, top_n_sigma, top_k, typical_p, top_p, min_p, XTC, temperature; then a
-// token is drawn from what they left. docs/cli.md explains each of them. Whatever is not a number,
-// or out of range, is refused by its name.
+// token is drawn from what they left. docs/cli.md explains each of them. NaN and values out of
+// range are refused, by name.
 typedef struct tern_sampling {
     // For these five, a negative value means the file's default or, if it has none, the usual one
     // (0.8, 40, 0.95, 0.05, 1).
-    float temperature;    // 0: the likeliest of what the others left
+    float temperature;    // 0: the likeliest token that the others left
     int32_t top_k;        // 0: off
-    float top_p;          // 1: off; 0: the likeliest token alone, if 0 was said (see has_defaults)
+    float top_p;          // 1: off; 0: the likeliest token alone, if has_defaults is set, else off
     float min_p;          // 0: off
     float repeat_penalty; // 0 or 1: off
     // For these, 0 is the default; negative penalties favour tokens seen before.
@@ -587,30 +588,29 @@ typedef struct tern_sampling {
     float presence_penalty;  // 0: off
     int32_t penalty_window;  // last tokens that the penalties look at, 0: 64; INT32_MAX: all
     uint64_t seed;           // 0: a new seed each time
-    // Further samplers are off at 0; their settings have a default below it (in brackets).
-    float top_n_sigma;          // logits at most this many standard deviations below the greatest
-    float typical_p;            // the most typical tokens that exceed it together; 1: off, too
-    float xtc_probability;      // of leaving out all but the least likely of the likely tokens
-    float xtc_threshold;        // which are those of this probability (0.1)
-    float dynatemp_range;       // the temperature goes this far up and down with the entropy
-    float dynatemp_exponent;    // (1)
-    float dry_multiplier;       // penalty of what would continue a repetition,
-    float dry_base;             // times this (1.75) for each token of it more
-    int32_t dry_allowed_length; // than so many (2)
-    int32_t dry_penalty_last_n; // of the last tokens (-1: all)
+    // Further samplers are off at 0; their settings, if negative, are the default in brackets.
+    float top_n_sigma;       // logits at most this many standard deviations below the greatest
+    float typical_p;         // keep the most typical tokens that together exceed this; 1: off, too
+    float xtc_probability;   // of dropping all likely tokens but the least likely of them
+    float xtc_threshold;     // likely: of at least this probability (0.1)
+    float dynatemp_range;    // the temperature varies by this much up and down with the entropy
+    float dynatemp_exponent; // (1)
+    float dry_multiplier;    // penalty of a token that would continue a repetition,
+    float dry_base;          // times this (1.75) for each token of it
+    int32_t dry_allowed_length; // beyond this many (2); shorter ones are free
+    int32_t dry_penalty_last_n; // tokens searched for repetitions, the last ones (-1: all)
     int32_t mirostat;           // 1 or 2: replaces all samplers but biases and temperature
-    float mirostat_tau;         // the surprise that it aims at, in bits (5)
-    float mirostat_eta;         // how fast (0.1)
+    float mirostat_tau;         // target surprise, in bits (5)
+    float mirostat_eta;         // learning rate (0.1)
     // Letters of the samplers that act, in their order: e penalties, d DRY, s top_n_sigma, k top_k,
     // y typical_p, p top_p, m min_p, x XTC, t temperature. "": "edskypmxt", "-": none.
     char samplers[16];
-    // Set by tern_sampling_default(): a top_p of 0 was said, then. In a struct that was begun with
-    // zeros it was not, and is off.
+    // Set by tern_sampling_default(): a top_p of 0 then means 0. In a zeroed struct it means off.
     bool has_defaults;
 } tern_sampling;
 #define TERN_SAMPLERS "edskypmxt"
-// What has a default below zero is -1, the rest 0: what NULL in tern_generate_params is. A zeroed
-// struct, by contrast, is greedy. Begin with this one to change single fields.
+// Fields whose negative values mean a default are -1, the rest 0; NULL in tern_generate_params
+// means this. A zeroed struct, by contrast, is greedy. Begin with this one to change single fields.
 TERN_API tern_sampling tern_sampling_default(void);
 
 typedef enum tern_stop_reason {
@@ -636,28 +636,28 @@ typedef struct tern_generate_params {
     bool ignore_end;        // go on after end tokens (for measurements)
     bool logprobs;          // keep each token's log-probability: see tern_session_token_logprobs
     int32_t n_top_logprobs; // with logprobs: how many of the most likely tokens to add; 0 to 20
-    const tern_logit_bias *biases; // each token at most once; two of one are refused
+    const tern_logit_bias *biases; // each token at most once; duplicates are refused
     size_t n_biases;
     bool with_special; // include the names of control tokens in the text: for tern_answer_put
     // After this many tokens of the prompt the session can be forked without computing them again,
     // as it can at the prompt's end; 0: only there. If tern_session_cuts_freely returns true, it
     // can be forked anywhere.
     int32_t fork_at;
-    // Constrains the answer; NULL: anything. Text that
-    // the grammar determines completely is appended without asking the model, unless logprobs are
-    // kept. The answer ends with TERN_STOP_END where nothing can follow, even with ignore_end.
+    // Constrains the answer; NULL: anything. Text that the grammar determines completely is
+    // appended without asking the model, unless logprobs are kept. The answer ends with
+    // TERN_STOP_END where nothing can follow, even with ignore_end.
     tern_grammar *grammar;
-    int32_t min_tokens;            // no end token and no stop token before so many
+    int32_t min_tokens;            // no end token and no stop token before this many
     const int32_t *stop_token_ids; // tokens that end the answer, as end tokens do
     size_t n_stop_token_ids;
-    const int32_t *allowed_token_ids; // no others are chosen; none are given: all
+    const int32_t *allowed_token_ids; // only these are chosen; none given: all
     size_t n_allowed_token_ids;
-    // Texts whose last token is not chosen where it would complete them, spelled as the tokenizer
-    // spells them, with and without a space before them; at most TERN_BAD_WORDS_MAX.
+    // Texts that must not occur: the token that would complete one is not chosen. Each is tokenized
+    // with and without a space before it; at most TERN_BAD_WORDS_MAX.
     const char *const *bad_words;
     size_t n_bad_words;
-    // Texts that no repetition of DRY reaches beyond; NULL: "\n", ":", "\"", "*". At most
-    // TERN_BREAKERS_MAX, of which the first TERN_BREAKER_BYTES bytes count.
+    // Texts at which repetitions end for DRY; NULL: "\n", ":", "\"", "*". At most
+    // TERN_BREAKERS_MAX; only the first TERN_BREAKER_BYTES bytes of each count.
     const char *const *dry_sequence_breakers;
     size_t n_dry_sequence_breakers;
 } tern_generate_params;
@@ -715,9 +715,10 @@ typedef struct tern_token_logprob {
     int32_t id;
     float logprob; // ln p by the model itself: no temperature, penalties or truncation
 } tern_token_logprob;
-// Of the last generation with params.logprobs, [n_tokens, n_each]: each token of the answer,
-// followed by the most likely tokens at its position, in order; n_each is 1 + n_top_logprobs. NULL:
-// not requested. May also be called in on_text; valid until the session is used again.
+// The log-probabilities of the last generation with params.logprobs, [n_tokens, n_each]: each token
+// of the answer, followed by the most likely tokens at its position, in order; n_each is 1 +
+// n_top_logprobs. NULL: not requested. May also be called in on_text; valid until the session is
+// used again.
 TERN_API const tern_token_logprob *tern_session_token_logprobs(const tern_session *session,
                                                                size_t *n_tokens, size_t *n_each);
 
@@ -725,9 +726,9 @@ TERN_API const tern_token_logprob *tern_session_token_logprobs(const tern_sessio
 
 // A *group* generates for any number of sessions of one model, stepped together: in each step, each
 // of them gets its next token (with a draft: tokens), and the weights are read once for all.
-// Prompts are computed in pieces within these steps, in turn, so that a long one stalls nobody.
-// Each session generates exactly what it would alone, to the bit. One thread at a time may use a
-// group and the sessions that run in it; another group may share the model.
+// Prompts are computed in pieces within these steps, in turn, so that a long one does not stall the
+// others. Each session generates exactly what it would alone, to the bit. One thread at a time may
+// use a group and the sessions that run in it; another group may share the model.
 //
 //     tern_group *group;
 //     tern_session *session = NULL; // open one for each text
@@ -741,10 +742,10 @@ typedef struct tern_group tern_group;
 
 typedef struct tern_group_desc {
     int32_t n_piece;   // at most this many prompt tokens per step while others wait for their next
-                       // token; 0: as many as make it seven tenths longer, or 20 ms long, as
-                       // measured; at first eight. An occasional step then has none, to measure it
-                       // without. Prompts may then also wait for each other, a tenth of a second at
-                       // most: see tern_group_info.prompt_seconds
+                       // token; 0: measured: as many as make the step 70% longer, or 20 ms long; at
+                       // first eight. An occasional step then has none, for comparison, and prompts
+                       // may wait for each other, a tenth of a second at most: see
+                       // tern_group_info.prompt_seconds
     int32_t n_reserve; // answer tokens whose memory is reserved when a session is added, 0: 256.
                        // Within these a step allocates nothing; longer answers allocate as they
                        // grow
@@ -757,21 +758,21 @@ typedef void (*tern_end_fn)(void *user, tern_session *session, const tern_genera
 
 TERN_API tern_status tern_group_open(tern_group **out, tern_model *model,
                                      const tern_group_desc *desc, tern_error *err);
-// NULL is allowed. Cancels what is still running; the sessions stay open. In a callback of the
-// group it is closed when the call that called back returns.
+// NULL is allowed. Cancels generations that are still running; the sessions stay open. In one of
+// the group's callbacks, the group is closed when the running call returns.
 TERN_API void tern_group_close(tern_group *group);
-// Like tern_generate_ids, starting with the next step. What the arguments point to is copied. May
-// be called at any time, also in callbacks. Until its generation is over, the session can only be
-// inspected (tern_session_generated and the like), forked, swapped out, cancelled, or closed (then
-// on_end is not called). A session with desc.profile is refused.
+// Like tern_generate_ids, starting with the next step. Everything that the arguments point to is
+// copied. May be called at any time, also in callbacks. Until its generation is over, the session
+// can only be inspected (tern_session_generated and the like), forked, swapped out, cancelled, or
+// closed (then on_end is not called). A session with desc.profile is refused.
 TERN_API tern_status tern_group_add(tern_group *group, tern_session *session, const int32_t *ids,
                                     size_t n_ids, const tern_generate_params *params,
                                     tern_text_fn on_text, tern_end_fn on_end, void *user,
                                     tern_error *err);
 // One step. Callbacks are called from here. *n_running (may be NULL) gets the number of sessions
 // still generating. A session whose grammar takes long is left out until its next token is known;
-// where all are, a step returns after some milliseconds, with nothing computed. If it fails,
-// nothing is lost: it may be called again, say with less memory in use.
+// if all are, the step returns after some milliseconds with nothing computed. If it fails, nothing
+// is lost: it may be called again, say with less memory in use.
 TERN_API tern_status tern_group_step(tern_group *group, size_t *n_running, tern_error *err);
 // The same for event loops, without waiting for the device: begin, then poll until *done. The CPU
 // computes in begin and in poll. Moving to another device after a loss takes many polls; each binds
@@ -779,7 +780,7 @@ TERN_API tern_status tern_group_step(tern_group *group, size_t *n_running, tern_
 TERN_API tern_status tern_group_begin(tern_group *group, tern_error *err);
 TERN_API tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running,
                                      tern_error *err);
-// How long the last steps took that had answers in them. 0: not known yet.
+// How long recent steps with answers took. 0: not known yet.
 typedef struct tern_group_info {
     size_t n_running;
     int32_t n_piece;       // as in tern_group_desc, or as measured
@@ -813,7 +814,7 @@ TERN_API uint64_t tern_session_bytes(const tern_session *session);
 // Writes a session's timeline to a file: its tokens, keys and values, other states, and the
 // snapshots that it can go back to. The session must not be generating; it is not changed.
 TERN_API tern_status tern_session_save(tern_session *session, const char *path, tern_error *err);
-// Replaces the timeline by the one in the file, without computing it: what follows has the same
+// Replaces the timeline by the one in the file, without computing it: the continuation has the same
 // bits as if it had been computed. A file of another model (weights, adapters, arithmetic, type of
 // keys and values, version of the library), or a damaged one, is refused; the session is then
 // unchanged. A model's first save or load reads all its weights.
@@ -828,10 +829,10 @@ TERN_API tern_status tern_session_digest(tern_session *session, uint64_t *digest
 // ---- Conversations ------------------------------------------------------------------------------
 
 // The tokens of a conversation by the model's chat template, ending with the text that starts the
-// model's answer. n_context > 0: the room for prompt and answer together, of which n_answer tokens
-// are for the answer (0, and at most: a quarter). If it does not fit, whole turns are left out, the
-// oldest first; system messages at the beginning and everything from the last user message on stay,
-// and TERN_ERR_CONTEXT_FULL means that these alone are too long. Writes up to capacity ids and sets
+// model's answer. n_context > 0: the tokens for prompt and answer together, with n_answer for the
+// answer (0, and at most: a quarter). If it does not fit, whole turns are left out, the oldest
+// first; system messages at the beginning and everything from the last user message on stay, and
+// TERN_ERR_CONTEXT_FULL means that these alone are too long. Writes up to capacity ids and sets
 // *n_ids to their total number; *n_dropped (may be NULL) to the number of messages left out.
 // Thread-safe.
 TERN_API tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
@@ -848,8 +849,8 @@ typedef struct tern_chat_stats {
 // Answers the last message. The context never fills up: messages are left out by the rule above,
 // also during the answer; when only the newest turn is left and the answer outgrows the context,
 // the older half of the answer is left out, and generation continues. Pass all messages each time:
-// the session does not compute again what it still has. max_tokens 0: until the model ends, at most
-// ten times the context.
+// the session does not recompute the tokens that it still has. max_tokens 0: until the model ends,
+// at most ten times the context.
 TERN_API tern_status tern_chat_answer(tern_session *session, const tern_message *messages,
                                       size_t n_messages, const tern_generate_params *params,
                                       tern_text_fn on_text, void *user, tern_chat_stats *stats,

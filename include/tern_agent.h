@@ -63,7 +63,7 @@ typedef enum tern_agent_event_kind {
     TERN_AGENT_CALL,      // the call is about to be run
     TERN_AGENT_RESULT,    // text: the result as the model reads it
     TERN_AGENT_SHORTENED, // call: an earlier one, whose result no longer fits the context; text:
-                          // what is left of it
+                          // the shortened result
 } tern_agent_event_kind;
 
 // What it points to is valid during the callback.

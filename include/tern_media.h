@@ -1,5 +1,5 @@
-// tern: images and sounds. Files are read into pixels and samples, and models say what an image
-// shows and what is said in a sound.
+// tern: images and sounds. Files are read into pixels and samples; models classify images,
+// transcribe speech and speak texts.
 //
 //     tern_model *model;
 //     tern_image image;
@@ -29,19 +29,19 @@ typedef struct tern_image {
 } tern_image;
 
 typedef struct tern_image_desc {
-    // More are refused before decoding, since a small file can be a huge image; 0: 89,478,485,
-    // a quarter of a gigabyte.
+    // Larger images are refused before decoding, since a small file can hold a huge one; 0:
+    // 89,478,485, a quarter of a gigabyte.
     int64_t n_pixels_max;
-    // Cameras store an image in the sensor's orientation, and in its EXIF data how to turn it:
-    // true keeps the stored orientation.
+    // Cameras store an image in the sensor's orientation; its EXIF data say how to turn it. true:
+    // keep the stored orientation.
     bool as_stored;
 } tern_image_desc;
 
-// Reads a JPEG, PNG, WebP or GIF, whatever the file is called; of an animation the first image.
-// Transparency is dropped: the colours under it are what the file has there. Grey, palettes, CMYK
-// and 16 bits become RGB of 8 bits; colour profiles are not applied. desc NULL: the defaults.
-// Several threads may call. TERN_ERR_UNSUPPORTED: another kind of file, or a build without the
-// libraries of these formats; TERN_ERR_FORMAT: it is damaged, or too large.
+// Reads a JPEG, PNG, WebP or GIF, whatever the file's name; the first image of an animation.
+// Transparency is dropped: transparent pixels get the colours that the file stores for them. Grey,
+// palettes, CMYK and 16 bits become RGB of 8 bits; colour profiles are not applied. desc NULL: the
+// defaults. Several threads may call. TERN_ERR_UNSUPPORTED: another kind of file, or a build
+// without the libraries for these formats; TERN_ERR_FORMAT: a damaged file, or too large an image.
 TERN_API tern_status tern_image_open(tern_image *out, const char *path, const tern_image_desc *desc,
                                      tern_error *err);
 // The same from a file's bytes.
@@ -57,8 +57,8 @@ typedef enum tern_image_filter {
     TERN_IMAGE_BILINEAR,
 } tern_image_filter;
 
-// Resizes, bit-identical to Pillow's resize: when shrinking, the filter is as wide as the pixels
-// that become one (antialiasing), first across, then down, rounded to 8 bits after each.
+// Resizes, bit-identical to Pillow's resize: when shrinking, the filter covers all pixels that
+// become one (antialiasing); first horizontally, then vertically, rounded to 8 bits after each.
 TERN_API tern_status tern_image_resize(tern_image *out, const tern_image *image, int32_t width,
                                        int32_t height, tern_image_filter filter, tern_error *err);
 
@@ -70,45 +70,44 @@ TERN_API tern_status tern_image_resize(tern_image *out, const tern_image *image,
 typedef struct tern_image_tokens tern_image_tokens;
 
 typedef struct tern_image_tokens_params {
-    int64_t n_pixels_max; // of what the model is shown, larger images are made smaller; 0:
-                          // 1,048,576, or what the model's files say, if that is less or if it cuts
-                          // large ones into squares, which count together
+    int64_t n_pixels_max; // larger images are scaled down to this; 0: 1,048,576, or the limit in
+                          // the model's files if it is lower, or if the model cuts large images
+                          // into squares, which count together
 } tern_image_tokens_params;
 
-// Shows the model an image: sized as its files say, 0.1 to some seconds on a CPU. n_images: 1,
-// or 2 frames of a video, which become one. The same pixels give the same tokens again, without
-// being computed. It waits for the device. Any number of threads may call with one model. The
-// tokens are the caller's to close, before the model; sessions that have them keep what they need.
-// TERN_ERR_UNSUPPORTED: the model reads text alone.
+// Computes an image's tokens, after resizing it as the model's files say; takes 0.1 to a few
+// seconds on a CPU. n_images: 1, or 2 for two frames of a video, which become one image. The same
+// pixels give the same tokens again, without computing them. Waits for the device. Any number of
+// threads may call with one model. The caller closes the tokens, before the model; sessions that
+// use them keep what they need. TERN_ERR_UNSUPPORTED: the model reads only text.
 TERN_API tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *model,
                                             const tern_image *images, size_t n_images,
                                             const tern_image_tokens_params *params,
                                             tern_error *err);
 TERN_API void tern_image_tokens_close(tern_image_tokens *image); // NULL is allowed
-// Its ids, to be put into a prompt between the tokens that the model's chat template writes around
-// its place; valid until it is closed. *n_ids: one for each square of (usually) 32 x 32 pixels, and
-// those of tokens that come with it (LFM2-VL, Gemma 3).
+// The image's ids, to be put into a prompt between the tokens that the chat template writes around
+// an image; valid until the image is closed. *n_ids: one for each square of (usually) 32 x 32
+// pixels, plus the tokens that the model adds to an image (LFM2-VL, Gemma 3).
 TERN_API const int32_t *tern_image_tokens_ids(const tern_image_tokens *image, size_t *n_ids);
 
-// Puts images' tokens where the prompt has a placeholder for each (<|image_pad|> of Qwen's,
-// <image> of LFM2-VL, <start_of_image> of Gemma 3), in their order. out [capacity] gets the ids.
-// *n_out: how many ids there are, even if they do not fit
-// (TERN_ERR_CONTEXT_FULL).
-// TERN_ERR_ARGUMENT: the prompt does not have n_images placeholders.
+// Puts the images' tokens at the prompt's placeholders (<|image_pad|> for Qwen, <image> for
+// LFM2-VL, <start_of_image> for Gemma 3), in order. out [capacity] gets the ids. *n_out: how many
+// ids there are, even if they do not fit (TERN_ERR_CONTEXT_FULL). TERN_ERR_ARGUMENT: the prompt
+// does not have n_images placeholders.
 TERN_API tern_status tern_image_tokens_place(const tern_model *model, const int32_t *ids,
                                              size_t n_ids, tern_image_tokens *const *images,
                                              size_t n_images, int32_t *out, size_t capacity,
                                              size_t *n_out, tern_error *err);
 
-// A message of a conversation shows an image, before its text.
+// An image that a message of a conversation shows, before the message's text.
 typedef struct tern_shown {
     size_t message; // its index among the messages
     tern_image_tokens *image;
 } tern_shown;
 
-// tern_chat_tokens and tern_chat_answer (tern.h) of messages that show images: shown [n_shown] by
-// rising message, several of one message in their order. What is left out takes its images with
-// it. TERN_ERR_ARGUMENT: also if the model's template does not show each of them once.
+// tern_chat_tokens and tern_chat_answer (tern.h) for messages with images: shown [n_shown], sorted
+// by message; the images of one message stay in order. A message that is left out takes its images
+// with it. TERN_ERR_ARGUMENT: also if the model's template does not place each image exactly once.
 TERN_API tern_status tern_chat_tokens_shown(const tern_model *model, const tern_message *messages,
                                             size_t n_messages, const tern_shown *shown,
                                             size_t n_shown, int32_t n_context, int32_t n_answer,
@@ -119,8 +118,8 @@ TERN_API tern_status tern_chat_answer_shown(tern_session *session, const tern_me
                                             size_t n_shown, const tern_generate_params *params,
                                             tern_text_fn on_text, void *user,
                                             tern_chat_stats *stats, tern_error *err);
-// Shows an image with the last message of a conversation. Its tokens stay the caller's, open as
-// long as the message is there. Transcripts in files have the texts alone.
+// Adds an image to the last message of a conversation. The caller owns its tokens, and keeps them
+// open as long as the message exists. Transcripts in files have only the texts.
 TERN_API tern_status tern_chat_show(tern_chat *chat, tern_image_tokens *image, tern_error *err);
 // Valid until the chat is changed.
 TERN_API const tern_shown *tern_chat_get_shown(const tern_chat *chat, size_t *n_shown);
@@ -129,42 +128,41 @@ TERN_API const tern_shown *tern_chat_get_shown(const tern_chat *chat, size_t *n_
 
 typedef struct tern_classify_hit {
     int32_t label_id;
-    float score;       // the model's own, before softmax
+    float score;       // the model's raw score, before softmax
     float probability; // among all labels
-    const char *label; // as the model's files call it, "label 7" where they do not; the model's
+    const char *label; // from the model's files, else "label 7"; lives as long as the model
 } tern_classify_hit;
 
 typedef struct tern_classify_params {
-    int32_t n_hits; // per image, at most the model's labels; 0: 5
+    int32_t n_hits; // per image, at most the model's number of labels; 0: 5
     float *scores;  // NULL, or [n_images, labels]
     // Returns false to stop: TERN_ERR_CANCELLED.
     bool (*on_progress)(void *user, const char *what, double fraction);
     void *user;
 } tern_classify_params;
 
-// What a model of images makes of them (its files say how it wants them sized, cut and normed);
-// hits [n_images, n_hits], by falling score. An image gives the same numbers in any company.
-// Any number of threads may call with one model. TERN_ERR_UNSUPPORTED: the model classifies no
-// images.
+// Classifies images, which are resized, cropped and normalized as the model's files say; hits
+// [n_images, n_hits], best first. An image's numbers do not depend on the other images. Any number
+// of threads may call with one model. TERN_ERR_UNSUPPORTED: the model does not classify images.
 TERN_API tern_status tern_classify(tern_model *model, const tern_image *images, size_t n_images,
                                    const tern_classify_params *params, tern_classify_hit *hits,
                                    tern_error *err);
 
 typedef struct tern_vision_info {
-    int32_t width, height; // of the images that it reads; 0: it reads none
+    int32_t width, height; // of the images that the model reads; 0: it reads none
     int32_t patch;         // edge of the squares that become rows
-    int32_t n_labels;      // 0: it gives vectors and no labels
+    int32_t n_labels;      // 0: the model gives vectors, no labels
     int32_t n_dims;        // of a vector
-    // Of a language model that sees: the token that stands for an image in a text, and those
-    // before and after it; -1: it reads only text, or does not say.
+    // For a vision-language model: the token that stands for an image in a text, and the tokens
+    // before and after it; -1: the model reads only text, or its files do not say.
     int32_t image_token, begin_token, end_token;
 } tern_vision_info;
 TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);
 // The name of a label, as in tern_classify_hit; NULL: there is no such label.
 TERN_API const char *tern_model_label(const tern_model *model, int32_t label_id);
 
-// A vector of each image, out [n_images, n_dims], of length 1: what the model's last layer
-// makes of its first row. As tern_embed is for texts.
+// One vector of length 1 for each image, out [n_images, n_dims]: the first row of the model's last
+// layer. Like tern_embed for texts.
 TERN_API tern_status tern_embed_images(tern_model *model, const tern_image *images, size_t n_images,
                                        float *out, tern_error *err);
 
@@ -178,18 +176,18 @@ typedef struct tern_sound {
 } tern_sound;
 
 typedef struct tern_sound_desc {
-    int32_t rate;       // the rate to resample to; 0: its own
-    double seconds_max; // longer ones are refused before they fill memory; 0: six hours
+    int32_t rate;       // the rate to resample to; 0: the file's
+    double seconds_max; // longer sounds are refused before they fill memory; 0: six hours
 } tern_sound_desc;
 
 // Receives a file's bytes, piece by piece. Return false to stop: the call then fails with
 // TERN_ERR_CANCELLED.
 typedef bool (*tern_bytes_fn)(void *user, const void *bytes, size_t n_bytes);
 
-// Reads a WAV, FLAC, MP3, Ogg (Vorbis, Opus) or AIFF, whatever the file is called: all channels
-// become one, their mean, and another rate is resampled to. desc NULL: the defaults. Several
+// Reads a WAV, FLAC, MP3, Ogg (Vorbis, Opus) or AIFF, whatever the file's name; the channels are
+// averaged into one, and resampled if desc asks for another rate. desc NULL: the defaults. Several
 // threads may call. TERN_ERR_UNSUPPORTED: a build without libsndfile and libsoxr; TERN_ERR_FORMAT:
-// another kind of file, or it is damaged or too long.
+// another kind of file, or one that is damaged or too long.
 TERN_API tern_status tern_sound_open(tern_sound *out, const char *path, const tern_sound_desc *desc,
                                      tern_error *err);
 // The same from a file's bytes.
@@ -198,18 +196,19 @@ TERN_API tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t 
 // n samples of silence, to be filled in. n may be 0.
 TERN_API tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err);
 TERN_API void tern_sound_free(tern_sound *sound); // NULL or a zeroed struct is allowed
-// Writes a file of 16 bits; samples beyond -1 and 1 become the loudest there are. By the end of its
-// name FLAC (.flac), MP3 (.mp3), Ogg with Vorbis (.ogg) or with Opus (.opus), else WAV.
+// Writes 16-bit samples, clipped to -1..1. The extension chooses FLAC (.flac), MP3 (.mp3), Ogg
+// Vorbis (.ogg) or Opus (.opus); anything else is WAV.
 TERN_API tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err);
-// The same as bytes of a "wav", "flac", "mp3", "ogg" or "opus", given at once; false stops:
-// TERN_ERR_CANCELLED. TERN_ERR_UNSUPPORTED: of another kind, or a build without libsndfile and
-// libsoxr (which has WAVs). Several threads may call.
+// The same as the bytes of a "wav", "flac", "mp3", "ogg" or "opus" file, passed to on_bytes in one
+// piece; if that returns false, the call fails with TERN_ERR_CANCELLED. TERN_ERR_UNSUPPORTED:
+// another kind, or a build without libsndfile and libsoxr (which still writes WAV). Several threads
+// may call.
 TERN_API tern_status tern_sound_encode(const tern_sound *sound, const char *kind,
                                        tern_bytes_fn on_bytes, void *user, tern_error *err);
-// What such a WAV is made of, for who streams it. n samples as 2 n bytes, 16 bits each,
-// little-endian; those beyond -1 and 1 as the loudest there are, and what is no number as silence.
+// For streaming such a WAV: converts n samples to 2n bytes of 16-bit little-endian PCM; clips to
+// -1..1, NaN becomes 0.
 TERN_API void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out);
-// The first TERN_WAV_HEAD bytes of it. n_samples below 0: of a length that is not known yet.
+// The WAV's header, TERN_WAV_HEAD bytes. n_samples below 0: the length is not known yet.
 #define TERN_WAV_HEAD 44
 TERN_API void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t *out);
 
@@ -217,7 +216,7 @@ TERN_API void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t *out)
 
 typedef struct tern_segment {
     double start, end;  // seconds
-    const char *text;   // "" of a model without a tokenizer
+    const char *text;   // "" if the model has no tokenizer
     const int32_t *ids; // [n_ids] the tokens, without those that begin and end a text
     int32_t n_ids;
 } tern_segment;
@@ -226,7 +225,7 @@ typedef struct tern_transcription {
     tern_segment *segments; // [n], in order
     size_t n;
     double seconds;              // of the sound
-    char language[8];            // the language, "en" and so on; "": the model does not tell
+    char language[8];            // the language, "en" and so on; "": the model does not detect it
     double encoder_s, decoder_s; // spent computing it
     int64_t n_read;              // tokens that the decoder read
 } tern_transcription;
@@ -234,68 +233,70 @@ typedef struct tern_transcription {
 typedef struct tern_transcribe_params {
     const char *vad;          // Silero VAD, an ONNX file, which finds the speech; NULL: by loudness
     bool whole;               // leave nothing out: the sound is cut only where it is too long
-    double seconds_max;       // of a segment; 0: 15, which is also the most
+    double seconds_max;       // of a segment; 0: 15, which is also the maximum
     double tokens_per_second; // at most, as silence can make a model repeat itself; 0: 6.5
-    // For multilingual models (Whisper). The language, "en" and so on; NULL: the model detects
-    // it in the first window. translate: into English. no_fallback: do not transcribe again,
-    // with other tokens, what the model is unsure of.
+    // For multilingual models (Whisper). The language, "en" and so on; NULL: the model detects it
+    // in the first window. translate: into English. no_fallback: do not transcribe again, with
+    // other tokens, the windows that the model is unsure of.
     const char *language;
     bool translate, no_fallback;
-    // Gets each segment as soon as it is there; false stops: TERN_ERR_CANCELLED.
+    // Receives each segment as soon as it is complete; false stops: TERN_ERR_CANCELLED.
     bool (*on_segment)(void *user, const tern_segment *segment);
-    // Only for tern_transcriber: gets what the current segment may become. NULL: none.
+    // Only for tern_transcriber: receives a preliminary version of the current segment. NULL: none.
     bool (*on_partial)(void *user, const tern_segment *segment);
     void *user;
 } tern_transcribe_params;
 
-// What is said in a sound, by a model that hears: parts of speech, each written down greedily; by
-// Whisper windows of 30 seconds, which it cuts into segments itself (seconds_max and
-// tokens_per_second are not looked at, whole is so, and vad says where a window begins).
-// params NULL: the defaults. out is to be freed with tern_transcription_free. Any number of threads
-// may call with one model. TERN_ERR_UNSUPPORTED: it hears nothing; TERN_ERR_ARGUMENT: the rate is
-// not the model's (tern_model_audio_rate).
+// Transcribes a sound. Moonshine: each stretch of speech is decoded greedily. Whisper: 30-second
+// windows that the model segments itself; seconds_max and tokens_per_second are ignored, and vad
+// only places the windows, unless whole is set. params NULL: the defaults. Free out with
+// tern_transcription_free. Any number of threads may call with one model. TERN_ERR_UNSUPPORTED: the
+// model does not transcribe; TERN_ERR_ARGUMENT: the rate is not the model's
+// (tern_model_audio_rate).
 TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
                                      const tern_transcribe_params *params, tern_transcription *out,
                                      tern_error *err);
 TERN_API void tern_transcription_free(tern_transcription *transcript); // NULL is allowed
-// Samples per second of the sound that the model hears; 0: it hears nothing.
+// The sample rate of the sound that the model reads; 0: it does not transcribe.
 TERN_API int32_t tern_model_audio_rate(const tern_model *model);
 
-// The same for a sound still being recorded. Feeding computes: a partial text each half second
-// of new sound at most, and a segment when nobody has spoken for half a second, or for too long
-// without a pause. A segment is what tern_transcribe makes of its samples. One thread at a time.
+// The same for a sound still being recorded. Feeding computes: a partial text at most once per half
+// second of new sound, and a segment after half a second without speech, or when speech goes on for
+// too long without a pause. A segment has the text that tern_transcribe gives for its samples. One
+// thread at a time.
 typedef struct tern_transcriber tern_transcriber;
-// params as for tern_transcribe: they are copied, strings with them. TERN_ERR_ARGUMENT: as there.
+// params as for tern_transcribe; they are copied, with their strings. TERN_ERR_ARGUMENT: as there.
 TERN_API tern_status tern_transcriber_open(tern_transcriber **out, tern_model *model,
                                            const tern_transcribe_params *params, tern_error *err);
 // Adds n samples, at the model's rate.
 TERN_API tern_status tern_transcriber_feed(tern_transcriber *transcriber, const float *samples,
                                            int64_t n, tern_error *err);
-// The sound has ended: gives the last segment. Then a new sound may be fed; its seconds go on.
+// Ends the sound and passes on the last segment. Then a new sound may be fed; its times continue.
 TERN_API tern_status tern_transcriber_end(tern_transcriber *transcriber, tern_error *err);
-// Before the model; NULL is allowed.
+// To be called before the model is closed; NULL is allowed.
 TERN_API void tern_transcriber_close(tern_transcriber *transcriber);
 
 // ---- Text to speech -----------------------------------------------------------------------------
 
 typedef struct tern_speak_params {
-    // Written before the text with ": ": the voice of a model that knows some by name ("andrew"),
-    // or the language of one that knows several ("en_us"). NULL: nothing.
+    // Written before the text with ": ": a voice for a model with named voices ("andrew"), or a
+    // language for a multilingual one ("en_us"). NULL: nothing.
     const char *voice;
     // A vector that describes a voice; NULL: any voice.
     const float *speaker;
     size_t n_speaker;
-    float temperature;    // 0: the makers' (1, of the first version 0.6); below 0: greedy
+    float temperature;    // 0: the makers' (1; first version: 0.6); below 0: greedy
     float top_p;          // 0: 0.95
-    float repeat_penalty; // 0: 1.1, of all codes so far
+    float repeat_penalty; // over all codes so far; 0: 1.1
     uint64_t seed;        // 0: a new one each time
     double speed;         // 0: 1; 0.25 to 4 times as fast at the same pitch
-    // Of all. 0: of each piece of a text 60, of the first version 24; at most what the model's
-    // context holds.
+    // Of the whole sound. 0: 60 for each piece of the text (first version: 24), or fewer if the
+    // model's context holds fewer.
     double seconds_max;
-    // Gets samples as soon as they are there, valid during the call; false: TERN_ERR_CANCELLED.
+    // Receives samples as soon as they are computed, valid during the call; false:
+    // TERN_ERR_CANCELLED.
     bool (*on_samples)(void *user, const float *samples, size_t n_samples);
-    // NULL, or: the codes of a frame, before its samples.
+    // Receives the codes of each frame, before its samples. NULL: none.
     bool (*on_codes)(void *user, const int32_t *codes, size_t n_codes);
     void *user;
 } tern_speak_params;
@@ -306,13 +307,13 @@ typedef struct tern_speak_stats {
     double seconds;          // of sound
     double model_s, codec_s; // spent computing it
     double first_s;          // until the first samples
-    bool is_cut;             // it did not end by itself
+    bool is_cut;             // a limit ended it, not the model
 } tern_speak_stats;
 
-// Says a text: `model` (Kani-TTS) makes codes of it, `codec` (NanoCodec) sound of these, in pieces
-// while more are made. A text of more than 240 characters is cut after sentences. Any number of
-// threads may call with one pair. TERN_ERR_UNSUPPORTED: the one does not speak, or the other is no
-// codec of its codes; stats may be NULL.
+// Speaks a text: `model` (Kani-TTS) turns it into codes, and `codec` (NanoCodec) turns these into
+// sound, in pieces while more are generated. A text of more than 240 characters is split after
+// sentences. Any number of threads may call with one pair. stats may be NULL. TERN_ERR_UNSUPPORTED:
+// `model` is not a TTS model, or `codec` cannot decode its codes.
 TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char *text,
                                 const tern_speak_params *params, tern_speak_stats *stats,
                                 tern_error *err);
@@ -323,8 +324,8 @@ TERN_API tern_status tern_speak_ids(tern_model *model, tern_model *codec, const 
 
 // The same step by step, for callers with other work in between.
 typedef struct tern_speech tern_speech;
-// params and stats as for tern_speak; of params.voice and speaker nothing is kept, stats (or NULL)
-// are brought up to date with each step, on_samples is not called. Both models outlive it.
+// params and stats as for tern_speak. voice and speaker are read only during this call. stats (may
+// be NULL) is updated by every step; on_samples is ignored. Both models must outlive it.
 TERN_API tern_status tern_speech_open(tern_speech **out, tern_model *model, tern_model *codec,
                                       const char *text, const tern_speak_params *params,
                                       tern_speak_stats *stats, tern_error *err);
@@ -332,15 +333,15 @@ TERN_API tern_status tern_speech_open_ids(tern_speech **out, tern_model *model, 
                                           const int32_t *ids, size_t n_ids,
                                           const tern_speak_params *params, tern_speak_stats *stats,
                                           tern_error *err);
-// Reads the text, or says one frame, or makes sound of frames that wait for it: of most steps there
-// is none (n_samples 0). Samples are valid until the next call. *over: nothing follows. One thread
-// at a time.
+// One step: reads the prompt, generates a frame, or decodes pending frames. Most steps give no
+// samples (*n_samples is 0). Samples are valid until the next call. *over: nothing follows. One
+// thread at a time.
 TERN_API tern_status tern_speech_next(tern_speech *say, const float **samples, size_t *n_samples,
                                       bool *over, tern_error *err);
 TERN_API void tern_speech_close(tern_speech *say); // NULL is allowed
 
-// Whether a model makes codes of text; *n_speaker (or NULL): the numbers of a vector that describes
-// a voice, 0: it takes none.
+// Whether it is a TTS model. *n_speaker (may be NULL): the size of the vector that describes a
+// voice; 0: the model takes none.
 TERN_API bool tern_model_is_tts(const tern_model *model, int32_t *n_speaker);
 
 // ---- Codes to sound -----------------------------------------------------------------------------
@@ -358,8 +359,8 @@ TERN_API void tern_model_get_codec_info(const tern_model *model, tern_codec_info
 typedef struct tern_codec_stream tern_codec_stream;
 TERN_API tern_status tern_codec_open(tern_codec_stream **out, tern_model *codec, tern_error *err);
 TERN_API void tern_codec_close(tern_codec_stream *stream); // NULL is allowed
-// The samples of the next frames, codes [n_frames, n_codes], between -1 and 1; valid until the next
-// call. However frames are split into calls, the samples are the same to the bit.
+// Decodes the next frames, codes [n_frames, n_codes], into samples between -1 and 1, valid until
+// the next call. However the frames are split into calls, the samples are the same to the bit.
 TERN_API tern_status tern_codec_decode(tern_codec_stream *stream, const int32_t *codes,
                                        size_t n_frames, const float **samples, size_t *n_samples,
                                        tern_error *err);

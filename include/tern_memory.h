@@ -4,8 +4,8 @@
 // The design in ten lines:
 // 1. A store is a folder with one SQLite file (WAL), so processes can share it, and a text whose
 //    add returned survives kills and power loss.
-// 2. A *record* is what was added: text, source, metadata. It is stored as *chunks*, cut where its
-//    structure allows: headings, paragraphs, lines of code, sentences; sizes are tokens of a model.
+// 2. A *record* is one added item: text, source, metadata. It is stored as *chunks*, cut where its
+// structure allows: headings, paragraphs, lines of code, sentences; sizes are tokens of a model.
 // 3. Secrets are redacted before anything is stored, by rules that can be listed.
 // 4. Each chunk has a vector from an embedding model, as float32 and as Q8_0 (8 bits), and an entry
 //    in a full-text index (FTS5). Without a model there is only the index.
@@ -225,8 +225,8 @@ TERN_API tern_status tern_memory_forget(tern_memory_store *store, int64_t id, te
 TERN_API tern_status tern_memory_forget_where(tern_memory_store *store,
                                               const tern_memory_filter *filters, size_t n_filters,
                                               int64_t *n_records, tern_error *err);
-// Frees space and leaves nothing of what was deleted in the index, the file and its log. Waits for
-// other processes to finish reading and writing.
+// Frees space and leaves no deleted data in the index, the file and its log. Waits for other
+// processes to finish reading and writing.
 TERN_API tern_status tern_memory_compact(tern_memory_store *store, tern_error *err);
 
 // One line of JSON per record: {"text", "source", "metadata", "created"}. on_text gets it in

@@ -131,17 +131,17 @@ typedef struct tern_convert_desc {
     const tern_lora *loras;
     size_t n_loras;
     bool force_ternary;
-    // Of the weight matrices; AUTO: I2_S for ternary ones, else unchanged. Master weights of a
+    // For the weight matrices; AUTO: I2_S for ternary ones, else unchanged. Master weights of a
     // BitNet are written rounded, except to a folder, whose config.json asks for the rounding.
     // Tensors whose rows are not a multiple of the type's block get a type with smaller blocks.
     tern_type type;
-    // Of the embedding table and output head; AUTO: `type`, if that is a float type; if it is a
+    // For the embedding table and output head; AUTO: `type`, if that is a float type; if it is a
     // quantized type, the head becomes Q6_K (for Q8_0 and MXFP4: Q8_0) and a separate table `type`;
     // otherwise, and for a BitNet, F16 from a folder, else unchanged.
     tern_type head_type;
     uint64_t split_bytes; // start a new file after this many bytes; 0: one file
     const char *arch;     // GGUF architecture name to write; NULL: chosen by the source
-    // Ways in which the output may differ from what is expected, one sentence per call; NULL: none.
+    // Ways in which the output may differ from the expected one, one sentence per call; NULL: none.
     void (*on_note)(void *user, const char *text);
     tern_progress_fn on_progress;
     void *user;
@@ -250,7 +250,7 @@ typedef struct tern_eval_result {
     size_t n_items, n_resumed; // scored; of these, how many were read from the results file
     size_t n_cut;              // items too long for the context: their beginning was left out
     // Items that cannot be scored (malformed, without a right answer, with an answer longer than
-    // the context) and are not among n_items; and of the first of them its place and the reason.
+    // the context) and are not among n_items; and the place and reason of the first.
     size_t n_faulty;
     char fault[512];
     tern_eval_metric metrics[TERN_EVAL_METRICS_MAX];
@@ -299,7 +299,7 @@ TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_
 
 // ---- Data generation (docs/datagen.md) ---------------------------------------------------------
 
-// What became of an answer.
+// Why an answer was accepted or rejected.
 typedef enum tern_datagen_reason {
     TERN_DATAGEN_ACCEPTED = 0,
     TERN_DATAGEN_OUTDONE,    // another candidate of the same prompt was better
@@ -332,7 +332,7 @@ typedef struct tern_datagen_desc {
     bool raw;             // no chat: the model continues the prompt's text
     int64_t n_records;    // wanted, including those already in the file
     int64_t n_items_max;  // prompts to try at most, 0: 4 * n_records + 16
-    int32_t n_candidates; // answers per prompt, of which the best is kept; 0: 1
+    int32_t n_candidates; // answers per prompt; the best is kept; 0: 1
     int32_t n_parallel;   // answers generated at once, 0: 8. Does not change the records
     int32_t n_context;    // for prompt and answer, in tokens; 0: 2048, at most the model's
     int32_t max_tokens;   // of an answer, 0: 256
@@ -352,8 +352,8 @@ typedef struct tern_datagen_desc {
     size_t n_required, n_forbidden;                 // not, match somewhere
     bool keep_cut;                                  // answers that were cut off may pass
     // Each record is appended to this file as soon as it is decided. Records already in it, from an
-    // earlier call with the same settings, are not generated again, and the rest is what that call
-    // would have produced. Locked while in use. NULL: none.
+    // earlier call with the same settings, are not generated again, and the others are the same as
+    // that call would have produced. Locked while in use. NULL: none.
     const char *path;
     tern_datagen_fn on_record; // called for each candidate, in order; accepted ones are the
                                // records. NULL: none
@@ -366,7 +366,7 @@ typedef struct tern_datagen_stats {
                         // n_items_max was reached
     int64_t n_accepted; // in this call
     int64_t n_items;    // prompts tried
-    int64_t n_candidates[TERN_DATAGEN_REASONS]; // by what became of them
+    int64_t n_candidates[TERN_DATAGEN_REASONS]; // by reason
     int64_t n_tokens;                           // generated
     double seconds;
 } tern_datagen_stats;
@@ -389,10 +389,10 @@ typedef struct tern_diagnose_desc {
     int n_threads;
     bool quick; // do not measure the machine
 } tern_diagnose_desc;
-// What a device is, and whether it computes correctly: a series of small checks, then small models
-// with random weights compared with the CPU's scalar reference kernels, value by value. With a
-// model, also that its weights on the device match the file, and its hidden values and logits the
-// CPU's; the first tensor that differs is named. *n_failed: checks that failed.
+// Describes a device, and checks whether it computes correctly: a series of small checks, then
+// small models with random weights compared with the CPU's scalar reference kernels, value by
+// value. With a model, also that its weights on the device match the file, and its hidden values
+// and logits the CPU's; the first tensor that differs is named. *n_failed: checks that failed.
 TERN_API tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn on_text, void *user,
                                    size_t *n_failed, tern_error *err);
 

@@ -80,7 +80,7 @@ typedef struct tern_data_build_desc {
     const char *licence;   // a line for the manifest, may be NULL
     int n_threads;         // 0: one per core
     tern_progress_fn on_progress;
-    // Things done as requested that may not be what was meant, one sentence per call.
+    // Things done as requested but perhaps not as intended, one sentence per call.
     void (*on_notice)(void *user, const char *sentence);
     void *user;
 } tern_data_build_desc;
@@ -106,13 +106,13 @@ typedef struct tern_data_inspect_desc {
     tern_format format;    // text or JSON
     int32_t n_sample;      // tokens of the first document to show, 0: 64
 } tern_data_inspect_desc;
-// Checks a whole shard and reports what is in it.
+// Checks a whole shard and reports its contents.
 TERN_API tern_status tern_data_inspect(const char *path, const tern_data_inspect_desc *desc,
                                        tern_text_fn on_text, void *user, tern_error *err);
 
 // ---- Training ----------------------------------------------------------------------------------
 
-// A group of processes that train one model. The library knows nothing about networks: whoever
+// A group of processes that train one model. The library has no network code: the program that
 // starts the processes supplies the two functions (the command line uses MPI's).
 typedef struct tern_comm {
     int rank, size; // rank 0 writes checkpoints and the log
@@ -154,7 +154,7 @@ typedef struct tern_train_info {
     int64_t n_params, n_ternary; // trained; those rounded to -1, 0 and +1
     int32_t n_layers, n_embd, seq_len, batch_tokens;
     uint64_t n_tokens, n_valid_tokens; // of the data: for training, held out
-    uint64_t n_pairs, n_valid_pairs;   // of contrastive training; else 0
+    uint64_t n_pairs, n_valid_pairs;   // in contrastive training; else 0
     int32_t batch_pairs;
     uint64_t n_cut_texts;    // of the pairs: longer than seq_len
     int64_t step, n_steps;   // step > 0: resumed from that step
@@ -166,7 +166,7 @@ typedef struct tern_train_info {
 typedef struct tern_train_desc {
     const char *data; // folder of `tern data build`: train-*, valid-*, tokenizer.json
     // Folder of checkpoints and log.jsonl, created if needed. A folder that already holds a run is
-    // refused without `resume`; nobody else may train in it meanwhile.
+    // refused without `resume`; no other run may train in it meanwhile.
     const char *out;
     const char *init; // model that supplies the initial weights; its shape must be the same
     // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a
