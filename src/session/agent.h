@@ -7,11 +7,11 @@
 #include "session/session.h"
 #include "tern_agent.h"
 
-// A result, and the call that it is of, while the conversation lasts.
+// A call, kept with its message while the conversation lasts.
 typedef struct agent_call {
     char id[12];
     tern_strbuf name, arguments;
-    size_t tool;   // SIZE_MAX: there is none of that name
+    size_t tool;   // SIZE_MAX: no tool has that name
     bool is_whole; // the answer was not cut within it
 } agent_call;
 
@@ -20,7 +20,7 @@ typedef enum agent_role { AGENT_SYSTEM, AGENT_USER, AGENT_ASSISTANT, AGENT_RESUL
 typedef struct agent_message {
     agent_role role;
     tern_strbuf content, reasoning;
-    agent_call *calls; // [n_calls] of an answer; of a result the one that it is of
+    agent_call *calls; // [n_calls] of an answer; for a result, its call
     size_t n_calls, calls_capacity;
     bool is_stub; // a result that was shortened to its beginning
 } agent_message;
@@ -39,7 +39,7 @@ struct tern_agent {
     tern_sampling sampling;
     char *system;
     tern_group *group;
-    tern_strbuf shown, bound; // the list of tools: as the model reads it, as calls are bound by it
+    tern_strbuf shown, bound; // the list of tools: as the model reads it; as it constrains calls
     tern_strbuf notes;        // lines for the next run
     agent_texts marks;
     tern_grammar *grammar; // of calls after a prompt that ends like this
@@ -49,7 +49,7 @@ struct tern_agent {
     size_t n_messages, capacity;
     tern_strbuf rendered; // the last prompt
     tern_ids ids;         // its tokens
-    uint32_t n_calls;     // ever: makes ids
+    uint32_t n_calls;     // in all runs, for ids
     // Of a run.
     tern_agent_result result;
     double begin;
@@ -57,7 +57,7 @@ struct tern_agent {
     bool is_running, is_closed; // closed in its own callback: it ends with the run
 };
 
-bool tern_agent_tell(tern_agent *a, const tern_agent_event *event); // false: it is to stop
+bool tern_agent_tell(tern_agent *a, const tern_agent_event *event); // false: stop
 double tern_agent_seconds_left(const tern_agent *a);                // 0: no limit
 
 // ---- agent_tools.c ------------------------------------------------------------------------------
@@ -65,11 +65,12 @@ double tern_agent_seconds_left(const tern_agent *a);                // 0: no lim
 tern_status tern_agent_take_tools(tern_agent *a, const tern_agent_desc *desc, tern_error *err);
 void tern_agent_free_tools(tern_agent *a);
 size_t tern_agent_find_tool(const tern_agent *a, const char *name); // SIZE_MAX: none
-// The grammar for an answer to the rendered prompt; NULL without tools. must_call: it is calls.
+// The grammar for an answer to the rendered prompt; NULL without tools. must_call: the answer must
+// be calls.
 tern_status tern_agent_take_grammar(tern_agent *a, bool must_call, tern_grammar **out,
                                     tern_error *err);
-// Runs a call; the result is cut to what the model may read, and forges no marks. *n_before: its
-// bytes before that. Returns whether it worked.
+// Runs a call; the result is cut to the bytes that the model may read, and its marks are made
+// harmless. *n_before: its bytes before that. Returns whether it worked.
 bool tern_agent_run_call(tern_agent *a, const agent_call *call, tern_strbuf *out, size_t *n_before);
 
 // ---- agent_text.c -------------------------------------------------------------------------------

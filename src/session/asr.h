@@ -1,6 +1,6 @@
 // Speech recognition models prepared for one caller: an encoder and a decoder with one sequence
-// each. For transcribe.c (Moonshine, and files), transcribe_whisper.c, and transcriber.c (sound
-// that arrives bit by bit).
+// each. For transcribe.c (Moonshine, and files), transcribe_whisper.c, and transcriber.c (streamed
+// sound).
 #ifndef TERN_SESSION_ASR_H
 #define TERN_SESSION_ASR_H
 
@@ -18,7 +18,7 @@ typedef struct asr_run {
     tern_single encoder, decoder;
     float *input;   // rows of the encoder's input
     float *encoded; // [n_source, n_embd]
-    int32_t *ids;   // [n_context] what was written down
+    int32_t *ids;   // [n_context] the transcript
     int32_t n_ids;
     double encoder_s, decoder_s; // computed so far
     int64_t n_read;              // tokens, by the decoder
@@ -30,18 +30,19 @@ tern_status tern_asr_open(asr_run *h, tern_model *m, const tern_transcribe_param
                           tern_error *err);
 void tern_asr_close(asr_run *h);
 
-// Runs the encoder on rows of its input, of which the first n numbers count; *n_rows of `encoded`.
+// Runs the encoder on rows of its input, of which only the first n numbers count; *n_rows: rows of
+// `encoded`.
 tern_status tern_asr_encode(asr_run *h, int64_t rows, int64_t n, int64_t *n_rows, tern_error *err);
 // Feeds n tokens at `position`; with the first ones the encoder's rows are given. logits [n_vocab]
 // of the last one, or NULL: *next gets the greatest.
 tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t position,
                             int64_t n_rows, int32_t *next, float *logits, tern_error *err);
-// What is said in n samples, at most a window: ids and n_ids.
+// Transcribes n samples, at most a window, into ids and n_ids.
 tern_status tern_asr_decode_text(asr_run *h, const float *samples, int64_t n, tern_error *err);
-// Of tokens, without the space before the first word; the caller's to free.
+// The text of tokens, without the space before the first word; the caller frees it.
 tern_status tern_asr_text(const asr_run *h, const int32_t *ids, int32_t n, char **out,
                           tern_error *err);
-// Where speech is in a sound, in parts that the model can take.
+// Finds the speech in a sound, in parts that are short enough for the model.
 tern_status tern_asr_find_speech(const asr_run *h, const float *samples, int64_t n,
                                  tern_voice_list *out, tern_error *err);
 
@@ -51,7 +52,7 @@ typedef struct segment_list {
     tern_transcription *out;
     size_t capacity;
 } segment_list;
-// Appends, and tells the caller. Nothing where there are no tokens.
+// Appends a segment and passes it to the caller. Does nothing if there are no tokens.
 tern_status tern_asr_add(const asr_run *h, segment_list *list, double start, double end,
                          const int32_t *ids, int32_t n, tern_error *err);
 
@@ -60,7 +61,7 @@ tern_status tern_asr_add(const asr_run *h, segment_list *list, double start, dou
 tern_status tern_whisper_open(asr_run *h, tern_error *err);
 void tern_whisper_close(whisper_state *w);
 const char *tern_whisper_language(const asr_run *h); // "": not known yet
-// A window without times, and all of a sound.
+// write_down: one window, without times; transcribe: a whole sound.
 tern_status tern_whisper_write_down(asr_run *h, const float *samples, int64_t n, tern_error *err);
 tern_status tern_whisper_transcribe(asr_run *h, const tern_sound *sound, segment_list *out,
                                     tern_error *err);

@@ -28,16 +28,16 @@ typedef struct tern_pace {
     double waits_since; // the first of the prompts that wait for others; 0: none does
 } tern_pace;
 
-// A step with answers took so long, n_rows of prompts among its rows.
+// Records the time of a step with answers, which had n_rows of prompts among its rows.
 void tern_pace_note(tern_pace *p, int32_t n_rows, double seconds);
-// What prompts add to a step: for each row, and besides. 0: not known.
+// The time that prompts add to a step: for each row, and regardless of rows. 0: unknown.
 double tern_pace_row_seconds(const tern_pace *p);
 double tern_pace_prompt_seconds(const tern_pace *p);
-// Whether the next step should be one without prompts, for what it tells.
+// Whether the next step should have no prompts, to measure it.
 bool tern_pace_rests(const tern_pace *p);
-// How many rows of prompts the next step may have, at most `most`; 0: not known.
+// How many rows of prompts the next step may have, at most `most`; 0: unknown.
 int32_t tern_pace_rows(const tern_pace *p, int32_t most);
-// Whether n_prompts with n_rows in all wait for more to come, with n_answers beside them.
+// Whether n_prompts with n_rows in all should wait for more prompts, while n_answers are generated.
 bool tern_pace_waits(tern_pace *p, int32_t n_prompts, int64_t n_rows, int32_t n_answers,
                      int32_t n_piece, double now);
 

@@ -10,8 +10,8 @@ typedef struct tern_candidate {
     int32_t id;
 } tern_candidate;
 
-// Where repetitions end for DRY: tokens that contain a breaker, and beginnings of one that further
-// tokens complete.
+// Where repetitions end for DRY: tokens that contain a breaker, and tokens that begin one which
+// further tokens complete.
 typedef struct tern_breakers {
     uint64_t *whole; // [n_vocab bits]
     size_t whole_capacity;
@@ -24,7 +24,8 @@ typedef struct tern_breakers {
     size_t n_tails, tails_capacity;
 } tern_breakers;
 
-// What may not be chosen, whatever the scores say: exclude.c. Its arrays stay for the next answer.
+// Tokens that may not be chosen, whatever their scores: exclude.c. Its arrays stay for the next
+// answer.
 typedef struct tern_excluded {
     uint64_t *allowed, *stops; // [n_vocab bits]; NULL capacity: see has_...
     size_t allowed_capacity, stops_capacity;
@@ -39,11 +40,11 @@ tern_status tern_excluded_begin(tern_excluded *x, const tern_model *m,
                                 const tern_generate_params *p, tern_error *err);
 void tern_excluded_free(tern_excluded *x);
 bool tern_excluded_is_stop(const tern_excluded *x, int32_t id);
-// Takes what may not be chosen out of the candidates, after an answer of n_said tokens; returns how
-// many are left. Their order stays.
+// Removes excluded tokens from the candidates, after an answer of n_said tokens; returns how many
+// are left, in the same order.
 size_t tern_excluded_apply(const tern_excluded *x, tern_candidate *c, size_t n,
                            const int32_t *recent, size_t n_recent, size_t n_said);
-// How many tokens it may take out at a time; SIZE_MAX: most.
+// How many tokens it may remove at a time; SIZE_MAX: most of them.
 size_t tern_excluded_most(const tern_excluded *x);
 
 // Turns scores into a choice.
@@ -67,8 +68,8 @@ typedef struct tern_sampler {
 // Defaults for negative fields.
 tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
                                  const tern_model_info *info, tern_error *err);
-// Then, when biases and exclusions are set: memory, for texts of up to n_context tokens, and what
-// follows from the vocabulary. m NULL: without DRY.
+// To be called once biases and exclusions are set: allocates memory for texts of up to n_context
+// tokens, and finds the breakers in the vocabulary. m NULL: without DRY.
 tern_status tern_sampler_reserve(tern_sampler *s, const tern_model *m,
                                  const tern_generate_params *params, int32_t n_context,
                                  tern_error *err);
@@ -79,8 +80,8 @@ int32_t tern_sampler_need(const tern_sampler *s);
 int32_t tern_sampler_choose(tern_sampler *s, tern_candidate *candidates, size_t n_candidates,
                             const int32_t *recent, size_t n_recent);
 
-// What the samplers leave of the candidates (sample_chain.c): the chance of one is in
-// proportion to exp(scale * logit).
+// The candidates that the samplers leave (sample_chain.c), each with a probability proportional to
+// exp(scale * logit).
 typedef struct tern_chain_left {
     tern_candidate *c;
     size_t n, n_sorted; // the first n_sorted are the greatest, falling
@@ -110,8 +111,8 @@ tern_candidate tern_candidates_pop(tern_candidate *heap, size_t n);
 
 // ---- Scores of a batch (scratch.c) --------------------------------------------------------------
 
-// Where the scores of a batch's rows are put and looked at: a spare, since it is large and an idle
-// session needs none.
+// Memory for the scores of a batch's rows: a spare, since it is large and an idle session needs
+// none.
 typedef struct tern_scratch {
     tern_spare spare;
     size_t n_rows, n_logits; // rows that there is room for
@@ -147,7 +148,7 @@ typedef struct tern_reader {
     const char *output; // of the graph, a row of `width` numbers for each text
     size_t width;
     int32_t n_outputs; // of each text: 1 where the output is of rows that are wanted
-    int32_t works_max; // texts of a step; 0: any number
+    int32_t works_max; // maximum texts in a step; 0: any number
     const char *input; // of the graph, a row of input_width numbers for each token; NULL: none
     int64_t input_width;
     void (*take)(void *user, size_t text, const float *row); // in the order of the texts
@@ -157,8 +158,8 @@ typedef struct tern_reader {
     tern_kv_type kv_type;
     tern_progress_fn on_progress;
     void *progress_user;
-    tern_ids ids;     // of the step's texts, one after the other
-    tern_work *works; // [capacity] of which n are in the step, of n_tokens
+    tern_ids ids;     // of the step's texts, concatenated
+    tern_work *works; // [capacity] the step has the first n, with n_tokens
     size_t n, capacity, n_tokens, n_done;
     tern_lease **leases; // [n_leases] each runs a text of a step
     size_t n_leases, leases_capacity;
@@ -169,15 +170,17 @@ typedef struct tern_reader {
     float *input_rows; // [n_input] of the step's tokens
     size_t n_input, input_capacity;
 } tern_reader;
-// usual: the greatest length unless p says otherwise, 0: as long as a step may be.
+// usual: the maximum length unless p sets one, 0: that of a step.
 tern_status tern_reader_settle(tern_reader *r, const tern_embed_params *p, int32_t usual,
                                int32_t *max_length, tern_error *err);
-// Room for n more numbers at the end of input_rows, which belong to a text that is added next.
+// Makes room for n more numbers at the end of input_rows; they belong to the text that is added
+// next.
 tern_status tern_reader_input(tern_reader *r, size_t n, tern_error *err);
 // The last n_ids tokens of r->ids are a text. May compute those before it.
 tern_status tern_reader_add(tern_reader *r, size_t n_ids, tern_error *err);
-// The same without waiting: whether the texts before it have to be computed first, the text itself
-// put to them, and a step of those that are there begun, and gone on with until it is done.
+// The same without waiting: is_full tells whether the earlier texts must be computed first; put
+// adds the text to them; begin starts a step with all texts added so far, and poll continues it
+// until *done.
 bool tern_reader_is_full(const tern_reader *r, size_t n_ids);
 tern_status tern_reader_put(tern_reader *r, size_t n_ids, tern_error *err);
 tern_status tern_reader_begin(tern_reader *r, tern_error *err);
@@ -189,8 +192,8 @@ void tern_reader_close(tern_reader *r);
 
 #define TERN_DRAFT_LEVELS 32
 
-// One guessed token. Guesses of different worth (after a longer match, say) have different levels,
-// which are judged apart.
+// One guessed token. Guesses of different quality (after a longer match, say) have different
+// levels, each with its own record.
 typedef struct tern_guess {
     int32_t token; // -1: none
     tern_drafter by;
@@ -205,7 +208,7 @@ typedef struct tern_draft {
     int32_t n;
 } tern_draft;
 
-// A draft that grows token by token, and what its drafters copy from.
+// A draft that grows token by token, and the sources that its drafters copy from.
 typedef struct tern_trail {
     const int32_t *ids; // the text
     size_t n_ids;
@@ -276,21 +279,21 @@ void tern_speculator_cut(tern_speculator *sp, size_t n_tokens);
 // What to compute after ids, up to n_max tokens: sp->draft, empty if it would not pay.
 tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_t n_ids,
                                   int32_t n_max, tern_error *err);
-// Reports how long a run of n_tokens (the last token and the draft) took; 0: that is not known.
+// Reports how long a run of n_tokens (the last token and the draft) took; 0: unknown.
 void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds);
 // Reports how much of the draft was accepted; then came `next` instead, unless the text ended.
 void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next);
 double tern_speculator_speedup(const tern_speculator *sp, size_t n_generated, double seconds);
 
 tern_status tern_device_drafts_open(tern_speculator *sp, const tern_session *s, tern_error *err);
-void tern_device_drafts_begin(tern_device_drafts *d); // n_arms is set; nothing is known yet
+void tern_device_drafts_begin(tern_device_drafts *d); // n_arms is set; nothing is measured yet
 // Tokens of the next runs, 1: a single step; 0: the device does not draft.
 int32_t tern_device_drafts_choose(tern_speculator *sp);
 void tern_device_drafts_ran(tern_speculator *sp, const tern_drafting *q, double seconds);
 
 // The next token after the trail, from one of the drafters that go token by token.
 tern_guess tern_drafter_guess(tern_speculator *sp, tern_drafter drafter, tern_trail *t);
-// A whole draft from the model or the caller.
+// A whole draft, from the draft model or the caller.
 tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
                                  size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err);
 tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_error *err);
@@ -299,8 +302,8 @@ tern_status tern_drafters_open(tern_speculator *sp, const tern_session *s, tern_
 tern_status tern_session_greedy(tern_session *s, const int32_t *ids, size_t n_ids, int32_t *next,
                                 int32_t n_next, tern_error *err);
 
-// What replaces a timeline that is full in the middle of an answer: fewer ids than the context
-// holds. The answer so far is said[0..n_said).
+// Gives the ids that replace a timeline which is full in the middle of an answer: fewer than the
+// context holds. The answer so far is said[0..n_said).
 typedef struct tern_refit {
     tern_status (*make_room)(void *user, const int32_t *said, size_t n_said, tern_ids *out,
                              tern_error *err);
@@ -337,8 +340,8 @@ typedef struct tern_helper {
 } tern_helper;
 
 void tern_helper_open(tern_helper *h);
-void tern_helper_close(tern_helper *h); // nothing is given
-// False: there are no threads.
+void tern_helper_close(tern_helper *h); // no job may be pending
+// False: the system has no threads.
 bool tern_helper_give(tern_helper *h, tern_job *j);
 bool tern_helper_is_done(tern_helper *h, const tern_job *j);
 // Ends a job that was given, and waits until it has ended.
@@ -352,32 +355,33 @@ void tern_helper_take_back(tern_helper *h, tern_job *j);
 typedef struct tern_constraint_at {
     tern_gplace place;
     bool is_done; // nothing can follow
-    // Of calls that are optional: anything may come, up to the mark of a call, which does not count
-    // within reasoning; and how much of the marks is there.
+    // For optional calls: anything may come up to a call's opening mark, which does not count
+    // within reasoning; n_open and n_think: how many bytes of the marks have come.
     bool is_waiting, in_thought;
     size_t n_open, n_think;
-    // Of families whose calls have no mark: may_begin: nothing came that is no call. trial: where
-    // what may be the beginning of a call leads, until it has a tool's name and binds; in_text: it
-    // is in a string, after n_texts whole ones, of which n_head stand before the arguments.
+    // For families without a call marker. may_begin: the answer could still be a call. trial: the
+    // grammar state if it is; once the whole name of a tool has come, the grammar binds. in_text:
+    // inside a JSON string, after n_texts complete ones; n_head strings come before the arguments.
     bool may_begin, after_call, in_text, escaped;
     uint32_t n_texts, n_head;
     tern_gplace trial;
 } tern_constraint_at;
 
-// What may take long.
+// The calls that may take long.
 typedef enum tern_constraint_call {
     TERN_CONSTRAINT_MASK,   // the tokens that may come
     TERN_CONSTRAINT_TAKE,   // where a token leads
     TERN_CONSTRAINT_FORCED, // the tokens that must come
 } tern_constraint_call;
 
-// That, and the tokens that may come there and after the tokens of a draft.
+// An answer's state in its grammar, with the tokens that may come there and after each token of a
+// draft.
 typedef struct tern_constraint {
-    bool is_beside;            // others, in a group: what it may take is limited (constraint.c)
-    uint64_t work_left;        // of that
-    tern_helper *helper;       // does what takes long; NULL: nobody but who asks
+    bool is_beside;            // other answers, in a group: its work is limited (constraint.c)
+    uint64_t work_left;        // of the limit
+    tern_helper *helper;       // does long work; NULL: the caller's thread does all
     const tern_cancel *cancel; // of the answer
-    uint64_t quick;            // work that is tried without it
+    uint64_t quick;            // work that is tried without the helper
     tern_grammar *grammar;     // NULL: anything may come
     tern_constraint_at at;
     size_t n_words;
@@ -387,9 +391,9 @@ typedef struct tern_constraint {
     bool can_end[TERN_CONSTRAINT_ROWS];
     tern_ids forced; // tokens that must come, from n_taken on
     size_t n_taken;
-    bool knows_mask, knows_forced; // row 0 and they are of this place
+    bool knows_mask, knows_forced; // row 0 and `forced` are valid for this state
     tern_strbuf text;
-    // What the helper does, or was asked last.
+    // The helper's current or last task.
     tern_job job;
     bool is_given; // to it
     tern_constraint_call call;
@@ -408,20 +412,19 @@ void tern_constraint_free(tern_constraint *c);
 static inline bool tern_constraint_binds(const tern_constraint *c) {
     return c->grammar && !c->at.is_waiting;
 }
-// With a helper these three do what is quick, and hand over the rest: then *later is true, and they
-// are to be called again, with the same arguments, when it is not away any more.
+// With a helper, these three do quick work at once and hand over the rest: then *later is true, and
+// the caller repeats the call, with the same arguments, when the constraint is no longer away.
 bool tern_constraint_is_away(const tern_constraint *c);
-// Finds the mask of the place, row 0.
+// Finds the mask of the current state, row 0.
 tern_status tern_constraint_mask(tern_constraint *c, bool *later, tern_error *err);
-// The answer goes on with a token that may come.
+// Appends a token that may come.
 tern_status tern_constraint_take(tern_constraint *c, int32_t id, bool *later, tern_error *err);
-// Finds the tokens that must come. Where the answer stands alone decides them, not how it got
-// there.
+// Finds the tokens that must come. Only the current state decides them, not the way to it.
 tern_status tern_constraint_find_forced(tern_constraint *c, bool *later, tern_error *err);
 // The first of these; -1: there is a choice.
 int32_t tern_constraint_forced(const tern_constraint *c);
-// Finds the masks after each token of a draft, which is cut where the grammar does not take it, or
-// not quickly.
+// Finds the masks after each token of a draft, which is cut at a token that the grammar rejects or
+// that takes long.
 tern_status tern_constraint_masks(tern_constraint *c, const int32_t *draft, size_t *n_draft,
                                   tern_error *err);
 
@@ -429,22 +432,23 @@ tern_status tern_constraint_masks(tern_constraint *c, const int32_t *draft, size
 //
 //     begin ─ plan ─ (a batch is computed) ─ take ─ plan ... until it is over ─ end
 //
-// plan says what the session contributes to the next batch: a piece of what its timeline still
-// lacks (the prompt, or what a full context left), or the last token with its draft. take goes on
-// with the scores. A batch may be of any number of sessions; one that failed is planned again.
+// plan chooses the session's part of the next batch: a piece of the tokens that its timeline still
+// lacks (the prompt, or the rest after a full context), or the last token with its draft. take
+// continues with the scores. A batch may have any number of sessions; one that failed is planned
+// again.
 //
-// In a group a grammar that takes long delays its own answer alone: what it must find out is given
-// to the group's helper (g->constraint is away), and meanwhile the session is not planned. take may
-// be left in the middle for that: then settle goes on with it.
+// In a group, a slow grammar delays only its own answer: its work is given to the group's helper
+// (g->constraint is away), and the session is not planned meanwhile. take may stop in the middle
+// for that; settle then continues it.
 
 typedef struct tern_generation {
     tern_spare spare;
     tern_session *s;
-    // What was asked for.
+    // The request.
     int32_t max_tokens;
     bool ignore_end;
     size_t n_stops, stops_capacity;
-    char *stops; // texts, one after the other, each terminated
+    char *stops; // texts, concatenated, each terminated
     tern_logit_bias *biases;
     size_t biases_capacity;
     tern_refit refit;
@@ -453,25 +457,25 @@ typedef struct tern_generation {
     void *user;
     // Where it is.
     size_t n_left, gap; // tokens that the timeline lacks: they lie `gap` after its end
-    size_t n_fed;       // that it lacked, too
+    size_t n_fed;       // lacking tokens computed so far
     bool is_prompt;     // they are the prompt's, and the first choice follows
-    size_t fork_at;     // a position of the prompt to go back to; 0: none but its end
-    int32_t id;         // chosen, and not in the timeline yet
-    int32_t chosen;     // after it, and not said yet: its grammar takes long; -1: none
+    size_t fork_at;     // a position of the prompt to snapshot; 0: only its end
+    int32_t id;         // chosen, not in the timeline yet
+    int32_t chosen;     // after it, not said yet because its grammar takes long; -1: none
     size_t n_run;       // tokens said since the last step
-    bool is_settled;    // nothing is left to say before the next step
-    bool is_late;       // the next step is not planned: its mask takes long
+    bool is_settled;    // nothing more can be said before the next step
+    bool is_late;       // the next step is not planned, as its mask takes long
     size_t n_ahead;     // tokens after the last one that are already computed
     const int32_t *ahead;
     size_t n_before;                 // tokens of the timeline when the last batch was planned
-    tern_work work;                  // what was planned last
-    int32_t run[TERN_DRAFT_MAX + 1]; // its tokens: the last ones and a draft
-    size_t n_more; // tokens after g->id that are said already, and computed with it: run[1..]
+    tern_work work;                  // planned last
+    int32_t run[TERN_DRAFT_MAX + 1]; // the work's tokens: the last ones and a draft
+    size_t n_more; // tokens after g->id that are already said and are computed with it: run[1..]
     tern_constraint constraint;
     bool is_bound; // by the grammar, when the last batch was planned
-    int32_t n_top; // scores that the sampler needed then; 0: all
+    int32_t n_top; // scores that the sampler needed for that batch; 0: all
     bool is_over, in_flight;
-    tern_error failure; // why it is over; or OK
+    tern_error failure; // the error that ended it, or OK
     tern_drafting drafting;
     tern_sampler sampler;
     tern_excluded excluded;
@@ -495,15 +499,15 @@ typedef struct tern_generation_desc {
     int32_t n_reserve; // tokens of the answer for which memory is taken at once; -1: all
 } tern_generation_desc;
 
-// What a batch must give for a session's rows.
+// The results that a session needs from a batch.
 typedef struct tern_need {
     size_t n_rows;
     int32_t top_k; // 0: all scores
-    // Of the top_k: [n_rows, n_words] which tokens may be among them; NULL: all.
+    // Which tokens may be among the top_k, [n_rows, n_words]; NULL: all.
     const uint64_t *allowed;
     size_t n_words;
     bool few_ahead;
-    tern_drafting *drafting; // or NULL; of a session alone
+    tern_drafting *drafting; // or NULL; only for a session alone
 } tern_need;
 
 // Puts the sets of the need's rows into x->allowed, from `row` on; false: all are NULL.
@@ -512,30 +516,30 @@ bool tern_need_masks(const tern_need *need, const tern_scratch *x, size_t row);
 // From here on the session is running, until end.
 tern_status tern_generation_begin(tern_generation **out, tern_session *s,
                                   const tern_generation_desc *desc, tern_error *err);
-// The most rows of scores that a batch of it needs, and how many of these as a whole.
+// The most rows of scores that one of its batches needs, and how many of these need all logits.
 void tern_generation_rows(const tern_generation *g, size_t *n_rows, size_t *n_logits);
-bool tern_generation_feeds(const tern_generation *g); // the next batch takes a piece, of any length
-// n_most: tokens of a piece; alone: the batch is the session's only. Where g->is_late is set, there
-// is no plan yet.
+bool tern_generation_feeds(const tern_generation *g); // the next batch takes a piece of any length
+// n_most: tokens of a piece; alone: the batch has no other session. If it sets g->is_late, there is
+// no plan yet.
 tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone, tern_need *need,
                                  tern_error *err);
-// g->work is computed. seconds: what the batch took, 0: that says nothing about the session.
+// g->work is computed. seconds: the time of the batch, 0: it says nothing about the session.
 tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
                                  tern_error *err);
-// What take was left with, as far as it goes now.
+// Continues a take that stopped in the middle, as far as possible now.
 tern_status tern_generation_settle(tern_generation *g, tern_error *err);
-// Shows what was held back, and lets the session go. g is not valid any more.
+// Passes on text that was held back, and releases the session. g is no longer valid.
 tern_status tern_generation_end(tern_generation *g, tern_status status, tern_generate_stats *stats,
                                 tern_error *err);
 
 struct tern_session {
     tern_model *model;
-    tern_cancel cancel; // of what it is doing
-    // Calls that it is in, one within the other, and a generation in a group; and those who keep it
-    // (agents). While there are any, closing it waits.
+    tern_cancel cancel; // of its current call
+    // Nested calls on it, plus a generation in a group; holders: objects that keep it (agents).
+    // While there are any, closing it waits.
     size_t n_calls, n_holders;
     bool is_closed;
-    tern_lease *lease; // whose tokens are the timeline's
+    tern_lease *lease; // its tokens are the timeline
     tern_session_desc desc;
     int32_t n_context;
     size_t n_tokens;          // of the timeline
@@ -548,7 +552,7 @@ struct tern_session {
     float *scores; // [n_scores, n_vocab], for tern_session_logprobs
     size_t n_scores;
     tern_speculator *speculator; // NULL: none
-    tern_profile *profile;       // sorted, as last asked for; NULL: never
+    tern_profile *profile;       // sorted, as last requested; NULL: never
 };
 
 // A call that works on a session: until it leaves, tern_session_cancel stops it, and closing the
@@ -559,24 +563,25 @@ typedef struct tern_session_call {
 } tern_session_call;
 void tern_session_enter(tern_session_call *call, tern_session *s);
 void tern_session_leave(const tern_session_call *call);
-// The same without a scope: of what other calls will work on.
+// The same without a scope, for a session that later calls will work on.
 void tern_session_begin(tern_session *s);
 void tern_session_end(tern_session *s);
 void tern_session_hold(tern_session *s);
 void tern_session_let_go(tern_session *s); // NULL is allowed
 
-// Keeps the common front of the timeline and ids; the last n_again tokens of ids are not counted.
+// Keeps the common prefix of the timeline and ids; the last n_again tokens of ids are not counted.
 size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_ids, size_t n_again);
-// How much of the timeline, which was cut to its common front with another text, need not be
+// How much of the timeline, which was cut to its common prefix with another text, need not be
 // computed again: not all states can go back to any position.
 tern_status tern_session_count_reused(tern_session *s, size_t *n_reused, tern_error *err);
 tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, size_t n,
                                    tern_error *err);
-// Fails while it generates. What was cancelled in a group ends here, if it can.
+// Fails while the session generates. A generation that was cancelled in a group ends here, if it
+// can.
 tern_status tern_session_check_idle(tern_session *s, tern_error *err);
-// Takes the session out of its group. False: it is calling back; it leaves when that is over.
+// Removes the session from its group. False: it is in a callback, and leaves after that.
 bool tern_group_leave(tern_session *s);
-// Ends its generation there, at once or when the step that computes it is done.
+// Ends its generation in the group, at once or when the step that computes it is done.
 void tern_group_stop(tern_session *s);
 
 // Writes ln p of id from a row of scores, then the n - 1 likeliest ids with theirs.

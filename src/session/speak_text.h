@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Characters that are said in one go: some fifteen seconds.
+// Characters that are spoken in one piece: some fifteen seconds.
 #define TERN_SPEAK_CHARACTERS 240
 
 // Bytes of the first piece of a text, of up to n_most characters (at least 1): all of a text that
