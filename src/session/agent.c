@@ -1,8 +1,8 @@
-// Agents: the loop. See tern_agent.h; agent.h says what the other two files have.
+// Agents: the loop. See tern_agent.h; agent.h describes the other two files.
 //
-// A step is an answer of the model, and the calls in it. It runs in a group of its own rather than
-// by tern_generate_ids: a group comes back after each piece of a prompt, so that a budget of time
-// and a listener that wants to stop are heeded while long prompts are computed, too.
+// A step is an answer of the model, and the calls in it. It runs in its own group rather than in
+// tern_generate_ids: a group returns after each piece of a prompt, so a time budget or a callback
+// can stop it even while a long prompt is computed.
 #include "session/agent.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static bool is_late(tern_agent *a) {
 
 typedef struct answering {
     tern_agent *agent;
-    agent_message *m; // what has come so far
+    agent_message *m; // the answer so far
     tern_answer *reader;
     tern_generate_stats stats;
     tern_error err;
@@ -55,7 +55,7 @@ typedef struct answering {
     bool is_over, has_failed; // failed: no memory
 } answering;
 
-// Nine letters and digits: the longest that all templates take back (Mistral's wants just these).
+// Nine letters and digits: the only form that all templates accept (Mistral's requires it).
 static void begin_call(answering *w, const tern_part *p) {
     tern_agent *a = w->agent;
     agent_message *m = w->m;
@@ -143,8 +143,8 @@ static int32_t tokens_left(const tern_agent *a) {
     return used < most ? (int32_t)(most - used) : 0;
 }
 
-// Arguments as one line of JSON, whatever blanks the model has put into them. False: they are no
-// object, and templates could not take them back.
+// Arguments as one line of JSON, whatever blanks the model has written in them. False: they are not
+// an object, and templates could not render them.
 static bool settle_arguments(tern_strbuf *text, bool *failed) {
     tern_json_doc doc = {0};
     tern_strbuf line = {0};
@@ -212,8 +212,8 @@ static bool copy_call(agent_message *to, const agent_call *c) {
     return !to->calls[0].name.failed && !to->calls[0].arguments.failed;
 }
 
-// Runs the calls of the message, which is the last one; a result follows for each. Those that are
-// not run any more get one that says so: templates want a result for every call.
+// Runs the calls of the message, which is the last one; a result follows for each. Calls that are
+// no longer run get a result that says so, since templates require a result for every call.
 static tern_status run_calls(tern_agent *a, tern_error *err) {
     size_t at = a->n_messages - 1, n = a->messages[at].n_calls;
     for (size_t i = 0; i < n; i++) {
@@ -268,7 +268,7 @@ static tern_status step(tern_agent *a, bool *goes_on, tern_error *err) {
     if (is_late(a)) return end_with(a, TERN_AGENT_TIME, goes_on);
     if (is_cut && a->desc.max_tokens && !tokens_left(a))
         return end_with(a, TERN_AGENT_TOKENS, goes_on);
-    if (is_cut) { // the context: what was said is said again where there is more room
+    if (is_cut) { // by the context: generated again where there is more room
         if (!tern_agent_shorten(a)) return end_with(a, TERN_AGENT_CONTEXT, goes_on);
         tern_agent_free_message(&a->messages[--a->n_messages]);
         return TERN_OK;
@@ -299,8 +299,8 @@ static void tell_notes(tern_agent *a) {
     tern_strbuf_clear(&a->notes);
 }
 
-// A run that failed or was stopped may have left calls without results, and an answer cut short:
-// the conversation goes back to the last place where somebody else may speak.
+// A run that failed or was stopped may have left calls without results, or an answer cut short:
+// they are removed, so that the conversation ends where another role may speak.
 static void close_turn(tern_agent *a) {
     if (a->result.end == TERN_AGENT_FINISHED) return;
     while (a->n_messages > 0) {
@@ -314,7 +314,7 @@ static void take_answer(tern_agent *a) {
     a->result.answer = "";
     for (size_t i = a->n_messages; i-- > 0;) {
         const agent_message *m = &a->messages[i];
-        if (m->role == AGENT_USER) return; // nothing was said
+        if (m->role == AGENT_USER) return; // there was no answer
         if (m->role != AGENT_ASSISTANT) continue;
         a->result.answer = tern_strbuf_text(&m->content);
         a->result.n_bytes = m->content.len;
@@ -336,7 +336,7 @@ static tern_status run(tern_agent *a, const char *task, tern_agent_result *resul
     while (status == TERN_OK && goes_on) status = step(a, &goes_on, err);
     close_turn(a);
     take_answer(a);
-    // A task that failed is not part of what follows.
+    // A failed task is not part of the further conversation.
     while (status != TERN_OK && a->n_messages > before)
         tern_agent_free_message(&a->messages[--a->n_messages]);
     if (status != TERN_OK) a->result.answer = "", a->result.n_bytes = 0;
@@ -431,7 +431,7 @@ tern_status tern_agent_open(tern_agent **out, tern_session *session, const tern_
 
 void tern_agent_close(tern_agent *a) {
     if (!a) return;
-    if (a->is_running) { // in its own callback: when the run has ended
+    if (a->is_running) { // in its own callback: freed when the run has ended
         a->is_closed = a->is_stopped = true;
         return;
     }

@@ -1,9 +1,9 @@
 // An agent's conversation as the model reads it, and how it is made to fit the context.
 //
-// What is oldest and longest is worth least: results of calls that the model has answered since are
-// cut to their beginning first, the oldest before the others. Then the results that it has just
-// asked for lose half, the longest first, as often as it takes. Questions, answers and calls stay
-// whole: a model that does not see what it did does it again.
+// The oldest and longest results are worth least: results of calls that the model has answered
+// since are cut to their beginning first, the oldest before the others. Then the newest results are
+// halved, the longest first, as often as necessary. Questions, answers and calls stay whole: a
+// model that does not see its own calls repeats them.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -86,7 +86,7 @@ static tern_status render(tern_agent *a, tern_error *err) {
     for (size_t i = 0; i < a->n_messages; i++) tern_agent_put_message(&a->messages[i], &w);
     tern_json_close(&w, ']');
     tern_json_close(&w, '}');
-    tern_strbuf_free(&a->rendered); // also what it may have of a failure
+    tern_strbuf_free(&a->rendered); // also after a failure
     tern_status status = request.failed ? tern_fail_memory(err, request.len)
                                         : tern_chat_format_json(a->model, request.ptr, request.len,
                                                                 collect, &a->rendered, err);
@@ -109,7 +109,7 @@ static void cut_result(tern_agent *a, agent_message *m, size_t n_most) {
     tern_strbuf_printf(&rest, "\n[shortened for lack of room: it had %zu bytes]", before);
     tern_agent_call call;
     tern_agent_call_view(a, &m->calls[0], &call);
-    // Without memory for a shorter text the old one is emptied, which needs none.
+    // If there is no memory for a shorter text, the old one is emptied, which needs none.
     if (rest.failed) {
         tern_strbuf_free(&rest);
         tern_strbuf_clear(&m->content);
@@ -126,7 +126,7 @@ static void cut_result(tern_agent *a, agent_message *m, size_t n_most) {
 }
 
 bool tern_agent_shorten(tern_agent *a) {
-    size_t newest = a->n_messages; // where the results that were not answered yet begin
+    size_t newest = a->n_messages; // the first result that the model has not answered yet
     while (newest > 0 && a->messages[newest - 1].role == AGENT_RESULT) newest--;
     for (size_t i = 0; i < newest; i++) {
         agent_message *m = &a->messages[i];

@@ -1,4 +1,5 @@
-// What an agent's model is told of tools, what binds its calls, and what it reads of their results.
+// The list of tools in an agent's prompt, the grammar of its calls, and the results as the model
+// reads them.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -39,10 +40,10 @@ static tern_status check_tool(const tern_agent *a, size_t i, tern_error *err) {
     return tern_fail_prefix(err, status, place);
 }
 
-// A tool that the model's template fails with: the others do not suffer for it.
+// A tool that the model's template fails with; the others are still used.
 static bool is_left_out(const tern_agent_tool *t) { return !t->run; }
 
-// parameters: NULL, the tool's own.
+// parameters: NULL: the tool's own.
 static void put_tool(tern_json_writer *w, const tern_agent_tool *t, const char *parameters) {
     if (!parameters) parameters = t->parameters;
     tern_json_open(w, NULL, '{');
@@ -72,7 +73,7 @@ static bool is_unknown(tern_status status) {
     return status == TERN_ERR_UNSUPPORTED || status == TERN_ERR_FORMAT;
 }
 
-// The list of tools, all or one, but those that are left out.
+// The list of tools, all or one, without those that are left out.
 static void put_list(const tern_agent *a, size_t first, size_t n, tern_strbuf *list) {
     tern_json_writer w = {.out = list};
     tern_strbuf_clear(list);
@@ -82,7 +83,7 @@ static void put_list(const tern_agent *a, size_t first, size_t n, tern_strbuf *l
     tern_json_close(&w, ']');
 }
 
-// Whether the tools, all or one, bind calls as they are; *err says why not.
+// Whether the tools, all or one, can constrain calls with their own schemas; *err says why not.
 static tern_status try_tools(tern_agent *a, size_t first, size_t n, tern_strbuf *list,
                              tern_error *err) {
     tern_grammar *grammar = NULL;
@@ -95,7 +96,7 @@ static tern_status try_tools(tern_agent *a, size_t first, size_t n, tern_strbuf 
 
 static const char any_object[] = "{\"type\":\"object\",\"additionalProperties\":true}";
 
-// Tools whose schemas are not known are bound to an object of any kind.
+// Tools whose schemas are not supported accept any object.
 static tern_status loosen(tern_agent *a, tern_error *err) {
     tern_json_writer w = {.out = &a->bound};
     tern_strbuf one = {0};
@@ -124,7 +125,7 @@ static tern_status loosen(tern_agent *a, tern_error *err) {
     tern_grammar_close(grammar);
     if (status == TERN_OK) return TERN_OK;
     if (!is_unknown(status)) return tern_fail(err, status, "%s", why.message);
-    tern_strbuf_clear(&a->bound); // the family itself is not known
+    tern_strbuf_clear(&a->bound); // the family itself is not supported
     tern_strbuf_clear(&a->notes);
     tern_strbuf_printf(&a->notes, "calls are not bound by schemas: %s\n", why.message);
     return TERN_OK;
@@ -138,7 +139,7 @@ tern_status tern_agent_take_grammar(tern_agent *a, bool must_call, tern_grammar 
                          a->shown.len ? "how this model writes calls is not known"
                                       : "a call must come, and there are no tools");
     if (!a->bound.len) return TERN_OK;
-    // Only its end matters: whether it has begun the reasoning.
+    // Only the prompt's end matters: whether it has begun the reasoning.
     const size_t room = sizeof a->prompt_end - 1, n = a->rendered.len;
     const char *end = tern_strbuf_text(&a->rendered) + (n > room ? n - room : 0);
     if (!a->grammar || strcmp(end, a->prompt_end) || a->grammar_must != must_call) {
@@ -160,14 +161,14 @@ static int by_first_byte(const void *left, const void *right) {
 }
 
 static bool add_mark(agent_texts *t, tern_str text) {
-    if (text.len < 3) return true; // no more than punctuation
+    if (text.len < 3) return true; // just punctuation
     if (tern_array_reserve(TERN_MEM_SESSION, &t->list, &t->capacity, t->n, 1) != 0) return false;
     t->list[t->n++] = text;
     return true;
 }
 
-// A result that had the names of control tokens, or the marks of calls and reasoning, could end the
-// tool's turn and speak in the user's name.
+// A result with names of control tokens, or with marks of calls and reasoning, could end the tool's
+// turn and pose as the user.
 static tern_status collect_marks(tern_agent *a, tern_error *err) {
     const tern_tokenizer *t = a->model->tokenizer;
     const tern_answer_style *style = tern_template_answer_style(a->model->chat_template);
@@ -197,7 +198,7 @@ static bool begins_mark(const agent_texts *t, const char *text, size_t n) {
 
 // ---- Results -----------------------------------------------------------------------------------
 
-// Valid UTF-8 without zero bytes; marks get a space of no width after their first character.
+// Valid UTF-8 without zero bytes; marks get a zero-width space after their first character.
 static void make_safe(const tern_agent *a, const char *text, size_t n, tern_strbuf *out) {
     for (size_t i = 0; i < n;) {
         uint32_t code;
@@ -215,7 +216,7 @@ static void make_safe(const tern_agent *a, const char *text, size_t n, tern_strb
 
 typedef struct gathering {
     tern_strbuf text; // the first bytes
-    size_t n, n_most; // all bytes that came; kept at most
+    size_t n, n_most; // all bytes received; the most to keep
 } gathering;
 
 static bool gather(void *user, const char *text, size_t n) {
@@ -275,12 +276,12 @@ static bool copy_text(const char **to) {
 static tern_status copy_tools(tern_agent *a, const tern_agent_desc *desc, tern_error *err) {
     size_t bytes = desc->n_tools * sizeof *a->tools;
     bool ok = true;
-    a->desc.n_tools = 0; // those that are copied: the others are still the caller's
+    a->desc.n_tools = 0; // copied so far; the others are still the caller's
     a->tools = tern_alloc_array(TERN_MEM_SESSION, desc->n_tools, sizeof *a->tools);
     if (!a->tools) return tern_fail_memory(err, bytes);
     for (size_t i = 0; i < desc->n_tools && ok; i++) {
         tern_agent_tool t = desc->tools[i];
-        // What fails becomes NULL; what comes after it must not stay the caller's.
+        // A string that cannot be copied becomes NULL; the later ones must not stay the caller's.
         if (!(ok = copy_text(&t.name))) t.description = NULL;
         if (!ok || !(ok = copy_text(&t.description))) t.parameters = NULL;
         ok = ok && copy_text(&t.parameters);
@@ -294,7 +295,7 @@ static bool ignore(void *user, const char *text, size_t n) {
     return true;
 }
 
-// Whether the model's template takes these tools.
+// Whether the model's template renders these tools.
 static tern_status try_template(tern_agent *a, const tern_strbuf *list, tern_error *err) {
     tern_strbuf request = {0};
     if (list->failed) return tern_fail_memory(err, list->len);
@@ -308,7 +309,7 @@ static tern_status try_template(tern_agent *a, const tern_strbuf *list, tern_err
     return status;
 }
 
-// Leaves out the tools that the template fails with alone, unless it fails with all of them.
+// Leaves out the tools that the template cannot render by themselves, unless it can render none.
 static tern_status leave_out(tern_agent *a, const tern_error *failure, tern_error *err) {
     tern_strbuf one = {0};
     tern_status status = TERN_OK;
@@ -337,7 +338,7 @@ tern_status tern_agent_take_tools(tern_agent *a, const tern_agent_desc *desc, te
     TERN_TRY(copy_tools(a, desc, err));
     for (size_t i = 0; i < a->desc.n_tools; i++) TERN_TRY(check_tool(a, i, err));
     put_list(a, 0, a->desc.n_tools, &a->shown);
-    tern_status status = try_template(a, &a->shown, &why); // says best what is missing
+    tern_status status = try_template(a, &a->shown, &why); // gives the best error message
     if (status == TERN_ERR_MEMORY) return tern_fail(err, status, "%s", why.message);
     if (status != TERN_OK) TERN_TRY(leave_out(a, &why, err));
     status = try_tools(a, 0, a->desc.n_tools, &a->bound, &why);

@@ -1,11 +1,11 @@
-// Conversations: messages become tokens that fit a context, and an answer that goes on when the
-// context ends.
+// Conversations: messages become tokens that fit a context, and an answer continues when the
+// context is full.
 //
-// A turn begins with a user's message and ends before the next one. What does not fit is left out
-// in whole turns, the oldest first; the system text at the beginning and the newest turn always
-// stay. How much is left out depends on the messages alone and moves in steps of a quarter of the
-// context: while a conversation grows, the text that the model reads keeps the same beginning for
-// many turns, so its keys and values need not be computed again.
+// A turn begins with a user's message and ends before the next one. If a conversation does not fit,
+// whole turns are left out, the oldest first; the system text at the beginning and the newest turn
+// always stay. How much is left out depends on the messages alone and moves in steps of a quarter
+// of the context: while a conversation grows, the text that the model reads keeps the same
+// beginning for many turns, so its keys and values need not be computed again.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/json_write.h"
@@ -19,8 +19,8 @@ typedef struct reading {
     size_t n_messages, n_system, first, last;
     const tern_shown *shown;
     size_t n_shown;
-    tern_message *kept;         // [n_messages] room for those that are rendered
-    tern_image_tokens **images; // [n_shown] room for what they show
+    tern_message *kept;         // [n_messages] room for the rendered ones
+    tern_image_tokens **images; // [n_shown] room for their images
 } reading;
 
 static bool has_role(const tern_message *m, const char *role) {
@@ -88,7 +88,7 @@ tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_
     return tern_tokenizer_encode(m->tokenizer, s, text->len, flags | TERN_TOKENIZE_BOS, out, err);
 }
 
-// A message as a template with places for images takes it.
+// A message in the form that a template with places for images expects.
 static void put_message(tern_json_writer *w, const reading *r, size_t i) {
     const tern_message *m = &r->messages[i];
     size_t n = 0;
@@ -135,7 +135,7 @@ static tern_status render(reading *r, size_t first, tern_strbuf *text, tern_erro
     return tern_chat_format(r->model, r->kept, n + n_rest, true, collect, text, err);
 }
 
-// Puts the images of what is read where the tokens have their places.
+// Puts the images of the messages that are read at their placeholders.
 static tern_status place_shown(reading *r, size_t first, tern_ids *ids, tern_error *err) {
     size_t n = 0, n_all = ids->n, n_rows;
     for (size_t i = 0; i < r->n_shown; i++) {
@@ -156,7 +156,7 @@ static tern_status place_shown(reading *r, size_t first, tern_ids *ids, tern_err
     return status;
 }
 
-// What the model reads when it begins at the message `first`.
+// The tokens that the model reads if it begins at the message `first`.
 static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error *err) {
     tern_strbuf text = {0};
     tern_status status = render(r, first, &text, err);
@@ -184,8 +184,8 @@ static tern_status drop_turns(reading *r, size_t n_most, tern_ids *out, tern_err
     return read_from(r, high, out, err);
 }
 
-// Tokens that an answer needs at least: with less room, the next tokens to be dropped would be
-// those of the answer itself.
+// Tokens that an answer needs at least: with less room, the answer's own tokens would be dropped
+// next.
 static size_t least_room(size_t n_context) {
     size_t eighth = n_context / 8;
     return eighth > 64 ? 64 : eighth > 0 ? eighth : 1;

@@ -1,5 +1,5 @@
-// What images show, and vectors of them: sized and cut as the model's files say, made into rows
-// of squares, and read like texts.
+// Classifies and embeds images: resized and cropped as the model's files say, cut into squares that
+// become rows, and read like texts.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,14 +20,15 @@ typedef struct viewer {
 
 // ---- Pixels to rows ----------------------------------------------------------------------------
 
-// The first of so many pixels that are cut out of the middle; where two are as good, what the
-// reference of the model's files takes: Python's round, or the first.
+// The first of `part` pixels that are cut out of the middle; of two equally good ones, the same as
+// in the reference of the model's files: Python's round, or the first.
 static int32_t middle(int32_t all, int32_t part, bool rounds) {
     int32_t left = all - part;
     return left / 2 + (rounds && left % 2 && left / 2 % 2);
 }
 
-// Transformers and torchvision: the shorter edge as said, the longer one cut to an integer.
+// Transformers and torchvision: the shorter edge is given, the longer one is truncated to an
+// integer.
 static void sizes(const tern_image_rules *r, const tern_image *p, int32_t *width, int32_t *height) {
     *width = r->width;
     *height = r->height;
@@ -39,7 +40,8 @@ static void sizes(const tern_image_rules *r, const tern_image *p, int32_t *width
     *height = wide ? r->shorter : scaled;
 }
 
-// Row 0 is the whole's, without pixels. In a square the colour changes slowest, as in the weights.
+// Row 0 stands for the whole image and has no pixels. In a square the colour changes slowest, as in
+// the weights.
 static void cut_patches(const viewer *v, const tern_image *p, float *out) {
     const tern_image_rules *r = &v->rules;
     int32_t edge = (int32_t)v->reader.m->config.n_patch, side = r->width / edge;
@@ -60,7 +62,7 @@ static void cut_patches(const viewer *v, const tern_image *p, float *out) {
     }
 }
 
-// An image that is much longer than wide would be sized to far more pixels than are looked at.
+// An image that is much longer than wide would be resized to far more pixels than are used.
 static tern_status check_shape(const tern_image *p, tern_error *err) {
     TERN_NEED(p->rgb);
     int64_t longer = p->width > p->height ? p->width : p->height;
@@ -105,7 +107,7 @@ static void take_scores(void *user, size_t image, const float *row) {
     for (size_t i = 0; i < n; i++) sum += exp((double)(row[i] - most));
     if (v->scores) memcpy(v->scores + image * n, row, n * sizeof *row);
     for (int32_t k = 0, n_found = 0; k < (int32_t)n; k++) {
-        int32_t at = n_found; // by falling score, of equals the lower number first
+        int32_t at = n_found; // by falling score, ties by label
         while (at > 0 && row[k] > hits[at - 1].score) at--;
         if (at == v->n_hits) continue;
         n_found += n_found < v->n_hits;

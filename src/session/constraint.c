@@ -1,9 +1,9 @@
 // Grammars in generation: where an answer stands in its grammar, which tokens may come, and which
 // must.
 //
-// TEXT THAT MUST COME is appended without asking the model. Its tokens are those that the tokenizer
-// makes of it, since that is how the model has seen such text. The last of them is left to the
-// model: what follows it might have become one token with it.
+// TEXT THAT MUST COME is appended without asking the model. It is tokenized by the tokenizer, since
+// that is how the model has seen such text. The last token is left to the model: with the text
+// after it, it might have become another token.
 #include <stddef.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -11,26 +11,26 @@
 
 #define FORCED_BYTES_MAX 256
 
-// In a group other answers go on: there an answer whose grammar takes much ends by name. Steps of
-// work, some 15 to 50 a microsecond, that one mask or token may take; that all of an answer may,
-// not counting what most take; and what most take. Of a million masks of MaskBench none takes
-// 200,000.
+// Limits in a group, where other answers must go on: an answer whose grammar exceeds them ends with
+// an error. In steps of work, some 15 to 50 per microsecond: for one mask or token; for a whole
+// answer, not counting WORK_USUAL for each call; and the usual work of a call. No mask of
+// MaskBench's million takes 200,000.
 #define WORK_MAX   2000000
 #define ANSWER_MAX 20000000
 #define WORK_USUAL 200000
-// What is tried between two steps of a group, before its helper does it: a millisecond or two; and
-// after the last try was in vain.
+// Work that is tried between two steps of a group before the helper does it: a millisecond or two;
+// and if the last try failed.
 #define QUICK     50000
 #define QUICK_NOW 4000
 
 // ---- Grammars -----------------------------------------------------------------------------------
 
 struct tern_grammar {
-    atomic_size_t n_users; // who opened it, and the answers that it constrains
+    atomic_size_t n_users; // the opener, and the answers that it constrains
     tern_model *model;
     tern_mutex lock; // of the automaton
     tern_automaton *automaton;
-    // Of calls that are optional: answers are bound from their opening mark on.
+    // For optional calls: the answer is constrained from a call's opening mark on.
     bool waits, thinks; // thinks: an answer begins within reasoning
     bool is_bare;       // or where an answer begins as a call does
     bool ends_empty;    // nothing can follow the empty text
@@ -40,7 +40,7 @@ struct tern_grammar {
 
 // ---- Marks --------------------------------------------------------------------------------------
 
-// Marks as grammars know them, put together in one place: what points to them is set at the end.
+// Marks in the form that grammars use, in one buffer: pointers to them are set at the end.
 typedef struct mark_list {
     const tern_tokenizer *tokenizer;
     tern_strbuf *text;
@@ -48,7 +48,7 @@ typedef struct mark_list {
     size_t n;
 } mark_list;
 
-// Tokens that do not show in texts have a sign before their names.
+// Control tokens have a sign before their names.
 static void put_mark(mark_list *l, const char *mark, tern_str *to) {
     const size_t from = l->text->len;
     for (size_t n; mark && *mark; mark += n) {
@@ -100,7 +100,7 @@ static void read_marks(tern_grammar *g, const tern_grammar_desc *d, const tern_a
     form->one_call = d->one_call;
 }
 
-// What a grammar is about; its choices are put into `choices`.
+// The subject of a grammar; its choices are put into `choices`.
 static tern_grammar_source source_of(const tern_grammar_desc *d, tern_str *choices) {
     tern_grammar_source s = {.kind = d->kind,
                              .bytes_max = d->n_bytes_max,
@@ -136,7 +136,7 @@ static tern_status open_source(tern_grammar *g, const tern_grammar_desc *d, tern
     return status;
 }
 
-// What can be said of a description without a model.
+// Checks a description as far as possible without a model.
 static tern_status check_desc(const tern_grammar_desc *desc, tern_error *err) {
     TERN_NEED_ENUM(desc->kind, TERN_GRAMMAR_CALLS);
     TERN_NEED_EACH(desc->choices, desc->n_choices);
@@ -246,7 +246,7 @@ tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_gramma
     c->n_words = ((size_t)m->info.n_vocab + 63) / 64;
     c->work_left = ANSWER_MAX;
     c->quick = QUICK;
-    begin_waiting(grammar, &c->at); // without the lock: somebody may have it for long
+    begin_waiting(grammar, &c->at); // without the lock, which may be held for long
     c->at.may_begin = grammar->is_bare && !c->at.in_thought;
     c->at.after_call = false;
     c->at.is_done = !grammar->waits && grammar->ends_empty;
@@ -267,8 +267,8 @@ void tern_constraint_free(tern_constraint *c) {
     *c = (tern_constraint){0};
 }
 
-// A byte of the text that a mark is looked for in; true: it is the mark's last one. Only the first
-// byte of a mark is like its beginning.
+// Matches the next byte of a text against a mark; true: the mark is complete. A mark's beginning
+// does not recur within it.
 static bool add_to_mark(tern_str mark, char byte, size_t *n) {
     if (!mark.len) return false;
     *n = byte == mark.ptr[*n] ? *n + 1 : byte == *mark.ptr;
@@ -277,8 +277,8 @@ static bool add_to_mark(tern_str mark, char byte, size_t *n) {
     return true;
 }
 
-// A byte of what may be the beginning of a call without a mark. It is one where it has the whole
-// name of a tool, as for those who read answers: {"name": "Ghent"} may be meant for people.
+// The next byte of a possible call without a mark. It counts as a call once it has the whole name
+// of a tool, as in tern_answer: {"name": "Ghent"} may be meant for people.
 static tern_status try_byte(const tern_grammar *g, tern_constraint_at *at, char byte, bool *begins,
                             tern_error *err) {
     *begins = false;
@@ -306,7 +306,7 @@ static tern_status try_byte(const tern_grammar *g, tern_constraint_at *at, char 
     return TERN_OK;
 }
 
-// Text that is not bound, up to the mark or the beginning of a call; *n: how many bytes that took.
+// Unconstrained text, up to the mark or the beginning of a call; *n: how many bytes it has.
 static tern_status wait(const tern_grammar *g, tern_constraint_at *at, tern_str bytes, size_t *n,
                         tern_error *err) {
     for (*n = 0; *n < bytes.len && at->is_waiting;) {
@@ -326,8 +326,8 @@ static tern_status wait(const tern_grammar *g, tern_constraint_at *at, tern_str 
     return TERN_OK;
 }
 
-// A token of an answer that is bound here and there. What was written like a call and goes on as
-// none is text.
+// A token of an answer that is constrained only in its calls. Text that begins like a call but does
+// not continue as one is text.
 static tern_status take_waiting(const tern_grammar *g, tern_constraint_at *at, tern_str bytes,
                                 tern_error *err) {
     tern_automaton *a = g->automaton;
@@ -351,7 +351,7 @@ static tern_status take_waiting(const tern_grammar *g, tern_constraint_at *at, t
 
 // ---- What may take long, with the grammar's lock held -------------------------------------------
 
-// The mask of a place in a row of c->bits.
+// Writes the mask of a state into a row of c->bits.
 static tern_status fill_row(tern_constraint *c, tern_gplace place, size_t row, tern_error *err) {
     const size_t n = (row + 1) * c->n_words;
     if (n > c->bits_capacity &&
@@ -363,7 +363,7 @@ static tern_status fill_row(tern_constraint *c, tern_gplace place, size_t row, t
     return TERN_OK;
 }
 
-// Leaves c->at as it is: others look at it.
+// Does not change c->at: other threads read it.
 static tern_status take(tern_constraint *c, int32_t id, tern_error *err) {
     const tern_vocab_tree *tree;
     const tern_grammar *g = c->grammar;
@@ -375,7 +375,7 @@ static tern_status take(tern_constraint *c, int32_t id, tern_error *err) {
     return TERN_OK;
 }
 
-// Keeps those of the ids whose bytes are the text's, all but the last.
+// Keeps the ids as far as their bytes match the text, without the last one.
 static tern_status keep_true(tern_constraint *c, tern_error *err) {
     const tern_tokenizer *t = c->grammar->model->tokenizer;
     tern_strbuf spelled = {0};
@@ -408,7 +408,7 @@ static tern_status find_forced(tern_constraint *c, tern_error *err) {
 
 // ---- Budgets ------------------------------------------------------------------------------------
 
-// What the next call may take; 0: as much as the automaton lets it.
+// The work that the next call may take; 0: up to the automaton's own limit.
 static uint64_t budget_of(const tern_constraint *c) {
     const uint64_t most = WORK_USUAL + c->work_left;
     return !c->is_beside ? 0 : most < WORK_MAX ? most : WORK_MAX;
@@ -419,7 +419,7 @@ static void count_work(tern_constraint *c, uint64_t work) {
     c->work_left -= more < c->work_left ? more : c->work_left;
 }
 
-// With the lock held, which it gives back. *is_slow: it took more than `most`.
+// Called with the lock held; releases it. *is_slow: it took more than `most`.
 static tern_status do_call(tern_constraint *c, uint64_t most, bool *is_slow, tern_error *err) {
     tern_grammar *g = c->grammar;
     const uint64_t before = tern_automaton_work(g->automaton);
@@ -454,7 +454,7 @@ bool tern_constraint_is_away(const tern_constraint *c) {
     return c->is_given && !tern_helper_is_done(c->helper, &c->job);
 }
 
-// What is quick is done at once, unless somebody is at the same grammar for long.
+// Does quick work at once, unless another thread has the grammar's lock.
 static bool try_now(tern_constraint *c, tern_status *status, tern_error *err) {
     const uint64_t most = budget_of(c);
     bool is_slow;
@@ -519,7 +519,7 @@ tern_status tern_constraint_masks(tern_constraint *c, const int32_t *draft, size
         else
             break;
     }
-    if (status != TERN_OK && tern_automaton_is_slow(a)) { // the text may not go there at all
+    if (status != TERN_OK && tern_automaton_is_slow(a)) { // the answer may never get there
         tern_clear(err);
         status = TERN_OK;
     }
@@ -545,7 +545,7 @@ tern_status tern_constraint_take(tern_constraint *c, int32_t id, bool *later, te
 
 tern_status tern_constraint_find_forced(tern_constraint *c, bool *later, tern_error *err) {
     *later = false;
-    // Calls that are optional are what the model would have said, wherever that is right.
+    // Optional calls keep the model's own text wherever it is valid.
     if (c->knows_forced || c->grammar->waits) return TERN_OK;
     TERN_TRY(call(c, TERN_CONSTRAINT_FORCED, 0, later, err));
     c->knows_forced = !*later;

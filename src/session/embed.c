@@ -1,4 +1,4 @@
-// Vectors of texts: the prompt and the tokens of each, and what becomes of its vector.
+// Vectors of texts: each text's prompt and tokens, and the pooling of its vector.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +10,8 @@ struct tern_embedding {
     tern_use use;
     tern_reader reader;
     const tern_embed_text *texts;
-    size_t next;      // of the texts: the first that no step has
-    size_t n_waiting; // its tokens, where it waits for the next step
+    size_t next;      // the first text that is not in a step
+    size_t n_waiting; // tokens of that text if it waits for the next step
     tern_embed_params params;
     const char *prefix; // in front of each text
     int32_t max_length, n_dims;
@@ -101,7 +101,7 @@ static tern_status encode(embedder *e, const tern_embed_text *text, tern_error *
                                  &e->reader.ids, err);
 }
 
-// Appends the text's ids; *n: how many of them.
+// Appends the text's ids; *n: how many.
 static tern_status add_text(embedder *e, const tern_embed_text *text, size_t i, size_t *n,
                             tern_error *err) {
     tern_ids *ids = &e->reader.ids;
@@ -126,7 +126,7 @@ static tern_status add_text(embedder *e, const tern_embed_text *text, size_t i, 
 
 // ---- Vectors -----------------------------------------------------------------------------------
 
-// The first numbers of a vector of length 1 have less: it becomes 1 again.
+// The leading part of a vector of length 1 is shorter: makes its length 1 again.
 static void take(void *user, size_t text, const float *row) {
     const embedder *e = user;
     const tern_embedding_info *info = &e->reader.m->embedding;
@@ -142,7 +142,7 @@ static void take(void *user, size_t text, const float *row) {
 
 // ---- Steps -------------------------------------------------------------------------------------
 
-// Puts texts into a step until it is full, and begins it; *done: there was nothing left.
+// Puts texts into a step until it is full, and begins it; *done: no text was left.
 static tern_status begin_step(embedder *e, bool *done, tern_error *err) {
     tern_reader *r = &e->reader;
     for (; e->next < r->n_texts; e->next++) {

@@ -1,5 +1,5 @@
-// What may not be chosen, whatever the scores say: tokens that are not among the allowed ones, ends
-// that come too early, and the last tokens of bad words.
+// Tokens that may not be chosen, whatever their scores: tokens that are not among the allowed ones,
+// ends that come too early, and the last tokens of bad words.
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
@@ -49,7 +49,7 @@ static tern_status add_word(tern_excluded *x, const tern_ids *ids, tern_error *e
     return TERN_OK;
 }
 
-// As it stands at the beginning of a text and within one.
+// Tokenized as at the beginning of a text and as within one.
 static tern_status spell_word(tern_excluded *x, const tern_model *m, const char *word,
                               tern_error *err) {
     char spaced[WORD_BYTES_MAX + 2] = " ";
@@ -130,7 +130,7 @@ static bool is_end(const tern_excluded *x, int32_t id) {
     return first < x->n_ends && x->ends[first] == id;
 }
 
-// The candidates that are not among the early ends; all of them, if none else is left.
+// Removes early ends from the candidates, unless no others are left.
 static size_t without_ends(const tern_excluded *x, tern_candidate *c, size_t n) {
     size_t n_left = 0, n_others = 0;
     for (size_t i = 0; i < n; i++) n_others += !is_end(x, c[i].id);

@@ -1,4 +1,4 @@
-// Generation: a machine that is stepped, alone by tern_generate, among others by a group.
+// Generation: a state machine that is stepped by tern_generate, alone, or by a group, with others.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static size_t held_back(const tern_generation *g, const char *text, size_t n) {
     return most;
 }
 
-// Passes on the text in g->held that is certain.
+// Passes on the text in g->held that cannot begin a stop string.
 static void flush(tern_generation *g, bool at_end) {
     tern_strbuf *held = &g->held;
     if (g->n_said < (size_t)g->excluded.min_tokens && !at_end) { // too early for stop strings
@@ -86,8 +86,8 @@ static void end_text(tern_generation *g) {
     flush(g, true);
 }
 
-// Shows a token that was chosen, unless it ends the text. *later: where it leads in the grammar is
-// not known yet.
+// Passes on the text of a chosen token, unless it ends the text. *later: the grammar's state after
+// it is not known yet.
 static tern_status say(tern_generation *g, int32_t id, bool *later, tern_error *err) {
     const bool is_bound = tern_constraint_binds(&g->constraint);
     *later = false;
@@ -121,7 +121,7 @@ static void free_generation(tern_spare *spare) {
 }
 static const tern_spare_kind generation_kind = {sizeof(tern_generation), free_generation};
 
-// One that was used before: what it has allocated stays.
+// One that was used before keeps its allocated memory.
 static void clear(tern_generation *g) {
     tern_generation old = *g;
     *g = (tern_generation){.spare = old.spare,
@@ -204,7 +204,7 @@ static tern_status reserve_text(tern_generation *g, tern_error *err) {
 static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
                            const tern_generate_params *params, tern_error *err) {
     tern_session *s = g->s;
-    // Without a limit: what fits; a shifting context never fills, so it gets a limit.
+    // Without a limit: as many as fit; a shifting context never fills, so it gets a limit.
     g->max_tokens = params->max_tokens;
     if (g->max_tokens <= 0) g->max_tokens = s->desc.shift_context ? 1 << 20 : s->n_context;
     g->ignore_end = params->ignore_end;
@@ -213,7 +213,7 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
     g->on_end = desc->on_end;
     g->user = desc->user;
     g->decoder.with_special = params->with_special;
-    g->decoder.started = true; // the text goes on: a space in front of its first word stays
+    g->decoder.started = true; // the text continues: the space before its first word is kept
     if (desc->refit) g->refit = *desc->refit;
     TERN_TRY(tern_constraint_begin(&g->constraint, s->model, params->grammar, err));
     TERN_TRY(tern_sampler_prepare(&g->sampler, params->sampling, &s->model->info, err));
@@ -233,7 +233,7 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
     return reserve_text(g, err);
 }
 
-// The prompt goes where it will be computed, after what the timeline has of it already.
+// Puts the prompt where it will be computed, after the prefix that the timeline already has.
 static tern_status put_prompt(tern_generation *g, const tern_generation_desc *desc,
                               tern_error *err) {
     tern_session *s = g->s;
@@ -243,7 +243,7 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     const int32_t *ids = desc->ids; // may be the timeline's own, which moves as it grows
     TERN_TRY(tern_lease_make_room(s->lease, room < most ? room : most, &ids, NULL, err));
     TERN_TRY(tern_lease_reserve_ahead(s->lease, (int32_t)(room < most ? room : most), err));
-    // The last one again: its scores are needed.
+    // Compute the last one again: its scores are needed.
     size_t common = tern_session_keep_common(s, ids, n, 1), n_reused;
     TERN_TRY(tern_lease_expect(s->lease, n, err));
     TERN_TRY(tern_session_count_reused(s, &n_reused, err));
@@ -315,7 +315,7 @@ void tern_generation_rows(const tern_generation *g, size_t *n_rows, size_t *n_lo
 
 bool tern_generation_feeds(const tern_generation *g) { return g->n_left > 0; }
 
-// What the sampler needs of the scores after each of the last n tokens, for which masks are there.
+// The scores that the sampler needs after each of the last n tokens, whose masks are ready.
 static tern_need need_of(const tern_generation *g, size_t n) {
     const tern_constraint *c = &g->constraint;
     return (tern_need){.n_rows = n,
@@ -324,9 +324,9 @@ static tern_need need_of(const tern_generation *g, size_t n) {
                        .n_words = c->n_words};
 }
 
-// Tokens of the next piece, about n_most. Alone, batches are full but for the last one. Where the
-// bits of a row depend on whether its chunk is short, pieces are short where that batch is, and
-// nowhere else.
+// Tokens of the next piece, about n_most. For a session alone, all batches but the last are full.
+// If the bits of a row depend on whether its chunk is short, a piece is short exactly where such a
+// batch is.
 static size_t piece_of(const tern_generation *g, size_t n_most) {
     size_t n_batch = (size_t)g->s->model->n_batch, rest = n_batch - g->n_fed % n_batch;
     size_t few = (size_t)tern_model_same_bits(g->s->model);
@@ -344,8 +344,8 @@ static const int32_t *lacked(const tern_generation *g) {
     return tern_session_tokens(g->s) + g->s->n_tokens + g->gap;
 }
 
-// A piece of n that cuts no image, where that matters: it grows to the image's end if it can.
-// What is left then must not be short, as above.
+// A piece of n that cuts no image, where that matters: it grows to the image's end if it can. The
+// rest must not be short then, as above.
 static size_t keep_images(const tern_generation *g, size_t n) {
     size_t n_batch = (size_t)g->s->model->n_batch, rest = n_batch - g->n_fed % n_batch;
     size_t few = (size_t)tern_model_same_bits(g->s->model);
@@ -355,8 +355,8 @@ static size_t keep_images(const tern_generation *g, size_t n) {
     return tern_lease_piece(g->s->lease, lacked(g), g->n_left, rest);
 }
 
-// A piece keeps one position to go back to, so it ends where a fork is wanted: unless that made a
-// piece short which is not.
+// A batch can snapshot one position, so a piece ends at the requested fork, unless that would make
+// a long piece a short one.
 static size_t end_at_fork(const tern_generation *g, size_t n) {
     size_t first = g->s->n_tokens, few = (size_t)tern_model_same_bits(g->s->model);
     if (g->fork_at <= first || g->fork_at >= first + n) return n;
@@ -365,8 +365,8 @@ static size_t end_at_fork(const tern_generation *g, size_t n) {
     return any || (head > few && n - head > few) ? head : n;
 }
 
-// Whether what the grammar leaves no choice about is said without asking the model: unless how
-// likely tokens are is to be kept.
+// Whether tokens that the grammar forces are said without asking the model: not if
+// log-probabilities are kept.
 static bool may_force(const tern_generation *g) {
     return tern_constraint_binds(&g->constraint) && !g->s->n_each_logprobs &&
            g->sampler.n_excluded == 0;
@@ -377,7 +377,7 @@ static tern_status find_forced(tern_generation *g, bool *later, tern_error *err)
     return may_force(g) ? tern_constraint_find_forced(&g->constraint, later, err) : TERN_OK;
 }
 
-// Which tokens may come, and which must: g->is_late if that takes long.
+// Finds the tokens that may come and those that must; sets g->is_late if that takes long.
 static tern_status plan_mask(tern_generation *g, tern_error *err) {
     if (!g->is_bound) return TERN_OK;
     TERN_TRY(tern_constraint_mask(&g->constraint, &g->is_late, err));
@@ -402,7 +402,7 @@ static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *nee
     return TERN_OK;
 }
 
-// The last token, those that had to follow it, and, where none had to, the draft, if there is one.
+// Plans the last token, the forced tokens after it, and if there are none, the draft, if any.
 static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *err) {
     tern_session *s = g->s;
     tern_speculator *sp = s->speculator;
@@ -414,7 +414,7 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
     if (g->is_late) return TERN_OK;
     if (sp && g->n_more == 0) {
         size_t n_max = (n_left < room ? n_left : room) - 1, next = s->n_tokens + 1;
-        // A draft that is refused must not have made the text one of the longer ones.
+        // A rejected draft must not have moved the text into a longer length class.
         size_t end = (size_t)tern_lease_same_length(s->lease, (int32_t)(next + n_max));
         if (end >= next) n_max = end - next;
         TERN_TRY(tern_lease_put(s->lease, s->n_tokens, &g->id, 1, err));
@@ -422,7 +422,7 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
                                        n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
                                        err));
         while (n_draft < (size_t)sp->draft.n && sp->draft.tokens[n_draft] < TERN_IMAGE_TOKENS_IDS)
-            n_draft++; // rows of images are no guesses
+            n_draft++; // rows of images cannot be guessed
         if (g->is_bound)
             TERN_TRY(tern_constraint_masks(&g->constraint, sp->draft.tokens, &n_draft, err));
         sp->draft.n = (int32_t)n_draft;
@@ -433,7 +433,8 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
     g->work.ids = g->run;
     g->work.n_ids = 1 + (int32_t)(g->n_more + n_draft);
     if (!n_draft) return TERN_OK;
-    g->work.snapshot_at = (int32_t)s->n_tokens + 1; // where drafts that are refused lead back to
+    g->work.snapshot_at = (int32_t)s->n_tokens + 1; // the position to return to after a rejected
+                                                    // draft
     g->work.passing = true;
     return TERN_OK;
 }
@@ -481,7 +482,7 @@ tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone,
 
 // ---- Choosing ----------------------------------------------------------------------------------
 
-// Records how likely the next token that is said was.
+// Records the log-probability of the next token that is said.
 static tern_status keep_logprobs(tern_generation *g, const float *logits, int32_t id,
                                  tern_error *err) {
     tern_session *s = g->s;
@@ -498,7 +499,7 @@ static const float *row_of(const tern_generation *g, const tern_scores *x, size_
     return x->logits + row * (size_t)g->s->model->info.n_vocab;
 }
 
-// The candidates that the grammar allows, of a whole row; returns how many.
+// Collects the candidates of a whole row that the grammar allows; returns how many.
 static size_t keep_allowed(const tern_generation *g, const tern_scores *x, size_t row,
                            const float *logits, float *greatest, bool *is_number) {
     const tern_constraint *c = &g->constraint;
@@ -525,7 +526,7 @@ static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, 
     float greatest = -INFINITY;
     bool is_number = true;
     if (g->is_bound && !k) n = keep_allowed(g, x, row, logits, &greatest, &is_number);
-    while (g->is_bound && k && n && ids[n - 1] == INT32_MAX) n--; // fewer are allowed
+    while (g->is_bound && k && n && ids[n - 1] == INT32_MAX) n--; // fewer tokens are allowed
     for (size_t i = 0; i < n && (k || !g->is_bound); i++) {
         x->candidates[i] = (tern_candidate){logits[i], ids ? ids[i] : (int32_t)i};
         greatest = logits[i] > greatest ? logits[i] : greatest;
@@ -542,7 +543,7 @@ static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, 
     return TERN_OK;
 }
 
-// Whether the model is as sure of a greedy choice as the threshold asks, if one is set.
+// Whether the probability of a greedy choice reaches the threshold, if one is set.
 static bool is_sure(const tern_generation *g, const tern_scores *x, size_t row, int32_t id) {
     float threshold = g->s->speculator->params.threshold;
     if (threshold == 0 || g->sampler.params.temperature != 0) return true;
@@ -569,8 +570,8 @@ static tern_status shift(tern_generation *g, tern_error *err) {
     return tern_lease_expect(s->lease, keep + g->n_left, err);
 }
 
-// The caller's own way to go on. The last chosen token is not in the timeline yet: the next step
-// brings it there.
+// Uses the caller's refit. The last chosen token is not in the timeline yet: the next step appends
+// it.
 static tern_status refit(tern_generation *g, tern_error *err) {
     tern_session *s = g->s;
     tern_ids ids = {0};
@@ -600,7 +601,7 @@ static tern_status make_room(tern_generation *g, tern_error *err) {
 
 // ---- Taking results ----------------------------------------------------------------------------
 
-// Tokens that may be said before the next step: with the last one they are computed at once.
+// Tokens that may be said before the next step: they are computed at once, with the last one.
 static size_t run_max(const tern_generation *g) {
     const tern_session *s = g->s;
     size_t room = (size_t)s->n_context - s->n_tokens, most = (size_t)tern_model_same_bits(s->model);
@@ -608,7 +609,7 @@ static size_t run_max(const tern_generation *g) {
     return most < room ? most : room;
 }
 
-// The token that was chosen is said.
+// The chosen token has been said.
 static tern_status put_said(tern_generation *g, tern_error *err) {
     if (g->n_run == 0) {
         g->id = g->chosen;
@@ -622,7 +623,7 @@ static tern_status put_said(tern_generation *g, tern_error *err) {
     return TERN_OK;
 }
 
-// Says what was chosen, and then what the grammar leaves no choice about.
+// Says the chosen token, and then those that the grammar forces.
 tern_status tern_generation_settle(tern_generation *g, tern_error *err) {
     bool later;
     while (!g->is_settled && !g->is_over) {
@@ -641,7 +642,7 @@ tern_status tern_generation_settle(tern_generation *g, tern_error *err) {
     return TERN_OK;
 }
 
-// Nothing may come: the text has ended, or the grammar was taken to have a text where it has none.
+// No token is allowed: the text has ended, or the grammar has no text from here.
 static tern_status end_of_grammar(tern_generation *g, size_t row, tern_error *err) {
     if (!g->constraint.can_end[row])
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "the grammar leads to where no text goes on");
@@ -659,8 +660,8 @@ static tern_status choose_next(tern_generation *g, const tern_scores *x, size_t 
     return keep_logprobs(g, row_of(g, x, row), g->chosen, err);
 }
 
-// The scores after the last token are in the first row: choose, show. A token that was drafted is
-// computed already, and its scores are in the next row.
+// The scores after the last token are in the first row: choose, and pass on. A token that was
+// drafted is already computed, and the scores after it are in the next row.
 static tern_status go_on(tern_generation *g, const tern_scores *x, tern_error *err) {
     tern_session *s = g->s;
     for (size_t row = 0;; row++) {
@@ -672,7 +673,7 @@ static tern_status go_on(tern_generation *g, const tern_scores *x, tern_error *e
         g->n_run = 0;
         g->is_settled = false;
         TERN_TRY(say(g, id, &later, err));
-        // What was computed in advance was not looked at by a grammar that binds from here on.
+        // Tokens computed in advance were not checked by a grammar that binds only from here on.
         drafted = drafted && !later && g->is_bound == tern_constraint_binds(&g->constraint);
         if (drafted && !g->is_over && is_sure(g, x, row, id)) {
             TERN_TRY(find_forced(g, &too_late, err));
@@ -722,7 +723,7 @@ tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, 
 
 static tern_status keep_said(tern_generation *g, tern_error *err) {
     tern_session *s = g->s;
-    if (s->generated_capacity > 4 * (g->n_said + 64)) { // of a longer answer
+    if (s->generated_capacity > 4 * (g->n_said + 64)) { // left from a longer answer
         tern_free(s->generated);
         s->generated = NULL;
         s->generated_capacity = 0;
@@ -792,7 +793,7 @@ static tern_status step(tern_generation *g, tern_scratch *x, tern_error *err) {
     return tern_generation_take(g, &scores, tern_seconds() - start, err);
 }
 
-// Steps until it is over: also when somebody wants that, whatever it is doing.
+// Steps until it is over, or until it is cancelled.
 static tern_status run(tern_generation *g, tern_scratch *scratch, tern_error *err) {
     tern_status status = TERN_OK;
     while (status == TERN_OK && !g->is_over) {
@@ -835,7 +836,7 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
                                 tern_text_fn on_text, void *user, tern_generate_stats *stats,
                                 tern_error *err) {
     TERN_NEED(s);
-    TERN_TRY(tern_session_check_idle(s, err)); // a call in its own callback changes nothing
+    TERN_TRY(tern_session_check_idle(s, err)); // a call from its own callback changes nothing
     tern_session_call call;
     tern_session_enter(&call, s);
     tern_status status = generate(s, ids, n_ids, params, way, on_text, user, stats, err);

@@ -2,9 +2,9 @@
 //
 // A step plans for every session: first those that wait for their next token, then pieces of
 // prompts and of timelines that are computed again, in turn. It is then computed in one batch or,
-// where the model cannot take all at once, in several. Whatever a callback does (add, cancel, close
-// another session), what is planned stays valid: sessions that end leave the plan, and new ones
-// wait for the next step.
+// if the model cannot take all at once, in several. Whatever a callback does (add, cancel, close
+// another session), the plan stays valid: sessions that end leave the plan, and new ones wait for
+// the next step.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
@@ -12,7 +12,7 @@
 #include "session/session.h"
 
 #define LEAST_PIECE 16 // tokens of one session; prompts that come later wait for their turn
-#define FIRST_PIECE 8  // beside answers, before it is known what that costs them
+#define FIRST_PIECE 8  // beside answers, before its cost is known
 
 typedef struct planned {
     tern_generation *g; // NULL: it has ended meanwhile
@@ -23,7 +23,7 @@ typedef struct planned {
 struct tern_group {
     tern_model *model;
     int32_t n_piece, n_reserve;
-    bool finds_piece; // n_piece, and when there is one: the caller did not say
+    bool finds_piece; // n_piece and its timing are measured, not given by the caller
     tern_pace pace;
     double step_began;
     int32_t n_fed;                    // rows of prompts in this step
@@ -36,10 +36,10 @@ struct tern_group {
     tern_work *works; // [n_planned] of the plan
     size_t n_planned, next, n_now, plan_capacity;
     bool in_step, in_flight, in_callback, is_closing;
-    bool awaits;                    // the step has nothing but to wait for what the helper does
+    bool awaits;                    // the step only waits for the helper
     tern_helper helper;             // of grammars
-    const tern_generation *calling; // back: its session cannot be closed now; NULL: none
-    size_t n_calls;                 // that the group is in; closing it waits
+    const tern_generation *calling; // in a callback: its session cannot be closed now; NULL: none
+    size_t n_calls;                 // calls in progress on the group; closing it waits
     tern_wanted wanted;
     tern_computation computation;
     double started;
@@ -127,7 +127,7 @@ static void stop(tern_generation *g) {
     g->reason = TERN_STOP_CALLER;
 }
 
-// Those that somebody wants to end: from any thread, so it is looked at here.
+// Ends those that were cancelled: requests come from any thread, so they are polled here.
 static void take_requests(tern_group *group) {
     for (size_t i = 0; i < group->n_running; i++) {
         tern_generation *g = group->running[i];
@@ -141,7 +141,7 @@ static void land(tern_group *group) {
     group->in_flight = false;
 }
 
-// The results of what is on its way are dropped.
+// Drops the results of the batch in flight.
 static void give_up_step(tern_group *group) {
     if (group->in_flight) tern_model_cancel(&group->computation);
     land(group);
@@ -164,7 +164,7 @@ bool tern_group_leave(tern_session *s) {
 }
 
 static void free_group(tern_group *group) {
-    group->n_calls = 1; // what is called back finds it in use
+    group->n_calls = 1; // callbacks find it in use
     give_up_step(group);
     while (group->n_running > 0) {
         tern_generation *g = group->running[group->n_running - 1];
@@ -215,7 +215,8 @@ static tern_status grow_plan(tern_group *group, tern_error *err) {
     return TERN_OK;
 }
 
-// Room for a step of all that run. Not while one is on its way, which uses the same room.
+// Reserves memory for a step of all running sessions. Not while one is in flight, which uses the
+// same memory.
 static tern_status make_ready(tern_group *group, tern_error *err) {
     size_t rows = 0, most = (size_t)group->model->n_batch;
     bool any_logits = false;
@@ -279,7 +280,7 @@ tern_status tern_group_add(tern_group *group, tern_session *s, const int32_t *id
 
 // ---- Planning a step ---------------------------------------------------------------------------
 
-// Memory that a session lacks ends that one; the others go on.
+// A session that runs out of memory ends; the others go on.
 static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
     planned *p = &group->plan[group->n_planned];
     tern_error err = {0};
@@ -303,7 +304,7 @@ static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
     return g->work.n_ids;
 }
 
-// After a step: how many rows of prompts the next ones have.
+// After a step: sets how many rows of prompts the next ones have.
 static void find_piece(tern_group *group) {
     if (!group->has_answers) return;
     tern_pace_note(&group->pace, group->n_fed, tern_seconds() - group->step_began);
@@ -311,8 +312,8 @@ static void find_piece(tern_group *group) {
     if (group->finds_piece && rows > 0) group->n_piece = rows;
 }
 
-// Whether the prompts wait: for others, to be read with them, or for a step that tells what one
-// takes without them.
+// Whether the prompts wait: for others, to be read together, or for a step that measures the time
+// without prompts.
 static bool prompts_wait(tern_group *group) {
     if (group->finds_piece && group->n_planned > 0 && tern_pace_rests(&group->pace)) return true;
     int32_t n_prompts = 0, n_answers = (int32_t)group->n_planned;
@@ -397,13 +398,14 @@ static void want(tern_group *group) {
     w->top_logits = w->top_k ? x->top_logits : NULL;
 }
 
-// A batch of one session stops in its middle when that is requested.
+// A batch of one session can be cancelled midway.
 static const tern_cancel *request_of(const tern_group *group) {
     const tern_generation *g = group->n_now == 1 ? group->plan[group->next].g : NULL;
     return g ? &g->s->cancel : NULL;
 }
 
-// Whether that is why it failed: the session's generation is over then, and the step goes on.
+// Whether the batch failed because of that: the session's generation is then over, and the step
+// continues.
 static bool was_stopped(tern_group *group, tern_status status, tern_error *err) {
     if (status != TERN_ERR_CANCELLED || !tern_cancel_is_requested(request_of(group))) return false;
     stop(group->plan[group->next].g);
@@ -426,7 +428,7 @@ static tern_status begin_batch(tern_group *group, tern_error *err) {
     return status;
 }
 
-// Begins the next batch of the step; none is left: the step is over.
+// Begins the next batch of the step; if none is left, the step is over.
 static tern_status begin_next(tern_group *group, tern_error *err) {
     tern_status status;
     do {
@@ -445,7 +447,7 @@ static tern_status begin_next(tern_group *group, tern_error *err) {
     return status;
 }
 
-// Those that were left in the middle of a token go on, as far as their grammars let them.
+// Continues generations that stopped in the middle of a token, as far as their grammars allow.
 static void settle_some(tern_group *group) {
     for (size_t i = 0; i < group->n_running && !group->is_closing; i++) {
         tern_generation *g = group->running[i];
@@ -457,7 +459,7 @@ static void settle_some(tern_group *group) {
         group->calling = NULL;
         group->in_callback = false;
         if (status != TERN_OK) fail(g, status, &err);
-        i = SIZE_MAX; // whoever was called may have closed others
+        i = SIZE_MAX; // the callback may have closed others
     }
 }
 
@@ -496,14 +498,14 @@ tern_status tern_group_begin(tern_group *group, tern_error *err) {
     return status;
 }
 
-// The batch is computed: every session goes on with its rows.
+// The batch is computed: every session continues with its rows.
 static void take_results(tern_group *group) {
     const tern_scratch *x = group->scratch;
     size_t n_vocab = (size_t)group->model->info.n_vocab, row = 0, n = group->n_now;
     size_t first = group->next, top_k = (size_t)group->wanted.top_k;
     double seconds = tern_seconds() - group->started;
     for (size_t i = first; i < first + n; i++)
-        if (n > 1 && group->plan[i].feeds) seconds = 0; // of a prompt, mostly
+        if (n > 1 && group->plan[i].feeds) seconds = 0; // mostly a prompt's
     group->in_callback = true;
     for (size_t i = first; i < first + n; i++) {
         tern_generation *g = group->plan[i].g;
@@ -573,8 +575,8 @@ tern_status tern_group_poll(tern_group *group, bool *done, size_t *n_running, te
     return status;
 }
 
-// A step that has nothing to compute ends soon, also without what it awaits: its caller may have
-// somebody to add.
+// A step with nothing to compute ends soon, even if the helper is not done: the caller may want to
+// add a session.
 static void wait_some(tern_group *group) {
     for (int i = 0; group->awaits && i < 10; i++) {
         if (is_any_ready(group)) break;

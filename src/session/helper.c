@@ -1,7 +1,7 @@
-// A thread beside that of a group, for work that its steps do not wait for.
+// A second thread of a group, for work that its steps do not wait for.
 //
-// A job is given, and is its giver's again when it is done: in between nobody else touches what it
-// works on. The thread is started for the first one.
+// A job belongs to the helper from give until it is done: meanwhile its owner does not touch its
+// data. The thread is started for the first one.
 #include "session/session.h"
 
 void tern_helper_open(tern_helper *h) {

@@ -1,4 +1,4 @@
-// Answers whose grammars take long, among others.
+// Answers with slow grammars, in a group with others.
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
@@ -37,7 +37,7 @@ typedef struct answer {
     tern_strbuf text;
     tern_stop_reason reason;
     bool ended;
-    int32_t guesses[N_IDS]; // what it is going to say
+    int32_t guesses[N_IDS]; // the tokens it is going to say
     size_t n_guesses, n_ids;
 } answer;
 
@@ -57,7 +57,7 @@ static void on_end(void *user, tern_session *s, const tern_generate_stats *stats
 
 static const tern_sampling sampling = {.temperature = 0.9f, .seed = 11};
 
-// Right for three tokens of four.
+// A drafter that is right for three tokens out of four.
 static int32_t draft(void *user, const int32_t *ids, size_t n_ids, int32_t *out, int32_t n_max) {
     const answer *a = user;
     int32_t n = 0;
@@ -100,7 +100,7 @@ static size_t step(const room *r) {
     return n_running;
 }
 
-// What is said alone, by a grammar of its own.
+// Generates the answer alone, with its own grammar.
 static void say_alone(const room *r, answer *alone, const char *pattern) {
     tern_error err = {0};
     tern_generate_stats stats = {0};
@@ -121,7 +121,7 @@ static void check_alone(const room *r, const answer *a, const char *pattern) {
     close_answer(&alone);
 }
 
-// Takes more than the group tries, and less than it allows.
+// Takes more work than the group tries at once, and less than it allows.
 static const char slow[] = "(?:[a-e]{1,30}|[c-z]{1,40}|[ a-m]{2,50}){1,60}\\.";
 
 // A job that takes as long as the test wants.
@@ -146,9 +146,9 @@ static void open_blocker(blocker *b) {
     tern_mutex_unlock(&b->lock);
 }
 
-// While the helper is at something, an answer whose mask takes long says nothing, may be cancelled
-// and closed, and another one comes to its end; then it says what it says alone. Seen to fail where
-// masks of any length are found between steps.
+// While the helper is busy, an answer whose mask takes long says nothing, may be cancelled and
+// closed, and another one finishes; then it says the same as alone. Seen to fail if slow masks are
+// computed between steps.
 TEST(group_answers_go_on_beside_a_slow_grammar) {
     room r;
     answer plain, bound, gone, closed;
@@ -167,7 +167,7 @@ TEST(group_answers_go_on_beside_a_slow_grammar) {
     CHECK(!bound.text.len && !gone.text.len && !closed.text.len);
     REQUIRE(bound.session->running);
     CHECK(tern_constraint_is_away(&bound.session->running->constraint));
-    CHECK(step(&r) == 3); // comes back, though there is nothing to compute
+    CHECK(step(&r) == 3); // returns, though there is nothing to compute
     tern_session_cancel(gone.session);
     tern_session_close(closed.session);
     closed.session = NULL;
@@ -178,7 +178,7 @@ TEST(group_answers_go_on_beside_a_slow_grammar) {
     CHECK(tern_helper_is_done(helper, &b.job));
     check_alone(&r, &plain, NULL);
     check_alone(&r, &bound, slow);
-    add(&r, &gone); // and the end of the group, in the middle of a mask
+    add(&r, &gone); // and close the group in the middle of a mask
     step(&r);
     tern_group_close(r.group);
     r.group = NULL;
@@ -189,10 +189,10 @@ TEST(group_answers_go_on_beside_a_slow_grammar) {
     close_room(&r);
 }
 
-// Wherever an answer is left in the middle of a token, it is what it is alone: with the helper
-// asked for whatever the group's first try does not find (and kept from it for the first steps, so
-// that answers do wait for it, however quick it is), with drafts, text that must come, and a
-// grammar that two have. Seen to fail with what must come forgotten where the last token was late.
+// Wherever an answer stops in the middle of a token, it is the same as alone: with all work given
+// to the helper that the group's first try does not finish (and the helper blocked for the first
+// steps, so that answers do wait for it, however quick it is), with drafts, forced text, and a
+// grammar shared by two. Seen to fail if forced tokens are forgotten when the last token was late.
 TEST(group_answers_of_slow_grammars_are_those_alone) {
     static const char *const patterns[] = {
         slow,

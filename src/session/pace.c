@@ -1,16 +1,16 @@
 #include "session/pace.h"
 
-// How much longer a step may be for the prompts in it than without: seven tenths, so that now and
-// then one that is slower stays below two; and 20 ms for both is no reader's wait.
+// How much longer prompts may make a step: by 70%, so that an occasional slower one stays below
+// twice; and up to 20 ms in all is not noticed by a reader.
 #define STEP_STRETCH 1.7
 #define STEP_SECONDS 0.020
-#define LEAST_ROWS   1  // of prompts in a step: they come to their end, however slow the machine is
+#define LEAST_ROWS   1  // of prompts in a step: they finish, however slow the machine is
 #define REST_EVERY   16 // steps with prompts
 
-#define FORGETS 0.9 // what a step counts after the next one
+#define FORGETS 0.9 // weight of a step after each later one
 
-// Prompts wait for others while there are fewer than one for so many answers, until what they cost
-// beside their rows is a sixteenth of the time, and no longer than a tenth of a second.
+// Prompts wait for others while there is fewer than one per ANSWERS_EACH answers, until their fixed
+// cost is a sixteenth of the time, and no longer than a tenth of a second.
 #define ANSWERS_EACH 8
 #define COSTS_EACH   16
 #define LONGEST_WAIT 0.1
@@ -32,9 +32,9 @@ void tern_pace_note(tern_pace *p, int32_t n_rows, double seconds) {
     p->sums.rows_seconds = FORGETS * p->sums.rows_seconds + rows * more;
 }
 
-// The line's slope, where the steps had numbers of rows different enough to tell (a deviation of a
-// tenth of the mean), else all of what they took by their rows. Never below a hundredth of that:
-// noise may turn a line downwards.
+// The line's slope, if the steps' numbers of rows differ enough (a deviation of a tenth of the
+// mean), else their whole extra time per row. Never below a hundredth of that: noise may turn a
+// line downwards.
 double tern_pace_row_seconds(const tern_pace *p) {
     if (p->sums.n <= 0) return 0;
     double all = p->sums.seconds / p->sums.rows;

@@ -1,13 +1,13 @@
 // Reads whole texts, in steps of some thousand tokens whatever their lengths are: a step is a batch
-// of sequences one after the other, in which nothing is padded. Since rows do not depend on the
-// others of their batch, a text gives the same numbers in any company.
+// of concatenated sequences without padding. Since rows do not depend on the others in their batch,
+// a text's numbers do not depend on the other texts.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
 
-#define STEP 2048 // tokens computed at once, unless somebody says otherwise
+#define STEP 2048 // tokens computed at once, unless the caller sets it
 
 static tern_status in_range(const char *what, int32_t value, int32_t most, int32_t usual,
                             int32_t *out, tern_error *err) {
@@ -66,8 +66,8 @@ tern_status tern_reader_begin(tern_reader *r, tern_error *err) {
     return TERN_OK;
 }
 
-// Takes what was computed, and forgets the texts. Their states are given back, so that no lease
-// keeps the room of the longest text that it ever had.
+// Takes the results, and drops the texts. Their states are released, so that no lease keeps the
+// memory of the longest text that it ever had.
 static tern_status take_step(tern_reader *r, tern_error *err) {
     size_t n_input = r->input ? r->n_tokens * (size_t)r->input_width : 0;
     for (size_t i = 0; i < r->n; i++) {

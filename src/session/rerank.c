@@ -1,12 +1,12 @@
-// Reranking: a model reads a query and a document together, and says how well they fit.
+// Reranking: a model reads a query and a document together, and scores how well they match.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
 
-// What Qwen3-Reranker was trained with, around the query and the document; the parts at both ends
-// have special tokens in them.
+// The template that Qwen3-Reranker was trained with, around the query and the document; its first
+// and last parts contain special tokens.
 #define FRONT                                                                                      \
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query "    \
     "and the Instruct provided. Note that the answer can only be \"yes\" or "                      \
@@ -61,7 +61,7 @@ static tern_status append(tern_ids *out, const tern_ids *more, tern_error *err) 
     return TERN_OK;
 }
 
-// The document, which ends the middle, is cut to fit.
+// The document, at the end of the middle part, is cut to fit.
 static tern_status encode_question(reranker *k, tern_str document, tern_error *err) {
     tern_ids *ids = &k->reader.ids;
     size_t begin = ids->n, most = (size_t)k->max_length;

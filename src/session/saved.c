@@ -10,8 +10,8 @@
 //     .   .  states (runtime/lease_file.c, kernels/sequence_file.c)
 //     .   8  hash of the states, piece by piece as they are read
 //
-// The hashes find what broke by itself; whoever can write the file can say anything about what a
-// text's states are, but not make the reader reach beyond its memory.
+// The hashes find accidental damage; someone who can write the file can forge a text's states, but
+// cannot make the reader exceed its memory.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -81,7 +81,7 @@ tern_status tern_session_save(tern_session *s, const char *path, tern_error *err
     TERN_TRY(tern_session_check_idle(s, err));
     const int32_t *ids = tern_session_tokens(s);
     for (size_t i = 0; i < s->n_tokens; i++)
-        if (ids[i] >= TERN_IMAGE_TOKENS_IDS) // whose meaning ends with the model
+        if (ids[i] >= TERN_IMAGE_TOKENS_IDS) // their meaning ends with the model
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a session with images cannot be saved",
                              path);
     TERN_TRY(tern_output_open_private(&to.out, path, err));
@@ -157,7 +157,7 @@ static tern_status load_front(loading *from, tern_session *s, tern_error *err) {
     return TERN_OK;
 }
 
-// A session whose states are read, so that the one that is to have them stays whole if they are
+// A temporary session that reads the states, so that the target stays unchanged if they are
 // damaged.
 static tern_status load_states(loading *from, tern_lease *l, tern_error *err) {
     uint64_t hash;

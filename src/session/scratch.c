@@ -13,7 +13,7 @@ static void free_scratch(tern_spare *spare) {
 }
 static const tern_spare_kind scratch_kind = {sizeof(tern_scratch), free_scratch};
 
-// In place of the old block, whose contents are of no use any more.
+// Replaces the old block, whose contents are no longer needed.
 static tern_status renew(void *block, size_t n, size_t size, tern_error *err) {
     void **at = block;
     tern_free(*at);

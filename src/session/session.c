@@ -181,7 +181,7 @@ tern_status tern_session_check_idle(tern_session *s, tern_error *err) {
     return tern_fail(err, TERN_ERR_ARGUMENT, "the session is generating: cancel that first");
 }
 
-// Of a token that stands where something is given.
+// Whether a token is a placeholder for an image or a sound.
 static bool is_placeholder(const tern_config *c, int32_t id) {
     for (int i = 0; i < TERN_PLACEHOLDERS_MAX && c->placeholders[i]; i++)
         if (c->placeholders[i] == id) return true;
@@ -203,13 +203,13 @@ tern_status tern_session_check_ids(const tern_session *s, const int32_t *ids, si
     return TERN_OK;
 }
 
-// What to compute for the last tokens that are appended.
+// The results wanted for the last appended tokens.
 typedef struct wanted {
     size_t n_outputs; // of the last tokens
     float *logits;    // [n_outputs, n_vocab], or NULL
-    int32_t *top_id;  // the greatest, of one output; or NULL
+    int32_t *top_id;  // the argmax of one output, or NULL
     float *top_logit;
-    size_t snapshot_at; // a position to go back to, in passing; 0: none
+    size_t snapshot_at; // a position to snapshot on the way; 0: none
 } wanted;
 
 // Appends tokens in batches. After a failure the timeline holds the batches that were computed.

@@ -12,7 +12,7 @@
 struct tern_chat {
     tern_message *messages; // roles and contents are owned
     size_t n, capacity;
-    tern_shown *shown; // [n_shown] by rising message
+    tern_shown *shown; // [n_shown] sorted by message
     size_t n_shown, shown_capacity;
 };
 
@@ -52,15 +52,15 @@ static char *copy(tern_str s) {
     return text;
 }
 
-// A role is one line and not empty, which Markdown needs; and no text has a zero byte, which would
-// cut it.
+// A role must be one nonempty line, for Markdown; and no text may have a zero byte, which would
+// truncate it.
 static bool is_message(tern_str role, tern_str content) {
     for (size_t i = 0; i < role.len; i++)
         if ((unsigned char)role.ptr[i] < 32) return false;
     return role.len && !(content.len && memchr(content.ptr, 0, content.len));
 }
 
-// The images of the messages from `at` on, when these move.
+// Moves the images of the messages from `at` on along with them.
 static void move_shown(tern_chat *chat, size_t at, size_t by) {
     for (size_t i = 0; i < chat->n_shown; i++)
         if (chat->shown[i].message >= at) chat->shown[i].message += by;
@@ -106,7 +106,7 @@ tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_erro
     chat->n--;
     memmove(chat->messages + old, chat->messages + old + 1,
             (chat->n - old) * sizeof *chat->messages);
-    move_shown(chat, old + 1, SIZE_MAX); // by one back: a system text shows none
+    move_shown(chat, old + 1, SIZE_MAX); // back by one: a system text has no images
     return TERN_OK;
 }
 
