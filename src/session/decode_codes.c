@@ -1,5 +1,5 @@
-// Sound of codes, frames after frames, by a codec's one graph: a sequence of it keeps what its
-// convolutions look back to, so that pieces join as if they had been one.
+// Decodes codes to sound, frame by frame, by a codec's one graph: a sequence keeps the past inputs
+// of its convolutions, so that pieces join without a seam.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -87,7 +87,7 @@ static tern_status check_codes(const tern_codec_stream *s, const int32_t *codes,
     return TERN_OK;
 }
 
-// At most as many frames as a batch has.
+// At most as many frames as a batch holds.
 static tern_status decode_some(tern_codec_stream *s, const int32_t *codes, int32_t n,
                                float *samples, tern_error *err) {
     tern_batch batch = {.n_tokens = n};
@@ -122,7 +122,7 @@ tern_status tern_codec_decode(tern_codec_stream *s, const int32_t *codes, size_t
         TERN_TRY(
             decode_some(s, codes + i * (size_t)c->n_codes, (int32_t)n, s->samples + i * each, err));
     }
-    for (size_t i = 0; i < n_frames * each; i++) // the codec's last step; of no number, silence
+    for (size_t i = 0; i < n_frames * each; i++) // the codec's last step; NaN becomes silence
         s->samples[i] = s->samples[i] > 1     ? 1
                         : s->samples[i] >= -1 ? s->samples[i]
                         : s->samples[i] < -1  ? -1

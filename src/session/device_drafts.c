@@ -2,17 +2,17 @@
 //
 // Among runs of 1, 2, 4 and 8 tokens, choose the length with the most tokens a second. Let c_j be
 // the chance that drafted token j + 1 is right, given that the first j were; then a run of n tokens
-// yields E(n) = 1 + c_0 + c_0 c_1 + ... (n - 1 products) on average. Runs of the longest kind tell
-// this for all n, so only the time T(n) of a run has to be measured. And since T(1) <= T(n), E(n) /
-// T(1) bounds what n can promise: most lengths are never tried.
+// yields E(n) = 1 + c_0 + c_0 c_1 + ... (n - 1 products) on average. The longest runs measure this
+// for all n, so only the time T(n) of a run has to be measured. And since T(1) <= T(n), E(n) / T(1)
+// bounds what n can promise: most lengths are never tried.
 #include "formats/chains.h"
 #include "session/session.h"
 
 #define MEMORY      0.95 // weight of older measurements, per request
-#define RETRY_FIRST 16   // requests after which another length is timed again, twice as many
+#define RETRY_FIRST 16   // requests after which another length is timed again, doubled
 #define RETRY_LAST  512  // each time, up to this: a GPU that was idle is slow at first
-#define TRIAL_RUNS  6    // runs that are enough to time one
-#define TRIAL_STEPS 16   // or single steps, which come in lumps
+#define TRIAL_RUNS  6    // runs that suffice to time a length
+#define TRIAL_STEPS 16   // or single steps, whose times are uneven
 #define IDLE_RUNS   1    // the device is idle after a change, so the first run says nothing
 #define IDLE_STEPS  4
 static const int32_t arm_tokens[TERN_DEVICE_ARMS] = {1, 2, 4, 8};
@@ -86,14 +86,14 @@ static double rate_of(const tern_device_drafts *d, int arm) {
 
 static int best_arm(const tern_device_drafts *d) {
     int best = d->n_arms - 1;
-    if (seconds_of(&d->arms[best]) == 0) return best; // first, as it tells what drafts are worth
+    if (seconds_of(&d->arms[best]) == 0) return best; // first, as it measures what drafts gain
     if (seconds_of(&d->arms[0]) == 0) return 0;
     for (int arm = d->n_arms - 1; arm >= 0; arm--)
         if (rate_of(d, arm) > rate_of(d, best)) best = arm;
     return best;
 }
 
-// Another length that may turn out better, in turn; now and then single steps, which bound all
+// Another length that may be better, in turn; now and then single steps, whose time bounds all
 // others.
 static int next_to_try(tern_device_drafts *d, int best) {
     double rate = rate_of(d, best);

@@ -1,10 +1,10 @@
-// Drafters: four ways to guess how a text goes on. None of them needs to be right.
+// Drafters: four ways to guess how a text continues. Guesses may be wrong.
 //
 // - chains: a table that was mined from a corpus (formats/chains.h)
-// - lookup: what followed the last tokens where they occurred before in this text
-//   (prompt lookup decoding: quotations, names, code)
-// - online: the same for texts that the session has forgotten: a hash table from the last two or
-//   three tokens to the next, learnt from all that passes through the session
+// - lookup: the tokens that followed the last ones at an earlier occurrence in this text (prompt
+//   lookup decoding: quotations, names, code)
+// - online: the same for texts that are no longer in the session: a hash table from the last two or
+//   three tokens to the next, learnt from all tokens of the session
 // - model: a smaller model (Leviathan et al., arXiv:2211.17192), greedy
 #include <string.h>
 #include "base/alloc.h"
@@ -36,7 +36,7 @@ static int chain_level(float stated, size_t n_matched) {
 }
 
 // Continues a chain that the draft has followed so far. (No other chain can match more of the last
-// tokens: with one token less it would have matched more already.)
+// tokens: it would have matched more one token earlier.)
 static tern_guess guess_chain(const tern_speculator *sp, tern_trail *t) {
     int32_t end[TERN_CHAINS_MATCH_MAX];
     size_t n_end = copy_end(t, end, TERN_CHAINS_MATCH_MAX), n = t->n_chain, n_entries;
@@ -59,9 +59,9 @@ static tern_guess guess_chain(const tern_speculator *sp, tern_trail *t) {
 
 // ---- Lookup ------------------------------------------------------------------------------------
 
-#define LOOKUP_MATCH 8 // a longer match says no more
+#define LOOKUP_MATCH 8 // longer matches are not better
 
-// The earlier place with the longest match, the latest of equals.
+// The earlier position with the longest match; of equals the latest.
 static void find_match(tern_trail *t) {
     size_t n = trail_length(t);
     t->found = t->n_match = 0;
@@ -74,7 +74,8 @@ static void find_match(tern_trail *t) {
     }
 }
 
-// A text that repeats itself runs into its own end; then copying goes on from the draft.
+// In a text that repeats itself, the copy reaches the end of the text; it then continues in the
+// draft.
 static tern_guess guess_lookup(tern_trail *t) {
     size_t n = trail_length(t);
     if (t->draft->n > 0 && t->found && token_at(t, t->found) == token_at(t, n - 1))
@@ -126,7 +127,7 @@ static tern_guess guess_online(tern_speculator *sp, const tern_trail *t) {
     for (size_t order = n; order >= LEAST_ORDER; order--) {
         uint32_t key;
         const tern_bucket *b = bucket_of(sp, end + n, order, &key);
-        if (b->key == key) // judged by how much of the past agrees, and how often
+        if (b->key == key) // by how many tokens match, and how often it was right
             return (tern_guess){.token = b->next,
                                 .by = TERN_DRAFTER_ONLINE,
                                 .level = (order == TAIL ? WEIGHT_MAX + 1 : 0) + b->weight,
@@ -138,7 +139,7 @@ static tern_guess guess_online(tern_speculator *sp, const tern_trail *t) {
 
 // ---- A draft model -----------------------------------------------------------------------------
 
-// A model with another vocabulary would guess noise. Tables may be padded differently.
+// A model with another vocabulary would guess noise; a different padding of the table is allowed.
 static tern_status check_vocabulary(const tern_model *m, const tern_model *draft, tern_error *err) {
     int32_t n = m->info.n_vocab < draft->info.n_vocab ? m->info.n_vocab : draft->info.n_vocab;
     for (int32_t id = 0; id < n; id++) {
@@ -197,7 +198,7 @@ tern_guess tern_drafter_guess(tern_speculator *sp, tern_drafter drafter, tern_tr
     return g;
 }
 
-// A guess from the caller, or from a model with a longer table, may not be a token here.
+// A guess of the caller, or of a model with a longer table, may be outside this vocabulary.
 tern_status tern_drafter_propose(tern_speculator *sp, tern_drafter drafter, const int32_t *ids,
                                  size_t n_ids, int32_t n_max, tern_draft *out, tern_error *err) {
     out->n = 0;

@@ -1,8 +1,9 @@
-// All samplers, in any order; and mirostat, which is none of them. What each does is defined as in
-// llama.cpp, with one difference: candidates that a sampler excludes are gone for those after it.
+// All samplers, in any order; and mirostat, which replaces them. Each is defined as in llama.cpp,
+// with one difference: candidates that a sampler excludes are gone for those after it.
 //
-// Sorting is put off: a sampler that looks at the greatest sorts as many as it reaches. Temperature
-// is a factor that is kept aside, so that probabilities are always exp(scale * (logit - greatest)).
+// Sorting is lazy: a sampler that needs the greatest sorts as many as it reaches. Temperature is
+// kept as a factor, so that probabilities are always proportional to exp(scale * (logit -
+// greatest)).
 #include <math.h>
 #include <string.h>
 #include "session/session.h"
@@ -11,12 +12,12 @@ typedef tern_chain_left chain;
 
 // ---- Order -------------------------------------------------------------------------------------
 
-// At least the first k (or all) are the greatest then, falling.
+// Makes at least the first k (or all) the greatest, in falling order.
 static void sort(chain *h, size_t k) {
     if (k > h->n) k = h->n;
     if (k <= h->n_sorted) return;
     if (k < 256)
-        k = 256; // the next ones soon follow
+        k = 256; // more are usually needed soon
     else if (k < h->n)
         k *= 8;
     if (k > h->n) k = h->n;
@@ -56,7 +57,7 @@ static double entropy_of(const chain *h, float max, double total) {
     return entropy;
 }
 
-// Those whose logit is at least this stay.
+// Keeps those whose logit is at least this.
 static void keep_from(chain *h, double least) {
     size_t n = 0, n_sorted = 0;
     for (size_t i = 0; i < h->n; i++) {
@@ -101,8 +102,8 @@ static void top_k(chain *h, size_t k) {
     keep_first(h, k);
 }
 
-// The surprise rises with the place, so those nearest to the expected one are neighbours: a stretch
-// that grows on the side that is nearer, to the likelier side if both are.
+// The surprise rises along the sorted list, so the tokens nearest to the expected surprise are
+// adjacent: a range that grows on the nearer side, or on the likelier one if both are equally near.
 static void typical_p(chain *h, double p) {
     if (p <= 0 || p >= 1) return;
     sort(h, h->n);
@@ -169,7 +170,7 @@ static void temperature(chain *h, const tern_sampling *p) {
     keep_first(h, 1);
 }
 
-// These look at logits themselves.
+// These work on the logits.
 static void scale_logits(chain *h) {
     for (size_t i = 0; i < h->n && h->scale != 1; i++) h->c[i].logit *= (float)h->scale;
     h->scale = 1;
@@ -220,8 +221,8 @@ static size_t draw(tern_sampler *s, const chain *h, double *chance) {
     return i;
 }
 
-// How many tokens mirostat 1 draws from: of a Zipf distribution whose exponent is that of the
-// likeliest ones, those whose surprise is mu.
+// How many tokens mirostat 1 draws from: the number whose surprise is mu in a Zipf distribution
+// with the exponent estimated from the likeliest tokens.
 static size_t zipf_tokens(const tern_sampler *s, const chain *h) {
     double products = 0, squares = 0;
     for (size_t i = 0; i + 1 < h->n && i < 99; i++) {
@@ -248,7 +249,7 @@ static void keep_unsurprising(const tern_sampler *s, chain *h) {
 
 int32_t tern_sampler_draw(tern_sampler *s, chain *h) {
     double chance;
-    sort(h, h->n); // draws are from the likeliest on, as those of the plain way
+    sort(h, h->n); // draws go from the likeliest on, as in the plain sampler
     if (s->params.mirostat && h->n > 1) keep_unsurprising(s, h);
     const size_t i = draw(s, h, &chance);
     if (s->params.mirostat)

@@ -1,6 +1,6 @@
-// The samplers against a second account of each, written for clearness: probabilities of a whole
-// vocabulary in double precision, sorted by comparison, repetitions by comparing every pair of
-// places. The definitions are llama.cpp's.
+// The samplers against a second implementation of each, written for clarity: probabilities of a
+// whole vocabulary in double precision, sorted by comparison, repetitions found by comparing every
+// pair of positions. The definitions are llama.cpp's.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 #define N 3000 // tokens of a vocabulary
 
-typedef struct model { // what is left, by token
+typedef struct model { // the remaining candidates, by token
     double logit[N], p[N];
     bool has[N];
-    int32_t order[N]; // of those that are left, by falling probability
+    int32_t order[N]; // the remaining tokens, by falling probability
     size_t n;
 } model;
 
@@ -138,7 +138,7 @@ static void temper(model *m, const tern_sampling *p) {
     for (int i = 0; i < N && t > 0; i++) m->logit[i] /= t;
 }
 
-// XTC acts as its first random number says.
+// XTC's first random number decides whether it acts.
 static void run_model(model *m, const tern_sampling *p, const int32_t *recent, size_t n,
                       int32_t breaker, double chance) {
     for (const char *at = p->samplers; *at; at++) {
@@ -149,7 +149,7 @@ static void run_model(model *m, const tern_sampling *p, const int32_t *recent, s
         if (*at == 'k' && p->top_k > 0) drop_after(m, (size_t)p->top_k);
         if (*at == 'y' && p->typical_p > 0 && p->typical_p < 1) typical(m, (double)p->typical_p);
         if (*at == 'p' && p->top_p < 1) nucleus(m, (double)p->top_p);
-        if (*at == 'm') // of the greatest probability
+        if (*at == 'm') // relative to the greatest probability
             for (int i = N - 1; i >= 0; i--)
                 m->has[i] &= m->p[i] >= (double)p->min_p * m->p[m->order[0]];
         if (*at == 'x' && m->n > 1 && p->xtc_threshold <= 0.5f && p->xtc_probability > 0 &&
@@ -185,7 +185,8 @@ static tern_sampling any_sampling(uint64_t *r) {
     p.dry_allowed_length = (int32_t)(next(r) % 4);
     p.dry_penalty_last_n = next(r) % 2 ? -1 : (int32_t)(next(r) % 90);
     p.seed = 1 + next(r);
-    for (size_t i = sizeof order - 2; i > 0 && next(r) % 2; i--) { // another order, or fewer
+    for (size_t i = sizeof order - 2; i > 0 && next(r) % 2; i--) { // a random order, or fewer of
+                                                                   // them
         const size_t k = next(r) % (i + 1);
         const char c = order[i];
         order[i] = order[k], order[k] = c;
@@ -211,8 +212,8 @@ static void open_sampler(tern_sampler *s, const tern_sampling *p, int32_t breake
     if (s->has_dry) s->breakers.whole[breaker / 64] |= (uint64_t)1 << (breaker % 64);
 }
 
-// Seen to fail with typical_p that takes one token too few, XTC that drops the least of the likely
-// tokens, too, DRY whose repetitions go beyond a breaker, and with a sampler left out of the order.
+// Seen to fail if typical_p takes one token too few, if XTC drops the least likely of the likely
+// tokens, too, if DRY's repetitions go beyond a breaker, and if a sampler is left out of the order.
 TEST(samplers_leave_what_they_should) {
     static model m;
     static tern_candidate c[N];
@@ -249,7 +250,7 @@ TEST(samplers_leave_what_they_should) {
     }
 }
 
-// The two ways to the same choice: the chain is not taken where the plain way will do.
+// The two ways to the same choice: the chain is not used where the plain sampler suffices.
 TEST(plain_choices_are_those_of_the_chain) {
     static tern_candidate c[N], d[N];
     for (uint64_t seed = 1; seed <= 300; seed++) {
@@ -276,8 +277,9 @@ TEST(plain_choices_are_those_of_the_chain) {
     }
 }
 
-// Mirostat: of a distribution that stays the same the mean surprise goes to tau. Seen to fail with
-// the sign of the correction turned, and with version 2 that keeps what is more surprising than mu.
+// Mirostat: for a constant distribution the mean surprise converges to tau. Seen to fail if the
+// sign of the correction is flipped, and if version 2 keeps the tokens that are more surprising
+// than mu.
 TEST(mirostat_keeps_the_surprise) {
     static tern_candidate c[N];
     static double chance[N];
@@ -297,7 +299,7 @@ TEST(mirostat_keeps_the_surprise) {
                     c[i] = (tern_candidate){(float)log(chance[i] / total), i};
                 const double mu = s.mu;
                 tern_sampler_choose(&s, c, N, NULL, 0);
-                // Of what was left: mu fell by eta times how much it was above tau.
+                // The surprise among the remaining tokens: mu fell by eta times (surprise - tau).
                 if (step >= 100) surprise += (mu - s.mu) / (double)s.params.mirostat_eta + tau;
             }
             CHECK_MSG(fabs(surprise / 250 - tau) < 0.1, "mirostat %d, tau %d: %g", version, tau,

@@ -1,5 +1,5 @@
 // Sampling as most answers need it: biases, penalties, top-k, top-p, min-p, temperature, a draw.
-// sample_chain.c has all samplers in any order, sampling.c what their numbers mean.
+// sample_chain.c has all samplers in any order, sampling.c the meaning of their parameters.
 //
 // The candidates are either the k greatest logits or all of them. They are kept in a heap by
 // falling logit and popped only as far as the filters reach, so nothing is sorted without need.
@@ -25,8 +25,8 @@ double tern_sampler_uniform(tern_sampler *sampler) {
 
 // ---- What it needs -----------------------------------------------------------------------------
 
-// Of the samplers before top-k, those that need the scores of all tokens say so; temperature alone
-// changes no order. Returns how many of the greatest the chain needs, 0: all.
+// Returns how many of the greatest logits the chain needs, 0: all. It needs all if a sampler before
+// top-k does; temperature alone does not change the order.
 static int64_t need_of_chain(const tern_sampler *s) {
     const tern_sampling *p = &s->params;
     if (p->mirostat) return p->temperature == 0 ? 1 : 0;
@@ -57,7 +57,7 @@ static int64_t need_of_chain(const tern_sampler *s) {
     return 0;
 }
 
-// The same where temperature 0 or top_p 0 lets nothing but the greatest through.
+// The same if temperature 0 or top_p 0 leaves only the greatest.
 static bool is_greedy(const tern_sampler *s) {
     const tern_sampling *p = &s->params;
     if (p->mirostat) return p->temperature == 0;
@@ -139,7 +139,8 @@ tern_candidate tern_candidates_pop(tern_candidate *heap, size_t n) {
     return top;
 }
 
-// The candidate of a token among n; NULL: none. More than top-k's are all that may come, by id.
+// The candidate of a token among n; NULL: none. If there are more than a top-k gives, they are all
+// allowed tokens, by id.
 static tern_candidate *find(const tern_sampler *s, tern_candidate *c, size_t n, int32_t id) {
     if (n == (size_t)s->n_vocab && c[0].id == 0) return &c[id];
     size_t first = 0, end = n;
@@ -195,7 +196,7 @@ static int32_t choose_plainly(tern_sampler *s, tern_candidate *c, size_t n) {
     tern_candidates_heap(c, n);
     size_t limit = p->top_k > 0 && (size_t)p->top_k < n ? (size_t)p->top_k : n;
     float max = c[0].logit;
-    // Top-p and min-p look at probabilities over what top-k left.
+    // Top-p and min-p use probabilities over the candidates that top-k left.
     double sum = 0;
     bool filter_p = p->top_p < 1;
     if (limit == n)

@@ -1,5 +1,5 @@
-// The meaning of the numbers in tern_sampling: tern.h says which of them have a default below zero
-// and which at it.
+// The meaning of the numbers in tern_sampling: tern.h says for which of them a negative value is
+// the default, and for which 0.
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -42,9 +42,9 @@ TEST(sampling_defaults_are_what_the_header_says) {
     check(settled(NULL, &silent), 0.8f, 40, 0.95f, 0.05f, 1);
     check(settled(&standard, &says), 0.25f, 7, 0.5f, 0.125f, 1.5f);
     check(settled(NULL, &says), 0.25f, 7, 0.5f, 0.125f, 1.5f);
-    check(settled(&zeros, &says), 0, 0, 1, 0, 1); // greedy, whatever the file says
+    check(settled(&zeros, &says), 0, 0, 1, 0, 1); // greedy, whatever the file's defaults
     tern_sampling said = standard;
-    said.top_p = 0; // the likeliest alone, and no default
+    said.top_p = 0; // only the likeliest, not a default
     CHECK(settled(&said, &says).top_p == 0 && settled(&said, &silent).top_p == 0);
     tern_sampling favour = standard;
     favour.frequency_penalty = favour.presence_penalty = -0.5f; // values, not defaults

@@ -1,4 +1,4 @@
-// What the numbers of tern_sampling mean: defaults, ranges, and which samplers act.
+// The meaning of the numbers in tern_sampling: defaults, ranges, and which samplers act.
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
@@ -7,8 +7,8 @@
 #include "base/os_time.h"
 #include "session/session.h"
 
-// A field, its range, and the value that stands for what is negative; NAN: negative ones are values
-// or refused, as the range has it.
+// A field, its range, and the value that replaces negative ones; NAN: negative ones are values, or
+// refused, according to the range.
 typedef struct field {
     const char *name;
     size_t at;
@@ -63,7 +63,7 @@ tern_sampling tern_sampling_default(void) {
 
 static double pick(double asked, double files) { return asked < 0 && files >= 0 ? files : asked; }
 
-// In place of negative ones the file's defaults, then the usual ones.
+// Replaces negative ones by the file's defaults, else by the usual ones.
 static void take_files(tern_sampling *p, const tern_model_info *info) {
     p->temperature = (float)pick((double)p->temperature, (double)info->temperature);
     p->top_k = p->top_k < 0 && info->top_k >= 0 ? info->top_k : p->top_k;
@@ -81,7 +81,7 @@ static tern_status settle(tern_sampling *p, tern_error *err) {
         memcpy(&whole, at, sizeof whole);
         memcpy(&number, at, sizeof number);
         double value = f->is_int ? (double)whole : (double)number;
-        if (isnan(value)) // compares as nothing, so it would pass for the default
+        if (isnan(value)) // all comparisons are false, so it would pass for the default
             return tern_fail(err, TERN_ERR_ARGUMENT, "sampling: %s is not a number", f->name);
         if (value < 0 && isfinite(value) && !isnan(f->usual)) value = f->usual;
         if (!(value >= f->least && value <= f->most))
@@ -122,7 +122,7 @@ static uint64_t splitmix(uint64_t *state) { // Vigna's, for seeds of xoshiro
 tern_status tern_sampler_prepare(tern_sampler *s, const tern_sampling *params,
                                  const tern_model_info *info, tern_error *err) {
     tern_sampling p = params ? *params : tern_sampling_default();
-    if (!p.has_defaults && p.top_p == 0) p.top_p = 1; // it was left out
+    if (!p.has_defaults && p.top_p == 0) p.top_p = 1; // not set
     take_files(&p, info);
     TERN_TRY(settle(&p, err));
     TERN_TRY(settle_order(&p, err));

@@ -1,6 +1,6 @@
-// Images become rows: sized as the model's files say, cut into patches in the order that its
-// tower merges them, computed, and remembered (runtime/image_tokens.c). Some models see a large
-// image as several squares, one after the other, and then the whole of it.
+// Images become rows: resized as the model's files say, cut into patches in the order in which the
+// tower merges them, computed, and cached (runtime/image_tokens.c). Some models see a large image
+// as several squares in turn, and then the whole of it.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +15,10 @@ typedef struct looking {
     tern_model *m;
     const tern_vision *v;
     tern_vision_rules rules;
-    int32_t whole_width, whole_height; // in pixels, which the whole is sized to
-    bool has_whole;                    // it is shown, too, after the squares that are cut out of it
-    // What the tower sees at once.
+    int32_t whole_width, whole_height; // in pixels, to which the whole image is resized
+    bool has_whole;                    // the whole is shown, too, after the squares that are cut
+                                       // out of it
+    // The tower's current input.
     const uint8_t *frames[TERN_VISION_FRAMES]; // the first pixel of each
     size_t stride;                             // pixels from a row to the next
     int32_t columns, rows;                     // in patches
@@ -35,7 +36,7 @@ static void close_looking(looking *l) {
     tern_free(l->made);
 }
 
-// So many patches at once at most.
+// At most this many patches at once.
 static tern_status make_room(looking *l, size_t n, tern_error *err) {
     size_t n_cols = (size_t)tern_vision_patch_cols(l->v);
     size_t n_point = (size_t)tern_vision_point_cols(l->v);
@@ -46,7 +47,7 @@ static tern_status make_room(looking *l, size_t n, tern_error *err) {
     return tern_fail_memory(err, n * n_cols * sizeof *l->patches);
 }
 
-// Patch i: blocks from left to right and down, and so within a block.
+// Patch i: blocks from left to right and then down, and likewise within a block.
 static void place_of(const looking *l, size_t i, int32_t *row, int32_t *column) {
     size_t edge = (size_t)l->v->n_merge, each = edge * edge, in_block = i % each;
     size_t block = i / each, across = (size_t)l->columns / edge;
@@ -54,8 +55,9 @@ static void place_of(const looking *l, size_t i, int32_t *row, int32_t *column) 
     *column = (int32_t)(block % across * edge + in_block % edge);
 }
 
-// Where patch i of n lies along the grid: the first and the last patch have the first and the last
-// place; or all lie as pixels do when images are resized, and cover *width places to both sides.
+// The position of patch i of n along the grid: either the first and the last patch have the first
+// and the last place, or all lie as pixels do when images are resized, and cover *width places on
+// both sides.
 static float point(const tern_vision *v, int32_t i, int32_t n, float *width) {
     double side = (double)v->n_side;
     *width = side > n ? (float)(side / n) : 1;
@@ -78,12 +80,12 @@ static void place_patches(looking *l) {
     }
 }
 
-// The level of a colour, as the tower takes it.
+// The level of a colour, as the tower's input.
 static float level(const tern_vision_rules *r, uint8_t byte, size_t c) {
     return ((float)byte * r->factor - r->mean[c]) / r->deviation[c];
 }
 
-// In a patch the colour changes slowest, then the frame, the row and the column; or, of one frame,
+// In a patch the colour changes slowest, then the frame, the row and the column; or, for one frame,
 // the row, the column and then the colour.
 static float *cut_patch(const looking *l, size_t row, size_t column, float *to) {
     const tern_vision_rules *r = &l->rules;
@@ -120,7 +122,7 @@ typedef struct tower {
     tern_single single;
 } tower;
 
-// For so many patches at once.
+// Opens it for this many patches at once.
 static tern_status open_tower(tower *t, const tern_model_graph *g, size_t n, tern_error *err) {
     const tern_backend *b = t->at->backend;
     tern_cache_desc cache = {.n_context = (int32_t)n};
@@ -136,7 +138,8 @@ static void close_tower(tower *t) {
     tern_free(t->weights);
 }
 
-// Where the last layer's rows are made, then those of others that are read: n numbers of each.
+// Binds memory for the last layer's rows, then for those of the other output layers: n numbers
+// each.
 static void bind_rows(const looking *l, const tern_graph *g, tern_batch *b, float *made, size_t n) {
     char name[32];
     tern_batch_bind(b, tern_graph_find(g, "rows"), made);
@@ -157,7 +160,7 @@ static tern_status run_tower(const looking *l, tower *t, const tern_model_graph 
     return tern_single_run(&t->single, &b, 0, err);
 }
 
-// made: for each layer that is read [n_rows, n_embd]; rows: of each row all of them.
+// made: [n_rows, n_embd] for each output layer; rows: all layers of a row together.
 static void put_beside(const float *made, size_t n_layers, size_t n_rows, size_t n_embd,
                        float *rows) {
     for (size_t k = 0; k < n_layers; k++)
@@ -166,7 +169,7 @@ static void put_beside(const float *made, size_t n_layers, size_t n_rows, size_t
                    n_embd * sizeof *rows);
 }
 
-// Rows of what is looked at: the image's from row `first` on. *n: how many.
+// Computes the rows of the current input: those of the image from row `first` on. *n: how many.
 static tern_status make_rows(looking *l, tower *t, const tern_model_graph *g, tern_image_tokens *s,
                              size_t first, size_t *n, tern_error *err) {
     size_t n_embd = (size_t)l->m->config.n_embd, n_layers = 1 + (size_t)l->v->n_deep;
@@ -182,7 +185,7 @@ static tern_status make_rows(looking *l, tower *t, const tern_model_graph *g, te
 
 // ---- Image tokens -------------------------------------------------------------------------------
 
-// Squares are cut out of one image, which lies in front of the whole.
+// Squares are cut out of one image, which is stored before the whole.
 static size_t cut_bytes(const looking *l, const tern_image_tokens *s) {
     return (size_t)s->across * (size_t)s->down * 3 * (size_t)(l->rules.tile * l->rules.tile);
 }
@@ -257,7 +260,7 @@ static tern_status size_one(const looking *l, const tern_image *p, int32_t width
     return TERN_OK;
 }
 
-// How large what is shown will be.
+// Chooses the sizes of the images that the tower sees.
 static tern_status choose_sizes(looking *l, tern_image_tokens *s, const tern_image *p,
                                 tern_error *err) {
     int32_t patch = (int32_t)l->v->n_patch, edge = patch * (int32_t)l->v->n_merge;
@@ -275,7 +278,7 @@ static tern_status choose_sizes(looking *l, tern_image_tokens *s, const tern_ima
     return TERN_OK;
 }
 
-// Pixels of all frames, as the tower will be given them: they say whether it is the same image.
+// The pixels of all frames, as the tower gets them: equal pixels mean the same image.
 static tern_status size_images(looking *l, tern_image_tokens *s, const tern_image *images, size_t n,
                                tern_error *err) {
     TERN_TRY(choose_sizes(l, s, images, err));
@@ -309,9 +312,8 @@ static void put_rows(tern_image_tokens *s, int32_t n) {
     for (int32_t i = 0; i < n; i++) s->ids[s->n_ids++] = -1;
 }
 
-// Texts around an image, where its tower has some, and in front of each square that it is cut
-// into.
-#define TOKENS_OF_MARK 24 // where the vocabulary has none of that name
+// The texts around an image, if its tower has any, and before each of its squares.
+#define TOKENS_OF_MARK 24 // if the vocabulary has no token of that name
 static tern_status put_ids(const looking *l, tern_image_tokens *s, tern_error *err) {
     int64_t edge = l->v->n_patch * l->v->n_merge, each = l->rules.tile / edge;
     size_t n_squares = (size_t)s->across * (size_t)s->down;
@@ -351,7 +353,7 @@ static tern_status check(const tern_model *m, const tern_image *images, size_t n
     return tern_model_refuse_damaged(m, err);
 }
 
-// Rows that see each other are computed at once.
+// Rows that attend to each other in both directions must be in one batch.
 static tern_status check_rows(const tern_model *m, const tern_image_tokens *s, tern_error *err) {
     if (!tern_config_both_ways(&m->config) || s->n_rows <= m->n_batch) return TERN_OK;
     return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -394,7 +396,7 @@ tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *m, const
 
 void tern_image_tokens_close(tern_image_tokens *s) {
     if (!s) return;
-    tern_model *m = s->model; // s may end here
+    tern_model *m = s->model; // s may be freed below
     tern_model_release_image(m, s);
     tern_model_let_go(m);
 }
@@ -418,7 +420,7 @@ static tern_status add(tern_ids *to, const int32_t *ids, size_t n, tern_error *e
     return TERN_OK;
 }
 
-// How many line breaks a token is, and nothing else; 0: it is something else.
+// How many line breaks a token consists of; 0: it has other text.
 static size_t n_breaks(const tern_model *m, int32_t id) {
     tern_strbuf text = {0};
     tern_decoder decoder = {.started = true};
@@ -431,10 +433,10 @@ static size_t n_breaks(const tern_model *m, int32_t id) {
     return n;
 }
 
-#define BREAKS_MAX 64 // more in a row stay as they are
+#define BREAKS_MAX 64 // longer runs stay as they are
 
-// Adds ids where an image may begin or end. Line breaks on both sides of where they are put become
-// the tokens that they are together, as in a text that is whole before it is made tokens.
+// Adds ids where an image may begin or end. Line breaks on both sides of the seam are tokenized
+// together, as if the text had been tokenized as a whole.
 static tern_status join(const tern_model *m, tern_ids *to, const int32_t *ids, size_t n,
                         tern_error *err) {
     char breaks[BREAKS_MAX];

@@ -1,11 +1,11 @@
-// Text to speech: a language model makes codes of a text, frame by frame, and a codec sound of the
-// frames that are there while more are made.
+// Text to speech: a language model turns a text into codes, frame by frame, and a codec turns
+// finished frames into sound while more are generated.
 //
-// What the model may say next is known: after the prompt the marks of an answer and of speech, then
-// the codes of a frame in their order, and in front of a frame the end. Only these are chosen from,
-// which keeps frames whole whatever the numbers say.
+// The possible next tokens are known: after the prompt the marks of an answer and of speech, then
+// the codes of a frame in their order, and before a frame also the end. Only these are candidates,
+// so frames are always complete.
 //
-// A long text is said piece by piece: each is a prompt of its own, and the codec goes on.
+// A long text is spoken piece by piece: each has its own prompt, and the codec's stream continues.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -16,19 +16,19 @@
 #include "session/session.h"
 #include "session/speak_text.h"
 
-// Tokens after those of text, and one of them.
+// Tokens after those of text; and one text token.
 enum { SPEECH = 1, SPEECH_END, HUMAN, HUMAN_END, ANSWER, ANSWER_END, CODES = 10 };
 enum { TEXT_END = 2 };
 
 #define SECONDS      60.0
 #define SECONDS_V1   24.0
-#define FRAMES_FIRST 2 // given to the codec at once, twice as many each time
+#define FRAMES_FIRST 2 // decoded at once; doubled each time
 #define FRAMES_MOST  16
 
-// What the next step does.
+// The next step.
 typedef enum stage { READ, SAY, DECODE_REST, END, OVER } stage;
 
-// Ids of a text, piece after piece.
+// Ids of a text's pieces, concatenated.
 typedef struct tern_pieces {
     tern_ids ids;
     size_t *ends, n, capacity;
@@ -38,37 +38,37 @@ struct tern_speech {
     tern_use use;
     tern_model *m;
     const tern_speaking *speech;
-    tern_speak_params params; // voice and speaker are read at the beginning alone
+    tern_speak_params params; // voice and speaker are read only in open
     stage stage;
     const float *samples; // of this step: [n_samples]
     size_t n_samples;
     tern_placement *at;
     tern_single single;
     tern_codec_stream *codec;
-    tern_stretch *stretch; // NULL: at the speed that it has
+    tern_stretch *stretch; // NULL: at the original speed
     tern_codec_info sound;
     tern_sampler sampler;
     int32_t n_context, n_batch;
     tern_pieces pieces;
-    size_t piece;               // that is said
-    int32_t *ids, *places;      // of its prompt: [n_prompt], [n_prompt, 3]
-    int32_t n_prompt, n_before; // n_before: computed
-    float *rows;                // [n_prompt, n_embd], that of the voice in its place; NULL: none
+    size_t piece;               // the current one
+    int32_t *ids, *places;      // of the piece's prompt: [n_prompt], [n_prompt, 3]
+    int32_t n_prompt, n_before; // n_before: tokens computed so far
+    float *rows;                // [n_prompt, n_embd], with the voice's row in its place; NULL: none
     float *logits;              // [n_vocab]
     uint8_t *said;              // [n_codes * n_values]
     tern_candidate *candidates; // [n_values + 2]
     int32_t *frames;            // [FRAMES_MOST, n_codes], to be decoded
     int32_t n_pending, n_wanted;
-    int32_t n_frames, n_frames_most; // of the piece: that were said, that may be
-    int64_t n_left;                  // frames that may be said of it and of all after it
+    int32_t n_frames, n_frames_most; // of the piece: generated, allowed
+    int64_t n_left;                  // frames allowed for this piece and all later ones
     tern_speak_stats *stats, own_stats;
     double began;
 };
 
 // ---- The model ---------------------------------------------------------------------------------
 
-// A batch of tokens; the scores of what may follow the last one, a frame's code of this number; -1:
-// they are not wanted.
+// Runs a batch of tokens, and gets the scores of the tokens that may follow the last one: a frame's
+// code of this number; -1: no scores.
 static tern_status run(tern_speech *s, const int32_t *ids, int32_t *places, float *rows, int32_t n,
                        int32_t code, tern_error *err) {
     const tern_graph *g = &s->m->graphs[0].fused;
@@ -100,7 +100,7 @@ static tern_status run_prompt(tern_speech *s, tern_error *err) {
     return TERN_OK;
 }
 
-// The next token: a code of this number, or in front of a frame the end (-1).
+// Chooses the next token: a frame's code of this number, or, before a frame, the end (-1).
 static tern_status choose(tern_speech *s, int32_t code, int32_t *out, tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t first = (int32_t)(v->n_text + CODES + code * v->n_values), n = (int32_t)v->n_values;
@@ -128,7 +128,7 @@ static tern_status choose(tern_speech *s, int32_t code, int32_t *out, tern_error
 
 // ---- The prompt --------------------------------------------------------------------------------
 
-// What describes the voice, brought to the width of the model's rows.
+// The voice's vector, projected to the width of the model's rows.
 static tern_status make_voice(tern_speech *s, float *row, tern_error *err) {
     const tern_tensor *t = tern_model_tensor(s->m->file, s->m->arch, "speaker.weight");
     size_t n = s->params.n_speaker, n_rows = (size_t)s->m->config.n_embd;
@@ -146,7 +146,7 @@ static tern_status make_voice(tern_speech *s, float *row, tern_error *err) {
 
 enum { MARKS = 5 }; // around a text
 
-// The marks around the text, and after its first token the voice.
+// Puts the marks around the text, and the voice after the first token.
 static void make_prompt(tern_speech *s, const int32_t *ids, size_t n_ids) {
     const int32_t text = (int32_t)s->speech->n_text;
     const int32_t ends[] = {TEXT_END, text + HUMAN_END, text + ANSWER, text + SPEECH};
@@ -158,7 +158,7 @@ static void make_prompt(tern_speech *s, const int32_t *ids, size_t n_ids) {
     memcpy(s->ids + n - 4, ends, sizeof ends);
 }
 
-// Room for the prompt of every piece; *most: of the longest.
+// Allocates memory for the longest piece's prompt; *most: its length.
 static tern_status open_prompt(tern_speech *s, size_t *most, tern_error *err) {
     size_t n_voice = s->params.speaker != NULL, width = (size_t)s->m->config.n_embd, n_ids = 0;
     for (size_t i = 0; i < s->pieces.n; i++) {
@@ -191,8 +191,8 @@ static tern_status encode(const tern_model *m, const char *text, size_t n, const
     return status;
 }
 
-// The piece that begins the text, *n bytes of it: as much as is said well, and leaves room for what
-// is said.
+// Encodes the first piece of the text, *n bytes: as much as is spoken well and leaves room for its
+// codes.
 static tern_status encode_piece(const tern_model *m, const char *text, size_t *n, const char *voice,
                                 tern_ids *out, tern_error *err) {
     size_t before = out->n, room = (size_t)m->config.n_context / 2, n_all = *n;
@@ -227,7 +227,7 @@ static tern_status cancelled(tern_error *err) {
     return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
 }
 
-// What comes of samples, at the speed that is wanted, is this step's.
+// Sets this step's samples, stretched to the wanted speed.
 static tern_status give(tern_speech *s, const float *samples, size_t n, bool last,
                         tern_error *err) {
     if (s->stretch) TERN_TRY(tern_stretch_push(s->stretch, samples, n, last, &samples, &n, err));
@@ -251,7 +251,7 @@ static tern_status decode_pending(tern_speech *s, tern_error *err) {
     return give(s, samples, n, false, err);
 }
 
-// The next frame, and the scores of what follows it; *over: it was none.
+// Generates the next frame, and gets the scores after it; *over: the end came instead.
 static tern_status say_frame(tern_speech *s, bool *over, tern_error *err) {
     const tern_speaking *v = s->speech;
     int32_t n = (int32_t)v->n_codes, *codes = s->frames + s->n_pending * n;
@@ -355,7 +355,7 @@ static tern_status settle(tern_speech *s, tern_model *codec, tern_error *err) {
     return tern_model_refuse_damaged(s->m, err);
 }
 
-// Room for the longest prompt and as many frames as may follow.
+// Allocates memory for the longest prompt and as many frames as may follow.
 static tern_status open_speaking(tern_speech *s, tern_model *codec, size_t n_prompt,
                                  tern_error *err) {
     const tern_speaking *v = s->speech;
@@ -422,7 +422,7 @@ static tern_status begin(tern_speech *s, tern_model *codec, tern_error *err) {
     return open_speaking(s, codec, n_prompt, err);
 }
 
-// pieces: becomes its own, also if it fails.
+// Takes over pieces, even on failure.
 static tern_status say_open(tern_speech **out, tern_model *m, tern_model *codec,
                             tern_pieces *pieces, const tern_speak_params *params,
                             tern_speak_stats *stats, tern_error *err) {
@@ -507,7 +507,7 @@ tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_sa
     return status;
 }
 
-// All of it; the samples go where the caller wants them.
+// Runs all steps; the samples go to the caller's callback.
 static tern_status say_all(tern_speech *s, tern_error *err) {
     const tern_speak_params *p = &s->params;
     const float *samples;

@@ -1,11 +1,11 @@
-// Where a long text is cut for a model that speaks: models say some seconds well, and no more than
-// their context holds.
+// Where a long text is cut for a TTS model: models speak some seconds well, and no more than their
+// context holds.
 #include <string.h>
 #include "base/utf8.h"
 #include "session/speak_text.h"
 
 typedef struct cut_places {
-    size_t sentence, clause, word, letter; // bytes in front of the last place of each kind
+    size_t sentence, clause, word, letter; // bytes before the last cut of each kind
 } cut_places;
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
@@ -13,7 +13,7 @@ static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c ==
 static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 
-// "Dr.", "Mrs.", "J.": a short word that begins with a capital is taken to be cut short.
+// "Dr.", "Mrs.", "J.": a short word that begins with a capital is taken for an abbreviation.
 static bool is_abbreviation(const char *text, size_t dot) {
     size_t n = 0;
     while (n < dot && (is_upper(text[dot - 1 - n]) || is_lower(text[dot - 1 - n]))) n++;
@@ -26,7 +26,7 @@ static bool is_in(uint32_t code, const uint32_t *list, size_t n) {
     return false;
 }
 
-// Marks that end a sentence, or a clause, also without a space behind them.
+// Marks that end a sentence, or a clause, even without a space after them.
 static bool ends_sentence_alone(uint32_t c) {
     static const uint32_t list[] = {'\n', 0x3002, 0xff01, 0xff1f, 0x0964};
     return is_in(c, list, sizeof list / sizeof *list);
@@ -44,8 +44,8 @@ static bool closes(uint32_t c) {
     return is_in(c, list, sizeof list / sizeof *list);
 }
 
-// What the character of `bytes` at `at` makes of the place behind it; *open: a sentence has ended
-// unless something but a closing mark and a space follows.
+// Notes which kinds of cut are possible after the character of `bytes` at `at`; *open: a sentence
+// has ended if only closing marks and a space follow.
 static void look(const char *text, size_t n, size_t at, size_t bytes, uint32_t c, bool *open,
                  cut_places *p) {
     size_t behind = at + bytes;
@@ -71,7 +71,7 @@ size_t tern_speak_cut(const char *text, size_t n, size_t n_most) {
     for (; at < n && n_read < n_most; n_read++) {
         uint32_t c = 0;
         int bytes = tern_utf8_decode(text + at, n - at, &c);
-        if (bytes < 1) bytes = 1; // no UTF-8: a byte is a character
+        if (bytes < 1) bytes = 1; // invalid UTF-8: a byte is a character
         look(text, n, at, (size_t)bytes, c, &open, &p);
         at += (size_t)bytes;
     }

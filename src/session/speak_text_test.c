@@ -2,8 +2,9 @@
 #include <string.h>
 #include "tests/harness.h"
 
-// Where the first piece ends is marked by a bar. Seen to fail: a short word before a point as the
-// end of a sentence; characters counted as bytes; the first end for the last one.
+// Where the first piece ends is marked by a bar. Seen to fail: with a short word before a full stop
+// as the end of a sentence; with characters counted as bytes; with the first end instead of the
+// last.
 TEST(speak_text_is_cut_at_the_best_place) {
     static const struct {
         size_t most;

@@ -1,11 +1,11 @@
 // Speculation: what to compute in advance, decided by past gains.
 //
 // THE TEXT STAYS THE SAME. A draft c_1 .. c_m is computed in one run after the last token, which
-// gives the scores after each of them. Then the sampler goes on as ever: from the scores after the
-// last token it draws x. If x = c_1, the scores after x are already there; if not, x is appended
-// and computed as without speculation, and the results for c_1 .. c_m are overwritten. A draft only
-// decides what is computed early, never what is said. That needs scores that do not depend on how
-// many tokens were computed together, which the kernels promise.
+// gives the scores after each of them. Then the sampler continues as usual: from the scores after
+// the last token it draws x. If x = c_1, the scores after x are already there; if not, x is
+// appended and computed as without speculation, and the results for c_1 .. c_m are overwritten. A
+// draft only decides which tokens are computed early, never which are chosen. This requires scores
+// that do not depend on how many tokens were computed together, which the kernels guarantee.
 //
 // This is speculative sampling (Leviathan et al., arXiv:2211.17192; Chen et al., arXiv:2302.01318)
 // for a draft that is certain of itself, q(c) = 1: accept c with probability min(1, p(c)/q(c)) =
@@ -14,15 +14,15 @@
 // just that distribution. With penalties, top-k, top-p, min-p and temperature, p is what these
 // leave. So not only the distribution is kept but, with the same seed, every draw.
 //
-// HOW MUCH. Chains, lookup and online buckets grow one draft: for each of its tokens every one of
-// them is asked, and the guess with the best record is taken: how often such guesses (of that
-// drafter, after so long a match, so sure) were right. Records also learn from guesses that were
-// not drafted, as the next token always becomes known. Guesses with chances c_1, c_2 ... yield 1 +
-// E(m) tokens on average, E(m) = c_1 + c_1 c_2 + ..., and take T(1 + m) plus the time for drafting,
-// T(k) being the measured time of a run of k tokens. The m with the most tokens a second wins; m =
-// 0 is plain decoding. So where guesses fail, or long runs are dear, drafting stops by itself; now
-// and then it is tried again, since machines and texts change. A draft of the model or of the
-// caller is weighed against that.
+// HOW MUCH. Chains, lookup and online buckets grow one draft: each of them guesses each token, and
+// the guess with the best record is taken: how often such guesses (of that drafter, after a match
+// this long, this confident) were right. Records also learn from guesses that were not drafted, as
+// the next token always becomes known. Guesses with chances c_1, c_2 ... yield 1 + E(m) tokens on
+// average, E(m) = c_1 + c_1 c_2 + ..., and take T(1 + m) plus the time for drafting, T(k) being the
+// measured time of a run of k tokens. The m with the most tokens a second wins; m = 0 is plain
+// decoding. So where guesses fail, or long runs are expensive, drafting stops by itself; now and
+// then it is tried again, since machines and texts change. A draft of the model or of the caller
+// competes with that one.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
@@ -113,7 +113,7 @@ static double run_seconds(const tern_speculator *sp, int32_t k) {
 }
 
 // How likely a guess is right: what its drafter states, corrected by the record of its level and,
-// for a chain, by its own record. One bad chain shall not speak for all.
+// for a chain, by its own record. One bad chain must not count against all.
 static double chance_of(const tern_speculator *sp, const tern_guess *g) {
     const tern_draft_record *r = &sp->records[g->by][g->level];
     double chance = ((double)r->accepted + 4 * (double)g->stated) / ((double)r->offered + 4);
@@ -165,7 +165,7 @@ static void mix(tern_speculator *sp, const int32_t *ids, size_t n_ids, int32_t n
 }
 
 // Tokens that come as a whole are judged by their place in the draft. At first they are trusted,
-// since what is never drafted is never known.
+// since a guess that is never drafted is never measured.
 static void by_place(tern_draft *d, tern_drafter by) {
     for (int32_t j = 0; j < d->n; j++) d->guesses[j] = (tern_guess){d->tokens[j], by, j, 0.8f, -1};
 }
@@ -192,7 +192,7 @@ static void consider(tern_speculator *sp, int trial, const tern_draft *draft, do
     *best_rate = rate;
 }
 
-// A draft model's guesses are dear, so they are judged before they are made.
+// A draft model's guesses are expensive, so they are weighed before they are made.
 static tern_status consider_model(tern_speculator *sp, const int32_t *ids, size_t n_ids,
                                   int32_t n_max, double *best_rate, tern_error *err) {
     tern_draft wanted = {.n = n_max};
@@ -231,7 +231,7 @@ tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_
 
 void tern_speculator_ran(tern_speculator *sp, int32_t n_tokens, double seconds) {
     double *mean = &sp->run_seconds[n_tokens];
-    // A run in which the system gave the processor to others says little.
+    // A run in which the system gave the processor to other processes says little.
     double usual = *mean > 0 && seconds > 2 * *mean ? 2 * *mean : seconds;
     if (seconds > 0) *mean += (usual - *mean) * (*mean > 0 ? SMOOTH : 1);
     sp->stats.n_steps++;
@@ -253,7 +253,7 @@ static void learn_from(tern_speculator *sp, const tern_guess *g, bool right) {
 void tern_speculator_judge(tern_speculator *sp, int32_t n_accepted, bool ended, int32_t next) {
     const tern_draft *d = &sp->draft;
     int32_t n = d->n;
-    // What was examined: the accepted tokens, and the one that was replaced.
+    // The examined guesses: the accepted tokens, and the one that was replaced.
     for (int32_t j = 0; j < n && j < n_accepted + !ended; j++)
         learn_from(sp, &d->guesses[j], j < n_accepted);
     for (int i = 0; i < sp->n_first; i++) {

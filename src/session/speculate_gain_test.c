@@ -1,5 +1,5 @@
-// Whether drafting happens is decided by what drafts gained: on a clock that the test sets, since
-// the real one depends on what else the machine does.
+// Past gains decide whether drafting happens: tested on a clock that the test sets, since the real
+// one depends on what else the machine does.
 #include "session/session.h"
 #include "tests/harness.h"
 
@@ -11,8 +11,8 @@ static int32_t four_ones(void *user, const int32_t *ids, size_t n_ids, int32_t *
 }
 
 // Steps on which a run of k tokens takes 1 + cost (k - 1), and `right` tokens of each draft are
-// accepted; the session believes in `token_cost` instead, unless it is 0. Returns how many of the
-// last hundred had a draft; *tokens is their mean length.
+// accepted; the session assumes `token_cost` instead, unless it is 0. Returns how many of the last
+// hundred had a draft; *tokens is their mean length.
 static int drafts_at(double cost, float token_cost, int32_t right, double *tokens) {
     tern_speculator sp = {.params = {.draft = four_ones, .max_length = 4, .token_cost = token_cost},
                           .n_vocab = 10};
@@ -38,7 +38,7 @@ TEST(speculation_goes_on_where_it_pays) {
     double tokens;
     int n = drafts_at(0.3, 0, 4, &tokens);
     CHECK_MSG(n > 90 && tokens > 3.5, "%d drafts of %g tokens", n, tokens);
-    n = drafts_at(0.3, 0, 2, &tokens); // guesses that are never right stop
+    n = drafts_at(0.3, 0, 2, &tokens); // guesses that are always wrong stop
     CHECK_MSG(n > 90 && tokens > 1.5 && tokens < 2.5, "%d drafts of %g tokens", n, tokens);
 }
 
@@ -53,7 +53,7 @@ TEST(speculation_gives_up_where_it_does_not_pay) {
 
 TEST(speculation_believes_a_cost_that_it_is_given) {
     double tokens;
-    int n = drafts_at(1.2, 0.1f, 4, &tokens); // whatever the clock says, also at the first step
+    int n = drafts_at(1.2, 0.1f, 4, &tokens); // whatever the clock says, even at the first step
     CHECK_MSG(n == 100 && tokens > 3.9, "%d drafts of %g tokens", n, tokens);
     n = drafts_at(0.01, 2, 4, &tokens);
     CHECK_MSG(n < 20, "%d drafts of %g tokens", n, tokens);
@@ -75,7 +75,8 @@ static int32_t settles_at(const double *seconds, double cold, double chance) {
         int32_t n_each = tern_device_drafts_choose(&sp);
         int arm = n_each == 8 ? 3 : n_each / 2;
         tern_drafting q = {.n_each = n_each, .n_runs = n_each > 1 ? 4 : 1};
-        for (int run = 0; run < q.n_runs; run++) { // an exact share of them, the rest carried on
+        for (int run = 0; run < q.n_runs; run++) { // an exact share of them, the remainder carried
+                                                   // over
             int right = 0;
             while (right + 1 < n_each && (carry[right] += chance) >= 1) carry[right++] -= 1;
             q.counts[n_each - 1][right]++;

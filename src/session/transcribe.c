@@ -1,8 +1,8 @@
-// What is said in a sound: parts of speech, one after the other through the encoder, and what the
-// decoder makes of its rows, token by token. (Whisper's windows: transcribe_whisper.c.)
+// Transcription: stretches of speech go through the encoder in turn, and the decoder turns its rows
+// into text, token by token. (Whisper's windows: transcribe_whisper.c.)
 //
-// The two graphs are plans of their own with a sequence each. The encoder's rows come to the host
-// and go into the decoder's first batch, which keeps its keys and values of them.
+// The two graphs have separate plans, with a sequence each. The encoder's rows are copied to the
+// host and into the decoder's first batch, which keeps their keys and values.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "session/asr.h"
 
 #define SECONDS_MOST    15.0
-#define SECONDS_LEAST   0.1 // shorter ones are followed by silence
+#define SECONDS_LEAST   0.1 // shorter sounds are padded with silence
 #define TOKENS_A_SECOND 6.5
 #define SECONDS_A_FRAME 0.02 // of a streaming encoder
 
@@ -61,8 +61,8 @@ tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t p
     return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound gives numbers that are none", h->m->path);
 }
 
-// Moonshine's encoder takes samples; a streaming one whole frames of them, of which one that is not
-// full counts as silent.
+// Moonshine's encoder takes samples; a streaming one takes whole frames of them, and an incomplete
+// frame counts as silence.
 static tern_status encode_samples(asr_run *h, const float *samples, int64_t n, int64_t *n_rows,
                                   tern_error *err) {
     const tern_config *c = &h->m->config;
@@ -75,8 +75,8 @@ static tern_status encode_samples(asr_run *h, const float *samples, int64_t n, i
     return tern_asr_encode(h, rows, all + c->n_padding, n_rows, err);
 }
 
-// Whether the text ends with three times the same 4 to 8 tokens: then it would go on so. *n_kept:
-// up to the end of the first time.
+// Whether the text ends with the same 4 to 8 tokens three times: it would go on repeating them.
+// *n_kept: tokens up to the end of the first occurrence.
 static bool goes_round(const int32_t *ids, int32_t n, int32_t *n_kept) {
     for (int32_t period = 4; period <= 8; period++) {
         int32_t first = n - 3 * period;
@@ -119,7 +119,7 @@ tern_status tern_asr_text(const asr_run *h, const int32_t *ids, int32_t n, char 
     tern_tokenizer_decode_end(&decoder, &text);
     const char *from = text.ptr ? text.ptr : "";
     size_t first = 0, n_bytes = text.len;
-    while (first < n_bytes && from[first] == ' ') first++; // the mark of a word's beginning
+    while (first < n_bytes && from[first] == ' ') first++; // marks the beginning of a word
     if (text.failed) status = tern_fail_memory(err, n_bytes);
     if (status == TERN_OK) {
         *out = tern_strndup(TERN_MEM_SESSION, from + first, n_bytes - first);

@@ -1,18 +1,18 @@
-// Whisper's way of writing down: windows of 30 seconds, of which each begins where the text of the
-// one before ends, by the tokens of times in it; the rules are OpenAI's.
+// Whisper's transcription: windows of 30 seconds; each begins where the text of the previous one
+// ends, according to its timestamp tokens; the rules are OpenAI's.
 //
-// A window's text is written down greedily. Where the model is unsure of it, or it says the same
-// again and again, it is written down anew with tokens by chance, of a temperature that rises.
+// A window's text is decoded greedily. If the model is unsure of it, or the text repeats itself, it
+// is decoded again with sampled tokens, at rising temperatures.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "session/asr.h"
 
-#define FRAME_SECONDS   0.02   // of the encoder, and of a token of time
+#define FRAME_SECONDS   0.02   // per row of the encoder, and per timestamp token
 #define ROW_SECONDS     0.01   // of the spectrogram
-#define FIRST_TIME_MOST 50     // tokens of time: a text begins in the first second
-#define UNSURE          (-1.0) // of the mean logarithm of its tokens' probabilities
-#define REPEATED        2.0    // tokens over what they are without what is said again
+#define FIRST_TIME_MOST 50     // timestamp tokens: a text begins in the first second
+#define UNSURE          (-1.0) // mean log-probability of its tokens
+#define REPEATED        2.0    // tokens, relative to those without repetitions
 #define NO_SPEECH       0.6
 #define HOTTER          0.2
 #define TEXT_MOST       448 // tokens: half of the longest context (models/whisper.c)
@@ -24,10 +24,11 @@ struct whisper_state {
     int32_t n_languages, language;                                              // -1: not known yet
     bool is_multilingual;
     uint64_t random;
-    double mean_log, silence; // of the last text: of its tokens' probability; that nobody speaks
+    double mean_log, silence; // of the last text: mean log-probability of its tokens; probability
+                              // of no speech
 };
 
-// In the order of their tokens.
+// Languages, in the order of their tokens.
 static const char *const languages[] = {
     "en", "zh", "de", "es",  "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl", "ar", "sv",
     "it", "id", "hi", "fi",  "vi", "he", "uk", "el", "ms", "cs", "ro", "da", "hu", "ta", "no",
@@ -94,8 +95,8 @@ static void forbid(whisper_state *w, int32_t from, int32_t to) {
 
 static bool is_time(const whisper_state *w, int32_t id) { return id >= w->first_time; }
 
-// Times come in pairs, the end of a segment and the beginning of the next, and never go back; the
-// first token is one of the first second.
+// Timestamps come in pairs, the end of a segment and the beginning of the next, and never decrease;
+// the first token is a timestamp in the first second.
 static void forbid_times(whisper_state *w, const int32_t *said, int32_t n, int32_t n_vocab) {
     bool last = n > 0 && is_time(w, said[n - 1]), before = n < 2 || is_time(w, said[n - 2]);
     if (n == 0) {
@@ -112,7 +113,7 @@ static void forbid_times(whisper_state *w, const int32_t *said, int32_t n, int32
     if (k > 0) forbid(w, w->first_time, said[k - 1] + !(last && !before));
 }
 
-// Text gives way where all times together are likelier than the likeliest of it.
+// Only timestamps may follow if together they are likelier than the best text token.
 static void prefer_times(whisper_state *w, int32_t n_vocab) {
     float most = -INFINITY;
     double times = 0;
@@ -145,7 +146,7 @@ static int32_t greatest(const float *x, int32_t from, int32_t to) {
     return best;
 }
 
-// Of softmax(logits) at token `id`; its logarithm.
+// ln softmax(logits)[id].
 static double log_probability(const whisper_state *w, int32_t n_vocab, int32_t id) {
     float most = w->logits[greatest(w->logits, 0, n_vocab)];
     double sum = 0;
@@ -176,7 +177,7 @@ static int32_t choose(whisper_state *w, int32_t n_vocab, double temperature) {
 
 // ---- A window ----------------------------------------------------------------------------------
 
-// The prompt: what is spoken, what is to be done. Returns the position after it.
+// Reads the prompt: the language and the task. Returns the position after it.
 static tern_status begin_text(asr_run *h, int64_t n_rows, bool with_times, int32_t *position,
                               tern_error *err) {
     whisper_state *w = h->whisper;
@@ -215,8 +216,8 @@ static tern_status write_text(asr_run *h, int64_t n_rows, bool with_times, doubl
     return TERN_OK;
 }
 
-// How many times fewer tokens there are where each piece of three and more that was said before
-// counts as two (where, how long).
+// The compression ratio in tokens, if each run of three or more tokens that occurred before counts
+// as two (position and length).
 static double repetition(const int32_t *ids, int32_t n) {
     int32_t cost = 0;
     for (int32_t at = 0; at < n;) {
@@ -240,7 +241,7 @@ static tern_status write_window(asr_run *h, bool with_times, tern_error *err) {
     const tern_config *c = &h->m->config;
     whisper_state *w = h->whisper;
     int64_t n_rows, rows = 2 * c->whisper.n_frames;
-    w->random = 88172645463325252u; // each window for itself
+    w->random = 88172645463325252u; // the same in each window
     TERN_TRY(tern_asr_encode(h, rows, rows * c->whisper.n_mels, &n_rows, err));
     for (int i = 0; i <= 5; i++) {
         TERN_TRY(write_text(h, n_rows, with_times, i * HOTTER, err));
@@ -262,7 +263,7 @@ tern_status tern_whisper_write_down(asr_run *h, const float *samples, int64_t n,
 
 // ---- All windows -------------------------------------------------------------------------------
 
-// The greatest number of the whole spectrogram, which all windows are levelled by.
+// The maximum of the whole spectrogram, by which all windows are normalized.
 static float greatest_of_all(asr_run *h, const tern_sound *sound) {
     int64_t bins = h->m->config.whisper.n_mels, most = 2 * h->m->config.whisper.n_frames;
     int64_t n_rows = sound->n / TERN_MEL_HOP + 2;
@@ -275,7 +276,7 @@ static float greatest_of_all(asr_run *h, const tern_sound *sound) {
     return best;
 }
 
-// A segment without its times.
+// Appends a segment's text, without its timestamps.
 static tern_status add_segment(asr_run *h, segment_list *out, double start, double end,
                                const int32_t *said, int32_t n, tern_error *err) {
     int32_t text[TEXT_MOST], n_text = 0;
@@ -284,7 +285,8 @@ static tern_status add_segment(asr_run *h, segment_list *out, double start, doub
     return tern_asr_add(h, out, start, end, text, n_text, err);
 }
 
-// Segments of a window of `size` rows that begins at row `at`; *used: where the next one begins.
+// Appends the segments of a window of `size` rows that begins at row `at`; *used: rows before the
+// next window.
 static tern_status add_segments(asr_run *h, segment_list *out, int64_t at, int64_t size,
                                 int64_t *used, tern_error *err) {
     const whisper_state *w = h->whisper;
@@ -311,7 +313,7 @@ static tern_status add_segments(asr_run *h, segment_list *out, int64_t at, int64
     return add_segment(h, out, start, start + end, said, n, err);
 }
 
-// The row from which on somebody speaks; behind the last one: nobody does.
+// The first row from `row` on that has speech; INT64_MAX: none.
 static int64_t next_speech(const tern_voice_list *speech, int64_t row) {
     for (size_t i = 0; i < speech->n; i++) {
         int64_t first = speech->spans[i].first / TERN_MEL_HOP;

@@ -1,16 +1,16 @@
-// What is said in a sound that is still being made. Samples are kept from some seconds before what
-// is not written down yet, so that it is known how quiet the quiet is; each half second they are
-// looked at: parts of speech that have ended become segments, and the last one, if it has not, a
-// partial text. Steps are counted in samples, so what comes out does not depend on how it is fed.
+// Transcription of a sound that is still being recorded. Samples are kept from some seconds before
+// the part not transcribed yet, so that the level of silence is known. Every half second they are
+// examined: stretches of speech that have ended become segments, and an unfinished last one a
+// partial text. Steps are counted in samples, so the result does not depend on how they are fed.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/use.h"
 #include "session/asr.h"
 
-#define STEP    (TERN_VOICE_RATE / 2)  // samples from one look to the next
-#define PAUSE   (TERN_VOICE_RATE / 2)  // of silence after the end of speech, some of which is in it
-#define HISTORY (10 * TERN_VOICE_RATE) // that loudness is judged by
-#define LEAD    TERN_VOICE_RATE        // that the network is given before what it is to judge
+#define STEP    (TERN_VOICE_RATE / 2)  // samples from one examination to the next
+#define PAUSE   (TERN_VOICE_RATE / 2)  // of silence that ends speech, partly included in it
+#define HISTORY (10 * TERN_VOICE_RATE) // by which loudness is judged
+#define LEAD    TERN_VOICE_RATE        // that the network gets before the part to judge
 
 struct tern_transcriber {
     tern_use use;
@@ -19,8 +19,8 @@ struct tern_transcriber {
     char *vad, *language; // the caller's, copied
     float *samples;       // [n]
     size_t n, capacity;
-    int64_t first; // number of the first sample that is kept
-    int64_t done;  // what is before this is written down, or no speech
+    int64_t first; // index of the first kept sample
+    int64_t done;  // samples before this are transcribed, or not speech
     bool is_open;
 };
 
@@ -71,7 +71,7 @@ void tern_transcriber_close(tern_transcriber *s) {
 
 static double seconds(int64_t sample) { return (double)sample / TERN_VOICE_RATE; }
 
-// Tells of the part from `first` to `end`: a segment, or what it may become.
+// Passes on the part from `first` to `end`: as a segment, or as a partial text.
 static tern_status write_part(tern_transcriber *s, int64_t first, int64_t end, bool is_final,
                               tern_error *err) {
     asr_run *h = &s->h;
@@ -90,7 +90,7 @@ static tern_status write_part(tern_transcriber *s, int64_t first, int64_t end, b
     return status;
 }
 
-// What is kept from `from` on is looked through for speech. ends: nothing follows.
+// Searches the samples from `from` on for speech. ends: nothing follows.
 static tern_status look_from(tern_transcriber *s, int64_t from, bool ends, tern_error *err) {
     tern_voice_list speech = {0};
     const float *samples = s->samples + (from - s->first);
