@@ -116,7 +116,8 @@ TERN_API void tern_cancel_request(tern_cancel *cancel);
 TERN_API bool tern_cancel_is_requested(const tern_cancel *cancel);
 TERN_API void tern_cancel_reset(tern_cancel *cancel); // takes the request back
 // From now on the calls of this thread stop when `cancel` is requested (also if it is already), up
-// to the next call of this function. NULL: nothing is watched. Returns what was watched before.
+// to the next call of this function. NULL: nothing is watched. Returns the request that was watched
+// before.
 TERN_API tern_cancel *tern_cancel_watch(tern_cancel *cancel);
 
 // ---- Writing files -----------------------------------------------------------------------------
@@ -412,11 +413,11 @@ typedef struct tern_grammar_desc {
     size_t n_choices;
     bool compact; // JSON without whitespace between its parts
     // For calls: only of this tool, NULL: of any; at most one call; and whether the answer may be
-    // text without a call, so that only what is inside a call's marks is constrained.
+    // text without a call, so that only the text inside a call's marks is constrained.
     const char *tool;
     bool one_call, is_optional;
-    // For calls that are not optional: the answer is either calls or what this describes (its kind,
-    // text, choices and compact are used), not both. NULL: calls.
+    // For calls that are not optional: the answer is either calls or a text that this describes
+    // (its kind, text, choices and compact are used), not both. NULL: calls.
     const struct tern_grammar_desc *otherwise;
     const char *prompt; // for conversations: the end of the rendered text before the answer; the
                         // model's reasoning is then allowed first, in its family's marks. NULL: it
@@ -483,9 +484,9 @@ typedef enum tern_kv_type {
 // continues; the draft is computed together with the last token, which hardly takes longer than the
 // last token alone as long as reading the weights dominates; and the part that agrees with the
 // model is kept. The text stays the same to the bit, greedy or sampled, with any seed: drafts
-// decide only what is computed in advance. Their length adapts to the measured gain. A GPU drafts
-// and verifies by itself, several runs ahead, if decoding is greedy and a table of chains is the
-// only drafter.
+// decide only which tokens are computed in advance. Their length adapts to the measured gain. A GPU
+// drafts and verifies by itself, several runs ahead, if decoding is greedy and a table of chains is
+// the only drafter.
 #define TERN_DRAFT_MAX 16 // maximum tokens in a draft
 
 // Proposes up to n_max tokens that may follow ids; returns how many it wrote to draft.
@@ -573,8 +574,8 @@ TERN_API tern_status tern_session_logprobs(tern_session *session, const int32_t 
 
 // How a token is chosen. The samplers act in this order unless `samplers` says otherwise: biases,
 // exclusions, penalties, DRY, top_n_sigma, top_k, typical_p, top_p, min_p, XTC, temperature; then a
-// token is drawn from what they left. docs/cli.md explains each of them. NaN and values out of
-// range are refused, by name.
+// token is drawn from the rest. docs/cli.md explains each of them. NaN and values out of range are
+// refused, by name.
 typedef struct tern_sampling {
     // For these five, a negative value means the file's default or, if it has none, the usual one
     // (0.8, 40, 0.95, 0.05, 1).

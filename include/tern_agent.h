@@ -1,9 +1,9 @@
 // Agents: a model that calls tools until its task is done or a budget is spent. docs/agent.md
 // describes `tern agent`, the program around this loop.
 //
-// The loop is here: what the model reads, the calls it writes (each constrained by its tool's
-// schema while it is generated), the results, the budget, and what happens when the context is
-// full. The tools are the caller's functions; whether a call may be made is theirs to decide, too.
+// The library has the loop: the prompts, the model's calls (each constrained by its tool's schema
+// while it is generated), the results, the budget, and a context that fills up. The tools are the
+// caller's functions; whether a call may be made is theirs to decide, too.
 //
 //     tern_agent *agent;
 //     tern_session *session = NULL;
@@ -66,7 +66,7 @@ typedef enum tern_agent_event_kind {
                           // the shortened result
 } tern_agent_event_kind;
 
-// What it points to is valid during the callback.
+// Its pointers are valid during the callback.
 typedef struct tern_agent_event {
     const char *text; // terminated
     size_t n_bytes;
@@ -81,7 +81,7 @@ typedef struct tern_agent_event {
 typedef bool (*tern_agent_event_fn)(void *user, const tern_agent_event *event);
 
 typedef struct tern_agent_desc {
-    const tern_agent_tool *tools; // copied, but not what `user` points to
+    const tern_agent_tool *tools; // copied, but not the data behind `user`
     size_t n_tools;
     const char *system;            // the system message; NULL: none
     const tern_sampling *sampling; // NULL: tern_sampling_default()
@@ -96,8 +96,8 @@ typedef struct tern_agent_desc {
     void *user;
 } tern_agent_desc;
 
-// The session must outlive the agent, and nobody else may use it while the agent runs. Fails if the
-// model's chat template does not support tools. A schema that grammars do not support
+// The session must outlive the agent, and no other code may use it while the agent runs. Fails if
+// the model's chat template does not support tools. A schema that grammars do not support
 // (docs/grammar.md) is shown to the model as it is, and constrains the arguments only to be an
 // object: a note says so when the agent runs.
 TERN_API tern_status tern_agent_open(tern_agent **out, tern_session *session,

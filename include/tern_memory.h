@@ -208,7 +208,7 @@ typedef struct tern_memory_record {
     const char *text; // only of tern_memory_show
 } tern_memory_record;
 
-// Return false to stop. What it points to is valid during the callback, which must not use the
+// Return false to stop. The record's pointers are valid during the callback, which must not use the
 // store.
 typedef bool (*tern_memory_record_fn)(void *user, const tern_memory_record *record);
 

@@ -148,7 +148,7 @@ typedef struct tern_train_event {
     const char *checkpoint;     // just written, or NULL
 } tern_train_event;
 
-// What a run will do, reported before its first step.
+// The plan of a run, reported before its first step.
 typedef struct tern_train_info {
     const char *device;          // and its matrix kernels; valid during the callback
     int64_t n_params, n_ternary; // trained; those rounded to -1, 0 and +1
