@@ -30,7 +30,7 @@ tern_status tern_asr_open(asr_run *h, tern_model *m, const tern_transcribe_param
                           tern_error *err);
 void tern_asr_close(asr_run *h);
 
-// Runs the encoder on rows of its input, of which only the first n numbers count; *n_rows: rows of
+// Runs the encoder on rows of its input; only the first n numbers count. *n_rows: rows of
 // `encoded`.
 tern_status tern_asr_encode(asr_run *h, int64_t rows, int64_t n, int64_t *n_rows, tern_error *err);
 // Feeds n tokens at `position`; with the first ones the encoder's rows are given. logits [n_vocab]

@@ -19,7 +19,7 @@
 #define ANSWER_MAX 20000000
 #define WORK_USUAL 200000
 // Work that is tried between two steps of a group before the helper does it: a millisecond or two;
-// and if the last try failed.
+// QUICK_NOW: after a try that was too slow.
 #define QUICK     50000
 #define QUICK_NOW 4000
 

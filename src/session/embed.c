@@ -13,7 +13,7 @@ struct tern_embedding {
     size_t next;      // the first text that is not in a step
     size_t n_waiting; // tokens of that text if it waits for the next step
     tern_embed_params params;
-    const char *prefix; // in front of each text
+    const char *prefix; // before each text
     int32_t max_length, n_dims;
     tern_strbuf prefixed;
     float *out;

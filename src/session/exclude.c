@@ -1,4 +1,4 @@
-// Tokens that may not be chosen, whatever their scores: tokens that are not among the allowed ones,
+// Tokens that may not be chosen, whatever their scores: those that are not among the allowed ones,
 // ends that come too early, and the last tokens of bad words.
 #include <string.h>
 #include "base/alloc.h"

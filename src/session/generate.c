@@ -433,8 +433,7 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
     g->work.ids = g->run;
     g->work.n_ids = 1 + (int32_t)(g->n_more + n_draft);
     if (!n_draft) return TERN_OK;
-    g->work.snapshot_at = (int32_t)s->n_tokens + 1; // the position to return to after a rejected
-                                                    // draft
+    g->work.snapshot_at = (int32_t)s->n_tokens + 1; // to return to after a rejected draft
     g->work.passing = true;
     return TERN_OK;
 }

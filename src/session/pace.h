@@ -33,7 +33,7 @@ void tern_pace_note(tern_pace *p, int32_t n_rows, double seconds);
 // The time that prompts add to a step: for each row, and regardless of rows. 0: unknown.
 double tern_pace_row_seconds(const tern_pace *p);
 double tern_pace_prompt_seconds(const tern_pace *p);
-// Whether the next step should have no prompts, to measure it.
+// Whether the next step should have no prompts, to measure the time of such a step.
 bool tern_pace_rests(const tern_pace *p);
 // How many rows of prompts the next step may have, at most `most`; 0: unknown.
 int32_t tern_pace_rows(const tern_pace *p, int32_t most);

@@ -185,8 +185,7 @@ static tern_sampling any_sampling(uint64_t *r) {
     p.dry_allowed_length = (int32_t)(next(r) % 4);
     p.dry_penalty_last_n = next(r) % 2 ? -1 : (int32_t)(next(r) % 90);
     p.seed = 1 + next(r);
-    for (size_t i = sizeof order - 2; i > 0 && next(r) % 2; i--) { // a random order, or fewer of
-                                                                   // them
+    for (size_t i = sizeof order - 2; i > 0 && next(r) % 2; i--) { // shuffled, or fewer
         const size_t k = next(r) % (i + 1);
         const char c = order[i];
         order[i] = order[k], order[k] = c;

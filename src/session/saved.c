@@ -11,7 +11,7 @@
 //     .   8  hash of the states, piece by piece as they are read
 //
 // The hashes find accidental damage; someone who can write the file can forge a text's states, but
-// cannot make the reader exceed its memory.
+// cannot make the reader access memory out of bounds.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"

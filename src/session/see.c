@@ -16,8 +16,7 @@ typedef struct looking {
     const tern_vision *v;
     tern_vision_rules rules;
     int32_t whole_width, whole_height; // in pixels, to which the whole image is resized
-    bool has_whole;                    // the whole is shown, too, after the squares that are cut
-                                       // out of it
+    bool has_whole;                    // shown, too, after the squares that are cut out of it
     // The tower's current input.
     const uint8_t *frames[TERN_VISION_FRAMES]; // the first pixel of each
     size_t stride;                             // pixels from a row to the next
@@ -122,7 +121,7 @@ typedef struct tower {
     tern_single single;
 } tower;
 
-// Opens it for this many patches at once.
+// Opens the tower for n patches at once.
 static tern_status open_tower(tower *t, const tern_model_graph *g, size_t n, tern_error *err) {
     const tern_backend *b = t->at->backend;
     tern_cache_desc cache = {.n_context = (int32_t)n};

@@ -276,7 +276,7 @@ tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, t
 void tern_speculator_close(tern_speculator *sp);
 // The timeline has been cut to n_tokens.
 void tern_speculator_cut(tern_speculator *sp, size_t n_tokens);
-// What to compute after ids, up to n_max tokens: sp->draft, empty if it would not pay.
+// Drafts up to n_max tokens after ids, into sp->draft; empty if a draft would not pay.
 tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_t n_ids,
                                   int32_t n_max, tern_error *err);
 // Reports how long a run of n_tokens (the last token and the draft) took; 0: unknown.

@@ -1,4 +1,4 @@
-// Speculation: what to compute in advance, decided by past gains.
+// Speculation: which tokens to compute in advance, decided by past gains.
 //
 // THE TEXT STAYS THE SAME. A draft c_1 .. c_m is computed in one run after the last token, which
 // gives the scores after each of them. Then the sampler continues as usual: from the scores after
@@ -11,8 +11,9 @@
 // for a draft that is certain of itself, q(c) = 1: accept c with probability min(1, p(c)/q(c)) =
 // p(c), else draw from max(0, p - q), which is p without c, renormalised. Drawing x from p and
 // accepting when x = c is the same: x = c has probability p(c), and given that x is not c it has
-// just that distribution. With penalties, top-k, top-p, min-p and temperature, p is what these
-// leave. So not only the distribution is kept but, with the same seed, every draw.
+// just that distribution. With penalties, top-k, top-p, min-p and temperature, p is the
+// distribution that these leave. So not only the distribution is kept but, with the same seed,
+// every draw.
 //
 // HOW MUCH. Chains, lookup and online buckets grow one draft: each of them guesses each token, and
 // the guess with the best record is taken: how often such guesses (of that drafter, after a match
@@ -112,7 +113,7 @@ static double run_seconds(const tern_speculator *sp, int32_t k) {
     return t;
 }
 
-// How likely a guess is right: what its drafter states, corrected by the record of its level and,
+// How likely a guess is right: its drafter's estimate, corrected by the record of its level and,
 // for a chain, by its own record. One bad chain must not count against all.
 static double chance_of(const tern_speculator *sp, const tern_guess *g) {
     const tern_draft_record *r = &sp->records[g->by][g->level];

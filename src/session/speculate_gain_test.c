@@ -1,5 +1,5 @@
 // Past gains decide whether drafting happens: tested on a clock that the test sets, since the real
-// one depends on what else the machine does.
+// one depends on the machine's other work.
 #include "session/session.h"
 #include "tests/harness.h"
 
@@ -75,8 +75,7 @@ static int32_t settles_at(const double *seconds, double cold, double chance) {
         int32_t n_each = tern_device_drafts_choose(&sp);
         int arm = n_each == 8 ? 3 : n_each / 2;
         tern_drafting q = {.n_each = n_each, .n_runs = n_each > 1 ? 4 : 1};
-        for (int run = 0; run < q.n_runs; run++) { // an exact share of them, the remainder carried
-                                                   // over
+        for (int run = 0; run < q.n_runs; run++) { // an exact share, the rest carried over
             int right = 0;
             while (right + 1 < n_each && (carry[right] += chance) >= 1) carry[right++] -= 1;
             q.counts[n_each - 1][right]++;
