@@ -1,5 +1,5 @@
-// An answer in blocks, in their order: texts, reasoning, calls of tools. Anthropic's and OpenAI's
-// newer interfaces send them one after another; the others gather those of a kind.
+// An answer as a sequence of blocks: texts, reasoning, tool calls. Anthropic's interface and
+// OpenAI's newer one send them one after another; the others join all blocks of a kind.
 #ifndef TERN_SERVE_BLOCKS_H
 #define TERN_SERVE_BLOCKS_H
 
@@ -14,10 +14,10 @@ typedef struct answer_block {
     tern_strbuf name; // of a call: the function's
     char id[12];      // of a call
     int call;         // of a call: which one, from 0
-    bool is_whole;    // a call's end has come; else it was cut, or goes on
+    bool is_whole;    // of a call: it is complete; else it was cut, or goes on
 } answer_block;
 
-// What has come: a piece of a block's text, perhaps empty.
+// A new piece of a block's text, perhaps empty.
 typedef struct answer_part {
     size_t block, at, n;
     bool begins; // it is the block's first
@@ -28,12 +28,12 @@ typedef struct blocks {
     size_t n, capacity;
     answer_part *parts; // [n_parts] since the last blocks_take
     size_t n_parts, parts_capacity;
-    tern_answer *answer; // takes texts apart; NULL: all is text
+    tern_answer *answer; // separates text, reasoning and calls; NULL: all is text
     const char *salt;    // of the calls' ids, with the choice's index
     int index;
     int n_calls;
-    bool one_call; // further ones are left out
-    bool skips;    // one of these is coming
+    bool one_call; // further calls are left out
+    bool skips;    // such a call is being generated
     bool failed;   // no memory
 } blocks;
 
@@ -42,9 +42,10 @@ bool blocks_take(blocks *b, const char *text, size_t n, bool at_end);
 void blocks_free(blocks *b);
 // The text so far of all blocks of a kind, appended.
 void blocks_text(const blocks *b, block_kind kind, tern_strbuf *out);
-// Whether the answer is complete calls, and no cut one.
+// Whether the answer has calls and all of them are complete.
 bool blocks_end_in_calls(const blocks *b);
-const char *block_arguments(const answer_block *b); // JSON, "{}" where none came
-bool block_has_object(const answer_block *b); // they are one: those of a call that was cut are not
+const char *block_arguments(const answer_block *b); // JSON, "{}" if there are none
+bool block_has_object(
+    const answer_block *b); // whether they are a JSON object: false if the call was cut
 
 #endif

@@ -1,6 +1,6 @@
-// The fields of a request's JSON. Unknown ones are ignored, null is as good as absent, and what is
-// of a wrong type or out of range is noted in the error with its name: the first such field, so
-// that a reader looks once, at the end.
+// The fields of a request's JSON. Unknown ones are ignored, null means absent. The first field of a
+// wrong type or out of range is recorded in the error with its name, so that a reader checks once,
+// at the end.
 #ifndef TERN_SERVE_FIELDS_H
 #define TERN_SERVE_FIELDS_H
 
@@ -9,11 +9,11 @@
 typedef struct fields {
     const tern_json_doc *doc;
     const tern_json *object; // NULL: no fields
-    const char *prefix;      // of names in errors: "options."; ""
+    const char *prefix;      // of names in errors: "options."; "": none
     api_error *error;
 } fields;
 
-// The fields of the request's body, or of a tool's arguments; an empty body has none.
+// The fields of the request's body, or of a tool call's arguments; an empty body has none.
 fields fields_of_body(request *req, api_error *e);
 fields fields_within(const fields *f, const char *name, const char *prefix); // of an object
 
@@ -23,8 +23,8 @@ bool field_bool(const fields *f, const char *name, bool otherwise);
 double field_number(const fields *f, const char *name, double otherwise, double min, double max);
 int64_t field_int(const fields *f, const char *name, int64_t otherwise, int64_t min, int64_t max);
 const tern_json *field_array(const fields *f, const char *name);
-// A field that would change the answer, and that is not supported: an error unless it is absent,
-// false, or an empty array or object.
+// For an unsupported field that would change the answer: an error unless it is absent, false, or an
+// empty array or object.
 void field_refuse(const fields *f, const char *name);
 void field_fail(const fields *f, const char *name, const char *wanted); // "must be ..."
 

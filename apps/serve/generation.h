@@ -1,6 +1,6 @@
-// What a request asks to be generated, in any interface: prompts, sampling, limits, how many
-// choices; and the answer as it comes. An interface's file reads its fields into the generation,
-// and has a writer that puts the answer into its format.
+// The generation of a request, in any interface: prompts, sampling, limits, number of choices; and
+// the answer as it is generated. An interface's file reads its fields into the generation and has a
+// writer that formats the answer.
 #ifndef TERN_SERVE_GENERATION_H
 #define TERN_SERVE_GENERATION_H
 
@@ -9,7 +9,7 @@
 #include "apps/serve/fields.h"
 #include "apps/serve/request_images.h"
 
-// How many of the answer's tokens have been sent, in their order: openai.c.
+// How many of the answer's tokens have been sent, in order: openai.c.
 typedef struct sent_tokens {
     size_t n, n_bytes;      // tokens, and bytes of their pieces
     size_t n_chars, offset; // characters that began in these; the last token's place among them
@@ -20,21 +20,21 @@ typedef struct choice { // one answer
     int index;
     job *job; // NULL: it is over
     blocks blocks;
-    tern_strbuf text; // of its blocks of text
+    tern_strbuf text; // of its text blocks
     int32_t *ids;     // [n_ids] its tokens
     size_t n_ids, ids_capacity;
     tern_token_logprob *logprobs; // [n_ids, n_each], or NULL
     size_t logprobs_capacity, n_each;
     size_t n_reasoning;        // tokens of it
-    size_t n_raw;              // bytes of the answer as they came, before it was taken apart
-    size_t n_aside;            // tokens that came before its text: reasoning, with its marks
+    size_t n_raw;              // bytes of the raw answer, before it was split into blocks
+    size_t n_aside;            // tokens before its text: reasoning with its marks
     sent_tokens sent;          // a writer's
     tern_generate_stats stats; // when it is over
 } choice;
 
-// What has come since the last call of a writer's text.
+// What was generated since the last call of the writer's `text`.
 typedef struct text_delta {
-    const char *text; // of blocks of text; choice->blocks.parts has all
+    const char *text; // of text blocks; choice->blocks.parts has all
     size_t n_text;
     size_t first, n_tokens; // of choice->ids and logprobs
 } text_delta;
@@ -43,8 +43,8 @@ typedef struct generation_writer {
     const char *type; // of a stream
     // A whole answer: all choices are over.
     void (*whole)(request *req, tern_strbuf *out);
-    // A stream: its first words, for each choice its deltas (also with n_text 0, where tokens have
-    // no text yet) and its end, the last words. `begin` and `end` may be NULL.
+    // A stream: begin; for each choice its deltas (also with n_text 0, if the tokens have no text
+    // yet) and `over`; end. `begin` and `end` may be NULL.
     void (*begin)(request *req, tern_strbuf *out);
     void (*text)(request *req, choice *c, const text_delta *d, tern_strbuf *out);
     void (*over)(request *req, choice *c, tern_strbuf *out);
@@ -63,9 +63,9 @@ typedef struct format_wanted {
     tern_grammar_kind kind;
     tern_strbuf text;  // choices as a JSON list
     tern_strbuf tool;  // of calls: this one alone
-    tern_strbuf tools; // not "": calls of these, or the text
+    tern_strbuf tools; // not "": calls of these, or `text`
     bool one_call, is_optional;
-    char prompt[32]; // the end of the text that the answer follows, of conversations
+    char prompt[32]; // of conversations: the end of the rendered prompt
 } format_wanted;
 
 struct generation {
@@ -76,33 +76,33 @@ struct generation {
     char **stops;                 // [params.n_stops]
     char **bad_words, **breakers; // [params.n_bad_words], [params.n_dry_sequence_breakers]
     int32_t *stop_ids, *allowed_ids;
-    bool is_bare;  // texts do not begin as the model's tokenizer begins them
-    size_t n_last; // of a prompt's tokens are read, 0: all
+    bool is_bare;  // no BOS token or the like in front of texts
+    size_t n_last; // only the last n_last tokens of a prompt are read; 0: all
     tern_logit_bias *biases;
     generation_prompt *prompts;
     size_t n_prompts;
     int n; // choices for each prompt
     bool stream;
     char *model;                              // as the client named it
-    bool with_usage, is_chat, with_ids, echo; // of single interfaces
+    bool with_usage, is_chat, with_ids, echo; // each of one interface
     size_t n_events;                          // of a stream whose events are numbered
     tern_strbuf echoed;                       // the prompts' texts, each terminated
     // Of conversations.
-    tern_strbuf tools;              // a list of functions, JSON; "": none
-    tern_strbuf switches;           // the template's: members of an object, a comma before each
-    tern_strbuf rendered;           // the end of what the answer follows
-    bool is_closed;                 // no words that make the model answer
-    bool takes_apart;               // the answer has reasoning and calls
-    bool one_call;                  // at most
-    bool must_call;                 // "tool_choice": one of the tools at least
-    bool sees;                      // there are images
-    bool is_strict;                 // one of the tools says so: calls are bound or refused
-    tern_strbuf tool;               // the one that must be called; "": any
-    format_wanted format;           // what the answer may be (answer_forms.h)
+    tern_strbuf tools;    // a JSON list of functions; "": none
+    tern_strbuf switches; // for the template: members of an object, a comma before each
+    tern_strbuf rendered; // the end of the rendered prompt
+    bool is_closed;       // the prompt does not end with the words that make the model answer
+    bool takes_apart;     // the answer is split into text, reasoning and calls
+    bool one_call;        // at most one call
+    bool must_call;       // "tool_choice": at least one call
+    bool sees;            // there are images
+    bool is_strict;       // a tool demands it: calls follow their schema or are refused
+    tern_strbuf tool;     // the tool that must be called; "": any
+    format_wanted format; // what the answer may be (answer_forms.h)
     struct shared_grammar *grammar; // the same, held; NULL: anything
     // The answer.
     choice *choices; // [n_choices], prompt by prompt
-    job **jobs;      // [n_choices] of them, until they are handed over; else NULL
+    job **jobs;      // [n_choices] until they are submitted; else NULL
     size_t n_choices, n_over;
     double began;
     int64_t created; // seconds since 1970
@@ -111,36 +111,36 @@ struct generation {
 
 // ---- Reading -----------------------------------------------------------------------------------
 
-// A generation with the defaults, which is the request's from then on. NULL: no memory, and e says
-// so.
+// A generation with the defaults, owned by the request. NULL: no memory, and e says so.
 generation *generation_new(request *req, const generation_writer *writer, api_error *e);
-// The same, and what is in the body. NULL: refused, and answered.
+// The same, with the body read into it. NULL: refused, and answered.
 generation *generation_start(request *req, const generation_writer *writer, fields *f,
                              api_error *e);
-// Answers with the number of a prompt's tokens: `before` is what stands before it in an object.
-// read fills in the prompt; false: it is refused.
+// Answers with a prompt's number of tokens, written after `before` in an object. read fills in the
+// prompt; false: it is refused.
 void generation_count(request *req, const generation_writer *writer,
                       bool (*read)(request *req, const fields *f), const char *before);
 void generation_free(generation *a);
-// "model", as the client calls it; nothing: its own name. (routes.c has found it.)
+// "model", as the client calls it; if absent, the model's own name. (routes.c has found the model.)
 void generation_read_model(request *req, const fields *f);
-// Temperature, top_p, penalties, seed, and so on, by OpenAI's names, llama.cpp's and vLLM's; and
-// what generation_refuse does.
+// Temperature, top_p, penalties, seed, and so on, by OpenAI's, llama.cpp's and vLLM's names; calls
+// generation_refuse.
 void generation_read_sampling(request *req, const fields *f, double temperature_max);
-// Refuses the fields that would change the answer and that are not supported.
+// Refuses unsupported fields that would change the answer.
 void generation_refuse(const fields *f);
-// What limits mean together, when all is read.
+// Checks the limits against each other, once all are read.
 void generation_check_limits(request *req, api_error *e);
 void generation_read_seed(request *req, const fields *f, const char *name);
 void generation_read_stops(request *req, const fields *f, const char *name, size_t n_max);
 void generation_read_biases(request *req, const fields *f, const char *name);
 void generation_read_max_tokens(request *req, const fields *f, const char *name);
 
-// Prompts: of text, which is read as `tern run` reads it; of ids; of a conversation, by the model's
-// template. param: the field that they come from.
-// The ids are the generation's from then on, also when they are refused.
+// Prompts: text, which is tokenized as in `tern run`; ids; a conversation, rendered by the model's
+// template. param: the field that they come from. Takes ownership of the ids, also if they are
+// refused.
 void generation_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
-// The same of ids that a client says: tokens, and no images of others.
+// The same for ids that a client sends: only tokens of the vocabulary, so that it cannot name
+// images of others.
 void generation_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
 void generation_add_text(request *req, tern_str text, const char *param, api_error *e);
 // Whether a text of n_bytes may have fewer tokens than the context.
@@ -149,8 +149,8 @@ void generation_add_ids(request *req, const fields *f, const tern_json *array, c
 
 typedef struct chat_message {
     char *role, *content; // terminated copies
-    tern_strbuf parts;    // of a message with images: items of a list as templates know it
-    tern_strbuf more;     // further members, as templates know them, a comma before each
+    tern_strbuf parts;    // of a message with images: items of a list as templates take it
+    tern_strbuf more;     // further members, as templates take them, a comma before each
 } chat_message;
 typedef struct messages {
     chat_message *list;
@@ -161,31 +161,31 @@ typedef struct messages {
 bool messages_add(messages *m, tern_str role, tern_str content, const char *param, api_error *e);
 // Further members of the last message: "tool_calls" as OpenAI has them, "reasoning_content" ...
 tern_json_writer messages_more(messages *m);
-// What "content" holds: texts, and where images are among them.
+// The value of "content": texts, and the places of images among them.
 typedef struct message_content {
     tern_strbuf text;  // all of it
     tern_strbuf parts; // "": no images
     size_t n_placed;   // bytes of the text that are in parts
 } message_content;
-// Appends a string, or an array of parts, each in any interface's words. p gets the images; NULL:
-// there may be none.
+// Appends a string, or an array of parts, each in any interface's format. p gets the images; NULL:
+// images are refused.
 bool content_read(message_content *c, images *p, const fields *f, const tern_json *value,
                   const char *param);
 bool content_add_part(message_content *c, images *p, const fields *f, const tern_json *part,
                       const char *param);
-void content_place_image(message_content *c); // here is one
+void content_place_image(message_content *c); // puts one at the end
 void content_free(message_content *c);
-// messages_add of what may have images.
+// messages_add for content that may have images.
 bool messages_add_content(messages *m, tern_str role, message_content *c, const char *param,
                           api_error *e);
 void messages_free(messages *m);
-// What the template makes of the first n messages, and of the generation's tools and switches.
+// The first n messages, rendered by the template with the generation's tools and switches.
 void chat_text(const request *req, const messages *m, size_t n, bool generate, tern_strbuf *out,
                api_error *e);
-// prefill: the last message is the assistant's, whose answer goes on from it.
+// prefill: the last message is the assistant's, and the answer continues it.
 void generation_add_chat(request *req, messages *m, bool prefill, api_error *e);
 
-// The prefix of the first prompt, which the answer has as x-tern-prefix (prefix_hash.c).
+// Hashes the prefix of the first prompt; the answer sends it as x-tern-prefix (prefix_hash.c).
 void prefix_hash_take_chat(request *req, const messages *m);
 void prefix_hash_take_text(request *req, tern_str text);
 
@@ -199,8 +199,8 @@ typedef struct generation_usage {
     double prompt_seconds, generate_seconds;
 } generation_usage;
 generation_usage generation_usage_of(const generation *a);
-// What a token adds to a text, appended: its own bytes, which may be a part of a character.
+// Appends a token's bytes, which may be a part of a character.
 void put_piece(const served *s, int32_t id, tern_strbuf *out);
-bool is_text(const tern_strbuf *piece); // whether it is whole characters
+bool is_text(const tern_strbuf *piece); // whether it is complete UTF-8 characters
 
 #endif

@@ -1,10 +1,10 @@
-// HTTP/1.1 as bytes: what a client sends becomes a request, an answer becomes bytes. Nothing here
-// knows of sockets or of time, so all of it can be tested and fuzzed without either.
+// HTTP/1.1 as bytes: parses what a client sends into a request, and writes answers. It uses neither
+// sockets nor time, so all of it can be tested and fuzzed without them.
 //
-// The reader takes RFC 9112 at its word and refuses what the RFC lets servers forgive: a line feed
-// without a carriage return, a length given twice, a folded line. Two programs that forgive
-// differently see different requests in the same bytes, and that is how requests are smuggled past
-// a proxy.
+// The reader follows RFC 9112 strictly and refuses what the RFC lets servers tolerate: a line feed
+// without a carriage return, a length given twice, a folded line. Two programs that tolerate
+// different things see different requests in the same bytes, and that is how requests are smuggled
+// past a proxy.
 #ifndef TERN_SERVE_HTTP_H
 #define TERN_SERVE_HTTP_H
 
@@ -12,7 +12,7 @@
 #include "base/strbuf.h"
 
 typedef struct http_limits {
-    size_t head_bytes; // request line and fields together; a body's trailers again as much
+    size_t head_bytes; // request line and fields together; a body's trailers may have as many again
     size_t n_fields;
     size_t body_bytes; // decoded
 } http_limits;
@@ -42,7 +42,7 @@ bool http_same_name(tern_str a, const char *b); // without case
 typedef enum http_progress {
     HTTP_MORE,    // bytes are missing
     HTTP_READY,   // a request is complete
-    HTTP_REFUSED, // it is none: answer with `status`, and close
+    HTTP_REFUSED, // it is not valid: answer with `status`, and close
 } http_progress;
 
 typedef enum http_place { // what comes next
@@ -71,7 +71,7 @@ typedef struct http_reader {
     size_t line;      // where the line that is being read begins
     size_t n_trailer; // bytes of trailers so far
     bool skipped_line, is_chunked, has_length;
-    bool discards; // the body: it is read past, and stays empty
+    bool discards; // the body is skipped and stays empty
     uint64_t n_discarded;
     uint64_t left; // bytes of the body or the chunk
     tern_strbuf body;
@@ -80,24 +80,25 @@ typedef struct http_reader {
     size_t n_spans, spans_capacity;
     http_field *fields;
     size_t fields_capacity;
-    http_request request; // complete with HTTP_READY; the head, from the place HTTP_AT_BODY on
+    http_request request; // complete with HTTP_READY; its head is there from HTTP_AT_BODY on
     int status;           // of HTTP_REFUSED: 400, 413, 414, 417, 431, 500, 501, 505
     const char *reason;   // a sentence's end: "bare LF"
 } http_reader;
 
-// Reads from bytes[0..n) until a request is complete, and says how much it took. How the bytes are
-// cut into calls makes no difference.
+// Reads from bytes[0..n) until a request is complete, and sets *n_used. It does not matter how the
+// bytes are split over calls.
 http_progress http_reader_feed(http_reader *r, const char *bytes, size_t n, size_t *n_used);
 void http_reader_next(http_reader *r); // forgets the request; its memory stays
 void http_reader_free(http_reader *r);
 
-// Writes a path without its escapes, terminated. False: a wrong escape, a zero byte, or no memory.
+// Writes a path with its %-escapes decoded, terminated. False: a wrong escape, a zero byte, or no
+// memory.
 bool http_unescape(tern_str path, tern_strbuf *out);
 
 // ---- Writing -----------------------------------------------------------------------------------
 
 const char *http_reason(int status); // "Not Found"
-// A head: begin, any fields, end. Values are written as they are: callers pass no line ends.
+// A head: begin, any fields, end. Values are written unchanged: callers pass no line ends.
 void http_put_status(tern_strbuf *out, int status);
 void http_put_field(tern_strbuf *out, const char *name, const char *value);
 void http_put_length(tern_strbuf *out, size_t n);

@@ -1,4 +1,4 @@
-// Who answers which route. A handler reads the request and answers it, or begins to generate and
+// The handlers of the routes. A handler reads the request and answers it, or begins to generate and
 // answers as text comes; it never waits.
 #ifndef TERN_SERVE_INTERFACES_H
 #define TERN_SERVE_INTERFACES_H
@@ -16,7 +16,7 @@ void openai_embeddings(request *req);
 void openai_transcriptions(request *req);
 void openai_translations(request *req);
 void openai_speech(request *req);
-// What a form's field holds; {NULL, 0}: the body is no form, or has no such field.
+// The value of a form's field; {NULL, 0}: the body is not a form, or has no such field.
 tern_str form_field(const http_request *r, const char *name);
 // Reads "messages" as OpenAI has them; *prefill: the last one is the assistant's.
 void openai_read_messages(const fields *f, messages *m, bool *prefill);
@@ -25,22 +25,21 @@ void openai_read_ending(request *req, const fields *f, bool *prefill);
 // Appends a message; a second system message at the beginning is joined to the first.
 bool openai_add_message(messages *m, tern_str role, message_content *c, const char *param,
                         api_error *e);
-// Ollama's images: files in base64, each in front of the text that is to come.
+// Ollama's images: files in base64, each placed before the message's text.
 void ollama_read_images(const fields *f, messages *m, message_content *c, const char *param);
-// Refuses what would change the answer and is not there: sounds.
+// Refuses unsupported fields that would change the answer: sounds.
 void openai_refuse_unsupported(const fields *f);
-// "tool_choice", by its type and the name of a function, when the tools are there.
+// Reads "tool_choice" from its type and the name of a function; the tools must have been read.
 void read_tool_choice(generation *a, const fields *f, tern_str how, tern_str name);
 // "tools", "tool_choice", "parallel_tool_calls", into the generation; functions wrapped or not.
 void openai_read_tools(request *req, const fields *f);
 // "reasoning_effort", "reasoning.effort", "chat_template_kwargs": the template's switches.
 void openai_read_thinking(request *req, const fields *f);
-// The next token whose likelihood is to be sent, number c->sent.n - 1, and its bytes; false: none
-// yet. Tokens of which nothing is in the text, such as those of a stop string, are left out, and
-// those of reasoning.
+// The next token whose likelihood should be sent, number c->sent.n - 1, and its bytes; false: none
+// yet. Skips tokens of reasoning, and those that have no part in the text, such as a stop string's.
 bool next_to_send(const request *req, choice *c, tern_strbuf *piece);
 bool has_to_send(const request *req, const choice *c); // whether there is one
-// The likelihoods of all that may be sent, as chat has them: objects of an array.
+// The likelihoods of all tokens that may be sent, as in chat completions: objects of an array.
 void put_token_logprobs(tern_json_writer *w, const request *req, choice *c);
 const char *openai_finish_reason(const choice *c); // "stop", "length", "tool_calls"
 void openai_put_stream_error(request *req, const api_error *e, tern_strbuf *out);
@@ -50,7 +49,7 @@ bool openai_was_cut(const choice *c); // "length"
 bool openai_read_response(request *req, const fields *f);
 
 // Anthropic
-bool anthropic_read(request *req, const fields *f); // the same of /v1/messages
+bool anthropic_read(request *req, const fields *f); // the same for /v1/messages
 void anthropic_messages(request *req);
 void anthropic_count_tokens(request *req);
 
@@ -58,7 +57,7 @@ void anthropic_count_tokens(request *req);
 void ollama_generate(request *req);
 void ollama_chat(request *req);
 void ollama_embed(request *req);
-void ollama_embeddings(request *req); // the older way
+void ollama_embeddings(request *req); // the older route
 void ollama_tags(request *req);
 void ollama_ps(request *req);
 void ollama_show(request *req);

@@ -28,35 +28,35 @@ typedef struct job_event {
 } job_event;
 
 struct job {
-    // What is asked for. It does not change, and what it points to is the job's.
+    // The parameters. They do not change, and the job owns what they point to.
     const int32_t *ids;
     size_t n_ids;
     tern_sampling sampling;
     tern_generate_params params;
-    struct shared_grammar *grammar; // that params has, held; NULL: none
-    uint64_t client;                // who asks: clients take turns
-    size_t owner;                   // whose text it is: prefix_cache.h
-    uint64_t id;                    // the scheduler numbers them, from 1
-    // Of the loop's thread.
+    struct shared_grammar *grammar; // the one in params, held; NULL: none
+    uint64_t client;                // clients take turns
+    size_t owner;                   // of its text: prefix_cache.h
+    uint64_t id;                    // assigned by the scheduler, from 1
+    // Used by the loop's thread.
     void (*on_event)(void *user, const job_event *event);
-    void *user; // NULL: nobody wants it any more
-    // Of the engine's thread, until the last event is taken.
+    void *user; // NULL: its request has gone
+    // Used by the engine's thread, until the last event is taken.
     struct scheduler *scheduler;
     struct job *next;
     struct slot *slot;
-    bool has_fetched; // its prefix from disk
-    double looked;    // seconds: when that was first found there; 0: not yet
-    size_t n_sent;    // tokens that events have had
+    bool has_fetched; // its prefix has been fetched from disk
+    double looked;    // seconds: when it was first found there; 0: not yet
+    size_t n_sent;    // tokens sent in events
     bool has_new_line;
     job_event end;
     double submitted, started, first, ended; // seconds; 0: not yet
     tern_generate_stats stats;
     tern_error error;
-    // Of both.
+    // Used by both.
     atomic_bool cancelled;
 };
 
-// Copies all that the arguments point to. NULL: no memory.
+// Copies everything that the arguments point to. NULL: no memory.
 job *job_new(const int32_t *ids, size_t n_ids, const tern_generate_params *params);
 void job_free(job *j); // NULL is allowed
 

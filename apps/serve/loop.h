@@ -1,4 +1,5 @@
-// The loop's side that knows sockets: libevent, TLS, signals, time. See serve.h for the whole.
+// The part of the loop that handles sockets: libevent, TLS, signals, time. See serve.h for an
+// overview.
 #ifndef TERN_SERVE_LOOP_H
 #define TERN_SERVE_LOOP_H
 
@@ -20,29 +21,28 @@ typedef struct loop {
     struct event *woken, *tick, *interrupted, *terminated;
     connection *connections;
     share places;    // of connections, by addresses
-    double leave_at; // when it takes no more requests, once it is leaving
-    double stop_at;  // when what still runs is cut off, once it is stopping
-    // How often it has looked at the time, once a second: what connections' times are counted in. A
-    // second in which the machine had no time for this process is none: what clients sent in it is
-    // still in their sockets.
+    double leave_at; // once it is leaving: when it stops taking requests
+    double stop_at;  // once it is stopping: when running requests are cut off
+    // Ticks of the timer, one a second: the unit of connections' timeouts. Seconds in which the
+    // process did not run do not count: what clients sent meanwhile is still in the sockets.
     uint64_t ticks;
-    double watchdog, last_alive; // seconds: notify.h; when the last sign of life was
+    double watchdog, last_alive; // seconds: notify.h; when the last sign of life was sent
 } loop;
 
 // ---- listen.c ----------------------------------------------------------------------------------
 
-// Opens the socket that desc names, and TLS; says in the log where it listens.
+// Opens the socket that desc names, and TLS; logs where it listens.
 tern_status loop_listen(loop *l, tern_error *err);
 void loop_unlisten(loop *l); // removes a Unix socket's file
 
 // ---- connection.c ------------------------------------------------------------------------------
 
-// Takes over a socket that was accepted. client: who it is, for turns; peer: for the log.
+// Takes over an accepted socket. client: identifies it, for turns; peer: for the log.
 void connection_open(loop *l, evutil_socket_t fd, uint64_t client, const char *peer);
 void connection_close(connection *c); // at once; cancels what runs for it
-// Once a second: closes those that have waited too long, and keeps silent streams alive.
+// Once a second: closes connections that have waited too long, and keeps silent streams alive.
 void connections_tick(loop *l, double now);
-// The server is stopping: closes those that have no answer to wait for. Returns how many are left.
+// The server is stopping: closes connections that wait for no answer. Returns how many are left.
 size_t connections_drain(loop *l);
 
 #endif

@@ -1,9 +1,9 @@
 // The Model Context Protocol (apps/mcp) in the server: POST /mcp, or lines of a pipe (mcp_stdio.c).
-// A message becomes a request like any other; the handler of a tool reads its arguments
-// as other interfaces read a body, and answers with a result instead of a body.
+// A message becomes a request like any other; a tool's handler reads its arguments as other
+// interfaces read a body, and answers with a result instead of a body.
 //
-// An answer to a call is a stream where its client takes one: progress, then the result. Whoever
-// closes it, or says notifications/cancelled, ends the work within a step.
+// The answer to a call is a stream if the client accepts one: progress, then the result. A client
+// that closes it, or sends notifications/cancelled, ends the work within a step.
 #ifndef TERN_SERVE_MCP_SERVER_H
 #define TERN_SERVE_MCP_SERVER_H
 
@@ -17,9 +17,10 @@ typedef struct serve_tool {
 } serve_tool;
 
 struct serve_tools {
-    // {"instructions": "...", "tools": [...]}: these as lists have them, in their order.
+    // {"instructions": "...", "tools": [...]}: the tools as and in the order that tools/list sends
+    // them.
     tern_str json;
-    const serve_tool *list; // [n] who does it, by their names
+    const serve_tool *list; // [n] their handlers, by name
     size_t n;
 };
 
@@ -31,7 +32,7 @@ typedef struct mcp_server_tool {
 
 // A message that is being answered: req->mcp.
 typedef struct mcp_run {
-    struct mcp_run *next, **link; // of those that run
+    struct mcp_run *next, **link; // of running messages
     request *request;
     mcp_call call;
     char session[40];     // of a legacy client over HTTP; "": none
@@ -50,34 +51,34 @@ typedef struct mcp_server {
     mcp_memory *memory; // NULL: none
 } mcp_server;
 
-tern_status mcp_server_open(server *s, tern_error *err); // if desc->tools is there
-void mcp_server_close(server *s);                        // when no thread runs a task any more
+tern_status mcp_server_open(server *s, tern_error *err); // if desc->tools is not NULL
+void mcp_server_close(server *s);                        // after all tasks have ended
 
-void mcp_take_message(request *req); // req->body is one
+void mcp_take_message(request *req); // the one in req->body
 void mcp_run_free(request *req);     // for request_free
 
 // ---- For tools ---------------------------------------------------------------------------------
 
-// The first model that is good for this (served_ability); NULL: none is.
+// The first model with this ability (served_ability); NULL: none.
 served *mcp_model_for(const server *s, const char *ability);
-// Calls `handle` when the model that the argument "model" names is open; without it, the first one
-// that is good for this.
+// Calls `handle` when the model named by the argument "model" is open; without the argument, the
+// first model with this ability.
 void mcp_with_model(request *req, const char *ability, void (*handle)(request *req));
 bool mcp_may_stream(const request *req);
 void mcp_begin_stream(request *req); // if it may
-// Sends the result or the error, a line, and ends the answer. It clears the line.
+// Sends a line, the result or the error, ends the answer, and clears the line.
 void mcp_reply(request *req, int status, tern_strbuf *line);
-// Appends a message as it is in a stream: an event, or a line of a pipe.
+// Appends a message in the stream's format: an event, or a line of a pipe.
 void mcp_put_event(const request *req, const tern_strbuf *line, tern_strbuf *out);
-// Appends an event of progress, if the client wants to know, and not more often than is of use.
+// Appends a progress event if the client asked for progress, at a limited rate.
 void mcp_send_progress(request *req, double progress, double total, tern_strbuf *out);
 
 void mcp_generate(request *req); // mcp_generate.c
 void mcp_embed(request *req);    // embeddings.c
 // mcp_memory.c
-tern_status mcp_memory_open(server *s, tern_error *err); // if desc->memory_folder is there
+tern_status mcp_memory_open(server *s, tern_error *err); // if desc->memory_folder is not NULL
 void mcp_memory_close(server *s);
-void mcp_memory_take(server *s); // what is done becomes answers: for server_take_events
+void mcp_memory_take(server *s); // answers finished calls: for server_take_events
 void mcp_remember(request *req);
 void mcp_recall(request *req);
 void mcp_forget(request *req);

@@ -1,4 +1,4 @@
-// What a server counts, as Prometheus reads it. All of it is the loop's thread's.
+// A server's metrics in Prometheus's format. Only the loop's thread uses them.
 #ifndef TERN_SERVE_METRICS_H
 #define TERN_SERVE_METRICS_H
 

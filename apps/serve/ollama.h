@@ -1,12 +1,12 @@
-// Of Ollama's interface: what its two files share.
+// Functions that the files of Ollama's interface share.
 #ifndef TERN_SERVE_OLLAMA_H
 #define TERN_SERVE_OLLAMA_H
 
 #include "apps/serve/request.h"
 
-// Calls handle when the request's model is open, which then stays for its "keep_alive"; at once,
-// and with a model that may be closed, if there is nothing in the field
-// `content` (NULL: there always is) and it is to go.
+// Calls handle when the request's model is open, and keeps it open for its "keep_alive". If the
+// field `content` is empty (NULL: it never is) and "keep_alive" is 0, calls handle at once, even if
+// the model is closed.
 void ollama_with_model(request *req, const char *content, void (*handle)(request *req));
 
 void ollama_time(char out[40]);    // now, as RFC 3339 with a fraction
