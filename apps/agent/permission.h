@@ -1,4 +1,5 @@
-// Whether a call may be run: what the user has allowed in advance, and what he says when asked.
+// Whether a call may run: the tools that the user has allowed in advance, and his answer when
+// asked.
 #ifndef TERN_AGENT_PERMISSION_H
 #define TERN_AGENT_PERMISSION_H
 
@@ -12,16 +13,16 @@ typedef enum permission_answer {
 } permission_answer;
 
 typedef struct permission {     // zero-initialise
-    const char *const *allowed; // [n_allowed] names; one that ends with '*' stands for all that
-    size_t n_allowed;           // begin like it
+    const char *const *allowed; // [n_allowed] names; one that ends with '*' is a prefix
+    size_t n_allowed;
     bool all;
-    permission_answer (*ask)(void *user, const char *name); // NULL: there is nobody to be asked
+    permission_answer (*ask)(void *user, const char *name); // NULL: there is no user to ask
     void *user;
-    bool *always; // [n_tools] the caller's: those that the user has allowed for good
+    bool *always; // [n_tools] the caller's: tools that the user has allowed for good
 } permission;
 
-// How a call of the tool came to be allowed, in a word: "harmless", "listed", "asked", "always". Or
-// why not: "refused" by the user, "unasked" where there is nobody. *is_allowed says which.
+// Why a call of the tool is allowed, in a word: "harmless", "listed", "asked", "always"; or why it
+// is not: "refused" by the user, "unasked" if there is no user. *is_allowed says which.
 const char *permission_check(permission *p, size_t tool, const char *name, bool is_harmless,
                              bool *is_allowed);
 bool permission_fits(const char *pattern, const char *name);

@@ -1,4 +1,4 @@
-// Fractions of whole numbers of any length up to a bound, for sums without rounding.
+// Fractions of whole numbers of any length up to a bound, for arithmetic without rounding.
 #ifndef TERN_AGENT_RATIONAL_H
 #define TERN_AGENT_RATIONAL_H
 
@@ -17,8 +17,8 @@ typedef struct rational {
     whole over, under; // without a common factor; under is at least 1
 } rational;
 
-// Each makes *out anew; *out must be zeroed or a value, and may be one of the operands. They fail
-// where memory is out, a number is too long, or what is asked for does not exist (1 / 0).
+// Each replaces *out, which must be zeroed or a value, and may be one of the operands. They fail if
+// memory is out, a number is too long, or the result does not exist (1 / 0).
 tern_status rational_read(rational *out, const char *digits, size_t n, tern_error *err); // "1.50"
 tern_status rational_add(rational *out, const rational *a, const rational *b, bool subtract,
                          tern_error *err);
@@ -31,11 +31,11 @@ tern_status rational_round(rational *out, const rational *a, rational_rounding h
 int rational_compare(const rational *a, const rational *b, bool *failed); // -1, 0, 1
 bool rational_is_whole(const rational *a);
 bool rational_is_zero(const rational *a);
-// Whether it is whole and within these bounds; *out gets it.
+// Whether it is whole and within these bounds; then *out is the value.
 bool rational_small(const rational *a, long least, long most, long *out);
 void rational_free(rational *a);
 tern_status rational_copy(rational *out, const rational *a, tern_error *err);
-// A decimal where there is one; else "1/3 (about 0.333333333333333333)".
+// A decimal if it is finite; else "1/3 (about 0.333333333333333333)".
 tern_status rational_print(const rational *a, tern_strbuf *out, tern_error *err);
 
 #endif
