@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/json_write.h"
 
-#define KEPT_MAX 32 // grammars of a model, with what they know of masks
+#define KEPT_MAX 32 // grammars of a model, with their cached masks
 
 struct shared_grammar {
     shared_grammar *next;
@@ -34,7 +34,7 @@ void shared_grammar_release(shared_grammar *g) {
 
 // ---- Compiling ---------------------------------------------------------------------------------
 
-// The form, or, where there are tools, calls of them or the form.
+// The form; or, if there are tools, calls of them or the form.
 static tern_status open_form(tern_grammar **out, const served *s, const format_wanted *w,
                              const tern_grammar_desc *form, tern_error *err) {
     const tern_grammar_desc both = {.kind = TERN_GRAMMAR_CALLS,
@@ -126,7 +126,7 @@ shared_grammar *formats_find(served *s, const format_wanted *w) {
     for (shared_grammar **at = &s->grammars; *at; at = &(*at)->next) {
         shared_grammar *g = *at;
         if (!is_same(g, w)) continue;
-        *at = g->next; // the last used one is the first
+        *at = g->next; // the most recently used one is the first
         g->next = s->grammars;
         s->grammars = g;
         return shared_grammar_hold(g);
@@ -156,7 +156,7 @@ void formats_free(served *s) {
 
 // ---- Reading -----------------------------------------------------------------------------------
 
-// Takes the text over.
+// Takes ownership of the text.
 static void want(request *req, format_wanted *w, api_error *e) {
     generation *a = req->generation;
     if (e->status) {
@@ -171,8 +171,8 @@ static void want(request *req, format_wanted *w, api_error *e) {
     a->format = *w;
 }
 
-// Calls that the request asks for are bound whole; those that may come are bound by their tools'
-// schemas from their opening mark on.
+// Required calls are constrained from the start; optional ones follow their tools' schemas from
+// their opening mark on.
 static void want_calls(generation *a, api_error *e) {
     format_wanted *w = &a->format;
     w->kind = TERN_GRAMMAR_CALLS;
@@ -184,8 +184,8 @@ static void want_calls(generation *a, api_error *e) {
     if (w->text.failed || w->tool.failed) api_fail_memory(e);
 }
 
-// Tools and a form: the model calls, or it answers in the form; where it must call, the form is of
-// the answer that comes after the results.
+// Tools and a form: the model calls, or it answers in the form. If it must call, the form applies
+// to the later answer, after the results.
 static void want_both(generation *a, api_error *e) {
     format_wanted *w = &a->format;
     if (a->must_call) {
@@ -203,11 +203,11 @@ void generation_open_format(request *req, api_error *e) {
     format_wanted *w = &a->format;
     if (w->param && a->tools.len && !w->tools.len && !e->status) want_both(a, e);
     if (!w->param && a->tools.len && !e->status) want_calls(a, e);
-    if (!w->param || e->status || req->server->stopping) return; // all is refused then
+    if (!w->param || e->status || req->server->stopping) return; // then all requests are refused
     const size_t room = sizeof w->prompt - 1, n = a->rendered.len;
     if (n) snprintf(w->prompt, sizeof w->prompt, "%s", a->rendered.ptr + (n > room ? n - room : 0));
     a->grammar = read_grammar(req, w, e);
-    // A schema that is not known is as good as none, unless the client wants more than that.
+    // An unsupported schema of a tool is ignored, unless the call is required or strict.
     bool is_unknown = e->code && !strcmp(e->code, "unsupported_schema");
     if (is_unknown && w->is_optional && !a->is_strict) *e = (api_error){0};
     a->params.grammar = shared_grammar_get(a->grammar);
@@ -230,7 +230,7 @@ static void want_json(request *req, const fields *f, const char *param) {
     want(req, &w, f->error);
 }
 
-// Schemas are objects, true or false; as a string, JSON of one.
+// A schema is an object, true or false, or a string with its JSON.
 static void want_schema(request *req, const fields *f, const tern_json *v, const char *param) {
     if (tern_json_is(v, TERN_JSON_ARRAY) || tern_json_is(v, TERN_JSON_NUMBER)) {
         api_fail(f->error, 400, NULL, param, "'%s' must be a JSON Schema", param);
@@ -243,7 +243,8 @@ void generation_read_format(request *req, const fields *format, const char *name
     const tern_str type = field_text(format, "type");
     const bool is_chat = strcmp(name, "response_format") == 0;
     if (!type.ptr || tern_str_is(type, "text") || format->error->status) return;
-    // OpenAI's older interface has the schema a level deeper than the newer one and llama-server.
+    // In OpenAI's older interface the schema is a level deeper than in the newer one and in
+    // llama-server.
     fields deeper = fields_within(format, "json_schema", "response_format.json_schema.");
     const tern_json *schema = field_any(deeper.object ? &deeper : format, "schema");
     const char *param = deeper.object ? "response_format.json_schema.schema"

@@ -40,7 +40,7 @@ static void put_reason(tern_json_writer *w, const generation *a, const choice *c
     tern_json_put_text(w, "stop_sequence", by_text ? a->stops[c->stats.stop] : NULL);
 }
 
-// The tokens of a prompt are those that were computed and those that were there already.
+// A prompt's tokens are reported as computed ones and cached ones.
 static void put_usage(tern_json_writer *w, const generation *a, const choice *c) {
     size_t n_prompt = a->prompts[0].n_ids, n_cached = c ? c->stats.n_reused : 0;
     tern_json_open(w, "usage", '{');
@@ -51,7 +51,7 @@ static void put_usage(tern_json_writer *w, const generation *a, const choice *c)
     tern_json_close(w, '}');
 }
 
-// A block of the content. is_whole: with all of its text; else as it begins.
+// A block of the content. is_whole: with all of its text; else the start of a streamed block.
 static void put_block(tern_json_writer *w, const char *key, const answer_block *b, bool is_whole) {
     const char *text = is_whole && b ? tern_strbuf_text(&b->text) : "";
     size_t n = is_whole && b ? b->text.len : 0;
@@ -64,7 +64,7 @@ static void put_block(tern_json_writer *w, const char *key, const answer_block *
         tern_json_put_bytes(w, "name", tern_strbuf_text(&b->name), b->name.len);
         tern_json_put_raw(w, "input",
                           is_whole && block_has_object(b) ? block_arguments(b)
-                                                          : "{}"); // one that was cut
+                                                          : "{}"); // a call that was cut
     } else if (b && b->kind == BLOCK_REASONING) {
         tern_json_put_text(w, "type", "thinking");
         tern_json_put_bytes(w, "thinking", text, n);
@@ -76,7 +76,7 @@ static void put_block(tern_json_writer *w, const char *key, const answer_block *
     tern_json_close(w, '}');
 }
 
-// The message, with its text if it is over.
+// The message, with its text if it is complete.
 static void put_message(tern_json_writer *w, const char *key, const request *req, const choice *c) {
     char id[64];
     snprintf(id, sizeof id, "msg_%s", req->id + 4);

@@ -1,9 +1,9 @@
-// What a request to /v1/messages says: blocks and tools into messages and the generation.
+// Reads a request to /v1/messages: blocks and tools into messages and the generation.
 #include <string.h>
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
 
-// A client's block of its version, which changes with each request and says nothing to a model.
+// A client's block with its version, which changes with each request and means nothing to a model.
 static bool is_billing(tern_str text) {
     static const char prefix[] = "x-anthropic-billing-header:";
     return text.len >= sizeof prefix - 1 && !memcmp(text.ptr, prefix, sizeof prefix - 1);
@@ -35,8 +35,8 @@ static void read_system(const fields *f, messages *m) {
     tern_strbuf_free(&text);
 }
 
-// A message that is being put together: messages of one role that follow one another are one, and
-// within the user's stand the results of calls, which are messages of their own.
+// A message being assembled: consecutive messages of one role are merged, and results of calls,
+// which are part of the user's messages, become separate messages.
 typedef struct gathered {
     messages *to;
     tern_str role; // {NULL, 0}: nothing yet

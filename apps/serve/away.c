@@ -10,7 +10,7 @@ static request *of(task *e) { return (request *)((char *)e - offsetof(request, a
 // On a thread of tasks.
 static void run(task *e) { of(e)->work(of(e)); }
 
-// What was written away is said now.
+// Sends what was written while away.
 static void say(request *req) {
     if (req->counts)
         metrics_count_request(&req->server->metrics, req->route ? req->route : "other",
@@ -37,7 +37,7 @@ static void back(task *e) {
     }
     void (*then)(request * req) = req->then;
     req->then = NULL;
-    if (req->stop && !req->is_over) { // somebody wanted its end meanwhile
+    if (req->stop && !req->is_over) { // it was stopped meanwhile
         tern_strbuf_clear(&req->said);
         then = req->stop;
         req->stop = NULL;
@@ -84,7 +84,7 @@ static void submit(request *req) {
     api_error full = {0};
     e->user = req;
     e->client = req->client;
-    if (req->task_model) registry_hold(req->task_model); // also if who asked has gone
+    if (req->task_model) registry_hold(req->task_model); // also if the request has gone
     if (tasks_submit(req->tasks, e)) return;
     req->task = NULL;
     e->user = NULL;
@@ -112,10 +112,10 @@ static void end_task(request *req) {
     task *e = req->task;
     if (!e) return;
     req->task = NULL;
-    e->user = NULL; // when it is done it finds nobody
+    e->user = NULL; // `done` then finds no request
     tern_cancel_request(&e->cancel);
     if (e->among) return;
-    if (req->task_model) registry_hold(req->task_model); // it was not handed over yet
+    if (req->task_model) registry_hold(req->task_model); // not submitted yet
     e->done(e);
 }
 
@@ -125,7 +125,7 @@ static void free_request(request *req) {
     http_reader_free(&req->reader);
 }
 
-// What is long takes the system a while to take back, too.
+// Freeing long buffers takes a while, too.
 static bool is_freed_away(request *req) {
     bool is_long = req->text.capacity + req->reader.body.capacity > SHORT_BYTES;
     if (!is_long || req->is_emptied || !req->server->readers) return false;
@@ -139,7 +139,7 @@ static bool is_freed_away(request *req) {
 }
 
 void request_free(request *req) {
-    if (req->is_away) { // who works for it frees it
+    if (req->is_away) { // it is freed when it is back
         req->is_left = true;
         tern_cancel_request(&req->away.cancel);
         registry_forget(&req->wait);

@@ -6,7 +6,8 @@
 #include "base/hash.h"
 #include "base/json.h"
 
-// Nine letters and digits: the longest that all templates take back (Mistral's wants just these).
+// Nine letters and digits: the longest id that all templates accept (Mistral's requires exactly
+// nine).
 static void make_id(const blocks *b, char id[12]) {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     const int numbers[2] = {b->index, b->n_calls};

@@ -1,5 +1,5 @@
-// Bytes in flight: bodies of requests that come or are answered, and what they became. All clients
-// together have desc->inflight_bytes; share.h says how they share.
+// Bytes in flight: bodies of requests that are being received or answered, and what is made of
+// them. All clients share desc->inflight_bytes as share.h says.
 #include "apps/serve/request.h"
 
 static size_t room(const request *req) {

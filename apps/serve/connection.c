@@ -1,8 +1,8 @@
 // A connection: bytes become requests, one after the other, and answers become bytes. See loop.h.
 //
-// While a request is being answered, later ones wait in the socket: answers come in order. The
-// socket is still read, a little, so that a client that leaves is noticed at once, also while its
-// prompt is computed or it waits in the queue.
+// While a request is being answered, later ones wait in the socket: answers come in order. A little
+// is still read from the socket, so that a disconnect is noticed at once, also while the prompt is
+// computed or the job waits in the queue.
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/bufferevent_ssl.h>
@@ -15,24 +15,24 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-#define READ_AHEAD     65536              // bytes of later requests that are taken from the socket
+#define READ_AHEAD     65536              // bytes of later requests that are read from the socket
 #define UNREAD_MAX     ((size_t)16 << 20) // bytes of a stream that its client has not read
 #define PING_SECONDS   15                 // of silence in a stream
 #define DISCARD_MAX    65536              // bytes of a body that is read only to be thrown away
-#define LINGER_SECONDS 2                  // for a client to read why it was refused
+#define LINGER_SECONDS 2                  // for a client to read the refusal
 
 struct connection {
     loop *loop;
     connection *next, **link;
     struct bufferevent *socket;
-    struct event *go_on; // the answer is over, or the connection is
+    struct event *go_on; // the answer or the connection is over
     http_reader reader;
-    request *coming;  // whose head is there, and whose body comes; NULL: none
-    request *request; // that is being answered; NULL: none
+    request *coming;  // its head is there, its body is being received; NULL: none
+    request *request; // being answered; NULL: none
     uint64_t client;
     char peer[64];
-    // In the loop's ticks: when it began to wait for a request, or the request began to come; when
-    // bytes last went out, or began to wait for that.
+    // In the loop's ticks: when it began to wait for a request, or the request's first byte came;
+    // when bytes were last sent, or began to wait to be sent.
     uint64_t since, moved;
     bool in_request, continued, closing, lingers, is_doomed;
 };
@@ -63,8 +63,8 @@ static size_t unsent(const connection *c) {
     return evbuffer_get_length(bufferevent_get_output(c->socket));
 }
 
-// Closes when all is sent. A client that still sends would lose the answer if the socket were
-// closed under it: so only this side ends, and what comes is thrown away for a moment.
+// Closes when everything is sent. If the client still sends, closing the socket would lose the
+// answer: so only this side is shut down, and input is discarded for a moment.
 static void finish(connection *c) {
     c->closing = true;
     if (unsent(c) > 0 || c->lingers) return;
@@ -84,12 +84,12 @@ static void sink_write(void *to, const char *bytes, size_t n) {
     if (c->is_doomed) return;
     bufferevent_write(c->socket, bytes, n);
     if (c->request && c->request->is_stream && unsent(c) > UNREAD_MAX) {
-        c->is_doomed = true; // it reads more slowly than anybody writes: not for ever
+        c->is_doomed = true; // it reads too slowly
         event_active(c->go_on, EV_TIMEOUT, 0);
     }
 }
 
-// Not at once: whoever ends an answer may still look at it.
+// Not at once: the caller that ends an answer may still use it.
 static void sink_end(void *to) {
     connection *c = to;
     event_active(c->go_on, EV_TIMEOUT, 0);
@@ -132,7 +132,7 @@ static void log_request(const connection *c, const request *req) {
     tern_strbuf_free(&model);
 }
 
-static void doom(connection *c) { // there is no memory
+static void doom(connection *c) { // no memory
     c->is_doomed = c->closing = true;
     event_active(c->go_on, EV_TIMEOUT, 0);
 }
@@ -148,7 +148,7 @@ static request *make_request(connection *c) {
     return req;
 }
 
-// The head is the request's from now on, which may outlive the connection.
+// Moves the head to the request, which may outlive the connection.
 static void begin_request(connection *c) {
     request *req = c->coming ? c->coming : make_request(c);
     c->coming = NULL;
@@ -179,8 +179,8 @@ static void refuse(connection *c) {
     finish(c);
 }
 
-// Refuses a request whose body has not come. A short one is awaited, so that the connection can go
-// on; else it ends.
+// Refuses a request before its body has come. A short body is awaited, so that the connection can
+// be reused; else the connection closes.
 static void refuse_early(connection *c, request *req, const api_error *e) {
     http_reader *r = &c->reader;
     bool is_short = r->has_length && r->left <= DISCARD_MAX && !r->request.expects_continue;
@@ -200,11 +200,11 @@ static void refuse_inflight(connection *c, request *req) {
     api_error e = {0};
     api_fail_inflight(&e);
     c->coming = NULL;
-    c->reader.has_length = false; // it is not awaited
+    c->reader.has_length = false; // the body is not awaited
     refuse_early(c, req, &e);
 }
 
-// The head is there: a client that may not ask is refused before a byte of its body is kept.
+// The head is there: a request that is not allowed is refused before a byte of its body is kept.
 static void look_at_head(connection *c) {
     api_error e = {0};
     request *req = make_request(c);
@@ -222,7 +222,7 @@ static void look_at_head(connection *c) {
     }
 }
 
-// What comes is in memory, and counts as the client's.
+// Received bytes are in memory, and are charged to the client.
 static void weigh_body(connection *c) {
     size_t n = c->reader.body.capacity;
     request *req = c->coming;
@@ -230,7 +230,7 @@ static void weigh_body(connection *c) {
         refuse_inflight(c, req);
 }
 
-// A client that asks for leave to send a body gets it, once.
+// Answers "Expect: 100-continue", once.
 static void continue_body(connection *c) {
     static const char leave[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (c->reader.place < HTTP_AT_BODY) return;
@@ -241,8 +241,8 @@ static void continue_body(connection *c) {
     bufferevent_write(c->socket, leave, sizeof leave - 1);
 }
 
-// Looked at by its length: a buffer without bytes may still have an empty piece in front, where the
-// end of the stream was read while the last event of an answer was on its way.
+// Checks the buffer's length: a buffer without bytes may still have an empty chain in front, if the
+// end of the stream was read while the last event of an answer was pending.
 static void read_some(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->socket);
     if (c->lingers) evbuffer_drain(in, evbuffer_get_length(in));
@@ -274,8 +274,7 @@ static void on_written(struct bufferevent *socket, void *arg) {
     if (c->closing && !c->request) finish(c);
 }
 
-// A client has its time to read from when there is something to read: an answer may have been long
-// in coming.
+// A client's time to read starts when there is something to read, since an answer may take long.
 static void on_moved(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
     connection *c = arg;
     (void)out;
@@ -290,7 +289,7 @@ static void on_event(struct bufferevent *socket, short what, void *arg) {
     connection_close(c);
 }
 
-// The reader's memory serves the next request, unless it is much.
+// Keeps the reader's memory for the next request, unless it is large.
 static void take_back(connection *c, request *req) {
     if (req->http != &req->reader.request && req->http != &req->decoded)
         return; // the reader is here
@@ -326,7 +325,8 @@ static void on_go_on(evutil_socket_t fd, short what, void *arg) {
 // ---- Opening -----------------------------------------------------------------------------------
 
 static struct bufferevent *open_socket(loop *l, evutil_socket_t fd) {
-    // Callbacks are never called from within a write: a request cannot vanish under its handler.
+    // Callbacks are never called from within a write, so a request cannot be freed under its
+    // handler.
     const int options = BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS;
     if (!l->tls) return bufferevent_socket_new(l->base, fd, options);
     SSL *ssl = SSL_new(l->tls);
@@ -342,7 +342,8 @@ static struct bufferevent *open_socket(loop *l, evutil_socket_t fd) {
 
 // ---- Room --------------------------------------------------------------------------------------
 
-// Of a client: the one that has waited longest for a request, or, if it may, for the rest of one.
+// The client's connection that has waited longest for a request, or, with `half`, for the rest of
+// one.
 static connection *find_idle(const loop *l, uint64_t client, const connection *but, bool half) {
     connection *best = NULL;
     for (connection *c = l->connections; c; c = c->next) {
@@ -360,8 +361,8 @@ static const share_client *who_has_most(const share *s) {
     return most;
 }
 
-// One more than there may be: an idle one goes, of the address that has most. Who has fewer need
-// not wait until those others have said what they are about to say.
+// There is one connection too many: closes an idle one of the address that has most. For an address
+// with fewer, this may be one whose request is incomplete.
 static bool make_room(loop *l, const connection *newest) {
     const share_client *most = who_has_most(&l->places);
     bool has_fewer = share_of(&l->places, newest->client) < most->n;
@@ -416,7 +417,7 @@ void connection_open(loop *l, evutil_socket_t fd, uint64_t client, const char *p
 
 // ---- Time --------------------------------------------------------------------------------------
 
-// Whether it has waited too long: for a request, for the rest of one, for its client to read.
+// Whether it has waited too long: for a request, for the rest of one, or for its client to read.
 static bool is_late(const connection *c) {
     double most = c->loop->desc->idle_seconds, waited = (double)(c->loop->ticks - c->since);
     if (c->lingers) return waited > LINGER_SECONDS;

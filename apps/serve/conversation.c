@@ -3,7 +3,7 @@
 #include "apps/serve/long_text.h"
 #include "base/alloc.h"
 
-// More than any conversation has. They are put together on the loop's thread: this many take some
+// More than any conversation has. They are assembled on the loop's thread: this many take some
 // milliseconds.
 #define MESSAGES_MAX 16384
 
@@ -56,7 +56,7 @@ void content_free(message_content *c) {
     *c = (message_content){0};
 }
 
-// What is not among the parts yet, as one of them.
+// Appends the text that is not in the parts yet as a part.
 static void place_text(message_content *c) {
     tern_json_writer w = {.out = &c->parts, .follows = c->parts.len > 0};
     size_t n = c->text.len - c->n_placed;
@@ -174,7 +174,7 @@ void chat_text(const request *req, const messages *m, size_t n, bool generate, t
     tern_strbuf_free(&conversation);
 }
 
-// The beginning of an answer is tokens of their own after the words that make the model answer.
+// The beginning of an answer is tokenized separately, after the words that make the model answer.
 static void add_prompt(request *req, tern_str conversation, const images *p, tern_str begun,
                        api_error *e) {
     size_t n = 0, n_more = 0;
@@ -190,7 +190,7 @@ static void add_prompt(request *req, tern_str conversation, const images *p, ter
     tern_free(more);
     tern_strbuf_append(&req->generation->rendered, begun.ptr, begun.len);
     if (ids && e->status)
-        tern_free(ids); // what comes before is there, its beginning is not
+        tern_free(ids); // the prompt's tokens are there, the beginning's are not
     else if (ids)
         generation_add_prompt(req, ids, n + n_more, "messages", e);
 }

@@ -1,5 +1,5 @@
-// Vectors of texts, in five ways to ask for them: OpenAI's POST /v1/embeddings, llama-server's
-// /embedding, Ollama's /api/embed and its older /api/embeddings, and MCP's tool.
+// Vectors of texts, by five interfaces: OpenAI's POST /v1/embeddings, llama-server's /embedding,
+// Ollama's /api/embed and its older /api/embeddings, and MCP's tool.
 #include <string.h>
 #include "apps/serve/interfaces.h"
 #include "apps/serve/mcp_server.h"
@@ -16,7 +16,7 @@ static void put_numbers(tern_json_writer *w, const char *key, const texts *t, si
     tern_json_close(w, ']');
 }
 
-// The bytes of float32 numbers as they are in memory, which is the lowest first.
+// The bytes of float32 numbers as in memory, which is little-endian.
 static void put_base64(tern_json_writer *w, const char *key, const float *numbers, size_t n) {
     tern_strbuf text = {0};
     tern_strbuf_base64(&text, numbers, n * sizeof *numbers);
@@ -53,7 +53,7 @@ static void reply_openai(request *req, const texts *t) {
     tern_strbuf_free(&out);
 }
 
-// llama-server has a list of vectors for each text: one where it pools.
+// llama-server has a list of vectors for each text: one if it pools.
 static void reply_llama(request *req, const texts *t) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
@@ -129,13 +129,13 @@ static void check_model(const request *req, const fields *f) {
     tern_embedding_info info;
     tern_embedding_get_info(req->model->model, &info);
     if (info.n_dims > 0 && info.n_labels == 0) return;
-    // llama-server's words for it are a status of 501; clients of OpenAI's would try that again.
+    // llama-server sends status 501; OpenAI's clients would retry that.
     api_fail(f->error, req->error_format == &error_format_llama ? 501 : 400, "unsupported_model",
              "model",
              "this model makes no embeddings: serve one that does, or this one with --pooling");
 }
 
-// The texts, of which only the list of them is to be filled; NULL: answered already.
+// The texts, whose list the caller fills; NULL: answered already.
 static texts *begin(request *req, fields *f, const char *param, api_error *e,
                     void (*reply)(request *req, const texts *t)) {
     texts *t = generation_new(req, NULL, e) ? texts_new(req, param, reply, e) : NULL;
@@ -156,7 +156,7 @@ static void read_dimensions(texts *t, const fields *f) {
     t->n_dims = (int32_t)field_int(f, "dimensions", 0, 1, most);
 }
 
-// One of those that the model's files have.
+// One of the prompts that the model's files have.
 static void read_prompt_name(texts *t, const fields *f) {
     tern_str prompt = field_text(f, "prompt_name");
     if (prompt.ptr && !(t->prompt = tern_strndup(TERN_MEM_SESSION, prompt.ptr, prompt.len)))
@@ -198,7 +198,7 @@ void llama_embedding(request *req) {
     if (!t) return;
     const tern_json *content = field_any(&f, "content");
     if (!content) content = field_any(&f, "input");
-    field_int(&f, "embd_normalize", 2, 2, 2); // of length 1, and no other way
+    field_int(&f, "embd_normalize", 2, 2, 2); // only to length 1
     if (!e.status) texts_add_list(t, &f, content);
     texts_begin(req, t, &e);
 }
@@ -213,7 +213,7 @@ static void embed(request *req) {
     t->cuts = field_bool(&f, "truncate", true);
     bool is_text = tern_json_is(input, TERN_JSON_STRING);
     if (!e.status && (!input || ((is_text || tern_json_is(input, TERN_JSON_ARRAY)) && !input->n))) {
-        texts_free(t); // nothing: the model was to be loaded
+        texts_free(t); // no texts: the request only loads the model
         reply_ollama(req, NULL);
         return;
     }

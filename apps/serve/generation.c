@@ -51,7 +51,7 @@ void generation_count(request *req, const generation_writer *writer,
 }
 
 static void free_choice(choice *c) {
-    if (c->job) { // its last event finds nobody
+    if (c->job) { // its last event then finds no choice
         c->job->user = NULL;
         scheduler_cancel(c->request->model->scheduler, c->job);
     }
@@ -93,7 +93,7 @@ void generation_free(generation *a) {
 
 // ---- The answer comes --------------------------------------------------------------------------
 
-// Within a stream the status is out already: the error is its last word.
+// In a stream the status has been sent already: the error is its last event.
 static void fail(request *req, const api_error *e) {
     generation *a = req->generation;
     if (a->has_failed) return;
@@ -155,7 +155,7 @@ static void send_end(request *req) {
     }
 }
 
-// Much of an answer, or of what it repeats of the request, is written away.
+// A long answer, or one that repeats much of the request, is written away.
 static void finish_answer(request *req) {
     const generation *a = req->generation;
     size_t n = req->n_body;
@@ -248,7 +248,7 @@ static bool open_answer(request *req, choice *c) {
     return true;
 }
 
-// A job for each choice. Seeds count up from the one that was asked for, so that choices differ.
+// A job for each choice. Seeds count up from the requested one, so that choices differ.
 static bool make_jobs(request *req, job **jobs) {
     generation *a = req->generation;
     a->params.sampling = &a->sampling;
@@ -323,7 +323,7 @@ generation_usage generation_usage_of(const generation *a) {
     generation_usage u = {0};
     for (size_t i = 0; i < a->n_choices; i++) {
         const tern_generate_stats *s = &a->choices[i].stats;
-        if (i % (size_t)a->n == 0) { // a prompt counts once, however many answers it has
+        if (i % (size_t)a->n == 0) { // a prompt counts once, for any number of answers
             u.n_prompt += s->n_prompt;
             u.n_cached += s->n_reused;
         }

@@ -1,4 +1,4 @@
-// Reading what is asked for: sampling, limits, prompts. See generation.h.
+// Reads a generation: sampling, limits, prompts. See generation.h.
 #include "apps/serve/long_text.h"
 
 #include <limits.h>
@@ -65,8 +65,8 @@ static int by_id(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-// The object may be as long as a body: each key is looked at once, and where the vocabulary has no
-// more ids, it has the same ones again.
+// Drops repeated ids: the object may be as long as a body, with more keys than the vocabulary has
+// ids.
 static void drop_doubles(generation *a) {
     size_t n = 0;
     if (a->params.n_biases == 0) return;
@@ -215,8 +215,8 @@ void generation_add_given(request *req, int32_t *ids, size_t n, const char *para
         tern_free(ids);
 }
 
-// A text that is too long by far is refused before it is read, which would hold up everybody else.
-// Some tokenizers drop blanks: hence the 4.
+// A text that is far too long is refused before it is tokenized, which would delay all other
+// requests. Some tokenizers drop blanks: hence the 4.
 bool generation_may_fit(const served *s, size_t n_bytes, const char *param, api_error *e) {
     size_t most = (size_t)s->n_context * s->token_bytes * 4;
     if (!s->generates)

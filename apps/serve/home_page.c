@@ -20,14 +20,14 @@ static const page_part parts[] = {
     {"icon.svg", "image/svg+xml", page_icon_svg, sizeof page_icon_svg},
 };
 
-// What the page may do: load its own files, and ask this server. Text that a model writes cannot
-// become a program: no inline script or style, and (trusted types) no way from text to elements.
+// The page may load its own files and send requests to this server. A model's text cannot become
+// code: no inline script or style, and (trusted types) no way from text to elements.
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
-// The browser keeps the files and asks each time whether they are still the same.
+// The browser caches the files and asks each time whether they have changed.
 static void reply_part(request *req, const page_part *p) {
     char tag[24];
     const tern_strbuf body = {.ptr = (char *)p->bytes, .len = p->n};

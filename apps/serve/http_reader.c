@@ -1,11 +1,11 @@
-// Reading requests: see http.h. A head is read line by line, each judged as soon as it is complete,
-// so that what is no HTTP at all is refused by its first line. Lines stay in one text; since that
-// moves as it grows, what is found in it is kept as offsets until the head is complete.
+// Reading requests: see http.h. A head is read line by line, and each line is checked as soon as it
+// is complete, so that bytes that are not HTTP are refused by their first line. Lines stay in one
+// buffer; since that moves as it grows, positions in it are offsets until the head is complete.
 #include <string.h>
 #include "apps/serve/http.h"
 #include "base/alloc.h"
 
-#define CHUNK_LINE_MAX 256 // a size of at most 16 digits, and extensions that nobody sends
+#define CHUNK_LINE_MAX 256 // a size of at most 16 digits, and extensions, which are rare
 #define TARGET_MAX     8192
 
 static http_progress refuse(http_reader *r, int status, const char *reason) {
@@ -24,7 +24,7 @@ static bool is_blank(char c) { return c == ' ' || c == '\t'; }
 static bool is_token_char(char c) { // of methods and names of fields
     return is_digit(c) || is_letter(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
-static bool is_target_char(char c) { // visible ASCII; others are to be escaped
+static bool is_target_char(char c) { // visible ASCII; others must be escaped
     return c > 0x20 && c < 0x7f && !strchr("\"<>\\^`{|}#", c);
 }
 static bool is_value_char(char c) { return c == '\t' || ((unsigned char)c >= 0x20 && c != 0x7f); }
@@ -83,7 +83,7 @@ static http_progress take_version(http_reader *r, tern_str v) {
 
 static http_progress take_request_line(http_reader *r, http_span line) {
     tern_str s = text_of(r, line);
-    if (s.len == 0 && !r->skipped_line) { // some clients end a body with a line too many
+    if (s.len == 0 && !r->skipped_line) { // some clients send an extra line after a body
         r->skipped_line = true;
         r->text.len = 0;
         return HTTP_MORE;
@@ -154,7 +154,7 @@ static http_progress take_host(http_reader *r, http_span value) {
         if (!is_digit(c) && !is_letter(c) && !(c && strchr("-._~:[]%!$&'()*+,;=", c)))
             return refuse(r, 400, "a character in Host");
     }
-    r->host = value; // never at 0, where the request line is
+    r->host = value; // never at offset 0, where the request line is
     return HTTP_MORE;
 }
 
@@ -231,7 +231,7 @@ static http_progress take_chunk_size(http_reader *r, tern_str line) {
     return HTTP_MORE;
 }
 
-// Trailers are read past; one that would change how the request is read is an attack.
+// Trailers are skipped; one that would change how the request is read is an attack.
 static http_progress take_trailer(http_reader *r, http_span line) {
     http_field_span f;
     if (line.n == 0) {
@@ -254,7 +254,7 @@ static http_progress take_trailer(http_reader *r, http_span line) {
 static http_progress take_line(http_reader *r) {
     http_progress p = HTTP_MORE;
     http_span line = {r->line, r->text.len - r->line};
-    bool keeps = false; // its bytes, to which the request will point
+    bool keeps = false; // the line's bytes, to which the request will point
     switch (r->place) {
     case HTTP_AT_START:
         p = take_request_line(r, line);
@@ -276,14 +276,14 @@ static http_progress take_line(http_reader *r) {
     return p;
 }
 
-// How long the text may become with the line that is being read.
+// The limit of the text's length, including the current line.
 static size_t text_room(const http_reader *r) {
     if (r->place <= HTTP_AT_FIELD) return r->limits.head_bytes;
     size_t most = r->place == HTTP_AT_TRAILER ? r->limits.head_bytes : CHUNK_LINE_MAX;
     return r->line + most;
 }
 
-// Bytes up to the end of the line, which is CR LF and nothing else.
+// Takes bytes up to the end of the line, which must be CR LF.
 static http_progress read_line(http_reader *r, const char *bytes, size_t n, size_t *n_used) {
     size_t room = text_room(r);
     for (size_t i = 0; i < n; i++) {
@@ -319,7 +319,7 @@ static http_progress read_body(http_reader *r, const char *bytes, size_t n, size
     return HTTP_MORE;
 }
 
-// The text may have moved as it grew: the request points to where it is now.
+// The text may have moved as it grew: makes the request's pointers from the offsets.
 static void point(http_reader *r) {
     http_request *q = &r->request;
     for (size_t i = 0; i < r->n_spans; i++)

@@ -43,7 +43,7 @@ job *job_new(const int32_t *ids, size_t n_ids, const tern_generate_params *p) {
     j->params = *p;
     j->params.stops = copy_texts(&at, p->stops, p->n_stops);
     j->params.bad_words = copy_texts(&at, p->bad_words, p->n_bad_words);
-    if (p->dry_sequence_breakers) // none at all is something else than no list
+    if (p->dry_sequence_breakers) // an empty list differs from NULL
         j->params.dry_sequence_breakers =
             copy_texts(&at, p->dry_sequence_breakers, p->n_dry_sequence_breakers);
     j->params.biases = copy_array(&at, p->biases, p->n_biases * sizeof *p->biases);

@@ -14,7 +14,7 @@ tern_str key_of(const http_request *r) {
     return http_field_of(r, "x-api-key");
 }
 
-// All of what the client sent is looked at, whatever differs, and its length is no secret.
+// Compares all that the client sent, wherever it differs; the length is not secret.
 static bool is_same(const char *key, tern_str given) {
     size_t n = strlen(key);
     volatile unsigned char differs = n != given.len || n == 0;
@@ -64,11 +64,11 @@ static bool is_loopback(tern_str name) {
            (is_address(name) && name.len > 4 && !memcmp(name.ptr, "127.", 4));
 }
 
-static bool is_loopback_address(tern_str host) { // as --host has it, without brackets
+static bool is_loopback_address(tern_str host) { // as in --host, without brackets
     return is_loopback(host) || http_same_name(host, "::1");
 }
 
-// What the machine, or the container, calls itself.
+// The host name of the machine or container.
 static bool is_own_name(tern_str name) {
     char own[256];
     if (gethostname(own, sizeof own) != 0) return false;
@@ -85,7 +85,7 @@ static bool is_listed(const serve_list *list, tern_str name) {
 bool host_is_allowed(const serve_desc *d, tern_str host) {
     tern_str name = without_port(host);
     tern_str own = {d->host ? d->host : "", d->host ? strlen(d->host) : 0};
-    bool is_known = d->keys.n > 0 && !is_loopback_address(own); // what it asks for it has a key for
+    bool is_known = d->keys.n > 0 && !is_loopback_address(own); // requests need a key
     if (d->socket || (is_known && d->hosts.n == 0) || is_listed(&d->hosts, TERN_STR("*")))
         return true;
     return name.len == 0 || is_address(name) || is_localhost(name) ||

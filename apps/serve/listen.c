@@ -17,8 +17,8 @@
 
 // ---- Accepting ---------------------------------------------------------------------------------
 
-// Who asks is the address without the port: connections of one program take turns as one. Of IPv6
-// it is the network, in which one machine may have any number of addresses.
+// A client is an address without the port: connections of one program take turns as one client. For
+// IPv6 it is the network, in which one machine may have any number of addresses.
 static uint64_t name_peer(const struct sockaddr *address, char *out, size_t size) {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
@@ -38,12 +38,12 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     (void)listener;
     (void)n;
     uint64_t client = name_peer(address, peer, sizeof peer);
-    if (address->sa_family != AF_UNIX) // a token is sent when it is there, not when more are
+    if (address->sa_family != AF_UNIX) // sends each token at once
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     connection_open(arg, fd, client, peer);
 }
 
-// Too many open files, most likely: the tick looks again.
+// Most likely too many open files: the tick tries again.
 static void on_accept_error(struct evconnlistener *listener, void *arg) {
     (void)arg;
     log_line("accept", "error=\"%s\"", evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()));
@@ -60,7 +60,7 @@ static tern_status listen_on(loop *l, const struct sockaddr *address, socklen_t 
 
 // ---- Addresses ---------------------------------------------------------------------------------
 
-// Of what requests without a name get, if there is such a model.
+// The name of the model for requests that name none, if there is one.
 static const char *first_name(const loop *l) {
     const served *s = registry_find(l->server.registry, (tern_str){NULL, 0}, NULL);
     return s ? s->about.name : "";
@@ -114,7 +114,7 @@ static tern_status listen_on_host(loop *l, tern_error *err) {
 
 // ---- Unix sockets ------------------------------------------------------------------------------
 
-// A file that a server left which is no more refuses connections; a living one's stays.
+// Removes a dead server's socket file, which refuses connections; a running server's stays.
 static void remove_stale(const struct sockaddr_un *address) {
     struct stat st;
     if (stat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) return;

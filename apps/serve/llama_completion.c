@@ -65,7 +65,7 @@ static void put_tokens(tern_json_writer *w, const generation *a, const choice *c
     tern_json_close(w, ']');
 }
 
-// The last object: with the whole text, or as the end of a stream with none.
+// The last object: with the whole text, or, at the end of a stream, without text.
 static void put_last(tern_json_writer *w, request *req, const choice *c, bool whole) {
     static const char *const types[] = {"eos", "limit", "word", "limit", "none"};
     const tern_generate_stats *s = &c->stats;
@@ -132,7 +132,7 @@ static const generation_writer writer = {
 
 // ---- The request -------------------------------------------------------------------------------
 
-// A prompt of texts and ids, one after the other, as one list of ids.
+// Tokenizes a prompt of mixed texts and ids into one list of ids.
 static void append_part(request *req, const tern_json *part, bool first, int32_t **ids, size_t *n,
                         size_t *capacity, api_error *e) {
     const text_wanted wanted = {.text = tern_json_str(part),
@@ -163,9 +163,9 @@ static void add_mixed(request *req, const fields *f, const tern_json *list) {
         generation_add_given(req, ids, n, "prompt", f->error);
 }
 
-#define MARK "<__media__>" // llama-server's place of an image
+#define MARK "<__media__>" // llama-server's image placeholder
 
-// A text in which the model's own tokens stand for images.
+// A text with the model's own image tokens.
 static void put_places(const served *s, tern_str text, tern_strbuf *out) {
     tern_vision_info info;
     tern_model_get_vision_info(s->model, &info);

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-// llama-server's errors have the status as a number for a code.
+// In llama-server's errors the code is the status, as a number.
 static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
     const char *type = e->status == 401   ? "authentication_error"
                        : e->status == 404 ? "not_found_error"
@@ -27,7 +27,7 @@ const error_format error_format_llama = {.put_error = put_error};
 
 // ---- Looking -----------------------------------------------------------------------------------
 
-// Honest: a step that has taken minutes is no health, and a server that stops takes no more.
+// Not healthy: a step has taken minutes, or the server is stopping.
 void llama_health(request *req) {
     api_error e = {0};
     tern_strbuf out = {0};
@@ -46,7 +46,7 @@ void llama_health(request *req) {
     tern_strbuf_free(&out);
 }
 
-// What the model's files state is known while it is open.
+// The values from the model's files are known while it is open.
 static void put_sampling(tern_json_writer *w, const served *s) {
     const tern_model_info *i = &s->info;
     bool is_open = s->state == SERVED_OPEN;
@@ -67,8 +67,8 @@ static int64_t context_of(const request *req, const served *s) {
     return wanted ? wanted : most < 8192 ? most : 8192;
 }
 
-// The model that the query names, or the one that requests without a name get; without either what
-// llama-server says for several models.
+// The model that the query names, or the default one; if there is neither, llama-server's answer
+// for several models.
 void llama_props(request *req) {
     tern_strbuf out = {0}, room = {0};
     tern_json_writer w = {.out = &out};
@@ -127,7 +127,7 @@ static void put_params(tern_json_writer *w, const slot_view *v) {
     tern_json_close(w, '}');
 }
 
-// Never a text: whoever may look may not read along.
+// Never shows a text: a client that may see the slots may not read others' texts.
 static void put_slot(tern_json_writer *w, const served *s, size_t i, const slot_view *v) {
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "id", (int64_t)i);
@@ -157,7 +157,7 @@ static bool put_slots(tern_json_writer *w, const served *s) {
     return n_busy < n;
 }
 
-// Those of all open models, or of the one that the query names.
+// The slots of all open models, or of the one that the query names.
 void llama_slots(request *req) {
     registry *r = req->server->registry;
     tern_strbuf out = {0}, room = {0};
@@ -195,7 +195,7 @@ static void reply_success(request *req) {
 }
 
 void llama_load(request *req) {
-    reply_success(req); // it is open, or nobody would be here
+    reply_success(req); // the model is open whenever this is called
 }
 
 void llama_unload(request *req) {
@@ -225,7 +225,7 @@ static metrics_model look_at(const served *s) {
                            .is_open = s->state == SERVED_OPEN};
 }
 
-// Of models that were open at least once: a folder may have hundreds.
+// Only models that were open at least once: a folder may have hundreds.
 void llama_metrics(request *req) {
     const registry *r = req->server->registry;
     tern_strbuf out = {0};

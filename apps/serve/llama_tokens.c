@@ -12,7 +12,7 @@ static bool append(void *user, const char *text, size_t n) {
 
 // ---- From text ---------------------------------------------------------------------------------
 
-// A piece that is not text alone is its bytes.
+// A piece that is not valid text is written as its bytes.
 static void put_token(tern_json_writer *w, const served *s, int32_t id) {
     tern_strbuf piece = {0};
     put_piece(s, id, &piece);

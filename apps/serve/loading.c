@@ -4,10 +4,10 @@
 //        ^                                                               |
 //        +----------- CLOSING <-- nobody uses it, and it has to go ------+
 //
-// What has to go: a model that nobody has asked for in a while, and, when another one needs its
-// memory, the one that was not used for the longest time. If all are in use, that one is *leaving*:
-// what it has begun goes on, who asks for it now waits until it has closed and opens again. So two
-// models that do not fit together take turns, and neither waits for ever.
+// A model has to go when it has been unused for a while, or when another one needs its memory and
+// it is the least recently used. If all are in use, that one is *leaving*: its running work goes
+// on, new requests for it wait until it has closed and opened again. So two models that do not fit
+// together take turns, and neither waits for ever.
 #include <stdint.h>
 #include <string.h>
 #include "apps/serve/answer_forms.h"
@@ -38,7 +38,7 @@ static tern_status open_pieces(served *s, tern_progress_fn on_progress, tern_err
     return status;
 }
 
-// What cannot be opened once is said now, and not to every client.
+// Sessions that cannot be opened are an error here, once, not for each client.
 static tern_status measure_context(served *s, tern_error *err) {
     tern_embedding_info info;
     tern_session *probe;
@@ -54,7 +54,7 @@ static tern_status measure_context(served *s, tern_error *err) {
 static void look_at_model(served *s) {
     s->token_bytes = 0;
     tern_model_get_info(s->model, &s->info);
-    // Else an encoder, or a model that writes down sounds.
+    // Else an encoder, or a model for transcription.
     s->generates = strcmp(s->info.head, "none") != 0 && !tern_model_audio_rate(s->model);
     for (int32_t i = 0; i < s->info.n_vocab; i++) {
         size_t n = 0;
@@ -121,7 +121,8 @@ static void wake_waiting(served *s, const tern_error *err) {
     model_wait *list = s->waiting;
     s->waiting = NULL;
     if (!err)
-        for (const model_wait *w = list; w; w = w->next) s->n_users++; // before any releases it
+        for (const model_wait *w = list; w; w = w->next)
+            s->n_users++; // before any caller releases it
     for (model_wait *next; list; list = next) {
         next = list->next;
         list->model = NULL;
@@ -205,7 +206,7 @@ tern_status served_open_now(served *s, tern_error *err) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-// Of what is open, being opened or not closed yet; of those that go, too, if `all`.
+// Bytes of models that are open, opening or closing; with `all` also of those that are leaving.
 static uint64_t count_bytes(const registry *r, bool all) {
     uint64_t sum = 0;
     for (size_t i = 0; i < r->n; i++) {
@@ -216,7 +217,7 @@ static uint64_t count_bytes(const registry *r, bool all) {
     return sum;
 }
 
-// Nobody uses it, and else that is longest ago.
+// Unused models go first, then the least recently used one.
 static bool goes_before(const served *a, const served *b) {
     if ((a->n_users == 0) != (b->n_users == 0)) return a->n_users == 0;
     return a->used < b->used;
@@ -231,7 +232,7 @@ static served *next_to_go(const registry *r) {
     return best;
 }
 
-// True: it fits now. Else what has to go for it is going.
+// True: it fits now. Else models have begun to close for it.
 static bool make_room(registry *r, uint64_t bytes) {
     uint64_t most = r->desc->models_bytes;
     if (most == 0) return true;
@@ -242,7 +243,7 @@ static bool make_room(registry *r, uint64_t bytes) {
     return count_bytes(r, true) + bytes <= most;
 }
 
-// Those that were to go for one that nobody waits for any more.
+// Keeps leaving models open if no caller waits for another model any more.
 static void let_stay(registry *r) {
     for (size_t i = 0; i < r->n; i++) {
         served *s = r->list[i];
@@ -268,7 +269,7 @@ static bool is_any_going(const registry *r) {
     return false;
 }
 
-// One at a time: what waits for memory waits in the order in which it was asked for.
+// One at a time: models that wait for memory open in the order of their requests.
 static void go_on(registry *r) {
     while (r->wanted && !r->stopping) {
         served *s = r->wanted;
@@ -284,8 +285,9 @@ static void go_on(registry *r) {
     }
 }
 
-// The count knows weights only, and a GPU's memory is not the host's: a model for which there was
-// none is tried again without another one. False: it was not for memory, or it is the only one.
+// The count has only weights, and a GPU's memory is not the host's: if opening fails for lack of
+// memory, it is tried again with another model closed. False: another error, or there is no other
+// model.
 static bool try_with_less(served *s) {
     served *other = s->error.status == TERN_ERR_MEMORY ? next_to_go(s->registry) : NULL;
     if (!other || !s->waiting) return false;
@@ -301,14 +303,14 @@ static bool try_with_less(served *s) {
 static void done_open(task *e) {
     served *s = (served *)e;
     s->state = SERVED_CLOSED;
-    if (s->registry->stopping) { // nobody waits
+    if (s->registry->stopping) { // no caller waits
         served_close_now(s);
         return;
     }
     if (s->model) {
         settle(s, s->info.load_seconds);
         wake_waiting(s, NULL);
-        close_if_due(s, tern_seconds()); // perhaps all have gone
+        close_if_due(s, tern_seconds()); // perhaps all users have gone
     } else if (!try_with_less(s)) {
         if (!s->registry->desc->is_silent)
             log_line("failed", "model=\"%s\" reason=\"%s\"", s->about.name, s->error.message);

@@ -15,7 +15,7 @@
 
 bool encoding_read(request *req, api_error *e) {
     tern_str name = http_field_of(req->http, "content-encoding");
-    size_t n = 0; // two of them: one in the other
+    size_t n = 0; // up to two encodings, nested
     for (size_t i = 0; i < req->http->n_fields; i++)
         n += http_same_name(req->http->fields[i].name, "content-encoding");
     if (n > 1) name = TERN_STR("more than one");
@@ -37,7 +37,7 @@ bool encoding_read(request *req, api_error *e) {
 }
 
 #if TERN_ZLIB
-// Stops at the first byte that is too many: a few compressed ones can stand for gigabytes.
+// Stops at the first byte over the limit: a few compressed bytes can expand to gigabytes.
 static void inflate_all(z_stream *z, size_t most, tern_strbuf *out, api_error *e) {
     int code = Z_OK;
     while (code == Z_OK && !e->status) {
@@ -135,7 +135,7 @@ static void read_it(request *req) {
         req->body_failed = true;
 }
 
-// Nodes are much greater than what they are read from.
+// Nodes are much larger than their JSON.
 static void charge(request *req, api_error *e) {
     size_t n_bytes =
         req->body.n_nodes * sizeof *req->body.nodes + (req->encoding ? req->text.capacity : 0);
@@ -156,7 +156,7 @@ static void go_on(request *req) {
 
 void body_read_then(request *req, void (*with_body)(request *req, api_error *e)) {
     req->with_body = with_body;
-    // What is packed may be long.
+    // A compressed body may expand to a long one.
     size_t n = req->encoding ? SHORT_BYTES + 1 : req->http->body.len + req->text.len;
     req->n_body = n;
     request_do(req, n, read_it, go_on);

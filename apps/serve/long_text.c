@@ -15,19 +15,19 @@ typedef struct long_text { // and its tokens
     bool is_chat;
     images images;
     tern_image_tokens **image_tokens; // [images.n] held until the answer is over
-    tern_strbuf end;                  // of what was rendered
+    tern_strbuf end;                  // of the rendered text
     const char *param;
     int32_t *ids; // NULL: the error
     size_t n_ids;
     api_error error;
 } long_text;
 
-typedef struct long_texts { // that are read together
+typedef struct long_texts { // tokenized together
     task task;
     served *model;
     long_text *first, **end;
-    format_wanted grammar;    // of a grammar that is compiled with them
-    bool has_grammar, is_new; // is_new: it is not the model's yet
+    format_wanted grammar;    // a grammar to be compiled with them
+    bool has_grammar, is_new; // is_new: it is not in the model's list yet
     shared_grammar *opened;   // NULL: the error
     api_error error;
 } long_texts;
@@ -53,7 +53,7 @@ static void free_list(long_text *list) {
 int32_t *read_text(const served *s, tern_str text, unsigned flags, size_t n_more, size_t *n,
                    const char *param, api_error *e) {
     tern_error err = {0};
-    // No text has more tokens than bytes, but for what is put around it.
+    // A text has at most as many tokens as bytes, besides the special tokens around it.
     size_t room = text.len + 16;
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, room + n_more, sizeof *ids);
     if (!ids)
@@ -81,9 +81,9 @@ void render_chat(const served *s, tern_str conversation, tern_strbuf *out, const
         api_fail_memory(e);
 }
 
-#define END_BYTES 64 // of a rendered text: enough to see what it ends with
+#define END_BYTES 64 // of a rendered text: enough to see its end
 
-// Most templates write the token that texts begin with; where one does not, it is put there.
+// Most templates write the BOS token; if one does not, it is added.
 static int32_t *read_chat(const served *s, tern_str conversation, size_t n_more, size_t *n,
                           tern_strbuf *end, const char *param, api_error *e) {
     tern_strbuf text = {0};
@@ -102,7 +102,7 @@ static int32_t *read_chat(const served *s, tern_str conversation, size_t n_more,
     return ids;
 }
 
-// Puts the images' rows where the prompt has their places.
+// Puts the images' rows at their placeholders in the prompt.
 static int32_t *place_images(const served *s, const long_text *t, int32_t *ids, size_t *n,
                              api_error *e) {
     tern_error err = {0};
@@ -195,7 +195,7 @@ static void done(task *e) {
     registry_release(model);
 }
 
-// A copy: who asked may have gone.
+// A copy: the request may have been freed.
 static long_text *copy_wanted(const text_wanted *t, const char *param, api_error *e) {
     long_text *own = tern_alloc(TERN_MEM_SESSION, sizeof *own);
     if (!own) {
@@ -238,7 +238,7 @@ static void put_off(request *req, const text_wanted *t, const char *param, api_e
 
 static void begin(request *req) {
     long_texts *l = req->later;
-    bool sees = false; // seconds of work, that no text has to wait for
+    bool sees = false; // images take seconds, for which no text should wait
     for (const long_text *t = l->first; t; t = t->next) sees |= t->images.n > 0;
     if (l->has_grammar) l->opened = formats_find(l->model, &l->grammar);
     req->later = NULL;
@@ -278,14 +278,14 @@ static int32_t *take_known(request *req, tern_strbuf *end, size_t n_more, size_t
     return ids;
 }
 
-// A grammar is never compiled here: with a great vocabulary, or a hostile schema, it takes long.
+// A grammar is never compiled here: with a large vocabulary or a hostile schema this takes long.
 shared_grammar *read_grammar(request *req, const format_wanted *w, api_error *e) {
     if (req->grammar_error) {
         *e = *req->grammar_error;
         return NULL;
     }
     if (req->known_grammar) return shared_grammar_hold(req->known_grammar);
-    // The list is the loop's thread's, which looks when this is handed over.
+    // Only the loop's thread uses the list; it searches it when this is submitted.
     shared_grammar *g = req->is_away ? NULL : formats_find(req->model, w);
     if (g) return g;
     long_texts *l = later_of(req);

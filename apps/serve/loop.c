@@ -1,4 +1,4 @@
-// The loop: it waits for sockets, the scheduler, time and signals, until it is told to stop.
+// The loop: waits for sockets, the scheduler, time and signals, until a signal stops it.
 #include "apps/serve/loop.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "base/os_time.h"
 #include "base/status.h"
 
-#define WRITE_SECONDS 60 // for what is in memory to be written at the end
+#define WRITE_SECONDS 60 // to write prefixes in memory to disk at the end
 
 // ---- What wakes it -----------------------------------------------------------------------------
 
@@ -49,14 +49,15 @@ static void log_stopping(const char *what, const server *s, int number) {
     log_line(what, "signal=%d running=%zu waiting=%zu", number, n_running, n_waiting);
 }
 
-// That it ends, and how long the manager must let it: for lame ducks and answers as long as they
-// may take, then for what was computed to be written.
+// Announces the stop and how long it may take: the lame duck time, the time for running answers,
+// then writing computed prefixes.
 static void notify_stopping(double seconds, const char *what) {
     notify("STOPPING=1\nEXTEND_TIMEOUT_USEC=%.0f\nSTATUS=%s", (seconds + WRITE_SECONDS) * 1e6,
            what);
 }
 
-// A model that has been in one step for minutes is no sign of life: whoever watches may restart it.
+// No sign of life if a model has been in one step for minutes: the manager may then restart the
+// process.
 static void notify_alive(loop *l, double now) {
     if (l->watchdog <= 0 || now - l->last_alive < l->watchdog / 2 - 1) return;
     if (registry_is_stuck(l->server.registry, now)) return;
@@ -64,7 +65,7 @@ static void notify_alive(loop *l, double now) {
     notify("WATCHDOG=1");
 }
 
-// Takes no more requests; what runs may come to its end.
+// Takes no more requests; running ones may finish.
 static void stop(loop *l, int number) {
     log_stopping("stopping", &l->server, number);
     notify_stopping(l->desc->drain_seconds, "running answers come to their end");
@@ -75,8 +76,8 @@ static void stop(loop *l, int number) {
     stop_if_done(l);
 }
 
-// The first signal only shows in /health that the server is going to stop; the next one stops
-// it, and the one after that does not let what runs come to its end.
+// The first signal only makes /health report the coming stop; the next one stops the server, and
+// the one after that cuts off running requests.
 static void on_signal(evutil_socket_t number, short what, void *arg) {
     loop *l = arg;
     (void)what;

@@ -1,4 +1,5 @@
-// The tool that generates text: a request as OpenAI's clients make it, answered as a tool's result.
+// The tool that generates text: reads arguments like an OpenAI request and answers with a tool's
+// result.
 #include <string.h>
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
@@ -6,8 +7,8 @@
 
 // ---- The result --------------------------------------------------------------------------------
 
-// The text as a value, where a schema made it JSON and nothing cut it. It is written again: a line
-// of a stream has no line ends, and the model may have made some.
+// The text as a value, if a schema made it JSON and nothing cut it. It is serialised again, since
+// the model may have written line ends, which a line of a stream must not have.
 static void put_value(tern_json_writer *w, const generation *a, const choice *c) {
     tern_json_doc doc;
     if (!a->format.param || a->format.kind != TERN_GRAMMAR_JSON_SCHEMA || openai_was_cut(c)) return;
@@ -72,7 +73,7 @@ static const generation_writer writer = {
 
 // ---- The arguments -----------------------------------------------------------------------------
 
-// A prompt is a conversation of one message, unless it is to be gone on with as it is.
+// A prompt is a conversation of one message, unless the raw text should be continued.
 static void read_prompt(request *req, const fields *f, messages *m) {
     tern_str prompt = field_text(f, "prompt"), system = field_text(f, "system");
     bool is_raw = field_bool(f, "raw", false), prefill = false;

@@ -1,6 +1,6 @@
-// The tools of a memory (tern_memory.h): what they do is done on the thread of tasks, whose the
-// store is. Its embedding model is one of the server's, which stays open once the store is; so is
-// its reranker, which is opened when something is recalled.
+// The tools of a memory (tern_memory.h). They run on the threads of tasks, which own the stores.
+// The embedding model is one of the server's and stays open with the store; the reranker is also
+// one of the server's and is opened for recall.
 #include <math.h>
 #include <string.h>
 #include "apps/serve/away.h"
@@ -19,11 +19,11 @@ typedef struct memory_store {
 } memory_store;
 
 struct mcp_memory {
-    served *embedder; // NULL: words alone
+    served *embedder; // NULL: search by words alone
     served *reranker; // NULL: none
     bool holds;       // the embedder is open, and stays so
-    // Of the tasks that compute, one for each: what one client remembers, however long that
-    // takes, keeps nobody from recalling.
+    // One store for each computing task, so that one client's long remember does not delay others'
+    // recall.
     tasks *tasks;
     tern_mutex lock;
     memory_store stores[N_STORES];
@@ -35,10 +35,10 @@ struct memory_job {
     const serve_desc *desc;
     mcp_memory *memory;
     tern_memory_store *store; // while it runs
-    tern_strbuf text;         // the arguments: whoever asked may have gone
+    tern_strbuf text;         // of the arguments: the request may have been freed
     void (*run)(memory_job *j, const fields *f);
     served *reranker; // open until the job is done; NULL: none is needed
-    // What it came to: for a model, and for a program, JSON.
+    // The result: text for a model, and JSON for a program.
     tern_strbuf words, value;
     tern_error err;
     api_error error;
@@ -46,7 +46,7 @@ struct memory_job {
 
 // ---- Arguments ---------------------------------------------------------------------------------
 
-// A text that becomes a C string.
+// Reads a text as a C string.
 static char *copy_text(const fields *f, const char *name) {
     tern_str s = field_text(f, name);
     char *copy = NULL;
@@ -58,7 +58,7 @@ static char *copy_text(const fields *f, const char *name) {
     return copy;
 }
 
-// A value as filters compare it: a string, or a number or the like as it is written.
+// A value as filters compare it: a string, or the JSON text of a number or the like.
 static char *copy_value(const fields *f, const char *name) {
     const tern_json *v = field_any(f, name);
     tern_strbuf text = {0};
@@ -70,7 +70,7 @@ static char *copy_value(const fields *f, const char *name) {
     return text.ptr;
 }
 
-// The place of a word among `words`, which end with NULL; the first where it is absent.
+// The index of a word in `words`, which ends with NULL; 0 if the field is absent.
 static int read_choice(const fields *f, const char *name, const char *const *words,
                        const char *wanted) {
     tern_str s = field_text(f, name);
@@ -237,7 +237,7 @@ static void forget(memory_job *j, const fields *f) {
 
 // ---- On the tasks' thread --------------------------------------------------------------------
 
-// There are as many as tasks that compute at once, none of which lets others go first.
+// There are as many stores as tasks that compute at once, since these tasks never pause.
 static memory_store *take_store(mcp_memory *m) {
     tern_mutex_lock(&m->lock);
     memory_store *s = m->stores[0].is_used ? &m->stores[1] : &m->stores[0];
@@ -369,7 +369,7 @@ static void with_model(request *req, served *model, void (*handle)(request *req)
         handle(req);
 }
 
-// When the model is open that the store needs.
+// Once the store's model is open.
 static void with_store(request *req, void (*handle)(request *req)) {
     with_model(req, req->server->mcp->memory->embedder, handle);
 }
@@ -397,7 +397,7 @@ tern_status mcp_memory_open(server *s, tern_error *err) {
     if (!d->memory_folder) return TERN_OK;
     mcp_memory *m = s->mcp->memory = tern_alloc(TERN_MEM_SESSION, sizeof *m);
     if (!m) return tern_fail_memory(err, sizeof *m);
-    served **models = s->registry->list; // those of the command line come first
+    served **models = s->registry->list; // the command line's come first
     *m = (mcp_memory){.embedder = d->embedder ? models[d->embedder - 1] : NULL,
                       .reranker = d->reranker ? models[d->reranker - 1] : NULL};
     tern_mutex_init(&m->lock);

@@ -10,7 +10,7 @@
 
 // ---- The words for errors ----------------------------------------------------------------------
 
-// Before a message is known for one: the body is no JSON, the key is wrong, there is no such path.
+// Errors before the body is known to be an MCP message: invalid JSON, wrong key, unknown path.
 static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
     int64_t code = e->status == 400   ? JSONRPC_PARSE_ERROR
                    : e->status >= 500 ? JSONRPC_INTERNAL_ERROR
@@ -19,8 +19,7 @@ static void put_error(tern_json_writer *w, const request *req, const api_error *
     jsonrpc_put_error(w, NULL, NULL, code, e->message, NULL);
 }
 
-// What a tool could not do is no error of the protocol: its result says why to the model that
-// called it.
+// A failed tool is not a protocol error: its result gives the reason to the model that called it.
 static void refuse(request *req, const api_error *e) {
     tern_strbuf line = {0};
     tern_json_writer w = {.out = &line};
@@ -133,7 +132,7 @@ void mcp_run_free(request *req) {
     tern_free(r);
 }
 
-// It has no answer any more. Over HTTP, though, a request that has none yet must have one.
+// Ends it without an answer. Over HTTP, though, a request must be answered if it has not been.
 static void stop(request *req) {
     const mcp_run *r = req->mcp;
     if (req->is_away) { // it is stopped when it is back
@@ -151,8 +150,8 @@ static void stop(request *req) {
     tern_strbuf_free(&line);
 }
 
-// Clients count their requests from 0 on: over HTTP only those of one session, with one key, can be
-// told apart. (A modern client closes its stream instead.)
+// Clients number their requests from 0: over HTTP the ids are unique only within one session and
+// key. (A modern client closes its stream instead.)
 static void cancel(request *req) {
     const mcp_run *by = req->mcp;
     bool is_plain = req->sink->is_plain;
@@ -168,7 +167,7 @@ static void cancel(request *req) {
 
 // ---- Messages ----------------------------------------------------------------------------------
 
-// Models misspell arguments: an unknown one is refused where it would change the answer.
+// Models misspell arguments: an unknown one is refused if it would change the answer.
 static bool knows_arguments(request *req, const mcp_server_tool *t, api_error *e) {
     const tern_json_doc *mine = &req->server->mcp->doc;
     const mcp_call *c = &req->mcp->call;
@@ -196,7 +195,7 @@ static void call(request *req) {
         reply_error(req, &e);
 }
 
-// A session is a name and nothing else: the server keeps nothing of it.
+// A session is only a name: the server keeps no state for it.
 static void put_session(request *req) {
     uint64_t a = tern_mix64(tern_random_seed()), b = tern_mix64(a ^ tern_random_seed());
     tern_strbuf_printf(&req->head, "Mcp-Session-Id: %016llx%016llx\r\n", (unsigned long long)a,

@@ -1,4 +1,4 @@
-// The Model Context Protocol through a pair of pipes: a message a line, in and out. See serve.h.
+// The Model Context Protocol over a pair of pipes: one message a line, in and out. See serve.h.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,7 +21,7 @@ typedef struct pipes {
     int wake[2];
     jsonrpc_lines lines;
     pipe_request *list;
-    bool is_ended; // no more comes, or nobody reads
+    bool is_ended; // no more input, or the client has stopped reading
     tern_error err;
 } pipes;
 
@@ -31,7 +31,7 @@ static const http_request no_request = {.minor = 1};
 
 static pipes *pipes_of(request *req) { return (pipes *)req->server; }
 
-// A client that has gone is no error; a disk that is full is one.
+// A client that has gone is not an error; a full disk is.
 static void end_output(pipes *p) {
     p->is_ended = true;
     if (errno != EPIPE) tern_fail(&p->err, TERN_ERR_IO, "standard output: %s", strerror(errno));
@@ -58,7 +58,7 @@ static void free_over(pipes *p, bool all) {
         pipe_request *one = *at;
         if (one->is_over || all) {
             *at = one->next;
-            if (one->req.is_broken) { // an answer could not be said
+            if (one->req.is_broken) { // an answer could not be written
                 p->is_ended = true;
                 tern_fail_memory(&p->err, one->req.text.len);
             }

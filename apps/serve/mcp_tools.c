@@ -1,5 +1,5 @@
-// What the server offers to MCP's clients, and who does it. mcp_tools.json has the descriptions and
-// schemas, which models read that decide what to call, in the order of lists.
+// The tools that the server offers to MCP clients, and their handlers. mcp_tools.json has their
+// descriptions and schemas, for the models that call them, in the order of tools/list.
 #include "apps/serve/mcp_server.h"
 
 // tools/embed_files.sh makes it.

@@ -45,7 +45,7 @@ static void put_type(tern_strbuf *out, const char *name, const char *type, const
     tern_strbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-// tier: NULL for those that have none, as model.
+// model, tier: NULL for rows that have none.
 static void put_labelled(tern_strbuf *out, const char *name, const char *model, const char *tier,
                          double value) {
     tern_strbuf_puts(out, name);
@@ -147,7 +147,7 @@ static const struct {
     {"llamacpp:n_busy_slots_per_decode", "gauge", "Answers in a step, on average.", jobs_a_step},
 };
 
-// By where what texts that are over left is kept.
+// Of the prefix cache, by tier.
 #define TIER_VALUE(name, expression)                                                               \
     static double name(const metrics_model *m, prefix_tier t) { return (double)(expression); }
 TIER_VALUE(n_prefixes, m->prefixes.n[t])

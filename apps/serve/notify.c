@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include "apps/serve/serve_log.h"
 
-// A path, or a name that is in no folder, which begins with '@' where its address has a 0. Returns
-// how long the address is; 0: it is none.
+// A path, or an abstract name, which begins with '@' instead of the address's 0. Returns the
+// address's length; 0: invalid.
 static socklen_t read_address(const char *name, struct sockaddr_un *out) {
     size_t n = strlen(name);
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -24,11 +24,12 @@ static socklen_t read_address(const char *name, struct sockaddr_un *out) {
     }
     memcpy(out->sun_path, name, n);
     if (*name == '@') out->sun_path[0] = 0;
-    // The 0 after a path counts, of any other name it would be a part.
+    // A path's length includes its terminating 0; in an abstract name it would be a part of the
+    // name.
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'));
 }
 
-// A manager that does not read may hold up the caller for this long, not for ever.
+// If the manager does not read, the caller waits at most this long.
 static bool send_message(const char *name, const char *text, size_t n) {
     const struct timeval most = {.tv_sec = 2};
     struct sockaddr_un address;

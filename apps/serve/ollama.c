@@ -17,7 +17,7 @@ const error_format error_format_ollama = {.put_error = put_error};
 
 static int64_t nanoseconds(double seconds) { return (int64_t)(seconds * 1e9); }
 
-// Calls come whole, and their arguments are objects.
+// Calls are sent whole, and their arguments are objects.
 static void put_call(tern_json_writer *w, const answer_block *b) {
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "id", b->id);
@@ -29,7 +29,7 @@ static void put_call(tern_json_writer *w, const answer_block *b) {
     tern_json_close(w, '}');
 }
 
-// What a message has besides its text; only_new: what has come with the last piece.
+// A message's members besides its text; only_new: those new in the last piece.
 static void put_more(tern_json_writer *w, const blocks *b, bool only_new) {
     tern_strbuf thinking = {0};
     bool has_calls = false;
@@ -52,7 +52,7 @@ static void put_more(tern_json_writer *w, const blocks *b, bool only_new) {
     if (has_calls) tern_json_close(w, ']');
 }
 
-// A line without its end: text is the answer's, or a piece of it. b: what else there is of it.
+// A line without its end. text: the answer's, or a piece of it; b: its other members.
 static void put_prefix(tern_json_writer *w, const request *req, const char *text, size_t n,
                        const blocks *b, bool only_new) {
     char now[40];
@@ -84,7 +84,7 @@ static void put_done(tern_json_writer *w, const request *req, const choice *c) {
     tern_json_put_bool(w, "done", true);
     tern_json_put_text(w, "done_reason", openai_was_cut(c) ? "length" : "stop");
     if (!req->generation->is_chat &&
-        !req->generation->sees) { // ids of images say nothing to others
+        !req->generation->sees) { // ids of images mean nothing to others
         const generation_prompt *p = &req->generation->prompts[0];
         tern_json_open(w, "context", '[');
         for (size_t i = 0; i < p->n_ids; i++) tern_json_put_int(w, NULL, p->ids[i]);
@@ -160,7 +160,7 @@ static void read_think(generation *a, const fields *f) {
     tern_json_put_bool(&w, "enable_thinking", is_word || think->n);
 }
 
-// What both ways to generate share. num_gpu, num_thread and the like are the server's affair.
+// Shared by both routes. num_gpu, num_thread and the like are the server's settings, and ignored.
 static void read_common(request *req, const fields *f) {
     generation *a = req->generation;
     fields o = fields_within(f, "options", "options.");
@@ -188,7 +188,7 @@ void ollama_read_images(const fields *f, messages *m, message_content *c, const 
     }
 }
 
-// Without a prompt the model is to be loaded, or given back.
+// A request without a prompt loads or unloads the model.
 static void reply_loaded(request *req) {
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
@@ -241,7 +241,7 @@ static void generate(request *req) {
         return;
     }
     if (field_bool(&f, "raw", false)) {
-        field_refuse(&f, "images"); // nobody says where they stand
+        field_refuse(&f, "images"); // their place in the text is unknown
         generation_add_text(req, prompt, "prompt", &e);
     } else {
         if (system.len) messages_add(&m, TERN_STR("system"), system, "system", &e);

@@ -1,5 +1,4 @@
-// How long a model stays open when nobody asks: Ollama's "keep_alive", and `tern serve
-// --keep-alive`.
+// How long an unused model stays open: Ollama's "keep_alive", and `tern serve --keep-alive`.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +6,7 @@
 #include "apps/serve/interfaces.h"
 #include "apps/serve/ollama.h"
 
-// A number at *at, which moves behind it. False: there is none.
+// Reads a number at *at and moves *at behind it. False: there is none.
 static bool read_number(const char **at, double *out) {
     char *end;
     size_t n = strspn(*at, "0123456789.");
@@ -17,7 +16,7 @@ static bool read_number(const char **at, double *out) {
     return true;
 }
 
-// The unit at *at, in seconds, which moves behind it. 0: there is none.
+// Reads the unit at *at, in seconds, and moves *at behind it. 0: there is none.
 static double read_unit(const char **at) {
     static const struct {
         const char *name;
@@ -67,8 +66,8 @@ static bool read_keep_alive(request *req, api_error *e) {
     return e->status == 0;
 }
 
-// A request with nothing to compute says by a time of 0 that the model may go. For that it is not
-// opened.
+// A request with nothing to compute and a time of 0 unloads the model; a closed one is not opened
+// for this.
 void ollama_with_model(request *req, const char *content, void (*handle)(request *req)) {
     api_error e = {0};
     if (!read_keep_alive(req, &e)) {

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/os_time.h"
 
-// Of Ollama's interface the level that is spoken here: some clients compare it.
+// The version of Ollama's interface that is supported here: some clients compare it.
 #define OLLAMA_LEVEL "0.12.11"
 
 static void put_time(const struct timespec *t, char out[40]) {
@@ -29,7 +29,7 @@ double ollama_since(double began) { return tern_seconds() - began; }
 
 // ---- Models ------------------------------------------------------------------------------------
 
-// Not of the file's bytes, which would take minutes: of its name and size.
+// A digest of the file's name and size: that of its bytes would take minutes.
 static void make_digest(const served *s, char out[65]) {
     const char *path = s->about.path;
     uint64_t hash = tern_hash64((uint64_t)s->facts.file_bytes, path, strlen(path));
@@ -64,7 +64,7 @@ static void put_date(tern_json_writer *w, const char *key, time_t seconds) {
     tern_json_put_text(w, key, date);
 }
 
-// *w is left in the object.
+// Leaves the object open in *w.
 static void open_model(tern_json_writer *w, tern_str name, const served *s) {
     char digest[65];
     make_digest(s, digest);
@@ -96,7 +96,7 @@ void ollama_tags(request *req) {
     tern_strbuf_free(&out);
 }
 
-// One that is open goes when nobody has used it for a while; one in use is used until now.
+// When an open model will close: counted from its last use, which for one in use is now.
 static void put_end(tern_json_writer *w, const served *s) {
     double since = s->n_users ? 0 : tern_seconds() - s->used;
     if (s->keep_seconds < 0)

@@ -1,4 +1,4 @@
-// OpenAI's interface, what its two ways to generate share: errors, models, messages, likelihoods.
+// OpenAI's interface, the parts that its routes share: errors, models, messages, likelihoods.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ const char *openai_finish_reason(const choice *c) {
 
 // ---- Models ------------------------------------------------------------------------------------
 
-// llama-server's words for it.
+// llama-server's word for it.
 static const char *state_name(const served *s) {
     return s->state == SERVED_OPEN                                   ? "loaded"
            : s->state == SERVED_OPENING || s->state == SERVED_WANTED ? "loading"
@@ -137,7 +137,7 @@ void openai_refuse_unsupported(const fields *f) {
     }
 }
 
-// Templates know one system message, at the beginning: a second one is joined to it.
+// Templates support one system message, at the beginning: a second one is joined to it.
 bool openai_add_message(messages *m, tern_str role, message_content *c, const char *param,
                         api_error *e) {
     if (tern_str_is(role, "developer")) role = TERN_STR("system");
@@ -153,7 +153,7 @@ bool openai_add_message(messages *m, tern_str role, message_content *c, const ch
     return ok;
 }
 
-// A call as this server or another sent it; Ollama's arguments are objects.
+// A call as this or another server sent it; Ollama's arguments are objects.
 static void check_calls(const fields *f, const tern_json *calls) {
     bool ok = tern_json_is(calls, TERN_JSON_ARRAY);
     for (const tern_json *call = ok ? tern_json_first(f->doc, calls) : NULL; call;
@@ -164,7 +164,7 @@ static void check_calls(const fields *f, const tern_json *calls) {
     if (!ok) field_fail(f, "tool_calls", "an array of calls of functions");
 }
 
-// What else templates know of a message. Ollama has other names for some.
+// Further members of a message that templates use. Ollama has other names for some.
 static void read_more(const fields *f, messages *m) {
     static const char *const names[][2] = {{"tool_calls", "tool_calls"},
                                            {"tool_call_id", "tool_call_id"},
@@ -221,8 +221,8 @@ void openai_read_messages(const fields *f, messages *m, bool *prefill) {
         m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
 }
 
-// vLLM's two: unless they say something else, a last message of the assistant is gone on with, and
-// after any other one the model is made to answer.
+// vLLM's two fields. By default a last message of the assistant is continued, and after any other
+// one the model is made to answer.
 void openai_read_ending(request *req, const fields *f, bool *prefill) {
     const bool is_said = field_any(f, "continue_final_message") != NULL;
     const bool goes_on = field_bool(f, "continue_final_message", false);
@@ -245,7 +245,7 @@ static void put_logprob(tern_json_writer *w, const served *s, const tern_token_l
     tern_strbuf piece = {0};
     put_piece(s, t->id, &piece);
     tern_json_put_bytes(w, "token", tern_strbuf_text(&piece), piece.len);
-    // JSON has no infinity: this is OpenAI's word for it.
+    // JSON has no infinity: this is OpenAI's substitute.
     tern_json_put_float(w, "logprob", isfinite(t->logprob) ? t->logprob : -9999.0f);
     tern_json_open(w, "bytes", '[');
     for (size_t i = 0; i < piece.len; i++) tern_json_put_int(w, NULL, (unsigned char)piece.ptr[i]);
@@ -265,7 +265,7 @@ bool next_to_send(const request *req, choice *c, tern_strbuf *piece) {
         put_piece(req->model, c->logprobs[t->n++ * c->n_each].id, piece);
         t->n_bytes += piece->len;
         if (is_aside) continue;
-        // A token may begin within a character: that one is its place.
+        // A token may begin within a character: its place is then that character's.
         const bool is_within = piece->len && (piece->ptr[0] & 0xc0) == 0x80 && t->n_chars;
         t->offset = t->n_chars - is_within;
         for (size_t i = 0; i < piece->len; i++) t->n_chars += (piece->ptr[i] & 0xc0) != 0x80;

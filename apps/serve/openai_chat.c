@@ -98,7 +98,7 @@ static void put_whole(request *req, tern_strbuf *out) {
 
 // ---- As a stream -------------------------------------------------------------------------------
 
-// An event: a chunk with one choice, or with none. delta: its JSON; finish: why it is over.
+// An event: a chunk with one choice or none. delta: its JSON; finish: its finish reason.
 static void put_chunk(request *req, choice *c, const char *delta, bool has_logprobs,
                       const char *finish, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
@@ -131,7 +131,7 @@ static void begin_stream(request *req, tern_strbuf *out) {
                   false, NULL, out);
 }
 
-// Every piece of a call has its place among them: clients sort pieces by it.
+// Every piece of a call has the call's index: clients sort pieces by it.
 static void put_call_delta(tern_json_writer *w, const answer_block *b, const answer_part *p) {
     tern_json_open(w, "tool_calls", '[');
     tern_json_open(w, NULL, '{');
@@ -167,8 +167,8 @@ static void put_delta(request *req, choice *c, const answer_part *p, bool has_lo
     tern_strbuf_free(&delta);
 }
 
-// The likelihoods of the tokens come with the first piece; or alone, if their text does not show
-// yet.
+// The tokens' likelihoods are sent with the first piece; or alone, if their text is still held
+// back.
 static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
     const blocks *b = &c->blocks;
     (void)d;

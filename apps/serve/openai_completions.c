@@ -27,8 +27,8 @@ static void put_usage(tern_json_writer *w, const generation *a) {
 
 // ---- Likelihoods: four lists, one of them of objects --------------------------------------------
 
-// A token's text as this interface has it: bytes that are no text are spelled out, so that the
-// names in an object differ.
+// A token's text in this interface: bytes that are not valid text are escaped, so that the names in
+// an object differ.
 static void put_name(const request *req, int32_t id, tern_strbuf *piece) {
     tern_strbuf bytes = {0};
     put_piece(req->model, id, piece);
@@ -237,7 +237,7 @@ void openai_completions(request *req) {
     generation_read_stops(req, &f, "stop", 16);
     generation_read_biases(req, &f, "logit_bias");
     a->n = (int)field_int(&f, "n", 1, 1, 128);
-    field_int(&f, "best_of", 1, 1, 1); // the best of more would need their likelihoods
+    field_int(&f, "best_of", 1, 1, 1); // a larger best_of would need their likelihoods
     a->stream = field_bool(&f, "stream", false);
     fields options = fields_within(&f, "stream_options", "stream_options.");
     a->with_usage = field_bool(&options, "include_usage", false);

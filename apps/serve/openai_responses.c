@@ -37,7 +37,7 @@ static void put_part(tern_json_writer *w, const char *key, request *req, choice 
     if (!is_reasoning) {
         tern_json_put_raw(w, "annotations", "[]");
         tern_json_open(w, "logprobs", '[');
-        if (is_whole) c->sent = (sent_tokens){0}; // all over again
+        if (is_whole) c->sent = (sent_tokens){0}; // from the start again
         if (is_whole && req->generation->params.logprobs) put_token_logprobs(w, req, c);
         tern_json_close(w, ']');
     }
@@ -52,7 +52,7 @@ static void put_item_id(tern_json_writer *w, const char *key, const request *req
     tern_json_put_text(w, key, id);
 }
 
-// c: once the item is complete.
+// c: given once the item is complete.
 static void put_item(tern_json_writer *w, const char *key, request *req, choice *c,
                      const answer_block *b, size_t i, bool is_whole) {
     block_kind kind = b ? b->kind : BLOCK_TEXT;
@@ -86,7 +86,7 @@ static void put_item(tern_json_writer *w, const char *key, request *req, choice 
     tern_json_close(w, '}');
 }
 
-// A field of the request, a scalar of any type, as it came.
+// Echoes a field of the request, a scalar of any type.
 static void put_same(tern_json_writer *w, const request *req, const char *name) {
     const tern_json *v = tern_json_get(&req->body, tern_json_root(&req->body), name);
     if (tern_json_is(v, TERN_JSON_STRING))
@@ -116,7 +116,7 @@ static void put_metadata(tern_json_writer *w, const request *req) {
     tern_strbuf_free(&name);
 }
 
-// The tools as they came: whatever else they have, clients want it back.
+// The tools as received: clients expect all of their members back.
 static void put_tools(tern_json_writer *w, const request *req) {
     const tern_json *tools = tern_json_get(&req->body, tern_json_root(&req->body), "tools");
     if (req->generation->tools.len)
@@ -155,7 +155,7 @@ static void put_settings(tern_json_writer *w, const request *req) {
     tern_json_put_text(w, "truncation", "disabled");
 }
 
-// c: the answer, once it is over. Until then usage is left out: null would be no usage.
+// c: the answer, once it is over. Until then usage is left out, since clients would not take null.
 static void put_response(tern_json_writer *w, const char *key, request *req, choice *c) {
     bool is_cut = c && !strcmp(status_of(c), "incomplete");
     char id[64];
@@ -200,7 +200,7 @@ static void close_event(tern_json_writer *w) {
     tern_strbuf_puts(w->out, "\n\n");
 }
 
-// One that is about a piece of an item.
+// An event about a piece of an item.
 static tern_json_writer open_item_event(request *req, tern_strbuf *out, const char *type,
                                         const answer_block *b, size_t i) {
     tern_json_writer w = open_event(req, out, type);
@@ -264,7 +264,7 @@ static void end_item(request *req, choice *c, const answer_block *b, size_t i, t
     put_item_event(req, c, "response.output_item.done", b, i, true, out);
 }
 
-// Tokens whose text does not show yet are sent with the next piece that does.
+// Tokens whose text is still held back are sent with the next piece that has text.
 static void put_piece_event(request *req, choice *c, const answer_part *p, tern_strbuf *out) {
     static const char *const types[] = {"response.output_text.delta",
                                         "response.reasoning_text.delta",
@@ -312,7 +312,7 @@ static const generation_writer writer = {
 
 // ---- The request -------------------------------------------------------------------------------
 
-// Likelihoods are asked for by name, among other things that this server has not.
+// Likelihoods are requested by name, in a list with values that this server does not support.
 static void read_logprobs(generation *a, const fields *f) {
     const tern_json *list = field_array(f, "include");
     for (const tern_json *item = tern_json_first(f->doc, list); item;

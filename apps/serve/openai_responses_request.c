@@ -1,4 +1,4 @@
-// What a request to /v1/responses says: items and tools into messages and the generation.
+// Reads a request to /v1/responses: items and tools into messages and the generation.
 #include <string.h>
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
@@ -11,7 +11,7 @@ static void read_format(request *req, const fields *f) {
 }
 
 static void refuse_unsupported(const fields *f) {
-    // Nothing is kept: to forget what came before without a word would be worse than this.
+    // No responses are stored: an error is better than silently dropping the earlier turns.
     static const char *const names[] = {"previous_response_id", "conversation", "prompt",
                                         "background",           "logit_bias",   "stop"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(f, names[i]);
@@ -19,7 +19,7 @@ static void refuse_unsupported(const fields *f) {
     openai_refuse_unsupported(f);
 }
 
-// Calls are items of their own here; to templates those of a turn belong to one message.
+// Calls are separate items here; for templates those of a turn belong to one message.
 static void read_call(const fields *f, messages *m) {
     tern_str name = field_text(f, "name"), id = field_text(f, "call_id"),
              arguments = field_text(f, "arguments");
@@ -30,7 +30,7 @@ static void read_call(const fields *f, messages *m) {
         return;
     tern_strbuf *more = &m->list[m->n - 1].more;
     tern_json_writer w = {.out = more};
-    if (more->len) more->ptr[--more->len] = 0; // the bracket
+    if (more->len) more->ptr[--more->len] = 0; // drops the "]"
     tern_strbuf_puts(more, more->len ? "," : ",\"tool_calls\":[");
     tern_json_open(&w, NULL, '{');
     tern_json_put_bytes(&w, "id", id.ptr ? id.ptr : "", id.len);
@@ -64,7 +64,7 @@ static void read_item(const fields *f, const tern_json *item, messages *m) {
     }
     tern_str type = field_text(&inner, "type"), role = field_text(&inner, "role");
     const tern_json *value = field_any(&inner, "content");
-    if (tern_str_is(type, "reasoning")) return; // of another model, and of no use to this one
+    if (tern_str_is(type, "reasoning")) return; // of another model, and useless to this one
     if (tern_str_is(type, "function_call")) {
         read_call(&inner, m);
         return;

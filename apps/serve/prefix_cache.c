@@ -32,7 +32,7 @@ static void touch(prefix_cache *f, cached_prefix *at, prefix_tier tier) {
     if (at->session) token_tree_mark(at->node); // those in memory are marked
 }
 
-// To where it is on disk, or will be.
+// Moves it to the disk's tier: its file is written, or will be.
 static void leave_memory(prefix_cache *f, cached_prefix *at) {
     at->session = NULL;
     token_tree_unmark(at->node);
@@ -82,7 +82,7 @@ static bool has_file(const token_node *at) {
     return has && (has->file_bytes || has->is_moving);
 }
 
-#define LOOK_AT_MOST 64 // texts that begin alike
+#define LOOK_AT_MOST 64 // texts with a common prefix
 
 static bool has_file_below(const token_node *top) {
     const token_node *at = top;
@@ -93,8 +93,8 @@ static bool has_file_below(const token_node *top) {
     return false;
 }
 
-// Whether another one's file gives all but an eighth of it. So questions that begin with the same
-// long text are not written with it each, and a conversation that grows not after each answer.
+// Whether another file already holds 7/8 of this text: so questions about one document, or each
+// turn of a chat, are not written again.
 static bool is_mostly_in_file(const prefix_cache *f, const cached_prefix *at) {
     size_t n = at->node->depth;
     for (const token_node *k = at->node; k->depth >= n - n / 8 && k->parent; k = k->parent)
@@ -102,7 +102,8 @@ static bool is_mostly_in_file(const prefix_cache *f, const cached_prefix *at) {
     return false;
 }
 
-// Whether it goes to disk, where it is not yet. What comes faster than a disk takes it is lost.
+// Whether to write it to disk, where it is not yet. Prefixes that come faster than the disk writes
+// are lost.
 static bool is_worth_a_file(const prefix_cache *f, const cached_prefix *at) {
     uint64_t room = f->desc.bytes[PREFIX_ON_DISK];
     return f->files && !at->has_images && tern_session_bytes(at->session) <= room &&
@@ -110,7 +111,7 @@ static bool is_worth_a_file(const prefix_cache *f, const cached_prefix *at) {
 }
 
 static void evict(prefix_cache *f, cached_prefix *at) {
-    if (at->file_bytes || at->is_moving) { // it is there, or its copy on the way
+    if (at->file_bytes || at->is_moving) { // its file exists, or is being written
         tern_session_close(at->session);
         leave_memory(f, at);
     } else if (is_worth_a_file(f, at) && hand_over(f, PREFIX_SAVE, at, at->session)) {
@@ -144,15 +145,15 @@ static void measure(prefix_cache *f, uint64_t other_bytes) {
     f->view.bytes[PREFIX_IN_MEMORY] = info.swapped_bytes;
 }
 
-// Of the last prefixes, each counting a thirty-second more than the one before. Never none: then
-// none would be moved, and none of those be found again.
+// A moving average over about 32 prefixes. Never 0: then no prefix would be swapped out, and so
+// none found again.
 static void note_use(prefix_cache *f, bool used) {
     f->worth.used += ((used ? 1.0 : 0.0) - f->worth.used) / 32;
     if (f->worth.used < 1.0 / 64) f->worth.used = 1.0 / 64;
 }
 
-// A prefix is moved there, and as often as prefixes are used again it is moved back instead of
-// being computed; meanwhile all answers wait.
+// The cost is one move out, and for each reuse one move back instead of computing; all answers wait
+// meanwhile.
 static bool is_worth_moving(const prefix_cache *f) {
     return f->worth.move * (1 + f->worth.used) <= f->worth.compute * f->worth.used ||
            f->worth.move <= 0 || f->worth.compute <= 0;
@@ -167,10 +168,10 @@ static bool swap_out(prefix_cache *f, cached_prefix *at) {
     return true;
 }
 
-// One prefix less on the device, or in the host's memory.
+// Removes one prefix from the device or the host's memory.
 static void lower(prefix_cache *f, prefix_tier tier) {
     cached_prefix *at = f->lists[tier].oldest;
-    // Pages that are shared do not move: then others have to go.
+    // Shared pages do not move: then a prefix of another tier goes.
     if (!at)
         at = f->lists[PREFIX_ON_DEVICE].oldest ? f->lists[PREFIX_ON_DEVICE].oldest
                                                : f->lists[PREFIX_IN_MEMORY].oldest;
@@ -189,7 +190,7 @@ static void trim_disk(prefix_cache *f) {
         }
         at = newer;
     }
-    // What is in memory too stays there.
+    // Prefixes that are also in memory stay there.
     for (int tier = PREFIX_ON_DISK - 1; tier >= 0; tier--)
         for (at = f->lists[tier].oldest;
              at && f->view.bytes[PREFIX_ON_DISK] > f->desc.bytes[PREFIX_ON_DISK]; at = at->newer)
@@ -222,7 +223,7 @@ void prefix_cache_add_counts(prefix_cache_counts *sum, const prefix_cache_counts
 
 // ---- Finding -----------------------------------------------------------------------------------
 
-// One of those that go on from here: they all have what leads to it.
+// Any prefix of the subtree: all of them contain the text up to here.
 static cached_prefix *any_below(const token_node *top, bool in_memory) {
     if (top->marked) return top->marked->value;
     const token_node *at = in_memory ? NULL : top;
@@ -237,7 +238,7 @@ static bool ends_in(const token_node *at, size_t most, bool in_memory) {
 
 cached_prefix *prefix_cache_find(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n,
                                  bool in_memory, size_t *n_common) {
-    // The prompt's last token is computed in any case, for what follows it.
+    // The prompt's last token is always computed, for its logits.
     const token_node *at = token_tree_match(&f->trees[owner], ids, n ? n - 1 : 0, n_common);
     size_t most = *n_common;
     for (; at->parent; at = at->parent) {
@@ -274,7 +275,7 @@ tern_status prefix_cache_fork(prefix_cache *f, cached_prefix *from, size_t n, te
     from->is_from_disk = false;
     if (!from->was_used) note_use(f, true);
     from->was_used = true;
-    touch(f, from, PREFIX_ON_DEVICE); // what was out has come back for it
+    touch(f, from, PREFIX_ON_DEVICE); // if swapped out, it was moved back for the fork
     return TERN_OK;
 }
 
@@ -304,11 +305,11 @@ static cached_prefix *find_text(const prefix_cache *f, size_t owner, const int32
     return n_common == n && at->depth == n ? at->value : NULL;
 }
 
-// What this one has, too, is not needed twice: neither in memory nor on disk.
+// Forgets prefixes that this one contains: they are not needed twice, in memory or on disk.
 static void forget_within(prefix_cache *f, const cached_prefix *kept) {
     for (token_node *at = kept->node->parent, *next; f->cuts_freely && at; at = next) {
         cached_prefix *part = at->value;
-        next = at->parent; // forgetting may take a node, but none that is above it
+        next = at->parent; // forgetting may remove this node, but none above it
         if (!part) continue;
         if (kept->file_bytes || !(part->file_bytes || part->is_moving))
             prefix_cache_forget(f, part);
@@ -325,7 +326,7 @@ static cached_prefix *keep(prefix_cache *f, size_t owner, tern_session *session,
     const token_node *at = token_tree_match(&f->trees[owner], ids, n, &n_common);
     cached_prefix *kept = find_text(f, owner, ids, n), *longer = NULL;
     if (!kept && f->cuts_freely && n_common == n) longer = any_below(at, true);
-    if (longer) { // which has all of this one
+    if (longer) { // it contains all of this one
         touch(f, longer, longer->tier);
         tern_session_close(session);
         return longer;
@@ -335,7 +336,7 @@ static cached_prefix *keep(prefix_cache *f, size_t owner, tern_session *session,
         tern_session_close(session);
         return NULL;
     }
-    tern_session_close(kept->session); // the newer one shares more with what is used now
+    tern_session_close(kept->session); // the newer one shares more pages with those in use
     kept->session = session;
     touch(f, kept, PREFIX_ON_DEVICE);
     forget_within(f, kept);
@@ -356,9 +357,9 @@ cached_prefix *prefix_cache_keep(prefix_cache *f, size_t owner, tern_session *se
     size_t n = tern_session_n_tokens(session);
     if (!f->cuts_freely) {
         keep_part(f, owner, session, n_part);
-        // As another answer to the prompt needs it, which computes the last token again.
+        // For another answer to this prompt, which computes the last token again.
         if (n >= n_prompt && n_prompt) keep_part(f, owner, session, n_prompt - 1);
-        // Without the positions that the session could go back to.
+        // A fork without the snapshots that the session could go back to.
         if (tern_session_fork(&alone, session, n, NULL) == TERN_OK) {
             tern_session_close(session);
             session = alone;
@@ -369,7 +370,7 @@ cached_prefix *prefix_cache_keep(prefix_cache *f, size_t owner, tern_session *se
 
 // ---- Files -------------------------------------------------------------------------------------
 
-#define IDLE_SECONDS 60 // then a prefix is worth a file, though there is memory for it
+#define IDLE_SECONDS 60 // then a prefix is written to a file even if memory suffices
 #define SCAN_SECONDS 10
 
 static void take_saved(prefix_cache *f, const prefix_task *t, cached_prefix *at) {
@@ -387,7 +388,7 @@ static void take_saved(prefix_cache *f, const prefix_task *t, cached_prefix *at)
 static void take_loaded(prefix_cache *f, prefix_task *t, cached_prefix *at) {
     if (!at) return;
     at->is_moving = false;
-    if (at->session) return; // somebody has computed it meanwhile
+    if (at->session) return; // it was computed meanwhile
     if (!t->is_done) {
         set_file(f, at, 0);
         prefix_cache_forget(f, at);
@@ -456,7 +457,7 @@ tern_status prefix_cache_open(prefix_cache *f, const prefix_cache_desc *desc, te
     }
     if (!desc->files.folder) return TERN_OK;
     TERN_TRY(prefix_files_open(&f->files, &desc->files, err));
-    prefix_cache_take_done(f); // what was found
+    prefix_cache_take_done(f); // the files that were found
     trim_disk(f);
     return TERN_OK;
 }

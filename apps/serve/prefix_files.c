@@ -20,14 +20,14 @@ struct prefix_files {
     prefix_files_desc desc;
     char *folder;
     uint64_t digest;
-    tern_session *probe; // that files are looked at with
+    tern_session *probe; // used to inspect files
     tern_thread thread;
     // Shared, under the lock.
     tern_mutex lock;
     tern_condition changed;
     prefix_task *tasks, **tasks_end, *done, **done_end;
     bool closing;
-    // The thread's own.
+    // Used by the thread alone.
     uint64_t *known; // [n_known] sorted: hashes of the files that were reported
     size_t n_known, capacity;
     double failed; // when a write last failed; 0: the last one did not
@@ -39,13 +39,13 @@ static uint64_t owner_number(const prefix_files *f, size_t owner) {
     return f->desc.owners ? f->desc.owners[owner] : 0;
 }
 
-// Files of other owners are for this one as other models' are.
+// An owner treats other owners' files like other models' files.
 static uint64_t digest_of(const prefix_files *f, size_t owner) {
     uint64_t number = owner_number(f, owner);
     return number ? tern_mix64(f->digest ^ number) : f->digest;
 }
 
-// Whose files have this digest; SIZE_MAX: nobody's here.
+// The owner whose files have this digest; SIZE_MAX: none here.
 static size_t owner_of(const prefix_files *f, uint64_t digest) {
     for (size_t i = 0; i < f->desc.n_owners; i++)
         if (digest_of(f, i) == digest) return i;
@@ -60,7 +60,7 @@ static char *path_of(const prefix_files *f, uint64_t digest, uint64_t hash) {
     return tern_path_join(f->folder, name);
 }
 
-// Of two owners the same text has two.
+// Two owners have different hashes for the same text.
 static uint64_t hash_text(const prefix_files *f, size_t owner, const int32_t *ids, size_t n) {
     return tern_hash64(n ^ owner_number(f, owner), ids, n * sizeof *ids);
 }
@@ -69,7 +69,7 @@ static uint64_t hash_of(const prefix_files *f, const prefix_task *t) {
     return hash_text(f, t->owner, t->ids, t->n);
 }
 
-// Whether a name is one of such a file's.
+// Whether a name is that of a prefix's file.
 static bool read_name(const char *name, uint64_t *digest, uint64_t *hash) {
     size_t n = strlen(NAME_BEGIN);
     if (strlen(name) != n + 2 * N_HEX + 1 + strlen(NAME_END) || strncmp(name, NAME_BEGIN, n) != 0)
@@ -98,7 +98,7 @@ static bool is_known(const prefix_files *f, uint64_t hash) {
     return i < f->n_known && f->known[i] == hash;
 }
 
-static void know(prefix_files *f, uint64_t hash) { // without memory it is reported again
+static void know(prefix_files *f, uint64_t hash) { // if memory is out, it is reported again
     if (is_known(f, hash) ||
         tern_array_reserve(TERN_MEM_SESSION, &f->known, &f->capacity, f->n_known, 1) != 0)
         return;
@@ -160,14 +160,14 @@ static bool has_text(const tern_session *s, const prefix_task *t) {
            !memcmp(tern_session_tokens(s), t->ids, t->n * sizeof *t->ids);
 }
 
-// What cannot be used is removed: it is damaged, or of a text that has the same hash.
+// An unusable file is removed: it is damaged, or of another text with the same hash.
 static void load(prefix_files *f, prefix_task *t, const char *path) {
     tern_error err = {0};
     tern_status status = tern_session_open(&t->session, f->desc.model, &f->desc.session, &err);
     if (status == TERN_OK) status = tern_session_load(t->session, path, &err);
     t->is_done = status == TERN_OK && has_text(t->session, t);
     if (t->is_done) {
-        utimensat(AT_FDCWD, path, NULL, 0); // it is of use
+        utimensat(AT_FDCWD, path, NULL, 0); // marks it as used
         return;
     }
     if (status == TERN_OK || status == TERN_ERR_FORMAT) tern_file_remove(path);
@@ -190,7 +190,7 @@ static int by_use(const void *a, const void *b) { // the least recently used fir
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-// All prefixes' files in the folder, those of other models too. NULL: there are none, or no memory.
+// All prefix files in the folder, including other models'. NULL: none, or no memory.
 static found_file *list_files(const prefix_files *f, size_t *n) {
     tern_names names = {0};
     *n = 0;
@@ -213,13 +213,12 @@ static found_file *list_files(const prefix_files *f, size_t *n) {
     return list;
 }
 
-// Of other models and owners, where all together are too many.
+// Removes the oldest files of other models and owners if all files together exceed the limit.
 static void remove_oldest(const prefix_files *f, const found_file *list, size_t n) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += list[i].bytes;
     for (size_t i = 0; i < n && bytes > f->desc.bytes; i++) {
-        if (owner_of(f, list[i].digest) != SIZE_MAX)
-            continue; // prefix_cache.c knows which of these are of use
+        if (owner_of(f, list[i].digest) != SIZE_MAX) continue; // prefix_cache.c decides about these
         char *path = path_of(f, list[i].digest, list[i].hash);
         if (path && tern_file_remove(path)) bytes -= list[i].bytes;
         tern_free(path);
@@ -268,7 +267,7 @@ static void do_task(prefix_files *f, prefix_task *t) {
     else if (t->kind == PREFIX_LOAD)
         load(f, t, path);
     else if (t->kind == PREFIX_REMOVE) {
-        tern_file_remove(path); // perhaps somebody else has
+        tern_file_remove(path); // perhaps it is gone already
         forget(f, hash_of(f, t));
     }
     tern_free(path);
@@ -342,7 +341,7 @@ static void free_files(prefix_files *f) {
 
 static tern_status open_folder(prefix_files *f, tern_error *err) {
     const char *folder = f->desc.folder;
-    // For this user alone: it has what others said, and what is in it is gone on from.
+    // For this user alone: it has other clients' texts, and sessions continue from its files.
     TERN_TRY(tern_folder_make_private(folder, err));
     if (tern_folder_is_others(folder))
         return tern_fail(err, TERN_ERR_ARGUMENT,

@@ -1,4 +1,4 @@
-// What Prometheus's clients say of every process, by their names.
+// The process metrics that Prometheus's client libraries export, by their names.
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ void metrics_put_process(tern_strbuf *out, int64_t born) {
     unsigned long long virtual_pages, pages;
     double page = (double)sysconf(_SC_PAGESIZE);
     struct timespec cpu;
-    FILE *f = fopen("/proc/self/statm", "r"); // Linux has it; without it two lines are left out
+    FILE *f = fopen("/proc/self/statm", "r"); // Linux only; without it two lines are left out
     if (f && fscanf(f, "%llu %llu", &virtual_pages, &pages) == 2) {
         put(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
             (double)virtual_pages * page);

@@ -1,5 +1,5 @@
-// POST /v1/rerank, as Jina, Cohere and llama-server have it, and Text Embeddings Inference's way,
-// which llama-server knows by its field "texts".
+// POST /v1/rerank in the format of Jina, Cohere and llama-server, and in that of Text Embeddings
+// Inference, which is recognised by its field "texts", as in llama-server.
 #include <stdlib.h>
 #include <string.h>
 #include "apps/serve/interfaces.h"
@@ -67,7 +67,7 @@ static void reply(request *req, const texts *t) {
 
 // ---- The request -------------------------------------------------------------------------------
 
-// A text, or an object with one, as Cohere has it.
+// A text, or an object with one, as in Cohere's interface.
 static void add_document(texts *t, const fields *f, const tern_json *item) {
     const tern_json *text =
         tern_json_is(item, TERN_JSON_OBJECT) ? tern_json_get(f->doc, item, "text") : item;

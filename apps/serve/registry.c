@@ -1,4 +1,4 @@
-// Which models there are, and what they are called. See registry.h.
+// The list of models and their names. See registry.h.
 #include "apps/serve/registry.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static tern_status read_facts(served *s, tern_error *err) {
     return status;
 }
 
-// Where a model of the folder stands in the list.
+// The position of a folder's model in the list.
 static size_t place_of(const registry *r, const served *s) {
     size_t at = 0;
     while (at < r->n && (s->is_given || r->list[at]->is_given ||
@@ -90,7 +90,7 @@ static tern_status add_given(registry *r, const serve_model *m, tern_error *err)
                              r->list[i]->about.path, m->path, r->list[i]->about.name);
     TERN_TRY(add(&s, r, &about, name, true, err));
     tern_status status = read_facts(s, err);
-    // What opens the first one says better why it cannot.
+    // Opening the first model gives a better error.
     return r->n == 1 ? TERN_OK : status;
 }
 
@@ -102,7 +102,7 @@ static served *by_path(const registry *r, const char *path) {
     return NULL;
 }
 
-// A name of the command line's counts for more than the same one in the folder.
+// A name from the command line takes precedence over the same one in the folder.
 static bool is_taken(const registry *r, const served *s) {
     for (size_t i = 0; i < r->n; i++)
         if (r->list[i] != s && r->list[i]->is_given &&
@@ -126,8 +126,8 @@ static void note(registry *r, const hub_model *m) {
     if (!s && add(&s, r, m, (tern_str){m->name, strlen(m->name)}, false, NULL) == TERN_OK)
         look_at(s);
     if (!s || s->is_given || (s->about.modified == m->modified && !s->is_gone)) return;
-    registry_drop(s); // another file: what was opened is closed when nobody uses it
-    if (s->state != SERVED_CLOSED) return; // the next look finds it changed, too
+    registry_drop(s); // the file has changed: closes the open model once it is unused
+    if (s->state != SERVED_CLOSED) return; // the next scan finds it changed, too
     s->about.modified = m->modified;
     look_at(s);
 }
@@ -182,7 +182,7 @@ static tern_str resolve_alias(const registry *r, tern_str name) {
     return name;
 }
 
-// The best fit; *other: another one that fits as well. One of the command line's wins.
+// The best match; *other: another that matches as well. Models from the command line win.
 static served *best_fit(const registry *r, tern_str name, served **other) {
     served *best = NULL;
     int most = 0;
@@ -264,7 +264,7 @@ tern_str registry_name(registry *r, size_t i, served **model) {
 
 // ---- Beginning and end -------------------------------------------------------------------------
 
-// "MODEL=DEVICE": a model's name may have '=' in it, a device's has not.
+// "MODEL=DEVICE": a model's name may contain '=', a device's does not.
 static tern_status set_device(registry *r, const char *text, tern_error *err) {
     static const char *const known[] = {"cpu", "webgpu", "auto"};
     const char *equals = strrchr(text, '=');
@@ -297,8 +297,8 @@ static tern_status list_all(registry *r, tern_error *err) {
 
 // ---- Whose texts -------------------------------------------------------------------------------
 
-// A key's number is the same on all servers, in whatever order they have their keys: with one
-// folder for files each finds what is its own.
+// A key's id is the same on all servers, in any order of keys: with a shared folder, each key finds
+// its own files.
 static tern_status list_owners(registry *r, tern_error *err) {
     const serve_list *keys = &r->desc->keys;
     bool is_one = r->desc->shares_cache || keys->n == 0;
@@ -313,7 +313,7 @@ static tern_status list_owners(registry *r, tern_error *err) {
 size_t registry_owner(const registry *r, size_t key) {
     size_t owner = key < r->n_owners ? key : 0;
     for (size_t i = 0; i < owner; i++)
-        if (r->owners[i] == r->owners[owner]) return i; // a key that was given twice
+        if (r->owners[i] == r->owners[owner]) return i; // the same key given twice
     return owner;
 }
 

@@ -11,7 +11,7 @@
 
 void api_fail(api_error *e, int status, const char *code, const char *param, const char *format,
               ...) {
-    if (e->status) return; // the first one says it
+    if (e->status) return; // the first error is kept
     e->status = status;
     e->code = code;
     snprintf(e->param, sizeof e->param, "%s", param ? param : "");
@@ -61,7 +61,7 @@ static void put_head(tern_strbuf *out, const request *req, int status, const cha
     http_put_status(out, status);
     put_date(out);
     http_put_field(out, "Server", "tern");
-    // Nothing here is what a browser may guess it to be: an answer is never a page's script.
+    // Browsers must not guess the type: an answer is never a script.
     http_put_field(out, "X-Content-Type-Options", "nosniff");
     if (type) http_put_field(out, "Content-Type", type);
     http_put_field(out, "x-request-id", req->id); // as OpenAI's client reads it
@@ -102,8 +102,8 @@ static void finish(request *req) {
     req->sink->end(req->to);
 }
 
-// Sends what was put together. If there was no memory for it, nobody could tell the rest from the
-// whole: so nothing more is sent, and the connection closes.
+// Sends the buffer. If memory ran out while writing it, the client could not tell a truncated
+// answer from a whole one: so nothing more is sent, and the connection closes.
 static void send(request *req, tern_strbuf *out) {
     if (req->is_over) return;
     if (out->failed) {
@@ -137,7 +137,7 @@ static void reply_line(request *req, const tern_strbuf *body) {
 
 static bool is_head(const request *req) { return tern_str_is(req->http->method, "HEAD"); }
 
-// What a page may send. Any field: clients have many of their own.
+// What a page may send: any header field, since clients have many of their own.
 static void put_permissions(tern_strbuf *out, const request *req) {
     tern_str asked = http_field_of(req->http, "access-control-request-headers");
     http_put_field(out, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
@@ -214,7 +214,7 @@ void reply_refusal(tern_strbuf *out, int status, const char *reason) {
 
 // ---- Streams -----------------------------------------------------------------------------------
 
-// HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
+// HTTP/1.0 has no chunks: there the end of the connection is the end of the answer.
 static bool is_chunked(const request *req) { return !req->sink->is_plain && req->http->minor > 0; }
 
 void reply_stream(request *req, const char *type) {

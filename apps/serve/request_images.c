@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/cancel.h"
 
-#define SMALL_PIXELS (512 * 512) // of "detail": "low", as OpenAI has it
+#define SMALL_PIXELS (512 * 512) // of "detail": "low", as in OpenAI's interface
 
 // ---- In requests -------------------------------------------------------------------------------
 
@@ -19,7 +19,7 @@ static bool begins(tern_str s, const char *prefix) {
     return s.len >= n && !memcmp(s.ptr, prefix, n);
 }
 
-// data:image/png;base64,...: what stands behind the comma. The kind of file is in its bytes.
+// data:image/png;base64,...: the part behind the comma. The file's bytes show its format.
 static bool read_url(tern_str url, tern_str *base64, const char *param, api_error *e) {
     const char *comma = url.len ? memchr(url.ptr, ',', url.len) : NULL;
     if (!begins(url, "data:")) {

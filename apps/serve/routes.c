@@ -1,4 +1,4 @@
-// From a request to its handler: may this client ask, what does the path mean, is the body JSON.
+// From a request to its handler: checks access, finds the route, reads the body.
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +20,14 @@
 typedef enum route_needs {
     NEEDS_NOTHING, // not even a key
     NEEDS_KEY,
-    NEEDS_NAME,        // of a model, which need not be open
+    NEEDS_NAME,        // a model's name; the model need not be open
     NEEDS_MODEL,       // open
     NEEDS_MODEL_ALONE, // open; the body may be empty
     NEEDS_MODEL_FORM,  // open; the body is a form
 } route_needs;
 
 typedef struct route {
-    const char *method, *path; // a path that ends with '/' and has more after it: any such path
+    const char *method, *path; // a path that ends with '/' matches any longer path
     const error_format *error_format;
     void (*handle)(request *req);
     route_needs needs;
@@ -101,7 +101,7 @@ static const route *find_route(const request *req, const route **other) {
     return NULL;
 }
 
-// Errors of unknown paths have the format of the interface that the path looks like.
+// An unknown path's error has the format of the interface that the path resembles.
 static const error_format *error_format_of(const request *req) {
     const char *path = tern_strbuf_text(&req->path);
     if (!strncmp(path, "/api/", 5)) return &error_format_ollama;
@@ -138,7 +138,7 @@ static bool check_key(request *req, const route *r, api_error *e) {
     tern_str key = key_of(req->http);
     if (d->keys.n == 0 || r->needs == NEEDS_NOTHING) return true;
     size_t which = find_key(&d->keys, key);
-    // Where there are several keys, who has one is a client, wherever it asks from.
+    // If there are several keys, each key is a client, from any address.
     req->client = tern_mix64((d->keys.n > 1 ? 0 : req->client) + which + 1);
     req->owner = registry_owner(req->server->registry, which);
     if (which != SIZE_MAX) return true;
@@ -216,7 +216,7 @@ void request_with_model(request *req, void (*handle)(request *req)) {
 
 // ---- Beginning and ending ----------------------------------------------------------------------
 
-// A page asks beforehand whether it may.
+// Answers a page's preflight request.
 static void reply_preflight(request *req) {
     tern_strbuf none = {0};
     req->preflight = true;
@@ -230,7 +230,7 @@ void request_name(request *req) {
     req->arrived = tern_seconds();
 }
 
-// Its body is there, if it has one; or e says why it is refused.
+// Its body, if any, is complete; or e says why it is refused.
 static void go_on(request *req, api_error *e) {
     const route *r = req->rule;
     bool ok = !e->status && r;
@@ -243,7 +243,7 @@ static void go_on(request *req, api_error *e) {
         r->handle(req);
 }
 
-// What is asked of the path and the fields alone.
+// Checks that need only the path and the fields.
 static void screen(request *req, api_error *e) {
     const route *other, *r;
     if (!http_unescape(req->http->path, &req->path))

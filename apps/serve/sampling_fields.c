@@ -1,5 +1,5 @@
-// How a request says that tokens are chosen, in all spellings; and the fields that would change an
-// answer and are not there, which are refused by name unless they change nothing.
+// Sampling fields of requests, in all spellings; and unsupported fields that would change an
+// answer, which are refused by name unless their value changes nothing.
 #include <float.h>
 #include <limits.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
 
-// Any whole number is a seed. The library takes 0 for "another one each time".
+// Any whole number is a seed. For the library 0 means a random one.
 void generation_read_seed(request *req, const fields *f, const char *name) {
     const tern_json *value = field_any(f, name);
     if (!value) return;
@@ -30,8 +30,8 @@ static void read_whole(const fields *f, const char *name, int32_t *to, int64_t m
     *to = (int32_t)field_int(f, name, *to, min, INT32_MAX);
 }
 
-// One name, or another: OpenAI's and llama.cpp's, vLLM's and Hugging Face's. vLLM's looks at the
-// whole text.
+// Either name: OpenAI's and llama.cpp's, or vLLM's and Hugging Face's. vLLM's applies to the whole
+// text.
 static void read_penalties(const fields *f, tern_sampling *s) {
     const bool is_whole = field_any(f, "repetition_penalty") != NULL;
     read_number(f, "repeat_penalty", &s->repeat_penalty, 0, 100);
@@ -49,7 +49,7 @@ static void read_dry(const fields *f, tern_sampling *s) {
     read_whole(f, "dry_allowed_length", &s->dry_allowed_length, 0);
     read_whole(f, "dry_penalty_last_n", &s->dry_penalty_last_n, -1);
     if (s->dry_base >= 0 && s->dry_base < 1)
-        s->dry_multiplier = 0; // llama.cpp's other way to say so
+        s->dry_multiplier = 0; // llama.cpp's other way to turn it off
 }
 
 static void read_others(const fields *f, tern_sampling *s) {
@@ -192,8 +192,8 @@ void generation_check_limits(request *req, api_error *e) {
 
 // ---- What is not there -------------------------------------------------------------------------
 
-// Fields that other servers know, and which values of them change nothing here. Absent, null and
-// empty ones never do, nor false, unless true does not.
+// Other servers' fields, and the value of each that changes nothing here. Absent, null and empty
+// ones change nothing, nor does false, unless true is that value.
 static const struct {
     const char *name, *neutral;
 } unsupported[] = {

@@ -22,15 +22,15 @@ struct scheduler {
     tern_mutex lock;
     tern_condition changed;
     job *inbox, **inbox_end;
-    share jobs; // that were taken, and whose last event is not posted yet
+    share jobs; // jobs taken whose last event is not posted yet
     job_event *events, **events_end;
     size_t n_watching; // threads in scheduler_wait_step
     visit *visits;
-    bool stopping, closing, ticked, has_files; // has_files: their thread has done something
+    bool stopping, closing, ticked, has_files; // has_files: the files' thread has finished a task
     scheduler_view view;
     slot_view *slot_views; // [slots.n]
     uint64_t n_submitted;
-    // The thread's own.
+    // Used by the thread alone.
     tern_group *group;
     slots slots;
     waiting waiting;
@@ -59,11 +59,11 @@ job_event *scheduler_take_events(scheduler *s) {
 }
 
 void job_event_free(job_event *e) {
-    if (e->kind != JOB_END) tern_free(e); // that one is in its job
+    if (e->kind != JOB_END) tern_free(e); // JOB_END is part of its job
 }
 
-// The tokens of the answer that no event has had. One block: the event, the likelihoods, the
-// ids, the text.
+// An event with the answer's tokens that have not been sent. One block: the event, the likelihoods,
+// the ids, the text.
 static job_event *make_event(job *j, const char *text, size_t n_text) {
     size_t n, n_rows, n_each;
     const int32_t *ids = tern_session_generated(j->slot->session, &n);
@@ -96,7 +96,7 @@ static bool on_text(void *user, const char *text, size_t n) {
         post(j->scheduler, e);
     else
         tern_fail_memory(&j->error, n);
-    return e != NULL; // what cannot be sent ends the answer
+    return e != NULL; // if it cannot be sent, the answer ends
 }
 
 // ---- Jobs begin and end ------------------------------------------------------------------------
@@ -104,7 +104,7 @@ static bool on_text(void *user, const char *text, size_t n) {
 static void finish(scheduler *s, job *j) {
     j->ended = tern_seconds();
     waiting_done(&s->waiting, j);
-    post(s, &j->end); // from here on it is the other thread's
+    post(s, &j->end); // from here on the job is the other thread's
 }
 
 static void on_end(void *user, tern_session *session, const tern_generate_stats *stats,
@@ -170,8 +170,8 @@ static void cancel_some(scheduler *s) {
 
 // ---- The thread --------------------------------------------------------------------------------
 
-// A step that fails is no job's fault. All that run end with the reason: what they wait for would
-// most likely fail again.
+// No single job is at fault if a step fails. All running jobs end with the error, since the next
+// step would most likely fail, too.
 static void fail_all(scheduler *s, const tern_error *why) {
     for (size_t i = 0; i < s->slots.n; i++) {
         job *j = s->slots.list[i].job;
@@ -253,7 +253,7 @@ static void receive(scheduler *s) {
 
 static void run(void *arg) {
     scheduler *s = arg;
-    bool awaits = false; // nothing could begin: what waits does so for its prefix from disk
+    bool awaits = false; // no job could begin: those that wait need their prefix from disk
     tern_mutex_lock(&s->lock);
     for (;;) {
         bool is_idle = s->slots.n_busy == 0 && (s->waiting.n == 0 || (awaits && !s->closing));
@@ -284,7 +284,7 @@ static void run(void *arg) {
 
 // ---- From the other thread ---------------------------------------------------------------------
 
-// Most often all are one client's.
+// Usually all are one client's.
 static bool take_places(scheduler *s, job *const *jobs, size_t n, size_t room) {
     for (size_t i = 0, k; i < n; i = k) {
         for (k = i + 1; k < n && jobs[k]->client == jobs[i]->client;) k++;
@@ -358,7 +358,7 @@ void scheduler_wait_step(scheduler *s) {
     tern_mutex_lock(&s->lock);
     uint64_t before = s->view.n_steps;
     s->n_watching++;
-    // The next one has begun: so this one is done.
+    // The next step has begun, so this one is done.
     while (s->view.n_running > 0 && s->view.n_steps == before)
         tern_condition_wait(&s->changed, &s->lock);
     s->n_watching--;

@@ -12,11 +12,12 @@ void log_line(const char *what, const char *format, ...) {
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &t);
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &t);
-    flockfile(stderr); // other threads have troubles, too
+    flockfile(stderr); // other threads write to it, too
     fprintf(stderr, "%s.%03ldZ %s ", stamp, now.tv_nsec / 1000000, what);
     va_list args;
     va_start(args, format);
-    // What requests say of themselves is in it: nothing of that hides, or is obeyed by a terminal.
+    // The line has text from requests: control characters are made visible, so that no terminal
+    // obeys them.
     tern_strbuf said = {0}, shown = {0};
     tern_strbuf_vprintf(&said, format, args);
     va_end(args);

@@ -1,4 +1,4 @@
-// What every way to speak to the server needs: models, threads for tasks, tools.
+// Shared by HTTP and pipes: models, threads for tasks, tools.
 #include <string.h>
 #include <time.h>
 #include "apps/serve/mcp_server.h"
@@ -19,7 +19,8 @@ static tern_status open_codec(server *s, tern_error *err) {
                      s->desc->codec);
 }
 
-// An empty key is most likely a variable that is not set: nobody is served by mistake.
+// An empty key is most likely an unset variable: refused, so that the server is not open by
+// mistake.
 static tern_status check_keys(const serve_desc *d, tern_error *err) {
     for (size_t i = 0; i < d->keys.n; i++) {
         const char *key = d->keys.items[i];
@@ -36,7 +37,7 @@ static tern_status check_keys(const serve_desc *d, tern_error *err) {
     return TERN_OK;
 }
 
-// What clients save there others could replace by what they like.
+// In a folder that others can write, they could replace clients' files.
 static tern_status check_slot_folder(const serve_desc *d, tern_error *err) {
     if (!d->slot_folder) return TERN_OK;
     TERN_TRY(tern_folder_make_private(d->slot_folder, err));
@@ -64,7 +65,7 @@ tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *us
 void server_close(server *s) {
     tasks_close(s->tasks);
     tasks_close(s->readers);
-    mcp_server_close(s); // has a model that the registry closes
+    mcp_server_close(s); // before the registry, which closes its model
     registry_close(s->registry);
     tern_model_close(s->codec);
     share_free(&s->inflight);

@@ -1,6 +1,6 @@
 // llama-server's POST /slots/ID?action=save|restore|erase: the text that a slot computed last, in a
-// file of the folder that --slot-save-path names. Restored, it is a prefix as all others are: any
-// request that begins so goes on from it, in whatever slot.
+// file of the folder that --slot-save-path names. Restored, it is a prefix like any other: any
+// request that begins with it can continue from it, in any slot.
 //
 // The files are read and written by a task, which visits the engine's thread for the sessions.
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static void reply_done(request *req, const action *a) {
 static void reply_action(request *req, const action *a) {
     api_error e = {0};
     bool is_file = a->err.status == TERN_ERR_IO || a->err.status == TERN_ERR_FORMAT;
-    if (is_file) // the path is the server's own matter
+    if (is_file) // the path is not shown to clients
         api_fail(&e, 400, NULL, "filename", "the file '%s' cannot be %s", a->name,
                  a->kind == ACTION_SAVE             ? "written"
                  : a->err.status == TERN_ERR_FORMAT ? "used: it is damaged, or another model's"
@@ -144,7 +144,7 @@ static void done(task *e) {
         reply_action(req, a);
     }
     served *model = a->model;
-    free_action(a); // before the model may go
+    free_action(a); // before the model may close
     registry_release(model);
 }
 

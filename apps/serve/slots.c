@@ -13,13 +13,13 @@ static size_t common_prefix(const job *a, const job *b) {
     return n;
 }
 
-// How much of a job's prompt can be forked from another one's session once that has computed it.
-// One token is left to compute.
+// How much of a job's prompt can be forked from another slot's session once that has computed it.
+// At least one token is left to compute.
 static size_t shareable(const slot *from, const job *j) {
     size_t n = common_prefix(from->job, j), end = from->job->n_ids - 1;
     if (n == j->n_ids) n--;
     if (tern_session_cuts_freely(from->session)) return n;
-    return n >= end ? end : 0; // it can be gone back to the prompt's end
+    return n >= end ? end : 0; // the session can go back to the prompt's end
 }
 
 static bool has_computed(const slot *from, size_t n) {
@@ -40,10 +40,10 @@ static const slot *best_slot(const slots *s, const job *j, size_t *n) {
     return best;
 }
 
-#define DISK_SECONDS 10 // then a job does not wait for a disk any longer
+#define DISK_SECONDS 10 // the longest that a job waits for a disk
 
-// Whether more of its prefix is on disk and comes from there, which is tried once: if it has gone
-// there again before the job had its turn, there is no room for it.
+// Whether to wait for a longer prefix from disk. It is fetched once: if it is evicted again before
+// the job's turn, there is no room for it.
 static bool awaits_disk(slots *s, job *j, size_t have) {
     size_t n;
     cached_prefix *kept = prefix_cache_find(&s->prefixes, j->owner, j->ids, j->n_ids, false, &n);
@@ -77,7 +77,7 @@ bool slots_should_wait(slots *s, job *j) {
 
 bool slots_give_back(slots *s) { return prefix_cache_give_back(&s->prefixes); }
 
-// A session with what there is of the job's prefix.
+// A session with the longest available prefix of the job.
 static tern_status open_session(slots *s, const job *j, tern_session **out, tern_error *err) {
     size_t n_kept, n_running;
     cached_prefix *kept =
@@ -94,8 +94,8 @@ static tern_status open_session(slots *s, const job *j, tern_session **out, tern
                              err);
 }
 
-// Where the job's prompt parts from others, beyond what it goes on from, so that the next one that
-// begins so finds that part. 0: nowhere, or that needs no care.
+// Where the job's prompt diverges from others', beyond the prefix that it continues from, so that a
+// snapshot is kept there for the next prompt. 0: nowhere, or no snapshot is needed.
 static int32_t where_it_parts(const slots *s, const job *j, size_t n_found) {
     size_t most = prefix_cache_common(&s->prefixes, j->owner, j->ids, j->n_ids);
     if (s->prefixes.cuts_freely) return 0;
@@ -132,7 +132,7 @@ static void trim(slots *s) {
 }
 
 void slots_tick(slots *s) {
-    trim(s); // what else is on the device may have grown
+    trim(s); // other data on the device may have grown
     prefix_cache_tidy(&s->prefixes);
 }
 

@@ -1,6 +1,6 @@
-// OpenAI's POST /v1/audio/speech: a text becomes sound. A task computes it; its samples are sent
-// as they come, as raw samples of 16 bits or as a WAV whose length its head leaves open; other
-// kinds of files are made when all samples are there.
+// OpenAI's POST /v1/audio/speech: a text becomes sound. A task computes it; samples are sent as
+// they come, as raw 16-bit PCM or as a WAV of unspecified length; other formats are encoded when
+// all samples are there.
 #include <string.h>
 #include "apps/serve/fields.h"
 #include "apps/serve/away.h"
@@ -30,9 +30,9 @@ typedef struct speaking {
     sound_form form;
     tern_speak_params params;
     tern_error err;
-    tern_sound sound; // so far, of a form that is sent when all of it is there
+    tern_sound sound; // so far, if is_whole
     size_t capacity;
-    // Under the lock: what was not sent yet.
+    // Under the lock: samples not sent yet.
     tern_mutex lock;
     tern_strbuf ready;
 } speaking;
@@ -106,7 +106,7 @@ static void send_ready(request *req, speaking *s) {
     bool any = s->ready.len > 0 || s->ready.failed;
     tern_mutex_unlock(&s->lock);
     if (!any) return;
-    begin_stream(req, s); // whose head goes through the same room for a piece
+    begin_stream(req, s); // before the piece: its head uses the same buffer
     tern_strbuf_clear(&req->piece);
     tern_mutex_lock(&s->lock);
     tern_strbuf_append(&req->piece, tern_strbuf_text(&s->ready), s->ready.len);
@@ -139,7 +139,7 @@ static void done(task *e) {
         if (s->err.status == TERN_OK) {
             begin_stream(req, s);
             reply_end(req);
-        } else if (req->is_stream) { // half a sound must not look like a whole one
+        } else if (req->is_stream) { // a truncated sound must not look complete
             req->piece.failed = true;
             reply_piece(req, &req->piece);
         } else {

@@ -10,7 +10,7 @@ typedef struct line { // of tasks, first come first served
     task *first, **end;
 } line;
 
-// Who has turns, or had one while another task of it was there.
+// A client with tasks, and its turns.
 typedef struct turn_taker {
     uint64_t client, last; // last: number of its last turn; 0: none yet
     size_t n_tasks, n_turns;
@@ -24,9 +24,9 @@ struct tasks {
     tern_mutex lock;
     tern_condition changed;
     tern_thread threads[THREADS_MAX];
-    size_t n_threads, n_idle; // idle: wait for a task that has none
-    line known; // all that are not over: those that wait for a thread, or for a turn, or compute
-    line given; // have a turn, and wait for an idle thread to take them up
+    size_t n_threads, n_idle; // idle: wait for a task without a thread
+    line known;               // all unfinished tasks: they wait for a thread or a turn, or compute
+    line given;               // have a turn, and wait for an idle thread to pick them up
     line over;
     share waiting; // for a thread
     size_t n_computing;
@@ -92,7 +92,7 @@ static bool is_before(const turn_taker *c, const task *e, const turn_taker *d, c
     return e->n_turns != f->n_turns ? e->n_turns < f->n_turns : e->number < f->number;
 }
 
-// The one whose turn it is; NULL: none, or there is no turn.
+// The task whose turn it is; NULL: none, or all turns are taken.
 static task *pick(const tasks *s) {
     task *best = NULL;
     const turn_taker *of = NULL;
@@ -122,12 +122,12 @@ static void give_turn(tasks *s, task *e) {
 static void take_turn(tasks *s, task *e) {
     turn_taker *c = client_of(s, e);
     c->n_turns--;
-    c->last = ++s->n_taken; // behind who came meanwhile
+    c->last = ++s->n_taken; // behind clients that came meanwhile
     s->n_computing--;
     e->computes = false;
 }
 
-// The thread that it gets is an idle one, or a new one. False: the system has none to give now.
+// Finds an idle thread or starts one. False: the system cannot start one now.
 static bool find_thread(tasks *s) {
     if (s->n_idle > 0) {
         s->n_idle--;
@@ -141,7 +141,7 @@ static bool find_thread(tasks *s) {
 static void give_turns(tasks *s) {
     for (task *e; !s->closing && (e = pick(s));) {
         if (!e->has_thread) {
-            if (!find_thread(s)) break; // when the next one ends there is one
+            if (!find_thread(s)) break; // retried when a task ends
             e->has_thread = true;
             take_out(&s->known, e);
             put(&s->given, e);
@@ -159,7 +159,7 @@ bool task_pause(task *e) {
     take_turn(s, e);
     give_turns(s);
     while (!e->computes && !s->closing) tern_condition_wait(&s->changed, &s->lock);
-    if (!e->computes) give_turn(s, e); // all come to their end now
+    if (!e->computes) give_turn(s, e); // all tasks are being ended
     tern_mutex_unlock(&s->lock);
     return !tern_cancel_is_requested(&e->cancel);
 }
@@ -226,7 +226,7 @@ static task *take_one_with_progress(tasks *s) {
     return e;
 }
 
-// One that runs is freed by nobody else than this thread, when it is over.
+// Only this thread frees a running task, when it is over.
 void tasks_take_done(tasks *s) {
     for (task *e; (e = take_one_with_progress(s));) e->progress(e);
     tern_mutex_lock(&s->lock);
@@ -237,7 +237,7 @@ void tasks_take_done(tasks *s) {
 
 bool tasks_submit(tasks *s, task *e) {
     tern_mutex_lock(&s->lock);
-    // A new one waits even where a thread is free, for a moment: so it takes a place at first.
+    // A new task waits for a moment even if a thread is free, so it first takes a place.
     size_t room = e->is_owed ? SIZE_MAX : s->n_waiting_max;
     bool fits = !s->closing && share_take(&s->waiting, e->client, 1, room);
     if (fits && !know_client(s, e)) {
@@ -269,7 +269,7 @@ tern_status tasks_open(tasks **out, size_t n_turns, size_t n_waiting_max, void (
     s->over.end = &s->over.first;
     tern_mutex_init(&s->lock);
     tern_condition_init(&s->changed);
-    // One at once: so that there is always somebody to do what is submitted.
+    // Starts one thread now, so that there is always one for submitted tasks.
     if (tern_thread_start(&s->threads[0], work, s)) {
         s->n_threads = s->n_idle = 1;
         *out = s;
@@ -289,7 +289,7 @@ void tasks_close(tasks *s) {
     tern_mutex_unlock(&s->lock);
     tern_condition_wake_all(&s->changed);
     for (size_t i = 0; i < n_threads; i++) tern_thread_join(&s->threads[i]);
-    end_all(take_all(&s->known)); // that never began
+    end_all(take_all(&s->known)); // tasks that never began
     end_all(take_all(&s->over));
     share_free(&s->waiting);
     tern_free(s->clients);

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-#define N_AT_ONCE 16   // texts between two looks at what else is to be done
+#define N_AT_ONCE 16   // texts in a piece, between which others go first
 #define N_MOST    4096 // texts of a request
 
 // ---- What is asked for -------------------------------------------------------------------------
@@ -102,7 +102,7 @@ void texts_add_list(texts *t, const fields *f, const tern_json *value) {
 
 // ---- Computing, away ---------------------------------------------------------------------------
 
-// Between two pieces: those who wait for their next token come first.
+// Between two pieces: lets a step of running answers go first.
 static bool go_on(void *user, const char *phase, double fraction) {
     texts *t = user;
     (void)phase;
@@ -183,7 +183,7 @@ static void work(request *req) {
     if (!request_is_cancelled(req)) answer(req, req->texts);
 }
 
-// What the model makes of a text, and room for it.
+// The numbers that the model gives for each text, and memory for them.
 static void make_room(texts *t, api_error *e) {
     tern_embedding_info info;
     tern_embedding_get_info(t->model->model, &info);

@@ -5,7 +5,7 @@
 
 // ---- Children ----------------------------------------------------------------------------------
 
-// Where a child that begins with id is, or would be.
+// The index where a child that begins with id is, or would be.
 static size_t place_of(const token_node *at, int32_t id) {
     size_t from = 0, to = at->n_children;
     while (from < to) {
@@ -57,7 +57,7 @@ static token_node *add_leaf(token_tree *t, token_node *at, const int32_t *ids, s
     return leaf;
 }
 
-// A node in the middle of the way to `at`, after n of its ids.
+// Splits the edge to `at` after n of its ids by a new node.
 static token_node *split(token_tree *t, token_node *at, size_t n) {
     token_node *parent = at->parent, *middle = make_node(t, parent, at->ids, n);
     if (!middle) return NULL;
@@ -105,8 +105,8 @@ token_node *token_tree_add(token_tree *t, const int32_t *ids, size_t n) {
     return leaf;
 }
 
-// A node where no texts part any more becomes a part of the way to its only child. Without memory
-// for that it stays, which is no harm.
+// A node where texts no longer branch is merged into its only child. If memory is out it stays,
+// which is harmless.
 static void join(token_tree *t, token_node *at) {
     token_node *child = at->children[0], *parent = at->parent;
     size_t n = at->n_ids + child->n_ids;
@@ -172,7 +172,7 @@ void token_tree_free(token_tree *t) {
             continue;
         }
         token_node *parent = at->parent;
-        parent->n_children--; // it was the last
+        parent->n_children--; // `at` was the last child
         free_node(t, at);
         at = parent;
     }

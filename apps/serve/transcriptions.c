@@ -9,14 +9,14 @@
 
 // ---- Forms -------------------------------------------------------------------------------------
 //
-// multipart/form-data (RFC 7578): parts between lines "--BOUNDARY", each with fields of its own, an
-// empty line, and what it holds.
+// multipart/form-data (RFC 7578): parts between lines "--BOUNDARY", each with header fields, an
+// empty line, and its content.
 
 static const char *find(tern_str in, const char *what, size_t n) {
     return n > 0 && in.len >= n ? memmem(in.ptr, in.len, what, n) : NULL;
 }
 
-// What a parameter of a field says, name="value" or name=value; {NULL, 0}: it is not there.
+// The value of a field's parameter, name="value" or name=value; {NULL, 0}: absent.
 static tern_str parameter(tern_str field, const char *name) {
     size_t n = strlen(name);
     const char *at = find(field, name, n), *end = field.ptr + field.len;
@@ -32,7 +32,7 @@ static tern_str parameter(tern_str field, const char *name) {
     return (tern_str){at, (size_t)(stop - at)};
 }
 
-// The next part's name and what it holds; false: there is none.
+// The next part's name and content; false: there is none.
 static bool take_part(tern_str *rest, const tern_strbuf *mark, tern_str *name, tern_str *value) {
     const char *end = rest->ptr + rest->len;
     const char *begin = find(*rest, tern_strbuf_text(mark) + 2, mark->len - 2); // without CR LF
@@ -50,7 +50,7 @@ static bool take_part(tern_str *rest, const tern_strbuf *mark, tern_str *name, t
     return true;
 }
 
-// The first field of that name, and of that value unless it is NULL.
+// The first field with that name, and with that value unless it is NULL.
 static tern_str find_field(const http_request *r, const char *wanted, const char *holding) {
     tern_str type = http_field_of(r, "content-type"), found = {NULL, 0}, name, value;
     tern_str boundary = {NULL, 0}, rest = r->body;
@@ -81,12 +81,12 @@ typedef struct transcribing {
     char *bytes; // of the file
     size_t n;
     form_of form;
-    char language[8]; // "": it is not said
+    char language[8]; // "": not given
     bool translates, streams;
     tasks *tasks;
     tern_mutex lock;
-    tern_strbuf unsent; // under the lock: what the stream has not had yet
-    bool has_sent;      // of the task's thread
+    tern_strbuf unsent; // under the lock: not sent yet
+    bool has_sent;      // used by the task's thread
     tern_transcription found;
     tern_error err;
 } transcribing;

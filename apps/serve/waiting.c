@@ -50,7 +50,7 @@ job *waiting_take(waiting *w, bool (*may)(void *user, job *j), void *user) {
     const waiting_client *first = NULL;
     for (job **link = &w->first; *link; link = &(*link)->next) {
         const waiting_client *c = find(w, (*link)->client);
-        if (first && !before(c, first)) continue; // of equals, and of one client, the oldest
+        if (first && !before(c, first)) continue; // among equals, and within one client, the oldest
         if (may && !may(user, *link)) continue;
         first = c;
         best = link;
