@@ -45,7 +45,6 @@ void blocks_text(const blocks *b, block_kind kind, tern_strbuf *out);
 // Whether the answer has calls and all of them are complete.
 bool blocks_end_in_calls(const blocks *b);
 const char *block_arguments(const answer_block *b); // JSON, "{}" if there are none
-bool block_has_object(
-    const answer_block *b); // whether they are a JSON object: false if the call was cut
+bool block_has_object(const answer_block *b);       // whether they are an object; not if cut
 
 #endif

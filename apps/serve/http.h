@@ -45,7 +45,7 @@ typedef enum http_progress {
     HTTP_REFUSED, // it is not valid: answer with `status`, and close
 } http_progress;
 
-typedef enum http_place { // what comes next
+typedef enum http_place { // the part expected next
     HTTP_AT_START,        // the request line
     HTTP_AT_FIELD,
     HTTP_AT_BODY, // of a known length

@@ -121,8 +121,7 @@ static void wake_waiting(served *s, const tern_error *err) {
     model_wait *list = s->waiting;
     s->waiting = NULL;
     if (!err)
-        for (const model_wait *w = list; w; w = w->next)
-            s->n_users++; // before any caller releases it
+        for (const model_wait *w = list; w; w = w->next) s->n_users++; // before any is released
     for (model_wait *next; list; list = next) {
         next = list->next;
         list->model = NULL;
@@ -206,7 +205,7 @@ tern_status served_open_now(served *s, tern_error *err) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-// Bytes of models that are open, opening or closing; with `all` also of those that are leaving.
+// Bytes of models that are open or opening; with `all` also of those that are leaving or closing.
 static uint64_t count_bytes(const registry *r, bool all) {
     uint64_t sum = 0;
     for (size_t i = 0; i < r->n; i++) {

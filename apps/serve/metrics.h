@@ -40,7 +40,7 @@ void metrics_add(histogram *h, double seconds);
 // A job that is over. Tokens of its events have been counted in *c.
 void metrics_count_job(metrics *m, model_counts *c, const job *j);
 void metrics_count_request(metrics *m, const char *route, int status);
-typedef struct metrics_model { // what is not counted but looked at
+typedef struct metrics_model { // current values, besides counters
     const char *name;
     const model_counts *counts;
     size_t n_running, n_waiting;

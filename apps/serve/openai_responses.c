@@ -155,7 +155,7 @@ static void put_settings(tern_json_writer *w, const request *req) {
     tern_json_put_text(w, "truncation", "disabled");
 }
 
-// c: the answer, once it is over. Until then usage is left out, since clients would not take null.
+// c: the answer, once it is over. Until then usage is left out, not null.
 static void put_response(tern_json_writer *w, const char *key, request *req, choice *c) {
     bool is_cut = c && !strcmp(status_of(c), "incomplete");
     char id[64];

@@ -76,8 +76,7 @@ typedef struct prefix_cache {
         double used;          // share of prefixes that are reused
     } worth;                  // compute is set by the owner, the others are learnt; 0: unknown
     uint64_t moving_bytes;    // on the device, of prefixes on their way to disk
-    void (*gone)(void *user,
-                 const cached_prefix *prefix); // called when a prefix is forgotten; may be NULL
+    void (*gone)(void *user, const cached_prefix *prefix); // it is forgotten; may be NULL
     void *user;
     double scanned; // seconds: when the folder was last looked through
     prefix_cache_view view;

@@ -159,7 +159,7 @@ void request_refuse(request *req, const api_error *e); // that was screened
 // Calls req->handle: away, if the request is long.
 void request_handle(request *req);
 bool request_takes_body(const request *req); // after screening: whether its body is read
-void request_free_parts(request *req);       // routes.c: what the loop's thread frees
+void request_free_parts(request *req);       // routes.c: the parts that the loop's thread frees
 void request_name(request *req);             // gives it an id; request_begin does this
 // The client has gone, or has its answer: cancels what still runs for it.
 void request_free(request *req);

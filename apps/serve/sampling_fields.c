@@ -192,8 +192,8 @@ void generation_check_limits(request *req, api_error *e) {
 
 // ---- What is not there -------------------------------------------------------------------------
 
-// Other servers' fields, and the value of each that changes nothing here. Absent, null and empty
-// ones change nothing, nor does false, unless true is that value.
+// Other servers' fields, and those values of each that change nothing here. Absent, null and empty
+// ones change nothing, nor does false, unless true is listed.
 static const struct {
     const char *name, *neutral;
 } unsupported[] = {

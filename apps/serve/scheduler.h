@@ -16,8 +16,7 @@ typedef struct scheduler_desc {
     slots_desc slots;
     size_t n_waiting_max;     // jobs that wait for a slot; clients share these places (share.h)
     void (*wake)(void *user); // called by the scheduler's thread when there are events
-    void (*complain)(void *user,
-                     const char *what); // errors of files; called by any thread. May be NULL
+    void (*complain)(void *user, const char *what); // of files; by any thread; may be NULL
     void *user;
 } scheduler_desc;
 

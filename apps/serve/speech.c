@@ -14,7 +14,7 @@
 typedef enum sound_form { FORM_WAV, FORM_PCM, FORM_MP3, FORM_OPUS, FORM_FLAC, FORMS } sound_form;
 static const struct {
     const char *name, *type;
-    bool is_whole; // sent when all of it is there
+    bool is_whole; // sent only when complete
 } forms[FORMS] = {{"wav", "audio/wav", false},
                   {"pcm", "audio/pcm", false},
                   {"mp3", "audio/mpeg", true},

@@ -28,7 +28,7 @@ struct tasks {
     line known;               // all unfinished tasks: they wait for a thread or a turn, or compute
     line given;               // have a turn, and wait for an idle thread to pick them up
     line over;
-    share waiting; // for a thread
+    share waiting; // tasks that wait for a thread
     size_t n_computing;
     turn_taker *clients; // [n_clients]
     size_t n_clients, capacity;

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/os_time.h"
 
-#define N_AT_ONCE 16   // texts in a piece, between which others go first
+#define N_AT_ONCE 16   // texts computed between two checks for other work
 #define N_MOST    4096 // texts of a request
 
 // ---- What is asked for -------------------------------------------------------------------------
