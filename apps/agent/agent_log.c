@@ -8,7 +8,7 @@
 
 tern_status agent_log_open(agent_log *log, const char *path, tern_error *err) {
     *log = (agent_log){.fd = -1, .path = path};
-    return tern_file_open_log(&log->fd, path, UINT64_MAX, true, err); // it has what was said
+    return tern_file_open_log(&log->fd, path, UINT64_MAX, true, err); // has the chat: private
 }
 
 void agent_log_close(agent_log *log) {
@@ -17,7 +17,7 @@ void agent_log_close(agent_log *log) {
     tern_strbuf_free(&log->line);
 }
 
-// False: nothing is to be written.
+// False: do not write.
 static bool open_line(agent_log *log, tern_json_writer *w, const char *kind) {
     struct timespec now;
     if (log->fd < 0 || log->err.status != TERN_OK) return false;

@@ -12,7 +12,7 @@
 #include "base/json.h"
 
 #define DEPTH_MAX     100
-#define BYTES_MAX     1000 // and so some hundred operations
+#define BYTES_MAX     1000 // which limits it to some hundred operations
 #define FACTORIAL_MAX 800  // has 1,977 digits
 
 typedef struct parser {
@@ -100,7 +100,7 @@ static tern_status factorial(rational *v, tern_error *err) {
     return status;
 }
 
-// a mod b has the sign of b, as people who count in circles expect.
+// a mod b has the sign of b, as in modular arithmetic.
 static tern_status modulo(rational *out, const rational *b, tern_error *err) {
     rational q = {0};
     tern_status status = rational_divide(&q, out, b, err);
@@ -126,7 +126,7 @@ static tern_status round_to(rational *out, const rational *decimals, tern_error 
     return status;
 }
 
-// The value so far with one more argument; b: NULL, there is none.
+// Applies the function to the value so far and one more argument; b: NULL: none.
 static tern_status apply(parser *p, function f, rational *out, const rational *b) {
     bool failed = false;
     if (b && f == ROUND) return round_to(out, b, p->err);
@@ -245,7 +245,7 @@ static tern_status read_product(parser *p, rational *out) {
     TERN_TRY(read_signed(p, out));
     for (;;) {
         char c = peek(p);
-        // Also as people write them: a multiplication and a division sign.
+        // Also the typographic multiplication and division signs.
         if (take(p, "\xC3\x97"))
             c = '*';
         else if (take(p, "\xC3\xB7"))

@@ -17,7 +17,7 @@
 static bool open_pipe(int ends[2]) {
     ends[0] = ends[1] = -1;
     if (pipe(ends) != 0) return false;
-    // Never 0, 1 or 2 for the child's own: dup2 onto itself would leave them closed.
+    // The child's ends are never 0, 1 or 2: dup2 of one onto itself would leave it close-on-exec.
     for (int i = 0; i < 2; i++) {
         int up = fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
         close(ends[i]);
@@ -31,7 +31,7 @@ static void close_fd(int *fd) {
     *fd = -1;
 }
 
-// What POSIX has no function for, glibc got one after the other, and older systems have none.
+// POSIX lacks these functions; glibc added them one after the other.
 #if defined(__GLIBC__)
 #define HAS_ADDCHDIR  __GLIBC_PREREQ(2, 29)
 #define HAS_CLOSEFROM __GLIBC_PREREQ(2, 34)
@@ -45,7 +45,7 @@ static void close_fd(int *fd) {
 #endif
 
 #if !HAS_ADDCHDIR
-// A shell goes to the folder, and becomes the program.
+// A shell that changes to the folder and execs the program.
 static const char **through_shell(const child_desc *d, int *bad) {
     static const char *const words[] = {"/bin/sh", "-c", "cd -- \"$0\" && exec \"$@\""};
     size_t n = 0, n_words = sizeof words / sizeof *words;
@@ -83,7 +83,7 @@ static int spawn(child *c, const child_desc *d, const int in[2], const int out[2
 #if HAS_CLOSEFROM
     if (!bad) bad = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
 #else
-    // Ours are closed by exec already; these are what whoever started this program left open.
+    // This program's own descriptors are close-on-exec already; these are ones that it inherited.
     for (int fd = 3, flags; fd < FDS_MAX; fd++)
         if ((flags = fcntl(fd, F_GETFD)) >= 0) fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
 #endif
@@ -139,7 +139,7 @@ void child_close_input(child *c) { close_fd(&c->in); }
 
 void child_kill(child *c) {
     if (c->pid) {
-        kill(-c->pid, SIGKILL); // what it has started, too, also if it has ended itself
+        kill(-c->pid, SIGKILL); // its descendants, too, even if it has ended
         while (!c->has_ended) {
             pid_t got = waitpid(c->pid, &c->status, 0);
             c->has_ended = got == c->pid || (got < 0 && errno != EINTR);
@@ -156,7 +156,7 @@ static bool wait_for(child *c, double seconds) {
         tern_strbuf none = {0};
         size_t n;
         if (tern_seconds() > end) return false;
-        child_read(&c->out, &none, 0, &n); // one that still writes would wait for ever
+        child_read(&c->out, &none, 0, &n); // a full pipe would block it for ever
         child_read(&c->errors, &none, 0, &n);
     }
     return true;

@@ -1,7 +1,8 @@
-// list_folder and read_file: what lies below one folder, and nothing else.
+// list_folder and read_file: access to one folder's contents, and nothing else.
 //
-// A path is walked part by part from the open root, each part opened in the folder before it and no
-// link followed: so neither "..", nor a link, nor one that is put there in between leads out.
+// A path is walked part by part from the open root; each part is opened relative to the folder
+// before it, and no link is followed. So neither ".." nor a link leads out, even one created
+// meanwhile.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +16,9 @@
 #include "base/os_file.h"
 #include "base/utf8.h"
 
-#define READ_BYTES  ((size_t)1 << 20) // of a file at a time, if the model may read as much
-#define NOTE_BYTES  100               // what is said of the rest
-#define FILE_BYTES  ((off_t)64 << 20) // of a file that is read at all
+#define READ_BYTES  ((size_t)1 << 20) // of a file in one call, if the model may read as much
+#define NOTE_BYTES  100               // for the note about the rest
+#define FILE_BYTES  ((off_t)64 << 20) // of the longest file that is read
 #define ENTRIES_MAX 1000              // of a folder
 
 typedef struct root {
@@ -48,7 +49,7 @@ static int open_part(int folder, const char *name, const char **why) {
         *why = "links are not followed";
     } else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
         *why = "it is neither a file nor a folder";
-    } else { // without blocking: it may be a pipe by now
+    } else { // non-blocking: it may be a pipe by now
         *why = "it cannot be opened";
         return openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     }
@@ -118,7 +119,7 @@ static void put_entry(int folder, const char *name, tern_strbuf *out) {
                            is_there && S_ISLNK(st.st_mode) ? "link, not followed" : "no file");
 }
 
-// Takes fd over.
+// Takes ownership of fd.
 static bool list_names(int fd, tern_strbuf *out) {
     DIR *dir = fdopendir(fd);
     tern_names names = {0};
@@ -163,7 +164,7 @@ static bool run_list(void *user, const tern_agent_call *call, tern_text_fn put, 
 
 // ---- A file ------------------------------------------------------------------------------------
 
-// The lines that are wanted, up to n_most bytes, and what is left of the file.
+// Writes the requested lines, up to n_most bytes, and how much is left of the file.
 static void put_lines(const arguments *a, size_t n_most, const char *text, size_t n,
                       tern_strbuf *out) {
     int64_t line = 1,
@@ -172,7 +173,7 @@ static void put_lines(const arguments *a, size_t n_most, const char *text, size_
     for (; from < n && line < a->first_line; from++) line += text[from] == '\n';
     for (end = from; end < n && line < last && end - from < n_most; end++)
         line += text[end] == '\n';
-    if (end - from == n_most) // whole lines, if there is one
+    if (end - from == n_most) // only whole lines, if there is one
         for (size_t cut = end; cut > from; cut--)
             if (text[cut - 1] == '\n') {
                 end = cut;

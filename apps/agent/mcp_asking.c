@@ -1,11 +1,11 @@
-// What a server asks of the user while it runs a tool (MCP's elicitation): a form of a few simple
-// fields, which is asked for line by line. What is shown is the server's words, each on one line.
+// A server's questions to the user while it runs a tool (MCP's elicitation): a form of a few simple
+// fields, asked line by line. The server's texts are shown, each on one line.
 #include <string.h>
 #include "apps/agent/mcp_client.h"
 #include "base/utf8.h"
 
 #define FIELDS_MAX 50
-#define TEXT_MAX   1000 // bytes of a text of the server's that are shown
+#define TEXT_MAX   1000 // bytes shown of a server's text
 
 typedef struct form {
     const agent_tools *tools;
@@ -40,7 +40,7 @@ static bool line_is(const form *f, const char *a, const char *b) {
 
 // ---- Choices -----------------------------------------------------------------------------------
 
-// The list that a field's value is one of: of strings, or of objects with "const" and "title".
+// The choices for a field: a list of strings, or of objects with "const" and "title".
 static const tern_json *choices_of(const form *f, const tern_json *field) {
     static const char *const words[] = {"enum", "oneOf", "anyOf"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -82,7 +82,7 @@ static tern_str trimmed(tern_str s) {
     return s;
 }
 
-// A member's name; its value comes next.
+// Writes a member's name; its value must follow.
 static void put_name(form *f, tern_str name) {
     tern_json_put_bytes(f->w, NULL, name.ptr, name.len);
     tern_strbuf_putc(f->w->out, ':');
@@ -150,7 +150,7 @@ static bool take_bool(form *f, tern_str name) {
     return yes || no;
 }
 
-// Its letters; -1: it is no UTF-8.
+// Its number of characters; -1: invalid UTF-8.
 static int64_t count_letters(tern_str s) {
     int64_t n = 0;
     uint32_t code;
@@ -229,7 +229,7 @@ static void put_field(form *f, tern_str name, const tern_json *field, const tern
     tern_strbuf_putc(&f->text, ']');
 }
 
-// A line, until it is a value. An empty one is the default, or nothing where that may be.
+// Asks until a line is a valid value. An empty line is the default, or no value if that is allowed.
 static bool ask_field(form *f, tern_str name, const tern_json *field) {
     const tern_json *value = tern_json_get(f->doc, field, "default");
     put_field(f, name, field, value);

@@ -1,4 +1,4 @@
-// What is said to an MCP server. See mcp_client.h.
+// The protocol with an MCP server. See mcp_client.h.
 #include "apps/agent/mcp_client.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #define LEGACY_VERSION      "2025-11-25"
 #define UNSUPPORTED_VERSION (-32022) // the code of an error
 #define PROBE_SECONDS       10.0
-#define BEGIN_SECONDS       60.0 // a server may be fetched before it starts
+#define BEGIN_SECONDS       60.0 // a server may be downloaded before it starts
 #define CALL_SECONDS        120.0
 #define PAGES_MAX           100
 #define TOOLS_MAX           1000
@@ -25,13 +25,13 @@ struct mcp_client {
     bool is_modern;
     int64_t last_id;
     bool is_http;
-    size_t n_users; // tools, and who opens it
+    size_t n_users; // its tools, and the function that opens it
 };
 
 typedef struct mcp_tool {
     mcp_client *client;
-    char *name;   // as the server has it
-    char *schema; // whose arguments are fields of HTTP, too; NULL: none are
+    char *name;   // the server's name for it
+    char *schema; // if arguments are also sent as HTTP fields; else NULL
 } mcp_tool;
 
 const agent_tools *mcp_client_tools(const mcp_client *c) { return c->tools; }
@@ -59,7 +59,7 @@ static void answer_request(mcp_client *c, const jsonrpc_message *m, tern_json_wr
         jsonrpc_open_answer(w, m->doc, m->id);
         tern_json_put_raw(w, "result", tern_strbuf_text(&result));
         tern_json_close(w, '}');
-    } else { // sampling and roots, which are not offered
+    } else { // sampling and roots, which are not supported
         jsonrpc_put_error(w, m->doc, m->id, JSONRPC_METHOD_NOT_FOUND,
                           "this client has no such method", NULL);
     }
@@ -110,7 +110,7 @@ static void free_answer(answer *a) {
     *a = (answer){0};
 }
 
-// Questions to the user are offered where there is one.
+// Announces elicitation if there is a user.
 static const char *capabilities(const mcp_client *c) {
     if (!c->tools->ask) return "{}";
     return c->is_modern ? "{\"elicitation\":{\"form\":{}}}" : "{\"elicitation\":{}}";
@@ -134,7 +134,7 @@ typedef struct request {
     double seconds;
 } request;
 
-// TERN_OK: *out is a response, a result or an error; to be freed in either case.
+// TERN_OK: *out is a response, a result or an error. The caller frees it in any case.
 static tern_status ask(mcp_client *c, const request *r, answer *out, tern_error *err) {
     tern_strbuf text = {0};
     tern_json_writer w = {.out = &text};
@@ -204,13 +204,13 @@ static bool has_modern(const tern_json_doc *doc, const tern_json *list) {
     return false;
 }
 
-// Whether the server says that it speaks the newest version.
+// Whether the server supports the newest version.
 static bool offers_modern(const answer *a) {
     return a->m.kind == JSONRPC_RESULT &&
            has_modern(&a->doc, tern_json_get(&a->doc, a->m.result, "supportedVersions"));
 }
 
-// Whether it refuses a version and names the one that was asked for: another part of it may know.
+// Whether it refuses a version and lists that same one as supported: a second try may succeed.
 static bool contradicts_itself(const answer *a) {
     tern_str message;
     const tern_json *data = tern_json_get(&a->doc, a->m.error, "data");
@@ -219,7 +219,7 @@ static bool contradicts_itself(const answer *a) {
            has_modern(&a->doc, tern_json_get(&a->doc, data, "supported"));
 }
 
-// *is_old: the server is there, and does not know this era.
+// *is_old: the server responds, but does not support this era.
 static tern_status discover(mcp_client *c, bool *is_old, tern_error *err) {
     const request r = {.method = "server/discover", .seconds = PROBE_SECONDS};
     answer a;
@@ -230,7 +230,7 @@ static tern_status discover(mcp_client *c, bool *is_old, tern_error *err) {
         free_answer(&a);
         status = ask(c, &r, &a, err);
     }
-    // Refused by HTTP, without an answer, or with a fault of its own: all that old servers do.
+    // Old servers refuse by an HTTP status, do not answer, or send an error of their own.
     *is_old = status != TERN_OK ? a.timed_out || a.http_status >= 400 || status == TERN_ERR_FORMAT
                                 : !offers_modern(&a);
     free_answer(&a);
@@ -275,7 +275,7 @@ static tern_status begin(mcp_client *c, tern_error *err) {
     tern_error first = {0};
     tern_status status = discover(c, &is_old, &first);
     if (status != TERN_OK && status != TERN_ERR_CANCELLED &&
-        c->carrier.restart) { // it may have died of the question
+        c->carrier.restart) { // the probe may have ended it
         c->is_modern = false;
         *c->version = 0;
         if (c->carrier.restart(c->carrier.self, err) != TERN_OK) return TERN_ERR_IO;
@@ -309,7 +309,7 @@ static tern_status ask_call(mcp_tool *tool, const tern_agent_call *call, const c
                        .fields = fields.ptr,
                        .seconds = seconds};
     if (status == TERN_OK) status = ask(c, &r, a, err);
-    // A session that the server has forgotten: another one.
+    // The server has forgotten the session: begins another one.
     if (status != TERN_OK && a->http_status == 404 && !c->is_modern) {
         free_answer(a);
         *c->version = 0;
@@ -323,8 +323,8 @@ static tern_status ask_call(mcp_tool *tool, const tern_agent_call *call, const c
 
 // ---- Questions to the user ----------------------------------------------------------------------
 
-// The user's answers to what a result asks, as members of the next request's params: with them the
-// same call is made again.
+// The user's answers to the questions in a result, as members of params for repeating the same
+// call.
 static tern_status answer_questions(const mcp_client *c, const answer *a, tern_strbuf *more,
                                     tern_error *err) {
     const tern_json_doc *doc = &a->doc;
@@ -365,7 +365,7 @@ static tern_status answer_questions(const mcp_client *c, const answer *a, tern_s
     return status;
 }
 
-// Calls, and calls again with what the user says, as long as the server asks.
+// Calls, and repeats the call with the user's answers as long as the server asks.
 static tern_status call_and_answer(mcp_tool *tool, const tern_agent_call *call, answer *a,
                                    tern_error *err) {
     tern_strbuf more = {0};
@@ -430,7 +430,7 @@ static bool offers(const mcp_client *c, tern_str name) {
     return false;
 }
 
-// The tool, for calls. parameters: its schema; "": none.
+// The tool's data for calls. parameters: its schema; "": none.
 static mcp_tool *new_tool(const mcp_client *c, tern_str own, const tern_strbuf *parameters) {
     mcp_tool *tool = tern_alloc(TERN_MEM_MISC, sizeof *tool);
     if (!tool) return NULL;
@@ -451,7 +451,7 @@ static void note_left_out(const mcp_client *c, tern_str name, const char *why) {
     tern_strbuf_free(&line);
 }
 
-// Why a tool is no good; NULL: it is.
+// Why a tool is unusable; NULL: it is usable.
 static const char *fault_of(const mcp_client *c, const tern_json_doc *doc, tern_str name,
                             const tern_json *schema, const tern_strbuf *parameters) {
     if (!name.len || memchr(name.ptr, 0, name.len)) return "it has no name";

@@ -1,6 +1,5 @@
-// Which MCP servers there are: what --mcp takes. A file is in the form that other programs have,
-// too: {"mcpServers": {"NAME": {"command": ..., "args": [...], "env": {...}} or {"url": ...,
-// "headers": {...}}}}.
+// The MCP servers of --mcp. A file has the format that other programs use, too: {"mcpServers":
+// {"NAME": {"command": ..., "args": [...], "env": {...}} or {"url": ..., "headers": {...}}}}.
 #include <stdlib.h>
 #include <string.h>
 #include "apps/agent/mcp_client.h"
@@ -40,7 +39,7 @@ static tern_status wrong(const reading *r, const tern_json *at, const char *what
 
 static bool is_text(tern_str s) { return s.ptr && !(s.len && memchr(s.ptr, 0, s.len)); }
 
-// "${NAME}" stands for what this program's environment has, so that no key need be in the file.
+// "${NAME}" is replaced by this program's environment variable, so that the file needs no keys.
 static bool expand(tern_str s, tern_strbuf *out) {
     for (size_t i = 0; i < s.len; i++) {
         const char *end = s.len - i > 3 && s.ptr[i] == '$' && s.ptr[i + 1] == '{'
@@ -60,7 +59,7 @@ static bool expand(tern_str s, tern_strbuf *out) {
     return !out->failed;
 }
 
-// The members of an object of texts.
+// The members of an object whose values are strings.
 static tern_status read_pairs(const reading *r, const tern_json *o, const char *complaint,
                               void (*put)(void *to, tern_str name, tern_str value), void *to) {
     if (o && !tern_json_is(o, TERN_JSON_OBJECT)) return wrong(r, o, complaint);
@@ -176,7 +175,7 @@ static tern_status add_file(agent_tools *t, const char *path, tern_error *err) {
 
 // ---- Words -------------------------------------------------------------------------------------
 
-// "NAME=" before what is no path.
+// "NAME=", unless it is part of a path.
 static const char *after_name(const char *what) {
     size_t n = strspn(what, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
     return n && what[n] == '=' ? what + n + 1 : NULL;

@@ -1,5 +1,4 @@
-// What the carriers of MCP need that is computed alone: server-sent events, values of fields,
-// words.
+// Pure functions for the carriers of MCP: server-sent events, values of fields, words.
 #include <string.h>
 #include "apps/agent/mcp_client.h"
 #include "base/alloc.h"
@@ -24,7 +23,7 @@ bool mcp_events_put(mcp_events *e, char c) {
         if (e->line.len + e->data.len < MCP_MESSAGE_MAX) tern_strbuf_putc(&e->line, c);
         return false;
     }
-    if (c == '\n' && after_cr) return false; // the line has ended already
+    if (c == '\n' && after_cr) return false; // CR has ended the line already
     bool is_end = e->line.len == 0;
     if (!is_end) take_line(e);
     if (!is_end || !e->has_data) return false;
@@ -64,7 +63,7 @@ void agent_free_words(char **words) {
     tern_free(words);
 }
 
-// One word, from line[*at] on; NULL: no memory, or *is_open: a quote has no end.
+// One word, from line[*at] on; NULL: no memory, or a quote is not closed (*is_open).
 static char *take_word(const char *line, size_t *at, bool *is_open) {
     tern_strbuf word = {0};
     char quote = 0;

@@ -1,5 +1,5 @@
-// MCP over HTTP: each message is a POST, and its answer comes as JSON or as a stream of events. By
-// libcurl. Redirections are not followed: fields with keys in them go where they were meant to.
+// MCP over HTTP, with libcurl: each message is a POST, and its answer comes as JSON or as a stream
+// of events. Redirects are not followed, so that fields with keys only go to the given address.
 #include "apps/agent/mcp_client.h"
 
 #if defined(TERN_CURL)
@@ -21,17 +21,17 @@ typedef struct http {
     char *url;
     char **fields; // [n_fields]
     size_t n_fields;
-    tern_strbuf session; // the server's name for this one; "": none
+    tern_strbuf session; // the server's id for it; "": none
 } http;
 
 typedef struct transfer {
     http *h;
     mcp_exchange *x;
     CURL *curl;
-    tern_strbuf body; // of an answer that is no stream
+    tern_strbuf body; // of an answer that is not a stream
     mcp_events events;
     tern_strbuf reply;
-    size_t n;                     // bytes that came
+    size_t n;                     // bytes received
     bool is_stream, done, failed; // done: the answer is there
 } transfer;
 
@@ -47,7 +47,7 @@ static void take(transfer *t, const char *text, size_t n) {
         tern_strbuf_append(&t->x->answer, text, n);
         t->failed |= t->x->answer.failed;
         t->done = true;
-    } else if (taken == MCP_REPLY) { // at once: the answer may wait for it
+    } else if (taken == MCP_REPLY) { // sent at once: the answer may depend on it
         double end = tern_seconds() + REPLY_SECONDS;
         mcp_exchange reply = {.message = t->reply.ptr,
                               .n_bytes = t->reply.len,
@@ -77,7 +77,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *user) {
             tern_strbuf_clear(&t->events.data);
         }
     t->failed |= t->events.data.failed || t->events.line.failed || t->n > 4 * MCP_MESSAGE_MAX;
-    return t->done || t->failed ? 0 : n; // nothing more is wanted
+    return t->done || t->failed ? 0 : n; // no more data is needed
 }
 
 static bool field_is(const char *line, size_t n, const char *name, tern_str *value) {
@@ -177,7 +177,7 @@ static void set_options(transfer *t, const struct curl_slist *list, char *why) {
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
 }
 
-// A refusal may be an answer all the same: an error of JSON-RPC with a status of 400 or 404.
+// A refusal may still be an answer: a JSON-RPC error with status 400 or 404.
 static tern_status judge(transfer *t, CURLcode code, const char *why, tern_error *err) {
     mcp_exchange *x = t->x;
     const char *name = mcp_client_name(t->h->client);
@@ -229,7 +229,7 @@ static tern_status exchange(void *self, mcp_exchange *x, tern_error *err) {
     return post(h, x, err);
 }
 
-// A server that keeps sessions may forget this one.
+// Tells a server with sessions to end this one.
 static void end_session(http *h) {
     char why[CURL_ERROR_SIZE] = "";
     mcp_exchange x = {.id = -1, .end = tern_seconds() + 2};
@@ -260,7 +260,7 @@ tern_status mcp_open_http(mcp_carrier *out, mcp_client *client, const mcp_server
                           tern_error *err) {
     static bool is_ready;
     TERN_TRY(TERN_LAZY_LOAD(curl, err));
-    if (!is_ready) curl_global_init(CURL_GLOBAL_DEFAULT); // the program has one thread by now
+    if (!is_ready) curl_global_init(CURL_GLOBAL_DEFAULT); // the program has only one thread yet
     is_ready = true;
     http *h = tern_alloc(TERN_MEM_MISC, sizeof *h);
     if (!h) return tern_fail_memory(err, sizeof *h);

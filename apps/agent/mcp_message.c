@@ -1,14 +1,14 @@
-// What a server writes: its messages as JSON, and what models read of its tools and
-// results. A message that is
-// nested deeper than can be read loses what is too deep, and not all that it says.
+// A server's output: its messages as JSON, and the text that models read of its tools and results.
+// From a message that is nested too deeply only the parts that are too deep are dropped.
 #include <stdio.h>
 #include "apps/agent/mcp_client.h"
 #include "base/utf8.h"
 
 #define DESCRIPTION_MAX ((size_t)4 << 10)          // bytes that the model reads of it
-#define DEPTH_MOST      (TERN_JSON_DEPTH_MAX - 16) // what tools are put into is nested, too
+#define DEPTH_MOST      (TERN_JSON_DEPTH_MAX - 16) // tools are put into nested JSON
 
-// A copy in which values that are nested too deeply are texts that say so. False: there are none.
+// A copy in which values that are nested too deeply are replaced by MCP_TOO_DEEP. False: there are
+// none.
 static bool prune(const char *text, size_t n, tern_strbuf *out) {
     size_t depth = 0, from = 0;
     bool in_string = false, escaped = false, any = false;
@@ -36,7 +36,7 @@ tern_status mcp_parse(tern_json_doc *doc, const char *text, size_t n, tern_strbu
     tern_status status = tern_json_parse(doc, text, n, err);
     if (status != TERN_ERR_FORMAT) return status;
     tern_strbuf_clear(pruned);
-    if (!prune(text, n, pruned)) return status; // that was not it
+    if (!prune(text, n, pruned)) return status; // the error was another one
     if (pruned->failed) return tern_fail_memory(err, n);
     return tern_json_parse(doc, pruned->ptr, pruned->len, err);
 }
@@ -47,11 +47,11 @@ bool mcp_tool_name(const char *server, tern_str name, char out[AGENT_NAME_BYTES]
     size_t n = (size_t)snprintf(out, AGENT_NAME_BYTES, "%s_", server), i = 0;
     bool is_same = true;
     for (; i < name.len && n < AGENT_NAME_BYTES - 1; i++) {
-        if (((unsigned char)name.ptr[i] & 0xC0) == 0x80) continue; // of a character that is there
+        if (((unsigned char)name.ptr[i] & 0xC0) == 0x80) continue; // already replaced
         char l = (char)(name.ptr[i] | 32);
         bool is_plain = (l >= 'a' && l <= 'z') || (name.ptr[i] >= '0' && name.ptr[i] <= '9') ||
                         name.ptr[i] == '_' || name.ptr[i] == '-';
-        is_same &= (unsigned char)name.ptr[i] < 0x80; // other signs say little
+        is_same &= (unsigned char)name.ptr[i] < 0x80; // a replaced character loses information
         out[n++] = is_plain ? name.ptr[i] : '_';
     }
     out[n] = 0;

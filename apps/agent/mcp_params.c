@@ -1,5 +1,6 @@
-// Arguments of calls that are fields of HTTP, too, so that proxies may route by them: revision
-// 2026-07-28's "x-mcp-header": "Region" beside a property makes "Mcp-Param-Region: ..." of it.
+// Arguments of calls that are also sent as HTTP fields, so that proxies can route by them: with
+// revision 2026-07-28's "x-mcp-header": "Region" in its schema a property is sent as
+// "Mcp-Param-Region: ...".
 #include <string.h>
 #include <strings.h>
 #include "apps/agent/mcp_client.h"
@@ -10,7 +11,7 @@
 
 // ---- What a schema says ------------------------------------------------------------------------
 
-// What RFC 9110 calls a token.
+// A token of RFC 9110.
 static bool is_token(tern_str s) {
     for (size_t i = 0; i < s.len; i++) {
         char l = (char)(s.ptr[i] | 32);
@@ -25,7 +26,7 @@ static bool is_param_type(tern_str type) {
            tern_str_is(type, "boolean");
 }
 
-// Also a list of types, of which null may be one.
+// Also a list of types, which may include null.
 static bool has_param_type(const tern_json_doc *doc, const tern_json *schema) {
     const tern_json *type = tern_json_get(doc, schema, "type");
     size_t n = 0;
@@ -44,7 +45,7 @@ static bool is_one_of(tern_str name, const char *const *list) {
     return false;
 }
 
-// How many schemas within this one have the word, wherever they are.
+// How many schemas at any depth in this one have the keyword.
 static size_t count_words(const tern_json_doc *doc, const tern_json *v, bool is_schema) {
     static const char *const of_values[] = {"default", "const", "enum", "examples", NULL};
     static const char *const of_names[] = {"properties",       "patternProperties", "$defs",
@@ -65,10 +66,10 @@ static size_t count_words(const tern_json_doc *doc, const tern_json *v, bool is_
 }
 
 typedef struct finding {
-    const tern_json_doc *doc, *given; // the schema's; the arguments', NULL: none are looked at
+    const tern_json_doc *doc, *given; // the schema's; the arguments', NULL: only check
     tern_str names[PARAMS_MAX];       // [n]
     size_t n;
-    const char *why; // it is not as it may be; NULL: it is
+    const char *why; // why it is invalid; NULL: valid
     tern_strbuf *out;
 } finding;
 
@@ -81,7 +82,7 @@ static void put_field(finding *f, tern_str name, const tern_json *value) {
     if (!value || tern_json_is(value, TERN_JSON_NULL)) return;
     if (s.ptr)
         tern_strbuf_append(&text, s.ptr, s.len);
-    else if (tern_json_whole(value, &whole, &is_negative)) // 42, also of 42.0
+    else if (tern_json_whole(value, &whole, &is_negative)) // 42, also for 42.0
         tern_strbuf_printf(&text, "%s%llu", is_negative ? "-" : "",
                            (unsigned long long)(is_negative ? 0 - whole : whole));
     else
@@ -117,7 +118,7 @@ static const tern_json *find_member(const tern_json_doc *doc, const tern_json *o
     return NULL;
 }
 
-// Properties, and those within them: nowhere else may the word be.
+// Properties and nested ones: the keyword is allowed nowhere else.
 static void walk(finding *f, const tern_json *schema, const tern_json *object) {
     const tern_json *list = tern_json_get(f->doc, schema, "properties");
     if (!tern_json_is(list, TERN_JSON_OBJECT)) return;

@@ -73,11 +73,11 @@ static void wait_a_little(stdio *s, bool writes) {
         child_read(&s->c.out, &bytes, SIZE_MAX, &n);
         if (bytes.len) jsonrpc_lines_add(&s->lines, bytes.ptr, bytes.len);
     }
-    if (fds[1].revents) child_read(&s->c.errors, &none, 0, &n); // so that it does not wait
+    if (fds[1].revents) child_read(&s->c.errors, &none, 0, &n); // so that it does not block
     tern_strbuf_free(&bytes);
 }
 
-// While a server writes and does not read, its lines are taken in, or both would wait for ever.
+// While the server writes and does not read, its lines are read, or both would wait for ever.
 static tern_status send_line(stdio *s, mcp_exchange *x, const char *bytes, size_t n,
                              tern_error *err) {
     tern_strbuf line = {0};
@@ -88,7 +88,7 @@ static tern_status send_line(stdio *s, mcp_exchange *x, const char *bytes, size_
         size_t written;
         if (!child_write(&s->c.in, line.ptr + at, line.len - at, &written))
             status = fail_ended(s, err);
-        else if (is_over(s, x)) // a line that was cut: the server will not understand another
+        else if (is_over(s, x)) // after an incomplete line the server cannot parse others
             status = fail_waiting(s, x, err), child_close_input(&s->c);
         else if (!written)
             wait_a_little(s, true);
@@ -98,7 +98,7 @@ static tern_status send_line(stdio *s, mcp_exchange *x, const char *bytes, size_
     return status;
 }
 
-// The lines that are there. *done: one was the answer.
+// Handles the received lines. *done: one was the answer.
 static tern_status take_lines(stdio *s, mcp_exchange *x, bool *done, tern_error *err) {
     tern_str line;
     tern_strbuf reply = {0};
@@ -122,7 +122,7 @@ static tern_status take_lines(stdio *s, mcp_exchange *x, bool *done, tern_error 
     return status;
 }
 
-// The server may stop what nobody waits for any more.
+// The server may stop a request whose answer is no longer awaited.
 static void tell_cancelled(stdio *s, mcp_exchange *x) {
     tern_strbuf text = {0};
     tern_json_writer w = {.out = &text};

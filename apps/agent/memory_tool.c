@@ -1,4 +1,4 @@
-// search_memory: the passages of a memory (tern_memory.h) that have to do with a question.
+// search_memory: the passages of a memory (tern_memory.h) that are relevant to a question.
 #include <string.h>
 #include "apps/agent/tools.h"
 #include "base/alloc.h"

@@ -1,5 +1,6 @@
-// Tools that are programs: a JSON file says what the model is told, and what is run. No shell sees
-// the arguments: they come on the program's standard input, one line of JSON. See docs/agent.md.
+// Tools that are programs: a JSON file has the description for the model and the command. No shell
+// sees the arguments: the program gets them on its standard input, as one line of JSON. See
+// docs/agent.md.
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #define FILE_MAX    ((size_t)1 << 20)
 #define OUTPUT_MAX  ((size_t)64 << 10) // kept of the output, unless the file says otherwise
 #define ERRORS_MAX  ((size_t)4 << 10)
-#define DRAINED_MAX ((uint64_t)64 << 20) // that one may print; then it is ended
+#define DRAINED_MAX ((uint64_t)64 << 20) // that a program may print before it is ended
 #define TIMEOUT     60.0
 #define TIMEOUT_MAX 86400.0
 
@@ -55,13 +56,13 @@ static tern_status wrong(const reading *r, const tern_json *at, const char *what
 
 static bool has_zero(tern_str s) { return s.len && memchr(s.ptr, 0, s.len); }
 
-// A program or folder that is named by a path is found from the file, not from where tern runs.
+// Paths of programs and folders are relative to the file, not to tern's working directory.
 static char *from_file(const reading *r, tern_str name) {
     char *text = tern_strndup(TERN_MEM_MISC, name.ptr, name.len), *folder = NULL, *joined = NULL;
     if (text && !tern_is_slash(*text)) {
         folder = tern_path_folder(r->p->path);
         joined = folder ? tern_path_join(folder, text) : NULL;
-        // As it is found from here: the program may run in another folder.
+        // Made absolute, since the program may run in another folder.
         char *real = joined ? tern_path_real(joined) : NULL;
         if (real) {
             tern_free(joined);
@@ -172,7 +173,7 @@ static tern_status read_members(reading *r) {
     const tern_json *root = tern_json_root(r->doc);
     if (!tern_json_is(root, TERN_JSON_OBJECT)) return wrong(r, root, "a tool is an object");
     child_env_add_usual(&r->p->env);
-    // What is passed first: a value that the file gives counts.
+    // Passed variables come first, so that values in the file override them.
     const tern_json *passed = tern_json_get(r->doc, root, "pass_env");
     if (passed) TERN_TRY(read_passed(r, passed));
     for (const tern_json *key = tern_json_first(r->doc, root); key;
@@ -191,7 +192,7 @@ typedef struct running {
     program *p;
     child c;
     tern_strbuf in, out, errors;
-    size_t n_in; // that were written
+    size_t n_in; // bytes written
     uint64_t n_out;
     const char *ended; // why it was ended; NULL: it was not
 } running;
@@ -209,7 +210,7 @@ static void exchange_bytes(running *r) {
     if (r->n_in == r->in.len) child_close_input(&r->c);
 }
 
-// What it wrote before it ended, but not what others that it left behind will still write.
+// Reads what it wrote before it ended, but does not wait for processes that it left behind.
 static void take_rest(running *r) {
     size_t n = 1;
     while (r->n_out < DRAINED_MAX && n && child_read(&r->c.out, &r->out, r->p->output_bytes, &n))

@@ -12,7 +12,7 @@
 // ---- Whole numbers, not negative ----------------------------------------------------------------
 
 static tern_status resize(whole *w, size_t n, tern_error *err) {
-    // Twice the bound in between: products and common denominators shrink again.
+    // Intermediate values may have twice the bound: products and common denominators shrink again.
     if (n > 2 * LIMBS_MAX + 2)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a number with more than %d digits",
                          RATIONAL_DIGITS_MAX);
@@ -100,7 +100,7 @@ static tern_status multiply(whole *out, const whole *a, const whole *b, tern_err
     return TERN_OK;
 }
 
-// By a number of one digit to the base, in place; returns the rest.
+// Divides by one digit (base 10^9), in place; returns the remainder.
 static uint32_t divide_small(whole *w, uint32_t by) {
     uint64_t rest = 0;
     for (size_t i = w->n; i-- > 0;) {
@@ -121,8 +121,8 @@ static void multiply_small(whole *w, uint32_t by) { // the top digit has room
     }
 }
 
-// Knuth's algorithm D: rest becomes rest mod by, quotient its digits. Both are scaled already, so
-// that the top digit of `by` is at least half the base; rest has one digit of 0 more at the top.
+// Knuth's algorithm D: rest becomes rest mod by, quotient gets the digits. Both are normalised: the
+// top digit of `by` is at least half the base, and rest has an extra 0 digit at the top.
 static void divide_long(whole *quotient, whole *rest, const whole *by) {
     size_t n = by->n;
     for (size_t j = rest->n - n; j-- > 0;) {
@@ -155,7 +155,7 @@ static void divide_long(whole *quotient, whole *rest, const whole *by) {
     }
 }
 
-// quotient and rest must not be the operands; by is not 0.
+// quotient and rest must not be the operands; by must not be 0.
 static tern_status divide(whole *quotient, whole *rest, const whole *a, const whole *by,
                           tern_error *err) {
     whole divisor = {0};
@@ -219,7 +219,7 @@ tern_status rational_copy(rational *out, const rational *a, tern_error *err) {
     return TERN_OK;
 }
 
-// Without a common factor; takes *a over in either case.
+// Reduces the fraction; takes ownership of *a in any case.
 static tern_status settle(rational *out, rational *a, tern_error *err) {
     whole factor = {0}, rest = {0}, over = {0}, under = {0};
     tern_status status = common_factor(&factor, &a->over, &a->under, err);
@@ -294,7 +294,7 @@ tern_status rational_add(rational *out, const rational *a, const rational *b, bo
     return status;
 }
 
-// By b, or by what it is upside down.
+// Multiplies by b, or by its inverse.
 static tern_status scale(rational *out, const rational *a, const rational *b, bool inverse,
                          tern_error *err) {
     rational r = {.is_negative = a->is_negative != b->is_negative};
@@ -383,7 +383,7 @@ static size_t count_decimals(const rational *a, tern_error *err, tern_status *st
     return !ends ? SIZE_MAX : n_two > n_five ? n_two : n_five;
 }
 
-// With n decimals; what comes after them is cut off.
+// With n decimals; truncates the rest.
 static tern_status print_decimals(const rational *a, size_t n, tern_strbuf *out, tern_error *err) {
     whole quotient = {0}, rest = {0}, scaled = {0};
     tern_status status = divide(&quotient, &rest, &a->over, &a->under, err);

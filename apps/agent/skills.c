@@ -1,5 +1,5 @@
-// Skills: folders with a SKILL.md, whose front matter has a name and a description. The model is
-// told these two, and reads the text by a tool when the task calls for it.
+// Skills: folders with a SKILL.md, whose front matter has a name and a description. The model gets
+// these two, and reads the text with a tool when the task calls for it.
 //
 //     ---
 //     name: release-notes
@@ -31,7 +31,7 @@ static tern_str trimmed(tern_str s) {
     return s;
 }
 
-// What YAML has for a text of one line: plain, or in quotes.
+// A YAML string on one line: plain or quoted.
 static void put_scalar(tern_str s, tern_strbuf *out) {
     char quote = s.len > 1 && (s.ptr[0] == '"' || s.ptr[0] == '\'') && s.ptr[s.len - 1] == s.ptr[0]
                      ? s.ptr[0]
@@ -61,7 +61,7 @@ static bool has_key(tern_str line, const char *key, tern_str *value) {
     return true;
 }
 
-// Lines that are indented go on with the value before them, as in YAML's "description: >".
+// Indented lines continue the value before them, as in YAML's "description: >".
 static void read_value(tern_str first, const char *text, size_t n, size_t *at, tern_strbuf *out) {
     bool is_folded = first.len && (first.ptr[0] == '>' || first.ptr[0] == '|');
     tern_strbuf all = {0};
@@ -132,7 +132,7 @@ static void free_skills(void *user) {
     tern_free(s);
 }
 
-// Takes the path over.
+// Takes ownership of the path.
 static tern_status add_skill(skills *s, char *path, tern_strbuf *told, tern_error *err) {
     tern_strbuf text = {0};
     skill_head head = {0};

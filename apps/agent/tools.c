@@ -1,4 +1,4 @@
-// The list of tools, and what its rows share. See tools.h.
+// The list of tools, and functions that tools share. See tools.h.
 #include "apps/agent/tools.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static bool is_taken(const agent_tools *t, const char *name) {
 bool agent_tools_make_distinct(const agent_tools *t, char name[AGENT_NAME_BYTES]) {
     const size_t n = strlen(name);
     const bool was_taken = is_taken(t, name);
-    // Of many names that clash, few numbers are tried.
+    // With many clashing names, only a few numbers are tried.
     for (size_t number = 2; is_taken(t, name); number += number < 10 || number > t->n ? 1 : t->n) {
         char end[24];
         size_t n_end = (size_t)snprintf(end, sizeof end, "_%zu", number);

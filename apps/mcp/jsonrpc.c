@@ -54,7 +54,7 @@ bool jsonrpc_read(jsonrpc_message *m, const tern_json_doc *doc, jsonrpc_fault *f
     if (is_id(id)) m->id = id;
     if (!tern_str_is(tern_json_str(tern_json_get(doc, root, "jsonrpc")), "2.0"))
         return refuse(fault, JSONRPC_INVALID_REQUEST, "'jsonrpc' must be \"2.0\"");
-    // JSON-RPC allows null where an error's request could not be read.
+    // JSON-RPC allows null if an error's request could not be read.
     bool may_lack = m->error && !method && tern_json_is(id, TERN_JSON_NULL);
     if (id && !m->id && !may_lack)
         return refuse(fault, JSONRPC_INVALID_REQUEST, "'id' must be a string or a whole number");
@@ -112,7 +112,7 @@ void jsonrpc_put_error(tern_json_writer *w, const tern_json_doc *doc, const tern
 // ---- Lines -------------------------------------------------------------------------------------
 
 void jsonrpc_lines_add(jsonrpc_lines *l, const char *bytes, size_t n) {
-    if (l->at > 0) { // what is left goes to the front
+    if (l->at > 0) { // moves the rest to the front
         size_t rest = l->text.len - l->at;
         memmove(l->text.ptr, l->text.ptr + l->at, rest);
         l->text.len = rest;
@@ -121,7 +121,7 @@ void jsonrpc_lines_add(jsonrpc_lines *l, const char *bytes, size_t n) {
     tern_strbuf_append(&l->text, bytes, n);
 }
 
-// Forgets all that is there, which is no end of a line.
+// Drops the buffered text, which has no line end.
 static void drop(jsonrpc_lines *l) {
     tern_strbuf_clear(&l->text);
     l->at = 0;

@@ -4,7 +4,7 @@
 #include "apps/mcp/mcp_head.h"
 
 #define META(name) "io.modelcontextprotocol/" name
-// How long lists may be kept: only another start of the server changes them.
+// How long clients may cache lists: only a restart of the server changes them.
 #define TTL_MS 300000
 #define META_NEEDED                                                                                \
     "every request needs '" META("protocolVersion") "' and '" META(                                \
@@ -112,14 +112,14 @@ static mcp_step refuse_version(mcp_call *c, tern_str asked, tern_strbuf *out) {
 
 // ---- Which era ---------------------------------------------------------------------------------
 
-// A version that nobody knows is not an old one: those are all known.
+// An unknown version counts as modern: all old ones are known.
 static bool is_modern(const mcp_call *c, const mcp_head *h) {
     return meta(c, META("protocolVersion")) || meta(c, META("clientCapabilities")) ||
            tern_str_is(c->message.method, "server/discover") ||
            (h->version.ptr && !is_legacy_version(h->version));
 }
 
-// What a modern request says of itself. True: it is as it must be; else the answer says why not.
+// Checks a modern request's metadata. False: invalid, and the answer says why.
 static bool check_modern(mcp_call *c, const mcp_head *h, tern_strbuf *out) {
     tern_str version = tern_json_str(meta(c, META("protocolVersion")));
     char why[200];
@@ -240,7 +240,7 @@ static mcp_step answer(mcp_call *c, tern_strbuf *out) {
                   out);
 }
 
-// Over HTTP a modern notification has header fields, too; what it must say of itself is not
+// Over HTTP a modern notification has header fields, too; which metadata it must have is not
 // settled.
 static mcp_step take_notification(mcp_call *c, const mcp_head *h, tern_strbuf *out) {
     char why[200];
@@ -258,7 +258,7 @@ mcp_step mcp_take(const mcp_server_info *server, const mcp_head *head, const ter
     if (!jsonrpc_read(&c->message, doc, &fault))
         return refuse(c, 400, fault.code, fault.message, out);
     if (c->message.kind == JSONRPC_NOTIFICATION) return take_notification(c, head, out);
-    if (c->message.kind != JSONRPC_REQUEST) return MCP_SILENT; // nothing was asked of this client
+    if (c->message.kind != JSONRPC_REQUEST) return MCP_SILENT; // a response
     c->is_modern = is_modern(c, head);
     if (c->is_modern && !check_modern(c, head, out)) return MCP_ANSWER;
     return answer(c, out);

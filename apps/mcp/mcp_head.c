@@ -10,8 +10,8 @@ static int digit_of(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-// Whether base64 of whole groups, with its padding, is the text: compared digit by digit, so that
-// only one spelling is right.
+// Whether padded base64 decodes to the text: compared digit by digit, so that only the canonical
+// encoding is accepted.
 static bool is_base64_of(tern_str code, tern_str text) {
     if (code.len != (text.len + 2) / 3 * 4) return false;
     for (size_t i = 0, at = 0; i < code.len; i += 4, at += 3) {
@@ -36,7 +36,7 @@ bool mcp_field_says(tern_str field, tern_str text) {
     return tern_str_eq(field, text);
 }
 
-// What Mcp-Name repeats; {NULL, 0}: nothing.
+// The value that Mcp-Name repeats; {NULL, 0}: none.
 static tern_str name_of(const jsonrpc_message *m) {
     bool by_name = tern_str_is(m->method, "tools/call") || tern_str_is(m->method, "prompts/get");
     bool by_uri = tern_str_is(m->method, "resources/read");
