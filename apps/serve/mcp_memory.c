@@ -35,7 +35,7 @@ struct memory_job {
     const serve_desc *desc;
     mcp_memory *memory;
     tern_memory_store *store; // while it runs
-    tern_strbuf text;         // of the arguments: the request may have been freed
+    tern_strbuf text;         // a copy of the arguments: the request may have been freed
     void (*run)(memory_job *j, const fields *f);
     served *reranker; // open until the job is done; NULL: none is needed
     // The result: text for a model, and JSON for a program.

@@ -5,8 +5,8 @@
 #include "apps/serve/request.h"
 
 // Calls handle when the request's model is open, and keeps it open for its "keep_alive". If the
-// field `content` is empty (NULL: it never is) and "keep_alive" is 0, calls handle at once, even if
-// the model is closed.
+// field `content` is empty (NULL: it never is) and "keep_alive" is 0, a closed model is not opened,
+// and handle is called at once.
 void ollama_with_model(request *req, const char *content, void (*handle)(request *req));
 
 void ollama_time(char out[40]);    // now, as RFC 3339 with a fraction

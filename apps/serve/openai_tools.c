@@ -1,4 +1,4 @@
-// Tools of a request, as OpenAI's two interfaces and Ollama's have them.
+// Tools of a request in the formats of OpenAI's two interfaces and Ollama's.
 #include <string.h>
 #include "apps/serve/interfaces.h"
 

@@ -102,7 +102,7 @@ void texts_add_list(texts *t, const fields *f, const tern_json *value) {
 
 // ---- Computing, away ---------------------------------------------------------------------------
 
-// Between two pieces: lets a step of running answers go first.
+// Between two pieces: lets a step of running answers and other clients go first.
 static bool go_on(void *user, const char *phase, double fraction) {
     texts *t = user;
     (void)phase;
