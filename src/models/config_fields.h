@@ -1,4 +1,4 @@
-// The members of a config that both worlds have as they are: one table, read and written.
+// The members of a config that both formats have unchanged: one table for reading and writing.
 #ifndef TERN_MODELS_CONFIG_FIELDS_H
 #define TERN_MODELS_CONFIG_FIELDS_H
 
@@ -8,7 +8,7 @@
 typedef struct tern_int_field {
     size_t offset;
     const char *gguf, *hf;
-    bool is_required; // and then at least 1; else 0 where it is absent
+    bool is_required; // and at least 1; else 0 if absent
     int64_t most;
 } tern_int_field;
 
@@ -17,7 +17,7 @@ extern const tern_int_field tern_int_fields[TERN_N_INT_FIELDS];
 
 #define TERN_HEAD_DIM_MAX 65536
 #define TERN_GGUF_EPS     "attention.layer_norm_rms_epsilon"
-#define TERN_HF_EPS       "rms_norm_eps" // unless the architecture spells it differently
+#define TERN_HF_EPS       "rms_norm_eps" // unless the architecture has another name
 #define TERN_GGUF_ACT     "hidden_activation"
 #define TERN_HF_ACT       "hidden_act"
 

@@ -1,4 +1,4 @@
-// What the families' files are written with: readers of a config, and blocks of a graph.
+// Building blocks for the families' files: readers of a config, and blocks of a graph.
 #ifndef TERN_MODELS_FAMILY_H
 #define TERN_MODELS_FAMILY_H
 
@@ -8,8 +8,8 @@
 //
 // gguf: the key after "<architecture>."; hf: a path in config.json, looked for in text_config
 // first, which holds the decoder of models with images or sound. Either may be NULL: not in that
-// world. False: absent, null, or of another kind, which then refuses the file in the end. Numbers
-// may be quoted.
+// format. False: absent, null, or of the wrong type, for which the file is refused in the end.
+// Numbers may be quoted.
 
 bool tern_config_int(const tern_config_source *s, const char *gguf, const char *hf, int64_t *out);
 bool tern_config_float(const tern_config_source *s, const char *gguf, const char *hf, double *out);
@@ -19,23 +19,23 @@ const tern_json *tern_config_json(const tern_config_source *s, const char *hf);
 // Required, and from least to most.
 tern_status tern_config_need(const tern_config_source *s, const char *gguf, const char *hf,
                              int64_t least, int64_t most, int64_t *out, tern_error *err);
-// layer_types of config.json into c->layers; kinds that `allowed` (a bit each) has not are refused.
-// *found: whether it is there.
+// layer_types of config.json into c->layers; kinds not in `allowed` (a bit each) are refused.
+// *found: whether config.json has it.
 tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c, unsigned allowed,
                                     bool *found, tern_error *err);
-// GGUF: layers are of `kind` where an array of flags says so, else full attention. False: there is
+// GGUF: an array of flags says which layers are of `kind`; the others have full attention. False:
 // no such array.
 bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const char *gguf,
                              tern_layer_kind kind);
-// An array of flags of GGUF, one a layer. False: there is none.
+// An array of flags in GGUF, one per layer. False: none.
 bool tern_config_flags(const tern_config_source *s, const char *gguf, int64_t n, uint8_t *flags);
-// One window for all layers, into c->n_window: 0 where nothing says it and `otherwise` is 0. A
-// family reads it if its layers have one.
+// One window for all layers, into c->n_window; 0: none. `otherwise`: if config.json has none. Read
+// only by families whose layers have one.
 tern_status tern_config_window(const tern_config_source *s, int64_t otherwise, tern_config *c,
                                tern_error *err);
-// Whether the part of a folder that writes text is of this model_type.
+// Whether the text part of a folder has this model_type.
 bool tern_config_is_text_of(const tern_config_source *s, const char *type);
-// RoPE of the layers of one type, "full_attention" or "sliding_attention".
+// RoPE for the layers of one type, "full_attention" or "sliding_attention".
 tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
                              const char *layer_type, tern_rope_attrs *out, tern_error *err);
 // Experts: how many, how wide, how many a row goes to, whether their weights are normed.
@@ -47,47 +47,47 @@ tern_status tern_config_layer_norm_eps(const tern_config_source *s, const char *
                                        tern_error *err);
 // How an embedding model pools: GGUF's pooling_type, or what the folder's modules say.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
-// The factors that Granite's and MiniCPM's GGUFs state, but attention's, which Granite alone has;
-// those of c stand where a file says nothing.
+// The factors in Granite's and MiniCPM's GGUFs, except attention's, which only Granite has; if a
+// file has none, those of c stay.
 tern_status tern_config_gguf_scales(const tern_config_source *s, tern_config *c, tern_error *err);
 tern_status tern_config_check_scale(const char *name, double value, tern_error *err);
-// Qwen2's and Qwen3's windows (qwen3.c), which are written with the way of pooling.
+// Qwen2's and Qwen3's windows (qwen3.c), written together with the pooling.
 tern_status tern_config_qwen_windows(const tern_config_source *s, tern_config *c, tern_error *err);
 tern_status tern_config_write_qwen_gguf(tern_gguf_writer *w, const char *name,
                                         const tern_config *c);
 void tern_config_write_qwen_json(const tern_config *c, tern_strbuf *out);
 
-// The tower of the architecture's kind, where a file has one (vision.c). Qwen3-VL's and Qwen3.5's,
-// and RoPE's axes (qwen_vision.c).
+// The tower, if a file has one (vision.c). Qwen3-VL's and Qwen3.5's tower, and RoPE's axes
+// (qwen_vision.c).
 #define TERN_CLIP      "clip.vision."
-#define TERN_TOWER_OWN "tern.vision." // what llama.cpp's files do not say
+#define TERN_TOWER_OWN "tern.vision." // keys that llama.cpp's files lack
 tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern_error *err);
 tern_status tern_config_qwen_vision(const tern_config_source *s, tern_config *c, tern_error *err);
-// How the rotated pairs are shared among time, rows and columns: as a file says, else by thirds.
+// How the rotated pairs are divided among time, rows and columns: as in the file, else by thirds.
 void tern_config_rope_sections(const tern_config *c, int32_t out[4]);
 tern_status tern_config_write_sections(tern_gguf_writer *w, const char *name, const tern_config *c);
 
 // ---- Writing one (config_write.c) --------------------------------------------------------------
 
-// What GGUFs of encoders with LayerNorms have: their epsilon, no mask, segments, pooling.
+// GGUF keys of encoders with LayerNorms: epsilon, no mask, segments, pooling.
 tern_status tern_config_write_encoder(tern_gguf_writer *w, const char *name, const tern_config *c);
 tern_status tern_config_write_pooling(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out);
-// "embedding_scale" and so on, those that are there.
+// "embedding_scale" and so on, those that are set.
 tern_status tern_config_write_scales(tern_gguf_writer *w, const char *name, const tern_config *c);
 tern_status tern_config_write_mamba(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_mamba_json(const tern_config *c, tern_strbuf *out);
 tern_status tern_config_write_experts(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_experts_json(const tern_config *c, tern_strbuf *out);
-// c->n_window, where there is one; in a folder null says that there is none.
+// c->n_window, if there is one; in a folder, null means none.
 tern_status tern_config_write_window(tern_gguf_writer *w, const char *name, const tern_config *c);
 void tern_config_write_window_json(const tern_config *c, tern_strbuf *out);
-// tern_arch.differs of families whose windows programs other than tern do not look for.
+// tern_arch.differs for families whose windows other programs ignore.
 const char *tern_config_windows_differ(const tern_config *c);
 // c->window, and which layers have it.
 tern_status tern_config_write_windows(tern_gguf_writer *w, const char *name, const tern_config *c);
-// The share of a head that is rotated, as a number that a reader's product with the head's
-// dimensions, cut to an integer, makes n_rot again.
+// The rotated share of a head, as a number that gives n_rot again when a reader multiplies it with
+// the head's dimensions and truncates.
 double tern_config_rotary_factor(const tern_rope_attrs *r, int64_t head_dim);
 
 // ---- Building a graph (decoder.c) --------------------------------------------------------------
@@ -95,49 +95,50 @@ double tern_config_rotary_factor(const tern_rope_attrs *r, int64_t head_dim);
 typedef struct tern_attention_block {
     // "blk.%d.attn_q_norm.weight" and attn_k_norm: queries and keys are normed by head before RoPE.
     bool head_norms;
-    bool row_norms;        // instead: queries of all heads together, and keys
-    bool norms_after_rope; // of queries and keys: after it
+    bool row_norms;        // instead: the queries of all heads together, and the keys
+    bool norms_after_rope; // the norms of queries and keys come after RoPE
     bool biases;           // "blk.%d.attn_q.bias" and attn_k, attn_v
     bool output_bias;      // "blk.%d.attn_output.bias"
     bool fused;            // "blk.%d.attn_qkv.weight" makes queries, then keys, then values
-    // attn_q makes, head by head, a query and a gate; the heads' results times sigmoid(gate).
+    // attn_q makes a query and a gate per head; the head's result is multiplied by sigmoid(gate).
     bool gate;
     bool sub_norm; // "blk.%d.attn_sub_norm.weight": before the output projection
     bool bidirectional;
-    bool images;                 // rows of an image see to its end
+    bool images;                 // rows of an image attend to its end
     float key_scale;             // of keys before RoPE; 0: none
     int32_t window;              // 0: all
     const tern_rope_attrs *rope; // NULL: none
 } tern_attention_block;
 
-// Of rows that are normed already; without the residual.
+// Reads rows that are already normed; without the residual.
 tern_vid tern_block_attention(tern_graph *g, const tern_config *c, tern_vid x,
                               const tern_attention_block *block);
-// Vectors of texts: pooled rows, through two products where the config says so, of length 1 unless
-// it says otherwise.
+// Vectors of texts from pooled rows: through two products if the config has them, of length 1
+// unless it says otherwise.
 void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled);
 // With "blk.%d.ffn_gate.bias" and ffn_up, ffn_down if c->ff_biases.
 tern_vid tern_block_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
-// Of a product that makes the gates, then what they gate: "blk.%d.ffn_up.weight".
+// Feed-forward whose up matrix makes gate and value in one product: "blk.%d.ffn_up.weight".
 tern_vid tern_block_fused_feed_forward(tern_graph *g, const tern_config *c, tern_vid x);
-// x and what a half of the layer adds to it, times c->residual_scale where there is one.
+// x plus the half-layer's output `added`, times c->residual_scale if there is one.
 tern_vid tern_block_residual(tern_graph *g, const tern_config *c, tern_vid x, tern_vid added);
-// tern_stack.begin of models that see: rows of images stand where they are in the text. What the
-// first layers add to them, after the layer of g->layer.
+// tern_stack.begin of vision-language models: puts the rows of images in their places in the text.
+// tern_block_deep: adds the tower's rows to them after layer g->layer.
 tern_vid tern_block_given(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x);
 tern_vid tern_block_deep(tern_graph *g, const tern_config *c, tern_vid x);
-// A tower's config, rows of its patches, and these after all layers; deep: after those of v->deep.
+// A tower's config; the rows of its patches; these rows after all layers. deep: after the layers of
+// v->deep.
 tern_config tern_vision_config(const tern_vision *v);
 tern_vid tern_block_patches(tern_graph *g, const tern_config *c, const tern_vision *v);
 tern_vid tern_block_seen(tern_graph *g, const tern_config *c, const tern_vision *v, tern_vid x,
                          tern_vid deep[TERN_VISION_DEEP]);
 // SigLIP's rows of all patches, after its last norm (siglip.c).
 tern_vid tern_block_siglip(tern_graph *g, const tern_config *c, const tern_vision *v);
-// A whole layer with the norms after attention and feed-forward, and none before them.
+// A whole layer whose norms come after attention and feed-forward instead of before.
 tern_vid tern_block_normed_after(tern_graph *g, const tern_config *c, tern_vid x,
                                  const tern_attention_block *block);
 tern_vid tern_block_mamba(tern_graph *g, const tern_config *c, tern_vid x);
-// Experts where the layer has them, else the plain one.
+// Experts if the layer has them, else the plain feed-forward.
 tern_vid tern_block_experts(tern_graph *g, const tern_config *c, tern_vid x);
 tern_vid tern_block_norm(tern_graph *g, tern_vid x, const char *name, int64_t n, double eps);
 // A LayerNorm of whole rows, "NAME.weight" and, if it is biased, "NAME.bias"; and a product with
@@ -146,30 +147,30 @@ tern_vid tern_block_layer_norm(tern_graph *g, const tern_config *c, tern_vid x, 
                                bool is_biased);
 tern_vid tern_block_biased(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
                            int64_t n_out, int64_t n_in);
-// A layer's product: a BitLinear where the config says so.
+// A layer's product: a BitLinear if the config says so.
 tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, const char *name,
                            int64_t n_out, int64_t n_in);
 
 typedef struct tern_stack {
     tern_vid (*layer)(tern_graph *g, const tern_config *c, tern_vid x); // g->layer says which
-    // What is made of the table's rows before the layers; NULL: nothing.
+    // Changes the table's rows before the layers; NULL: nothing to do.
     tern_vid (*begin)(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x);
-    // What a model that pools makes of a text's one row; NULL: its embedding.
+    // Processes a text's pooled row; NULL: it becomes the embedding.
     void (*end)(tern_graph *g, const tern_config *c, tern_vid pooled);
-    const char *final_norm; // its name, NULL: there is none
-    bool layer_norm;        // that is a LayerNorm without bias, and its name has no ".weight"
-    bool norm_bias;         // with one
+    const char *final_norm; // its name, NULL: none
+    bool layer_norm;        // it is a LayerNorm without bias, and its name lacks ".weight"
+    bool norm_bias;         // with a bias
     float embedding_scale;  // 0: c->embedding_scale
 } tern_stack;
 
-// ids -> table -> layers -> final norm -> logits, or for models that pool an embedding. Rows are
-// called as transformers counts its hidden_states: hidden.0 those of the table, hidden.I those
-// after I layers, hidden.N after the last one and the final norm.
+// ids -> table -> layers -> final norm -> logits, or an embedding for models that pool. Rows are
+// named as transformers counts its hidden_states: hidden.0 from the table, hidden.I after I layers,
+// hidden.N after the last one and the final norm.
 tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_stack *stack,
                              tern_error *err);
 
-// A family's function that writes a config: programs that convert nothing, as pages, are built
-// without them.
+// A family's function that writes a config: programs that do not convert, such as web pages, are
+// built without.
 #ifdef TERN_NO_WRITERS
 #define TERN_WRITER(function_) (1 ? NULL : (function_))
 #else
@@ -205,7 +206,7 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
 #define TERN_NORM(gguf_, hf_, change_) TERN_ROW(gguf_ ".weight", hf_ ".weight", .change = (change_))
 #define TERN_ROWS_END                                                                              \
     { .gguf = NULL }
-// The same of each layer.
+// The same for each layer.
 #define TERN_LAYER_ROW(gguf_, hf_, ...)                                                            \
     TERN_ROW("blk.%d." gguf_, "model.layers.%d." hf_, __VA_ARGS__)
 #define TERN_LAYER_MATRIX(gguf_, hf_, role_)                                                       \
@@ -223,7 +224,7 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
         TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
 
-// Of families whose GGUF has RoPE's pairs beside each other (gguf_rope_neighbours).
+// For families whose GGUF has RoPE's pairs next to each other (gguf_rope_neighbours).
 #define TERN_ROWS_ATTENTION_NEIGHBOURS                                                             \
     TERN_LAYER_ROW("attn_q.weight", "self_attn.q_proj.weight", .role = TERN_ROLE_Q,                \
                    .rows = TERN_ORDER_ROPE),                                                       \
@@ -232,7 +233,7 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
         TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
 
-// Biases of all of a layer's products, of the same families.
+// Biases of all of a layer's products, for the same families.
 #define TERN_LAYER_BIAS(gguf_, hf_, order_)                                                        \
     TERN_LAYER_ROW(gguf_ ".bias", hf_ ".bias", .columns = TERN_ORDER_##order_)
 #define TERN_ROWS_BIASES_NEIGHBOURS                                                                \
@@ -244,7 +245,7 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_BIAS("ffn_up", "mlp.up_proj", SAME),                                            \
         TERN_LAYER_BIAS("ffn_down", "mlp.down_proj", SAME)
 
-// RoPE's factors, which are numbers of config.json in folders.
+// RoPE's factors, which folders have in config.json.
 #define TERN_ROWS_ROPE_FACTORS                                                                     \
     {.gguf = "rope_freqs.weight"},                                                                 \
         TERN_ROW("rope_factors_short.weight", "rope_factors_short.weight"),                        \
@@ -266,14 +267,14 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_NORM("ssm_norm", "mamba.norm", TERN_CHANGE_NONE),                               \
         TERN_LAYER_MATRIX("ssm_out", "mamba.out_proj", TERN_ROLE_MATRIX)
 
-// Experts, which folders have apart (formats/hf_experts.c): the names of gate, up and down.
+// Experts, which folders store separately (formats/hf_experts.c): the names of gate, up and down.
 #define TERN_ROWS_EXPERTS(module_, gate_, up_, down_)                                              \
     TERN_LAYER_MATRIX("ffn_gate_inp", module_ ".gate", TERN_ROLE_FLOATS),                          \
         TERN_LAYER_MATRIX("ffn_gate_exps", module_ ".experts." gate_, TERN_ROLE_MATRIX),           \
         TERN_LAYER_MATRIX("ffn_up_exps", module_ ".experts." up_, TERN_ROLE_MATRIX),               \
         TERN_LAYER_MATRIX("ffn_down_exps", module_ ".experts." down_, TERN_ROLE_MATRIX)
 
-// A Llama's, but for biases.
+// Llama's, except biases.
 #define TERN_ROWS_LLAMA                                                                            \
     TERN_ROWS_TABLE_AND_HEAD, TERN_NORM("output_norm", "model.norm", TERN_CHANGE_NONE),            \
         TERN_ROWS_ROPE_FACTORS, TERN_LAYER_NORM("attn_norm", "input_layernorm", TERN_CHANGE_NONE), \
@@ -281,8 +282,8 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_NORM("ffn_norm", "post_attention_layernorm", TERN_CHANGE_NONE),                 \
         TERN_ROWS_FEED_FORWARD, TERN_ROWS_INPUT_NORMS
 
-// The norms in front of each projection: as transformers' BitNet quantizer puts them into any model
-// (use_rms_norm), and as BitNet's embedding models call them.
+// The norms in front of each projection: as transformers' BitNet quantizer adds them to any model
+// (use_rms_norm), and as BitNet's embedding models name them.
 #define TERN_INPUT_NORM(gguf_, hf_)                                                                \
     TERN_LAYER_ROW(gguf_ "_norm_in.weight", hf_ ".rms_norm.weight",                                \
                    .hf_also = "model.layers.%d." hf_ ".norm.weight")
@@ -293,8 +294,8 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_INPUT_NORM("ffn_gate", "mlp.gate_proj"), TERN_INPUT_NORM("ffn_up", "mlp.up_proj"),    \
         TERN_INPUT_NORM("ffn_down", "mlp.down_proj")
 
-// Those of Qwen's tower. What merges rows of layers in between is numbered in their order;
-// llama.cpp's files have there the layers' numbers (formats/gguf_tower.c).
+// Those of Qwen's tower. The mergers of intermediate layers are numbered 0, 1 ...; llama.cpp's
+// files use the layers' numbers instead (formats/gguf_tower.c).
 #define TERN_SEEN(gguf_, hf_, role_)                                                               \
     TERN_MATRIX(gguf_, "model.visual." hf_, TERN_ROLE_##role_),                                    \
         TERN_ROW(gguf_ ".bias", "model.visual." hf_ ".bias")
@@ -316,8 +317,8 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_SEEN("v.deepstack.%d.fc1", "deepstack_merger_list.%d.linear_fc1", MATRIX),            \
         TERN_SEEN("v.deepstack.%d.fc2", "deepstack_merger_list.%d.linear_fc2", MATRIX)
 
-// Those of a SigLIP tower, under the names of transformers that have "vision_model." in them and of
-// those that have not; and its sizes (tern_tower_size).
+// Those of a SigLIP tower, under transformers' names with and without "vision_model."; and its
+// sizes (tern_tower_size).
 #define TERN_SIGLIP_ROW(gguf_, end_, hf_, ...)                                                     \
     TERN_ROW(gguf_ end_, "model.vision_tower.vision_model." hf_ end_,                              \
              .hf_also = "model.vision_tower." hf_ end_, __VA_ARGS__)
@@ -352,7 +353,7 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_SIGLIP_SIZE("attention.head_count", "num_attention_heads", 4096, 12, n_heads),        \
         TERN_SIGLIP_SIZE("patch_size", "patch_size", 64, 16, n_patch)
 
-// Tensors of whatever else is in a model's files, when only the text is computed.
+// Tensors of other parts in a model's files, when only the text is computed.
 #define TERN_IGNORED_IMAGES                                                                        \
     {"model.visual.", NULL, "of the part that sees images: only text is computed"},                \
         {"visual.", NULL, "of the part that sees images: only text is computed"},                  \
@@ -374,7 +375,7 @@ extern const tern_ignored tern_decoder_ignored[];    // TERN_IGNORED_ROPE alone
 
 // ---- Samples -----------------------------------------------------------------------------------
 
-// Sizes that no vector fits evenly; a text of some 30 tokens leaves a window of 9.
+// Sizes that are not multiples of vector lengths; a text of some 30 tokens exceeds a window of 9.
 #define TERN_SAMPLE                                                                                \
     .n_vocab = 260, .n_layers = 2, .n_embd = 96, .n_ff = 160, .n_heads = 3, .n_kv_heads = 1,       \
     .head_dim = 32, .n_context = 64, .rms_eps = 1e-5, .final_rms_eps = 1e-5, .tied_head = true,    \

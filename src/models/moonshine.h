@@ -1,4 +1,4 @@
-// Private to the models: what Moonshine and its streaming variants share, which is the decoder.
+// Private to the models: the decoder, which Moonshine and its streaming variants share.
 #ifndef TERN_MODELS_MOONSHINE_H
 #define TERN_MODELS_MOONSHINE_H
 
