@@ -27,7 +27,7 @@ typedef struct reader {
     float scale;
     double alpha;
     bool by_root;   // use_rslora
-    bool of_folder; // trained beside a folder's weights
+    bool of_folder; // trained on a folder's weights
 } reader;
 
 // ---- One matrix --------------------------------------------------------------------------------
@@ -55,8 +55,8 @@ static tern_status grow(tern_adapter *p, int64_t rank, tern_error *err) {
     return TERN_OK;
 }
 
-// A number that is none would be in every product with the matrix, and in every file that the
-// adapter is merged into.
+// NaN or infinity would spread to every product with the matrix, and to every file that the adapter
+// is merged into.
 static tern_status refuse_damaged(const tern_tensor *t, bool is_whole, tern_error *err) {
     if (is_whole) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
@@ -80,7 +80,7 @@ static tern_status append_a(tern_adapter *p, const tern_tensor *t, const tern_or
     return refuse_damaged(t, is_whole, err);
 }
 
-// And B's columns.
+// Appends B's columns.
 static tern_status append_b(tern_adapter *p, const tern_tensor *t, const tern_order *order,
                             bool to_gguf, float scale, float *scratch, tern_error *err) {
     tern_matrix m = tern_tensor_matrix(t);
@@ -90,7 +90,7 @@ static tern_status append_b(tern_adapter *p, const tern_tensor *t, const tern_or
     for (int64_t i = 0; i < p->n_out; i++) {
         tern_rows_decode(&rows, tern_order_source(order, i, to_gguf), scratch);
         for (int64_t k = 0; k < m.n_cols; k++) {
-            float b = scratch[k] * scale; // which may be too great a number, too
+            float b = scratch[k] * scale; // which may overflow, too
             is_whole &= isfinite(b) != 0;
             p->b[i * p->room + p->rank + k] = b;
         }
@@ -170,14 +170,14 @@ static tern_status add_pair(const reader *r, const tern_tensor *a, const tern_te
         snprintf(p->weight, sizeof p->weight, "%s", weight);
     }
     double rank = (double)a->ne[1];
-    // llama.cpp: no alpha, or 0, is that of the rank.
+    // llama.cpp: no alpha, or 0, means alpha = rank.
     double scale = r->scale * (alpha != 0 ? alpha / (r->by_root ? sqrt(rank) : rank) : 1);
     return append(r, p, a, b, (float)scale, err);
 }
 
 // ---- GGUF --------------------------------------------------------------------------------------
 
-// Whether text ends with `end`; `front` gets what comes before it.
+// Whether text ends with `end`; `front` gets the part before it.
 static bool cut_end(const char *text, const char *end, char *front, size_t size) {
     size_t n = strlen(text), n_end = strlen(end);
     if (n < n_end || n - n_end >= size || strcmp(text + n - n_end, end) != 0) return false;

@@ -1,11 +1,11 @@
-// BERT (arXiv:1810.04805) and what has its shape: MiniLM, BGE, E5, GTE; RoBERTa and XLM-R (BGE-M3,
+// BERT (arXiv:1810.04805) and models of its shape: MiniLM, BGE, E5, GTE; RoBERTa and XLM-R (BGE-M3,
 // multilingual E5). An encoder: every row sees all of its text.
 //
 //   x = norm(table[ids] + positions + segments)
 //   per layer:  x = norm(x + attention(x));  x = norm(x + act(x Wup + b) Wdown + b)
 //
-// Norms are LayerNorms and stand after what they norm; every product has a bias. A segment is a
-// text of a pair: a single text is the first one.
+// Norms are LayerNorms, applied to the sum after each half-layer; every product has a bias. A
+// segment is a text of a pair; a single text is the first segment.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,8 @@ static tern_vid tanh_of(tern_graph *g, tern_vid x) {
     return tern_g_add(g, up, tern_g_scale(g, down, -1));
 }
 
-// Of a pair of texts: the first row through a layer of its own, and a score for each label.
+// For a pair of texts: the first row goes through another layer, which gives a score for each
+// label.
 static void end_with_scores(tern_graph *g, const tern_config *c, tern_vid pooled) {
     tern_vid y = tanh_of(g, tern_block_biased(g, c, pooled, "cls", c->n_embd, c->n_embd));
     tern_g_output(g, tern_block_biased(g, c, y, "cls.output", c->n_labels, c->n_embd), "scores");
@@ -59,7 +60,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// RoBERTa's first position is the row after the padding token's; a GGUF may have lost those before.
+// RoBERTa's first position is the row after the padding token's; a GGUF may lack the rows before.
 static tern_status read_positions(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_tensor *t = tern_model_tensor(s->file, s->arch, "position_embd.weight");
     tern_str type = tern_config_str(s, NULL, "model_type");
@@ -116,7 +117,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
     char key[160];
     if (!c->n_labels) return tern_config_write_encoder(w, name, c);
-    tern_config ranks = *c; // whose pooling GGUF calls another
+    tern_config ranks = *c; // GGUF has another pooling_type for it
     ranks.pooling = TERN_POOLING_NONE;
     TERN_TRY(tern_config_write_encoder(w, name, &ranks));
     snprintf(key, sizeof key, "%s.pooling_type", name);
@@ -125,7 +126,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
     tern_strbuf_printf(out, "  \"type_vocab_size\": %" PRId64 ",\n", c->n_segments);
-    if (c->first_position) // there is no such member for a BERT, which this folder says it is
+    if (c->first_position) // BERT, the folder's model_type, has no member for it
         tern_strbuf_printf(out, "  \"tern_first_position\": %" PRId64 ",\n", c->first_position);
     if (!c->n_labels) tern_config_write_pooling_json(c, out);
 }
@@ -177,7 +178,7 @@ static const tern_ignored ignored[] = {
     {NULL, NULL, NULL},
 };
 
-// Encoders keep the layer of a classifier that they do not have.
+// Encoders' files keep the pooler of a classifier that they lack.
 static const char *ignores(const tern_config *c, const char *name) {
     bool pooler = strcmp(name, "cls.weight") == 0 || strcmp(name, "cls.bias") == 0;
     return pooler && !c->n_labels ? "of a classifier: vectors are pooled rows" : NULL;

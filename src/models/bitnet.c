@@ -1,5 +1,6 @@
 // BitNet b1.58: BitLinears with SiLU and no sub-norms (arXiv:2402.17764), or with sub-norms and
-// squared ReLU (2B-4T, arXiv:2504.12285); config and tensors say which. GGUF has had three names.
+// squared ReLU (2B-4T, arXiv:2504.12285); the config and tensors say which. In GGUF it has had
+// three names.
 #include <string.h>
 #include "models/family.h"
 

@@ -1,5 +1,5 @@
-// The file's config, read into tern_config: what all families have is read here, and the rest by
-// the family's own file with the readers of family.h.
+// Reads a file's config into tern_config: the fields of all families here, the rest in the family's
+// own file with the readers of family.h.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ const tern_json *tern_config_json(const tern_config_source *s, const char *path)
     return j;
 }
 
-// A number in quotes is one: some programs write them so.
+// Some programs write numbers in quotes.
 static bool quoted_number(tern_str text, double *out) {
     tern_json_doc doc;
     if (!text.ptr || text.len == 0 || text.len > 64) return false;
@@ -87,7 +87,7 @@ static bool json_number(const tern_config_source *s, const char *hf, double *out
     return true;
 }
 
-// A key that is there, but not as its reader wants it.
+// A key that is present, but with the wrong type.
 static bool meta_is_odd(const tern_config_source *s, const char *key, const char *expected) {
     if (tern_file_meta(s->file, key)) found_odd(s, key, expected);
     return false;
@@ -101,8 +101,8 @@ bool tern_config_float(const tern_config_source *s, const char *gguf, const char
            meta_is_odd(s, key, "a number");
 }
 
-// Some files give one value a layer, with 0 where a layer has no such thing; else they must be
-// equal here.
+// Some files give one value per layer, with 0 for layers to which it does not apply; the others
+// must be equal.
 static bool read_equal_elements(const tern_file *file, const char *key, bool first_counts,
                                 int64_t *value) {
     const tern_meta *meta = tern_file_meta(file, key);
@@ -191,7 +191,7 @@ static bool in_list(const char *const *list, tern_str name) {
     return false;
 }
 
-// timm says "vit_tiny_patch16_224" in a member of its own: what stands before the first "_".
+// timm has "vit_tiny_patch16_224" in its own member: the part before the first "_".
 static tern_str hf_type(const tern_file *file) {
     tern_str name = tern_json_str(tern_json_path(&file->config, "model_type"));
     if (name.ptr) return name;
@@ -237,7 +237,7 @@ static tern_status check_epsilon(const char *name, double value, tern_error *err
     return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %g, expected 0 to 1", name, value);
 }
 
-// Experts are other matrices for other tokens; a single one is a feed-forward part.
+// Tokens use different experts; a single one is the ordinary feed-forward.
 static tern_status refuse_experts(const tern_config_source *s, tern_error *err) {
     static const char *const names[] = {"num_experts", "num_local_experts"};
     int64_t n = 0;
@@ -277,11 +277,11 @@ static tern_status read_sizes(const tern_config_source *s, tern_config *c, tern_
     return refuse_experts(s, err);
 }
 
-// One that the longest text fits into is none (Phi-4-mini states 262,144).
+// A window that the longest text fits into is dropped (Phi-4-mini states 262,144).
 tern_status tern_config_window(const tern_config_source *s, int64_t otherwise, tern_config *c,
                                tern_error *err) {
     const tern_json *json = is_gguf(s) ? NULL : tern_config_json(s, "sliding_window");
-    int64_t window = is_gguf(s) || json ? 0 : otherwise; // null is no window
+    int64_t window = is_gguf(s) || json ? 0 : otherwise; // null: no window
     tern_config_int(s, "attention.sliding_window", "sliding_window", &window);
     TERN_TRY(check_range("sliding_window", window, 0, INT32_MAX, err));
     c->n_window = window < c->n_context ? window : 0;
@@ -314,7 +314,7 @@ static const char *const layer_names[TERN_LAYER_KINDS] = {
 };
 const char *tern_layer_kind_name(tern_layer_kind kind) { return layer_names[kind]; }
 
-// A kind that is allowed by its name; TERN_LAYER_KINDS: none is. transformers renamed some.
+// An allowed kind, by its name; TERN_LAYER_KINDS: none has it. transformers renamed some.
 static int kind_of(tern_str name, unsigned allowed) {
     static const struct {
         const char *name;
@@ -374,7 +374,7 @@ bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const 
 // ---- Fields that need thought ------------------------------------------------------------------
 
 bool tern_act_from_name(tern_str name, tern_act_kind *out) {
-    // Other names that transformers has for the same functions.
+    // transformers' other names for the same functions.
     static const struct {
         const char *name;
         tern_act_kind kind;
@@ -412,7 +412,7 @@ static tern_status read_act(const tern_config_source *s, tern_config *c, tern_er
     return TERN_OK;
 }
 
-// A method that formats/hf_quant.c unpacks, where it found nothing to unpack; or another one.
+// Refuses a method that formats/hf_quant.c unpacks but found nothing for, or an unknown one.
 static tern_status refuse_method(tern_str method, tern_error *err) {
     static const char *const known[] = {"gptq", "awq", "compressed-tensors", "fp8", "mlx"};
     int n = (int)(method.len < 40 ? method.len : 40);
@@ -429,8 +429,8 @@ static tern_status refuse_method(tern_str method, tern_error *err) {
                      n, name);
 }
 
-// BitNet in transformers: its quantizer puts BitLinears in the place of another model's linears.
-// "online": the weights are masters, rounded at each use; else they are packed codes.
+// BitNet in transformers: its quantizer replaces another model's linears by BitLinears. "online":
+// the weights are masters, rounded at each use; else they are packed codes.
 static tern_status read_quantization(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_json *q = tern_config_json(s, "quantization_config");
     if (s->file->cannot_unpack)
@@ -462,7 +462,7 @@ static tern_status read_quantization(const tern_config_source *s, tern_config *c
     return TERN_OK;
 }
 
-// BitNet's embedding models say nothing in config.json: their tensors do, by names of their own.
+// BitNet's embedding models are not marked in config.json, only by their tensors' names.
 static bool has_own_input_norms(const tern_config_source *s) {
     static const char end[] = "q_proj.norm.weight";
     const tern_tensor *t = tern_model_tensor(s->file, s->arch, "blk.0.attn_q_norm_in.weight");
@@ -482,9 +482,8 @@ static tern_status read_linears(const tern_config_source *s, tern_config *c, ter
     return TERN_OK;
 }
 
-// transformers uses the embedding table if config.json says that it is tied, even if the folder has
-// a head; if it does not say so but there is no head, nothing else can be meant. What the whole
-// says counts before what its decoder says.
+// transformers uses the embedding table if config.json ties it, even if the folder has a head.
+// Without a head it must be tied. The top level takes precedence over the decoder's config.
 static bool has_tied_head(const tern_config_source *s) {
     if (!tern_model_tensor(s->file, s->arch, "output.weight")) return true;
     if (is_gguf(s)) return false;
@@ -530,7 +529,7 @@ tern_status tern_config_layer_norm_eps(const tern_config_source *s, const char *
 // ---- Embeddings --------------------------------------------------------------------------------
 
 static const struct {
-    const char *flag, *name; // in a pooling module's config: the older way, and the newer
+    const char *flag, *name; // in a pooling module's config: the older form and the newer
     int gguf;
     tern_pooling pooling;
 } poolings[] = {
@@ -572,8 +571,8 @@ static tern_status read_pooling(const tern_config_source *s, tern_config *c, ter
                      "this way of pooling is not supported (mean, cls and lasttoken are)");
 }
 
-// The last row is that of the token that ends a text: <|endoftext|> of Qwen3-Embedding. Not all
-// files say that there is one: GGUFs of older converters do not.
+// The last row is the end token's: <|endoftext|> in Qwen3-Embedding. Not all files say that it is
+// appended: GGUFs of older converters do not.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err) {
     TERN_TRY(read_pooling(s, c, err));
     c->appends_eos = c->pooling == TERN_POOLING_LAST;

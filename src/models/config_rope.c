@@ -1,4 +1,4 @@
-// RoPE's parameters, which files spell in many ways:
+// RoPE's parameters, which files state in many ways:
 //
 //   GGUF            rope.freq_base, rope.dimension_count, rope.scaling.*, or factors as a tensor;
 //                   rope.freq_base_swa for layers with a window; rope.scale_linear in old files
@@ -7,7 +7,7 @@
 //   transformers 5  rope_parameters {rope_type, rope_theta, partial_rotary_factor, ...}, or one
 //                   such object a layer type
 //
-// What scales the context scales full attention only, unless the object is the layer type's own.
+// Context scaling applies to full attention only, unless the object is for one layer type.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@
 typedef struct rope_source {
     const tern_config_source *s;
     const tern_config *c;
-    // Paths in config.json, of which an earlier one wins; n 0: none.
+    // Paths in config.json; the earlier one wins; n 0: none.
     char groups[2][64];
     int n_groups;
-    bool own; // one of them is this layer type's
+    bool own; // one of them is for this layer type
     bool windowed;
     char member[96];
 } rope_source;
@@ -40,8 +40,8 @@ static void add_group(rope_source *r, const char *path) {
     snprintf(r->groups[r->n_groups++], sizeof r->groups[0], "%s", path);
 }
 
-// transformers 5 takes rope_scaling, where it is given, instead of rope_parameters; beside those of
-// layer types it changes the full ones.
+// If rope_scaling is present, transformers 5 uses it instead of rope_parameters; if these are by
+// layer type, it changes only full attention's.
 static tern_status find_groups(rope_source *r, const char *layer_type, tern_error *err) {
     char own[64];
     bool v4 = false, v5 = false;
@@ -58,7 +58,7 @@ static tern_status find_groups(rope_source *r, const char *layer_type, tern_erro
     return TERN_OK;
 }
 
-// The path of a member, in the first group that has it, until the next call.
+// The path of a member in the first group that has it; valid until the next call.
 static const char *in_groups(rope_source *r, const char *name) {
     for (int i = 0; i < r->n_groups; i++) {
         snprintf(r->member, sizeof r->member, "%s.%s", r->groups[i], name);
@@ -81,7 +81,7 @@ static float number(rope_source *r, const char *gguf, const char *name, double o
     return (float)d;
 }
 
-// A member without which transformers does not go on, either.
+// A member that transformers requires, too.
 static tern_status need_number(rope_source *r, const char *gguf, const char *name, float *out,
                                tern_error *err) {
     double d = 0;
@@ -105,8 +105,8 @@ static tern_status read_original(rope_source *r, tern_rope_attrs *a, tern_error 
 
 static double mscale(double factor, double m) { return factor > 1 ? 0.1 * m * log(factor) + 1 : 1; }
 
-// What YaRN multiplies cosine and sine by; 0: what follows from the factor. Some files state it as
-// two numbers, of which GGUF has the second one only.
+// YaRN's multiplier of cosine and sine; 0: derived from the factor. Some files state it as two
+// numbers; GGUF has only the second.
 static float yarn_magnitude(rope_source *r, const tern_rope_attrs *a) {
     double m = is_gguf(r) ? 1 : (double)number(r, NULL, "mscale", 0);
     double all = (double)number(r, "rope.scaling.yarn_log_multiplier", "mscale_all_dim", 0);
@@ -115,8 +115,8 @@ static float yarn_magnitude(rope_source *r, const tern_rope_attrs *a) {
     return (float)(mscale((double)a->factor, m) / mscale((double)a->factor, all));
 }
 
-// Two sets of factors. What cosine and sine are multiplied by follows from how much longer texts
-// may be; GGUF states it.
+// Two sets of factors. The multiplier of cosine and sine follows from the extension of the context;
+// GGUF states it.
 static void read_long(rope_source *r, tern_rope_attrs *a) {
     double trained = (double)a->n_context_orig, longer = (double)r->c->n_context / trained;
     a->scaling = TERN_ROPE_LONG;
@@ -140,7 +140,7 @@ static tern_status read_yarn(rope_source *r, tern_rope_attrs *a, tern_error *err
     return TERN_OK;
 }
 
-// A greater base, once and for all.
+// A fixed, greater base.
 static bool take_alpha(rope_source *r, tern_rope_attrs *a) {
     double alpha = (double)number(r, NULL, "alpha", 0), dim = a->n_rot;
     if (!r->s->arch->rope_has_alpha || !(alpha > 0)) return false;
@@ -148,7 +148,7 @@ static bool take_alpha(rope_source *r, tern_rope_attrs *a) {
     return true;
 }
 
-// Which of the kinds it is, of those that the family has.
+// The kind of scaling, among those that the family has.
 static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, tern_error *err) {
     const tern_arch *arch = r->s->arch;
     bool is_long = tern_str_is(type, "longrope") ||
@@ -167,7 +167,7 @@ static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, 
         if (a->factor != 1.0f) a->scaling = TERN_ROPE_LINEAR;
         return TERN_OK;
     }
-    if (tern_str_is(type, "proportional") && others) { // of the pairs of the whole head some turn
+    if (tern_str_is(type, "proportional") && others) { // only some pairs of the whole head turn
         a->scaling = TERN_ROPE_PROPORTIONAL;
         a->factor = number(r, NULL, "partial_rotary_factor", 1);
         a->n_rot = (int32_t)r->c->head_dim;
@@ -188,7 +188,7 @@ static tern_status read_type(rope_source *r, tern_str type, tern_rope_attrs *a, 
                      (int)(type.len < 64 ? type.len : 64), type.ptr, arch->name);
 }
 
-// GGUF: a factor alone is a linear one, as in llama.cpp.
+// GGUF: a factor without a type is linear, as in llama.cpp.
 static tern_str type_of(rope_source *r) {
     tern_str type = {NULL, 0};
     if (is_gguf(r) && r->windowed) return type;
@@ -243,8 +243,8 @@ static int64_t gguf_rotated(rope_source *r) {
     return n_rot;
 }
 
-// A share of a head in families whose code in transformers turns one; the code of the others would
-// not read it, or not fit.
+// The rotated share of a head. Only for families whose code in transformers supports one; the
+// others' code would ignore it, or fail.
 static tern_status read_rotated(rope_source *r, tern_str type, int64_t *n_rot, tern_error *err) {
     static const char name[] = "partial_rotary_factor";
     double usual = r->s->arch->turns_part, d = usual > 0 ? usual : 1;
@@ -265,7 +265,7 @@ tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
     tern_str type = type_of(&r);
     a->base = (float)read_base(&r);
     TERN_TRY(read_rotated(&r, type, &n_rot, err));
-    // Of an odd share, as 51 of 64, transformers turns a dimension more, at the frequencies of 51.
+    // If n_rot is odd, as 51 of 64, transformers turns one more dimension, at 51's frequencies.
     if (s->file->kind == TERN_FILE_HF && n_rot > 2 && n_rot % 2 != 0) {
         a->base = powf(a->base, (float)(n_rot + 1) / (float)n_rot);
         n_rot++;

@@ -1,4 +1,4 @@
-// The config written: as GGUF keys, and as config.json.
+// Writes the config: as GGUF keys, and as config.json.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ const tern_int_field tern_int_fields[TERN_N_INT_FIELDS] = {
 
 static bool has_keys(uint8_t kind) { return kind == TERN_LAYER_FULL || kind == TERN_LAYER_WINDOW; }
 
-// One number a layer, 0 where there is no attention.
+// One number per layer, 0 for layers without attention.
 static tern_status put_kv_heads(tern_gguf_writer *w, const char *key, const tern_config *c) {
     uint32_t heads[TERN_LAYERS_MAX];
     for (int64_t i = 0; i < c->n_layers; i++)
@@ -102,7 +102,7 @@ tern_status tern_config_write_gguf(tern_gguf_writer *w, const tern_arch *arch,
     return arch->write_gguf ? arch->write_gguf(w, arch_name, c) : TERN_OK;
 }
 
-// GGUF's numbers for the ways of pooling.
+// GGUF's numbers for the kinds of pooling.
 static const int gguf_poolings[] = {[TERN_POOLING_NONE] = 0,
                                     [TERN_POOLING_MEAN] = 1,
                                     [TERN_POOLING_FIRST] = 2,
@@ -203,7 +203,7 @@ static void put_long_rope(const tern_rope_attrs *r, const tern_rope_factors *fac
     tern_strbuf_puts(out, "},\n");
 }
 
-// The end of rope_scaling, with what may be there beside every way of scaling.
+// The end of rope_scaling, with the members that any kind of scaling may have.
 static void end_scaling(const tern_rope_attrs *r, bool has_original, tern_strbuf *out) {
     if (r->growth != 0)
         tern_strbuf_printf(out, ", \"llama_4_scaling_beta\": %.9g", (double)r->growth);
@@ -265,7 +265,7 @@ static void put_rope(const tern_arch *arch, const tern_config *c, const tern_rop
     }
 }
 
-// A folder of one file cannot have the modules that say it elsewhere.
+// A folder with one config lacks the modules that state it in other folders.
 void tern_config_write_pooling_json(const tern_config *c, tern_strbuf *out) {
     if (c->pooling == TERN_POOLING_NONE) return;
     tern_strbuf_printf(out, "  \"tern_pooling\": \"%s\",\n", pooling_names[c->pooling]);
@@ -312,7 +312,7 @@ tern_status tern_config_check_folder(const tern_arch *arch, const tern_config *c
                      arch->name);
 }
 
-// Factors of pairs are tensors, which not all families' GGUFs have.
+// Factors of pairs are tensors, which not every family's GGUF has.
 tern_status tern_config_check_gguf(const tern_arch *arch, const tern_config *c, tern_error *err) {
     const char *factors = NULL, *name = "factors of pairs";
     switch (c->rope.scaling) {

@@ -7,11 +7,11 @@
 //               f = norm(x);  x = x + (act(f Wgate) * (f Wup)) Wdown
 //   logits = norm(x) Whead
 //
-// BitNet b1.58 2B-4T adds a norm before Wo and Wdown ("sub-norms"), which bounds the range of what
-// is quantized to int8 next, and makes every linear but the head a BitLinear.
+// BitNet b1.58 2B-4T adds a norm before Wo and Wdown ("sub-norms"), which bounds the range of the
+// values quantized to int8 next, and makes every linear but the head a BitLinear.
 //
-// The blocks below are what other families put together in other ways: each family's file has its
-// own layer, and tern_build_stack what stands around the layers.
+// Other families combine the blocks below in other ways: each family's file has its own layer, and
+// tern_build_stack adds the parts before and after the layers.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +61,7 @@ tern_vid tern_block_linear(tern_graph *g, const tern_config *c, tern_vid x, cons
     return c->bitlinear ? tern_g_bitlinear(g, x, w) : tern_g_linear(g, x, w);
 }
 
-// Keys do not grow: the factor of a score is its query's.
+// Keys do not grow: only the query's factor applies to a score.
 static tern_vid rotate(tern_graph *g, const tern_config *c, tern_vid x, int64_t n_heads,
                        const tern_rope_attrs *rope, bool is_key) {
     tern_vid factors = -1, longer = -1;
@@ -198,7 +198,7 @@ tern_vid tern_block_normed_after(tern_graph *g, const tern_config *c, tern_vid x
 
 // ---- Before and after the layers ---------------------------------------------------------------
 
-// A divisor of the logits is one of the rows, which have fewer numbers.
+// Divides the rows instead of the logits, since they are shorter.
 static void add_logits(tern_graph *g, const tern_config *c, tern_vid x) {
     if (c->logit_divisor != 0) x = tern_g_scale(g, x, (float)(1 / c->logit_divisor));
     const char *head = c->tied_head ? "token_embd.weight" : "output.weight";
@@ -218,7 +218,7 @@ void tern_block_embedding(tern_graph *g, const tern_config *c, tern_vid pooled) 
     tern_g_output(g, c->any_length ? tern_g_scale(g, y, 1) : tern_g_l2_norm(g, y), "embedding");
 }
 
-// Of all rows x of a sequence one vector.
+// Pools all rows x of a sequence to one vector.
 static tern_vid pool(tern_graph *g, const tern_config *c, tern_vid x) {
     static const tern_pool_kind kinds[] = {[TERN_POOLING_MEAN] = TERN_POOL_MEAN,
                                            [TERN_POOLING_LAST] = TERN_POOL_LAST,

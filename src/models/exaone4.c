@@ -1,5 +1,5 @@
-// EXAONE 4 (arXiv:2507.11407): Llama's decoder with the norms after attention and feed-forward and
-// not before them, and norms of each query and key head before RoPE. The larger ones have three
+// EXAONE 4 (arXiv:2507.11407): Llama's decoder with the norms after attention and feed-forward
+// instead of before, and norms of each query and key head before RoPE. The larger ones have three
 // layers with a window to one without, and that one has no RoPE.
 #include <inttypes.h>
 #include "models/family.h"
@@ -19,9 +19,9 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 
 // ---- Config ------------------------------------------------------------------------------------
 
-#define PATTERN 4 // every so many layers one sees everything, where no file says otherwise
+#define PATTERN 4 // by default, each 4th layer has full attention
 
-// A number, or "LLLG": a letter a layer, over and over.
+// A number, or "LLLG": a letter per layer, repeated.
 static tern_status read_pattern(const tern_config_source *s, tern_config *c, tern_error *err) {
     int64_t every = PATTERN;
     tern_str letters = tern_json_str(tern_config_json(s, "sliding_window_pattern"));
@@ -41,7 +41,7 @@ static tern_status read_pattern(const tern_config_source *s, tern_config *c, ter
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool found, gguf = s->file->kind == TERN_FILE_GGUF;
     const tern_json *json = gguf ? NULL : tern_config_json(s, "sliding_window");
-    int64_t window = gguf || json ? 0 : 4096; // transformers' default, which null is not
+    int64_t window = gguf || json ? 0 : 4096; // transformers' default; null means no window
     tern_config_int(s, "attention.sliding_window", "sliding_window", &window);
     if (window == 0) return TERN_OK;
     if (window < 0 || window > INT32_MAX / 2)

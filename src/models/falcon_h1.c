@@ -3,8 +3,7 @@
 //   a = norm(x);  x = x + m_out mamba(a) + a_out attention(a_in a)
 //   x = x + feed_forward(norm(x))
 //
-// A folder's config.json has factors of what stands between the parts; GGUF has them in its
-// weights.
+// A folder's config.json has factors of the values between the parts; GGUF folds them into weights.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

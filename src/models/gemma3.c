@@ -1,11 +1,11 @@
 // Gemma 3 (arXiv:2503.19786) and EmbeddingGemma (arXiv:2509.20354).
 //
-//   x = sqrt(n_embd) table[ids], and where an image is, the rows that its tower made (siglip.c)
+//   x = sqrt(n_embd) table[ids], and for images the tower's rows (siglip.c)
 //   per layer:  x = x + norm(attention(norm(x)));  x = x + norm(feed_forward(norm(x)))
 //
-// Five of six layers see a window only, and turn by a RoPE of their own. Rows of an image see to
-// its end, whatever the window is. EmbeddingGemma is the same
-// without a mask and without a head: the mean of its rows, through two products, is the embedding.
+// Five of six layers have a window and their own RoPE. Rows of an image attend to its end, whatever
+// the window. EmbeddingGemma is the same without a mask and without a head: the mean of its rows,
+// through two products, is the embedding.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
         err);
 }
 
-// The end of an encoder alone: pooled rows, of whatever texts, become their embeddings.
+// Only the end of an encoder: pooled rows of any texts become their embeddings.
 static tern_status build_dense(tern_graph *g, const tern_config *c, tern_error *err) {
     tern_dim sequences = tern_g_dim(g, "sequences");
     tern_block_embedding(g, c, tern_g_input(g, "pooled", sequences, c->n_embd, TERN_VALUE_F32));
@@ -57,7 +57,7 @@ static bool has_dense(const tern_config *c) { return c->n_dense > 0; }
 // ---- Config ------------------------------------------------------------------------------------
 
 #define WINDOW_MAX (INT32_MAX / 2)
-#define PATTERN    6 // every so many layers one sees everything, where no file says otherwise
+#define PATTERN    6 // by default, each 6th layer has full attention
 
 static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool found;
@@ -78,8 +78,8 @@ static tern_status read_layers(const tern_config_source *s, tern_config *c, tern
     return TERN_OK;
 }
 
-// The scale of scores is 1 / sqrt(query_pre_attn_scalar). GGUF has no key for it that all writers
-// know: the 27B, of 62 layers, has n_embd / n_heads, and all others the dimensions of a head.
+// The scale of scores is 1 / sqrt(query_pre_attn_scalar). GGUF has no key for it that all programs
+// write: the 27B (62 layers) uses n_embd / n_heads, all others head_dim.
 static tern_status read_scale(const tern_config_source *s, tern_config *c, tern_error *err) {
     double scale;
     bool large = c->n_layers == 62;
@@ -121,7 +121,7 @@ static tern_status read_window(const tern_config_source *s, tern_config *c, tern
                      (int)c->window_rope.n_rot, (int)c->rope.n_rot);
 }
 
-// BitNet's embedding model as GGUF has no windows, and one base of RoPE.
+// BitNet's embedding model in GGUF has no windows, and one RoPE base.
 static bool lacks_windows(const tern_config_source *s, const tern_config *c) {
     int64_t window;
     return s->file->kind == TERN_FILE_GGUF && c->input_norms &&
@@ -184,8 +184,8 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
     return put_window(w, name, c, c->window);
 }
 
-// Where no layer has a window (layer_types says so), its numbers are there for programs that want
-// some.
+// If no layer has a window (layer_types says so), its numbers are still written, for programs that
+// need some.
 static void put_window_json(const tern_config *c, int64_t window, tern_strbuf *out) {
     const tern_rope_attrs *rope = window > 0 ? &c->window_rope : &c->rope;
     tern_strbuf_printf(out,
@@ -204,14 +204,15 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
 static bool is_encoder(const tern_file *file) {
     const char *const paths[] = {"use_bidirectional_attention",
                                  "text_config.use_bidirectional_attention"};
-    if (file->kind == TERN_FILE_GGUF) return true; // it has a name of its own there
+    if (file->kind == TERN_FILE_GGUF) return true; // it has its own name there
     for (int i = 0; i < 2; i++)
         if (tern_json_bool(tern_json_path(&file->config, paths[i]), false)) return true;
     return false;
 }
 
-// Files state the width of the window, and rows see half of it to each side, itself included. Some
-// versions of transformers write the bound that they made of it instead, 257 for 512: it is odd.
+// Files state the width of the window; a row sees half of it to each side, itself included. Some
+// versions of transformers write the bound that they compute from it instead: 257 for 512, which is
+// odd.
 static tern_status read_encoder(const tern_config_source *s, tern_config *c, tern_error *err) {
     TERN_TRY(read(s, c, err));
     if (c->window % 2 == 0) c->window = c->window / 2 + 1;
@@ -223,7 +224,7 @@ static tern_status read_encoder(const tern_config_source *s, tern_config *c, ter
     return TERN_OK;
 }
 
-// The width of which the bound was made; an odd bound that is half of none stands for itself.
+// The width that the bound was computed from; the bound itself if no width gives it.
 static int64_t width_of(const tern_config *c) {
     int64_t width = 2 * ((int64_t)c->window - 1);
     return width >= 1 && width <= WINDOW_MAX ? width : c->window;
@@ -258,7 +259,7 @@ static void write_encoder_json(const tern_config *c, tern_strbuf *out) {
 static const char *const gguf_names[] = {"gemma3", NULL};
 static const char *const encoder_gguf_names[] = {"gemma-embedding", NULL};
 static const char *const hf_types[] = {"gemma3_text", "gemma3", NULL};
-// What the config of the published 4B leaves out.
+// Values missing in the config of the published 4B.
 static const tern_config defaults = {.tied_head = true,
                                      .n_heads = 8,
                                      .n_kv_heads = 4,

@@ -5,9 +5,9 @@
 //   per layer i:  x = x + norm(attention(norm(x)));  x = x + norm(feed_forward(norm(x)))
 //                 x = (x + norm((gelu(x Wgate) * p_i) Wproj)) * scalar
 //
-// Queries, keys and values are normed by head, values without a weight. Layers that see everything
-// have wider heads, of which RoPE turns a part. The last layers make no keys and values: they read
-// those of the last layer of their kind that does. Scores are capped.
+// Queries, keys and values are normed by head, values without a weight. Full-attention layers have
+// wider heads, and RoPE turns a part of each. The last layers make no keys and values: they read
+// those of the last layer of their kind that makes some. Scores are capped.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static tern_vid attention(tern_graph *g, const tern_config *c, tern_vid x) {
     return tern_block_linear(g, c, o, "blk.%d.attn_output.weight", c->n_embd, c->n_heads * dim);
 }
 
-// Numbers of each token for each layer, made of the token alone and of the rows before the layers.
+// Inputs of each token for each layer, from the token itself and from the rows before the layers.
 static tern_vid per_layer(tern_graph *g, const tern_config *c, tern_vid x) {
     int64_t n = c->n_per_layer, all = n * c->n_layers;
     int32_t layer = g->layer;
@@ -123,13 +123,13 @@ static tern_status refuse(const tern_config_source *s, tern_error *err) {
         if (tern_config_bool(s, names[i], false))
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "config.json: %s is not supported",
                              names[i]);
-    // "vision": of images, which are not seen here.
+    // "vision": for images, which are not supported here.
     const tern_json *both = tern_config_json(s, "use_bidirectional_attention");
     if (both && both->type != TERN_JSON_NULL && !tern_str_is(tern_json_str(both), "vision") &&
         tern_json_bool(both, true))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "config.json: use_bidirectional_attention is not supported");
-    // transformers ignores it here, and instead of rope_parameters elsewhere.
+    // transformers ignores it for this family, and for others uses it instead of rope_parameters.
     const tern_json *scaling = tern_config_json(s, "rope_scaling");
     if (tern_json_is(scaling, TERN_JSON_OBJECT) && scaling->n > 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -137,7 +137,7 @@ static tern_status refuse(const tern_config_source *s, tern_error *err) {
     return TERN_OK;
 }
 
-// Where a folder says nothing of RoPE.
+// For folders without RoPE parameters.
 static void default_ropes(const tern_config_source *s, tern_config *c) {
     if (s->file->kind == TERN_FILE_GGUF || tern_config_json(s, "rope_parameters")) return;
     c->rope.scaling = TERN_ROPE_PROPORTIONAL;
@@ -161,7 +161,7 @@ static tern_status read_layers(const tern_config_source *s, tern_config *c, tern
     return tern_fail(err, TERN_ERR_FORMAT, "config: nothing says which layers have a window");
 }
 
-// transformers writes the full layers' heads as a number, or layer by layer where they differ.
+// transformers writes the head size of full layers as a number, or layer by layer if they differ.
 static int64_t json_full_head_dim(const tern_config_source *s, const tern_config *c) {
     int64_t dim = c->head_dim;
     char member[64];
@@ -173,7 +173,7 @@ static int64_t json_full_head_dim(const tern_config_source *s, const tern_config
     return dim;
 }
 
-// GGUF states the greater size, and that of layers with a window besides.
+// GGUF has the greater size, and a second key for layers with a window.
 static tern_status read_heads(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_config full = *c;
     if (s->file->kind == TERN_FILE_GGUF) {
@@ -193,7 +193,7 @@ static tern_status read_heads(const tern_config_source *s, tern_config *c, tern_
     return tern_config_rope(s, c, "sliding_attention", &c->window_rope, err);
 }
 
-// GGUF's factors of RoPE are 1 for the pairs that turn and very great for the others.
+// GGUF's RoPE factors are 1 for the pairs that turn and very large for the others.
 static tern_status read_factors(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_tensor *t = tern_file_tensor(s->file, "rope_freqs.weight");
     float factors[4096];
@@ -212,7 +212,7 @@ static tern_status read_factors(const tern_config_source *s, tern_config *c, ter
     return TERN_OK;
 }
 
-// Whose own part makes rows of images and sounds; without it nothing is given where these stand.
+// Placeholders whose rows come from a vision or audio part; without it, there are none.
 static void read_placeholders(const tern_config_source *s, tern_config *c) {
     static const struct {
         const char *hf, *text;

@@ -1,5 +1,4 @@
-// How a file says its text is to be sampled: "general.sampling.*" in GGUF, generation_config.json
-// in a folder.
+// A file's sampling settings: "general.sampling.*" in GGUF, generation_config.json in a folder.
 #include <stdio.h>
 #include "models/models.h"
 

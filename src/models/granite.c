@@ -1,6 +1,6 @@
-// Granite 3 and 4 (the dense ones): Llama's decoder with a factor of the table's rows, one of the
-// scores, one of what each half of a layer adds, and a divisor of the logits. In Granite 4's hybrid
-// ones most layers mix positions by Mamba-2, and attention knows no positions.
+// Granite 3 and 4 (the dense ones): Llama's decoder with factors of the table's rows, of the scores
+// and of each half-layer's output, and a divisor of the logits. In the hybrid Granite 4 models most
+// layers mix positions by Mamba-2, and attention has no position encoding.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static tern_status read_json(const tern_config_source *s, tern_config *c, tern_e
     return TERN_OK;
 }
 
-// A GGUF that is not trained with RoPE says so with this switch.
+// A GGUF of a model without RoPE says so with this switch.
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     int64_t has_rope = 1;
     double scale;
@@ -91,7 +91,7 @@ static tern_status build_hybrid(tern_graph *g, const tern_config *c, tern_error 
         g, c, &(tern_stack){.layer = hybrid_layer, .final_norm = "output_norm.weight"}, err);
 }
 
-// What only the tensors say: which layers are Mamba-2, and whether their convolutions have biases.
+// Only the tensors show which layers are Mamba-2, and whether their convolutions have biases.
 static void read_tensors(const tern_config_source *s, tern_config *c) {
     char name[64];
     for (int64_t i = 0; i < c->n_layers; i++) {

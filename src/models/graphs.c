@@ -1,4 +1,4 @@
-// The graphs of a model: which there are, and what flows between them.
+// The graphs of a model: which exist, and which values flow between them.
 #include <string.h>
 #include "models/models.h"
 

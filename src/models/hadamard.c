@@ -1,5 +1,5 @@
 // Weights in a rotated basis, as GGUF files declare them under prism.hadamard.*: which weights, and
-// by what. Whatever is not understood is refused: without its rotation a model runs and writes, but
+// which rotation. Anything unknown is refused: without its rotation a model runs, but writes
 // nonsense.
 //
 //   version           1 or 2
@@ -67,7 +67,7 @@ static const tern_meta *find_array(const tern_file *file, const char *key, bool 
     return (m->strings != NULL) == of_strings || m->n == 0 ? m : NULL;
 }
 
-// Where the signs of a width begin among the values; -1: there are none.
+// Where the signs of a width begin among the values; -1: none.
 static int64_t find_signs(const tern_meta *widths, int64_t width) {
     double at = 0, each = 0;
     for (uint64_t i = 0; i < widths->n; i++, at += each) {
@@ -125,7 +125,7 @@ static tern_status read_contract(contract *r, tern_error *err) {
     return TERN_OK;
 }
 
-// The place of a name in a list, or -1.
+// The index of a name in a list, or -1.
 static int64_t find_name(const tern_meta *list, const char *name) {
     for (uint64_t i = 0; list && i < list->n; i++)
         if (tern_str_is(list->strings[i], name)) return (int64_t)i;
@@ -158,7 +158,7 @@ static tern_status rotation_of(void *ctx, const tern_value *w, bool after_table,
     return TERN_OK;
 }
 
-// A weight that is listed and that nothing multiplies with would be half of a rotation.
+// A listed weight that no product reads would be half of a rotation.
 static tern_status check_used(const contract *r, tern_error *err) {
     for (uint64_t i = 0; i < r->names->n; i++) {
         char name[TERN_NAME_BYTES];

@@ -1,5 +1,5 @@
 // Hunyuan, the dense ones: Llama's decoder with a norm of each query and key head after RoPE, whose
-// base is raised once and for all ("alpha").
+// base is raised by a fixed factor ("alpha").
 #include "models/family.h"
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {

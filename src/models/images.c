@@ -1,6 +1,6 @@
-// How a model wants its images, and what it calls what they show.
+// How a model expects its images, and the names of its labels.
 //
-// transformers says the first in preprocessor_config.json, timm in the member pretrained_cfg of
+// transformers has the first in preprocessor_config.json, timm in the member pretrained_cfg of
 // config.json, a GGUF of ours in keys of "tern.image."; the names are config.json's id2label,
 // timm's label_names, or a list of texts.
 #include <math.h>
@@ -16,7 +16,7 @@
 
 #define VISION_PIXELS_MAX ((int64_t)1 << 28)
 #define TILES_MAX         64
-#define TILE              512 // pixels, of LFM2-VL
+#define TILE              512 // pixels, for LFM2-VL
 
 // ---- Folders -----------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ static tern_status read_transformers(const tern_json_doc *doc, tern_image_rules 
     read_size(doc, "size", &width, &height, &shorter);
     read_size(doc, "crop_size", &cut_width, &cut_height, &none);
     bool cuts = tern_json_bool(tern_json_path(doc, "do_center_crop"), false);
-    if (!cuts && width) { // both edges, whatever becomes of the shape
+    if (!cuts && width) { // both edges, whatever the shape
         r->width = width;
         r->height = height;
     }
@@ -83,7 +83,7 @@ static tern_status read_transformers(const tern_json_doc *doc, tern_image_rules 
     return TERN_OK;
 }
 
-// timm enlarges the model's edge by what it cuts off: 224 of 248 at 0.9, its usual share.
+// timm first resizes to a larger edge and then crops: 248 to 224 at 0.9, the default share.
 static tern_status read_timm(const tern_json_doc *doc, tern_image_rules *r, tern_error *err) {
     tern_str filter = tern_json_str(tern_json_path(doc, "pretrained_cfg.interpolation"));
     double share = tern_json_number(tern_json_path(doc, "pretrained_cfg.crop_pct"), 0.9);
@@ -170,7 +170,7 @@ tern_status tern_images_read(const tern_file *file, const tern_config *c, tern_i
     return check(r, c, err);
 }
 
-// The number that a member's key is; -1: it is none.
+// A member's key as a number; -1: not a number.
 static int64_t number_of(tern_str key) {
     int64_t n = 0;
     for (size_t i = 0; i < key.len; i++) {
@@ -246,7 +246,7 @@ tern_status tern_images_write_json(const tern_file *from, const tern_config *c, 
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
 }
 
-// transformers counts the labels by their names: those that have none get the names that it gives.
+// transformers counts the labels by their names: those without one get transformers' default names.
 tern_status tern_images_put_labels(const tern_file *from, const tern_config *c, tern_strbuf *config,
                                    tern_error *err) {
     size_t n = (size_t)c->n_labels;
@@ -271,7 +271,7 @@ tern_status tern_images_put_labels(const tern_file *from, const tern_config *c, 
 
 // ---- Any shape ---------------------------------------------------------------------------------
 
-// "size" has numbers of pixels here, whatever its members are called.
+// "size" has numbers of pixels here, despite its members' names.
 static void read_pixels(const tern_json_doc *doc, tern_vision_rules *r) {
     static const char *const least[] = {"size.shortest_edge", "min_pixels"};
     static const char *const most[] = {"size.longest_edge", "max_pixels"};
@@ -281,7 +281,7 @@ static void read_pixels(const tern_json_doc *doc, tern_vision_rules *r) {
     }
 }
 
-// Of towers that see squares: numbers of rows, and what is cut.
+// For towers with tiles: numbers of rows, and how images are cut.
 static void read_tiles(const tern_json_doc *doc, const tern_vision *v, tern_vision_rules *r) {
     int64_t block = v->n_patch * v->n_merge, each = block * block;
     int64_t least = tern_json_int(tern_json_path(doc, "min_image_tokens"), r->least / each);
@@ -296,7 +296,7 @@ static void read_tiles(const tern_json_doc *doc, const tern_vision *v, tern_visi
     if (!tern_json_bool(tern_json_path(doc, "do_image_splitting"), true)) r->tiles_most = 0;
 }
 
-// Of towers that see squares of one size.
+// For towers that read squares of one size.
 static tern_status check_square(const tern_json_doc *doc, const tern_vision_rules *r,
                                 tern_error *err) {
     int64_t width = tern_json_int(tern_json_path(doc, "size.width"), r->edge);
@@ -330,7 +330,7 @@ static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v
     return TERN_OK;
 }
 
-// The same in a GGUF of the part that sees: llama.cpp's keys, and ours for what it takes for given.
+// The same from a tower's GGUF: llama.cpp's keys, and ours for what llama.cpp hard-codes.
 static tern_status read_tower(const tern_file *tower, tern_image_rules *read, tern_vision_rules *r,
                               tern_error *err) {
     if (!r->edge) tern_file_meta_int(tower, CLIP "image_min_pixels", &r->least);
@@ -348,7 +348,7 @@ static tern_status read_tower(const tern_file *tower, tern_image_rules *read, te
     return TERN_OK;
 }
 
-// What a family's files need not say.
+// Defaults if a family's files do not say otherwise.
 static tern_vision_rules usual_rules(const tern_vision *v) {
     int64_t block = v->n_patch * v->n_merge, each = block * block, edge = v->n_side * v->n_patch;
     if (v->tower && v->tower->one_size)
@@ -385,7 +385,7 @@ static tern_status check_rules(const tern_file *file, const tern_vision *v,
     return TERN_OK;
 }
 
-// No more pixels than that, with those of squares.
+// Limits the pixels to that, tiles included.
 static void limit(tern_vision_rules *r, int64_t n_pixels_max) {
     int64_t most = n_pixels_max ? n_pixels_max : TERN_VISION_PIXELS;
     int64_t rest = n_pixels_max > r->most ? n_pixels_max - r->most : 0;
@@ -395,7 +395,7 @@ static void limit(tern_vision_rules *r, int64_t n_pixels_max) {
     if (r->tiles_most < r->tiles_least) r->tiles_most = 0;
     if (r->tiles_most == 0) r->tile = 0;
     if (r->most > most) r->most = most;
-    if (r->least > r->most) r->least = r->most; // no file makes an image larger than it may be
+    if (r->least > r->most) r->least = r->most; // a file's minimum cannot exceed the limit
 }
 
 tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
@@ -488,7 +488,7 @@ tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *f
     return tern_gguf_put_f32(w, KEY "rescale_factor", r.factor);
 }
 
-// Rounded to the even one where it is between two, as Python does.
+// Rounds ties to even, as Python does.
 static int64_t multiple(double x, int64_t edge) {
     return (int64_t)nearbyint(x / (double)edge) * edge;
 }
@@ -522,8 +522,8 @@ tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t w
     return TERN_OK;
 }
 
-// The grid whose shape is nearest to the image's; of equal ones the larger if the image has
-// half of its pixels.
+// The grid whose shape is nearest to the image's; of equal ones the larger, if the image has more
+// than half of that grid's pixels.
 void tern_vision_tiles(const tern_vision_rules *r, const tern_vision *v, int32_t width,
                        int32_t height, int32_t *across, int32_t *down) {
     int64_t edge = v->n_patch * v->n_merge, wide = multiple(width, edge);

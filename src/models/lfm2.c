@@ -4,11 +4,12 @@
 //   per layer:  x = x + mixer(norm(x));  x = x + feed_forward(norm(x))
 //   short conv: B, C, X = norm(x) Win;  mixer = (C * conv(B * X)) Wout
 //
-// Kani-TTS is an LFM2 that speaks: after the tokens of text come marks and the codes of a codec.
-// Its second version gives the four tokens of a frame one place of RoPE, has layers which learnt
-// how fast they turn, and takes a row that describes a voice.
+// Kani-TTS is an LFM2 for text to speech: its vocabulary has marks and the codes of a codec after
+// the text tokens. In its second version the four tokens of a frame share a RoPE position, layers
+// have learned RoPE rates, and a row describes the voice.
 //
-// LFM2-VL is one that sees: rows which its tower made (siglip.c) stand in the text like tokens'.
+// LFM2-VL is the vision-language model: the rows of its tower (siglip.c) stand in the text like
+// tokens'.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
 }
 
 #ifndef TERN_NO_SENSES
-// Of a model that speaks: where its tokens stand is given with them, and the row of a voice.
+// For text to speech: RoPE's positions and the row of a voice are inputs.
 static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x) {
     tern_dim tokens = tern_g_dim(g, "tokens");
     tern_vid places = tern_g_input(g, "places", tokens, 3, TERN_VALUE_I32); // RoPE's
@@ -60,7 +61,7 @@ static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vi
 #define BEGIN(c) NULL
 #endif
 
-// The last norm is called the embedding's in both worlds.
+// The last norm has the embedding's name in both formats.
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
     return tern_build_stack(
         g, c,
@@ -115,12 +116,12 @@ static tern_status read_folder_layers(const tern_config_source *s, tern_config *
 
 // ---- Config of a model that speaks -------------------------------------------------------------
 
-#define MARKS       10    // tokens between those of text and the first code
-#define TEXT_TOKENS 64400 // of the first version, whose files do not say so
+#define MARKS       10    // tokens between the text tokens and the first code
+#define TEXT_TOKENS 64400 // of the first version, whose files do not state it
 #define CODE_VALUES 4032
 
 #ifndef TERN_NO_SENSES
-// How fast layers learnt to turn: between two bounds, by the sigmoid of a number.
+// The layers' learned RoPE rates: between two bounds, by the sigmoid of a number.
 static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_speaking *v = &c->speech;
     bool learnt =
@@ -236,7 +237,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
                          "config.json: conv_bias: biases around the convolution are not supported");
     TERN_TRY(tern_config_need(s, "shortconv.l_cache", "conv_L_cache", 2, 8, &taps, err));
     c->conv_taps = (int32_t)taps;
-    // config.json's size goes through a factor and a rounding; the tensor has what came out.
+    // The width is config.json's number times a factor, rounded; the tensor has the result.
     const tern_tensor *gate = tern_model_tensor(s->file, s->arch, "blk.0.ffn_gate.weight");
     if (!gguf && gate) c->n_ff = (int64_t)gate->ne[1];
     TERN_TRY(read_speech(s, c, err));
@@ -261,7 +262,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
     write_speech_json(c, out);
 }
 
-// In GGUF the number of the gating function: 2 is the sigmoid.
+// GGUF's number for the gating function: 2 is the sigmoid.
 static tern_status read_moe(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     int64_t gating = 2;
@@ -301,13 +302,13 @@ static void write_moe_json(const tern_config *c, tern_strbuf *out) {
 // ---- Tables ------------------------------------------------------------------------------------
 
 static const char *const gguf_names[] = {"lfm2", NULL};
-// Without its tower LFM2-VL is an LFM2, and a folder of it is written as one.
+// Without its tower LFM2-VL is an LFM2, and is written to folders as one.
 #ifndef TERN_NO_SENSES
 static const char *const hf_types[] = {"lfm2", "lfm2_vl", "lfm2-vl", NULL};
 #else
 static const char *const hf_types[] = {"lfm2", NULL};
 #endif
-// The first models' config.json states what the width was made of.
+// The first models' config.json has the number that the width is computed from.
 static const char *const renamed[][2] = {{"intermediate_size", "block_ff_dim"}, {NULL}};
 static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-5, .rope = {.base = 1e6f}};
 static const tern_generation_defaults generation = {

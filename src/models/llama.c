@@ -2,8 +2,8 @@
 // become BitLinears when the graph is lowered, and masters by quantization_config. Some embed.
 #include "models/family.h"
 
-// transformers' Llama has them where config.json says so, its Mistral never; in GGUF they are there
-// or not.
+// transformers' Llama has biases if config.json says so, its Mistral never; in GGUF the tensors
+// show it.
 static void read_biases(const tern_config_source *s, bool is_mistral, tern_config *c) {
     if (s->file->kind == TERN_FILE_GGUF) {
         c->qkv_biases = tern_file_tensor(s->file, "blk.0.attn_q.bias") != NULL;
@@ -15,8 +15,8 @@ static void read_biases(const tern_config_source *s, bool is_mistral, tern_confi
     }
 }
 
-// Mistral's layers have a window, 4096 where config.json does not say; Llama's have none, whatever
-// it says. In GGUF a key of our own, which programs other than tern do not look for.
+// Mistral's layers have a window, 4096 by default; Llama's have none, whatever config.json says. In
+// GGUF it is a key of our own, which other programs ignore.
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool is_mistral = tern_config_is_text_of(s, "mistral");
     if (is_mistral || s->file->kind == TERN_FILE_GGUF)
@@ -30,7 +30,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
     return tern_config_write_pooling(w, name, c);
 }
 
-// A folder of a model with a window is a Mistral's.
+// A model with a window is written to folders as a Mistral.
 static void write_json(const tern_config *c, tern_strbuf *out) {
     if (c->n_window) tern_config_write_window_json(c, out);
     if (c->ff_biases) tern_strbuf_puts(out, "  \"mlp_bias\": true,\n");

@@ -1,4 +1,4 @@
-// Mamba-2 (arXiv:2405.21060), as Granite 4 and Falcon-H1 have it beside attention.
+// Mamba-2 (arXiv:2405.21060), as Granite 4 and Falcon-H1 use it with attention.
 //
 //   z, xBC, dt = x Win;  x, B, C = silu(conv(xBC))
 //   y = ssm(x, B, C, dt) * silu(z);  mixer = norm(y) Wout, or y Wout where there is no norm
@@ -48,7 +48,7 @@ tern_vid tern_block_mamba(tern_graph *g, const tern_config *c, tern_vid x) {
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// Bounds of the steps: 0 and infinity in every published file, however that is spelled.
+// Bounds of the steps: 0 and infinity in every published file, in whatever spelling.
 static tern_status refuse_limits(const tern_config_source *s, tern_error *err) {
     const tern_json_doc *doc = &s->file->config;
     const tern_json *list = tern_config_json(s, "time_step_limit");
@@ -72,7 +72,7 @@ static tern_status refuse_biases(const tern_config_source *s, tern_error *err) {
     return TERN_OK;
 }
 
-// GGUF has the dimensions of all heads together; so has Falcon-H1, under a name of its own.
+// GGUF has the dimensions of all heads together; so has Falcon-H1, under another name.
 static tern_status read_heads(const tern_config_source *s, tern_config *c, int64_t n_heads,
                               int64_t *dim, tern_error *err) {
     int64_t all = 0;

@@ -1,9 +1,9 @@
-// MiniCPM 1, 2 and 4 (arXiv:2404.06395), and with ternary weights BitCPM4: Llama's decoder with a
-// factor of the table's rows, one of what each half of a layer adds, and a divisor of the logits.
+// MiniCPM 1, 2 and 4 (arXiv:2404.06395), and with ternary weights BitCPM4: Llama's decoder with
+// factors of the table's rows and of each half-layer's output, and a divisor of the logits.
 #include <math.h>
 #include "models/family.h"
 
-// What MiniCPM 1 has: older GGUF files do not say it.
+// MiniCPM 1's values, which older GGUF files lack.
 #define SCALE_EMB      12
 #define SCALE_DEPTH    1.4
 #define DIM_MODEL_BASE 256
@@ -22,7 +22,7 @@ static tern_status set_scales(tern_config *c, double emb, double depth, double b
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     double emb = gguf ? SCALE_EMB : 1, depth = gguf ? SCALE_DEPTH : 1;
-    double base = gguf ? DIM_MODEL_BASE : 1; // in folders what the code beside them has
+    double base = gguf ? DIM_MODEL_BASE : 1; // folders: their code's default
     tern_config_float(s, NULL, "scale_emb", &emb);
     tern_config_float(s, NULL, "scale_depth", &depth);
     tern_config_float(s, NULL, "dim_model_base", &base);

@@ -1,10 +1,10 @@
 // Ministral 3 (arXiv:2601.08584): Llama's decoder with YaRN, whose queries grow with their
-// position. Repositories that also see images have it as the text's part of a "mistral3", as they
-// do older Mistrals, of which this is one with neither.
+// position. In repositories of vision models it is the text part of a "mistral3". So are older
+// Mistrals, which are this model with neither YaRN nor growing queries.
 #include <stdio.h>
 #include "models/family.h"
 
-// RoPE where config.json says nothing of it, and what an older Mistral's leaves out.
+// RoPE if config.json does not state it, and values missing in an older Mistral's.
 static void take_defaults(const tern_config_source *s, bool is_older, tern_config *c) {
     static const char *const names[] = {"rope_parameters", "rope_scaling", "rope_theta"};
     double eps;
@@ -27,7 +27,7 @@ static void take_defaults(const tern_config_source *s, bool is_older, tern_confi
 }
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    bool is_older = tern_config_is_text_of(s, "mistral"); // whose window is 4096 if none is said
+    bool is_older = tern_config_is_text_of(s, "mistral"); // whose window is 4096 by default
     TERN_TRY(tern_config_window(s, is_older ? 4096 : 0, c, err));
     take_defaults(s, is_older, c);
     if (c->rope.growth == 0 || c->rope.n_rot == c->head_dim) return TERN_OK;

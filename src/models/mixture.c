@@ -31,7 +31,7 @@ tern_vid tern_block_experts(tern_graph *g, const tern_config *c, tern_vid x) {
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// transformers renamed num_experts, and reads either.
+// transformers renamed num_experts, and reads both names.
 static tern_status read_count(const tern_config_source *s, int64_t *n, tern_error *err) {
     const char *hf = "num_experts";
     if (!tern_config_int(s, NULL, hf, n)) hf = "num_local_experts";

@@ -1,7 +1,7 @@
-// ModernBERT (arXiv:2412.13663). An encoder whose LayerNorms, without biases, stand before what
-// they norm (the first layer's attention has none: its rows are normed already), with RoPE and
-// gated feed-forwards. One of three layers sees everything, the others half a window to each side,
-// with a RoPE of their own.
+// ModernBERT (arXiv:2412.13663). An encoder with RoPE and gated feed-forwards. LayerNorms, without
+// biases, come before attention and feed-forward (the first layer's attention has none: its rows
+// are normed already). One of three layers has full attention, the others see half a window to each
+// side, with their own RoPE.
 #include <inttypes.h>
 #include <stdio.h>
 #include "models/family.h"
@@ -34,7 +34,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 
 // ---- Config ------------------------------------------------------------------------------------
 
-#define PERIOD     3 // every so many layers one sees everything, from the first one on
+#define PERIOD     3 // each 3rd layer, from the first on, has full attention
 #define WINDOW_MAX (INT32_MAX / 2)
 
 static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
@@ -64,7 +64,7 @@ static tern_status refuse_biases(const tern_config_source *s, tern_error *err) {
     return TERN_OK;
 }
 
-// Older folders have the bases under names of their own.
+// Older folders have the bases under other names.
 static tern_status read_ropes(const tern_config_source *s, tern_config *c, tern_error *err) {
     double base;
     TERN_TRY(tern_config_rope(s, c, "sliding_attention", &c->window_rope, err));
@@ -85,7 +85,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     TERN_TRY(read_layers(s, c, err));
     TERN_TRY(tern_config_need(s, "attention.sliding_window", "local_attention", 1, WINDOW_MAX,
                               &window, err));
-    c->window = (int32_t)(window / 2 + 1); // so far to each side, itself included
+    c->window = (int32_t)(window / 2 + 1); // to each side, itself included
     TERN_TRY(read_ropes(s, c, err));
     c->bidirectional = true;
     TERN_TRY(tern_config_pooling(s, c, err));
@@ -93,7 +93,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     return TERN_OK;
 }
 
-// As files count the window: half of it, rounded down, to each side; 0 is none.
+// The window as files count it: half of it, rounded down, to each side; 0: none.
 static int32_t both_sides(const tern_config *c) { return c->window > 1 ? 2 * (c->window - 1) : 1; }
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {

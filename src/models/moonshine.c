@@ -1,15 +1,15 @@
-// Moonshine (arXiv:2410.15608): speech to text. An encoder makes rows of a recording, 41.6 a
-// second, and a decoder says what they are, token by token.
+// Moonshine (arXiv:2410.15608): speech to text. An encoder turns a recording into rows, 41.6 per
+// second, and a decoder writes the text, token by token.
 //
 //   stem:     x = norm(tanh(conv1 pcm)); x = gelu(conv2 x + b); x = gelu(conv3 x + b)
 //   encoder:  x = x + attention(norm(x)) Wo;  x = x + gelu(norm(x) Wup + b) Wdown + b
 //   decoder:  x = x + attention(norm(x)) Wo;  x = x + attention(norm(x), encoded) Wo
 //             v, g = norm(x) Wup + b;  x = x + (silu(g) v) Wdown + b
 //
-// The stem's norm takes its means over the whole recording, so all of it is there before the first
-// row is. Convolutions are products of windows: of 128 numbers every 64, where the file's taps are
-// 127 and the last one is zero, then of 7 rows every 3, of 3 every 2. What the decoder attends to
-// is in states of its own: keys and values of the encoder's rows, made with the first token.
+// The stem's norm takes its means over the whole recording, which must be complete before the first
+// row. Convolutions are products of windows: 128 numbers every 64 (the file has 127 taps; the last
+// one is zero), then 7 rows every 3, then 3 every 2. The decoder attends to separate states: keys
+// and values of the encoder's rows, made with the first token.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -150,7 +150,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     tern_str act = tern_config_str(s, NULL, "encoder_hidden_act");
     tern_config_int(s, "decoder_start_token_id", "decoder_start_token_id", &c->bos_id);
     tern_config_int(s, "decoder_end_token_id", NULL, &c->eos_id);
-    c->rms_eps = c->final_rms_eps = 1e-5; // transformers' LayerNorms; no member says so
+    c->rms_eps = c->final_rms_eps = 1e-5; // transformers' LayerNorms; no config member
     c->rope.halves = false;
     c->n_source = N_SOURCE;
     c->n_step = STEP;

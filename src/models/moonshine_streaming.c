@@ -1,14 +1,13 @@
-// Moonshine's streaming variants: an encoder whose rows, 50 a second, are final soon after what
-// they are of was said, and Moonshine's decoder.
+// Moonshine's streaming variants: an encoder whose rows, 50 per second, are final soon after the
+// speech, and Moonshine's decoder.
 //
 //   stem:     x = asinh(k norm(frame)), of frames of 80 samples; x = silu(Wx)
 //             x = silu(conv1 x + b); x = conv2 x + b
 //   encoder:  x = x + attention(norm(x)) Wo;  x = x + gelu(norm(x) Wup + b) Wdown + b
 //   encoded:  (norm(x) + places) Wproj, the product only where the decoder is of another width
 //
-// A frame's norm is of its own samples, and convolutions, of five rows every two, look back only.
-// The encoder has no RoPE: each of its layers sees a window of rows, most of them also some rows
-// ahead.
+// A frame's norm is over its own samples; convolutions, of five rows every two, look back only. The
+// encoder has no RoPE: each layer attends to a window of rows, most layers also some rows ahead.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,12 +19,12 @@
 #define STEP      2
 #define N_FRAMES  3072 // at most: 15.36 seconds
 #define N_SOURCE  768  // rows of the encoder at most
-#define N_LEAST   64   // that a model has to be able to attend to: 1.28 seconds
+#define N_LEAST   64   // rows that a model must be able to attend to: 1.28 seconds
 #define FRAME_EPS 1e-6f
 
 // ---- Graphs ------------------------------------------------------------------------------------
 
-// The encoder's sizes in the decoder's places, for the blocks that both are made of.
+// The encoder's sizes in the decoder's members, for the blocks that both use.
 static tern_config encoder_of(const tern_config *c) {
     const tern_streaming *s = &c->streaming;
     tern_config e = *c;
@@ -64,7 +63,7 @@ static tern_vid attention(tern_graph *g, const tern_config *c, tern_vid x) {
                                   .head_dim = (int32_t)c->head_dim,
                                   .scale = 1.0f / sqrtf((float)c->head_dim),
                                   .window = c->streaming.back[g->layer]};
-    attrs.bidirectional = c->streaming.ahead[g->layer] > 1; // of 1 it sees no more than of none
+    attrs.bidirectional = c->streaming.ahead[g->layer] > 1; // 1: none ahead, as with 0
     if (attrs.bidirectional) attrs.ahead = c->streaming.ahead[g->layer];
     tern_vid q = tern_block_linear(g, c, x, "enc.blk.%d.attn_q.weight", n_q, c->n_embd);
     tern_vid k = tern_block_linear(g, c, x, "enc.blk.%d.attn_k.weight", n_kv, c->n_embd);
@@ -111,7 +110,7 @@ static tern_status refuse_window(int64_t layer, tern_error *err) {
         N_SOURCE, N_SOURCE, layer);
 }
 
-// Pairs in a folder, in GGUF one after the other.
+// Pairs in a folder; in GGUF a flat list.
 static bool find_window(const tern_config_source *s, int64_t i, double out[2]) {
     char key[160];
     if (s->file->kind == TERN_FILE_GGUF) {
@@ -176,13 +175,13 @@ static tern_status read_encoder(const tern_config_source *s, tern_config *c, ter
                      e->n_heads, e->n_kv_heads, e->head_dim);
 }
 
-// What a folder could say and no published model does.
+// Settings that a folder could have, but no published model does.
 static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
     tern_str act = tern_config_str(s, NULL, "encoder_config.hidden_act");
     double rate = 16000, frame = 5;
     tern_config_float(s, NULL, "encoder_config.sample_rate", &rate);
     tern_config_float(s, NULL, "encoder_config.frame_ms", &frame);
-    if (!tern_config_json(s, "rope_parameters")) // whose default is not that of other models
+    if (!tern_config_json(s, "rope_parameters")) // its default differs from other models'
         return tern_fail(err, TERN_ERR_FORMAT, "config.json: rope_parameters is missing");
     if (act.ptr && !tern_str_is(act, "gelu"))
         return tern_fail(
@@ -199,7 +198,7 @@ static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_config_int(s, "decoder_start_token_id", "decoder_start_token_id", &c->bos_id);
     tern_config_int(s, "decoder_end_token_id", NULL, &c->eos_id);
-    c->rms_eps = c->final_rms_eps = 1e-5; // transformers' LayerNorms; no member says so
+    c->rms_eps = c->final_rms_eps = 1e-5; // transformers' LayerNorms; no config member
     c->rope.halves = false;
     if (c->n_context < N_LEAST)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -258,7 +257,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
                        c->bos_id);
 }
 
-// A logarithm is what is stored; the graph multiplies.
+// Files store a logarithm; the graph multiplies.
 static tern_status numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
                            float *x, tern_error *err) {
     (void)file;

@@ -1,13 +1,13 @@
-// NanoCodec (NVIDIA, arXiv:2508.05835): the decoder, which makes sound of codes.
+// NanoCodec (NVIDIA, arXiv:2508.05835): the decoder, which turns codes into sound.
 //
 //   x = pre_conv(digits(codes))
 //   per stage:  x = upsample(snake(x));  x = mean over branches of branch(x)
 //   branch, of one kernel, per block of one dilation:  y = y + conv2(snake(conv1(snake(y))))
-//   sound = post_conv(snake(x)), which whoever takes it cuts to -1 .. 1
+//   sound = post_conv(snake(x)), which the caller clips to -1 .. 1
 //
-// Everything is causal, so what follows from a code never changes: sound comes in pieces that join
-// without a seam, as long as each convolution keeps the last rows that it looks back to. Rows of
-// the graph are frames of codes; each stage makes `rate` rows of one and halves the columns.
+// Everything is causal, so the samples of a code never change: sound comes in pieces that join
+// without a seam, if each convolution keeps the last rows that it looks back to. Rows of the graph
+// are frames of codes; each stage turns one row into `rate` rows and halves the columns.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 // ---- Graph -------------------------------------------------------------------------------------
 
 static tern_vid snake(tern_graph *g, tern_vid x, const char *name) {
-    char alpha[TERN_NAME_BYTES + 8]; // a name that is too long is refused by the graph
+    char alpha[TERN_NAME_BYTES + 8]; // the graph refuses a name that is too long
     snprintf(alpha, sizeof alpha, "%s.alpha", name);
     return x < 0 ? -1 : tern_g_half_snake(g, x, tern_g_vector(g, alpha, g->values[x].cols / 2));
 }
@@ -79,7 +79,7 @@ static tern_status build(tern_graph *g, const tern_config *config, tern_error *e
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// A list of up to `most` numbers from 1 to `limit`, from either world.
+// A list of up to `most` numbers from 1 to `limit`, from either format.
 static tern_status read_list(const tern_config_source *s, const char *gguf, const char *hf,
                              int32_t limit, int32_t *out, int32_t most, int32_t *n,
                              tern_error *err) {
@@ -119,7 +119,7 @@ static tern_status read_lists(const tern_config_source *s, tern_codec *c, tern_e
                      TERN_CODEC_BLOCKS, &c->n_blocks, err);
 }
 
-// Members of config.json that must be what they are in all published models.
+// Members of config.json that must have the values of all published models.
 static tern_status need_text(const tern_config_source *s, const char *hf, const char *value,
                              tern_error *err) {
     tern_str text = tern_config_str(s, NULL, hf);
@@ -136,7 +136,7 @@ static tern_status need_taps(const tern_config_source *s, const char *gguf, cons
     return TERN_OK;
 }
 
-// The product of the levels, and that of the rates; 0: more than can be.
+// The product of the levels, and that of the rates; 0: too large.
 static int64_t product(const int32_t *x, int n) {
     int64_t all = 1;
     for (int i = 0; i < n && x[i] > 0; i++) all = all > 0 && all <= 1 << 20 ? all * x[i] : 0;
@@ -173,7 +173,7 @@ static tern_status read(const tern_config_source *s, tern_config *config, tern_e
                          c->n_channels, (int)c->n_stages);
     config->n_layers = c->n_stages;
     config->n_embd = c->n_channels;
-    config->n_context = 1 << 24; // positions are not counted by any table
+    config->n_context = 1 << 24; // no table limits the positions
     config->n_batch_most = FRAMES_MOST;
     config->bos_id = config->eos_id = -1;
     return TERN_OK;

@@ -1,6 +1,6 @@
 // Nomic's BERT (arXiv:2402.01613): nomic-embed-text. BERT's encoder with RoPE in place of learned
-// positions, one product for queries, keys and values, gated feed-forwards, and no biases but those
-// of the norms.
+// positions, one product for queries, keys and values, gated feed-forwards, and no biases except
+// the norms'.
 #include <inttypes.h>
 #include "models/family.h"
 
@@ -24,7 +24,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
     return tern_build_stack(g, c, &(tern_stack){.layer = layer, .begin = begin}, err);
 }
 
-// What nomic-embed-text-v1 and v1.5 have; the files of others say so.
+// Values of nomic-embed-text-v1 and v1.5; other models' files state theirs.
 static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
     static const struct {
         const char *name;

@@ -1,5 +1,5 @@
-// OLMo 2 (arXiv:2501.00656): Llama's decoder with the norms after attention and feed-forward and
-// not before them, and norms of all queries together and of all keys together before RoPE.
+// OLMo 2 (arXiv:2501.00656): Llama's decoder with the norms after attention and feed-forward
+// instead of before, and norms of all queries together and of all keys together before RoPE.
 #include "models/family.h"
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {

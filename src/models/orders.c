@@ -1,5 +1,5 @@
-// What differs between the numbers of the two worlds: the order of rows or columns, and a few
-// values. Loading and conversion both ask here.
+// How numbers differ between the two formats: the order of rows or columns, and a few values. Both
+// loading and conversion use this.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 
 // ---- Orders ------------------------------------------------------------------------------------
 
-// All known orders transpose: RoPE's pairs are [2][half] rows of a head in one world and [half][2]
+// All known orders transpose: RoPE's pairs are [2][half] rows of a head in one format and [half][2]
 // in the other, value heads [key heads][repeats] and [repeats][key heads].
 static tern_order order_of(tern_order_kind kind, const tern_config *c) {
     const tern_delta_attrs *d = &c->delta;
@@ -51,7 +51,7 @@ tern_change tern_model_change(const tern_file *file, const tern_tensor_row *row)
     return is_done ? TERN_CHANGE_NONE : row->change;
 }
 
-// A logarithm is the nearest float to that of a float's exponential, and so that float again.
+// The logarithm, rounded to float, of a float's exponential is that float again.
 void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (change == TERN_CHANGE_PLUS_ONE) x[i] += to_gguf ? 1 : -1;
@@ -60,7 +60,7 @@ void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n) {
     }
 }
 
-// Rows with zeros up to a multiple of 4 columns, from the last to the first in one place.
+// Pads rows with zeros to a multiple of 4 columns, in place, from the last row to the first.
 static tern_status pad(const tern_tensor *t, float **out, tern_error *err) {
     bool flat = t->n_dims == 2;
     size_t n = (size_t)(flat ? t->ne[0] : t->ne[0] * t->ne[1]);

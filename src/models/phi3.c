@@ -1,6 +1,6 @@
 // Phi-3 and Phi-4-mini (arXiv:2404.14219, 2503.01743): Llama's decoder with one product for
-// queries, keys and values and one for gates and what they gate. RoPE turns part of a head, with
-// other factors in texts longer than those it was trained with first.
+// queries, keys and values and one for gates and the values they gate. RoPE turns part of a head,
+// with other factors for texts longer than those of the first training.
 #include "models/family.h"
 
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {

@@ -1,5 +1,5 @@
-// What a file says of texts to embed: those that go in front of them, which sentence-transformers
-// calls prompts, and how long they may be. A folder says it in config_sentence_transformers.json
+// A file's settings for texts to embed: the texts put in front of them, which sentence-transformers
+// calls prompts, and how long they may be. A folder has them in config_sentence_transformers.json
 // and sentence_bert_config.json, a GGUF in keys of our own, "tern.prompts.*" and "tern.max_length".
 #include <string.h>
 #include "models/models.h"
@@ -13,7 +13,7 @@ static tern_status too_many(tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "more than %d prompts", TERN_PROMPTS_MAX);
 }
 
-// Values that are no texts, null among them, are none.
+// Values that are not texts, such as null, count as absent.
 static tern_status read_folder(const tern_file *file, tern_prompts *out, tern_error *err) {
     const tern_json_doc *doc = &file->sentence;
     const tern_json *list = tern_json_path(doc, "prompts");

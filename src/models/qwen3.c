@@ -1,6 +1,6 @@
 // Qwen3 (arXiv:2505.09388): Llama's decoder, with a norm of each query and key head before RoPE and
-// heads whose dimensions are stated. Qwen3-Embedding is the same decoder, of which the last row is
-// the embedding. Qwen3 MoE has experts in place of the feed-forward part.
+// heads whose dimensions are stated. Qwen3-Embedding is the same decoder; its last row is the
+// embedding. Qwen3 MoE has experts in place of the feed-forward part.
 #include <inttypes.h>
 #include "models/family.h"
 
@@ -19,7 +19,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
                             err);
 }
 
-// Windows are off in every published file. Where they are on, the first layers have none.
+// Windows are off in every published file. If they are on, the first layers have none.
 static tern_status read_json_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool found;
     int64_t window = 0, n_full = 28; // as in transformers
@@ -70,7 +70,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     return tern_config_pooling(s, c, err);
 }
 
-// Layers without experts among the others: no published file has them, and GGUF cannot say so.
+// Single layers without experts: no published file has them, and GGUF cannot express them.
 static tern_status read_moe(const tern_config_source *s, tern_config *c, tern_error *err) {
     int64_t step = 1;
     const tern_json *dense = tern_config_json(s, "mlp_only_layers");

@@ -1,6 +1,6 @@
 // Qwen3.5, the text part: three of four layers mix positions by a gated delta net
-// (arXiv:2412.06464), whose state has one size however long the text is; the fourth by attention
-// with a gate.
+// (arXiv:2412.06464), whose state has a fixed size, however long the text is; the fourth by
+// attention with a gate.
 //
 //   per layer:  x = x + mixer(norm(x));  x = x + feed_forward(norm(x))
 //   delta net:  q, k, v = silu(conv(norm(x) Wqkv));  z, a, b = norm(x) Wz, norm(x) Wa, norm(x) Wb
@@ -8,8 +8,7 @@
 //   attention:  q, gate = norm(x) Wq by head;  q and k normed by head;  RoPE turns a quarter of a
 //               head;  mixer = (attention(q, k, v) * sigmoid(gate)) Wo
 //
-// RoPE's three axes (M-RoPE) are one where there is only text. The tower that makes rows of
-// images is in qwen_vision.c.
+// RoPE's three axes (M-RoPE) are the same for text. The vision tower is in qwen_vision.c.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +22,7 @@ static tern_vid delta_net(tern_graph *g, const tern_config *c, tern_vid x) {
     int64_t cols = 2 * (int64_t)d->n_k_heads * d->head_dim + v_cols;
     tern_vid qkv = tern_block_linear(g, c, x, "blk.%d.attn_qkv.weight", cols, c->n_embd);
     tern_vid z = tern_block_linear(g, c, x, "blk.%d.attn_gate.weight", v_cols, c->n_embd);
-    // Decay and strength are too few numbers to be rounded: they are never BitLinears.
+    // Decay and strength have too few weights to be worth rounding: they are never BitLinears.
     tern_vid wa = tern_g_matrix(g, "blk.%d.ssm_alpha.weight", d->n_v_heads, c->n_embd);
     tern_vid wb = tern_g_matrix(g, "blk.%d.ssm_beta.weight", d->n_v_heads, c->n_embd);
     tern_vid a = tern_g_linear(g, x, wa), b = tern_g_linear(g, x, wb);
@@ -62,7 +61,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 
 // ---- Config ------------------------------------------------------------------------------------
 
-#define INTERVAL 4 // every so many layers one is attention, where no file says otherwise
+#define INTERVAL 4 // by default, each 4th layer is attention
 
 static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool found;
@@ -81,7 +80,8 @@ static tern_status read_layers(const tern_config_source *s, tern_config *c, tern
     return TERN_OK;
 }
 
-// In GGUF the sizes are those of a state space model: inner_size are all value heads together.
+// In GGUF the sizes have the names of a state space model's: inner_size is all value heads
+// together.
 static tern_status read_delta(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     int64_t taps, k_heads, v_heads, k_dim, v_dim;
@@ -145,7 +145,7 @@ static bool is_every(const tern_config *c, int64_t interval) {
     return true;
 }
 
-// Where each n-th layer is attention one number says it, else a flag a layer.
+// If each n-th layer is attention, one number says it, else a flag per layer.
 static tern_status put_layers(tern_gguf_writer *w, const char *name, const tern_config *c) {
     int64_t interval = 1;
     char key[160];
@@ -191,7 +191,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
                        "  \"linear_value_head_dim\": %d,\n",
                        (int)c->conv_taps, (int)d->n_k_heads, (int)d->n_v_heads, (int)d->head_dim,
                        (int)d->v_dim);
-    if (c->rope.scaling != TERN_ROPE_NONE) return; // said by rope_scaling
+    if (c->rope.scaling != TERN_ROPE_NONE) return; // rope_scaling has it
     tern_strbuf_printf(out,
                        "  \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.9g, "
                        "\"partial_rotary_factor\": %.17g, \"mrope_interleaved\": true, "

@@ -1,8 +1,8 @@
 // Qwen3-VL (arXiv:2511.21631): Qwen3's decoder for texts with images.
 //
-//   x = table[ids], and where an image is, the rows that its tower made (qwen_vision.c)
+//   x = table[ids], and for images the tower's rows (qwen_vision.c)
 //   per layer:  x = x + attention(norm(x));  x = x + feed_forward(norm(x))
-//               and in the first ones, where an image is, x = x + rows of a layer of the tower
+//               and in the first layers, for images, x = x + rows of a layer of the tower
 //
 // RoPE turns pairs by time, row or column by turns.
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
         err);
 }
 
-// The text's file says how many layers of the tower it reads; the tower's, which.
+// The text model's file says how many layers of the tower it reads; the tower's file says which.
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     int64_t n_deep = -1;
     TERN_TRY(tern_config_qwen_vision(s, c, err));
@@ -46,7 +46,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 }
 
 static const char *const gguf_names[] = {"qwen3vl", NULL};
-// Without its tower it is a Qwen3, and a folder of it is written as one.
+// Without its tower it is a Qwen3, and is written to folders as one.
 static const char *const hf_types[] = {"qwen3", "qwen3_vl", "qwen3_vl_text", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
 static const tern_generation_defaults generation = {

@@ -1,13 +1,14 @@
-// The tower of Qwen3-VL and Qwen3.5. Its layers are those of all (vision.c); what is its own:
+// The tower of Qwen3-VL and Qwen3.5. It has the layers of all towers (vision.c); its own part:
 //
 //   rows = gelu(four norm(x) in one W0 + b) W2 + b
 //
 // A patch is a square of two frames; an image is both. RoPE turns a half of a head's pairs by the
-// row and the others by the column. Patches come in blocks of 2 x 2, which become a row in the end.
-// The grid of learnt places ends where an image ends: a patch takes a mixture of the four nearest.
+// row and the others by the column. Patches come in blocks of 2 x 2, which become one row in the
+// end. The grid of learned positions is stretched to the image: a patch interpolates between the
+// four nearest.
 //
-// Qwen3-VL reads the rows of some layers in between, too ("deepstack"): merged likewise, they are
-// added to the image's rows in the text after its first layers, one set a layer.
+// Qwen3-VL also reads the rows of some intermediate layers ("deepstack"): merged likewise, they are
+// added to the image's rows in the text after its first layers, one set per layer.
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static tern_vid merge(tern_graph *g, const tern_config *c, const tern_vision *v,
     return tern_block_biased(g, c, x, "mm.2", v->n_out, n);
 }
 
-// The same of a layer in between: the norm is that of all patches of a block together.
+// The same for an intermediate layer: the norm is over all patches of a block together.
 static tern_vid merge_deep(tern_graph *g, const tern_config *c, const tern_vision *v, tern_vid x) {
     tern_config block = *c;
     int64_t n = block.n_embd = c->n_embd * v->n_merge * v->n_merge;
@@ -54,7 +55,7 @@ tern_status tern_build_qwen_vision(tern_graph *g, const tern_config *config, ter
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// Tokens of places, where an image's is needed.
+// Placeholder tokens; only an image's is required.
 static const tern_tower_token tokens[] = {
     {"image_token_id", NULL, "<|image_pad|>", offsetof(tern_vision, image_id)},
     {"video_token_id", NULL, "<|video_pad|>", offsetof(tern_vision, video_id)},
@@ -76,7 +77,7 @@ static const tern_tower_size sizes[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
-// A layer that is read besides the last one.
+// A layer read besides the last one.
 static tern_status add_deep(tern_vision *v, int64_t layer, tern_error *err) {
     bool fits = v->n_deep < TERN_VISION_DEEP && layer >= 0 && layer < v->n_layers &&
                 (!v->n_deep || layer > v->deep[v->n_deep - 1]);

@@ -1,16 +1,15 @@
-// SigLIP's tower (arXiv:2303.15343, and 2502.14786 for the second), which several families see
-// with: the layers of all towers (vision.c), whose patches are told where they are by their learnt
-// vectors alone, and a norm after the last one.
+// SigLIP's tower (arXiv:2303.15343, and 2502.14786 for the second), which several families use: the
+// layers of all towers (vision.c), with learned position vectors and no RoPE, and a norm after the
+// last one.
 //
-// LFM2-VL has the second, of images that keep their shape. The grid of learnt places is laid over
-// each of them as images are resized: places lie in the middle of what they stand for, and where
-// an image has fewer patches than the grid has places, a patch takes a mixture of all that it
-// covers.
+// LFM2-VL has the second, for images that keep their shape. The grid of learned positions is
+// resized to each image as images are: positions lie in the middle of their cells, and if an image
+// has fewer patches than the grid has cells, a patch takes a mixture of all cells that it covers.
 //
 //   rows = act(norm(four x in one) W1 + b) W2 + b
 //
-// Gemma 3 has the first, of squares of one size, whose grid of places is the grid of patches. A row
-// is the mean of a block of patches.
+// Gemma 3 has the first, for squares of one size; the grid of positions is the grid of patches. A
+// row is the mean of a block of patches.
 //
 //   rows = norm(mean x of a block) W
 #include <inttypes.h>
@@ -37,7 +36,7 @@ static tern_vid product(tern_graph *g, const tern_config *c, tern_vid x, int whi
 tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, tern_error *err) {
     const tern_vision *v = &config->vision;
     const tern_config c = tern_vision_config(v);
-    tern_config block = c; // of patches that become a row
+    tern_config block = c; // of patches that become one row
     int64_t group = v->n_merge * v->n_merge;
     block.n_embd = c.n_embd * group;
     block.rms_eps = 1e-5;
@@ -49,7 +48,7 @@ tern_status tern_build_lfm2_vision(tern_graph *g, const tern_config *config, ter
     return tern_graph_check(g, err);
 }
 
-// The mean of so many rows, which are one of so many times the columns.
+// The mean of n_rows rows, which x has side by side in one row.
 static tern_vid mean(tern_graph *g, tern_vid x, int64_t n, int64_t n_rows) {
     tern_vid sum = tern_g_columns(g, x, n * n_rows, 0, n);
     for (int64_t i = 1; i < n_rows; i++)
@@ -71,13 +70,13 @@ tern_status tern_build_gemma3_vision(tern_graph *g, const tern_config *config, t
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// What stands around an image comes with it (session/see.c).
+// The tokens around an image come with it (session/see.c).
 static const tern_tower_token lfm2_tokens[] = {
     {"image_token_id", "image_token_index", "<image>", offsetof(tern_vision, image_id)},
     {NULL, NULL, NULL, 0},
 };
 
-// In texts images stand where the token is that begins one: the processor puts the others there.
+// In a text, an image replaces the token that begins one; the processor adds the other tokens.
 static const tern_tower_token gemma3_tokens[] = {
     {"boi_token_index", "boi_token_id", "<start_of_image>", offsetof(tern_vision, image_id)},
     {"eoi_token_index", "eoi_token_id", "<end_of_image>", offsetof(tern_vision, after_id)},

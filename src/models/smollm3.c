@@ -3,14 +3,14 @@
 #include <stdio.h>
 #include "models/family.h"
 
-#define INTERVAL 4 // every so many layers one has none, where no file says otherwise
+#define INTERVAL 4                       // by default, each 4th layer has none
 #define LAYERS   "rope.unrotated_layers" // GGUF: a key of our own, for other patterns
 
 static void unrotate_every(tern_config *c, int64_t interval) {
     for (int64_t i = 0; i < c->n_layers; i++) c->unrotated[i] = (i + 1) % interval == 0;
 }
 
-// no_rope_layers has a 1 where there is RoPE, whatever its name says.
+// no_rope_layers has a 1 for layers with RoPE, despite its name.
 static tern_status read_json_layers(const tern_config_source *s, tern_config *c,
                                     const tern_json *list, tern_error *err) {
     const tern_json_doc *doc = &s->file->config;
@@ -23,7 +23,7 @@ static tern_status read_json_layers(const tern_config_source *s, tern_config *c,
                      n, c->n_layers);
 }
 
-// Windows are off in the published file; where they are on, they are of layers without RoPE, unless
+// Windows are off in the published file; if they are on, the layers without RoPE have them, unless
 // layer_types says otherwise. GGUF: a key of our own.
 static tern_status read_windows(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool found, gguf = s->file->kind == TERN_FILE_GGUF;

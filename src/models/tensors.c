@@ -1,5 +1,5 @@
-// The tensors of a model: their names in both worlds, what each is for, and whether a file has
-// those that its graph reads.
+// The tensors of a model: their names in both formats, their roles, and whether a file has those
+// that its graph reads.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static bool fill(const char *pattern, int layer, char *out, size_t size) {
     return n > 0 && (size_t)n < size;
 }
 
-// Files put the decoder's tensors under these names, the longest first; tables of rows have one.
+// The prefixes of the decoder's tensors in files, the longest first; tables of rows have one.
 static const char *const prefixes[] = {"model.language_model.",
                                        "language_model.model.",
                                        "language_model.",
@@ -41,7 +41,7 @@ static const char *const prefixes[] = {"model.language_model.",
 
 static const char *without_prefix(const char *name) {
     size_t i = 0;
-    while (strncmp(name, prefixes[i], strlen(prefixes[i])) != 0) i++; // the last fits all
+    while (strncmp(name, prefixes[i], strlen(prefixes[i])) != 0) i++; // the last one always matches
     return name + strlen(prefixes[i]);
 }
 
@@ -151,7 +151,7 @@ static bool ends_with(const char *name, const char *end) {
     return n >= n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-// The scale of a packed weight, which the reader of the folder has built in.
+// The scale of a packed weight, which the reader of the folder has already included.
 static bool is_packed_scale(const tern_file *file, const char *name) {
     static const char end[] = "_scale";
     char weight[256];
@@ -177,7 +177,7 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
     char seen[128];
     if (why && c->vision.n_layers && !gguf &&
         tern_model_name_to_gguf(arch, name, seen, sizeof seen))
-        return NULL; // of a tower that is there
+        return NULL; // of a tower that is present
     if (why) return why;
     int block = gguf && c->n_ignored_blocks ? tern_model_block_of(name, NULL) : -1;
     if (block >= c->n_layers && block < c->n_layers + c->n_ignored_blocks)
@@ -198,7 +198,7 @@ const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, con
     return NULL;
 }
 
-// Of a tensor that stands in a file under two names, one is read.
+// If a file has a tensor under two names, one of them is read.
 static bool is_read(const tern_file *file, const tern_arch *arch, const tern_graph *const *graphs,
                     int n_graphs, const tern_tensor *t) {
     char gguf[128];
@@ -247,7 +247,7 @@ static bool has_taps(const tern_tensor *t, const tern_value *v, const tern_tenso
     return fits && (int64_t)n == v->cols && (int64_t)n_rows == v->rows;
 }
 
-// A squeezed one may have its dimension of 1 or not.
+// A SQUEEZE tensor may keep its dimension of 1.
 static bool has_shape(const tern_tensor *t, const tern_value *v, const tern_tensor_row *row) {
     int64_t n_rows = (int64_t)t->ne[1], n_more = (int64_t)t->ne[2];
     if (row && row->taps) return has_taps(t, v, row);
@@ -283,7 +283,7 @@ tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares) {
     return part;
 }
 
-// I2_S has one scale, packed weights have rows that are far apart.
+// I2_S has one scale; the rows of packed weights are far apart.
 static bool can_share(const tern_tensor *t, int shares) {
     uint64_t n_rows = t->n_dims == 1 ? t->ne[0] : t->ne[1];
     return n_rows % (uint64_t)shares == 0 && t->type != TERN_DTYPE_I2_S &&
@@ -329,8 +329,8 @@ tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, cons
     return TERN_OK;
 }
 
-// The last layer is looked for first: a graph of layers that are not in the file would be built to
-// be refused, and of many of them that takes long.
+// Looks for the last layer before a graph is built: to build a graph of many missing layers, only
+// to refuse it, would take long.
 tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch,
                                     const tern_config *c, tern_error *err) {
     char name[TERN_NAME_BYTES] = "", wanted[TERN_NAME_BYTES] = "";
@@ -338,7 +338,7 @@ tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch
         if (!strstr(t->gguf, "%d") || !fill(t->gguf, (int)c->n_layers - 1, name, sizeof name))
             continue;
         if (tern_model_tensor(file, arch, name)) return TERN_OK;
-        if (!wanted[0]) memcpy(wanted, name, sizeof wanted); // to be named
+        if (!wanted[0]) memcpy(wanted, name, sizeof wanted); // for the message
     }
     return tern_fail(err, TERN_ERR_FORMAT,
                      "tensor %s is missing: the config has %" PRId64 " layers", wanted,

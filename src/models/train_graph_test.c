@@ -117,7 +117,7 @@ static void make_batch(rig *r, uint32_t seed) {
                                   .step = 1};
 }
 
-// Four documents are two pairs, in an order of their own.
+// Four documents are two pairs, in another order.
 enum { N_VECTORS = 4 };
 static tern_status to_vectors(rig *r, int64_t n_cols) {
     static const int32_t vector_of[] = {2, 0, 1, 3};
@@ -192,7 +192,7 @@ static void rig_close(rig *r) {
     tern_graph_free(&r->update);
 }
 
-// Of the documents' vectors: the first run makes them, the second adds to the gradients.
+// For the loss of vectors: the first run makes them, the second adds to the gradients.
 static float loss_of_vectors(rig *r) {
     static const uint64_t keys[N_VECTORS] = {1, 2, 3, 4};
     enum { COLS_MAX = 64 };
@@ -282,7 +282,7 @@ TEST(train_gradients_are_the_differences_of_the_loss) {
 // Seen to fail: a gradient of attention whose window is one wider; a cap's slope left out; the
 // gradient of a head's norm for the first head alone; taps of a convolution's dx in reverse; a
 // scale's gradient without its factor; columns written into the sum so far instead of added; a
-// product added in place to a gradient that another value has, too.
+// product added in place to a gradient that another value shares.
 TEST(train_gradients_of_the_families_are_the_differences_of_the_loss) {
     check_gradients((model_parts){.family = "qwen3"});
     check_gradients((model_parts){.family = "gemma3"});

@@ -1,14 +1,14 @@
-// What the towers of language models that see have in common: images become rows that stand in a
-// text like those of its tokens.
+// The common part of vision-language models' towers: images become rows that stand in a text like
+// its tokens' rows.
 //
-//   x = patches Wpatch + b + a learnt vector of the place
+//   x = patches Wpatch + b + a learned position vector
 //   per layer:  x = x + attention(norm(x)) Wo + b;  x = x + act(norm(x) Wup + b) Wdown + b
 //
-// Every patch sees all of its image, so one layer's keys and values are forgotten when the next
-// one begins: all layers share one state. The vectors of places are a square grid, which lies over
-// every image whatever its shape is.
+// Every patch attends to all of its image, so one layer's keys and values are not needed after it:
+// all layers share one state. The position vectors are a square grid, which is stretched over every
+// image, whatever its shape.
 //
-// What is made of the last rows, and how files call all of it, is a tower's own: qwen_vision.c,
+// How the last rows are processed, and the names in files, differ by tower: qwen_vision.c,
 // siglip.c.
 #include <inttypes.h>
 #include <math.h>
@@ -174,7 +174,7 @@ static tern_status read_json(const tern_config_source *s, tern_vision *v, tern_e
     return TERN_OK;
 }
 
-// A token by its name, as llama.cpp finds it; files without a vocabulary may say its number.
+// A token by its name, as llama.cpp finds it; files without a vocabulary may have its number.
 static void find_token(const tern_file *file, const tern_tower_token *token, int64_t *out) {
     const tern_meta *list = tern_file_meta(file, "tokenizer.ggml.tokens");
     char key[64];
@@ -257,7 +257,7 @@ static tern_status check(const tern_config_source *s, const tern_vision *v, cons
     return TERN_OK;
 }
 
-// Of files that have the tower; others are models of text, whatever their config says.
+// For files with a tower; others are text models, whatever their config says.
 tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_file *tower = s->file->tower;
     bool gguf = s->file->kind == TERN_FILE_GGUF;

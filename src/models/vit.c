@@ -1,18 +1,17 @@
-// ViT (arXiv:2010.11929): images in squares. A square of p x p pixels, red, then green, then
-// blue, is a row; in front of them stands a row for the whole, whose last state becomes the scores.
+// ViT (arXiv:2010.11929): images in squares. A square of p x p pixels (red, then green, then blue)
+// is a row; before them comes a row for the whole image, whose last state becomes the scores.
 //
 //   x = table[ids] + patches Wpatch + b
 //   per layer:  x = x + attention(norm(x)) Wo + b;  x = x + act(norm(x) Wup + b) Wdown + b
 //   scores = norm(x)[0] Whead + b
 //
-// ids are places: 0 that of the whole, 1 the first square's; so the table is that of the positions,
-// and the part that tokenizers have elsewhere is counting. The row of the whole has no pixels
-// (zeros) and a vector of its own instead of the squares' bias: the table's first row has their
-// difference in it (numbers), so that all rows are computed alike.
+// ids are positions: 0 the whole image, 1 the first square; so the table is the position table, and
+// ids are counted instead of tokenized. The row of the whole has no pixels (zeros), and its own
+// vector instead of the squares' bias: the table's first row includes the difference (numbers), so
+// that all rows are computed alike.
 //
-// Two worlds write them: transformers (ViTForImageClassification), and timm, whose folders call
-// their parts otherwise, have queries, keys and values as one, and say next to nothing in
-// config.json.
+// Two libraries write them: transformers (ViTForImageClassification), and timm, whose folders use
+// other names, store queries, keys and values as one, and have very little in config.json.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +55,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
     return tern_build_stack(g, c, &(tern_stack){.layer = layer, .begin = begin, .end = end}, err);
 }
 
-// What the file's table of positions lacks to be the graph's.
+// Adds the difference to the first row of the file's position table (see above).
 static tern_status numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *table,
                            float *x, tern_error *err) {
     const tern_tensor *whole = tern_model_tensor(file, arch, "class_embd");
@@ -129,7 +128,7 @@ static bool has(tern_str text, const char *part) {
     return false;
 }
 
-// The heads are in no tensor: by a member where there is one, else by the architecture's name.
+// No tensor shows the number of heads: it is a member, or follows from the architecture's name.
 static int64_t timm_heads(const tern_config_source *s) {
     static const struct {
         const char *name;
@@ -230,7 +229,7 @@ static const tern_tensor_row timm_tensors[] = {
     TERN_ROWS_END,
 };
 
-// A pooler is a layer of BERT's training, which ViT's folders have by accident.
+// A pooler is a layer from BERT's training; ViT's folders have it by accident.
 static const tern_ignored ignored[] = {
     {"pooler.", NULL, "of another task: scores and vectors are of the first row as it is"},
     {"vit.pooler.", NULL, "of another task: scores and vectors are of the first row as it is"},

@@ -1,15 +1,15 @@
-// Whisper (arXiv:2212.04356): speech to text. An encoder makes rows of a spectrogram, 50 a second
-// of a window of 30 seconds, and a decoder says what they are, with times, in a hundred languages.
+// Whisper (arXiv:2212.04356): speech to text. An encoder turns a spectrogram of a 30-second window
+// into rows, 50 per second, and a decoder writes the text, with times, in a hundred languages.
 //
-//   stem:     x = gelu(conv1 mel + b); x = gelu(conv2 x + b) + places
+//   stem:     x = gelu(conv1 mel + b); x = gelu(conv2 x + b) + positions
 //   encoder:  x = x + attention(norm(x)) Wo + b;  x = x + gelu(norm(x) Wup + b) Wdown + b
-//   decoder:  x = row of the table + place
+//   decoder:  x = row of the table + position
 //             x = x + attention(norm(x)) Wo + b;  x = x + attention(norm(x), encoded) Wo + b
 //             x = x + gelu(norm(x) Wup + b) Wdown + b
 //
-// Norms have biases, and so have products but those that make keys. Convolutions are products of
-// windows of three rows, with a row of zeros before the first and after the last. What the decoder
-// attends to is in states of its own, as Moonshine's is.
+// Norms have biases, and so have all products except those that make keys. Convolutions are
+// products of windows of three rows, with a row of zeros before the first and after the last. The
+// decoder attends to separate states, as Moonshine's does.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #define N_FRAMES     1500 // rows of the encoder in all published models
 #define N_SOURCE     1504 // a multiple of 16
 #define CONTEXT_MOST 896
-#define HOP          160 // samples of a row of the spectrogram; two rows make one of the encoder
+#define HOP          160 // samples per row of the spectrogram; two rows make one of the encoder
 
 // ---- Graphs ------------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ static tern_vid convolution(tern_graph *g, const tern_config *c, tern_vid x, con
     return tern_g_act(g, tern_block_biased(g, c, x, name, c->n_embd, TAPS * n_in), c->act);
 }
 
-// A sequence's own rows: of the encoder all of them, of the decoder those before.
+// Attention within a sequence: to all rows in the encoder, to those before in the decoder.
 static tern_vid own_attention(tern_graph *g, const tern_config *c, tern_vid x, const char *of,
                               bool is_encoder) {
     tern_attention_attrs attrs = heads_of(c);
@@ -132,8 +132,8 @@ static tern_status build_decoder(tern_graph *g, const tern_config *c, tern_error
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// Tokens that are never written, or not first: lists of generation_config.json, of config.json in
-// older folders, and of GGUF.
+// Tokens that are never written, or not first: lists in generation_config.json, in config.json of
+// older folders, and in GGUF.
 static tern_status read_tokens(const tern_config_source *s, const char *name, int64_t n_vocab,
                                int32_t *out, int32_t most, int32_t *n, tern_error *err) {
     char key[160];
@@ -175,7 +175,7 @@ static tern_status need_same(const tern_config_source *s, const char *hf, int64_
                      n, value);
 }
 
-// All published vocabularies end alike: the token that begins a text, languages, six others, and a
+// All published vocabularies end alike: the token that begins a text, languages, six others, a
 // token for each frame's time, and one more.
 static tern_status check_vocabulary(const tern_config *c, tern_error *err) {
     int64_t first = c->n_vocab - c->whisper.n_frames - 1;
@@ -191,7 +191,7 @@ static bool is_multilingual(const tern_config_source *s, int64_t n_vocab) {
     if (tern_config_int(s, "multilingual", NULL, &flag)) return flag != 0;
     const tern_json *said = tern_json_path(&s->file->generation_config, "is_multilingual");
     if (!said) said = tern_json_path(&s->file->config, "is_multilingual");
-    return tern_json_bool(said, n_vocab >= 51865); // those of English alone have 51,864
+    return tern_json_bool(said, n_vocab >= 51865); // English-only models have 51,864
 }
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
