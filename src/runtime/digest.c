@@ -1,11 +1,11 @@
-// What states of a text depend on besides the text, as one number: every weight as it is read, the
-// graph, the device's arithmetic, and this library's version. States that were kept under another
-// number are of no use here.
+// A hash of all that a text's states depend on besides the text: every weight as it is read, the
+// graph, the device's arithmetic, and this library's version. States saved under another hash
+// cannot be used here.
 #include <string.h>
 #include "base/hash.h"
 #include "runtime/runtime.h"
 
-#define PIECE ((uint64_t)4 << 20) // bytes of a weight that are held at once
+#define PIECE ((uint64_t)4 << 20) // bytes of a weight held at once
 
 static uint64_t add(uint64_t h, const void *bytes, size_t n) { return tern_hash64(h, bytes, n); }
 static uint64_t add_text(uint64_t h, const char *text) { return add(h, text, strlen(text)); }
@@ -88,8 +88,8 @@ static tern_status add_weight(uint64_t *h, const tern_weight_source *s, tern_wei
 static tern_status compute(const tern_model *m, uint64_t *out, tern_error *err) {
     const tern_placement *p = m->now;
     uint64_t h = add_text(0, tern_version());
-    // The CPU's kernels have the same bits on all machines (kernels/cpu/kernels.h); of a GPU only
-    // the same one is known to have.
+    // The CPU's kernels give the same bits on all machines (kernels/cpu/kernels.h); a GPU's are
+    // only known to be the same on that GPU.
     h = add_text(h, p->backend->name);
     if (p->backend != &tern_backend_cpu) h = add_text(h, p->backend->describe(p->device));
     h = add_int(h, m->device_desc.precise);
@@ -103,7 +103,7 @@ static tern_status compute(const tern_model *m, uint64_t *out, tern_error *err) 
 tern_status tern_model_digest(tern_model *m, uint64_t *out, tern_error *err) {
     tern_status status = TERN_OK;
     tern_mutex_lock(&m->lock);
-    // After a loss the arithmetic may be another one.
+    // After a loss the arithmetic may differ.
     if (m->digest == 0 || m->digest_of != m->now) status = compute(m, &m->digest, err);
     if (status == TERN_OK) m->digest_of = m->now;
     *out = m->digest;

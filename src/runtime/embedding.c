@@ -1,12 +1,12 @@
-// What a model's files say of its vectors: how many numbers, how long a text may be, and the texts
-// that sentence-transformers calls prompts, which go in front of queries and of documents.
+// A model's settings for embeddings: the vectors' size, how long a text may be, and the texts put
+// in front of queries and documents, which sentence-transformers calls prompts.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "runtime/runtime.h"
 #include "tern_media.h"
 
-// One after the other, each ended by a 0 byte. What has a 0 byte inside could not be told from two.
+// One after the other, each ended by a 0 byte. A text with a 0 byte inside would look like two.
 static tern_status keep_text(tern_model *m, tern_str text, tern_error *err) {
     if (text.len && memchr(text.ptr, 0, text.len))
         return tern_fail(err, TERN_ERR_FORMAT, "a prompt or a label with a 0 byte in it");
@@ -43,7 +43,7 @@ static tern_status check_pooling_module(const tern_model *m, tern_error *err) {
                      "is false) is not supported");
 }
 
-// As files call them, one after the other; those that have no name are numbered.
+// The names in the file, one after the other; those without a name are numbered.
 static tern_status read_labels(tern_model *m, tern_error *err) {
     size_t n = (size_t)m->config.n_labels;
     tern_str *labels = tern_alloc_array(TERN_MEM_GRAPH, n + 1, sizeof *labels);
@@ -73,7 +73,7 @@ tern_status tern_model_read_embedding(tern_model *m, tern_error *err) {
     tern_embedding_info *e = &m->embedding;
     if (c->pooling == TERN_POOLING_NONE) return TERN_OK;
     TERN_TRY(check_pooling_module(m, err));
-    if (c->n_image) return read_labels(m, err); // of images, not of texts
+    if (c->n_image) return read_labels(m, err); // a model of images, not of texts
     tern_vid v = tern_graph_find(&m->graphs[0].built, c->n_labels ? "scores" : "embedding");
     int64_t most = c->n_context < m->n_batch ? c->n_context : m->n_batch;
     tern_prompts p;

@@ -1,16 +1,16 @@
-// What a model has seen: rows that its tower made of images, which stand in texts as tokens do.
+// Encoded images: the rows that a model's tower made from them, which stand in texts like tokens.
 //
-// In a timeline each row has an id of its own, greater than any token's. Equal images have equal
-// ids and no others have them, for as long as the model is open: so whoever compares texts by their
-// ids, as prefixes are found and states are shared, tells images apart without knowing of them.
-// Rows stay while somebody holds them, a caller or a lease, and some longer, since the same
-// conversation will come again with its next turn.
+// In a timeline each row has its own id, greater than any token's. Equal images have equal ids, and
+// different images different ids, for as long as the model is open. So code that compares texts by
+// their ids, to find prefixes and share states, works with images unchanged. Rows stay while a
+// caller or a lease holds them, and some longer, since the same conversation will come again with
+// its next turn.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "runtime/lease.h"
 
-#define KEPT_BYTES ((uint64_t)256 << 20) // of rows and pixels that nobody holds
+#define KEPT_BYTES ((uint64_t)256 << 20) // of rows and pixels without a holder
 
 static uint64_t bytes_of(const tern_model *m, const tern_image_tokens *s) {
     return s->n_pixels +
@@ -32,7 +32,7 @@ void tern_model_free_images(tern_model *m) {
     m->images = NULL;
 }
 
-// Forgets those that were used longest ago. Under the lock.
+// Forgets the least recently used. Under the lock.
 static void forget_some(tern_model *m) {
     for (;;) {
         uint64_t bytes = 0;
@@ -184,8 +184,8 @@ bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int
     return false;
 }
 #else
-// The number of a row in its image; -1: the id is no image's, or it may be cut anywhere. *n:
-// how many the image has.
+// The index of a row in its image; -1: not an image's id, or the image may be cut anywhere. *n: how
+// many rows the image has.
 static int32_t row_of(const tern_lease *l, int32_t id, int32_t *n) {
     if (!tern_config_both_ways(&l->model->config) || id < TERN_IMAGE_TOKENS_IDS) return -1;
     const tern_image_tokens *s = tern_lease_image(l, id);
@@ -197,7 +197,7 @@ size_t tern_lease_piece(const tern_lease *l, const int32_t *ids, size_t n_ids, s
     int32_t n_rows, row = n > 0 && n < n_ids ? row_of(l, ids[n - 1], &n_rows) : -1;
     if (row < 0) return n;
     size_t begin = n > (size_t)row ? n - 1 - (size_t)row : 0, end = begin + (size_t)n_rows;
-    if (end > n_ids) end = n_ids; // a part of one, which is refused
+    if (end > n_ids) end = n_ids; // a part of an image, which is refused
     return end <= (size_t)l->model->n_batch || begin == 0 ? end : begin;
 }
 
@@ -237,12 +237,12 @@ bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int
 
 // ---- Places of images -------------------------------------------------------------------------
 
-// The walk through a timeline: a text goes on by one, an image lies in a plane that begins where
-// the text is, and the text after it goes on behind its longer edge.
+// A walk through a timeline: text advances by one position per token; an image is a plane that
+// begins at the text's position, and the text after it continues behind its longer edge.
 typedef struct walk {
     int32_t next;         // of a text
-    int32_t begin, after; // of the image that the last row belonged to
-    int32_t last;         // its id; -1: of a text
+    int32_t begin, after; // of the last row's image
+    int32_t last;         // its id; -1: a text's
 } walk;
 
 static void step(const tern_lease *l, walk *w, int32_t id, int32_t place[3]) {
@@ -270,6 +270,6 @@ int32_t tern_lease_places(const tern_lease *l, int32_t first, const int32_t *ids
     if (l->n_images == 0) return 0;
     for (int32_t i = 0; i < first; i++) step(l, &w, l->ids[i], unused);
     for (int32_t i = 0; i < n; i++) step(l, &w, ids[i], places + 3 * (size_t)i);
-    step(l, &w, 0, unused); // where a text would go on
+    step(l, &w, 0, unused); // where a text would continue
     return unused[0] - (first + n);
 }

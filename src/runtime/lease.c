@@ -1,7 +1,7 @@
-// Leases: timelines of tokens on a model's device. A lost device takes every sequence along, but a
-// lease remembers the tokens that its states were computed from; so it moves to where the model is
-// placed again and computes there what is missing before it goes on. The same covers states that
-// were cut further back than asked, since not all can go back to any position (kernels/sequence.h).
+// Leases: timelines of tokens on a model's device. If the device is lost, so are all sequences, but
+// a lease keeps the tokens that its states were computed from: it moves to the model's next device
+// and recomputes the missing states first. The same happens if states had to be cut further back
+// than asked, since not all can go back to any position (kernels/sequence.h).
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -18,7 +18,7 @@ static tern_status open_own(tern_lease *l, tern_error *err) {
     return drafts ? at->backend->drafts_open(l->own->instance, l->drafts, err) : TERN_OK;
 }
 
-// Frees what the lease has on its placement; a lost placement is freed with its last lease, but for
+// Frees the lease's part of its placement; a lost placement is freed with its last lease, except
 // its texts, which others may read. Under the model's lock.
 static void leave(tern_lease *l) {
     tern_placement *at = l->at;
@@ -153,7 +153,7 @@ bool tern_model_can_draft(const tern_lease *l) {
 bool tern_model_takes_masks(const tern_lease *l) { return l->at && l->at->backend->takes_masks; }
 
 static tern_status begin_own(tern_lease *l, tern_error *err) {
-    if (!l->at) return TERN_OK; // the next place is told
+    if (!l->at) return TERN_OK; // the next placement gets it
     tern_placement_begin_use(l->at);
     tern_status status = open_own(l, err);
     tern_placement_end_use(l->at);
@@ -189,7 +189,7 @@ tern_status tern_lease_know(tern_lease *l, size_t n_ids, tern_error *err) {
     return TERN_OK;
 }
 
-// Where it points to among the lease's ids; SIZE_MAX: elsewhere.
+// The index that it points to among the lease's ids; SIZE_MAX: elsewhere.
 static size_t place_of(const tern_lease *l, const int32_t *ids) {
     const uintptr_t at = (uintptr_t)ids, begin = (uintptr_t)l->ids;
     if (!l->ids || at < begin || at >= begin + l->capacity * sizeof *ids) return SIZE_MAX;
@@ -208,7 +208,7 @@ tern_status tern_lease_make_room(tern_lease *l, size_t n_ids, const int32_t **a,
 tern_status tern_lease_reserve(tern_lease *l, int32_t n_positions, tern_error *err) {
     if (n_positions > l->n_context) n_positions = l->n_context;
     TERN_TRY(tern_lease_know(l, (size_t)n_positions, err));
-    if (!l->at) return TERN_OK; // the next place is asked when it is needed
+    if (!l->at) return TERN_OK; // the next placement is asked when needed
     tern_placement_begin_use(l->at);
     tern_status status = tern_sequence_reserve(l->sequence, n_positions, err);
     tern_placement_end_use(l->at);
@@ -237,7 +237,7 @@ tern_status tern_lease_go_on_from(tern_lease *l, int32_t n_positions, int32_t *n
     return status;
 }
 
-// The sequence of `to` begins with positions of that of l.
+// Makes the sequence of `to` begin with the first positions of l's.
 static tern_status share(tern_lease *l, int32_t n_positions, tern_lease *to, tern_error *err) {
     tern_sequence *shared = NULL;
     TERN_TRY(tern_sequence_swap_in(l->sequence, err));

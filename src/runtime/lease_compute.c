@@ -1,15 +1,15 @@
 // Computing batches on leases: begin, poll until it is done. Nothing here waits, not even for
 // another device after a loss; tern_model_compute, which does, is a loop around it.
 //
-// What a lease knows and its states lack, after a move or a cut further back than asked, is
-// computed first: few tokens join the batch while there is room for them, else they go ahead in
-// batches of their own. So a batch that was begun may take several submissions.
+// Tokens of a lease that its states lack, after a move or a cut further back than asked, are
+// computed first: a few join the batch if there is room, else they go ahead in separate batches. So
+// one batch may take several submissions.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "runtime/lease.h"
 
-// The record of a backend that does not draft.
+// The drafting record for a backend that does not draft.
 static tern_drafting single_step(const tern_drafting *q) {
     tern_drafting one = *q;
     one.n = one.n_runs = 1;
@@ -18,8 +18,8 @@ static tern_drafting single_step(const tern_drafting *q) {
     return one;
 }
 
-// Puts the sequence where the work begins, or as near before that as it can go and no image is
-// cut. *first is where.
+// Sets the sequence to the work's first position, or the nearest one before it that it can go back
+// to without cutting an image. *first: that position.
 static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
     tern_sequence *s = w->lease->sequence;
     int32_t wanted = w->first_pos;
@@ -30,7 +30,7 @@ static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
     }
 }
 
-// A text that becomes longer than its states were computed for is computed again from its start.
+// A text that outgrows the RoPE factors of its states is recomputed from its start.
 static tern_status lengthen(const tern_work *w, tern_error *err) {
     tern_lease *l = w->lease;
     int32_t left;
@@ -42,7 +42,7 @@ static tern_status lengthen(const tern_work *w, tern_error *err) {
 
 // ---- One submission ----------------------------------------------------------------------------
 
-// Room for the work, and for what its device may compute ahead while there is memory.
+// Room for the work and, if there is memory, for positions that its device may compute ahead.
 static tern_status reserve(const tern_work *w, int32_t end, int32_t ahead, tern_error *err) {
     tern_lease *l = w->lease;
     int32_t room = l->n_context - end;
@@ -65,8 +65,7 @@ static tern_status make_places(const tern_computation *c, tern_placed_instance *
     return tern_fail_memory(err, n * n_cols * sizeof *r->rows);
 }
 
-// Puts the rows of the chunk's images where they are to be read, each with -1 for an id. *any:
-// there are some.
+// Copies the rows of the chunk's images to the batch, each with the id -1. *any: there are some.
 static void take_rows(const tern_computation *c, tern_placed_instance *r, const tern_lease *l,
                       int32_t first, int32_t n, bool *any) {
     size_t n_cols = (size_t)tern_config_given_cols(&c->model->config);
@@ -81,7 +80,7 @@ static void take_rows(const tern_computation *c, tern_placed_instance *r, const 
     }
 }
 
-// Where rows of images see each other: of each row of the batch, or none.
+// Sets the ends of images whose rows attend to each other, for all rows of the batch or none.
 static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *work,
                      int32_t n_work) {
     tern_placed_instance *r = c->run;
@@ -95,7 +94,7 @@ static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *
     if (any) b->ends = r->ends;
 }
 
-// RoPE's places, which are others than positions, of all rows of the batch.
+// RoPE's positions, which differ from the sequence's, for all rows of the batch.
 static void put_places(const tern_computation *c, tern_batch *b, const tern_work *work,
                        int32_t n_work) {
     tern_placed_instance *r = c->run;
@@ -110,7 +109,7 @@ static void put_places(const tern_computation *c, tern_batch *b, const tern_work
     b->places = r->places;
 }
 
-// What a batch says besides the ids of texts with images.
+// The batch's inputs for texts with images, besides the ids.
 static tern_status place_images(const tern_computation *c, tern_batch *b, const tern_work *work,
                                 int32_t n_work, tern_error *err) {
     tern_placed_instance *r = c->run;
@@ -127,7 +126,7 @@ static tern_status place_images(const tern_computation *c, tern_batch *b, const 
     return TERN_OK;
 }
 
-// The work's tokens, and those before them that are missing, as the next chunk of the batch.
+// Adds the work's tokens, and the missing ones before them, as the next chunk of the batch.
 static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_work *w,
                              int32_t ahead, tern_error *err) {
     tern_sequence *s = w->lease->sequence;
@@ -151,12 +150,12 @@ static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_
     return TERN_OK;
 }
 
-// So many missing tokens take as long as a batch of their own. Then the lease can go back to their
-// end: what two texts had in common, a third one may have, too.
+// From this many missing tokens on, a separate batch takes no longer. Then the lease can go back to
+// their end: a prefix that two texts share, a third may share, too.
 #define MISSING_MANY 64
 
-// How many of the missing tokens go first: so many are left, if any, that they go ahead, too; or
-// about as many, where images are.
+// How many missing tokens to compute now, such that the rest is still worth its own batch; with
+// images, the nearest number that cuts none.
 static int32_t first_part(const tern_lease *l, int32_t first, int32_t missing) {
     int32_t n = l->model->n_batch, left = missing - n;
     if (left <= 0) return missing;
@@ -164,8 +163,7 @@ static int32_t first_part(const tern_lease *l, int32_t first, int32_t missing) {
     return (int32_t)tern_lease_piece(l, l->ids + first, (size_t)missing, (size_t)n);
 }
 
-// The next tokens that are missing, and are many or have no room in the batch itself; false: there
-// are none.
+// The next missing tokens that are many or do not fit into the batch itself; *any false: none.
 static tern_status find_missing(const tern_computation *c, tern_work *part, bool *any,
                                 tern_error *err) {
     int32_t n_batch = c->model->n_batch, room = n_batch;
@@ -198,12 +196,12 @@ static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
                     .few_ahead = w->few_ahead,
                     .drafting = w->drafting};
     for (int32_t i = 0; i < w->n_bindings; i++)
-        if (w->data[i]) // looking a name up takes time in each step
+        if (w->data[i]) // looking up a name in each step takes time
             tern_batch_bind(&b, tern_graph_find(&m->graphs[0].fused, w->outputs[i]), w->data[i]);
     return b;
 }
 
-// How many positions the device may compute ahead: of greedy steps.
+// How many positions the device may compute ahead, for greedy steps.
 static int32_t positions_ahead(const tern_computation *c) {
     int32_t n = c->at->backend->n_ahead;
     if (c->wanted.drafting) return n * TERN_DRAFTING_MAX;
@@ -213,7 +211,7 @@ static int32_t positions_ahead(const tern_computation *c) {
     return n;
 }
 
-// The sequences of a batch that was not computed: what it changed is not known.
+// For the sequences of a batch that failed: the state of its changes is not known.
 static void abandon(const tern_computation *c) {
     for (int32_t i = 0; i < c->batch.n_chunks; i++)
         tern_sequence_abandon(c->run->chunks[i].sequence);
@@ -288,7 +286,7 @@ static tern_status start(tern_computation *c, tern_error *err) {
     return status;
 }
 
-// Starts as soon as the leases have a place. After a failure that lost it, they are to move.
+// Starts as soon as the leases have a placement. If a failure lost it, they have to move.
 static tern_status try_start(tern_computation *c, tern_error *err) {
     bool settled = !c->is_moving;
     if (c->is_moving)
@@ -382,7 +380,7 @@ tern_status tern_model_begin(tern_computation *c, tern_model *m, const tern_work
     return status;
 }
 
-// What is on its way; *done: all of it.
+// Polls the submission under way; *done: all is done.
 static tern_status poll_run(tern_computation *c, bool *done, tern_error *err) {
     tern_placement_begin_use(c->at);
     bool computed = false;
@@ -413,7 +411,7 @@ tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err) {
 }
 
 void tern_model_cancel(tern_computation *c) {
-    if (!c->run) return; // what is being opened is the model's
+    if (!c->run) return; // a placement being opened belongs to the model
     tern_placement_begin_use(c->at);
     abandon(c);
     c->at->backend->cancel(c->run->instance);

@@ -1,9 +1,9 @@
-// A lease's states as bytes, and back: the bytes of its sequence, after one that says with which of
-// RoPE's factors they were computed.
+// A lease's states as bytes, and back: one byte for the RoPE factors used, then the bytes of its
+// sequence.
 #include <string.h>
 #include "runtime/lease.h"
 
-// The sequence ends where the timeline does: else its front is written.
+// If the sequence does not end where the timeline does, only a prefix is written.
 static tern_status write_front(tern_lease *l, int32_t n, tern_sequence_put put, void *user,
                                tern_error *err) {
     tern_sequence *front = NULL;
@@ -14,7 +14,8 @@ static tern_status write_front(tern_lease *l, int32_t n, tern_sequence_put put, 
     return status;
 }
 
-// What takes a page's bytes, or gives them, may wait for a disk: others use the device meanwhile.
+// The callback that takes or gives a page's bytes may wait for a disk: others use the device
+// meanwhile.
 typedef struct elsewhere {
     tern_placement *at;
     tern_sequence_put put;

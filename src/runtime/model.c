@@ -7,15 +7,15 @@
 #include "base/use.h"
 #include "runtime/runtime.h"
 
-#define BATCH           512  // tokens computed at once, unless somebody says otherwise
-#define WHOLE_BATCH_MAX 8192 // the same of models that read a text as a whole
+#define BATCH           512  // tokens computed at once, by default
+#define WHOLE_BATCH_MAX 8192 // the same for models that read a text as a whole
 
 const char *tern_version(void) { return "0.1.0"; }
 
 struct tern_opening {
     tern_use use;
     tern_model *model; // NULL: it failed
-    bool is_open;      // so the opening is one of its users
+    bool is_open;      // so the opening counts as a user of it
     tern_error failure;
     bool has_weights, has_graphs; // bound; lowered and fused
     double began;
@@ -68,8 +68,8 @@ static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_w
     return true;
 }
 
-// Vectors stand in front of quantizers to int8, from which a NaN comes out as some number: they are
-// looked at here. What is wrong in a matrix shows in the scores.
+// Vectors come before quantizers to int8, which would turn a NaN into an ordinary number, so they
+// are checked here. Errors in a matrix show in the scores.
 static tern_status look_at(const tern_weight_source *s, bool *damaged, tern_error *err) {
     float part[256];
     uint64_t n_all = (uint64_t)(s->n_rows * s->n_cols);
@@ -120,7 +120,7 @@ static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_s
     return TERN_OK;
 }
 
-// The number of the weight that an earlier graph has under this name; -1: none has it.
+// The index of the weight with this name in an earlier graph; -1: none.
 static int32_t find_earlier(const tern_model *m, int graph, const char *name) {
     for (int i = 0; i < graph; i++) {
         tern_vid v = tern_graph_find(&m->graphs[i].built, name);
@@ -129,7 +129,7 @@ static int32_t find_earlier(const tern_model *m, int graph, const char *name) {
     return -1;
 }
 
-// Of a weight that several graphs read: all that any of them does with it.
+// For a weight that several graphs read: all uses in any of them.
 static tern_status add_use(tern_weight_source *s, const tern_value *v, tern_error *err) {
     if (s->n_rows != v->rows || s->n_cols != v->cols)
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has two shapes in two graphs", v->name);
@@ -273,7 +273,7 @@ static float said(const tern_model *m, tern_generation_field which, float otherw
     return value >= 0 ? value : otherwise;
 }
 
-// What the file says, else what the family's makers advise; -1: neither.
+// The file's value, else the family's default; -1: neither.
 static void fill_sampling(tern_model *m) {
     static const tern_generation_defaults silent = {-1, -1, -1, -1, -1};
     const tern_generation_defaults *d =
@@ -338,8 +338,8 @@ static bool has_tokenizer(const tern_file *file) {
     return tern_file_meta(file, "tokenizer.ggml.tokens") != NULL;
 }
 
-// A model without a tokenizer is useful to callers with token ids; the functions that need text say
-// so. An unusable template is remembered, since plain generation does not need it.
+// A model without a tokenizer is useful to callers with token ids; functions that need text fail.
+// The error of an unusable template is kept, since plain generation does not need it.
 static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     if (!has_tokenizer(m->file)) return TERN_OK;
     TERN_TRY(tern_tokenizer_open(&m->tokenizer, m->file, err));
@@ -387,7 +387,7 @@ static tern_status refuse_unread(const tern_model *m, tern_error *err) {
     return tern_model_refuse_unread(m->file, m->arch, &m->config, built, m->n_graphs, err);
 }
 
-// Tokens computed at once. A text that is read as a whole has to fit.
+// Tokens computed at once. A text that is read as a whole must fit.
 static int32_t choose_batch(const tern_model *m, int wanted) {
     int64_t n = m->config.n_context < WHOLE_BATCH_MAX ? m->config.n_context : WHOLE_BATCH_MAX;
     if (m->config.n_batch_most > 0) return (int32_t)m->config.n_batch_most;
@@ -395,13 +395,13 @@ static int32_t choose_batch(const tern_model *m, int wanted) {
     return tern_model_reads_whole(m) && n > BATCH ? (int32_t)n : BATCH;
 }
 
-// The last token of a decoder that embeds is the one that ends the text.
+// In an embedding decoder, the last token is the end token.
 static void pool_as(tern_config *c, tern_pooling pooling) {
     c->pooling = pooling;
     c->appends_eos = pooling == TERN_POOLING_LAST;
 }
 
-// All that takes no device. desc is not needed after it.
+// All steps that need no device. desc is not needed afterwards.
 static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_error *err) {
     TERN_TRY(tern_file_open(&m->file, m->path, err)); // its messages name the file
     tern_status status = TERN_OK;
@@ -490,7 +490,7 @@ tern_status tern_model_open_begin(tern_opening **out, const char *path, const te
     return status;
 }
 
-// A GPU that cannot take the model is none, where the choice is left to us.
+// If the choice is automatic, a GPU that cannot take the model is ignored.
 static tern_status settle(tern_opening *o, tern_status status, tern_error *err) {
     tern_error local = {0};
     if (status == TERN_OK) return TERN_OK;
@@ -676,7 +676,7 @@ void tern_model_get_info(const tern_model *model, tern_model_info *info) {
         if (p->ternary_layout) info->ternary_layout = p->ternary_layout;
         info->bytes_per_token = p->bytes_per_token;
         info->bytes_per_token_logits = p->bytes_per_token_logits;
-        if (p->device) { // none while a lost one is being replaced
+        if (p->device) { // NULL while a lost one is being replaced
             info->n_threads = p->backend->n_threads(p->device);
             p->backend->memory(p->device, &info->device_memory);
         }

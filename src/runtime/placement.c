@@ -1,12 +1,12 @@
 // Where a model runs: a device, the weights bound to it, the plan compiled for it; and the leases
 // of its sessions there, which move when the device is lost.
 //
-// A lost device takes the weights and every session's keys and values along, but the file is still
-// open, and a lease remembers the tokens that its keys and values were computed from. So the
-// model is placed again, on a new device of the kind or, if that fails too, on the CPU, and each
-// session that notices the loss computes its tokens again there and goes on. If that fails on the
-// way, for lack of memory say, the call fails and the next one resumes: a lease knows how many
-// positions its instance holds, and a model without a placement looks for one again.
+// With a device, the weights and every session's keys and values are lost, but the file is still
+// open, and a lease keeps the tokens that its keys and values were computed from. So the model is
+// placed again, on a new device of the same kind or, if that fails too, on the CPU, and each
+// session that notices the loss recomputes its tokens there and continues. If that fails midway,
+// for lack of memory say, the call fails and the next one resumes: a lease has the number of
+// positions that its instance holds, and a model without a placement looks for one again.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -22,7 +22,7 @@ static tern_status open_on(tern_placement *p, const tern_model *m, const tern_ba
     return backend->open(&p->device, &desc, err);
 }
 
-// "auto" takes a GPU if there is one, and remembers why not if there is none.
+// "auto" takes a GPU if there is one; else it keeps the reason.
 static tern_status go_without(tern_placement *p, const tern_model *m, tern_status status,
                               const tern_error *why, tern_error *err) {
     if (!p->is_automatic || p->backend == &tern_backend_cpu || status == TERN_ERR_MEMORY) {
@@ -71,7 +71,7 @@ static tern_status poll_device(tern_placement *p, const tern_model *m, tern_erro
     return p->is_open ? p->backend->tune(p->device, m->sources, m->n_weights, err) : TERN_OK;
 }
 
-// Whether the main graph reads it: what another one does is not done for each token.
+// Whether the main graph reads it: other graphs do not run for each token.
 static bool is_main(const tern_model *m, size_t weight) {
     const tern_model_graph *g = &m->graphs[0];
     for (size_t v = 0; v < g->built.n_values; v++)
@@ -96,7 +96,7 @@ static void take_weight(tern_placement *p, const tern_model *m) {
                                 : "mixed groups";
 }
 
-// Goes on with a weight. *n: bytes of it that were read.
+// Continues with a weight. *n: bytes of it that were read.
 static tern_status bind_some(tern_placement *p, const tern_model *m, uint64_t *n, tern_error *err) {
     const tern_weight_source *s = &m->sources[p->n_bound];
     tern_weight **w = &p->weights[p->n_bound];
@@ -115,7 +115,7 @@ static tern_status bind_some(tern_placement *p, const tern_model *m, uint64_t *n
     return TERN_OK;
 }
 
-#define POLL_BYTES ((uint64_t)16 << 20) // of weights, at least, where the device takes them
+#define POLL_BYTES ((uint64_t)16 << 20) // of weights, at least, if the device takes them
 tern_status tern_placement_poll(tern_placement *p, const tern_model *m, bool *done,
                                 tern_error *err) {
     *done = false;
@@ -274,7 +274,7 @@ tern_status tern_placement_instance(const tern_placement *p, int32_t n_batch, te
     return status;
 }
 
-// The free one that was last used for this sequence, or any free one of its cache.
+// The free instance last used for this sequence, or any free one of its cache.
 static tern_placed_instance *find_free(const tern_placement *p, const tern_cache *cache,
                                        const tern_sequence *sequence) {
     tern_placed_instance *found = NULL;
@@ -313,7 +313,7 @@ void tern_placement_give(tern_placement *p, tern_placed_instance *r, const tern_
 
 // ---- Replacing ---------------------------------------------------------------------------------
 
-// The fused graphs fit wherever the same weights are ternary.
+// The fused graphs fit any device with the same weights ternary.
 static tern_status check_kinds(const tern_model *m, const tern_placement *p, tern_error *err) {
     for (size_t w = 0; w < m->n_weights; w++)
         if (m->kinds[w] != tern_placement_kind(p, w))
@@ -328,8 +328,8 @@ static tern_status begin_next(tern_model *m, const char *device, const char *why
     return TERN_OK;
 }
 
-// Instead of m->now, which was lost; perhaps not for the first time, since this fails when memory
-// runs out.
+// Replaces m->now, which was lost. May be a repeated attempt, since this fails when memory runs
+// out.
 static tern_status begin_move(tern_model *m, const char *why, tern_error *err) {
     tern_placement *lost = m->now;
     tern_status status = TERN_ERR_DEVICE;

@@ -84,8 +84,8 @@ static bool ignore(void *user, const char *text, size_t n_bytes) {
     return n_bytes > 0;
 }
 
-// Everything that may be asked of a shared model, a thread each: one query's lock must not order
-// another query that takes none.
+// All queries that a shared model allows, each on a thread: one query's lock must not order another
+// query that takes none.
 static bool ask_info(tern_model *m, tern_error *err) {
     tern_model_info info;
     (void)err;
@@ -134,7 +134,7 @@ static void begin_asking(asker *a, tern_model *m, bool (*const *asks)(tern_model
     }
 }
 
-// Until each has asked n times more.
+// Until each has queried n times more.
 static void wait_for(asker *a, int n) {
     for (int i = 0; i < N_ASKERS; i++)
         for (int before = a[i].n; a[i].n < before + n;)

@@ -146,7 +146,7 @@ tern_status tern_answer_open(tern_answer **out, const tern_model *m, const char 
     return TERN_OK;
 }
 
-// An image of the fused graph is enough.
+// As an image, the fused graph is enough.
 static void report_graph(tern_model *m, int graph, tern_format format, tern_strbuf *out) {
     const tern_model_graph *g = &m->graphs[graph];
     const char *between = format == TERN_FORMAT_JSON ? ",\n" : "\n";

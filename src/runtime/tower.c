@@ -1,17 +1,17 @@
-// A GGUF's part that sees, which is a file of its own: llama.cpp's mmproj.
+// A GGUF's vision tower, which is a separate file: llama.cpp's mmproj.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
 #include "runtime/runtime.h"
 
 #ifndef TERN_NO_SENSES
-// The model that a file of this name says to be of; NULL: it says none.
+// The model that a tower's file name refers to; NULL: none.
 static const char *model_of(const char *name) {
     static const char begin[] = "mmproj-";
     return strncmp(name, begin, sizeof begin - 1) == 0 ? name + sizeof begin - 1 : NULL;
 }
 
-// Whether the model that it names lies there, too. Without memory to look: no.
+// Whether the model that it names is in the folder, too. Without memory to look: no.
 static bool is_of_another(const char *folder, const char *name) {
     const char *model = model_of(name);
     char *path = model ? tern_path_join(folder, model) : NULL;
@@ -20,7 +20,7 @@ static bool is_of_another(const char *folder, const char *name) {
     return is_there;
 }
 
-// The one that has the model's name, else the only one that is of no other model there.
+// The tower with the model's name, else the only one that belongs to no other model in the folder.
 static tern_status choose(const tern_names *names, const char *folder, const char *model,
                           char **path, tern_error *err) {
     const char *name = NULL, *named = NULL;
@@ -39,7 +39,7 @@ static tern_status choose(const tern_names *names, const char *folder, const cha
     return *path ? TERN_OK : tern_fail_memory(err, strlen(folder) + strlen(name) + 2);
 }
 
-// *path stays NULL where there is none. A folder that cannot be listed has none.
+// *path stays NULL if there is none. A folder that cannot be listed has none.
 static tern_status find_beside(const char *model, char **path, tern_error *err) {
     tern_names names = {0};
     tern_error unused = {0};
@@ -57,7 +57,7 @@ static tern_status find_beside(const char *model, char **path, tern_error *err) 
     return status;
 }
 
-// asked: it was named, so it has to fit.
+// asked: the caller named it, so it must fit.
 static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, const char *path,
                        bool asked, tern_error *err) {
     tern_file *tower;

@@ -1,10 +1,10 @@
-// What the tokens of a model add to a text, as grammars need it.
+// The bytes that a model's tokens add to a text, for grammars.
 #include <string.h>
 #include "base/alloc.h"
 #include "runtime/runtime.h"
 
 // bytes[i] is token i in the middle of a text. Control tokens, which have no text, get a byte that
-// is in no other token, and their names.
+// no other token contains, and their names.
 static tern_status spell(const tern_model *m, tern_strbuf *pool, tern_str *bytes, size_t n,
                          tern_error *err) {
     for (size_t i = 0; i < n; i++) {
@@ -29,7 +29,7 @@ static tern_status spell(const tern_model *m, tern_strbuf *pool, tern_str *bytes
 
 static tern_status build(const tern_model *m, tern_vocab_tree **out, tern_error *err) {
     tern_strbuf pool = {0};
-    size_t n = (size_t)m->info.n_vocab, n_ends = 0; // ids above a tokenizer's are none of its
+    size_t n = (size_t)m->info.n_vocab, n_ends = 0; // ids above the tokenizer's are not its tokens
     const int32_t *all;
     size_t n_all = tern_tokenizer_ends(m->tokenizer, &all);
     tern_str *bytes = tern_alloc_array(TERN_MEM_MISC, n, sizeof *bytes);
