@@ -1,5 +1,5 @@
 // Private to the graph's files: the primitives that builders use. All record a failure in the graph
-// and return -1 or NULL afterwards, so that a single check at the end is enough.
+// and return -1 or NULL afterwards, so one check at the end is enough.
 #ifndef TERN_GRAPH_BUILD_H
 #define TERN_GRAPH_BUILD_H
 
@@ -11,7 +11,7 @@ tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type,
 tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, tern_value_type type,
                       tern_dim dim, int64_t rows, int64_t cols);
 tern_node *tern_g_node(tern_graph *g, tern_op op);
-// Opens a gap for one node at index i; NULL: there is no memory, which the graph does not remember.
+// Opens a gap for one node at index i; NULL: out of memory, which the graph does not record.
 tern_node *tern_g_insert(tern_graph *g, size_t i);
 void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);
 // Adds a temp of `cols` columns, with the rows of `like`, as the node's next output.

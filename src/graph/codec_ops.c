@@ -1,4 +1,4 @@
-// Ops of codecs, which make sound of codes: building, and checking shapes.
+// Ops of codecs, which turn codes into sound: building, and checking shapes.
 #include <stdio.h>
 #include "graph/build.h"
 
@@ -15,7 +15,7 @@ tern_vid tern_g_code_digits(tern_graph *g, tern_vid codes, const int32_t levels[
     return y;
 }
 
-// The whole name with its end. Names are short: what is cut is found to be no tensor's.
+// The whole name with its suffix. Names are short; a name that was cut matches no tensor.
 static const char *full(char out[TERN_NAME_BYTES], const char *begin, const char *name,
                         const char *end) {
     snprintf(out, TERN_NAME_BYTES, "%s%s%s", begin, name, end);

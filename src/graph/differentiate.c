@@ -33,7 +33,7 @@
 #include "base/alloc.h"
 #include "graph/build.h"
 
-// With "grad." and the like in front; the graph refuses what then is too long.
+// For names with "grad." and the like in front; the graph refuses those that are too long.
 #define GRAD_NAME_BYTES (TERN_NAME_BYTES + 8)
 
 // ---- To the loss -------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ static tern_status without_cache(tern_graph *g, tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-// Lets node *i make a new value and `next` make node *i's result of that; *i is then next's.
+// Node *i makes a new value, from which `next` makes node *i's old result; *i becomes next's index.
 static tern_status follow(tern_graph *g, size_t *i, tern_node next, tern_error *err) {
     tern_vid y = g->nodes[*i].out[0];
     if (tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0 ||
@@ -80,8 +80,8 @@ static tern_status follow(tern_graph *g, size_t *i, tern_node next, tern_error *
     return TERN_OK;
 }
 
-// Convolution over the state becomes convolution among the rows, its bias and its activation nodes
-// of their own. *i: where it is, then the last of these.
+// Convolution over the state becomes convolution among the rows; its bias and its activation become
+// separate nodes. *i: the convolution's index, then the last node's.
 static tern_status without_tail(tern_graph *g, size_t *i, tern_error *err) {
     tern_node *n = &g->nodes[*i];
     tern_act_kind act = n->act;
@@ -95,7 +95,7 @@ static tern_status without_tail(tern_graph *g, size_t *i, tern_error *err) {
     return TERN_OK;
 }
 
-// Scores are capped by a node of their own.
+// Scores are capped by a separate node.
 static tern_status without_cap(tern_graph *g, size_t *i, tern_error *err) {
     tern_node *n = &g->nodes[*i];
     float cap = n->soft_cap;
@@ -134,8 +134,8 @@ static bool becomes_glu(tern_graph *g, tern_node *mul) {
     return false;
 }
 
-// Drops the nodes that only inference needs, and those whose results, other than `kept_value`,
-// nobody reads any more.
+// Drops the nodes that only inference needs, and those whose results are no longer read, except
+// `kept_value`.
 static void drop_unread(tern_graph *g, tern_vid kept_value) {
     for (bool again = true; again;) {
         again = false;
@@ -171,7 +171,7 @@ static void add_loss(tern_graph *g, tern_vid logits) {
     tern_g_in(g, n, sum);
 }
 
-// Ops of inference become those of training, as far as they lead to `result`, for all rows.
+// Ops of inference become ops of training, for all rows, as far as they lead to `result`.
 static tern_status for_rows(tern_graph *g, tern_vid result, tern_error *err) {
     const char *op = tern_graph_untrainable(g);
     if (op) return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: %s has no gradient", op);
@@ -206,7 +206,7 @@ tern_status tern_graph_train(tern_graph *g, tern_error *err) {
     return tern_graph_check(g, err);
 }
 
-// The graph then ends before its pooling, of which *pool is a copy.
+// The graph then ends before its pooling node, which is copied to *pool.
 static tern_status cut_at_pooling(tern_graph *g, tern_node *pool, tern_error *err) {
     size_t at = 0;
     while (at < g->n_nodes && g->nodes[at].op != TERN_OP_POOL) at++;
@@ -241,10 +241,10 @@ tern_status tern_graph_train_vectors(tern_graph *g, int64_t n_vectors, tern_erro
 typedef struct gradients {
     tern_graph *g;
     const bool *frozen;
-    tern_vid *of;    // [n_values of the forward graph]: gradient as known so far, -1: none
+    tern_vid *of;    // [n_values of the forward graph]: gradient so far, -1: none
     bool *reaches;   // the value depends on a weight that is trained
     size_t n_values; // of the forward graph
-    int32_t at;      // node whose gradient is being made; those after it have theirs
+    int32_t at;      // node whose gradient is being made; later nodes are done
 } gradients;
 
 static bool is_trained(const gradients *d, tern_vid w) {
@@ -261,8 +261,8 @@ static void find_reach(gradients *d, size_t n_nodes) {
     }
 }
 
-// The state that collects the gradient of weight w (or of the weight that w is the ternary form
-// of); -1 when it is frozen.
+// The state that collects the gradient of weight w (or of its master, if w is ternarized); -1:
+// frozen.
 static tern_vid sink(gradients *d, tern_vid w) {
     int32_t p = d->g->values[w].producer;
     if (p >= 0 && d->g->nodes[p].op == TERN_OP_TERNARIZE) w = d->g->nodes[p].in[0];
@@ -287,8 +287,9 @@ static void inputs(gradients *d, tern_node *n, const tern_vid *v, int count) {
     for (int i = 0; i < count; i++) tern_g_in(d->g, n, v[i]);
 }
 
-// Whether a result of this op may be added to the gradient of x so far in place: it is one of the
-// same op, and is not, by way of a sum, the gradient of another value that is still to be read.
+// Whether a result of this op may be added in place to the gradient of x so far: that comes from
+// the same op, and is not also, through a sum, the gradient of another value that is still to be
+// read.
 static bool may_add_to(const gradients *d, tern_vid x, tern_op op) {
     tern_vid dx = d->of[x];
     int32_t p = dx >= 0 ? d->g->values[dx].producer : -1;
@@ -315,7 +316,7 @@ static void linear_back(gradients *d, const tern_node *f, tern_vid dy) {
 static void norm_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid x = f->in[0], dw = sink(d, f->in[1]);
     tern_node *n = begin(d, f, TERN_OP_RMS_NORM_GRAD);
-    // x, w, dy, dw or none (then w stands in), and what the gradient is added to.
+    // x, w, dy, dw or none (then w is passed), and the value that the gradient is added to.
     inputs(d, n, (tern_vid[]){x, f->in[1], dy, dw >= 0 ? dw : f->in[1], d->of[x]},
            d->of[x] >= 0 ? 5 : 4);
     if (!n) return;
@@ -433,7 +434,7 @@ static void add_back(gradients *d, const tern_node *f, tern_vid dy) {
     send(d, f->in[0], dy);
     send(d, f->in[1], dy);
 }
-// dx of an op whose gradient is made of x and dy alone, with the same attributes.
+// dx of an op whose gradient depends only on x and dy, with the same attributes.
 static void plain_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) {
     tern_vid x = f->in[0];
     tern_node *n = begin(d, f, op);
@@ -502,7 +503,7 @@ static void scale_back(gradients *d, const tern_node *f, tern_vid dy) {
 }
 static void straight_back(gradients *d, const tern_node *f, tern_vid dy) { send(d, f->in[0], dy); }
 // Nothing to do: the gradient of a ternarized weight goes to its master, see sink(), and the sum of
-// the losses is what is differentiated.
+// the losses is the function that is differentiated.
 static void sunk_back(gradients *d, const tern_node *f, tern_vid dy) {
     (void)d;
     (void)f;
@@ -523,7 +524,7 @@ static gradient_fn gradient_of(tern_op op) {
     return rules[op];
 }
 
-// Ops of a cache or of results alone become others or nothing.
+// Ops that only serve caches or results are replaced or dropped.
 static bool is_replaced(const tern_node *n) {
     switch (n->op) {
     case TERN_OP_KV_STORE:

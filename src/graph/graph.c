@@ -50,7 +50,7 @@ tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type,
     return (tern_vid)g->n_values++;
 }
 
-// Two names that begin alike would become one if they were cut.
+// Cut names that begin alike would be the same name.
 static bool fits(tern_graph *g, int n_bytes, const char *name) {
     if (n_bytes < TERN_NAME_BYTES) return true;
     if (!g->failed) memcpy(g->cut, name, TERN_NAME_BYTES);
@@ -457,7 +457,7 @@ tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route) {
     return y;
 }
 
-// Gives the result the rows of a dimension instead of its input's.
+// Sets the result's rows to a dimension instead of its input's.
 static tern_vid recounted(tern_graph *g, tern_vid y, tern_dim dim) {
     if (y < 0) return -1;
     tern_value *v = &g->values[y];
@@ -740,7 +740,7 @@ static tern_status check_source(const tern_graph *g, const tern_node *n, tern_er
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit what it attends to", x->name);
 }
 
-// x, what is added or put in its place, and what says where.
+// x, the rows added or put in its place, and the input that says where.
 static tern_status check_third(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = &g->values[n->in[0]], *y = &g->values[n->in[1]];
     const tern_value *z = &g->values[n->in[2]];

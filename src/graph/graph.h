@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-// A dimension of the graph: an index into its `dims`. Rows of a constant number have none.
+// A dimension of the graph: an index into its `dims`. A constant number of rows has none.
 typedef int32_t tern_dim;
 #define TERN_DIM_NONE  (-1)
 #define TERN_DIMS_MAX  8
@@ -36,11 +36,11 @@ typedef enum tern_value_type {
     TERN_VALUE_I8GROUPS, // the same with a scale for each 64 columns
 } tern_value_type;
 
-// What a state is, and so how it goes back to an earlier position of its sequence.
+// The kind of a state, and so how it goes back to an earlier position of its sequence.
 typedef enum tern_state_kind {
-    TERN_STATE_ARRAY,      // one for the whole plan, of fixed shape: what training adds to
-    TERN_STATE_POSITIONAL, // one row a position; later ones are cut off
-    TERN_STATE_FIXED,      // one value a sequence; restored from a snapshot, then replayed
+    TERN_STATE_ARRAY,      // one for the whole plan, of fixed shape: training adds to it
+    TERN_STATE_POSITIONAL, // one row per position; later ones are cut off
+    TERN_STATE_FIXED,      // one value per sequence; restored from a snapshot, then replayed
 } tern_state_kind;
 
 // Index of a value in its graph; -1: none.
@@ -52,7 +52,7 @@ typedef struct tern_value {
     char name[TERN_NAME_BYTES];
     tern_value_kind kind;
     tern_value_type type;
-    // count(dim) * times / per + rows, or `rows` alone where dim is TERN_DIM_NONE: a convolution of
+    // count(dim) * times / per + rows, or only `rows` if dim is TERN_DIM_NONE: a convolution of
     // stride 2 halves its rows, a merger of 2 x 2 quarters them.
     tern_dim dim;
     int32_t times, per;
@@ -61,12 +61,12 @@ typedef struct tern_value {
     // Weights
     bool is_optional; // an input that a batch may lack
     bool is_table;    // rows are looked up by token (a tied head uses the same weight both ways)
-    bool on_host;   // a table so large that a device with memory of its own is only sent rows of it
-    bool is_matrix; // multiplied from the right: [n_out, n_in] in rows and cols
-    int32_t parts;  // so many matrices one below the other, of which a row reads a few; 0: one
+    bool on_host;     // so large a table that a device with its own memory is sent only rows of it
+    bool is_matrix;   // multiplied from the right: [n_out, n_in] in rows and cols
+    int32_t parts;    // number of stacked matrices; each row reads a few of them; 0: one
     // States
     tern_state_kind state;
-    int32_t window; // positional: only that many positions back are ever read; 0: all
+    int32_t window; // positional: how many positions back are ever read; 0: all
 } tern_value;
 
 // What determines the columns of an op's first output.
@@ -77,7 +77,7 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_BACK,    // the columns of the second, a weight
     TERN_COLUMNS_ONE,
     TERN_COLUMNS_COLUMNS, // attributes group and width
-    TERN_COLUMNS_SPREAD,  // back from these
+    TERN_COLUMNS_SPREAD,  // the reverse of these
     TERN_COLUMNS_HEADS,   // n_v_heads * v_dim
     TERN_COLUMNS_ROUTE,   // 2 * n_chosen
     TERN_COLUMNS_EXPERTS, // n_chosen times the rows of a part of the third
@@ -85,7 +85,7 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_WIDTH,   // attribute width
     TERN_COLUMNS_MERGE,   // those of the first times group
     TERN_COLUMNS_THIRD,   // those of the third
-    TERN_COLUMNS_FREE,    // it has no output
+    TERN_COLUMNS_FREE,    // no output
 } tern_columns_rule;
 
 typedef enum tern_op {
@@ -127,17 +127,17 @@ typedef enum tern_rope_scaling {
     TERN_ROPE_LLAMA3,
     TERN_ROPE_YARN,
     TERN_ROPE_FACTORS,
-    TERN_ROPE_LONG,        // one set of factors up to n_context_orig, and another for longer texts
+    TERN_ROPE_LONG,        // one set of factors up to n_context_orig, another for longer texts
     TERN_ROPE_PROPORTIONAL // only the first pairs turn, a share `factor` of all
 } tern_rope_scaling;
 
-// Which of a row's places (batch.places: time, row, column of an image, all the same in a text)
+// Which of a row's places (batch.places: time, row and column of an image; all equal for text)
 // turns a pair.
 typedef enum tern_rope_axes {
     TERN_ROPE_LINE,  // its position in the text
-    TERN_ROPE_MIXED, // pair j place j % 3, while j < 3 * sections[j % 3], else the first place
-    TERN_ROPE_PLANE, // the first half of the pairs the row, the others the column, each with all
-                     // frequencies
+    TERN_ROPE_MIXED, // pair j: place j % 3 if j < 3 * sections[j % 3], else the first
+    TERN_ROPE_PLANE, // the row turns the first half of the pairs, the column the others, each with
+                     // all frequencies
 } tern_rope_axes;
 
 #define TERN_ROPE_PAIRS_MAX 512
@@ -146,13 +146,13 @@ typedef struct tern_rope_attrs {
     bool halves;   // pairs (i, i + n_rot/2) instead of (2i, 2i + 1)
     float base;    // theta
     tern_rope_scaling scaling;
-    float factor; // LINEAR, LLAMA3, YARN: how many times longer the context is than in training
+    float factor; // LINEAR, LLAMA3, YARN: the context over the training context
     float low_freq_factor, high_freq_factor; // LLAMA3
     float beta_fast, beta_slow;              // YARN
-    float attn_factor;                       // YARN, LONG: of cosine and sine; 0: YARN's own
+    float attn_factor;                       // YARN, LONG: factor of cosine and sine; 0: YARN's own
     int32_t n_context_orig;
-    // Of queries that grow with their position p, so that attention to long texts stays sharp:
-    // times 1 + growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
+    // Queries grow with their position p, so that attention to long texts stays sharp: times 1 +
+    // growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
     float growth;
     tern_rope_axes axes;
     int32_t sections[3]; // MIXED
@@ -163,8 +163,8 @@ bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b);
 // What LLAMA3 divides the frequency of each pair by, [n_rot / 2]: long waves by the factor, short
 // ones by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors);
-// The reverse: what makes these factors of a->n_rot dimensions, to the precision in which they are
-// stored, with the ramp from 1 to 4 turns that all published models have. False: nothing does.
+// The reverse: the attributes that give these factors of a->n_rot dimensions, to their stored
+// precision, with the ramp from 1 to 4 turns that all published models have. False: none do.
 bool tern_rope_llama3_find(tern_rope_attrs *a, const float *factors);
 
 // Attention: which positions a row sees, and how their scores are made.
@@ -173,8 +173,8 @@ typedef struct tern_attention_attrs {
     float scale;
     int32_t window;     // position p sees q with 0 <= p - q < window; 0: all before it
     bool bidirectional; // all rows of the sequence, in a window |p - q| < window: encoders
-    int32_t ahead;      // bidirectional, in a window: of those after it q - p < ahead; 0: window
-    bool images;        // rows of an image see to its end
+    int32_t ahead;      // bidirectional, in a window: for later q, q - p < ahead; 0: window
+    bool images;        // rows of an image attend to its end
     float soft_cap;     // scores become cap * tanh(score / cap); 0: they stay
 } tern_attention_attrs;
 
@@ -194,9 +194,10 @@ typedef struct tern_ssm_attrs {
     int32_t n_heads, head_dim, n_groups, n_state;
 } tern_ssm_attrs;
 
-// Which experts a row goes to: those with the greatest score + bias, of equals the earlier one, in
-// falling order. Scores are softmax(x) over all experts, or sigmoid(x). The weight of a chosen one
-// is its score, over (the sum of those chosen + eps) if normed, times scale.
+// Which experts a row goes to: those with the greatest score + bias, in descending order, the
+// earlier of equals first. Scores are softmax(x) over all experts, or sigmoid(x). The weight of a
+// chosen expert is its score, divided by (the sum of the chosen scores + eps) if normed, times
+// scale.
 typedef struct tern_route_attrs {
     int32_t n_chosen;
     bool sigmoid, normed;
@@ -214,12 +215,12 @@ typedef struct tern_rotation {
     bool has_signs, inverse;
 } tern_rotation;
 
-// A convolution along a sequence that sees nothing of what comes later.
+// A causal convolution along a sequence.
 typedef struct tern_causal_attrs {
     int32_t n_in, n_out;
     int32_t taps, dilation; // rows from one tap to the next
-    int32_t rate;           // upsampling: rows that one becomes; taps are twice as many
-    int32_t groups;         // upsampling: inputs and outputs in so many groups, which divides both
+    int32_t rate;           // upsampling: output rows per input row; there are twice as many taps
+    int32_t groups;         // upsampling: groups of inputs and outputs; divides both
 } tern_causal_attrs;
 
 #define TERN_PIECES_MAX   5
@@ -228,7 +229,7 @@ typedef struct tern_causal_attrs {
 
 typedef struct tern_node {
     tern_op op;
-    int32_t layer; // for people; -1: none
+    int32_t layer; // for printing; -1: none
     tern_vid in[TERN_NODE_INPUTS], out[TERN_NODE_OUTPUTS];
     int n_in, n_out;
     // Attributes; only those of the op are set.
@@ -241,11 +242,10 @@ typedef struct tern_node {
     float soft_cap; // attention; linear and linear_top_k of scores
     tern_rope_attrs rope;
     bool inverse; // rope: turns back, which is its gradient
-    // columns, their gradient; windows: from one to the next, width; add_input_embeds: the first
-    // column
+    // columns and their gradient; windows: step, width; add_input_embeds: the first column
     int32_t group, first, width;
-    int32_t before, after;    // windows: zeros in front of and behind what they are of
-    int32_t v_dim;            // delta_net; n_heads are the values' heads there
+    int32_t before, after;    // windows: zeros before and after the input
+    int32_t v_dim;            // delta_net, whose n_heads are the values' heads
     tern_causal_attrs causal; // conv1d, upsample_conv
     tern_rotation rotation;   // hadamard
     bool tiled;               // delta_net, windows
@@ -263,9 +263,10 @@ typedef struct tern_graph {
     size_t n_values, n_nodes, values_capacity, nodes_capacity;
     char dims[TERN_DIMS_MAX][TERN_DIM_BYTES];
     int32_t n_dims;
-    bool failed;               // memory ran out while building: checked once, by tern_graph_check
-    char cut[TERN_NAME_BYTES]; // not empty: beginning of a name that is too long; checked there too
-    int32_t layer;             // stamped on new nodes
+    bool failed; // out of memory while building: checked once, by tern_graph_check
+    char
+        cut[TERN_NAME_BYTES]; // not empty: the start of a name that is too long; also checked there
+    int32_t layer;            // stamped on new nodes
 } tern_graph;
 
 void tern_graph_init(tern_graph *g);
@@ -274,9 +275,9 @@ tern_status tern_graph_copy(tern_graph *to, const tern_graph *from, tern_error *
 
 // ---- Building: each returns the new value; errors are remembered in the graph -------------------
 
-// The dimension of this name, declared when it is first asked for.
+// The dimension of this name, declared when first used.
 tern_dim tern_g_dim(tern_graph *g, const char *name);
-// One number a row (ids, indices of rows), or rows of floats.
+// One number per row (ids, indices of rows), or rows of floats.
 tern_vid tern_g_input(tern_graph *g, const char *name, tern_dim dim, int64_t cols,
                       tern_value_type type);
 // Names of weights and states are GGUF's: "blk.%d.attn_q.weight" with g->layer for %d.
@@ -293,10 +294,10 @@ tern_vid tern_g_array(tern_graph *g, const char *name, int64_t n_rows, int64_t n
 tern_vid tern_g_positional_state(tern_graph *g, const char *name, int64_t cols, int32_t window);
 tern_vid tern_g_fixed_state(tern_graph *g, const char *name, int64_t rows, int64_t cols);
 tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table);
-// w may have fewer columns than x, a divisor: then each group of them is normed by itself.
+// If w has fewer columns than x (a divisor), each group of columns is normed by itself.
 tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps);
 tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x);
-// w, b: or -1.
+// w, b: may be -1.
 tern_vid tern_g_layer_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps);
 tern_vid tern_g_positions(tern_graph *g, tern_vid ids, tern_vid table, int32_t first);
 tern_vid tern_g_segments(tern_graph *g, tern_vid ids, tern_vid table, int32_t end);
@@ -308,7 +309,7 @@ tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w);
 // factors: a vector [n_rot / 2] that divides the frequencies (scaling FACTORS), or -1.
 tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_heads, int32_t head_dim,
                      const tern_rope_attrs *attrs);
-// The same with those of longer texts (scaling LONG), or -1.
+// The same, with the factors for longer texts (scaling LONG), or -1.
 tern_vid tern_g_long_rope(tern_graph *g, tern_vid x, tern_vid factors, tern_vid long_factors,
                           int32_t n_heads, int32_t head_dim, const tern_rope_attrs *attrs);
 void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
@@ -321,7 +322,7 @@ tern_vid tern_g_scale(tern_graph *g, tern_vid x, float factor);
 // b: a vector of x's columns.
 tern_vid tern_g_bias(tern_graph *g, tern_vid x, tern_vid b);
 tern_vid tern_g_act(tern_graph *g, tern_vid x, tern_act_kind act);
-// Of every `group` columns those at first .. first + width - 1.
+// Takes columns first .. first + width - 1 of every `group` columns.
 tern_vid tern_g_columns(tern_graph *g, tern_vid x, int64_t group, int64_t first, int64_t width);
 // w: an array [cols, taps], taps 2 to 8; state: fixed, [taps - 1, cols]; bias: a vector, or -1.
 // y[t][c] = act(bias[c] + sum over j of w[c][j] x[t - (taps - 1) + j][c]); x before the sequence is
@@ -343,94 +344,95 @@ tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TER
                              const double factors[TERN_PIECES_MAX]);
 tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps);
 tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s); // s: a vector [1]
-// Scores that are capped: cap * tanh(x W^T / cap).
+// Capped scores: cap * tanh(x W^T / cap).
 tern_vid tern_g_capped_linear(tern_graph *g, tern_vid x, tern_vid w, float cap);
 // scores: [experts]; bias: a vector, or -1.
 tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias, const tern_route_attrs *attrs);
-// x: [n_in], or n_chosen times that, an expert's after the other's; result likewise.
+// x: [n_in], or n_chosen times that, one expert's after the other's; so is the result.
 tern_vid tern_g_experts(tern_graph *g, tern_vid x, tern_vid route, tern_vid w);
 tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route);
-// A convolution is a product of windows. The result has as many rows as the dimension says, all of
-// which must fit into x. step: numbers from the beginning of one to that of the next.
+// A convolution is a product of windows. The dimension gives the result's rows, all of which must
+// fit into x. step: numbers from the start of one window to the next.
 tern_vid tern_g_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
                         bool by_column);
-// The same of x with so many zeros before and after its numbers.
+// The same, with `before` zeros before x's numbers and `after` zeros after them.
 tern_vid tern_g_padded_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
                                int64_t before, int64_t after, bool by_column);
 tern_vid tern_g_whole_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps);
-// States of what a sequence is about, such as the rows that an encoder made of a recording: fixed
-// ones [n_most, columns], n_most a multiple of 16; n_state [1, 1]. Rows of k and v are counted in a
-// dimension of their own, which is 0 in all batches but the first of the sequence.
+// Cross-attention's states, such as keys and values of an encoder's rows: fixed states [n_most,
+// columns], n_most a multiple of 16; n_state [1, 1]. Rows of k and v have their own dimension,
+// which is 0 in all batches of a sequence but the first.
 void tern_g_source_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                          tern_vid n_state, const tern_attention_attrs *attrs);
 tern_vid tern_g_cross_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
                                 tern_vid n_state, const tern_attention_attrs *attrs);
-// codes [n_codes]: each a number whose digits, the first one the lowest, have levels[] values (0
-// ends them). Digit v of L becomes (v - L/2) / (L/2), L/2 cut to a whole number.
+// codes [n_codes]: each a number whose digits, lowest first, have levels[] values (0 ends the
+// list). Digit v of L becomes (v - L/2) / (L/2), L/2 truncated.
 tern_vid tern_g_code_digits(tern_graph *g, tern_vid codes, const int32_t levels[TERN_PIECES_MAX]);
 // w: "NAME.weight", [n_out][n_in][taps]; "NAME.bias" [n_out]; the state, "tail.NAME", fixed, [(taps
 // - 1) * dilation, n_in], holds the last rows of x, and x before the sequence is 0.
 // y[t][o] = bias[o] + sum over j, i of w[o][i][j] x[t - (taps - 1 - j) * dilation][i].
 tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name, const tern_causal_attrs *attrs);
 // w: [n_in][n_out / groups][2 * rate]; state [1, n_in]. Rows t * rate to t * rate + rate - 1 of y
-// are made of rows t - 1 and t of x: y[t * rate + p][o] = bias[o] + sum over the inputs i of o's
+// come from rows t - 1 and t of x: y[t * rate + p][o] = bias[o] + sum over the inputs i of o's
 // group of w[i][o'][p + rate] x[t - 1][i] + w[i][o'][p] x[t][i], o' counted in the group.
 tern_vid tern_g_upsample_conv(tern_graph *g, tern_vid x, const char *name,
                               const tern_causal_attrs *attrs);
-// alpha: a vector of half of x's columns, cut to a whole number.
+// alpha: a vector of half of x's columns, truncated.
 tern_vid tern_g_half_snake(tern_graph *g, tern_vid x, tern_vid alpha);
-// Rows of x by their indices, an input of the dimension that the result has.
+// Rows of x by index; `rows` is an input of the result's dimension.
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows);
-// Rows where ids are negative; the input `rows` may lack.
+// Replaces x's rows where ids are negative; the input `rows` may be missing.
 tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids);
-// The same rows' columns from `first` on, added; `rows` has these, and may lack.
+// Adds columns of `rows`, from `first` on, to x's rows where ids are negative; `rows` may be
+// missing.
 tern_vid tern_g_add_given(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids, int64_t first);
-// points: [row, column] in a grid, as floats; table: an array of side * side rows, of which those
-// nearest to a point are mixed. [row, column, height, width]: those under a triangle that is so
-// high and wide on each side of the point, which may lie beside the grid: antialiasing.
+// points: [row, column] in a grid, as floats; table: an array of side * side rows; those nearest to
+// a point are interpolated. [row, column, height, width]: those under a triangle that extends
+// height and width to each side of the point, even outside the grid: antialiasing.
 tern_vid tern_g_add_point(tern_graph *g, tern_vid x, tern_vid points, tern_vid table);
-// So many neighbouring rows become one, an output.
+// Each `group` neighboring rows become one, an output.
 tern_vid tern_g_merge(tern_graph *g, tern_vid x, int32_t group);
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind);
 tern_vid tern_g_top_k(tern_graph *g, tern_vid x);
 tern_vid tern_g_hadamard(tern_graph *g, tern_vid x, tern_vid signs, const tern_rotation *r);
 void tern_g_output(tern_graph *g, tern_vid v, const char *name);
-// Gives a value that a node makes a name of its own instead of its node's.
+// Names a value that a node makes, instead of the name from its node.
 void tern_g_call(tern_graph *g, tern_vid v, const char *name);
 
-// Whether its rows are counted in the dimension of this name.
+// Whether the value's rows are counted in the dimension of this name.
 bool tern_graph_is_by(const tern_graph *g, tern_vid v, const char *dim);
-// Counts the dimensions in which only windows are counted: as many as fit. Of the input `of` (-1:
-// none) only the first n numbers are there.
+// Sets the counts of dimensions that only windows use: as many as fit. The input `of` (-1: none)
+// has only its first n numbers.
 void tern_graph_count_windows(const tern_graph *g, tern_vid of, int64_t n,
                               int64_t counts[TERN_DIMS_MAX]);
 // How many rows a value has when the dimensions have these counts.
 int64_t tern_graph_rows(const tern_graph *g, tern_vid v, const int64_t counts[TERN_DIMS_MAX]);
 tern_vid tern_graph_find(const tern_graph *g, const char *name); // value by name, -1
-// Memory of one sequence's states: for each position, however many there are, with keys and values
-// in F16; and besides that, at most: the windows when they are full, and the fixed states.
+// Memory of one sequence's states, with keys and values in F16. position: for each position;
+// sequence: besides that, at most: full windows and the fixed states.
 typedef struct tern_state_bytes {
     uint64_t position, sequence;
 } tern_state_bytes;
 tern_state_bytes tern_graph_state_bytes(const tern_graph *g);
-// Whether the structure is sound: values made before they are read, as many inputs and outputs as
-// the op has, shapes that fit, whole names.
+// Whether the structure is sound: values made before they are read, the op's numbers of inputs and
+// outputs, shapes that fit, names not too long.
 tern_status tern_graph_check(const tern_graph *g, tern_error *err);
 
 // ---- Passes: rewrite the graph in place --------------------------------------------------------
 
-// Puts rotations before the products, and after the tables, whose weights were rotated to match.
-// rotation_of: whether the weight of that name was (*is), and how; `after_table`: of a look-up in
-// it. Signs are vectors called "hadamard.sign.N" for N columns.
+// Inserts rotations before products, and after table look-ups, whose weights were rotated to match.
+// rotation_of: whether the weight was (*is), and how; `after_table`: for a look-up in it. Signs are
+// vectors named "hadamard.sign.N" for N columns.
 typedef tern_status (*tern_rotation_fn)(void *ctx, const tern_value *weight, bool after_table,
                                         bool *is, tern_rotation *out, tern_error *err);
 tern_status tern_pass_rotate(tern_graph *g, tern_rotation_fn rotation_of, void *ctx,
                              tern_error *err);
 
-// The rank of the adapter of a weight; 0: it has none.
+// The rank of a weight's adapter; 0: it has none.
 typedef int64_t (*tern_rank_fn)(const void *ctx, const char *weight);
-// Adds B (A x) to W x for every weight that has an adapter; the new weights A and B are called W's
-// name with ".lora_a" and ".lora_b" appended. Before lowering. scale: NULL, or the name of a weight
+// Adds B (A x) to W x for every weight that has an adapter; the new weights A and B are named after
+// W, with ".lora_a" and ".lora_b" appended. Before lowering. scale: NULL, or the name of a weight
 // [rank, rank] between A and B of all adapters, which then share one rank.
 tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *ctx,
                                const char *scale, tern_error *err);
@@ -450,31 +452,31 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 
 // ---- Training (differentiate.c) ----------------------------------------------------------------
 //
-// A training run has whole documents side by side: row t belongs to the one that begins at row
-// starts[t] (given with the batch, as positions are in inference), and its position is t -
+// A training run has whole documents one after the other: row t belongs to the one that begins at
+// row starts[t] (given with the batch, as positions are in inference), and its position is t -
 // starts[t]. Weights are read as floats; gradients are states of the weight's shape, named "grad."
 // and its name, to which a run adds.
 
-// The name of an op that has no gradient, which keeps the graph, as its architecture built it, from
-// being trained; NULL: there is none.
+// The name of an op without a gradient, because of which the graph, as its architecture built it,
+// cannot be trained; NULL: none.
 const char *tern_graph_untrainable(const tern_graph *g);
 // Rewrites a model's graph, as its architecture built it, into one that ends in the loss: no states
 // of sequences, all rows scored against the input "targets" (-1: not scored), their losses added to
 // the state "loss" [1]. Quantized activations and ternarized weights become floats of the same
 // values.
 tern_status tern_graph_train(tern_graph *g, tern_error *err);
-// The same for a graph that pools: it ends in the state "vectors" [n_vectors, columns], of which a
-// document's targets name the row that it becomes (-1: none). What follows the pooling, a length of
-// 1, is left to who computes a loss of the vectors and adds it to "loss" [1]. Differentiated, the
-// graph reads the loss' gradient in the state "vectors.grad" of the same shape.
+// The same for a graph that pools: it ends in the state "vectors" [n_vectors, columns]; a
+// document's targets are its row there (-1: none). Normalization to length 1 is left to the caller,
+// who computes a loss from the vectors and adds it to "loss" [1]. The differentiated graph reads
+// the loss's gradient in the state "vectors.grad" of the same shape.
 tern_status tern_graph_train_vectors(tern_graph *g, int64_t n_vectors, tern_error *err);
 // Appends the nodes that add the gradient of the loss to the gradients' states. frozen[v]: weight v
 // gets none; NULL: all do. Rounding (quantize, ternarize) has the gradient 1: the straight-through
-// estimator (arXiv:1308.3432), as BitNet is trained.
+// estimator (arXiv:1308.3432), as in BitNet's training.
 tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_error *err);
 // An empty graph becomes one optimizer step: clips all gradients to a common norm, updates every
 // weight of `g` that has a gradient, with moments in the states "m." and "v." NAME, and zeroes the
-// gradients. The norm's square stands in the state "grad_norm2" [1], zeroed first.
+// gradients. The norm's square is in the state "grad_norm2" [1], zeroed first.
 tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err);
 
 // ---- Memory plan -------------------------------------------------------------------------------
@@ -499,7 +501,8 @@ void tern_memory_plan_free(tern_memory_plan *plan);
 
 const char *tern_op_name(tern_op op);
 const char *tern_act_name(tern_act_kind act);
-// name: which of a model's; pass: the last that it went through. plan: NULL, or where values lie.
+// name: the graph's name in the model; pass: the last pass it went through. plan: NULL, or where
+// values are.
 void tern_graph_print(const tern_graph *g, const char *name, const char *pass,
                       const tern_memory_plan *plan, tern_format format, tern_strbuf *out);
 // How a value's rows are counted, "tokens", "patches / 4 + 1" or a number; its type and shape,

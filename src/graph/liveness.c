@@ -34,8 +34,8 @@ static tern_vid root_of(const tern_graph *g, tern_vid v) {
     }
 }
 
-// Norms that follow each other may be computed at once (those of heads, of queries and of keys):
-// what they read lives until the last one.
+// Consecutive norms may be computed at once (those of queries and of keys, by head): their inputs
+// live until the last one.
 static size_t read_until(const tern_graph *g, size_t i) {
     while (g->nodes[i].op == TERN_OP_RMS_NORM && i + 1 < g->n_nodes &&
            g->nodes[i + 1].op == TERN_OP_RMS_NORM)

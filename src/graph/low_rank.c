@@ -3,9 +3,9 @@
 //   y = linear(x, W)   becomes   y = linear(linear(x, A), B) + linear(x, W)
 //
 // with A [rank, n_in] and B [n_out, rank]. The low-rank path reads x itself, in float, even if W is
-// ternary and x is quantized for it: an adapter is worth its precision, and costs only rank * (n_in
-// + n_out) weights to n_in * n_out. Its ops are those that every backend has. Training needs B
-// without its factor s: then linear(., s I) comes between the two.
+// ternary and x is quantized for it: an adapter deserves full precision, and costs only rank *
+// (n_in + n_out) weights compared to n_in * n_out. It only uses ops that every backend has.
+// Training needs B without its factor s: then linear(., s I) comes between the two.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -18,7 +18,7 @@ static const tern_value *weight_of(const tern_graph *g, const tern_node *linear)
     return rounded ? &g->values[g->nodes[w->producer].in[0]] : w;
 }
 
-// What it reads, before the ops that quantize and rotate it for the weight's sake.
+// The linear's input, before the ops that quantize and rotate it for the weight.
 static tern_vid input_of(const tern_graph *g, const tern_node *linear) {
     tern_vid x = linear->in[0];
     for (int32_t p = g->values[x].producer;

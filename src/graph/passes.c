@@ -20,7 +20,7 @@ static int n_readers(const tern_graph *g, tern_vid v) {
     return n;
 }
 
-// The one living node that reads v, or NULL when there are none or more.
+// The only live node that reads v; NULL: none or several.
 static tern_node *only_reader(const tern_graph *g, tern_vid v) {
     if (n_readers(g, v) != 1) return NULL;
     for (size_t i = 0; i < g->n_nodes; i++)
@@ -31,7 +31,7 @@ static tern_node *only_reader(const tern_graph *g, tern_vid v) {
 
 static bool has_effect(const tern_node *n) { return n->n_out == 0 || n->op == TERN_OP_ROPE_STORE; }
 
-// Removes dead nodes and those whose results nobody reads; renews the producers.
+// Removes dead nodes and those whose results are never read; updates the producers.
 static void sweep(tern_graph *g) {
     for (size_t i = g->n_nodes; i-- > 0;) {
         tern_node *n = &g->nodes[i];
@@ -162,8 +162,8 @@ static void fuse_linear_group(tern_graph *g, size_t first) {
     if (group->n_out > 1) group->op = TERN_OP_LINEAR_GROUP;
 }
 
-// add(residual, linear(x, W)) -> linear_add(x, W, residual), which overwrites the residual: nobody
-// may read that later.
+// add(residual, linear(x, W)) -> linear_add(x, W, residual), which overwrites the residual: no
+// later node may read it.
 static void fuse_linear_add(tern_graph *g, tern_node *add) {
     for (int side = 0; side < 2; side++) {
         tern_node *linear = producer(g, add->in[side]);
@@ -185,8 +185,8 @@ static void fuse_linear_add(tern_graph *g, tern_node *add) {
     }
 }
 
-// rope(q), rope(k), kv_store(k, v) -> rope_store: in = q, k, v, k_state, v_state and, if there are
-// any, the rope's factors; out = rotated q
+// rope(q), rope(k), kv_store(k, v) -> rope_store: in = q, k, v, k_state, v_state and the rope's
+// factors, if any; out = rotated q
 static void fuse_rope_store(tern_graph *g, tern_node *store) {
     tern_node *rope_k = producer(g, store->in[0]), *rope_q = NULL, *attention = NULL;
     if (!rope_k || rope_k->op != TERN_OP_ROPE || n_readers(g, rope_k->out[0]) != 1) return;

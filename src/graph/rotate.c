@@ -1,15 +1,15 @@
-// The pass that rotates what products with rotated weights read.
+// The pass that rotates the inputs of products with rotated weights.
 //
-// Weights that were multiplied with an orthogonal matrix from the right, W R^T, are less spread,
-// and so lose less when they are quantized; the product needs R x instead of x. Products that read
-// the same x share its rotation. Rows of a rotated table are turned back where they are looked up.
+// Weights multiplied with an orthogonal matrix from the right, W R^T, have fewer outliers, and so
+// lose less in quantization; the product then needs R x instead of x. Products that read the same x
+// share its rotation. Rows of a rotated table are rotated back when they are looked up.
 #include <stdio.h>
 #include "base/alloc.h"
 #include "graph/build.h"
 
 typedef struct rotating {
     tern_graph *to;
-    tern_vid *now; // what readers of a value read
+    tern_vid *now; // the value that readers of each value now read
     tern_rotation_fn rotation_of;
     void *ctx;
 } rotating;
@@ -43,7 +43,7 @@ static tern_status rotate_input(rotating *p, const tern_graph *g, const tern_nod
     return TERN_OK;
 }
 
-// The rows of a table keep their name for what they are turned back to.
+// The rows after rotating back take over the name of the table's rows.
 static tern_status rotate_rows(rotating *p, const tern_graph *g, const tern_node *n,
                                tern_error *err) {
     tern_rotation r = {0};
@@ -51,7 +51,7 @@ static tern_status rotate_rows(rotating *p, const tern_graph *g, const tern_node
     TERN_TRY(p->rotation_of(p->ctx, &g->values[n->in[1]], true, &is, &r, err));
     if (!is) return TERN_OK;
     tern_vid raw = n->out[0], y = rotated(p->to, raw, &r);
-    if (y < 0) return TERN_OK; // out of memory, which the graph's check says
+    if (y < 0) return TERN_OK; // out of memory, which the graph's check reports
     for (size_t i = 0; i < sizeof p->to->values[y].name; i++) {
         char c = p->to->values[raw].name[i];
         p->to->values[raw].name[i] = p->to->values[y].name[i];
