@@ -263,10 +263,9 @@ typedef struct tern_graph {
     size_t n_values, n_nodes, values_capacity, nodes_capacity;
     char dims[TERN_DIMS_MAX][TERN_DIM_BYTES];
     int32_t n_dims;
-    bool failed; // out of memory while building: checked once, by tern_graph_check
-    char
-        cut[TERN_NAME_BYTES]; // not empty: the start of a name that is too long; also checked there
-    int32_t layer;            // stamped on new nodes
+    bool failed;               // out of memory while building: checked once, by tern_graph_check
+    char cut[TERN_NAME_BYTES]; // the start of a name that is too long, or empty; also checked there
+    int32_t layer;             // stamped on new nodes
 } tern_graph;
 
 void tern_graph_init(tern_graph *g);

@@ -1,9 +1,9 @@
-// Affine codes as wide ones: affine.h.
+// Affine codes as wide codes: affine.h.
 #include <string.h>
 #include "base/half.h"
 #include "kernels/affine.h"
 
-#define ZERO_OF_FIVE_BITS 15 // a code less its zero is -15 .. 15
+#define ZERO_OF_FIVE_BITS 15 // code - zero is -15 .. 15
 
 static bool holds(bool bf16, float x) {
     return bf16 ? tern_bf16_to_f32(tern_f32_to_bf16(x)) == x
@@ -14,7 +14,7 @@ static uint16_t as_16_bits(bool bf16, float x) {
     return bf16 ? tern_f32_to_bf16(x) : tern_f32_to_f16(x);
 }
 
-// The zero of a group; -1: it has none.
+// The zero point of a group; -1: none.
 static int zero_of(unsigned code_max, float scale, float offset) {
     if (scale == 0) return offset == 0 ? 0 : -1;
     float z = -offset / scale;
@@ -23,7 +23,7 @@ static int zero_of(unsigned code_max, float scale, float offset) {
     return -((float)zero * scale) == offset ? zero : -1;
 }
 
-// What all groups of a matrix have. [0]: with F16, [1]: with BF16.
+// Properties of all groups of a matrix. [0]: with F16, [1]: with BF16.
 typedef struct traits {
     bool scales[2], minima[2], middle, zeros;
 } traits;
@@ -56,7 +56,7 @@ bool tern_affine_form(const tern_weight_source *s, tern_dtype_form *out) {
     traits t = look_at(s);
     bool bf16 = !t.scales[0];
     if (!t.scales[0] && !t.scales[1]) return false;
-    // Both kinds may hold the scales, and only one the minima.
+    // Both kinds may fit the scales, and only one the minima.
     bool other = t.scales[0] && t.scales[1] && !t.minima[0] && t.minima[1];
     out->group = (uint16_t)tern_dtype_block_n(s->type);
     out->is_bf16 = bf16 || (other && !t.middle);

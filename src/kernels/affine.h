@@ -1,5 +1,5 @@
 // The groups of codes in folders of other programs (G4, G8: a float scale and a float offset each),
-// in a type that kernels of wide codes read, if one represents them to the bit. Scales must be
+// in a type that the kernels for wide codes read, if one represents them exactly. Scales must be
 // 16-bit numbers of one kind, and the offset of each group
 //   - that of the middle code: no minima, as for symmetric codes;
 //   - the negative of a 16-bit minimum, as in MLX;
@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-// Reads all scales and offsets, which must be in memory. False: there is no such form.
+// Reads all scales and offsets, which must be in memory. False: no such form.
 bool tern_affine_form(const tern_weight_source *s, tern_dtype_form *out);
 // The parts of n_rows rows in that form.
 void tern_affine_rows(const tern_weight_source *s, const tern_dtype_form *f, int64_t row,

@@ -56,7 +56,7 @@ static tern_status check_chunks(const tern_batch *b, int32_t n_context, tern_err
     return TERN_OK;
 }
 
-// What a row sees is there: its image's rows are all in its chunk, or before it.
+// Checks that a row's image is complete: its rows are all in the row's chunk, or before it.
 static tern_status check_ends(const tern_batch *b, tern_error *err) {
     for (int32_t i = 0, row = 0; b->ends && i < b->n_chunks; i++) {
         int32_t end = b->chunks[i].first_pos + b->chunks[i].n_tokens;
@@ -102,7 +102,7 @@ static tern_status check_counts(const tern_batch *b, const tern_graph *g, int32_
     return TERN_OK;
 }
 
-// Learned positions end somewhere.
+// Tables of learned positions are finite.
 static tern_status check_positions(const tern_batch *b, const tern_graph *g, tern_error *err) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
@@ -118,7 +118,7 @@ static tern_status check_positions(const tern_batch *b, const tern_graph *g, ter
     return TERN_OK;
 }
 
-// ids and the wanted rows are members of a batch; what else goes in is bound.
+// ids and the wanted rows are members of a batch; other inputs are bound.
 static tern_status check_inputs(const tern_batch *b, const tern_graph *g, tern_error *err) {
     int64_t counts[TERN_DIMS_MAX];
     tern_batch_counts(b, g, counts);
@@ -133,8 +133,8 @@ static tern_status check_inputs(const tern_batch *b, const tern_graph *g, tern_e
     return TERN_OK;
 }
 
-// Windows lie within what they are of; what is stored for a sequence has room there, and there is
-// one whose it is.
+// Windows lie within their input; rows stored for cross-attention fit into the sequence's states,
+// and the batch has just that sequence.
 static tern_status check_windows(const tern_batch *b, const tern_graph *g, tern_error *err) {
     int64_t counts[TERN_DIMS_MAX];
     tern_batch_counts(b, g, counts);

@@ -1,5 +1,5 @@
-// What a device must do for the runtime: about twenty functions. A backend knows graphs and
-// tensors, never models, tokenizers or files.
+// What a device must do for the runtime: about twenty functions. A backend deals with graphs and
+// tensors, never with models, tokenizers or files.
 //
 //   open ── bind (each weight) ── compile (graph + weights → plan) ─┬─ store (pages of states)
 //                                                                   └─ instance (scratch of runs)
@@ -10,8 +10,8 @@
 // nor on where its pages are.
 //
 // Long operations do not block: a browser cannot, and a GPU should not. Operations that begin
-// (open, bind, submit) are polled until they are done, by whoever has time; the CPU's polls are
-// always true. Functions that have to wait say so.
+// (open, bind, submit) are polled by the caller until they are done; on the CPU, always at once.
+// Functions that wait say so.
 #ifndef TERN_KERNELS_BACKEND_H
 #define TERN_KERNELS_BACKEND_H
 
@@ -23,7 +23,7 @@
 typedef struct tern_device tern_device;     // an open backend
 typedef struct tern_weight tern_weight;     // a weight as the device's kernels read it
 typedef struct tern_plan tern_plan;         // a compiled graph
-typedef struct tern_instance tern_instance; // what one run at a time needs: temporaries, results
+typedef struct tern_instance tern_instance; // memory of one run at a time: temporaries, results
 
 typedef struct tern_device_desc {
     int n_threads;            // 0: one for each core
@@ -31,34 +31,32 @@ typedef struct tern_device_desc {
     tern_ternary_layout ternary;
     bool precise;                   // products with codes in groups take float activations
     const tern_webgpu_desc *webgpu; // NULL: the defaults
-    // A GPU, or none: no adapter that computes on this processor, where the CPU backend is faster.
+    // Rejects software adapters, which compute on this processor: the CPU backend is faster.
     // Programs that bring WebGPU's functions have chosen the adapter themselves.
     bool only_hardware;
 } tern_device_desc;
 
-// A weight as the file has it.
+// A weight as it is in the file.
 typedef struct tern_weight_source {
     const char *name;
     tern_dtype type;
-    tern_blob data; // of `bytes`: perhaps of a file that can only be read; it stays open
+    tern_blob data; // of `bytes`, maybe in a file that is not mapped; the file stays open
     uint64_t bytes;
     int64_t n_rows, n_cols;
     float scale;    // I2_S, HF_TERNARY
     bool ternarize; // float master weights: round(w / mean|w|) in -1..1, times mean|w|
     bool is_matrix, is_table, is_head;
-    bool on_host;   // a table that stays in the file: a device is sent the rows of a batch's tokens
-    bool as_floats; // products with it take float activations, whatever is known to be faster
-    // A matrix of so many parts one below the other, of which a token reads n_parts_read: never
-    // ternary; 0: one.
+    bool on_host;   // a table that stays in the file: a device gets the rows of a batch's tokens
+    bool as_floats; // products with it take float activations, even if others are faster
+    // A matrix of n_parts stacked parts; a token reads n_parts_read of them. Never ternary. 0: one.
     int32_t n_parts, n_parts_read;
-    int32_t n_conv_outputs; // of a convolution of all columns, each [inputs][taps]; 0: it is none
+    int32_t n_conv_outputs; // of a convolution of all columns, each [inputs][taps]; 0: not one
     tern_head_mode head;    // for is_head
 } tern_weight_source;
-// Whether products with codes of one or two bits are those in groups (TERN_WEIGHT_GROUPED), if they
-// are not ternary and the device is not `precise`: every backend says so, since a model moves from
-// one to another with its graph. Of other weights one may say so and another not: where the first
-// did not, they are bound as_floats. Heads that a mode converts are not in groups; "exact" is what
-// they are, few bits.
+// Whether a 1- or 2-bit matrix takes the grouped kernels (TERN_WEIGHT_GROUPED): not if ternary or
+// `precise`. All backends must agree, since a model may move between them with its graph. For other
+// weights they may differ: if the first backend does not group one, it is bound as_floats. Heads
+// that a mode converts are not grouped; "exact" heads keep their few bits.
 bool tern_weight_in_groups(const tern_weight_source *s, bool precise);
 
 static inline tern_matrix tern_weight_matrix(const tern_weight_source *s) {
@@ -78,11 +76,11 @@ typedef struct tern_weight_info {
 } tern_weight_info;
 
 // Greedy speculation on the device: starting from one token it drafts from its table, computes runs
-// of the token and its draft, judges them, and goes on, several runs before the host hears of them.
-// It says what single steps would say. A backend may do a single step instead.
+// of the token and its draft, verifies them, and continues for several runs before the host gets
+// results. They are the same as those of single steps. A backend may do a single step instead.
 #define TERN_DRAFTING_MAX 8 // tokens of a run, for any backend
 typedef struct tern_drafting {
-    const int32_t *before; // the tokens in front of the batch's, as many as a front may have
+    const int32_t *before; // the tokens before the batch's, as many as a draft's prefix may have
     int32_t n_before;
     int32_t n_each;   // tokens of a run: the known one and drafts, 2 .. the backend's n_same_bits
     int32_t n_max;    // room for results
@@ -91,18 +89,18 @@ typedef struct tern_drafting {
     int32_t n;      // top_ids[0 .. n - 1] follow; the states hold the batch's token and all but the
                     // last of these
     int32_t n_runs; // of the model
-    uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // by tokens drafted and tokens accepted
+    uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // by tokens drafted and accepted
 } tern_drafting;
 
-// Consecutive tokens of one sequence in a batch. Its rows follow those of the chunk before.
+// Consecutive tokens of one sequence in a batch. Its rows follow the previous chunk's.
 typedef struct tern_chunk {
     tern_sequence *sequence; // with room reserved for them
     int32_t n_tokens;        // at least 1
     int32_t first_pos;       // position of the first; the sequence holds those before it
-    bool is_long;            // of a text with RoPE's factors for longer ones (TERN_ROPE_LONG)
-    bool has_ends;           // of some of its rows: tern_batch.ends
-    int32_t shift; // RoPE's places are the positions plus this, where the batch does not say them
-    // Where to put the fixed states as they are after the first kept_after tokens.
+    bool is_long;            // the text uses RoPE's factors for longer texts (TERN_ROPE_LONG)
+    bool has_ends;           // some of its rows have tern_batch.ends
+    int32_t shift; // RoPE's positions are the sequence's plus this, unless batch.places has them
+    // If `keeps`: the page for a copy of the fixed states after the first kept_after tokens.
     bool keeps;
     int32_t kept_after;
     tern_page kept;
@@ -116,58 +114,58 @@ typedef struct tern_binding {
 #define TERN_BINDINGS_MAX 8
 
 // Rows of the dimension "tokens" are the chunks' tokens in order, of "sequences" the chunks, of
-// "outputs" the wanted rows; of a graph without tokens, as of all other dimensions, as many as
-// `counts` says.
+// "outputs" the wanted rows. All other dimensions, and all of a graph without tokens, have the rows
+// that `counts` says.
 typedef struct tern_batch {
     const int32_t *ids; // the input "ids"
     int32_t n_tokens;   // 1 .. the plan's n_batch; 0 of a graph without tokens
     const tern_chunk *chunks;
     int32_t n_chunks;
-    // The input "places": where RoPE puts each row, [n_tokens, 3]; NULL: as its chunk says.
+    // The input "places": RoPE's positions of each row, [n_tokens, 3]; NULL: see tern_chunk.shift.
     const int32_t *places;
-    // For attention to whole images (tern_attention_attrs.images): of each row the position
-    // after the last one of its image; 0: it is of none; NULL: so are all. An image's rows are
-    // all in one chunk, which says so.
+    // For attention to whole images (tern_attention_attrs.images): for each row, the position after
+    // its image's last one; 0: not in an image; NULL: none is. An image's rows are all in one
+    // chunk, which has has_ends.
     const int32_t *ends;
-    const int32_t *outputs; // the input "outputs": rows that are wanted, ascending; NULL: the last
-    int32_t n_outputs;      // 0 .. n_tokens
+    const int32_t *outputs;        // the input "outputs": wanted rows, ascending; NULL: the last
+    int32_t n_outputs;             // 0 .. n_tokens
     int64_t counts[TERN_DIMS_MAX]; // by dimension of the graph, 0 .. the plan's n_batch
-    // Other inputs, and the outputs that are wanted: logits and the like. An output that is not
-    // bound is not computed, where the plan can help it.
+    // Other inputs, and wanted outputs, such as logits. The plan avoids computing unbound outputs
+    // where it can.
     tern_binding bindings[TERN_BINDINGS_MAX];
     int32_t n_bindings;
-    int32_t top_k;     // > 0: the k greatest of each row that a top_k of the graph reads
-    int32_t *top_ids;  // [n_outputs, top_k], by falling logit, of equals the lower index first
+    int32_t top_k;     // > 0: the k greatest of each row that the graph's top_k reads
+    int32_t *top_ids;  // [n_outputs, top_k], by descending logit; of equals the lower index first
     float *top_logits; // [n_outputs, top_k], the same bits as in the row
-    // NULL, or [n_outputs] sets of columns that may be among the greatest: column i in bit i % 64
-    // of word i / 64; a NULL among them is all. Where fewer than top_k are left, the last ids are
+    // NULL, or [n_outputs] sets of columns allowed among the greatest: column i in bit i % 64 of
+    // word i / 64; a NULL among them allows all. If fewer than top_k are allowed, the last ids are
     // INT32_MAX. Only for backends with takes_masks.
     const uint64_t *const *allowed;
-    // Of one wanted row: the scores that are wanted, of all if n_scores is 0. The others may be
-    // anything: the CPU leaves them out, to which their weights would be most of what a step
-    // reads; a GPU computes all.
+    // The range of logits needed for the only wanted row (n_scores 0: all); others are undefined.
+    // The CPU skips them, since their weights would be most of the bytes a step reads; a GPU
+    // computes all.
     int32_t first_score, n_scores;
     bool few_ahead; // the caller may change course at any step: a backend that computes greedy
-                    // steps before they are asked for takes one at a time
-    tern_drafting *drafting; // not NULL: of one token, whose greatest logit is wanted
+                    // steps ahead computes only one at a time
+    tern_drafting *drafting; // not NULL: for one token, whose greatest logit is wanted
 } tern_batch;
 // Whether a plan and stores of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, const tern_graph *g, int32_t n_batch,
                              int32_t n_context, tern_error *err);
-// Where RoPE puts row `row` of the batch, which is row `at` of the chunk; or, with a row of -1, a
-// step after it.
+// RoPE's position of row `row` of the batch, which is row `at` of the chunk; row -1: a step after
+// the batch.
 void tern_batch_place(const tern_batch *batch, const tern_chunk *c, int32_t row, int32_t at,
                       int32_t place[3]);
 // How many rows each dimension of the graph has in the batch.
 void tern_batch_counts(const tern_batch *batch, const tern_graph *g, int64_t counts[TERN_DIMS_MAX]);
-// What is bound to a value; NULL: nothing.
+// The data bound to a value; NULL: none.
 void *tern_batch_data(const tern_batch *batch, tern_vid value);
 void tern_batch_bind(tern_batch *batch, tern_vid value, void *data); // NULL data is not bound
-// The output that scores tokens, with the most columns; -1: the graph has none.
+// The output with the tokens' scores, which has the most columns; -1: none.
 tern_vid tern_graph_scores(const tern_graph *g);
 
-// The type of a cache: for TERN_KV_AUTO F32 while all of it stays small, else F16.
-// Fails for Q8_0 if a head's dimensions are no multiple of its blocks.
+// The type of a cache: for TERN_KV_AUTO, F32 if all of it is small, else F16.
+// Fails for Q8_0 if a head's dimensions are not a multiple of its blocks.
 tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type wanted,
                            tern_kv_type *out, tern_error *err);
 
@@ -186,7 +184,7 @@ typedef void (*tern_fact_fn)(void *ctx, const char *name, const char *value);
 // Receives a value [n_rows, columns of v] right after the node that computed it.
 typedef void (*tern_tap_fn)(void *ctx, tern_vid v, const float *rows, int32_t n_rows);
 
-// What lies on a device, held against what the file says should lie there.
+// A weight on a device compared with the file.
 typedef struct tern_weight_check {
     uint64_t n_bytes, n_wrong;
     uint64_t wanted, found; // checksums
@@ -194,18 +192,19 @@ typedef struct tern_weight_check {
 
 typedef struct tern_backend {
     const char *name;
-    // In a chunk of up to this many tokens each row has the same bits as alone: what speculation
-    // may compute together. Rows of longer chunks have the same bits whatever their lengths are.
+    // In a chunk of up to this many tokens, each row has the same bits as alone; speculation may
+    // compute that many together. Rows of longer chunks have the same bits whatever their lengths.
     int32_t n_same_bits;
     int32_t n_chunks_max; // of a batch
-    // A batch of one greedy token of each of its sequences is computed faster if these have so many
-    // positions more reserved.
+    // Batches with one greedy token per sequence run faster if the sequences have this many more
+    // positions reserved.
     int32_t n_ahead;
     // Any number of threads may use a device at once, each with its own instance. Else one at a
-    // time, but for is_lost and memory.
+    // time, except for is_lost and memory.
     bool is_shared;
     bool takes_masks; // batches may have `allowed`
-    // Begins to open a device, which then can be polled and closed. desc stays until it is open.
+    // Begins to open a device, which then can be polled and closed. desc must live until it is
+    // open.
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     // After a failure it can only be closed.
     tern_status (*open_poll)(tern_device *d, bool *done, tern_error *err);
@@ -213,23 +212,25 @@ typedef struct tern_backend {
     // One line for people: "cpu avx512, 2 threads".
     const char *(*describe)(tern_device *d);
     int (*n_threads)(const tern_device *d); // host threads that compute; 0 for a GPU
-    // Whether it is gone for good: then all it can do is close.
+    // Whether it is permanently lost: then it can only be closed.
     bool (*is_lost)(const tern_device *d);
-    // Bytes taken of its own memory; zeros if it computes in the host's.
+    // Bytes used in its own memory; zeros if it computes in the host's.
     void (*memory)(const tern_device *d, tern_device_memory *out);
-    // Before the weights are bound, decides what only measurements on them can decide.
+    // Before the weights are bound, makes choices that need measurements on them.
     tern_status (*tune)(tern_device *d, const tern_weight_source *sources, size_t n,
                         tern_error *err);
-    // Begins to bind a weight, one at a time. The source stays until it is bound, its data (what
-    // the blob's bytes are read from) until it is unbound.
+    // Begins to bind a weight, one at a time. The source must live until the weight is bound, its
+    // data (where the blob's bytes are read from) until it is unbound.
     tern_status (*bind)(tern_device *d, const tern_weight_source *source, tern_weight **out,
                         tern_error *err);
-    // Some tens of megabytes more, as far as the device takes them now. *left: bytes of the source
-    // that are still to be read, about; 0: it is bound. After a failure it can only be unbound.
+    // Binds some tens of megabytes more, as far as the device takes them now. *left: about how many
+    // bytes of the source are still to be read; 0: it is bound. After a failure it can only be
+    // unbound.
     tern_status (*bind_poll)(tern_device *d, tern_weight *w, uint64_t *left, tern_error *err);
     void (*unbind)(tern_device *d, tern_weight *w); // at any time
     void (*weight_info)(const tern_weight *w, tern_weight_info *info);
-    // weights[v] for every weight value v of the graph; the graph stays the caller's and alive.
+    // weights[v] for every weight value v of the graph; the graph stays the caller's and must
+    // outlive the plan.
     tern_status (*compile)(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                            int32_t n_batch, tern_plan **out, tern_error *err);
     void (*plan_free)(tern_plan *p);
@@ -241,7 +242,7 @@ typedef struct tern_backend {
     void (*store_close)(tern_store *s);
     int32_t (*store_page_positions)(const tern_store *s);
     uint64_t (*page_bytes)(const tern_store *s, int group);
-    // Says that n pages will be taken soon. NULL: it makes no difference.
+    // Announces that n pages will be taken soon. NULL: no need.
     tern_status (*pages_expect)(tern_store *s, int group, int32_t n, tern_error *err);
     tern_status (*page_new)(tern_store *s, int group, tern_page *out, tern_error *err); // open
     void (*page_free)(tern_store *s, int group, tern_page page);
@@ -260,27 +261,26 @@ typedef struct tern_backend {
     // The results are in the batch's arrays once poll says done.
     tern_status (*submit)(tern_instance *i, const tern_batch *batch, tern_error *err);
     tern_status (*poll)(tern_instance *i, bool *done, tern_error *err);
-    // Forgets the batch that was submitted: its arrays get nothing any more, and what it did to the
-    // states is not known. Others may be submitted at once.
+    // Cancels the submitted batch: its arrays are no longer written, and its effect on the states
+    // is unknown. Others may be submitted at once.
     void (*cancel)(tern_instance *i);
-    // Times each kernel from now on; the sums so far, or NULL if it was not started.
+    // Times each kernel from now on; the sums so far, or NULL if not started.
     tern_status (*profile_start)(tern_instance *i, tern_error *err);
     const tern_profile *(*profile_read)(const tern_instance *i);
-    // For diagnosis. What the device is and can do.
+    // For diagnosis: the device's properties.
     void (*facts)(tern_device *d, tern_fact_fn on_fact, void *ctx);
-    // Checks of what the kernels rely on; fails only when it could not go on. Waits, as the next
-    // two do.
+    // Checks the features that the kernels rely on; fails only if it cannot continue. Waits, as do
+    // the next two.
     tern_status (*selftest)(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
-    // NULL: the device computes with the file's own bytes, or with copies that cannot differ from
-    // them.
+    // NULL: the device computes with the file's own bytes, or with copies that cannot differ.
     tern_status (*verify)(tern_device *d, const tern_weight *w, const tern_weight_source *source,
                           tern_weight_check *out, tern_error *err);
-    // Submits a batch, waits for it, and shows each F32 value along the way that is not an output.
+    // Submits a batch, waits for it, and passes on each F32 value on the way that is not an output.
     tern_status (*trace)(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                          tern_error *err);
 } tern_backend;
 
-// Opening a device and binding a weight at once: loops around the polls, which wait.
+// Open a device and bind a weight in one call: loops around the polls, so they wait.
 tern_status tern_backend_open(const tern_backend *b, tern_device **out,
                               const tern_device_desc *desc, tern_error *err);
 tern_status tern_backend_bind(const tern_backend *b, tern_device *d,

@@ -28,8 +28,8 @@ void tern_draft_table_set_run(tern_draft_table *t, size_t run, const int32_t *to
         row[i] = i < n ? (uint32_t)tokens[i] : TERN_DRAFT_NONE;
 }
 
-// From the newest token to the oldest, so that the hashes of all prefixes that a text may end with
-// are made on the way to the longest. The same as in draft.wgsl.
+// From the newest token to the oldest, so that the hashes of shorter prefixes are made on the way
+// to the longest. The same as in draft.wgsl.
 static uint32_t hash_of(const uint32_t *prefix, size_t n) {
     uint32_t h = 0x811C9DC5u;
     for (size_t i = n; i-- > 0;) {

@@ -1,5 +1,5 @@
-// Runs of tokens to draft from, in a form that a device can search for those that continue the last
-// tokens of a text. The session fills it, a kernel reads it (webgpu/draft.wgsl).
+// Runs of tokens to draft from, in a form in which a device can look up the continuation of a
+// text's last tokens. The session fills it, a kernel reads it (webgpu/draft.wgsl).
 //
 //     buckets  4 pairs each: the hash of a prefix, 1 + the number of its run; 0, 0: empty
 //     runs     row_words tokens each, after the last one TERN_DRAFT_NONE
@@ -27,7 +27,7 @@ tern_status tern_draft_table_open(tern_draft_table *t, size_t n_prefixes, size_t
                                   size_t longest, tern_error *err);
 void tern_draft_table_close(tern_draft_table *t);
 void tern_draft_table_set_run(tern_draft_table *t, size_t run, const int32_t *tokens, size_t n);
-// The run goes on after its first n tokens, at most TERN_DRAFT_PREFIX_MAX.
+// The run continues its own first n tokens, at most TERN_DRAFT_PREFIX_MAX.
 void tern_draft_table_add_prefix(tern_draft_table *t, size_t run, size_t n);
 
 #endif

@@ -9,7 +9,7 @@
 #define TERN_PAGE_POSITIONS 16
 
 typedef union tern_page {
-    uint8_t *memory; // host memory, aligned to 64; NULL: absent, because no row sees it any more
+    uint8_t *memory; // host memory, aligned to 64; NULL: absent, no row reads it any more
     uint32_t index;  // on a GPU
 } tern_page;
 

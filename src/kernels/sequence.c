@@ -105,14 +105,14 @@ static tern_status make_page(tern_cache *c, int group, held_page **out, tern_err
     return TERN_OK;
 }
 
-// To the free ones. Under the lock.
+// Returns a page to the free ones. Under the lock.
 static void give(tern_cache *c, int group, held_page *p) {
     p->next = c->free[group];
     c->free[group] = p;
     c->n_free[group]++;
 }
 
-// A page for one holder, what it holds left open; fixed ones are zero.
+// A page for one holder, with undefined contents; fixed pages are zeroed.
 static tern_status take(tern_cache *c, int group, held_page **out, tern_error *err) {
     tern_mutex_lock(&c->lock);
     held_page *p = c->free[group];
@@ -137,7 +137,7 @@ static tern_status take(tern_cache *c, int group, held_page **out, tern_error *e
     return TERN_OK;
 }
 
-// keep: for the next one that is taken; else the memory is given back.
+// keep: the page stays for reuse; else its memory is given back.
 static void drop(tern_cache *c, int group, held_page *p, bool keep) {
     if (!p) return;
     tern_mutex_lock(&c->lock);
@@ -264,7 +264,7 @@ tern_status tern_sequence_skip(tern_sequence *s, int group, tern_error *err) {
     return TERN_OK;
 }
 
-// A page of its own at i, instead of a shared one or one that a window had left.
+// Gives the sequence its own page at i, instead of a shared one or one that a window had left.
 static tern_status own_page(tern_sequence *s, int group, int32_t i, tern_error *err) {
     page_table *t = &s->tables[group];
     held_page *p;
@@ -285,7 +285,7 @@ static tern_status own_page(tern_sequence *s, int group, int32_t i, tern_error *
     return TERN_OK;
 }
 
-// A backend that must move all pages to make room for more does it once.
+// So that a backend that must move all pages to make room does it once.
 static tern_status expect_pages(const tern_sequence *s, int group, int32_t n, tern_error *err) {
     tern_cache *c = s->cache;
     if (n < 2 || !c->backend->pages_expect) return TERN_OK;
@@ -316,7 +316,7 @@ void tern_sequence_trim(tern_sequence *s) {
     for (int g = 0; g < l->n_groups; g++) {
         page_table *t = &s->tables[g];
         if (g == l->fixed) continue;
-        if (t->n > n) s->version += 2; // what a backend has computed ahead is gone
+        if (t->n > n) s->version += 2; // positions that a backend has computed ahead are gone
         while (t->n > n) drop(s->cache, g, t->held[--t->n], true);
         if (t->capacity > 16 && t->capacity > 4 * n) shrink(t, n > 4 ? n : 4);
     }
@@ -336,7 +336,7 @@ int32_t tern_sequence_room(const tern_sequence *s, int32_t n_positions) {
 }
 
 void tern_sequence_abandon(tern_sequence *s) {
-    s->version += 2; // what a backend has computed ahead is not to be relied on
+    s->version += 2; // positions that a backend has computed ahead are invalid
     s->is_torn = s->cache->layout.fixed >= 0;
 }
 
@@ -395,8 +395,7 @@ static const snapshot *latest(const tern_sequence *s, int32_t at_most) {
     return best;
 }
 
-// The last position up to n that can be gone back to; *from is the snapshot that this takes, if
-// any.
+// The last position up to n that the sequence can go back to; *from: the snapshot needed, or NULL.
 static int32_t way_back(const tern_sequence *s, int32_t n, const snapshot **from) {
     *from = NULL;
     if (s->cache->layout.fixed < 0 && tern_sequence_reaches_back(s, n)) return n;
@@ -433,7 +432,7 @@ tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_
     return TERN_OK;
 }
 
-// Where the next lasting snapshot goes: a free place, else that of the one furthest back.
+// Where the next lasting snapshot goes: a free entry, else that of the one furthest back.
 static snapshot *place_of_next(tern_sequence *s) {
     snapshot *to = &s->snapshots[0];
     for (int i = 1; i < TERN_SNAPSHOTS; i++)
@@ -441,7 +440,8 @@ static snapshot *place_of_next(tern_sequence *s) {
     return to;
 }
 
-// Whether there is one at the position. A passing one becomes a lasting one if that is asked for.
+// Whether there is a snapshot at the position. Turns a passing one into a lasting one if `passing`
+// is false.
 static bool has_snapshot(tern_sequence *s, int32_t position, bool passing) {
     snapshot *last = &s->snapshots[TERN_SNAPSHOTS];
     for (int i = 0; i < TERN_SNAPSHOTS; i++)
@@ -460,7 +460,7 @@ tern_status tern_sequence_snapshot(tern_sequence *s, int32_t position, bool pass
                                    bool *wanted, tern_error *err) {
     int g = s->cache->layout.fixed;
     *wanted = false;
-    // Short steps back through a window need none.
+    // Short steps back through a window need no snapshot.
     if (position == 0 || (g < 0 && (passing || !has_windows(s->cache)))) return TERN_OK;
     if (has_snapshot(s, position, passing)) return TERN_OK;
     snapshot *x = passing ? &s->snapshots[TERN_SNAPSHOTS] : place_of_next(s);
@@ -583,13 +583,13 @@ static tern_status move_all(tern_sequence *s, bool out, tern_error *err) {
     return TERN_OK;
 }
 
-// Snapshots go first: they can be computed again.
+// Drops the snapshots first: they can be recomputed.
 tern_status tern_sequence_swap_out(tern_sequence *s, tern_error *err) {
     forget_snapshots(s, -1);
     return move_all(s, true, err);
 }
 tern_status tern_sequence_swap_in(tern_sequence *s, tern_error *err) {
-    return s->n_out > 0 ? move_all(s, false, err) : TERN_OK; // asked for in every step
+    return s->n_out > 0 ? move_all(s, false, err) : TERN_OK; // called in every step
 }
 bool tern_sequence_is_out(const tern_sequence *s) { return s->n_out > 0; }
 

@@ -6,8 +6,8 @@
 //     for each group of positions: a byte for each page, 1: it is there; then the pages
 //     the fixed states, if there are any, then those of each snapshot
 //
-// Numbers are of the machine's order, as the pages themselves are: whoever makes a file of it says
-// in the file which model and which arithmetic it is of (runtime/digest.c), and guards its bytes.
+// Numbers have the machine's byte order, as the pages have: a program that writes a file must store
+// the model and arithmetic (runtime/digest.c) with it, and a checksum.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/sequence_private.h"
@@ -23,7 +23,7 @@ typedef struct front {
     int32_t snapshots[TERN_SNAPSHOTS + 1];
 } front;
 
-// What a cache says of itself: equal for all sequences of a model and a type of keys and values.
+// The header from the cache: equal for all sequences of a model with one type of keys and values.
 static front front_of(const tern_cache *c) {
     front f;
     memset(&f, 0, sizeof f);

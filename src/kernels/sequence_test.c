@@ -1,6 +1,6 @@
 // Sequences alone, over a store whose pages are a few numbers: what is cut, shared, copied, kept,
-// given back, swapped and begun again; also when memory fails at any place. What each check was
-// written for stands in tests/mutants/list.
+// given back, swapped and begun again; also when memory fails at any point. tests/mutants/list has
+// the bug that each check was written for.
 #include "kernels/sequence.h"
 #include <stdlib.h>
 #include <string.h>
@@ -42,10 +42,10 @@ static tern_status page_new(tern_store *s, int group, tern_page *out, tern_error
 }
 static void page_free(tern_store *s, int group, tern_page page) {
     s->n_pages[group]--;
-    memset(page.memory, 0xEE, EACH * sizeof(int32_t)); // whoever still reads it sees that
+    memset(page.memory, 0xEE, EACH * sizeof(int32_t)); // a later read sees this
     tern_free(page.memory);
 }
-// Whatever moves bytes may fail, as on a device.
+// All that move bytes may fail, as on a device.
 static tern_status move(void *to, const void *from, tern_error *err) {
     void *staging = tern_alloc(TERN_MEM_KV, EACH * sizeof(int32_t));
     if (!staging) return tern_fail_memory(err, EACH * sizeof(int32_t));
@@ -86,7 +86,7 @@ static const tern_backend backend = {.store_open = store_open,
                                      .page_read = page_read,
                                      .page_write = page_write};
 
-// Which states there are; their groups are numbered in this order.
+// The states; their groups are numbered in this order.
 typedef struct kinds {
     bool all, windowed, fixed;
 } kinds;
@@ -153,14 +153,14 @@ static tern_status compute(line *l, int32_t n, int32_t keep, bool passing, bool 
     return fails ? TERN_ERR_DEVICE : TERN_OK;
 }
 
-// Cuts to at most n; what is missing is computed again, as a lease does.
+// Cuts to at most n; recomputes missing positions, as a lease does.
 static tern_status go_to(line *l, int32_t n, int32_t *left) {
     TERN_TRY(tern_sequence_swap_in(l->s, NULL));
     TERN_TRY(tern_sequence_cut(l->s, n, left, NULL));
     return compute(l, n, 0, false, false);
 }
 
-// Everything that a row at the end would read is what the tokens say.
+// Everything that a row at the end would read matches the tokens.
 static void check_line(const line *l, int line_number) {
     int32_t n = tern_sequence_length(l->s), state = 0;
     bool ok = true;
@@ -232,7 +232,7 @@ TEST(sequence_fixed_states_go_back_to_snapshots) {
     tern_cache_close(c);
 }
 
-// Passing ones replace one another and no lasting one.
+// Passing snapshots replace each other, but no lasting one.
 TEST(sequence_passing_snapshots_leave_the_lasting_ones) {
     tern_cache *c = open_cache(hybrid);
     line l;
@@ -244,7 +244,7 @@ TEST(sequence_passing_snapshots_leave_the_lasting_ones) {
     CHECK_LINE(&l);
     CHECK(tern_sequence_cut(l.s, 27, &left, NULL) == TERN_OK && left == 4);
     CHECK_LINE(&l);
-    // What was after a cut is forgotten, even where other tokens come to the same place.
+    // Snapshots after a cut are forgotten, even if other tokens come to the same position.
     l.tokens[10] = 5;
     CHECK(compute(&l, 33, 0, false, false) == TERN_OK);
     CHECK(tern_sequence_cut(l.s, 30, &left, NULL) == TERN_OK && left == 4);
@@ -358,7 +358,7 @@ TEST(sequence_states_of_failed_runs_are_not_used) {
     tern_sequence_close(b.s);
     CHECK(tern_sequence_cut(a.s, 10, &left, NULL) == TERN_OK && left == 8);
     CHECK_LINE(&a);
-    // The snapshot of the failed run is not there: other tokens came to its place.
+    // The snapshot of the failed run is gone: other tokens came to its position.
     a.tokens[11] = 77;
     CHECK(compute(&a, 14, 0, false, false) == TERN_OK);
     CHECK(tern_sequence_cut(a.s, 12, &left, NULL) == TERN_OK && left == 8);
@@ -369,7 +369,7 @@ TEST(sequence_states_of_failed_runs_are_not_used) {
 
 // ---- Swapping ----------------------------------------------------------------------------------
 
-// Bytes that sequences hold, which must be those of all that are open.
+// Bytes that sequences hold, which must equal the sum over all open ones.
 static uint64_t held(tern_cache *c, uint64_t *host) {
     uint64_t device = 0;
     *host = 0;
@@ -377,7 +377,7 @@ static uint64_t held(tern_cache *c, uint64_t *host) {
     return device;
 }
 
-// Seen to fail: with pages that come in, or are closed while they are out, still counted there.
+// Seen to fail: with pages still counted as out after they come in, or are closed while out.
 TEST(sequence_swapped_out_comes_back) {
     tern_cache *c = open_cache(all_kinds);
     line a, b;
@@ -391,7 +391,7 @@ TEST(sequence_swapped_out_comes_back) {
     CHECK(used > 0 && used <= all && out == 0); // the others are free
     CHECK(tern_sequence_swap_out(b.s, NULL) == TERN_OK && tern_sequence_is_out(b.s));
     CHECK(held(c, &out) < used && held(c, &out) + out == used);
-    CHECK(tern_cache_bytes(c) < all); // what it shares stays
+    CHECK(tern_cache_bytes(c) < all); // shared pages stay
     CHECK_LINE(&a);
     CHECK(tern_sequence_swap_in(b.s, NULL) == TERN_OK && !tern_sequence_is_out(b.s));
     CHECK(tern_cache_bytes(c) == all);
@@ -424,7 +424,7 @@ static tern_status live(tern_cache *c, line *a, line *b) {
     return compute(a, 50, 45, true, false); // the snapshot in a page that was given back
 }
 
-// Memory may fail anywhere: what is left is as it was, or can be brought there again.
+// Memory may fail anywhere: the states are as before, or can be restored.
 TEST(sequence_survives_failing_allocations) {
     size_t before = tern_heap_get().heap_now;
     bool succeeded = false;

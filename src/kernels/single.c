@@ -41,7 +41,7 @@ tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chu
     return TERN_OK;
 }
 
-// After a batch: the sequence holds its tokens, or what it holds is not known.
+// After a batch: the sequence holds its tokens or, after a failure, unknown states.
 static tern_status settle(const tern_single *s, const tern_batch *batch, int32_t first_pos,
                           tern_status status) {
     if (!s->sequence) return status;

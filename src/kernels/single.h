@@ -15,13 +15,13 @@ tern_status tern_single_open(tern_single *out, const tern_backend *backend, tern
                              const tern_graph *g, const tern_cache_desc *desc, tern_error *err);
 void tern_single_close(tern_single *s);
 // Puts the batch's tokens into one chunk at first_pos: fills `chunk`, points the batch to it, and
-// makes room. Positions from first_pos on are forgotten; first_pos must be one that can be gone
-// back to, or lie further ahead: then positions that nothing has computed hold zeros.
+// makes room. Positions from first_pos on are forgotten; first_pos must be one that the sequence
+// can go back to, or lie ahead: then positions that were never computed hold zeros.
 tern_status tern_single_place(tern_single *s, tern_batch *batch, tern_chunk *chunk,
                               int32_t first_pos, tern_error *err);
 // Places and submits the batch, and waits for it.
 tern_status tern_single_run(tern_single *s, tern_batch *batch, int32_t first_pos, tern_error *err);
-// The same by trace.
+// The same with trace.
 tern_status tern_single_trace(tern_single *s, tern_batch *batch, int32_t first_pos,
                               tern_tap_fn on_value, void *ctx, tern_error *err);
 

@@ -2,9 +2,9 @@
 //
 //   open ── array (each weight, gradient, moment, sum) ── compile (graph → program) ── run ── read
 //
-// The arrays outlive the programs: the weights that one program reads (forward and backward) are
-// those that another writes (the optimizer). A graph's weights and states are bound to arrays,
-// value by value; temporaries belong to the program. Everything is float32.
+// The arrays outlive the programs: one program (forward and backward) reads the weights that
+// another writes (the optimizer). A graph's weights and states are bound to arrays, value by value;
+// temporaries belong to the program. Everything is float32.
 //
 // run never waits: programs and writes take effect in the order of the calls; a read waits for
 // everything before it. So a host that reads the loss only every tenth step keeps a GPU busy.
@@ -24,18 +24,18 @@ typedef struct tern_program tern_program;         // a compiled graph and its te
 typedef struct tern_trainer_desc {
     int n_threads;            // of the CPU, 0: one for each core
     const char *cpu_features; // see tern_model_desc
-    bool bf16;                // float products may round their factors to bf16, where that is fast
+    bool bf16;                // float products may round their factors to bf16 where that is fast
     const tern_webgpu_desc *webgpu; // NULL: the defaults
 } tern_trainer_desc;
 
-// Numbers that change from run to run; a program reads those that its ops need.
+// The inputs of a run; a program reads those that its ops need.
 typedef struct tern_train_batch {
     int32_t n_tokens;       // rows, at most the program's n_rows
     const int32_t *ids;     // [n_tokens]
-    const int32_t *targets; // [n_tokens], -1: not scored; of pool_seq: the document's vector
+    const int32_t *targets; // [n_tokens], -1: not scored; for pool_seq: the document's vector
     const int32_t *starts;  // [n_tokens]: row of the first token of the same document
-    // The gradient is that of loss_scale * sum of the losses: one over the scored tokens of the
-    // whole step makes it that of their mean, however many runs the step is cut into.
+    // The gradient is of loss_scale * sum of the losses: 1 / (scored tokens of the whole step)
+    // makes it that of their mean, however many runs the step is cut into.
     float loss_scale;
     // adamw (arXiv:1711.05101), step counting from 1, all gradients times
     // min(1, clip / sqrt(grad_norm2)) where clip > 0:
@@ -43,9 +43,9 @@ typedef struct tern_train_batch {
     //   w = w - rate (m / (1 - b1^step) / (sqrt(v / (1 - b2^step)) + eps) + decay w)
     float rate, beta1, beta2, eps, decay, clip;
     int64_t step;
-    // Called when an op was the last of the run to add to this array: data-parallel training sends
-    // it off while the backward pass goes on. May be NULL. The GPU never calls it: its arrays are
-    // read after the run.
+    // Called after the run's last op that adds to this array: data-parallel training sends it while
+    // the backward pass continues. May be NULL. The GPU never calls it: its arrays are read after
+    // the run.
     void (*on_array)(void *user, tern_train_array *array);
     void *user;
 } tern_train_batch;
@@ -63,10 +63,11 @@ typedef struct tern_train_backend {
                          tern_error *err);
     tern_status (*read)(tern_train_array *a, uint64_t first, uint64_t n, float *data,
                         tern_error *err);
-    // Where the numbers are in the host's memory, or NULL if they are not there.
+    // The numbers in the host's memory; NULL: they are elsewhere.
     float *(*host)(tern_train_array *a);
     // arrays[v] for every weight and state of the graph, of rows x cols numbers. The graph stays
-    // the caller's and alive. n_rows: most tokens of a run; n_span: most tokens of a document.
+    // the caller's and must outlive the program. n_rows: most tokens of a run; n_span: most tokens
+    // of a document.
     tern_status (*compile)(tern_trainer_device *d, const tern_graph *g,
                            tern_train_array *const *arrays, int32_t n_rows, int32_t n_span,
                            tern_program **out, tern_error *err);
@@ -83,9 +84,9 @@ typedef struct tern_train_backend {
 //   loss = mean over pairs, both ways, and sizes of -log(e^(s_own / temperature) / sum e^(s / ...))
 //
 // where s is the cosine of two vectors' first `size` numbers (several sizes: arXiv:2205.13147). A
-// text that is the same as the right answer is no wrong one: it is left out of the sum. Computed in
-// the host's memory whatever the device, since it is small beside the model: in float32, sums in a
-// fixed order, the same bits with any number of threads.
+// text that equals the positive is not a negative: it is left out of the sum. Computed in the
+// host's memory whatever the device, since it is small compared to the model: in float32, with sums
+// in a fixed order, the same bits with any number of threads.
 typedef struct tern_contrast tern_contrast;
 #define TERN_CONTRAST_SIZES_MAX 8
 typedef struct tern_contrast_desc {
@@ -97,15 +98,15 @@ typedef struct tern_contrast_desc {
     const int32_t *sizes; // copied; none: n_cols alone
     size_t n_sizes;
 } tern_contrast_desc;
-// Texts 0 .. n_pairs - 1 are queries, the next n_pairs their positives, all others only wrong.
+// Texts 0 .. n_pairs - 1 are queries, the next n_pairs their positives, all others negatives.
 typedef struct tern_contrast_batch {
     int32_t n_pairs, n_texts;
     const float *vectors; // [n_texts][n_cols], of any length
     const uint64_t *keys; // [n_texts], equal if the texts are
-    float *gradient;      // [n_texts][n_cols], of the loss by the vectors, or NULL
-    int32_t *ranks;       // [n_pairs] or NULL: how many wrong texts are nearer to the query than
-                          // its positive or as near, by the last size
-    double loss;          // result
+    float *gradient;      // [n_texts][n_cols], of the loss with respect to the vectors, or NULL
+    int32_t *ranks; // [n_pairs] or NULL: how many negatives are at least as near to the query as
+                    // its positive, by the last size
+    double loss;    // result
 } tern_contrast_batch;
 tern_status tern_contrast_open(tern_contrast **out, const tern_contrast_desc *desc,
                                tern_error *err);

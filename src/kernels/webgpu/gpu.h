@@ -2,8 +2,8 @@
 //
 //   gpu_library.c   finds the library and its functions
 //   gpu_open.c      opens a device, in steps
-//   gpu_device.c    an open one: buffers, pipelines, errors; sending and reading back
-//   gpu_shaders.c   the kernels' texts and what each binds
+//   gpu_device.c    an open device: buffers, pipelines, errors; sending and reading back
+//   gpu_shaders.c   the kernels' sources and bindings
 //   gpu_weights.c   weights as the kernels read them, sent in pieces
 //   gpu_wide.c      codes of four bits and more
 //   gpu_plan.c      graph -> list of dispatches
@@ -12,11 +12,11 @@
 //   gpu_store.c     pages of states
 //   gpu_instance.c  scratch of runs
 //   gpu_order.c     which rows of a batch are computed together, and where their pages are
-//   gpu_encode.c    the dispatches of a batch, on their way to the queue
+//   gpu_encode.c    encodes the dispatches of a batch
 //   gpu_screen.c    the greatest logits of many rows without most of the head
 //   gpu_run.c       submitting batches, reading back; greedy steps ahead
-//   gpu_drafts.c    greedy speculation that the device drafts for and judges itself
-//   gpu_results.c   what of a batch is read back, and the k greatest logits in it
+//   gpu_drafts.c    greedy speculation that the device drafts and verifies itself
+//   gpu_results.c   which results are read back, and the k greatest logits in them
 //   gpu_profile.c   how long each kernel takes
 //   gpu_policy.c    how many dispatches a submission may have
 //   gpu_selftest.c  whether a device can do what the kernels need
@@ -155,9 +155,9 @@ const char *gpu_shader_text(const char *file); // alone
 const char *const *gpu_shader_base(const char *file);
 
 #define GPU_CONSTANTS 32
-#define GPU_BINDINGS  8 // of a kernel at most, besides the run; of those not for training 7
+#define GPU_BINDINGS  8 // most of a kernel, besides the run; 7 for kernels not for training
 
-// What a kernel is specialised by; names are the WGSL's overrides.
+// A kernel's specialization constants, named as the WGSL's overrides.
 typedef struct gpu_constant {
     const char *name;
     double value;
@@ -172,8 +172,8 @@ typedef struct gpu_pipeline {
 
 // ---- Device ------------------------------------------------------------------------------------
 
-// A request to map a buffer. The library calls back when it likes, so this has memory of its own:
-// what is freed meanwhile leaves it to the callback.
+// A request to map a buffer. The library may call back at any time, so this has its own memory: if
+// its owner is freed first, the callback frees it.
 typedef struct gpu_map {
     bool pending, mapped, is_left;
 } gpu_map;
@@ -187,7 +187,7 @@ static inline bool gpu_is_pending(const gpu_readback *r) { return r->map && r->m
 
 #define GPU_READ_BYTES ((uint64_t)4 << 20) // at a time
 
-// What a buffer is for: memory is counted by use, see tern_device_memory.
+// A buffer's use: memory is counted by use, see tern_device_memory.
 typedef enum gpu_use {
     GPU_USE_WEIGHTS,
     GPU_USE_CACHE,
@@ -203,7 +203,7 @@ struct tern_device {
     wgpu_device device;
     wgpu_queue queue;
     uint64_t binding_bytes_max, buffer_bytes_max;
-    uint64_t part_bytes_max; // weights are cut into parts no larger: a binding's bytes, or fewer
+    uint64_t part_bytes_max; // parts of weights are no larger: a binding's bytes, or fewer
     uint32_t workgroup_size_max, workgroup_bytes_max;
     uint64_t alone_bytes;      // GPU_ALONE_BYTES, except in tests
     uint64_t screen_bytes_min; // of a head for gpu_screen.c: GPU_SCREEN_BYTES, except in tests
@@ -213,13 +213,13 @@ struct tern_device {
     bool matrix;               // units that multiply int8 by 16 x 16 x 32
     bool matrix_half;          // halves by 16 x 16 x 16, added up as floats; only on request
     bool timestamps;           // of compute passes
-    bool checks;               // WebGPU's own, of every call and index
+    bool checks;               // WebGPU validates every call and index
     bool software;             // the adapter runs on this processor
     char description[160], line[200];
     char adapter_key[300]; // vendor, device, driver
     char error[400];       // the device's first message since the last check; empty: none
-    atomic_bool lost;      // said by the library, on any thread
-    uint32_t group;        // dispatches of a submission at most; 0: no limit
+    atomic_bool lost;      // set by the library, on any thread
+    uint32_t group;        // most dispatches in a submission; 0: no limit
     uint64_t n_launches;   // submissions of runs, and bytes mapped for the host: tests count them
     uint64_t bytes_read;
     wgpu_module modules[GPU_KERNEL_COUNT]; // by the first kernel that is in the file
@@ -227,39 +227,40 @@ struct tern_device {
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
     gpu_pipeline *pipelines;
     size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
-    // A word that is read back: once it is there, so is all that was sent before it.
+    // A word that is read back: when it arrives, all that was sent before it has arrived.
     gpu_readback fence;
     double fenced_at;
     uint64_t bytes_on_way;      // sent after it
     gpu_readback reader;        // of GPU_READ_BYTES
     tern_weight_check *compare; // not NULL: gpu_send compares instead
-    // Of the buffers that there are; of all at most. Others may ask while one thread changes them.
+    // Bytes allocated now, by use, and the peak total. Other threads may read while one writes.
     _Atomic uint64_t bytes[GPU_USES], bytes_max;
-    // Matrices in tiles lie one after the other in slabs, so that neighbours can be one dispatch.
+    // Matrices in tiles are placed one after the other in slabs, so that neighbors can be one
+    // dispatch.
     wgpu_buffer *slabs;
     size_t n_slabs, slabs_capacity;
     uint64_t slab_bytes, slab_used, tiles_bytes_left;
 };
 
-// The library alone: what functions are looked up in, and never closed, since its threads may still
-// run code of it.
+// Opens only the library, for looking up functions. It is never closed, since its threads may still
+// run its code.
 tern_status gpu_library_load(const tern_webgpu_desc *desc, void **library, tern_error *err);
 tern_status gpu_library_open(wgpu_api *api, const tern_webgpu_desc *desc, tern_error *err);
 void gpu_library_close(wgpu_api *api);
 
 // Opening a device: begin, then poll until *done; neither waits. After a failure the device can
-// only be closed, which at any time cancels what is not done. desc: NULL is allowed, else it stays
-// where it is until then. halves: with the matrix units for them, where there are any.
+// only be closed, which at any time cancels unfinished work. desc: NULL is allowed, else it must
+// live until then. halves: use matrix units for halves, if there are any.
 tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, bool halves,
                              tern_error *err);
 tern_status gpu_device_poll(tern_device *d, bool *done, tern_error *err);
-// Both, and waits.
+// Opens a device, and waits for it.
 tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
                            tern_error *err);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index `first` on: begin, then poll until *done or a
-// failure, then close, which at any time gives the trials up. *first: where another device should
+// failure, then close, which at any time cancels the trials. *first: where another device should
 // continue after a failure that lost this one, if gpu_policy_has_more.
 typedef struct gpu_policy gpu_policy;
 tern_status gpu_policy_begin(gpu_policy **out, tern_device *d, const tern_webgpu_desc *desc,
@@ -269,58 +270,57 @@ void gpu_policy_close(gpu_policy *p); // NULL is allowed
 bool gpu_policy_has_more(size_t first);
 tern_status gpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
 // n dependent dispatches, `group` a submission (0: all): begin, then poll until *done; that fails
-// if the result is wrong, or does not come for some seconds.
+// if the result is wrong, or takes more than some seconds.
 typedef struct gpu_chain gpu_chain;
 tern_status gpu_chain_begin(gpu_chain **out, tern_device *d, uint32_t n, uint32_t group,
                             tern_error *err);
 tern_status gpu_chain_poll(gpu_chain *c, bool *done, tern_error *err);
 void gpu_chain_close(gpu_chain *c); // NULL is allowed
 // The one function that waits: lets the library call back until the map is done, for GPU_SECONDS
-// at most. docs/webgpu.md lists what needs it. In software it also waits for the kernels'
-// translation: half a minute where the library leaves that for later, as browsers do, and more on a
-// busy machine.
+// at most. docs/webgpu.md lists its uses. In software it also waits for the kernels' compilation:
+// half a minute if the library defers that, as browsers do, and more on a busy machine.
 #define GPU_SECONDS          20 // that a run may take
 #define GPU_SECONDS_SOFTWARE 300
 void gpu_wait(tern_device *d, const gpu_readback *r);
-// The error of a callback, or one found by other means, unless there is one already.
+// Records an error from a callback or elsewhere, unless there is one already.
 void gpu_remember(tern_device *d, const char *what, wgpu_text message);
 // Fails with the device's message, if there was one since the last call.
 tern_status gpu_check(tern_device *d, const char *doing, tern_error *err);
-// Every buffer is made and freed here, so that all memory is counted. `usage` is WebGPU's.
+// All buffers are made and freed here, so that all memory is counted. `usage` is WebGPU's.
 tern_status gpu_buffer_new(tern_device *d, gpu_use use, uint64_t bytes, uint64_t usage,
                            const char *what, wgpu_buffer *out, tern_error *err);
 void gpu_buffer_free(tern_device *d, gpu_use use, wgpu_buffer b); // NULL is allowed
 void gpu_memory(const tern_device *d, tern_device_memory *out);
-// Writes into a buffer with COPY_SRC. The library keeps a copy of what is on its way: who sends
-// much sends nothing more while gpu_is_full, so that the copies stay below some 64 MB.
+// Writes into a buffer with COPY_SRC. The library keeps a copy of data in flight: large transfers
+// must pause while gpu_is_full, so that the copies stay below some 64 MB.
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes);
 // The same in two steps, for many small pieces: each, and once after the last of them.
 void gpu_send_piece(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data,
                     uint64_t bytes);
-void gpu_sent(tern_device *d, wgpu_buffer b); // b: one of those that were written to
+void gpu_sent(tern_device *d, wgpu_buffer b); // b: one of the buffers written to
 bool gpu_is_full(tern_device *d);
 // The reverse, in pieces; waits.
 typedef struct gpu_piece {
     wgpu_buffer buffer;
     uint64_t offset, bytes;
 } gpu_piece;
-// Of several places, one after the other, with a wait for every 4 MB and not for each.
+// Reads several places, one after the other, with one wait per 4 MB instead of one each.
 tern_status gpu_read_pieces(tern_device *d, const gpu_piece *pieces, size_t n, void *data,
                             tern_error *err);
 tern_status gpu_read(tern_device *d, wgpu_buffer from, uint64_t offset, void *data, uint64_t bytes,
                      tern_error *err);
 tern_status gpu_readback_new(tern_device *d, uint64_t bytes, const char *what, gpu_readback *out,
                              tern_error *err);
-void gpu_readback_free(tern_device *d, gpu_readback *r); // also of zeros, and while it is pending
+void gpu_readback_free(tern_device *d, gpu_readback *r); // zeros are allowed, and a pending one
 // Requests the first bytes of the buffer; gpu_is_pending until they are there or never will be.
 void gpu_readback_map(tern_device *d, gpu_readback *r, uint64_t bytes);
 // The same, after submitting a copy from elsewhere into the buffer.
 void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_readback *to,
                        uint64_t bytes);
-// The requested bytes, valid until unmapped; NULL: they did not come.
+// The requested bytes, valid until unmapped; NULL: they did not arrive.
 const void *gpu_readback_bytes(const tern_device *d, const gpu_readback *r, uint64_t bytes);
 void gpu_readback_unmap(const tern_device *d, gpu_readback *r); // if it is mapped
-// Whether the library understands the file of kernel `k`: *has becomes false if not.
+// Whether the library can compile the file of kernel `k`: *has becomes false if not.
 void gpu_try_module(tern_device *d, gpu_kernel k, bool *has);
 // The pipeline with these constants, from the cache or newly made.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
@@ -332,14 +332,14 @@ typedef enum gpu_form {
     GPU_FORM_TILES, // codes, see wgsl/codes.wgsl
     GPU_FORM_F16,
     GPU_FORM_F32,
-    GPU_FORM_Q8, // a row: int8s, then an f16 scale for 32 of them; 16-byte units
+    GPU_FORM_Q8, // per row: int8s, then an f16 scale for each 32; 16-byte units
     GPU_FORM_VECTOR,
     GPU_FORM_HOST, // not on the device
 } gpu_form;
 
-// How codes lie in tiles: `bits` of each, and columns that share a scale (64 or 128); 0: the matrix
-// has one. Of 1 or 2 bits: wgsl/codes.wgsl. Of more: wgsl/wide_codes.wgsl, in groups of 16, 32 or
-// 64 columns; longer ones are several.
+// The layout of codes in tiles: their bits, and the columns that share a scale (64 or 128); 0: the
+// matrix has one. 1 or 2 bits: wgsl/codes.wgsl. More: wgsl/wide_codes.wgsl, in groups of 16, 32 or
+// 64 columns; longer groups are split.
 typedef struct gpu_codes {
     uint8_t bits;
     uint16_t group, super; // super: see tern_dtype_form
@@ -358,38 +358,38 @@ struct tern_weight {
     tern_weight_info info;
     gpu_form form;
     gpu_codes codes; // of GPU_FORM_TILES
-    gpu_part *parts; // one, but for matrices larger than a binding
+    gpu_part *parts; // one, except for matrices larger than a binding
     size_t n_parts;
-    bool owns_buffers; // matrices in tiles lie in the device's slabs
+    bool owns_buffers; // matrices in tiles are in the device's slabs
     float *vector;     // host copy of a vector
-    // GPU_FORM_HOST: the file's table, and room for a row of it as it is there and as floats.
+    // GPU_FORM_HOST: the file's table, and room for a row of it, as in the file and as floats.
     tern_matrix table;
     void *table_row;
     float *row;
-    tern_weight *head; // of a table that is also the head: the head's own rows, if any
-    wgpu_buffer copy;  // of a head, for gpu_screen.c; NULL: there is none, or not yet
+    tern_weight *head; // for a table that is also the head: the head's own rows, if any
+    wgpu_buffer copy;  // of a head, for gpu_screen.c; NULL: none, or not yet
     bool copy_tried;
     struct gpu_sending *sending; // NULL: it is bound
-    uint64_t slab_bytes;         // what gpu_tune counted for it
+    uint64_t slab_bytes;         // gpu_tune's count for it
 };
 
 #define GPU_HEADER_BYTES 256 // in front of a matrix in tiles: its scale, if it has one
 #define GPU_TILE_ROWS    8
-// Of a tile of ternary_gemm_matrix.wgsl; fewer tokens are for ternary_gemm_narrow.wgsl.
+// A tile of ternary_gemm_matrix.wgsl; fewer tokens take ternary_gemm_narrow.wgsl.
 #define GPU_GEMM_MATRIX_TOKENS  128
 #define GPU_GEMM_MATRIX_ROWS    128
 #define GPU_GEMM_MATRIX_THREADS 512
 #define GPU_GEMM_MATRIX_BYTES   36864
 // Of attention_prompt.wgsl.
-#define GPU_PROMPT_THREADS 128 // for heads of up to GPU_PROMPT_DIMS; half for each double
+#define GPU_PROMPT_THREADS 128 // for heads of up to GPU_PROMPT_DIMS; halved for each doubling
 #define GPU_PROMPT_DIMS    256
 #define GPU_PROMPT_BYTES   28672
 #define GPU_HEAD_DIM_MAX   512
 #define GPU_BLOCK_COLS     64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
-// Of wide codes: groups of a block, words of their scales and minima, and what the kernels add to
-// every code.
+// For wide codes: groups of a block, words of their scales and minima, and the number that kernels
+// add to every code.
 static inline size_t gpu_wide_parts(gpu_codes c) { return (size_t)GPU_BLOCK_COLS / c.group; }
 static inline size_t gpu_wide_scale_words(gpu_codes c) {
     return !c.super && c.has_minima && gpu_wide_parts(c) == 2 ? 2 : 1;
@@ -405,14 +405,14 @@ static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {
     return gpu_round((uint64_t)(n_cols + n_cols / 16), 16);
 }
 
-// How a type's codes of four bits and more, or a folder's groups of codes, are in the source and in
-// tiles; false: kernels do not take them as they are, in rows of these columns.
+// The layout of a type's codes of four or more bits, or a folder's groups of codes, in the source
+// and in tiles; false: kernels cannot read them unconverted, in rows of these columns.
 typedef struct gpu_wide {
     tern_dtype_form form;
     gpu_codes codes;
 } gpu_wide;
 bool gpu_wide_find(const tern_weight_source *s, gpu_wide *out);
-// A row on its way into its tile: read its codes, then put them.
+// Moves a row into its tile: read its codes, then put them.
 typedef struct gpu_wide_row {
     gpu_wide wide;
     tern_dtype_codes parts;
@@ -428,7 +428,7 @@ tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n
 tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
                             tern_error *err);
 tern_status gpu_weight_bind_poll(tern_device *d, tern_weight *w, uint64_t *left, tern_error *err);
-// Reads a weight back and compares it with what the file says.
+// Reads a weight back and compares it with the file.
 tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                               tern_weight_check *out, tern_error *err);
 void gpu_weight_unbind(tern_device *d, tern_weight *w);
@@ -463,18 +463,18 @@ typedef struct gpu_binding {
     uint64_t offset, bytes;
 } gpu_binding;
 
-// How many workgroups there are in y.
+// The number of workgroups in y.
 typedef enum gpu_rows {
     GPU_ROWS_TOKENS,
     GPU_ROWS_OUTPUTS,
     GPU_ROWS_CHUNK,     // outputs that this pass over the head computes
     GPU_ROWS_SEQUENCES, // chunks of the batch
-    GPU_ROWS_PARTS,     // tiles of the positions that a row sees, but no more than GPU_PARTS_MAX
+    GPU_ROWS_PARTS,     // tiles of the positions that a row attends to, at most GPU_PARTS_MAX
     GPU_ROWS_TILES,     // tiles of a prompt's rows, of tern_plan.tile_rows at most
-    GPU_ROWS_COUNTED,   // plus a dimension of the graph: as many as the batch counts of that
+    GPU_ROWS_COUNTED,   // plus a dimension of the graph: the batch's count for it
 } gpu_rows;
-// Kinds of requests, as bits; see gpu_order.c. How a row is added up depends on whether it is a
-// step's or a prompt's, and on nothing else.
+// Kinds of requests, as bits; see gpu_order.c. The order of a row's sums depends only on whether it
+// is a step's or a prompt's.
 typedef enum gpu_kind {
     GPU_FEW_STEPS = 1,  // up to GPU_FEW rows
     GPU_MANY_STEPS = 2, // more rows, of chunks of up to GPU_FEW
@@ -484,46 +484,47 @@ typedef enum gpu_kind {
 } gpu_kind;
 typedef enum gpu_phase {
     GPU_PHASE_BODY,  // always
-    GPU_PHASE_HEAD,  // when logits or the greatest of them are wanted
-    GPU_PHASE_PARTS, // when only the greatest one is wanted, or lists of a few
-    GPU_PHASE_TOP,   // when only the greatest one is
-    GPU_PHASE_LIST,  // when lists are
+    GPU_PHASE_HEAD,  // if logits or the greatest of them are wanted
+    GPU_PHASE_PARTS, // if only the greatest one is wanted, or lists of a few
+    GPU_PHASE_TOP,   // if only the greatest one is wanted
+    GPU_PHASE_LIST,  // if lists are wanted
 } gpu_phase;
 
-// Whether only steps whose logits are screened have it (gpu_screen.c), or only others.
+// Whether a dispatch is only for steps whose logits are screened (gpu_screen.c), or only for
+// others.
 typedef enum gpu_screening { GPU_SCREEN_ANY, GPU_SCREENED, GPU_UNSCREENED } gpu_screening;
 
 typedef enum gpu_cache { GPU_CACHE_F32, GPU_CACHE_F16, GPU_CACHE_Q8_0, GPU_CACHES } gpu_cache;
 
 typedef struct gpu_dispatch {
     gpu_pipeline what;
-    wgpu_pipeline pipeline[GPU_CACHES]; // those that gpu_plan_pipelines was called for
-    gpu_binding bindings[GPU_BINDINGS]; // in the order of the kernel's, without the unused
+    wgpu_pipeline pipeline[GPU_CACHES]; // for the caches that gpu_plan_pipelines was called for
+    gpu_binding bindings[GPU_BINDINGS]; // in the kernel's order, without the unused
     int n_bindings;
     uint32_t x; // workgroups
     gpu_rows rows;
-    uint32_t rows_each;              // rows that a workgroup in y takes
-    uint32_t times;                  // rows to one that `rows` counts
-    uint32_t kinds;                  // of the batches that it takes part in
-    uint32_t tokens_min, tokens_max; // of these if they are GPU_FEW_STEPS
+    uint32_t rows_each;              // rows per workgroup in y
+    uint32_t times;                  // rows per row counted by `rows`
+    uint32_t kinds;                  // of the batches that include it
+    uint32_t tokens_min, tokens_max; // tokens of these if they are GPU_FEW_STEPS
     uint32_t rows_min, rows_max;     // of what `rows` counts
     uint32_t window;                 // of attention, for GPU_ROWS_PARTS
     bool by_token;                   // workgroups in z: one for each token
     gpu_phase phase;
     gpu_screening screen;
     bool uses_cache;
-    int32_t node; // of the graph, whose work it is; of several the last
+    int32_t node; // the graph's node that it computes; of several, the last
 } gpu_dispatch;
 
-// Up to this many bytes of a product, times its tokens, each token uses the kernels of one.
+// Up to this many bytes of a product times its tokens, each token uses the kernels for one token.
 #define GPU_ALONE_BYTES     (5 << 20)
-#define GPU_FEW             8 // up to so many tokens of a sequence each has the same bits as alone
-#define GPU_STEPS_ROWS      128 // rows of steps that are computed together at most
-#define GPU_PAGE_POSITIONS  32 // PAGE of cache.wgsl: what 32 threads read of a key lies in one line
+#define GPU_FEW             8   // tokens of a sequence that each have the same bits as alone
+#define GPU_STEPS_ROWS      128 // most rows of steps computed together
+#define GPU_PAGE_POSITIONS  32  // PAGE of cache.wgsl: 32 threads' reads of a key are in one line
 #define GPU_TOP_PARTS_N     64
 #define GPU_SCREEN_BYTES    ((uint64_t)32 << 20)
-#define GPU_SCREEN_ROWS     9   // rows of x from which on a head is screened
-#define GPU_SCREEN_LIST     512 // tokens of the vocabulary that are left open of a row at most
+#define GPU_SCREEN_ROWS     9   // least rows of x for which a head is screened
+#define GPU_SCREEN_LIST     512 // most tokens of the vocabulary left undecided in a row
 #define GPU_TOP_THREADS     256
 #define GPU_PARTS_MAX       8 // of a token's attention
 #define GPU_HOST_TABLES_MAX 4
@@ -539,32 +540,32 @@ struct tern_plan {
     tern_weight *host_tables[GPU_HOST_TABLES_MAX];
     int n_host_tables;
     tern_memory_plan memory;
-    // Quantized values lie at their offsets in a buffer of their own, since a product that reads
-    // its activations as read-only, through the near caches, may not write to the same buffer.
+    // Quantized values are at their offsets in a separate buffer, since a product that reads its
+    // activations as read-only, through the near caches, must not write to the same buffer.
     uint64_t i8_bytes;
     uint64_t parts_bytes;   // of a single token's attention, or of means of rows
-    wgpu_buffer *constants; // [n_constants] numbers that kernels read, put together from weights
+    wgpu_buffer *constants; // [n_constants] numbers that kernels read, collected from weights
     size_t n_constants, constants_capacity;
     int64_t n_vocab;
     int32_t chunk_rows; // of logits at a time
-    int32_t read_rows;  // of those that the host reads at a time
-    int32_t tile_rows;  // of attention_prompt.wgsl; 0: it is not used
+    int32_t read_rows;  // of logits that the host reads at a time
+    int32_t tile_rows;  // of attention_prompt.wgsl; 0: not used
     tern_page_layout layout;
-    gpu_dispatch later;    // of GPU_MANY_STEPS, that node `later.node` ends with; its x is 0: none
-    bool makes_lists;      // of the greatest of them
+    gpu_dispatch later;    // for GPU_MANY_STEPS, the last dispatch of node `later.node`; x 0: none
+    bool makes_lists;      // of the greatest logits
     tern_weight *screened; // the head, if gpu_screen.c has dispatches for it
-    uint32_t screened_few; // up to so many rows of few steps are screened
+    uint32_t screened_few; // up to this many rows of few steps are screened
     wgpu_pipeline screen_copy;
 };
 
-// Whether a value's rows are those of a dimension that only the batch counts (frames of a sound).
+// Whether a value's rows are in a dimension that only the batch counts (frames of a sound).
 static inline bool gpu_is_counted(const tern_graph *g, tern_vid v) {
     return g->values[v].dim != TERN_DIM_NONE && !tern_graph_is_by(g, v, "tokens") &&
            !tern_graph_is_by(g, v, "outputs") && !tern_graph_is_by(g, v, "sequences");
 }
 
-// Whether an output comes in pieces, in memory of its own: logits, and what is picked from them.
-// Other outputs lie with the temporaries.
+// Whether an output comes in pieces, in separate memory: logits, and the values picked from them.
+// Other outputs are with the temporaries.
 static inline bool gpu_is_logits(const tern_graph *g, tern_vid v) {
     const tern_value *value = &g->values[v];
     if (value->kind != TERN_VALUE_OUTPUT || value->producer < 0) return false;
@@ -574,12 +575,12 @@ static inline bool gpu_is_logits(const tern_graph *g, tern_vid v) {
            op == TERN_OP_LINEAR_TOP_K;
 }
 
-// Rows of a value to one token: a codec's convolutions make several of one.
+// Rows of a value per token: a codec's convolutions make several of one.
 static inline int64_t gpu_times(const tern_graph *g, tern_vid v) {
     return tern_graph_is_by(g, v, "tokens") ? g->values[v].times : 1;
 }
 
-// Whether the kernels can do the columns of all values.
+// Whether the kernels support the columns of all values.
 tern_status gpu_check_graph(const tern_graph *g, tern_error *err);
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
@@ -589,20 +590,20 @@ tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 14 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);
-// Pages have few texts at a time, and are built without.
+// Web pages compute few texts at a time, and are built without.
 #ifdef TERN_NO_SCREENED_HEADS
 #define GPU_SCREENS_HEADS 0
 #else
 #define GPU_SCREENS_HEADS 1
 #endif
 // Whether logits of this head may be screened; then the dispatches for it, which follow the head's
-// own. each: vec4s of a row of x to 16 bytes of one of weights.
+// own. each: vec4s of a row of x per 16 bytes of a row of weights.
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);
 #define GPU_SCREEN_MAX 14 // dispatches
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
                            tern_error *err);
-// Memory of a screened head: its copy, in which what is known of rows follows their integers; and,
-// for a chunk of outputs, rows of x and lists of tokens. 0: nothing is screened.
+// Memory of a screened head: its copy, in which data about the rows follow their integers; and, for
+// a chunk of outputs, rows of x and lists of tokens. 0: nothing is screened.
 uint64_t gpu_screen_copy_bytes(const tern_weight *w);
 uint64_t gpu_screen_infos_at(const tern_weight *w);
 uint64_t gpu_screen_x_bytes(const tern_plan *p);
@@ -617,7 +618,7 @@ static inline uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows) {
     return gpu_round((uint64_t)gpu_blocks(n_cols) * GPU_BLOCK_COLS * (uint64_t)n_rows,
                      GPU_POOL_ALIGN);
 }
-// Appends the dispatches of a node: one function an op, in ops/.
+// Appends the dispatches of a node: one function per op, in ops/.
 typedef tern_status gpu_op_fn(tern_plan *p, const tern_node *n, tern_error *err);
 
 // ---- Sessions ----------------------------------------------------------------------------------
@@ -638,7 +639,7 @@ tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void 
 gpu_cache gpu_store_cache(const tern_store *s);
 const tern_page_layout *gpu_store_layout(const tern_store *s);
 uint64_t gpu_state_bytes(const tern_store *s, tern_vid v); // in a page
-// The buffer of a state, [page][state]; NULL: there are no pages.
+// The buffer of a state, [page][state]; NULL: no pages.
 wgpu_buffer gpu_store_buffer(const tern_store *s, tern_vid v);
 // How often buffers of states have been replaced.
 uint32_t gpu_store_growth(const tern_store *s);
