@@ -146,7 +146,7 @@ typedef struct tern_rope_attrs {
     bool halves;   // pairs (i, i + n_rot/2) instead of (2i, 2i + 1)
     float base;    // theta
     tern_rope_scaling scaling;
-    float factor; // LINEAR, LLAMA3, YARN: the context over the training context
+    float factor; // LINEAR, LLAMA3, YARN: the context's length over training's
     float low_freq_factor, high_freq_factor; // LLAMA3
     float beta_fast, beta_slow;              // YARN
     float attn_factor;                       // YARN, LONG: factor of cosine and sine; 0: YARN's own

@@ -208,7 +208,7 @@ typedef struct tern_backend {
     tern_status (*open)(tern_device **out, const tern_device_desc *desc, tern_error *err);
     // After a failure it can only be closed.
     tern_status (*open_poll)(tern_device *d, bool *done, tern_error *err);
-    void (*close)(tern_device *d); // at any time; cancels what is not done
+    void (*close)(tern_device *d); // at any time; cancels unfinished work
     // One line for people: "cpu avx512, 2 threads".
     const char *(*describe)(tern_device *d);
     int (*n_threads)(const tern_device *d); // host threads that compute; 0 for a GPU

@@ -1,4 +1,4 @@
-// Private to sequence.c and sequence_file.c: what sequences and their pages are.
+// Private to sequence.c and sequence_file.c: the definitions of sequences and their pages.
 #ifndef TERN_KERNELS_SEQUENCE_PRIVATE_H
 #define TERN_KERNELS_SEQUENCE_PRIVATE_H
 

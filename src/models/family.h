@@ -29,8 +29,8 @@ bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const 
                              tern_layer_kind kind);
 // An array of flags in GGUF, one per layer. False: none.
 bool tern_config_flags(const tern_config_source *s, const char *gguf, int64_t n, uint8_t *flags);
-// One window for all layers, into c->n_window; 0: none. `otherwise`: if config.json has none. Read
-// only by families whose layers have one.
+// One window for all layers, into c->n_window; 0: none. `otherwise`: if config.json lacks the
+// member. Read only by families whose layers have one.
 tern_status tern_config_window(const tern_config_source *s, int64_t otherwise, tern_config *c,
                                tern_error *err);
 // Whether the text part of a folder has this model_type.
@@ -45,7 +45,7 @@ tern_status tern_config_mamba(const tern_config_source *s, tern_config *c, tern_
 // The epsilon of LayerNorms; hf: the member of config.json.
 tern_status tern_config_layer_norm_eps(const tern_config_source *s, const char *hf, tern_config *c,
                                        tern_error *err);
-// How an embedding model pools: GGUF's pooling_type, or what the folder's modules say.
+// How an embedding model pools: GGUF's pooling_type, or the folder's modules.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
 // The factors in Granite's and MiniCPM's GGUFs, except attention's, which only Granite has; if a
 // file has none, those of c stay.

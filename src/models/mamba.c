@@ -1,7 +1,7 @@
 // Mamba-2 (arXiv:2405.21060), as Granite 4 and Falcon-H1 use it with attention.
 //
 //   z, xBC, dt = x Win;  x, B, C = silu(conv(xBC))
-//   y = ssm(x, B, C, dt) * silu(z);  mixer = norm(y) Wout, or y Wout where there is no norm
+//   y = ssm(x, B, C, dt) * silu(z);  mixer = norm(y) Wout, or y Wout if there is no norm
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

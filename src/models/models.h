@@ -114,7 +114,7 @@ typedef struct tern_config {
     bool bitlinear;       // float weights of the layers are masters, rounded when they are read
     bool input_norms;     // a norm before every projection (use_rms_norm), with its own eps
     double input_norm_eps;
-    const char *guess;      // what had to be guessed because the file does not say, or NULL
+    const char *guess;      // a guess that was needed since the file does not say, or NULL
     int64_t bos_id, eos_id; // -1: not stated
     // Placeholder tokens for images and sounds. They must not be computed as tokens: no program
     // does that. The first 0 ends the list.
@@ -203,7 +203,7 @@ typedef enum tern_change {
     TERN_CHANGE_TURNED,    // w in both; its columns are the rows of the graph's matrix
 } tern_change;
 
-// Rows or columns that stand in another order in GGUF (orders.c).
+// Rows or columns that have another order in GGUF (orders.c).
 typedef enum tern_order_kind {
     TERN_ORDER_SAME,
     TERN_ORDER_ROPE,    // RoPE's pairs next to each other, in each head
@@ -213,7 +213,7 @@ typedef enum tern_order_kind {
     TERN_ORDER_COLORS,  // of a patch: color by color instead of pixel by pixel
 } tern_order_kind;
 
-// One tensor in the two worlds; %d is the layer.
+// One tensor in the two formats; %d is the layer.
 typedef struct tern_tensor_row {
     const char *gguf, *hf; // hf NULL: not a tensor there
     tern_role role;
@@ -354,7 +354,7 @@ typedef struct tern_arch {
     // The activation that programs compute for a GGUF of this name; *guess: why, unless the name
     // alone decides. NULL: always `act`.
     tern_act_kind (*gguf_act)(const char *gguf_name, const tern_config *c, const char **guess);
-    tern_act_kind act;     // where a file does not say
+    tern_act_kind act;     // if a file does not say
     const char *hf_prefix; // written instead of "model." in front of names; NULL: "model."
     // This family's own names of config.json members; NULL: the usual ones.
     const char *hf_eps, *hf_act;
@@ -470,7 +470,7 @@ typedef enum tern_generation_field {
     TERN_GENERATION_REPEAT_PENALTY,
     TERN_GENERATION_FIELDS
 } tern_generation_field;
-float tern_generation_read(const tern_file *file, tern_generation_field which); // -1: not said
+float tern_generation_read(const tern_file *file, tern_generation_field which); // -1: not stated
 // The file's sampling settings, for files of the other format; ends: the tokens that end a text.
 // JSON: empty if config.json says all.
 tern_status tern_generation_write_gguf(tern_gguf_writer *w, const tern_file *from);

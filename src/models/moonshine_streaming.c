@@ -4,7 +4,7 @@
 //   stem:     x = asinh(k norm(frame)), of frames of 80 samples; x = silu(Wx)
 //             x = silu(conv1 x + b); x = conv2 x + b
 //   encoder:  x = x + attention(norm(x)) Wo;  x = x + gelu(norm(x) Wup + b) Wdown + b
-//   encoded:  (norm(x) + places) Wproj, the product only where the decoder is of another width
+//   encoded:  (norm(x) + positions) Wproj, the product only if the decoder has another width
 //
 // A frame's norm is over its own samples; convolutions, of five rows every two, look back only. The
 // encoder has no RoPE: each layer attends to a window of rows, most layers also some rows ahead.

@@ -201,7 +201,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
                          "config.json: scale_embedding is not supported");
     tern_config_int(s, "decoder_start_token_id", "decoder_start_token_id", &c->bos_id);
     tern_config_int(s, "decoder_end_token_id", NULL, &c->eos_id);
-    c->rms_eps = c->final_rms_eps = 1e-5; // no member says so
+    c->rms_eps = c->final_rms_eps = 1e-5; // no config member
     w->n_mels = 80;
     w->n_frames = N_FRAMES;
     tern_config_int(s, "mel_bins", "num_mel_bins", &w->n_mels);

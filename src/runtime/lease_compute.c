@@ -211,7 +211,7 @@ static int32_t positions_ahead(const tern_computation *c) {
     return n;
 }
 
-// For the sequences of a batch that failed: the state of its changes is not known.
+// For the sequences of a failed batch: which of their states it changed is unknown.
 static void abandon(const tern_computation *c) {
     for (int32_t i = 0; i < c->batch.n_chunks; i++)
         tern_sequence_abandon(c->run->chunks[i].sequence);

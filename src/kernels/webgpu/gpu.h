@@ -1,4 +1,4 @@
-// Private to the WebGPU backend: what its files share.
+// Private to the WebGPU backend: shared by its files.
 //
 //   gpu_library.c   finds the library and its functions
 //   gpu_open.c      opens a device, in steps
