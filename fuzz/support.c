@@ -233,7 +233,9 @@ static bool look_at(void *user, const char *text, size_t n) {
 
 static void use_text(tern_model *m, tern_session *s) {
     static const char text[] = "The the  word\t\xC3\xA9 123<s></s>\xE2\x96\x81\xFF a";
-    static const tern_message chat[] = {{"system", "Be"}, {"user", "Hi"}, {"assistant", "."}};
+    static const tern_message chat[] = {{.role = "system", .content = "Be"},
+                                        {.role = "user", .content = "Hi"},
+                                        {.role = "assistant", .content = "."}};
     tern_error err;
     int32_t ids[64];
     size_t n_ids;

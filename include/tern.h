@@ -313,11 +313,17 @@ TERN_API tern_status tern_token_piece(const tern_model *model, int32_t id, tern_
 TERN_API const char *tern_token_text(const tern_model *model, int32_t id, size_t *n_bytes);
 TERN_API bool tern_token_is_end(const tern_model *model, int32_t id); // ends a turn or a text
 
+typedef struct tern_image_tokens tern_image_tokens; // an encoded image: tern_media.h
+
 typedef struct tern_message {
     const char *role, *content; // "system", "user", "assistant", "tool"
+    // [n_images] that the message shows, in this order and before its text; n_images 0: none.
+    tern_image_tokens *const *images;
+    size_t n_images;
 } tern_message;
 
-// Renders messages with the model's chat template; the text is passed to on_text.
+// Renders messages with the model's chat template; the text is passed to on_text. An image becomes
+// the template's placeholder.
 // add_generation_prompt: end with the text that starts the model's answer.
 TERN_API tern_status tern_chat_format(const tern_model *model, const tern_message *messages,
                                       size_t n_messages, bool add_generation_prompt,
@@ -832,9 +838,10 @@ TERN_API tern_status tern_session_digest(tern_session *session, uint64_t *digest
 // The tokens of a conversation by the model's chat template, ending with the text that starts the
 // model's answer. n_context > 0: the tokens for prompt and answer together, with n_answer for the
 // answer (0, and at most: a quarter). If it does not fit, whole turns are left out, the oldest
-// first; system messages at the beginning and everything from the last user message on stay, and
-// TERN_ERR_CONTEXT_FULL means that these alone are too long. Writes up to capacity ids and sets
-// *n_ids to their total number; *n_dropped (may be NULL) to the number of messages left out.
+// first, with their images; system messages at the beginning and everything from the last user
+// message on stay, and TERN_ERR_CONTEXT_FULL means that these alone are too long. Writes up to
+// capacity ids and sets *n_ids to their total number; *n_dropped (may be NULL) to the number of
+// messages left out. TERN_ERR_ARGUMENT: also if the template does not show each image once.
 // Thread-safe.
 TERN_API tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
                                       size_t n_messages, int32_t n_context, int32_t n_answer,
@@ -865,6 +872,11 @@ TERN_API void tern_chat_close(tern_chat *chat); // NULL is allowed
 // Appends copies.
 TERN_API tern_status tern_chat_add(tern_chat *chat, const char *role, const char *content,
                                    tern_error *err);
+// Adds an image to the last message, which must not be a system message. The conversation keeps the
+// encoding in the model as long as the message is there; `image` stays the caller's to close.
+// Transcripts in files have the texts alone.
+TERN_API tern_status tern_chat_add_image(tern_chat *chat, tern_image_tokens *image,
+                                         tern_error *err);
 // The system message at the beginning; NULL or "": none.
 TERN_API tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_error *err);
 TERN_API void tern_chat_cut(tern_chat *chat, size_t n_messages); // keeps the first n_messages

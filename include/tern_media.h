@@ -66,9 +66,7 @@ TERN_API tern_status tern_image_resize(tern_image *out, const tern_image *image,
 
 // What a vision-language model computes from an image. In a prompt it is a run of ids above the
 // vocabulary, so any function that takes ids takes it; equal images get equal ids and share cached
-// states, others do not.
-typedef struct tern_image_tokens tern_image_tokens;
-
+// states, others do not. A message (tern.h) has them as its images.
 typedef struct tern_image_tokens_params {
     int64_t n_pixels_max; // larger images are scaled down to this; 0: 1,048,576, or the limit in
                           // the model's files if it is lower, or if the model cuts large images
@@ -98,31 +96,6 @@ TERN_API tern_status tern_image_tokens_place(const tern_model *model, const int3
                                              size_t n_ids, tern_image_tokens *const *images,
                                              size_t n_images, int32_t *out, size_t capacity,
                                              size_t *n_out, tern_error *err);
-
-// An image that a message of a conversation shows, before the message's text.
-typedef struct tern_shown {
-    size_t message; // its index among the messages
-    tern_image_tokens *image;
-} tern_shown;
-
-// tern_chat_tokens and tern_chat_answer (tern.h) for messages with images: shown [n_shown], sorted
-// by message; the images of one message stay in order. A message that is left out takes its images
-// with it. TERN_ERR_ARGUMENT: also if the model's template does not place each image exactly once.
-TERN_API tern_status tern_chat_tokens_shown(const tern_model *model, const tern_message *messages,
-                                            size_t n_messages, const tern_shown *shown,
-                                            size_t n_shown, int32_t n_context, int32_t n_answer,
-                                            int32_t *ids, size_t capacity, size_t *n_ids,
-                                            size_t *n_dropped, tern_error *err);
-TERN_API tern_status tern_chat_answer_shown(tern_session *session, const tern_message *messages,
-                                            size_t n_messages, const tern_shown *shown,
-                                            size_t n_shown, const tern_generate_params *params,
-                                            tern_text_fn on_text, void *user,
-                                            tern_chat_stats *stats, tern_error *err);
-// Adds an image to the last message of a conversation. The caller owns its tokens, and keeps them
-// open as long as the message exists. Transcripts in files have only the texts.
-TERN_API tern_status tern_chat_show(tern_chat *chat, tern_image_tokens *image, tern_error *err);
-// Valid until the chat is changed.
-TERN_API const tern_shown *tern_chat_get_shown(const tern_chat *chat, size_t *n_shown);
 
 // ---- What they show -----------------------------------------------------------------------------
 

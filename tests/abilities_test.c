@@ -798,7 +798,7 @@ TEST(abilities_thinking_is_switched) {
         "{%- if enable_thinking is defined and enable_thinking is false %}<none>{% endif -%}"
         "{%- if enable_thinking is defined and enable_thinking %}<some>{% endif -%}";
     static const char *const want[] = {"hi|", "hi|<some>", "hi|<none>"};
-    const tern_message message = {"user", "hi"};
+    const tern_message message = {.role = "user", .content = "hi"};
     const char *vocabulary = OWN "small_tokenizer.json";
     for (int i = TERN_THINKING_AUTO; i <= TERN_THINKING_OFF; i++) {
         const tern_model_desc md = {

@@ -73,7 +73,7 @@ TEST(arguments_that_make_no_sense_are_refused) {
     REFUSED("fork_at", tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err));
     p = (tern_generate_params){.max_tokens = -1};
     REFUSED("max_tokens", tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err));
-    const tern_message hello = {"user", "hello"};
+    const tern_message hello = {.role = "user", .content = "hello"};
     REFUSED("max_tokens", tern_chat_answer(s, &hello, 1, &p, NULL, NULL, NULL, &err));
 
     tern_session_desc sd = {.kv_type = (tern_kv_type)99};

@@ -165,7 +165,9 @@ TEST(chat_refuses_a_message_longer_than_the_context_and_goes_on) {
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
     if (!rig_open(&r, chatml, 256)) return;
-    const tern_message m[] = {{"user", "Hi"}, {"assistant", "Hi"}, {"user", longest}};
+    const tern_message m[] = {{.role = "user", .content = "Hi"},
+                              {.role = "assistant", .content = "Hi"},
+                              {.role = "user", .content = longest}};
     const tern_sampling greedy = {0};
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = 4};
     CHECK(tern_chat_answer(r.session, m, 3, &p, NULL, NULL, &stats, &err) == TERN_ERR_CONTEXT_FULL);
@@ -263,7 +265,9 @@ TEST(chat_answers_of_any_length) {
     tern_chat_stats st;
     tern_error err = {0};
     if (!rig_open(&r, chatml, N_CONTEXT)) return;
-    const tern_message m[] = {{"user", "Hi"}, {"assistant", "Hello"}, {"user", "More"}};
+    const tern_message m[] = {{.role = "user", .content = "Hi"},
+                              {.role = "assistant", .content = "Hello"},
+                              {.role = "user", .content = "More"}};
     for (int k = 0; k < 2; k++) {
         const tern_sampling sampling = {.temperature = k ? 1.0f : 0, .seed = 7};
         tern_generate_params p = {.sampling = &sampling, .max_tokens = N, .ignore_end = true};

@@ -176,8 +176,6 @@ static void call_with_nothing(void) {
     FAILS(tern_answer_end, NULL, NULL, NULL);
     FAILS(tern_chat_tokens, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL);
     FAILS(tern_chat_answer, NULL, NULL, 0, NULL, NULL, NULL, NULL);
-    FAILS(tern_chat_tokens_shown, NULL, NULL, 0, NULL, 1, 0, 0, NULL, 0, NULL, NULL);
-    FAILS(tern_chat_answer_shown, NULL, NULL, 0, NULL, 1, NULL, NULL, NULL, NULL);
     FAILS(tern_chains_open, NULL, NULL);
     FAILS(tern_chains_open, &chains, NULL);
     FAILS(tern_chains_create, NULL, NULL, 0);
@@ -331,8 +329,7 @@ static void call_chats(void) {
     FAILS(tern_chat_set_system, NULL, NULL);
     RUNS(tern_chat_cut, NULL, 0);
     GIVES(NULL, tern_chat_messages, NULL, NULL);
-    FAILS(tern_chat_show, NULL, NULL);
-    GIVES(NULL, tern_chat_get_shown, NULL, NULL);
+    FAILS(tern_chat_add_image, NULL, NULL);
     FAILS(tern_chat_save, NULL, NULL);
     FAILS(tern_chat_load, NULL, NULL);
     if (tern_chat_open(&chat, &err) != TERN_OK) return;
@@ -340,8 +337,7 @@ static void call_chats(void) {
     FAILS(tern_chat_add, chat, "user", NULL);
     GIVES(TERN_OK, tern_chat_set_system, chat, NULL, NULL);
     RUNS(tern_chat_messages, chat, NULL);
-    FAILS(tern_chat_show, chat, NULL);
-    RUNS(tern_chat_get_shown, chat, NULL);
+    FAILS(tern_chat_add_image, chat, NULL);
     RUNS(tern_chat_cut, chat, 0);
     FAILS(tern_chat_save, chat, NULL);
     FAILS(tern_chat_load, chat, NULL);
@@ -381,7 +377,7 @@ static void call_with_model(tern_model *m) {
     size_t n = 7;
     int32_t ids[4] = {0};
     tern_chains *chains = NULL;
-    const tern_message message = {NULL, NULL};
+    const tern_message message = {0};
     tern_mine_desc mine = {0}, no_shards = {0};
     const tern_datagen_desc no_prompt = {.n_records = 1}, no_records = {.prompt = "x"};
     no_shards.shards = nobody, no_shards.n_shards = 1;
@@ -451,7 +447,7 @@ static void call_with_session(tern_session *s) {
     const int32_t ids[] = {5, 6};
     double logprobs[2];
     const tern_profile_row *rows;
-    const tern_message message = {NULL, NULL};
+    const tern_message message = {0};
     tern_perplexity ppl;
     tern_eval_result result;
     tern_eval_desc eval = {0};

@@ -495,24 +495,25 @@ TEST(webgpu_qwen35_sees_videos_as_transformers_does) {
 
 // What a conversation says to the model, where it shows images: by hand, what the template has
 // for each message, with its images in their order. Turns that do not fit take theirs along.
-static void check_shown(const tern_model *m, const tern_chat *talk, const char *text, size_t first,
-                        int32_t n_context, size_t n_dropped) {
+static void check_images(const tern_model *m, const tern_chat *talk, const char *text,
+                         int32_t n_context, size_t n_dropped) {
     tern_error err = {0};
     int32_t want[256], got[256], plain[256];
     tern_image_tokens *images[8];
-    size_t n_messages, n_shown, n_want = 0, n_got = 0, n_plain = 0, gone = 0;
+    size_t n_messages, n_images = 0, n_want = 0, n_got = 0, n_plain = 0, gone = 0;
     const tern_message *messages = tern_chat_messages(talk, &n_messages);
-    const tern_shown *shown = tern_chat_get_shown(talk, &n_shown);
-    for (size_t i = first; i < n_shown; i++) images[i - first] = shown[i].image;
+    for (size_t i = n_dropped; i < n_messages; i++)
+        for (size_t k = 0; k < messages[i].n_images; k++)
+            images[n_images++] = messages[i].images[k];
     REQUIRE_OK(
         tern_tokenize(m, text, strlen(text), TERN_TOKENIZE_SPECIAL, plain, 256, &n_plain, &err),
         err);
-    REQUIRE_OK(tern_image_tokens_place(m, plain, n_plain, images, n_shown - first, want, 256,
-                                       &n_want, &err),
-               err);
-    REQUIRE_OK(tern_chat_tokens_shown(m, messages, n_messages, shown, n_shown, n_context, 1, got,
-                                      256, &n_got, &gone, &err),
-               err);
+    REQUIRE_OK(
+        tern_image_tokens_place(m, plain, n_plain, images, n_images, want, 256, &n_want, &err),
+        err);
+    REQUIRE_OK(
+        tern_chat_tokens(m, messages, n_messages, n_context, 1, got, 256, &n_got, &gone, &err),
+        err);
     CHECK_MSG(n_got == n_want && gone == n_dropped && !memcmp(got, want, n_got * sizeof *got),
               "%zu tokens, not %zu; %zu messages are left out", n_got, n_want, gone);
 }
@@ -536,26 +537,24 @@ TEST(images_of_conversations_go_with_their_messages) {
     p.rgb[0] = 255;
     REQUIRE_OK(tern_image_tokens_open(&two, m, &p, 1, NULL, &err), err);
     REQUIRE_OK(tern_chat_open(&talk, &err), err);
-    CHECK(tern_chat_show(talk, one, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_chat_add_image(talk, one, &err) == TERN_ERR_ARGUMENT);
     REQUIRE_OK(tern_chat_add(talk, "user", "a", &err), err);
-    REQUIRE_OK(tern_chat_show(talk, one, &err), err);
-    REQUIRE_OK(tern_chat_show(talk, two, &err), err);
-    check_shown(m, talk, ASKS(SEEN SEEN "a") ANSWER, 0, 0, 0);
+    REQUIRE_OK(tern_chat_add_image(talk, one, &err), err);
+    REQUIRE_OK(tern_chat_add_image(talk, two, &err), err);
+    check_images(m, talk, ASKS(SEEN SEEN "a") ANSWER, 0, 0);
     REQUIRE_OK(tern_chat_add(talk, "assistant", "b", &err), err);
     REQUIRE_OK(tern_chat_add(talk, "user", "c", &err), err);
-    REQUIRE_OK(tern_chat_show(talk, one, &err), err);
+    REQUIRE_OK(tern_chat_add_image(talk, one, &err), err);
     REQUIRE_OK(tern_chat_set_system(talk, "s", &err), err);
-    check_shown(m, talk,
-                "<|im_start|>system\ns<|im_end|>\n" ASKS(SEEN SEEN "a") SAYS("b") ASKS(SEEN "c")
-                    ANSWER,
-                0, 0, 0);
+    check_images(m, talk,
+                 "<|im_start|>system\ns<|im_end|>\n" ASKS(SEEN SEEN "a") SAYS("b") ASKS(SEEN "c")
+                     ANSWER,
+                 0, 0);
     REQUIRE_OK(tern_chat_set_system(talk, NULL, &err), err);
-    check_shown(m, talk, ASKS(SEEN SEEN "a") SAYS("b") ASKS(SEEN "c") ANSWER, 0, 0, 0);
-    check_shown(m, talk, ASKS(SEEN "c") ANSWER, 2, 64, 2);
-    size_t n_shown = 0;
+    check_images(m, talk, ASKS(SEEN SEEN "a") SAYS("b") ASKS(SEEN "c") ANSWER, 0, 0);
+    check_images(m, talk, ASKS(SEEN "c") ANSWER, 64, 2);
     tern_chat_cut(talk, 2);
-    tern_chat_get_shown(talk, &n_shown);
-    CHECK(n_shown == 2);
+    CHECK(tern_chat_messages(talk, NULL)[0].n_images == 2);
     tern_chat_close(talk);
     tern_image_tokens_close(one);
     tern_image_tokens_close(two);

@@ -57,7 +57,7 @@ static bool collect(void *user, const char *text, size_t n) {
 static tern_status ask(tern_model *model, tern_session *session, const char *text,
                        const tern_sampling *sampling, answer *told, tern_error *err) {
     answer prompt = {0};
-    tern_message m = {"user", text};
+    tern_message m = {.role = "user", .content = text};
     tern_session_reset(session);
     tern_status st = tern_chat_format(model, &m, 1, true, collect, &prompt, err);
     if (st) return st;

@@ -64,7 +64,8 @@ static void run_session(tern_model *m, const tern_chains *chains) {
 }
 
 static void use_text(tern_model *m) {
-    static const tern_message chat[] = {{"system", "Be"}, {"user", "Hi"}};
+    static const tern_message chat[] = {{.role = "system", .content = "Be"},
+                                        {.role = "user", .content = "Hi"}};
     int32_t ids[64];
     size_t n;
     tern_error err;

@@ -76,12 +76,11 @@ static void add_places(const tern_model *model, int n, ids *prompt) {
     prompt->n += k;
 }
 
-bool place_images(const tern_model *model, tern_image_tokens **image_tokens, int n, bool adds,
-                  ids *prompt) {
+bool place_images(const tern_model *model, tern_image_tokens **image_tokens, int n, ids *prompt) {
     tern_error err = {0};
     size_t need = prompt->n;
     if (n == 0) return true;
-    if (adds) add_places(model, n, prompt);
+    add_places(model, n, prompt);
     for (int i = 0; i < n; i++) {
         size_t each;
         tern_image_tokens_ids(image_tokens[i], &each);
@@ -97,46 +96,4 @@ bool place_images(const tern_model *model, tern_image_tokens **image_tokens, int
     free(prompt->ptr);
     *prompt = (ids){.ptr = out, .n = need};
     return true;
-}
-
-static void put_quoted(text *out, const char *s, size_t n) {
-    text_puts(out, "\"");
-    for (size_t i = 0; i < n; i++) {
-        char code[8];
-        bool plain = (unsigned char)s[i] >= 32 && s[i] != '"' && s[i] != '\\';
-        snprintf(code, sizeof code, "\\u%04x", (unsigned)(unsigned char)s[i]);
-        text_collect(out, plain ? s + i : code, plain ? 1 : 6);
-    }
-    text_puts(out, "\"");
-}
-
-static void put_message(text *out, const char *role, const char *content, size_t n_bytes,
-                        int n_images) {
-    text_puts(out, "{\"role\":\"");
-    text_puts(out, role);
-    text_puts(out, "\",\"content\":[");
-    for (int i = 0; i < n_images; i++) text_puts(out, "{\"type\":\"image\"},");
-    text_puts(out, "{\"type\":\"text\",\"text\":");
-    put_quoted(out, content, n_bytes);
-    text_puts(out, "}]}");
-}
-
-bool tokenize_chat_with_images(const tern_model *model, const char *system, const text *question,
-                               int n_images, ids *out) {
-    text request = {0}, rendered = {0};
-    tern_error err = {0};
-    text_puts(&request, "{\"messages\":[");
-    if (system) put_message(&request, "system", system, strlen(system), 0);
-    if (system) text_puts(&request, ",");
-    put_message(&request, "user", question->ptr ? question->ptr : "", question->n, n_images);
-    text_puts(&request, "]}");
-    bool ok = tern_chat_format_json(model, request.ptr, request.n, text_collect, &rendered, &err) ==
-              TERN_OK;
-    if (!ok) fail("%s", err.message);
-    if (ok)
-        ok = tokenize(model, rendered.ptr ? rendered.ptr : "", rendered.n, TERN_TOKENIZE_SPECIAL,
-                      out);
-    free(request.ptr);
-    free(rendered.ptr);
-    return ok;
 }

@@ -13,12 +13,8 @@ void free_images(tern_image *images, int n);
 // What the model sees of the images, [n] for free_image_tokens; NULL after printing why not.
 tern_image_tokens **see_images(tern_model *model, const char **paths, int n);
 void free_image_tokens(tern_image_tokens **image_tokens, int n); // NULL is allowed
-// Puts them into the prompt where it has places for them, or with `adds`, where it has none, in
-// front of it. False after printing why not.
-bool place_images(const tern_model *model, tern_image_tokens **image_tokens, int n, bool adds,
-                  ids *prompt);
-// A question after so many images, by the model's template; system: NULL, or what comes before.
-bool tokenize_chat_with_images(const tern_model *model, const char *system, const text *question,
-                               int n_images, ids *out);
+// Puts them into the prompt at its placeholders, or in front of it if there are none. False after
+// printing why not.
+bool place_images(const tern_model *model, tern_image_tokens **image_tokens, int n, ids *prompt);
 
 #endif

@@ -132,8 +132,9 @@ static int give_answer(ask_args *args, tern_session *session, const tern_memory_
     answer a = {.json = args->memory.json};
     text prompt = {0};
     put_prompt(&prompt, hits, question);
-    const tern_message messages[] = {{"system", args->system ? args->system : instructions},
-                                     {"user", prompt.ptr}};
+    const tern_message messages[] = {
+        {.role = "system", .content = args->system ? args->system : instructions},
+        {.role = "user", .content = prompt.ptr}};
     tern_status status = tern_chat_answer(session, messages, 2, &params, on_text, &a, &stats, &err);
     if (status == TERN_OK && a.json)
         print_json(&a, hits, &stats);

@@ -48,9 +48,8 @@ static void print_speed(const chat *c) {
 void chat_answer(chat *c) {
     answer a = {0};
     tern_error err = {0};
-    size_t n, n_shown;
+    size_t n;
     const tern_message *messages = tern_chat_messages(c->talk, &n);
-    const tern_shown *shown = tern_chat_get_shown(c->talk, &n_shown);
     tern_generate_params params = generate_params(&c->sampling);
     tern_sampling sampling = *params.sampling;
     if (sampling.seed) sampling.seed += c->n_again; // else the answer would be the same
@@ -58,8 +57,8 @@ void chat_answer(chat *c) {
     line_clear_interrupt();
     text_puts(&a.said, "");
     if (c->interactive) a.shown = render_open(c->wrap, c->markdown && render_may_style());
-    tern_status status = tern_chat_answer_shown(c->session, messages, n, shown, n_shown, &params,
-                                                on_text, &a, &c->last, &err);
+    tern_status status =
+        tern_chat_answer(c->session, messages, n, &params, on_text, &a, &c->last, &err);
     if (a.shown)
         render_close(a.shown);
     else if (status == TERN_OK || a.said.n > 0)
@@ -84,7 +83,7 @@ static void ask(chat *c, const char *question) {
     c->n_again = 0;
     tern_status status = tern_chat_add(c->talk, "user", question, &err);
     for (; status == TERN_OK && c->n_waiting > 0; c->n_waiting--)
-        status = tern_chat_show(c->talk, c->images[c->n_images - c->n_waiting], &err);
+        status = tern_chat_add_image(c->talk, c->images[c->n_images - c->n_waiting], &err);
     if (status == TERN_OK)
         chat_answer(c);
     else

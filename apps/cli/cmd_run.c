@@ -79,16 +79,18 @@ static void show_prompt(renderer *r, const text *prompt) {
 
 // The prompt's ids: plain, or as a conversation of one question.
 static bool make_prompt(const run_args *args, const tern_model *model, const text *prompt,
-                        ids *out) {
+                        tern_image_tokens **images, ids *out) {
     tern_message messages[2];
     size_t n = 0;
-    if (args->chat && args->images.n)
-        return tokenize_chat_with_images(model, args->system, prompt, (int)args->images.n, out);
     if (!args->chat)
         return tokenize(model, prompt->ptr, prompt->n, TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS,
-                        out);
-    if (args->system) messages[n++] = (tern_message){"system", args->system};
-    messages[n++] = (tern_message){"user", prompt->ptr};
+                        out) &&
+               place_images(model, images, (int)args->images.n, out);
+    if (args->system) messages[n++] = (tern_message){.role = "system", .content = args->system};
+    messages[n++] = (tern_message){.role = "user",
+                                   .content = prompt->ptr ? prompt->ptr : "",
+                                   .images = images,
+                                   .n_images = (size_t)args->images.n};
     return tokenize_chat(model, messages, n, out);
 }
 
@@ -202,8 +204,7 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     seen = seconds_now() - seen;
     if (n_images && !images) goto end;
     if (!open_grammar(&args->grammar, model, &params.grammar)) goto end;
-    if (!session || !make_prompt(args, model, prompt, &start) ||
-        !place_images(model, images, n_images, !args->chat, &start) || !load_saved(args, session))
+    if (!session || !make_prompt(args, model, prompt, images, &start) || !load_saved(args, session))
         goto end;
     if (!args->json && isatty(STDOUT_FILENO))
         out.shown = render_open(true, args->chat && render_may_style());

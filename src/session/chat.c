@@ -8,7 +8,6 @@
 // beginning for many turns, so its keys and values need not be computed again.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json_write.h"
 #include "session/session.h"
 
 // A conversation and which of its messages the model reads: the first n_system, and those from
@@ -17,34 +16,24 @@ typedef struct reading {
     const tern_model *model;
     const tern_message *messages;
     size_t n_messages, n_system, first, last;
-    const tern_shown *shown;
-    size_t n_shown;
-    tern_message *kept;         // [n_messages] room for the rendered ones
-    tern_image_tokens **images; // [n_shown] room for their images
+    tern_message *kept; // [n_messages] room for the rendered ones
 } reading;
 
 static bool has_role(const tern_message *m, const char *role) {
     return m->role && !strcmp(m->role, role);
 }
 
-static tern_status check_shown(const reading *r, tern_error *err) {
-    TERN_NEED_ARRAY(r->shown, r->n_shown);
-    for (size_t i = 0; i < r->n_shown; i++) {
-        TERN_NEED(r->shown[i].image);
-        if (r->shown[i].message >= r->n_messages ||
-            (i > 0 && r->shown[i].message < r->shown[i - 1].message))
-            return tern_fail(err, TERN_ERR_ARGUMENT,
-                             "image %zu is of message %zu: expected rising ones below %zu", i + 1,
-                             r->shown[i].message, r->n_messages);
+static tern_status check_images(const tern_message *messages, size_t n, tern_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        TERN_NEED_ARRAY(messages[i].images, messages[i].n_images);
+        for (size_t k = 0; k < messages[i].n_images; k++) TERN_NEED(messages[i].images[k]);
     }
     return TERN_OK;
 }
 
 static tern_status open_reading(reading *r, const tern_model *model, const tern_message *messages,
-                                size_t n, const tern_shown *shown, size_t n_shown,
-                                tern_error *err) {
-    *r = (reading){
-        .model = model, .messages = messages, .n_messages = n, .shown = shown, .n_shown = n_shown};
+                                size_t n, tern_error *err) {
+    *r = (reading){.model = model, .messages = messages, .n_messages = n};
     if (!model || (!messages && n))
         return tern_fail(err, TERN_ERR_ARGUMENT, "a chat without a model or messages");
     if (n == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "the chat has no messages");
@@ -54,16 +43,12 @@ static tern_status open_reading(reading *r, const tern_model *model, const tern_
     r->first = r->last = r->n_system;
     for (size_t i = r->n_system; i < n; i++)
         if (has_role(&messages[i], "user")) r->last = i;
-    TERN_TRY(check_shown(r, err));
+    TERN_TRY(check_images(messages, n, err));
     r->kept = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->kept);
-    r->images = tern_alloc_array(TERN_MEM_MISC, n_shown, sizeof *r->images);
-    return r->kept && r->images ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
+    return r->kept ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
 }
 
-static void close_reading(reading *r) {
-    tern_free(r->kept);
-    tern_free(r->images);
-}
+static void close_reading(reading *r) { tern_free(r->kept); }
 
 // Where the turn after the one at `first` begins. Never goes past the newest turn.
 static size_t next_turn(const reading *r, size_t first) {
@@ -88,69 +73,35 @@ tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_
     return tern_tokenizer_encode(m->tokenizer, s, text->len, flags | TERN_TOKENIZE_BOS, out, err);
 }
 
-// A message in the form that a template with places for images expects.
-static void put_message(tern_json_writer *w, const reading *r, size_t i) {
-    const tern_message *m = &r->messages[i];
-    size_t n = 0;
-    for (size_t k = 0; k < r->n_shown; k++) n += r->shown[k].message == i;
-    tern_json_open(w, NULL, '{');
-    tern_json_put_text(w, "role", m->role ? m->role : "user");
-    if (n == 0)
-        tern_json_put_text(w, "content", m->content ? m->content : "");
-    else
-        tern_json_open(w, "content", '[');
-    for (size_t k = 0; k < n; k++) tern_json_put_raw(w, NULL, "{\"type\":\"image\"}");
-    if (n > 0) {
-        tern_json_open(w, NULL, '{');
-        tern_json_put_text(w, "type", "text");
-        tern_json_put_text(w, "text", m->content ? m->content : "");
-        tern_json_close(w, '}');
-        tern_json_close(w, ']');
-    }
-    tern_json_close(w, '}');
-}
-
-static tern_status render_shown(const reading *r, size_t first, tern_strbuf *text,
-                                tern_error *err) {
-    tern_strbuf request = {0};
-    tern_json_writer w = {.out = &request};
-    tern_json_open(&w, NULL, '{');
-    tern_json_open(&w, "messages", '[');
-    for (size_t i = 0; i < r->n_messages; i++)
-        if (i < r->n_system || i >= first) put_message(&w, r, i);
-    tern_json_close(&w, ']');
-    tern_json_close(&w, '}');
-    tern_status status = request.failed ? tern_fail_memory(err, request.len)
-                                        : tern_chat_format_json(r->model, request.ptr, request.len,
-                                                                collect, text, err);
-    tern_strbuf_free(&request);
-    return status;
-}
-
-static tern_status render(reading *r, size_t first, tern_strbuf *text, tern_error *err) {
+// Copies what is read to r->kept; returns how many messages that is.
+static size_t keep(reading *r, size_t first) {
     size_t n = r->n_system, n_rest = r->n_messages - first;
-    if (r->n_shown) return render_shown(r, first, text, err);
     memcpy(r->kept, r->messages, n * sizeof *r->kept);
     memcpy(r->kept + n, r->messages + first, n_rest * sizeof *r->kept);
-    return tern_chat_format(r->model, r->kept, n + n_rest, true, collect, text, err);
+    return n + n_rest;
 }
 
-// Puts the images of the messages that are read at their placeholders.
-static tern_status place_shown(reading *r, size_t first, tern_ids *ids, tern_error *err) {
-    size_t n = 0, n_all = ids->n, n_rows;
-    for (size_t i = 0; i < r->n_shown; i++) {
-        size_t message = r->shown[i].message;
-        if (message >= r->n_system && message < first) continue;
-        r->images[n++] = r->shown[i].image;
-        tern_image_tokens_ids(r->shown[i].image, &n_rows);
-        n_all += n_rows;
-    }
-    if (n == 0) return TERN_OK;
+// Puts the images of the first n kept messages where the tokens have their placeholders.
+static tern_status place_images(const reading *r, size_t n, tern_ids *ids, tern_error *err) {
+    size_t n_images = 0, n_all = ids->n, n_rows, at = 0;
+    for (size_t i = 0; i < n; i++) n_images += r->kept[i].n_images;
+    if (n_images == 0) return TERN_OK;
     tern_ids all = {0};
+    tern_image_tokens **images = tern_alloc_array(TERN_MEM_MISC, n_images, sizeof *images);
+    if (!images) return tern_fail_memory(err, n_images * sizeof *images);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < r->kept[i].n_images; k++) {
+            images[at++] = r->kept[i].images[k];
+            tern_image_tokens_ids(r->kept[i].images[k], &n_rows);
+            n_all += n_rows;
+        }
+    tern_status status = TERN_OK;
     if (tern_array_reserve(TERN_MEM_MISC, &all.ids, &all.capacity, 0, n_all) != 0)
-        return tern_fail_memory(err, n_all * sizeof *all.ids);
-    tern_status status = tern_image_tokens_place(r->model, ids->ids, ids->n, r->images, n, all.ids,
-                                                 all.capacity, &all.n, err);
+        status = tern_fail_memory(err, n_all * sizeof *all.ids);
+    if (status == TERN_OK)
+        status = tern_image_tokens_place(r->model, ids->ids, ids->n, images, n_images, all.ids,
+                                         all.capacity, &all.n, err);
+    tern_free(images);
     tern_free(ids->ids);
     *ids = all;
     return status;
@@ -159,10 +110,11 @@ static tern_status place_shown(reading *r, size_t first, tern_ids *ids, tern_err
 // The tokens that the model reads if it begins at the message `first`.
 static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error *err) {
     tern_strbuf text = {0};
-    tern_status status = render(r, first, &text, err);
+    size_t n = keep(r, first);
+    tern_status status = tern_chat_format(r->model, r->kept, n, true, collect, &text, err);
     if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
     if (status == TERN_OK) status = tern_chat_encode(r->model, &text, out, err);
-    if (status == TERN_OK) status = place_shown(r, first, out, err);
+    if (status == TERN_OK) status = place_images(r, n, out, err);
     tern_strbuf_free(&text);
     return status;
 }
@@ -214,21 +166,11 @@ tern_status tern_chat_tokens(const tern_model *model, const tern_message *messag
                              size_t n_messages, int32_t n_context, int32_t n_answer, int32_t *ids,
                              size_t capacity, size_t *n_ids, size_t *n_dropped, tern_error *err) {
     tern_clear(err);
-    return tern_chat_tokens_shown(model, messages, n_messages, NULL, 0, n_context, n_answer, ids,
-                                  capacity, n_ids, n_dropped, err);
-}
-
-tern_status tern_chat_tokens_shown(const tern_model *model, const tern_message *messages,
-                                   size_t n_messages, const tern_shown *shown, size_t n_shown,
-                                   int32_t n_context, int32_t n_answer, int32_t *ids,
-                                   size_t capacity, size_t *n_ids, size_t *n_dropped,
-                                   tern_error *err) {
-    tern_clear(err);
     reading r;
     tern_ids list = {0};
     if (!n_ids || (!ids && capacity) || n_context < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_tokens: NULL argument");
-    tern_status status = open_reading(&r, model, messages, n_messages, shown, n_shown, err);
+    tern_status status = open_reading(&r, model, messages, n_messages, err);
     if (status == TERN_OK)
         status = fit(&r, (size_t)n_context, n_answer > 0 ? (size_t)n_answer : 0, &list, err);
     if (status == TERN_OK) {
@@ -273,15 +215,6 @@ tern_status tern_chat_answer(tern_session *session, const tern_message *messages
                              const tern_generate_params *params, tern_text_fn on_text, void *user,
                              tern_chat_stats *stats, tern_error *err) {
     tern_clear(err);
-    return tern_chat_answer_shown(session, messages, n_messages, NULL, 0, params, on_text, user,
-                                  stats, err);
-}
-
-tern_status tern_chat_answer_shown(tern_session *session, const tern_message *messages,
-                                   size_t n_messages, const tern_shown *shown, size_t n_shown,
-                                   const tern_generate_params *params, tern_text_fn on_text,
-                                   void *user, tern_chat_stats *stats, tern_error *err) {
-    tern_clear(err);
     answering a = {0};
     tern_ids prompt = {0};
     tern_generate_params p = params ? *params : (tern_generate_params){0};
@@ -297,8 +230,7 @@ tern_status tern_chat_answer_shown(tern_session *session, const tern_message *me
     int64_t most = (int64_t)session->n_context * ANSWER_CONTEXTS;
     size_t n_answer = p.max_tokens > 0 ? (size_t)p.max_tokens : 0;
     if (p.max_tokens == 0) p.max_tokens = most < INT32_MAX ? (int32_t)most : INT32_MAX;
-    tern_status status =
-        open_reading(&a.r, session->model, messages, n_messages, shown, n_shown, err);
+    tern_status status = open_reading(&a.r, session->model, messages, n_messages, err);
     if (status == TERN_OK) status = fit(&a.r, a.n_context, n_answer, &prompt, err);
     const tern_refit refit = {make_room, &a};
     if (status == TERN_OK)

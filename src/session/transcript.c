@@ -10,10 +10,8 @@
 #include "session/session.h"
 
 struct tern_chat {
-    tern_message *messages; // roles and contents are owned
+    tern_message *messages; // roles, contents and the lists of images are owned
     size_t n, capacity;
-    tern_shown *shown; // [n_shown] sorted by message
-    size_t n_shown, shown_capacity;
 };
 
 tern_status tern_chat_open(tern_chat **out, tern_error *err) {
@@ -24,20 +22,19 @@ tern_status tern_chat_open(tern_chat **out, tern_error *err) {
 }
 
 static void free_message(tern_message *m) {
+    for (size_t i = 0; i < m->n_images; i++) tern_image_tokens_close(m->images[i]);
+    tern_free((tern_image_tokens **)m->images);
     tern_free((char *)m->role);
     tern_free((char *)m->content);
 }
 
 void tern_chat_cut(tern_chat *chat, size_t n_messages) {
     while (chat && chat->n > n_messages) free_message(&chat->messages[--chat->n]);
-    while (chat && chat->n_shown && chat->shown[chat->n_shown - 1].message >= chat->n)
-        tern_image_tokens_close(chat->shown[--chat->n_shown].image);
 }
 
 static void free_lists(tern_chat *chat) {
     tern_chat_cut(chat, 0);
     tern_free(chat->messages);
-    tern_free(chat->shown);
 }
 
 void tern_chat_close(tern_chat *chat) {
@@ -60,12 +57,6 @@ static bool is_message(tern_str role, tern_str content) {
     return role.len && !(content.len && memchr(content.ptr, 0, content.len));
 }
 
-// Moves the images of the messages from `at` on along with them.
-static void move_shown(tern_chat *chat, size_t at, size_t by) {
-    for (size_t i = 0; i < chat->n_shown; i++)
-        if (chat->shown[i].message >= at) chat->shown[i].message += by;
-}
-
 // Makes room first, so that a failure changes nothing.
 static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str content,
                           tern_error *err) {
@@ -73,7 +64,7 @@ static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str co
         return tern_fail(err, TERN_ERR_FORMAT,
                          "message %zu: expected a role of one line and a text without zero bytes",
                          at + 1);
-    tern_message m = {copy(role), copy(content)};
+    tern_message m = {.role = copy(role), .content = copy(content)};
     if (!m.role || !m.content ||
         tern_array_reserve(TERN_MEM_SESSION, &chat->messages, &chat->capacity, chat->n, 1) != 0) {
         free_message(&m);
@@ -82,7 +73,6 @@ static tern_status insert(tern_chat *chat, size_t at, tern_str role, tern_str co
     memmove(chat->messages + at + 1, chat->messages + at, (chat->n - at) * sizeof m);
     chat->messages[at] = m;
     chat->n++;
-    move_shown(chat, at, 1);
     return TERN_OK;
 }
 
@@ -106,28 +96,25 @@ tern_status tern_chat_set_system(tern_chat *chat, const char *content, tern_erro
     chat->n--;
     memmove(chat->messages + old, chat->messages + old + 1,
             (chat->n - old) * sizeof *chat->messages);
-    move_shown(chat, old + 1, SIZE_MAX); // back by one: a system text has no images
     return TERN_OK;
 }
 
-tern_status tern_chat_show(tern_chat *chat, tern_image_tokens *image, tern_error *err) {
+tern_status tern_chat_add_image(tern_chat *chat, tern_image_tokens *image, tern_error *err) {
     tern_clear(err);
     TERN_NEED(chat);
     TERN_NEED(image);
-    if (chat->n == 0 || !strcmp(chat->messages[chat->n - 1].role, "system"))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "there is no message to show an image with");
-    if (tern_array_reserve(TERN_MEM_SESSION, &chat->shown, &chat->shown_capacity, chat->n_shown,
-                           1) != 0)
-        return tern_fail_memory(err, (chat->n_shown + 1) * sizeof *chat->shown);
+    tern_message *m = chat->n ? &chat->messages[chat->n - 1] : NULL;
+    if (!m || !strcmp(m->role, "system"))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "there is no message to add an image to");
+    tern_image_tokens **more = tern_alloc_array(TERN_MEM_SESSION, m->n_images + 1, sizeof *more);
+    if (!more) return tern_fail_memory(err, (m->n_images + 1) * sizeof *more);
+    if (m->n_images) memcpy(more, m->images, m->n_images * sizeof *more);
     tern_model_hold_image(image->model, image->first_id);
     tern_model_hold(image->model);
-    chat->shown[chat->n_shown++] = (tern_shown){chat->n - 1, image};
+    more[m->n_images++] = image;
+    tern_free((tern_image_tokens **)m->images);
+    m->images = more;
     return TERN_OK;
-}
-
-const tern_shown *tern_chat_get_shown(const tern_chat *chat, size_t *n_shown) {
-    if (n_shown) *n_shown = chat ? chat->n_shown : 0;
-    return chat ? chat->shown : NULL;
 }
 
 const tern_message *tern_chat_messages(const tern_chat *chat, size_t *n_messages) {

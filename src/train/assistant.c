@@ -18,7 +18,7 @@ struct tern_assistant {
 
 static tern_status render(const tern_file *file, const tern_tokenizer *t, tern_strbuf *question,
                           tern_strbuf *both, tern_error *err) {
-    static const tern_message ask = {"user", "x"};
+    static const tern_message ask = {.role = "user", .content = "x"};
     tern_template *template;
     TERN_TRY(tern_template_for_model(&template, file, t, NULL, err));
     tern_status status = tern_template_chat(template, t, &ask, 1, false, question, err);

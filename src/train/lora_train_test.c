@@ -659,8 +659,10 @@ TEST(lora_training_survives_failing_allocations) {
 // ---- What assistants say -----------------------------------------------------------------------
 
 TEST(assistants_alone_are_learnt) {
-    static const tern_message chat[] = {
-        {"user", "Once?"}, {"assistant", "Twice."}, {"user", "Hm"}, {"assistant", "Yes, no"}};
+    static const tern_message chat[] = {{.role = "user", .content = "Once?"},
+                                        {.role = "assistant", .content = "Twice."},
+                                        {.role = "user", .content = "Hm"},
+                                        {.role = "assistant", .content = "Yes, no"}};
     static const char *const spoken = "Twice.<|im_end|>Yes, no<|im_end|>";
     char base[300];
     tern_error err;

@@ -70,21 +70,22 @@ class Images:
 # ---- In conversations ----------------------------------------------------------------------------
 
 
-class Shown:
-    """tern_shown[n]: the images of messages ("images" of each), and what keeps their encodings."""
+class MessageImages:
+    """The images of messages ("images" of each) as tern_message has them, and what keeps their encodings."""
 
-    def __init__(self, model: Handle, messages: Union[str, Sequence[Mapping[str, Any]]]) -> None:
+    def __init__(self, model: Handle, messages: Union[str, Sequence[Mapping[str, Any]]], array: Any) -> None:
         self.images: List[Handle] = []
-        places: List[int] = []
-        for i, message in enumerate([] if isinstance(messages, str) else messages):
-            for image in message.get("images") or ():
-                self.images.append(see(model, image))
-                places.append(i)
-        self.n = len(places)
-        self.array = (c.tern_shown * max(self.n, 1))()
-        for at, (place, image) in enumerate(zip(places, self.images)):
-            with image as pointer:
-                self.array[at].message, self.array[at].image = place, pointer
+        self.lists: List[Any] = []
+        for message, row in zip([] if isinstance(messages, str) else messages, array):
+            images = [see(model, image) for image in message.get("images") or ()]
+            pointers = (ctypes.POINTER(c.tern_image_tokens) * len(images))()
+            for at, image in enumerate(images):
+                with image as pointer:
+                    pointers[at] = pointer
+            if images:
+                row.images, row.n_images = pointers, len(images)
+            self.images += images
+            self.lists.append(pointers)
 
 
 def see(model: Handle, image: Image) -> Handle:

@@ -20,7 +20,7 @@ from ._options import (
     embed_texts, generate_params, loras_array, messages_array, raw_text, session_desc, webgpu_desc, whole,
 )
 from ._parts import Part, parts_of
-from ._images import Label, Image, Images, Shown, listed, with_places
+from ._images import Label, Image, Images, MessageImages, listed, with_places
 from ._results import DeviceMemory, EmbeddingInfo, ModelInfo, VisionInfo
 from ._session import Session
 from ._sounds import Transcriber, OnSegment, Read, Sound, Transcript, params_of, segment_of
@@ -198,14 +198,15 @@ class Model:
     def _ids(self, prompt: Tokens) -> Sequence[int]:
         return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(ids_array(prompt))
 
-    def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int, Shown]:
+    def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int, MessageImages]:
         """The ids of a conversation, how many messages did not fit, and its images, to be kept until the ids
         are in a session."""
-        array, dropped, shown = messages_array(messages), ctypes.c_size_t(), Shown(self._handle, messages)
+        array, dropped = messages_array(messages), ctypes.c_size_t()
+        images = MessageImages(self._handle, messages, array)
         with self._handle as model:
-            ids = _with_room(1024, lambda ids, room, n: lib.tern_chat_tokens_shown(
-                model, array, len(array), shown.array, shown.n, context, answer, ids, room, n, ctypes.byref(dropped)))
-        return ids, dropped.value, shown
+            ids = _with_room(1024, lambda ids, room, n: lib.tern_chat_tokens(
+                model, array, len(array), context, answer, ids, room, n, ctypes.byref(dropped)))
+        return ids, dropped.value, images
 
     # ---- Answers ---------------------------------------------------------------------------------
 
@@ -223,13 +224,13 @@ class Model:
         {"images": [...]}, each a file, its bytes, or an array of uint8 [height, width, 3]. The oldest turns
         that leave no room for the answer are left out: Answer.dropped. Otherwise like generate()."""
         max_tokens = options.get("max_tokens") or 0
-        ids, dropped, shown = self._chat_ids(messages, self.context, whole("max_tokens", max_tokens))
-        return self._answer(ids, options, dropped, shown)
+        ids, dropped, images = self._chat_ids(messages, self.context, whole("max_tokens", max_tokens))
+        return self._answer(ids, options, dropped, images)
 
-    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, shown: Optional[Shown] = None) -> Answer:
+    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, images: Optional[MessageImages] = None) -> Answer:
         job = Job(ids, generate_params(options))
         self._engine.submit(job)
-        return Answer(self._engine, job, (self, shown), dropped)
+        return Answer(self._engine, job, (self, images), dropped)
 
     def session(self, *, context: Optional[int] = None, kv: Optional[str] = None, shift: bool = False, keep: int = 0,
                 speculate: Optional[SpeculateOption] = None, profile: bool = False) -> Session:

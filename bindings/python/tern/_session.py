@@ -55,17 +55,17 @@ class Session:
 
     def chat(self, messages: Union[str, Sequence[Mapping[str, Any]]], **options: "Unpack[GenerateOptions]") -> Answer:
         """Answers the last message; see Model.chat."""
-        ids, dropped, shown = self.model._chat_ids(messages, self.context, options.get("max_tokens") or 0)
-        return self._answer(ids, options, dropped, shown)
+        ids, dropped, images = self.model._chat_ids(messages, self.context, options.get("max_tokens") or 0)
+        return self._answer(ids, options, dropped, images)
 
-    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, shown: object = None) -> Answer:
+    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, images: object = None) -> Answer:
         job = Job(ids, generate_params(options), self._handle)
         with self._lock:
             if self._free().closed:
                 refuse("the session is closed", "closed")
             self.model._engine.submit(job)
             self._job = job
-        return Answer(self.model._engine, job, (self, shown), dropped)
+        return Answer(self.model._engine, job, (self, images), dropped)
 
     # ---- Tokens and scores -----------------------------------------------------------------------
 

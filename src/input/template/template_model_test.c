@@ -9,8 +9,10 @@
 #define SPECIAL(id, text) "{\"id\":" id ",\"content\":\"" text "\",\"special\":true}"
 #define BOS_EOS           SPECIAL("0", "<s>") "," SPECIAL("1", "</s>")
 
-static const tern_message talk[] = {
-    {"system", " Be kind. "}, {"user", "Hi "}, {"assistant", "Hello"}, {"user", "Bye"}};
+static const tern_message talk[] = {{.role = "system", .content = " Be kind. "},
+                                    {.role = "user", .content = "Hi "},
+                                    {.role = "assistant", .content = "Hello"},
+                                    {.role = "user", .content = "Bye"}};
 
 // Renders `talk` for a model with this vocabulary; *text must be freed.
 static tern_status render(const tern_file *file, const char *vocabulary, const char *override,

@@ -360,6 +360,25 @@ tern_status tern_template_chat_json(const tern_template *t, const tern_tokenizer
     return status;
 }
 
+// With images as a list of parts, which templates of models that see know.
+static void write_message(tern_json_writer *w, const tern_message *m) {
+    const char *text = m->content ? m->content : "";
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "role", m->role ? m->role : "user");
+    if (m->n_images == 0) {
+        tern_json_put_text(w, "content", text);
+    } else {
+        tern_json_open(w, "content", '[');
+        for (size_t i = 0; i < m->n_images; i++) tern_json_put_raw(w, NULL, "{\"type\":\"image\"}");
+        tern_json_open(w, NULL, '{');
+        tern_json_put_text(w, "type", "text");
+        tern_json_put_text(w, "text", text);
+        tern_json_close(w, '}');
+        tern_json_close(w, ']');
+    }
+    tern_json_close(w, '}');
+}
+
 tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tokenizer,
                                const tern_message *messages, size_t n_messages,
                                bool add_generation_prompt, tern_strbuf *out, tern_error *err) {
@@ -368,12 +387,7 @@ tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tok
     tern_json_open(&w, NULL, '{');
     tern_json_put_bool(&w, "add_generation_prompt", add_generation_prompt);
     tern_json_open(&w, "messages", '[');
-    for (size_t i = 0; i < n_messages; i++) {
-        tern_json_open(&w, NULL, '{');
-        tern_json_put_text(&w, "role", messages[i].role ? messages[i].role : "user");
-        tern_json_put_text(&w, "content", messages[i].content ? messages[i].content : "");
-        tern_json_close(&w, '}');
-    }
+    for (size_t i = 0; i < n_messages; i++) write_message(&w, &messages[i]);
     tern_json_close(&w, ']');
     tern_json_close(&w, '}');
     tern_status status = json.failed

@@ -108,8 +108,9 @@ static tern_status fill_in_all(datagen_job *j, datagen_item *item, tern_str seed
 
 static size_t messages_of(const datagen_job *j, const datagen_item *item, tern_message out[2]) {
     size_t n = 0;
-    if (j->desc->system) out[n++] = (tern_message){"system", tern_strbuf_text(&item->system)};
-    out[n++] = (tern_message){"user", tern_strbuf_text(&item->prompt)};
+    if (j->desc->system)
+        out[n++] = (tern_message){.role = "system", .content = tern_strbuf_text(&item->system)};
+    out[n++] = (tern_message){.role = "user", .content = tern_strbuf_text(&item->prompt)};
     return n;
 }
 

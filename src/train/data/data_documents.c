@@ -257,7 +257,7 @@ static tern_status read_messages(tern_documents *d, const tern_json *list, tern_
     if (d->text.failed) return tern_fail_memory(err, d->text.len);
     const char *at = d->text.ptr; // does not move any more
     for (size_t i = 0; i < list->n; i++) {
-        d->messages[i].role = at;
+        d->messages[i] = (tern_message){.role = at};
         at += strlen(at) + 1;
         d->messages[i].content = at;
         at += strlen(at) + 1;
