@@ -31,18 +31,18 @@ static void hear(tern_model *m) {
 
 static void speak(tern_model *m) {
     enum { FRAMES = 2 };
-    tern_codec_info info;
+    tern_media_info info;
     tern_codec_stream *stream;
     tern_error err = {0};
     int32_t codes[FRAMES * 64] = {0};
     const float *samples = NULL;
     size_t n_samples = 0;
-    tern_model_get_codec_info(m, &info);
+    tern_model_get_media_info(m, &info);
     if (info.n_codes < 1 || info.n_codes > 64) return;
     for (int32_t i = 0; i < FRAMES * info.n_codes; i++) codes[i] = i % info.n_values;
     if (tern_codec_open(&stream, m, &err) != TERN_OK) return;
     if (tern_codec_decode(stream, codes, FRAMES, &samples, &n_samples, &err) == TERN_OK) {
-        fuzz_require(n_samples == FRAMES * (size_t)info.n_frame);
+        fuzz_require(n_samples == FRAMES * (size_t)info.codec_frame);
         for (size_t i = 0; i < n_samples; i++) fuzz_require(!(fabsf(samples[i]) > 1));
     }
     tern_codec_close(stream);
@@ -87,10 +87,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         fuzz_require(err.message[0]);
         return 0;
     }
-    if (tern_model_audio_rate(m)) hear(m);
+    tern_media_info info;
+    tern_model_get_media_info(m, &info);
+    if (info.is_asr) hear(m);
     speak(m);
-    int32_t n_speaker;
-    if (tern_model_is_tts(m, &n_speaker)) say(m, n_speaker);
+    if (info.is_tts) say(m, info.n_speaker);
     tern_model_close(m);
     return 0;
 }

@@ -62,11 +62,39 @@ typedef enum tern_image_filter {
 TERN_API tern_status tern_image_resize(tern_image *out, const tern_image *image, int32_t width,
                                        int32_t height, tern_image_filter filter, tern_error *err);
 
+// ---- What a model does with images and sound ----------------------------------------------------
+
+// Zero, false and -1 where a model has nothing of the kind.
+typedef struct tern_media_info {
+    // Images that tern_classify and tern_embed_images take.
+    int32_t image_width, image_height; // of what the model reads
+    int32_t patch;                     // edge of the squares that become rows
+    int32_t n_labels;                  // 0: the model gives vectors, no labels
+    int32_t n_dims;                    // of a vector
+    // A vision-language model, for tern_image_tokens_open: the token that stands for an image in a
+    // text, and those before and after it; -1: none.
+    bool has_vision;
+    int32_t image_token, begin_token, end_token;
+    // Speech recognition, tern_transcribe.
+    bool is_asr;
+    int32_t audio_rate; // samples per second that the model reads
+    // Text to speech, tern_speech_open.
+    bool is_tts;
+    int32_t n_speaker; // size of the vector that describes a voice; 0: it takes none
+    // A codec, tern_codec_open.
+    bool is_codec;
+    int32_t codec_rate;        // samples per second
+    int32_t codec_frame;       // samples of a frame
+    int32_t n_codes, n_values; // codes of a frame, which are below n_values
+} tern_media_info;
+TERN_API void tern_model_get_media_info(const tern_model *model, tern_media_info *info);
+
 // ---- Images in texts --------------------------------------------------------------------------
 
-// What a vision-language model computes from an image. In a prompt it is a run of ids above the
-// vocabulary, so any function that takes ids takes it; equal images get equal ids and share cached
-// states, others do not. A message (tern.h) has them as its images.
+// tern_image_tokens (tern.h) is what a vision-language model computes from an image. In a prompt it
+// is a run of ids above the vocabulary, so any function that takes ids takes it; equal images get
+// equal ids and share cached states, others do not. A message has them as its images.
+
 typedef struct tern_image_tokens_params {
     int64_t n_pixels_max; // larger images are scaled down to this; 0: 1,048,576, or the limit in
                           // the model's files if it is lower, or if the model cuts large images
@@ -121,16 +149,6 @@ TERN_API tern_status tern_classify(tern_model *model, const tern_image *images, 
                                    const tern_classify_params *params, tern_classify_hit *hits,
                                    tern_error *err);
 
-typedef struct tern_vision_info {
-    int32_t width, height; // of the images that the model reads; 0: it reads none
-    int32_t patch;         // edge of the squares that become rows
-    int32_t n_labels;      // 0: the model gives vectors, no labels
-    int32_t n_dims;        // of a vector
-    // For a vision-language model: the token that stands for an image in a text, and the tokens
-    // before and after it; -1: the model reads only text, or its files do not say.
-    int32_t image_token, begin_token, end_token;
-} tern_vision_info;
-TERN_API void tern_model_get_vision_info(const tern_model *model, tern_vision_info *info);
 // The name of a label, as in tern_classify_hit; NULL: there is no such label.
 TERN_API const char *tern_model_label(const tern_model *model, int32_t label_id);
 
@@ -225,13 +243,11 @@ typedef struct tern_transcribe_params {
 // only places the windows, unless whole is set. params NULL: the defaults. Free out with
 // tern_transcription_free. Any number of threads may call with one model. TERN_ERR_UNSUPPORTED: the
 // model does not transcribe; TERN_ERR_ARGUMENT: the rate is not the model's
-// (tern_model_audio_rate).
+// (tern_media_info.audio_rate).
 TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
                                      const tern_transcribe_params *params, tern_transcription *out,
                                      tern_error *err);
 TERN_API void tern_transcription_free(tern_transcription *transcript); // NULL is allowed
-// The sample rate of the sound that the model reads; 0: it does not transcribe.
-TERN_API int32_t tern_model_audio_rate(const tern_model *model);
 
 // The same for a sound still being recorded. Feeding computes: a partial text at most once per half
 // second of new sound, and a segment after half a second without speech, or when speech goes on for
@@ -313,21 +329,10 @@ TERN_API tern_status tern_speech_next(tern_speech *say, const float **samples, s
                                       bool *over, tern_error *err);
 TERN_API void tern_speech_close(tern_speech *say); // NULL is allowed
 
-// Whether it is a TTS model. *n_speaker (may be NULL): the size of the vector that describes a
-// voice; 0: the model takes none.
-TERN_API bool tern_model_is_tts(const tern_model *model, int32_t *n_speaker);
-
 // ---- Codes to sound -----------------------------------------------------------------------------
 
 // A codec's decoder (NanoCodec): frames of a few codes each become samples.
-typedef struct tern_codec_info {
-    int32_t rate;     // samples per second; 0: the model is not a codec
-    int32_t n_frame;  // samples of a frame
-    int32_t n_codes;  // of a frame
-    int32_t n_values; // codes are below this
-} tern_codec_info;
-TERN_API void tern_model_get_codec_info(const tern_model *model, tern_codec_info *info);
-
+//
 // A sound decoded piece by piece. One thread at a time; the model must outlive the stream.
 typedef struct tern_codec_stream tern_codec_stream;
 TERN_API tern_status tern_codec_open(tern_codec_stream **out, tern_model *codec, tern_error *err);

@@ -243,14 +243,13 @@ static void call_with_nothing(void) {
     FAILS(tern_transcribe, NULL, &sound, NULL, &transcript);
     RUNS(tern_transcription_free, NULL);
     RUNS(tern_transcription_free, &transcript);
-    RUNS(tern_model_audio_rate, NULL);
     tern_transcriber *hear = NULL;
     FAILS(tern_transcriber_open, NULL, NULL, NULL);
     FAILS(tern_transcriber_open, &hear, NULL, NULL);
     FAILS(tern_transcriber_feed, NULL, NULL, 0);
     FAILS(tern_transcriber_end, NULL);
     RUNS(tern_transcriber_close, NULL);
-    tern_codec_info codec_info;
+    tern_media_info media_info;
     tern_codec_stream *codec_stream = NULL;
     FAILS(tern_speak, NULL, NULL, NULL, NULL, NULL);
     FAILS(tern_speak, NULL, NULL, "text", NULL, NULL);
@@ -266,9 +265,8 @@ static void call_with_nothing(void) {
     FAILS(tern_speech_next, NULL, NULL, NULL, NULL);
     FAILS(tern_speech_next, NULL, &samples, &n_samples, &over);
     RUNS(tern_speech_close, NULL);
-    RUNS(tern_model_is_tts, NULL, NULL);
-    RUNS(tern_model_get_codec_info, NULL, NULL);
-    RUNS(tern_model_get_codec_info, NULL, &codec_info);
+    RUNS(tern_model_get_media_info, NULL, NULL);
+    RUNS(tern_model_get_media_info, NULL, &media_info);
     FAILS(tern_codec_open, NULL, NULL);
     FAILS(tern_codec_open, &codec_stream, NULL);
     FAILS(tern_codec_decode, NULL, NULL, 0, NULL, NULL);
@@ -281,7 +279,6 @@ static void call_with_nothing(void) {
     RUNS(tern_image_tokens_close, NULL);
     RUNS(tern_image_tokens_ids, NULL, &n_image_ids);
     FAILS(tern_image_tokens_place, NULL, NULL, 0, NULL, 0, NULL, 0, NULL);
-    RUNS(tern_model_get_vision_info, NULL, NULL);
     begin("tern_model_label(NULL, 0)"), holds(tern_model_label(NULL, 0) == NULL);
     FAILS(tern_compute_report, NULL, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_array_read, NULL, NULL);

@@ -468,13 +468,13 @@ TEST(towers_that_do_not_fit_are_refused) {
 static bool sees(const char *path, const char *mmproj) {
     tern_error err = {0};
     tern_model *m;
-    tern_vision_info info = {0};
+    tern_media_info info;
     const tern_model_desc desc = {.mmproj = mmproj};
     tern_status status = tern_model_open(&m, path, &desc, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     if (status != TERN_OK) return false;
-    tern_model_get_vision_info(m, &info);
-    bool sees_images = m->config.vision.n_layers > 0;
+    tern_model_get_media_info(m, &info);
+    bool sees_images = info.has_vision;
     tern_model_close(m);
     return sees_images;
 }

@@ -393,7 +393,10 @@ TEST(transcribe_refuses_what_it_cannot_do) {
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
     REQUIRE_OK(tern_model_open(&other, "tests/oracles/llama", NULL, &err), err);
     REQUIRE_OK(tern_sound_new(&sound, 16000, 20000, &err), err);
-    CHECK(tern_model_audio_rate(m) == 16000 && tern_model_audio_rate(other) == 0);
+    tern_media_info info, no_media;
+    tern_model_get_media_info(m, &info);
+    tern_model_get_media_info(other, &no_media);
+    CHECK(info.is_asr && info.audio_rate == 16000 && !no_media.is_asr && !no_media.audio_rate);
     CHECK(tern_transcribe(other, &sound, NULL, &t, &err) == TERN_ERR_UNSUPPORTED);
     CHECK(strstr(err.message, "does not transcribe"));
     CHECK(tern_session_open(&session, m, NULL, &err) == TERN_ERR_UNSUPPORTED);

@@ -106,10 +106,10 @@ TEST(webgpu_vit_has_the_references_scores) {
 TEST(vit_labels_have_their_names) {
     tern_error err = {0};
     tern_model *m;
-    tern_vision_info info;
+    tern_media_info info;
     REQUIRE_OK(tern_model_open(&m, OWN "vit", NULL, &err), err);
-    tern_model_get_vision_info(m, &info);
-    CHECK(info.width == 16 && info.height == 16 && info.patch == 4);
+    tern_model_get_media_info(m, &info);
+    CHECK(info.image_width == 16 && info.image_height == 16 && info.patch == 4);
     CHECK(info.n_labels == LABELS && info.n_dims == WIDTH);
     CHECK(strcmp(tern_model_label(m, 3), "thing 3") == 0);
     CHECK(!tern_model_label(m, LABELS) && !tern_model_label(m, -1) && !tern_model_label(NULL, 0));
@@ -118,8 +118,8 @@ TEST(vit_labels_have_their_names) {
     CHECK(strcmp(tern_model_label(m, 3), "label 3") == 0);
     tern_model_close(m);
     REQUIRE_OK(tern_model_open(&m, OWN "bert", NULL, &err), err);
-    tern_model_get_vision_info(m, &info);
-    CHECK(info.width == 0 && info.n_labels == 0 && !tern_model_label(m, 0));
+    tern_model_get_media_info(m, &info);
+    CHECK(info.image_width == 0 && info.n_labels == 0 && !tern_model_label(m, 0));
     tern_model_close(m);
 }
 

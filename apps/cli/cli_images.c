@@ -59,9 +59,9 @@ tern_image_tokens **see_images(tern_model *model, const char **paths, int n) {
 
 // A text that has no places for its images gets them in front.
 static void add_places(const tern_model *model, int n, ids *prompt) {
-    tern_vision_info info;
+    tern_media_info info;
     size_t n_before = 0, k = 0;
-    tern_model_get_vision_info(model, &info);
+    tern_model_get_media_info(model, &info);
     for (size_t i = 0; i < prompt->n; i++)
         if (prompt->ptr[i] == info.image_token) return;
     int32_t around[] = {info.begin_token, info.image_token, info.end_token};

@@ -69,8 +69,8 @@ static void print_text(const label_names *names, const char *path, const tern_cl
 
 static bool classify(tern_model *model, const classify_args *args, const label_names *names,
                      const char **paths, int n_paths) {
-    tern_vision_info info;
-    tern_model_get_vision_info(model, &info);
+    tern_media_info info;
+    tern_model_get_media_info(model, &info);
     int n_hits = args->top < info.n_labels ? args->top : info.n_labels;
     tern_classify_hit *hits = must_alloc(NULL, (size_t)STEP * (size_t)n_hits, sizeof *hits);
     const tern_classify_params params = {.n_hits = n_hits};
@@ -113,14 +113,14 @@ int cmd_classify(const command *self, int argc, char **argv) {
     cancel_on_signals(NULL);
     tern_model *model = open_model(self, &args.model, &status);
     if (!model) return status;
-    tern_vision_info info;
+    tern_media_info info;
     label_names names = {.n = 0};
-    tern_model_get_vision_info(model, &info);
+    tern_model_get_media_info(model, &info);
     bool ok;
     if (!info.n_labels) {
         fail("%s: the model %s", args.model.path,
-             info.width ? "makes vectors of images and no labels (see tern embed --image)"
-                        : "reads no images");
+             info.image_width ? "makes vectors of images and no labels (see tern embed --image)"
+                              : "reads no images");
         ok = false;
     } else {
         ok = read_names(&names, args.labels, info.n_labels) &&

@@ -292,10 +292,10 @@ static bool embed_images(tern_model *model, const embed_args *args, sink *s) {
 static int run_images(const command *self, embed_args *args) {
     int status = EXIT_FAILED;
     sink s = {0};
-    tern_vision_info info;
+    tern_media_info info;
     tern_model *model = open_model(self, &args->model, &status);
     if (!model) return status;
-    tern_model_get_vision_info(model, &info);
+    tern_model_get_media_info(model, &info);
     bool ok = open_sink(&s, args, args->images.n, (size_t)info.n_dims) &&
               embed_images(model, args, &s) && finish_sink(&s);
     tern_model_close(model);

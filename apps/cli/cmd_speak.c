@@ -141,9 +141,9 @@ static bool say(tern_model *model, tern_model *codec, const speak_args *args, co
 static bool sound_of_codes(tern_model *codec, const char *path, speech *out) {
     tern_array codes = {0};
     tern_error err = {0};
-    tern_codec_info info;
+    tern_media_info info;
     tern_codec_stream *stream = NULL;
-    tern_model_get_codec_info(codec, &info);
+    tern_model_get_media_info(codec, &info);
     bool ok = tern_array_read(&codes, path, &err) == TERN_OK;
     if (!ok) fail("%s", err.message);
     if (ok && (codes.type != TERN_ARRAY_I32 || codes.n_dims != 2 || codes.dims[1] != info.n_codes))
@@ -172,9 +172,9 @@ static tern_model *open_codec(const command *self, const speak_args *args, int *
                         .n_threads = args->model.n_threads,
                         .verbose = args->model.verbose};
     tern_model *model = open_model(self, &codec, status);
-    tern_codec_info info;
-    tern_model_get_codec_info(model, &info);
-    if (!model || info.rate) return model;
+    tern_media_info info;
+    tern_model_get_media_info(model, &info);
+    if (!model || info.is_codec) return model;
     *status = fail("%s: not a codec, which makes sound of codes", codec.path);
     tern_model_close(model);
     return NULL;
@@ -199,12 +199,12 @@ static int speak(const command *self, speak_args *args, const char **words, int 
     int status;
     text said = {0};
     tern_model *model = NULL, *codec = open_codec(self, args, &status);
-    tern_codec_info info;
+    tern_media_info info;
     if (!codec) return status;
     if (!args->codes) model = open_model(self, &args->model, &status);
     bool ok = args->codes || model;
-    tern_model_get_codec_info(codec, &info);
-    speech out = {.args = args, .sound = {.rate = info.rate}};
+    tern_model_get_media_info(codec, &info);
+    speech out = {.args = args, .sound = {.rate = info.codec_rate}};
     if (ok && !args->codes) ok = read_words(words, n, &said);
     if (ok) {
         ok = args->codes ? sound_of_codes(codec, args->codes, &out)

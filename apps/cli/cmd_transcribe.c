@@ -119,7 +119,9 @@ static bool transcribe(tern_model *model, const transcribe_args *args, const cha
     tern_error err = {0};
     printing p = {.args = args, .form = form};
     const tern_transcribe_params params = params_of(args, &p);
-    if (!read_sound(&sound, path, tern_model_audio_rate(model))) return false;
+    tern_media_info info;
+    tern_model_get_media_info(model, &info);
+    if (!read_sound(&sound, path, info.audio_rate)) return false;
     if (form == FORM_JSON) {
         printf("{\"file\": ");
         put_json(stdout, path, strlen(path));
@@ -237,7 +239,9 @@ int cmd_transcribe(const command *self, int argc, char **argv) {
     cancel_on_signals(NULL);
     tern_model *model = open_model(self, &args.model, &status);
     if (!model) return status;
-    bool ok = tern_model_audio_rate(model) != 0;
+    tern_media_info info;
+    tern_model_get_media_info(model, &info);
+    bool ok = info.is_asr;
     if (!ok) fail("%s: the model does not transcribe", args.model.path);
     if (ok && args.live) ok = listen_to_input(model, &args, form);
     for (int i = 0; ok && !args.live && i < n && !ferror(stdout); i++)

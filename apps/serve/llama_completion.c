@@ -167,8 +167,8 @@ static void add_mixed(request *req, const fields *f, const tern_json *list) {
 
 // A text with the model's own image tokens.
 static void put_places(const served *s, tern_str text, tern_strbuf *out) {
-    tern_vision_info info;
-    tern_model_get_vision_info(s->model, &info);
+    tern_media_info info;
+    tern_model_get_media_info(s->model, &info);
     const int32_t around[] = {info.begin_token, info.image_token, info.end_token};
     for (const char *at; (at = memmem(text.ptr, text.len, MARK, strlen(MARK)));) {
         size_t n_before = (size_t)(at - text.ptr), n;

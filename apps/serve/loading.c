@@ -55,7 +55,9 @@ static void look_at_model(served *s) {
     s->token_bytes = 0;
     tern_model_get_info(s->model, &s->info);
     // Else an encoder, or a model for transcription.
-    s->generates = strcmp(s->info.head, "none") != 0 && !tern_model_audio_rate(s->model);
+    tern_media_info media;
+    tern_model_get_media_info(s->model, &media);
+    s->generates = strcmp(s->info.head, "none") != 0 && !media.is_asr;
     for (int32_t i = 0; i < s->info.n_vocab; i++) {
         size_t n = 0;
         tern_token_text(s->model, i, &n);

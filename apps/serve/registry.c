@@ -233,17 +233,19 @@ served *registry_find(registry *r, tern_str name, tern_error *err) {
 
 const char *served_ability(const served *s) {
     bool writes = s->state == SERVED_OPEN ? s->generates : !strcmp(s->facts.kind, "language");
-    if (s->state == SERVED_OPEN && tern_model_is_tts(s->model, NULL)) return "speech";
+    tern_media_info info;
+    tern_model_get_media_info(s->state == SERVED_OPEN ? s->model : NULL, &info);
+    if (info.is_tts) return "speech";
     if (writes) return "completion";
-    if (s->state == SERVED_OPEN && tern_model_audio_rate(s->model)) return "transcription";
+    if (info.is_asr) return "transcription";
     return !strcmp(s->facts.kind, "reranker") ? "rerank" : "embedding";
 }
 
 bool served_sees(const served *s) {
-    tern_vision_info info;
+    tern_media_info info;
     if (s->state != SERVED_OPEN) return s->facts.sees;
-    tern_model_get_vision_info(s->model, &info);
-    return s->generates && info.image_token >= 0;
+    tern_model_get_media_info(s->model, &info);
+    return s->generates && info.has_vision;
 }
 
 tern_str registry_name(registry *r, size_t i, served **model) {

@@ -10,11 +10,11 @@
 static tern_status open_codec(server *s, tern_error *err) {
     const tern_model_desc desc = {.n_threads = s->desc->opening.n_threads,
                                   .cpu_features = s->desc->opening.cpu_features};
-    tern_codec_info info;
+    tern_media_info info;
     if (!s->desc->codec) return TERN_OK;
     TERN_TRY(tern_model_open(&s->codec, s->desc->codec, &desc, err));
-    tern_model_get_codec_info(s->codec, &info);
-    if (info.rate) return TERN_OK;
+    tern_model_get_media_info(s->codec, &info);
+    if (info.is_codec) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: not a codec, which makes sound of codes",
                      s->desc->codec);
 }

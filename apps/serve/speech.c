@@ -79,9 +79,9 @@ static void run(task *e) {
     s->params.on_samples = on_samples;
     s->params.user = s;
     tern_status status = tern_speak(s->model->model, s->codec, s->text, &s->params, NULL, &s->err);
-    tern_codec_info info;
-    tern_model_get_codec_info(s->codec, &info);
-    s->sound.rate = info.rate;
+    tern_media_info info;
+    tern_model_get_media_info(s->codec, &info);
+    s->sound.rate = info.codec_rate;
     if (status == TERN_OK && forms[s->form].is_whole)
         tern_sound_encode(&s->sound, forms[s->form].name, on_file, s, &s->err);
 }
@@ -89,14 +89,14 @@ static void run(task *e) {
 // ---- The answer --------------------------------------------------------------------------------
 
 static void begin_stream(request *req, const speaking *s) {
-    tern_codec_info info;
+    tern_media_info info;
     uint8_t head[TERN_WAV_HEAD];
     if (req->is_stream) return;
     reply_stream(req, forms[s->form].type);
-    tern_model_get_codec_info(s->codec, &info);
+    tern_model_get_media_info(s->codec, &info);
     tern_strbuf_clear(&req->piece);
     if (s->form != FORM_WAV) return;
-    tern_sound_wav_head(info.rate, -1, head);
+    tern_sound_wav_head(info.codec_rate, -1, head);
     tern_strbuf_append(&req->piece, head, sizeof head);
     reply_piece(req, &req->piece);
 }
@@ -164,7 +164,9 @@ static void read_request(const request *req, const fields *f, speaking *s, api_e
     s->params.seed = (uint64_t)field_int(f, "seed", 0, 0, INT64_MAX);
     while (form.ptr && s->form < FORMS && !tern_str_is(form, forms[s->form].name)) s->form++;
     if (e->status) return;
-    if (!tern_model_is_tts(req->model->model, NULL))
+    tern_media_info info;
+    tern_model_get_media_info(req->model->model, &info);
+    if (!info.is_tts)
         api_fail(e, 400, "unsupported_model", "model", "this model is not a speech model");
     else if (!req->server->codec)
         api_fail(e, 400, "no_codec", "model",

@@ -106,7 +106,9 @@ static bool go_on(void *user, const tern_segment *segment) {
 static void run(task *e) {
     transcribing *t = (transcribing *)e;
     tern_sound sound;
-    const tern_sound_desc desc = {.rate = tern_model_audio_rate(t->model->model)};
+    tern_media_info info;
+    tern_model_get_media_info(t->model->model, &info);
+    const tern_sound_desc desc = {.rate = info.audio_rate};
     const tern_transcribe_params params = {.language = t->language[0] ? t->language : NULL,
                                            .translate = t->translates,
                                            .on_segment = go_on,
@@ -277,7 +279,9 @@ static void read_request(const request *req, tern_str *file, form_of *form, api_
     *file = form_field(req->http, "file");
     *form = FORM_JSON;
     while (name.ptr && *form < FORMS && !tern_str_is(name, form_names[*form])) ++*form;
-    if (!tern_model_audio_rate(req->model->model))
+    tern_media_info info;
+    tern_model_get_media_info(req->model->model, &info);
+    if (!info.is_asr)
         api_fail(e, 400, "unsupported_model", "model", "this model does not transcribe");
     else if (!file->ptr)
         api_fail(e, 400, NULL, "file",

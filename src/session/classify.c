@@ -204,22 +204,3 @@ tern_status tern_embed_images(tern_model *m, const tern_image *images, size_t n_
     tern_model_let_go(m);
     return status;
 }
-
-void tern_model_get_vision_info(const tern_model *m, tern_vision_info *info) {
-    if (!info) return;
-    *info = (tern_vision_info){.image_token = -1, .begin_token = -1, .end_token = -1};
-    if (m && m->config.vision.n_layers) {
-        info->image_token = (int32_t)m->config.vision.image_id;
-        info->begin_token = (int32_t)m->config.vision.start_id;
-        info->end_token = (int32_t)m->config.vision.end_id;
-    }
-    if (!m || !m->config.n_image) return;
-    *info = (tern_vision_info){.image_token = -1,
-                               .begin_token = -1,
-                               .end_token = -1,
-                               .width = (int32_t)m->config.n_image,
-                               .height = (int32_t)m->config.n_image,
-                               .patch = (int32_t)m->config.n_patch,
-                               .n_labels = (int32_t)m->config.n_labels,
-                               .n_dims = (int32_t)m->config.n_embd};
-}

@@ -17,17 +17,6 @@ struct tern_codec_stream {
     size_t capacity;
 };
 
-void tern_model_get_codec_info(const tern_model *m, tern_codec_info *info) {
-    if (!info) return;
-    *info = (tern_codec_info){0};
-    if (!m || m->config.codec.n_stages == 0) return;
-    const tern_codec *c = &m->config.codec;
-    *info = (tern_codec_info){.rate = (int32_t)c->rate,
-                              .n_frame = (int32_t)c->n_frame,
-                              .n_codes = c->n_codes,
-                              .n_values = (int32_t)m->config.n_vocab};
-}
-
 static tern_status begin(tern_codec_stream *s, tern_error *err) {
     tern_model *m = s->m;
     const tern_cache_desc desc = {.kv_type = TERN_KV_F32,

@@ -46,7 +46,7 @@ struct tern_speech {
     tern_single single;
     tern_codec_stream *codec;
     tern_stretch *stretch; // NULL: at the original speed
-    tern_codec_info sound;
+    tern_media_info sound; // of the codec
     tern_sampler sampler;
     int32_t n_context, n_batch;
     tern_pieces pieces;
@@ -245,7 +245,7 @@ static tern_status decode_pending(tern_speech *s, tern_error *err) {
     s->stats->codec_s += tern_seconds() - began;
     if (s->stats->n_frames == 0) s->stats->first_s = tern_seconds() - s->began;
     s->stats->n_frames += s->n_pending;
-    s->stats->seconds = (double)(s->stats->n_frames * s->sound.n_frame) / s->sound.rate;
+    s->stats->seconds = (double)(s->stats->n_frames * s->sound.codec_frame) / s->sound.codec_rate;
     s->n_pending = 0;
     if (s->n_wanted < FRAMES_MOST) s->n_wanted *= 2;
     return give(s, samples, n, false, err);
@@ -334,7 +334,7 @@ static tern_status settle(tern_speech *s, tern_model *codec, tern_error *err) {
     if (s->m->vocab_only || v->n_text == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model is not a speech model",
                          s->m->path);
-    tern_model_get_codec_info(codec, &s->sound);
+    tern_model_get_media_info(codec, &s->sound);
     if (s->sound.n_codes != v->n_codes || s->sound.n_values != v->n_values)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "%s: no codec of the model's codes, %d of %d values in a frame",
@@ -348,7 +348,7 @@ static tern_status settle(tern_speech *s, tern_model *codec, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT, "seconds_max is %g: expected more than 0", most);
     s->n_context = (int32_t)s->m->config.n_context;
     s->n_batch = s->m->n_batch;
-    double frames = ceil(most * s->sound.rate / s->sound.n_frame);
+    double frames = ceil(most * s->sound.codec_rate / s->sound.codec_frame);
     s->n_frames_most = frames < s->n_context ? (int32_t)frames : s->n_context;
     s->n_left = p->seconds_max != 0 && frames < 1e12 ? (int64_t)frames : INT64_MAX;
     TERN_TRY(settle_sampling(s, err));
@@ -372,7 +372,7 @@ static tern_status open_speaking(tern_speech *s, tern_model *codec, size_t n_pro
         return tern_fail_memory(err, (size_t)s->m->config.n_vocab * sizeof *s->logits);
     TERN_TRY(tern_codec_open(&s->codec, codec, err));
     if (s->params.speed != 0 && s->params.speed != 1)
-        TERN_TRY(tern_stretch_open(&s->stretch, s->sound.rate, s->params.speed, err));
+        TERN_TRY(tern_stretch_open(&s->stretch, s->sound.codec_rate, s->params.speed, err));
     TERN_TRY(tern_placement_hold(s->m, &s->at, err));
     tern_placement_begin_use(s->at);
     tern_status status = tern_single_open(&s->single, s->at->backend, s->at->graphs[0].plan,
@@ -416,7 +416,7 @@ static tern_status begin(tern_speech *s, tern_model *codec, tern_error *err) {
         if (ids->ids[i] < 0 || ids->ids[i] >= s->m->config.n_vocab)
             return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d", (int)ids->ids[i],
                              (int)s->m->config.n_vocab - 1);
-    s->stats->rate = s->sound.rate;
+    s->stats->rate = s->sound.codec_rate;
     s->n_wanted = FRAMES_FIRST;
     TERN_TRY(open_prompt(s, &n_prompt, err));
     return open_speaking(s, codec, n_prompt, err);
@@ -479,7 +479,9 @@ tern_status tern_speech_open(tern_speech **out, tern_model *m, tern_model *codec
     TERN_NEED(m);
     TERN_NEED(codec);
     TERN_NEED(text);
-    if (!tern_model_is_tts(m, NULL))
+    tern_media_info info;
+    tern_model_get_media_info(m, &info);
+    if (!info.is_tts)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model is not a speech model", m->path);
     tern_status status = encode_pieces(m, text, params ? params->voice : NULL, &pieces, err);
     if (status == TERN_OK) return say_open(out, m, codec, &pieces, params, stats, err);
@@ -538,10 +540,4 @@ tern_status tern_speak(tern_model *m, tern_model *codec, const char *text,
     tern_status status = say_all(s, err);
     tern_speech_close(s);
     return status;
-}
-
-bool tern_model_is_tts(const tern_model *m, int32_t *n_speaker) {
-    bool speaks = m && !m->vocab_only && m->config.speech.n_text > 0;
-    if (n_speaker) *n_speaker = speaks ? (int32_t)m->config.speech.n_speaker : 0;
-    return speaks;
 }

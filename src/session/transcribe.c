@@ -193,13 +193,15 @@ static tern_status open_single(const asr_run *h, int graph, int64_t n_context, t
 static tern_status settle(asr_run *h, tern_error *err) {
     const tern_model *m = h->m;
     const tern_transcribe_params *p = &h->params;
+    tern_media_info info;
+    tern_model_get_media_info(m, &info);
     double most = SECONDS_MOST, room = (double)m->config.n_source * SECONDS_A_FRAME;
     if (m->config.streaming.n_embd && room < most) most = room;
     h->seconds_max = p->seconds_max != 0 ? p->seconds_max : most;
     h->tokens_per_second = p->tokens_per_second != 0 ? p->tokens_per_second : TOKENS_A_SECOND;
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
-    if (!tern_model_audio_rate(m))
+    if (!info.is_asr)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not transcribe", m->path);
     if (m->config.bos_id < 0 || m->config.bos_id >= m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: it is not said which token begins a text",
@@ -255,7 +257,9 @@ void tern_asr_close(asr_run *h) {
 }
 
 static tern_status check_sound(const tern_model *m, const tern_sound *sound, tern_error *err) {
-    if (sound->rate != TERN_VOICE_RATE && tern_model_audio_rate(m))
+    tern_media_info info;
+    tern_model_get_media_info(m, &info);
+    if (info.is_asr && sound->rate != info.audio_rate)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "the sound has %d samples a second: the model hears %d", (int)sound->rate,
                          TERN_VOICE_RATE);
@@ -299,9 +303,4 @@ void tern_transcription_free(tern_transcription *t) {
     }
     tern_free(t->segments);
     *t = (tern_transcription){0};
-}
-
-int32_t tern_model_audio_rate(const tern_model *m) {
-    bool hears = m && m->config.n_source && m->config.pooling == TERN_POOLING_NONE;
-    return hears ? TERN_VOICE_RATE : 0;
 }

@@ -211,8 +211,8 @@ static int32_t put_hits(const tern_classify_hit *hits, size_t n_images, size_t n
 
 static tern_status classify(const asking *a, tern_classify_params *params, tern_classify_hit **hits,
                             tern_error *err) {
-    tern_vision_info info;
-    tern_model_get_vision_info(a->model->model, &info);
+    tern_media_info info;
+    tern_model_get_media_info(a->model->model, &info);
     if (!params->n_hits || params->n_hits > info.n_labels)
         params->n_hits = info.n_labels < 5 ? info.n_labels : 5;
     size_t n = a->array->n * (size_t)params->n_hits;

@@ -15,20 +15,16 @@ void web_senses_close(web_model *m) {
 // {"vision": {...}, "audio_rate", "voice_size", "codec_rate"}, beside what web_model_info says.
 int32_t web_senses(int32_t model) {
     tern_error err = {0};
-    tern_vision_info i;
-    tern_codec_info codec;
-    int32_t n_speaker;
+    tern_media_info i;
     char voice[16] = "null"; // it does not speak
     const web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
-    tern_model_get_vision_info(m->model, &i);
-    tern_model_get_codec_info(m->model, &codec);
-    if (tern_model_is_tts(m->model, &n_speaker))
-        snprintf(voice, sizeof voice, "%d", (int)n_speaker);
+    tern_model_get_media_info(m->model, &i);
+    if (i.is_tts) snprintf(voice, sizeof voice, "%d", (int)i.n_speaker);
     tern_strbuf_printf(web_result_begin(),
                        "{\"vision\":{\"in_texts\":%s,\"n_labels\":%d,\"n_dims\":%d},"
                        "\"audio_rate\":%d,\"voice_size\":%s,\"codec_rate\":%d}",
-                       i.image_token >= 0 ? "true" : "false", (int)i.n_labels, (int)i.n_dims,
-                       (int)tern_model_audio_rate(m->model), voice, (int)codec.rate);
+                       i.has_vision ? "true" : "false", (int)i.n_labels, (int)i.n_dims,
+                       (int)i.audio_rate, voice, (int)i.codec_rate);
     return web_result_end();
 }

@@ -21,9 +21,9 @@ from ._options import GenerateOptions, Lora, Message, Speculation, WebGpu
 from ._parts import Part
 from ._images import Label, read_image
 from ._results import (
-    ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, Heap, ImatrixStats, MachineLimits,
+    ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, Heap, ImatrixStats, MachineLimits, MediaInfo,
     MemoryAdded, MemoryHit, MemoryHits, MemoryRecord, MemoryStats, MineStats,
-    ModelInfo, Perplexity, ProfileRow, TokenLogprob, VisionInfo,
+    ModelInfo, Perplexity, ProfileRow, TokenLogprob,
 )
 from ._session import Session
 from ._sounds import Transcriber, Segment, Transcript, read_sound, write_sound
@@ -32,8 +32,8 @@ from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machin
 __version__ = _lib.version
 __all__ = [
     "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
-    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Transcriber", "Lora", "MachineLimits", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
+    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
-    "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TokenLogprob", "Transcript", "VisionInfo", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
+    "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TokenLogprob", "Transcript", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
     "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity", "types", "write_sound",
 ]

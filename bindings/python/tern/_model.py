@@ -21,7 +21,7 @@ from ._options import (
 )
 from ._parts import Part, parts_of
 from ._images import Label, Image, Images, MessageImages, listed, with_places
-from ._results import DeviceMemory, EmbeddingInfo, ModelInfo, VisionInfo
+from ._results import DeviceMemory, EmbeddingInfo, MediaInfo, ModelInfo
 from ._session import Session
 from ._sounds import Transcriber, OnSegment, Read, Sound, Transcript, params_of, segment_of
 
@@ -297,19 +297,20 @@ class Model:
                           pointer(out, ctypes.c_float))
         return out  # type: ignore[no-any-return]
 
-    # ---- Images --------------------------------------------------------------------------------
+    # ---- Images and sound ----------------------------------------------------------------------
 
     @property
-    def vision(self) -> VisionInfo:
-        """About the images it reads; width is 0 if it reads none."""
-        info = c.tern_vision_info()
+    def media(self) -> MediaInfo:
+        """What the model does with images and sound."""
+        info = c.tern_media_info()
         with self._handle as model:
-            lib.tern_model_get_vision_info(model, ctypes.byref(info))
-        return from_struct(VisionInfo, info)
+            lib.tern_model_get_media_info(model, ctypes.byref(info))
+        return from_struct(MediaInfo, info)
+
 
     def labels(self) -> List[str]:
         """The names of what it recognises in images."""
-        n = self.vision.n_labels
+        n = self.media.n_labels
         with self._handle as model:
             return [decoded(lib.tern_model_label(model, i)) for i in range(n)]
 
@@ -322,7 +323,7 @@ class Model:
         """
         (given, alone), callbacks = listed(images), Callbacks()
         with Images(given, as_stored) as read:
-            n_hits = min(top, self.vision.n_labels) or top
+            n_hits = min(top, self.media.n_labels) or top
             hits = (c.tern_classify_hit * max(read.n * n_hits, 1))()
             params = c.tern_classify_params(n_hits=n_hits)
             params.on_progress = callbacks.progress(on_progress)
@@ -338,22 +339,16 @@ class Model:
         np = numpy_for("Model.embed_images")
         given, alone = listed(images)
         with Images(given, as_stored) as read, self._handle as model:
-            out = np.empty((read.n, self.vision.n_dims or 1), np.float32)
+            out = np.empty((read.n, self.media.n_dims or 1), np.float32)
             lib.tern_embed_images(model, read.array, read.n, pointer(out, ctypes.c_float))
         return out[0] if alone else out  # type: ignore[no-any-return]
 
     # ---- Sounds ------------------------------------------------------------------------------------
 
-    @property
-    def audio_rate(self) -> int:
-        """Samples per second of the sound that the model hears; 0: it hears nothing."""
-        with self._handle as model:
-            return int(lib.tern_model_audio_rate(model))
-
     def transcribe(self, sound: Sound, *, vad: Optional[Path] = None, whole: bool = False, max_seconds: float = 0,
                    tokens_per_second: float = 0, language: Optional[str] = None, translate: bool = False,
                    fallback: bool = True, on_segment: OnSegment = None) -> Transcript:
-        """Transcribes a sound: a file, its bytes, or a one-dimensional array of float32 at audio_rate.
+        """Transcribes a sound: a file, its bytes, or a one-dimensional array of float32 at media.audio_rate.
 
         vad: Silero VAD (ONNX), which finds the speech; without it, loudness does. whole: leave nothing out.
         max_seconds: of a segment (15). Whisper: language is the spoken one, "en" and so on, by default
@@ -364,7 +359,7 @@ class Model:
         params = params_of(callbacks, on_segment, vad=vad, whole=whole, seconds_max=max_seconds,
                            tokens_per_second=tokens_per_second, language=language, translate=translate,
                            no_fallback=not fallback)
-        with Read(sound, self.audio_rate) as read, self._handle as model:
+        with Read(sound, self.media.audio_rate) as read, self._handle as model:
             try:
                 callbacks.run(lib.tern_transcribe, model, ctypes.byref(read.sound), ctypes.byref(params), ctypes.byref(out))
                 return Transcript([segment_of(out.segments[i]) for i in range(out.n)], out.seconds, decoded(out.language))
@@ -381,31 +376,15 @@ class Model:
 
     # ---- Speech ------------------------------------------------------------------------------------
 
-    @property
-    def voice_size(self) -> Optional[int]:
-        """Size of the vector that describes a voice to a model that speaks; 0: it takes none; None: it does not
-        speak."""
-        n = ctypes.c_int32()
-        with self._handle as model:
-            return int(n.value) if lib.tern_model_is_tts(model, ctypes.byref(n)) else None
-
-    @property
-    def codec_rate(self) -> int:
-        """Samples per second that a codec produces; 0: the model is not a codec."""
-        info = c.tern_codec_info()
-        with self._handle as model:
-            lib.tern_model_get_codec_info(model, ctypes.byref(info))
-        return int(info.rate)
-
     def speak(self, text: Union[str, Sequence[int]], codec: "Model", *, voice: Optional[str] = None,
               speaker: "Optional[numpy.ndarray[Any, Any]]" = None, temperature: float = 0, top_p: float = 0,
               repeat_penalty: float = 0, seed: int = 0, speed: float = 1, max_seconds: float = 0,
               on_samples: "Optional[Callable[[numpy.ndarray[Any, Any]], Any]]" = None,
               on_codes: "Optional[Callable[[List[int]], Any]]" = None) -> "numpy.ndarray[Any, Any]":
-        """Speaks a text, or its tokens: float32 at codec.codec_rate. codec decodes this model's codes to sound.
+        """Speaks a text, or its tokens: float32 at codec.media.codec_rate. codec decodes this model's codes to sound.
 
         voice: written before the text, for models that know voices or languages by name. speaker: a vector of
-        voice_size numbers. temperature: 0: the makers' value, below 0: greedy. on_samples gets pieces as soon
+        media.n_speaker numbers. temperature: 0: the makers' value, below 0: greedy. on_samples gets pieces as soon
         as they are there, on_codes each frame's codes; returning False stops.
         """
         np = numpy_for("Model.speak")
@@ -435,7 +414,7 @@ class Model:
         return sound
 
     def decode_codes(self, codes: Any) -> "numpy.ndarray[Any, Any]":
-        """Decodes a codec's codes [frames, codes per frame] to sound: float32 at codec_rate."""
+        """Decodes a codec's codes [frames, codes per frame] to sound: float32 at media.codec_rate."""
         np = numpy_for("Model.decode_codes")
         given, stream = np.ascontiguousarray(codes, np.int32), ctypes.POINTER(c.tern_codec_stream)()
         samples, n = ctypes.POINTER(ctypes.c_float)(), ctypes.c_size_t()

@@ -75,15 +75,27 @@ class EmbeddingInfo:
 
 
 @dataclass(frozen=True)
-class VisionInfo:
-    width: int  # of the images that the model reads; 0: it reads none
-    height: int
+class MediaInfo:
+    """Zero, False and -1 where a model has nothing of the kind."""
+
+    image_width: int  # of the images that classify() and embed_images() take
+    image_height: int
     patch: int  # the edge of the squares that become rows
     n_labels: int  # 0: it gives vectors and no labels
     n_dims: int  # of a vector
-    image_token: int  # that stands for an image in a text; -1: the model reads text alone
-    begin_token: int  # before and after it; -1: none given
+    has_vision: bool  # messages may have images
+    image_token: int  # that stands for an image in a text
+    begin_token: int  # before and after it
     end_token: int
+    is_asr: bool  # transcribe()
+    audio_rate: int  # samples per second that it reads
+    is_tts: bool  # speak()
+    n_speaker: int  # size of the vector that describes a voice; 0: it takes none
+    is_codec: bool  # decode_codes()
+    codec_rate: int  # samples per second that it gives
+    codec_frame: int  # samples of a frame
+    n_codes: int  # of a frame
+    n_values: int  # codes are below this
 
 
 @dataclass(frozen=True)

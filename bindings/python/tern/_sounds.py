@@ -115,7 +115,7 @@ class Transcriber:
         self._handle = Handle(out, lib.tern_transcriber_close, model)
 
     def feed(self, samples: Any) -> None:
-        """Adds samples: a one-dimensional array of float32, -1 to 1, at the model's audio_rate."""
+        """Adds samples: a one-dimensional array of float32, -1 to 1, at the model's media.audio_rate."""
         with Read(samples) as read, self._handle as transcriber:
             self._callbacks.run(lib.tern_transcriber_feed, transcriber, read.sound.samples, read.sound.n)
 

@@ -62,7 +62,7 @@ class Vectors(unittest.TestCase):
         """Seen to fail: with rows and columns of an array exchanged."""
         want = golden("vit")
         with tern.Model(os.path.join(ORACLES, "vit")) as model:
-            self.assertEqual(model.vision.n_labels, len(want["scores"]))
+            self.assertEqual(model.media.n_labels, len(want["scores"]))
             order = sorted(range(5), key=lambda i: -want["scores"][i])
             labels = model.classify(want["image"], top=3)
             self.assertEqual([(x.id, x.label) for x in labels], [(i, "thing %d" % i) for i in order[:3]])
@@ -137,7 +137,7 @@ class Vectors(unittest.TestCase):
     def test_texts_are_said(self):
         want = golden("kani")
         with tern.Model(os.path.join(ORACLES, "kani")) as model, tern.Model(os.path.join(ORACLES, "nanocodec")) as codec:
-            self.assertEqual((model.voice_size, codec.voice_size, codec.codec_rate, model.codec_rate), (6, None, 22050, 0))
+            self.assertEqual((model.media.n_speaker, codec.media.is_tts, codec.media.codec_rate, model.media.is_codec), (6, False, 22050, False))
             codes, pieces = [], []
             sound = model.speak(want["text"], codec, speaker=want["voice"], temperature=-1, max_seconds=9 * 6 / 22050,
                                 on_codes=codes.append, on_samples=pieces.append)
@@ -156,7 +156,7 @@ class Vectors(unittest.TestCase):
     def test_sounds_are_written_down(self):
         want = golden("moonshine")
         with tern.Model(os.path.join(ORACLES, "moonshine")) as model:
-            self.assertEqual(model.audio_rate, 16000)
+            self.assertEqual(model.media.audio_rate, 16000)
             seen = []
             got = model.transcribe(want["pcm"], whole=True, tokens_per_second=40, on_segment=seen.append)
             self.assertEqual(got.segments, seen)

@@ -1,0 +1,39 @@
+// What a model does with images and sound, as its configuration says.
+#include "session/session.h"
+#include "tern_media.h"
+
+static void put_images(const tern_config *c, tern_media_info *info) {
+    if (c->vision.n_layers) {
+        info->image_token = (int32_t)c->vision.image_id;
+        info->begin_token = (int32_t)c->vision.start_id;
+        info->end_token = (int32_t)c->vision.end_id;
+        info->has_vision = info->image_token >= 0;
+    }
+    if (!c->n_image) return;
+    info->image_width = info->image_height = (int32_t)c->n_image;
+    info->patch = (int32_t)c->n_patch;
+    info->n_labels = (int32_t)c->n_labels;
+    info->n_dims = (int32_t)c->n_embd;
+}
+
+static void put_codec(const tern_config *c, tern_media_info *info) {
+    if (c->codec.n_stages == 0) return;
+    info->is_codec = true;
+    info->codec_rate = (int32_t)c->codec.rate;
+    info->codec_frame = (int32_t)c->codec.n_frame;
+    info->n_codes = c->codec.n_codes;
+    info->n_values = (int32_t)c->n_vocab;
+}
+
+void tern_model_get_media_info(const tern_model *m, tern_media_info *info) {
+    if (!info) return;
+    *info = (tern_media_info){.image_token = -1, .begin_token = -1, .end_token = -1};
+    if (!m) return;
+    const tern_config *c = &m->config;
+    put_images(c, info);
+    put_codec(c, info);
+    info->is_asr = c->n_source && c->pooling == TERN_POOLING_NONE;
+    info->audio_rate = info->is_asr ? TERN_VOICE_RATE : 0;
+    info->is_tts = !m->vocab_only && c->speech.n_text > 0;
+    info->n_speaker = info->is_tts ? (int32_t)c->speech.n_speaker : 0;
+}
