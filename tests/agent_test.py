@@ -214,7 +214,7 @@ def test_tool_files():
     for change, says in (({"name": None}, '"name" must be a text'), ({"name": "a b"}, "letters, digits"), ({"command": []}, '"command" must be'),
                          ({"command": "ls"}, '"command" must be'), ({"comand": []}, "no member 'comand'"), ({"timeout": 0}, '"timeout" must be'),
                          ({"parameters": []}, '"parameters" must be'), ({"env": {"A": 1}}, '"env" must be'), ({"pass_env": [1]}, '"pass_env" must be'),
-                         ({"cwd": "nowhere"}, '"cwd" is no folder'), ({"output_bytes": -1}, '"output_bytes"')):
+                         ({"cwd": "nowhere"}, '"cwd" is not a folder'), ({"output_bytes": -1}, '"output_bytes"')):
         run = Run(at("plain.gguf"), "--tool", at("bad.json", json.dumps(dict(good, **change))), status=1)
         check(says in run.err and run.err.startswith("tern: ") and run.err.count("\n") == 1, change, run.err)
     for text, says in (("{", "line"), ("[]", "a tool is an object"), ("{}", '"name" is missing'), ('{"name":"a"}', '"command" is missing')):
@@ -541,7 +541,7 @@ def test_mcp_asks():
     as it comes, which has codes that a terminal obeys."""
     m = model("mcp_asks", call("it_asks"), "Done.")
     run = Run(m, "--mcp", fake("modern"))
-    check(run.results() == [("it: the tool wants to ask the user something, and there is nobody to be asked", True)], run.results())
+    check(run.results() == [("it: the tool wants to ask the user something, and there is nobody to ask", True)], run.results())
     run = Run(m, "--mcp", fake("legacy"))
     check('"code": -32601' in run.results()[0][0], run.results())
     form = {"name": "Jan", "town": "Lier", "age": 18, "weight": 70.5, "member": False, "days": ["mo", "tu"]}
@@ -627,7 +627,7 @@ def test_mcp_http():
         server, url = mcp_fake.serve(mode)
         run = Run(m, "--mcp", "it=" + url)
         check(run.results() == [(says, fails) for _, _, says, fails in asks], mode, run.results(), run.err)
-        left_out = "note: it: the tool 'misrouted' is left out: an x-mcp-header of it is beside what is no property" in run.err
+        left_out = "note: it: the tool 'misrouted' is left out: it has an x-mcp-header outside of a property" in run.err
         check(left_out == (mode != "legacy"), mode, run.err)
         check(mode != "legacy" or server.told[-1][0] == "DELETE" and [t[0] for t in server.told].count("initialize") == 2, [t[0] for t in server.told])
         server.shutdown()

@@ -86,7 +86,7 @@ async function copyEngine(from, to) {
   await mkdir(to, { recursive: true });
   const wanted = (await readdir(from)).filter((name) => /\.(js|wasm|json)$/.test(name) && !OF_OTHERS.includes(name));
   for (const name of ['index.js', 'worker.js']) {
-    if (!wanted.includes(name)) throw new Error(`${from} has no ${name}: it is no built package`);
+    if (!wanted.includes(name)) throw new Error(`${from} has no ${name}: it is not a built package`);
   }
   for (const name of wanted) await copyFile(path.join(from, name), path.join(to, name));
 }

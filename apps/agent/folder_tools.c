@@ -44,7 +44,7 @@ static int open_part(int folder, const char *name, const char **why) {
     if (!strcmp(name, "..")) {
         *why = "a path may not have '..'";
     } else if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        *why = errno == ENOTDIR ? "that is no folder" : "there is no such file or folder";
+        *why = errno == ENOTDIR ? "that is not a folder" : "there is no such file or folder";
     } else if (S_ISLNK(st.st_mode)) {
         *why = "links are not followed";
     } else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
@@ -151,7 +151,7 @@ static bool run_list(void *user, const tern_agent_call *call, tern_text_fn put, 
         fail_path(&a, why, put, put_user);
     } else if (fstat(fd, &st) != 0 || !S_ISDIR(st.st_mode)) {
         close(fd);
-        fail_path(&a, "that is no folder", put, put_user);
+        fail_path(&a, "that is not a folder", put, put_user);
     } else if (!list_names(fd, &out)) {
         fail_path(&a, "the folder cannot be read", put, put_user);
     } else {
@@ -214,13 +214,13 @@ static bool run_read(void *user, const tern_agent_call *call, tern_text_fn put, 
     if (fd < 0)
         fail_path(&a, why, put, put_user);
     else if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        fail_path(&a, "that is no file", put, put_user);
+        fail_path(&a, "that is not a file", put, put_user);
     else if (st.st_size > FILE_BYTES)
         fail_path(&a, "the file is too large", put, put_user);
     else if (!read_whole(fd, (size_t)st.st_size, &text))
         fail_path(&a, "the file cannot be read", put, put_user);
     else if (text.len && memchr(text.ptr, 0, text.len))
-        fail_path(&a, "that is no text", put, put_user);
+        fail_path(&a, "that is not text", put, put_user);
     else {
         size_t most = r->tools->result_bytes;
         most = most && most < READ_BYTES ? most : READ_BYTES;

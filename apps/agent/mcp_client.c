@@ -349,7 +349,7 @@ static tern_status answer_questions(const mcp_client *c, const answer *a, tern_s
         else if (!c->tools->ask)
             status = tern_fail(
                 err, TERN_ERR_UNSUPPORTED,
-                "%s: the tool wants to ask the user something, and there is nobody to be asked",
+                "%s: the tool wants to ask the user something, and there is nobody to ask",
                 c->name);
         else if (!mcp_ask_user(c->tools, c->name, doc, tern_json_get(doc, one, "params"), &result))
             status = tern_fail_memory(err, result.len);
@@ -456,7 +456,7 @@ static const char *fault_of(const mcp_client *c, const tern_json_doc *doc, tern_
                             const tern_json *schema, const tern_strbuf *parameters) {
     if (!name.len || memchr(name.ptr, 0, name.len)) return "it has no name";
     if (offers(c, name)) return "another one has its name";
-    if (schema && !tern_json_is(schema, TERN_JSON_OBJECT)) return "its schema is no object";
+    if (schema && !tern_json_is(schema, TERN_JSON_OBJECT)) return "its schema is not an object";
     if (parameters->len > SCHEMA_BYTES_MAX) return "its schema has more than 64 KB";
     if (parameters->len && strstr(parameters->ptr, MCP_TOO_DEEP))
         return "its schema is nested too deeply";

@@ -99,7 +99,7 @@ static void put_field(finding *f, tern_str name, const tern_json *value) {
 static void take_param(finding *f, const tern_json *schema, const tern_json *word,
                        const tern_json *value) {
     tern_str name = tern_json_str(word);
-    if (!is_token(name)) f->why = "its " HEADER " is no name of a field";
+    if (!is_token(name)) f->why = "its " HEADER " is not a field's name";
     if (!has_param_type(f->doc, schema)) f->why = "its " HEADER " is not of a simple type";
     for (size_t i = 0; i < f->n; i++)
         if (name.len == f->names[i].len && !strncasecmp(name.ptr, f->names[i].ptr, name.len))
@@ -136,7 +136,7 @@ const char *mcp_params_check(const tern_json_doc *doc, const tern_json *schema) 
     finding f = {.doc = doc};
     walk(&f, schema, NULL);
     if (!f.why && f.n != count_words(doc, schema, true))
-        f.why = "an " HEADER " of it is beside what is no property";
+        f.why = "it has an " HEADER " outside of a property";
     return f.why;
 }
 

@@ -161,7 +161,7 @@ static tern_status read_member(reading *r, tern_str name, const tern_json *v) {
         tern_free(r->p->folder);
         r->p->folder = from_file(r, text);
         if (!r->p->folder) return tern_fail_memory(r->err, text.len);
-        return tern_folder_is(r->p->folder) ? TERN_OK : wrong(r, v, "\"cwd\" is no folder");
+        return tern_folder_is(r->p->folder) ? TERN_OK : wrong(r, v, "\"cwd\" is not a folder");
     }
     char complaint[160];
     snprintf(complaint, sizeof complaint, "there is no member '%.*s' of tools",

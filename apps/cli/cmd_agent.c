@@ -308,8 +308,7 @@ int cmd_agent(const command *self, int argc, char **argv) {
                        .result_bytes = 16384};
     const option options[] = {
         OPTIONS_GROUP("Task"),
-        {'q', "task", OPTION_TEXT, &args.task, "TEXT", "what is to be done; -: read it",
-         .position = 2},
+        {'q', "task", OPTION_TEXT, &args.task, "TEXT", "the task; -: read it", .position = 2},
         {0, "system", OPTION_TEXT, &args.system, "TEXT", "what the model is told to be instead"},
         {0, "max-steps", OPTION_COUNT, &args.max_steps, "N", "answers of the model at most (20)", 1,
          1000000},

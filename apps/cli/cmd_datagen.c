@@ -169,7 +169,7 @@ int cmd_datagen(const command *self, int argc, char **argv) {
     const option options[] = {
         OPTIONS_GROUP("Prompts"),
         {'p', "prompt", OPTION_TEXT, &args.prompt, "TEXT",
-         "what is asked, with {{ names }} of a seed's members: a Jinja template", .position = 2},
+         "the prompt: a Jinja template over a seed's members", .position = 2},
         {'f', "template", OPTION_TEXT, &args.template_file, "FILE", "the same from a file"},
         {0, "system", OPTION_TEXT, &args.system, "TEXT", "a template of the system message"},
         {0, "seeds", OPTION_TEXT, &args.seeds, "FILE",
@@ -183,7 +183,7 @@ int cmd_datagen(const command *self, int argc, char **argv) {
         {0, "items", OPTION_COUNT, &args.n_items, "N",
          "prompts to try at most, 0: four for each record (0)", 0, 1000000000},
         {0, "candidates", OPTION_COUNT, &d->n_candidates, "N",
-         "answers to each prompt, of which the best is kept (1)", 1, 256},
+         "answers to each prompt; the best one is kept (1)", 1, 256},
         {0, "parallel", OPTION_COUNT, &d->n_parallel, "N", "answers at once (8)", 1, 1024},
         OPTIONS_GROUP("Which answers are kept"),
         {0, "min-quality", OPTION_NUMBER, &d->min_quality, "Q", "a score of at least Q (0.45)", 0,

@@ -488,7 +488,7 @@ int cmd_embed(const command *self, int argc, char **argv) {
     if (!parse_options(self, options, argc, argv, words, WORDS_MAX, &n, &status)) return status;
     args.params.max_length = args.max_length;
     args.params.n_dims = args.n_dims;
-    cancel_on_signals(args.out ? "nothing was written" : "what was printed is whole");
+    cancel_on_signals(args.out ? "nothing was written" : "what is printed so far is complete");
     if (args.rerank && args.similarity)
         status = bad_usage("embed: --rerank and --similarity exclude each other");
     else if (args.similarity)

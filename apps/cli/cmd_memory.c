@@ -354,8 +354,7 @@ const command memory_jobs[] = {
      memory_import, NULL},
     {"memory export", "DIR [options]", "all records as lines of JSON", export_all, NULL},
     {"memory stats", "DIR [options]", "how much there is", stats, NULL},
-    {"memory compact", "DIR", "give room back, and leave nothing of what was forgotten", compact,
-     NULL},
-    {"memory rules", "", "what is blacked out before a text is stored", rules, NULL},
+    {"memory compact", "DIR", "reclaim space; nothing of a forgotten text remains", compact, NULL},
+    {"memory rules", "", "the patterns that are blacked out before a text is stored", rules, NULL},
     {0},
 };

@@ -60,7 +60,7 @@ int cmd_pull(const command *self, int argc, char **argv) {
          .position = 1},
         {0, "list", OPTION_FLAG, &lists, NULL, "print the short names"},
         MODELS_DIR_OPTION(folder),
-        {0, "token", OPTION_TEXT, &token, "TOKEN", "for what is not for everybody (HF_TOKEN)"},
+        {0, "token", OPTION_TEXT, &token, "TOKEN", "for gated models (HF_TOKEN)"},
         {0, "endpoint", OPTION_TEXT, &endpoint, "URL",
          "a hub laid out like Hugging Face's (HF_ENDPOINT)"},
         {0, "revision", OPTION_TEXT, &revision, "NAME", "a branch, tag or commit (main)"},

@@ -227,7 +227,7 @@ int cmd_serve(const command *self, int argc, char **argv) {
          "keep some of it there, too, over a restart"},
         {0, "cache-disk", OPTION_SIZE, &a.cache_disk, "BYTES", "of files in it (16G)"},
         {0, "cache-scope", OPTION_CHOICE, &a.cache_scope, "key|all",
-         "who goes on from what was computed: who has the same API key, or everybody (key)"},
+         "who may reuse cached prompts: requests with the same API key (key), or all"},
         {0, "slot-save-path", OPTION_TEXT, &a.slot_folder, "FOLDER",
          "where clients may have what a slot computed saved, and restored"},
         {0, "connections", OPTION_COUNT, &a.n_connections, "N", "at once (1024)", 1, 1 << 20},

@@ -257,7 +257,7 @@ static void open_editor(line_reader *r) {
     el_set(r->el, EL_BIND, "^I", "tern-complete", NULL);
     el_set(r->el, EL_ADDFN, "tern-paste", "Insert what the terminal pastes", take_paste);
     el_set(r->el, EL_BIND, "\\e[200~", "tern-paste", NULL);
-    el_set(r->el, EL_ADDFN, "tern-delete", "Delete what is seen as one character", delete_cluster);
+    el_set(r->el, EL_ADDFN, "tern-delete", "Delete one visible character", delete_cluster);
     el_set(r->el, EL_BIND, "^?", "tern-delete", NULL);
     el_set(r->el, EL_BIND, "^H", "tern-delete", NULL);
 }

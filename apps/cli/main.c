@@ -29,7 +29,7 @@ const command cli_commands[] = {
      "vectors of texts, and how similar they are", cmd_embed, NULL},
     {"classify", "MODEL IMAGE... [--top N] [--labels FILE] [--json] [options]", "what images show",
      cmd_classify, NULL},
-    {"transcribe", "MODEL FILE... [--json | --srt | --vtt] [options]", "what is said in recordings",
+    {"transcribe", "MODEL FILE... [--json | --srt | --vtt] [options]", "transcribe recordings",
      cmd_transcribe, NULL},
     {"speak", "MODEL --codec MODEL [TEXT] -o FILE [options]", "say a text", cmd_speak, NULL},
     {"memory", "add|recall|list|show|forget|import|export|stats|compact|rules ...",

@@ -153,7 +153,7 @@
     {0, "enable-chains", OPTION_MAYBE, &(s).chains, "[PATH]",                                      \
      "draft from chains (default: chain-buckets.bin next to the model)"},                          \
     {0, "lookup", OPTION_FLAG, &(s).lookup, NULL, "draft from the text itself"},                   \
-    {0, "online-chains", OPTION_FLAG, &(s).online, NULL, "draft from what was said so far"},       \
+    {0, "online-chains", OPTION_FLAG, &(s).online, NULL, "draft from the text so far"},       \
     {0, "draft-model", OPTION_TEXT, &(s).draft_model, "MODEL", "draft with a smaller model"},      \
     {0, "chain-max-length", OPTION_COUNT, &(s).max_length, "N", "tokens drafted at most (8)", 1,   \
      TERN_DRAFT_MAX},                                                                              \

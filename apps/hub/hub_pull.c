@@ -420,7 +420,7 @@ static tern_status open_pull(pull *p, tern_error *err) {
     if (!p->endpoint) return tern_fail_memory(err, n);
     if (!hub_name_read(&p->name, d->name, strlen(d->name), p->endpoint))
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "'%s' is no short name (`tern pull --list`) and not of the form "
+                         "'%s' is not a short name (`tern pull --list`) and not of the form "
                          "hf:OWNER/NAME[/FILE][:TYPE][@REVISION]",
                          d->name);
     if (d->revision) p->name.revision = (tern_str){d->revision, strlen(d->revision)};
@@ -428,7 +428,7 @@ static tern_status open_pull(pull *p, tern_error *err) {
     for (size_t i = 0; i < r.len; i++) // it becomes a part of a folder's name
         if (!strchr("-_./", r.ptr[i]) && !(r.ptr[i] >= '0' && r.ptr[i] <= '9') &&
             !((r.ptr[i] | 32) >= 'a' && (r.ptr[i] | 32) <= 'z'))
-            return tern_fail(err, TERN_ERR_ARGUMENT, "'%.*s' is no revision", (int)r.len, r.ptr);
+            return tern_fail(err, TERN_ERR_ARGUMENT, "'%.*s' is not a revision", (int)r.len, r.ptr);
     p->revision = tern_strndup(TERN_MEM_MISC, r.ptr, r.len);
     p->folder = hub_folder_of(d->folder, &p->name);
     p->state = p->folder ? tern_path_join(p->folder, HUB_STATE) : NULL;

@@ -236,7 +236,7 @@ static tern_status find_in(const hub_list *list, const char *folder, const char 
     }
     return tern_fail(err, TERN_ERR_IO,
                      "'%s': no such file or folder, and no model of that name in %s (`tern list` "
-                     "shows those, `tern pull --list` what has a short name)",
+                     "shows those, `tern pull --list` those with a short name)",
                      name, folder);
 }
 

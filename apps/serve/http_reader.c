@@ -245,7 +245,7 @@ static http_progress take_trailer(http_reader *r, http_span line) {
     tern_str name = text_of(r, f.name);
     if (http_same_name(name, "content-length") || http_same_name(name, "transfer-encoding") ||
         http_same_name(name, "host"))
-        return refuse(r, 400, "a field that is no trailer");
+        return refuse(r, 400, "a field that may not be in a trailer");
     return HTTP_MORE;
 }
 

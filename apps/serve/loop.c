@@ -157,7 +157,7 @@ tern_status serve(const serve_desc *desc, tern_error *err) {
         status = tern_fail(err, TERN_ERR_IO, "waiting for events: %s", strerror(errno));
     if (status == TERN_OK)
         log_line("stopped", "requests=%llu", (unsigned long long)l.server.n_requests);
-    notify_stopping(0, "what was computed is written");
+    notify_stopping(0, "cached prompts are written");
     close_loop(&l);
     return status;
 }

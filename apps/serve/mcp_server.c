@@ -254,7 +254,7 @@ static tern_status add_tool(server *s, const tern_json *json, tern_error *err) {
     tern_strbuf text = {0};
     tern_json_writer w = {.out = &text};
     if (!does)
-        return tern_fail(err, TERN_ERR_FORMAT, "a tool of MCP that nobody does: '%.*s'",
+        return tern_fail(err, TERN_ERR_FORMAT, "an MCP tool without an implementation: '%.*s'",
                          (int)name.len, name.ptr ? name.ptr : "");
     if (does->is_offered && !does->is_offered(s)) return TERN_OK;
     tern_json_put_value(&w, NULL, &d->doc, json);

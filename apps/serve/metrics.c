@@ -134,7 +134,7 @@ static const struct {
     {"tern_generated_tokens_total", "counter", "Tokens of answers.", n_generated},
     {"tern_steps_total", "counter", "Steps of the model.", n_steps},
     {"tern_kv_bytes", "gauge", "Keys and values of texts that are over.", kv_bytes},
-    {"tern_cache_misses_total", "counter", "Prompts of which nothing was computed yet.", misses},
+    {"tern_cache_misses_total", "counter", "Prompts without a cached prefix.", misses},
     {"tern_cache_evictions_total", "counter", "Texts that were forgotten for want of room.",
      evictions},
     {"llamacpp:prompt_tokens_total", "counter", "As tern_prompt_tokens_total.", n_prompt},

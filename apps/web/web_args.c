@@ -148,7 +148,8 @@ tern_status web_args_ids(const web_args *args, const char *what, const tern_json
         if (id < 0 || id > INT32_MAX) {
             tern_free(*ids);
             *ids = NULL;
-            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: \"ids\"[%zu] is no token's id", what, n);
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: \"ids\"[%zu] is not a token's id", what,
+                             n);
         }
         (*ids)[n++] = (int32_t)id;
     }

@@ -145,7 +145,7 @@ tern_status tern_blob_read(const tern_blob *b, uint64_t first, uint64_t n, void 
                            tern_error *err) {
     if (first > b->n || n > b->n - first || n > SIZE_MAX)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "%s: %llu bytes at %llu of %llu: there are not so many",
+                         "%s: %llu bytes at %llu of %llu: the file is shorter",
                          b->file ? b->file->path : "memory", (unsigned long long)n,
                          (unsigned long long)first, (unsigned long long)b->n);
     if (n == 0) return TERN_OK;

@@ -128,7 +128,7 @@ static tern_status check_entry(const tern_chain *e, size_t index, uint32_t most,
     TERN_NEED_ARRAY(e->tokens, e->n_tokens);
     for (int32_t i = 0; i < e->n_tokens; i++)
         if (e->tokens[i] < 0)
-            return tern_fail(err, TERN_ERR_FORMAT, "chain %zu: %d is no token", index,
+            return tern_fail(err, TERN_ERR_FORMAT, "chain %zu: %d is not a token", index,
                              (int)e->tokens[i]);
     if (!isfinite(e->confidence) || e->confidence < 0)
         return tern_fail(err, TERN_ERR_FORMAT, "chain %zu: confidence %g is not 0 or more", index,

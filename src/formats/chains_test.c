@@ -150,7 +150,7 @@ TEST(chains_refuse_what_is_malformed) {
         {8, 2, 9, TERN_ERR_FORMAT, "at most 9"},
         {ENTRY_3, 1, 4, TERN_ERR_FORMAT, "chain 3 is numbered 4"},
         {ENTRY_3 + 2, 2, 9, TERN_ERR_FORMAT, "chain 3 has 9 tokens"},
-        {ENTRY_3 + 4, 4, 0xFFFFFFFF, TERN_ERR_FORMAT, "-1 is no token"},
+        {ENTRY_3 + 4, 4, 0xFFFFFFFF, TERN_ERR_FORMAT, "-1 is not a token"},
         {ENTRY_3 + 16, 4, 0x7FC00000, TERN_ERR_FORMAT, "confidence nan"},
         {ENTRY_3 + 16, 4, 0x7F800000, TERN_ERR_FORMAT, "confidence inf"},
         {ENTRY_3 + 16, 4, 0xBF800000, TERN_ERR_FORMAT, "confidence -1"},

@@ -107,12 +107,13 @@ static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, co
                              i ? sorted[i - 1]->name : "the header");
         if (gapless && begin != end)
             return tern_fail(err, TERN_ERR_FORMAT,
-                             "%llu bytes in front of tensor '%s' are nobody's",
+                             "%llu bytes before tensor '%s' belong to no tensor",
                              (unsigned long long)(begin - end), sorted[i]->name);
         end = begin + sorted[i]->bytes;
     }
     if (gapless && end != data->at + data->n)
-        return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes after the last tensor are nobody's",
+        return tern_fail(err, TERN_ERR_FORMAT,
+                         "%llu bytes after the last tensor belong to no tensor",
                          (unsigned long long)(data->at + data->n - end));
     return TERN_OK;
 }

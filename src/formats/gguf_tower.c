@@ -162,7 +162,7 @@ tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *e
     tern_status status = TERN_OK;
     if (file->kind != TERN_FILE_GGUF || !tern_str_is(arch, "clip"))
         status = tern_fail(err, TERN_ERR_ARGUMENT,
-                           "this is no mmproj, which a GGUF's part that "
+                           "this is not an mmproj, which a GGUF's part that "
                            "sees is: its architecture is not clip");
     const reading how = {.joins = tern_str_is(tern_file_projector(tower), "qwen3vl_merger"),
                          .exchanges = exchanges(tower)};

@@ -60,7 +60,7 @@ static tern_status open_module(tern_file *file, const char *folder, const tern_j
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "modules of type '%.*s' are not supported",
                          (int)(type.len < 80 ? type.len : 80), type.ptr ? type.ptr : "");
     if (!is_plain(path))
-        return tern_fail(err, TERN_ERR_FORMAT, "a module's path is no folder beside the model");
+        return tern_fail(err, TERN_ERR_FORMAT, "a module's path is not a folder beside the model");
     TERN_TRY(tern_hf_join(file, folder, path, &inside, err));
     if (dense) return open_dense(file, inside, path, err);
     tern_json_free(&file->pooling);

@@ -296,7 +296,7 @@ static const char *const names[][2] = {
     {"token_embedding", "token_embd"},
 };
 
-// In whisper.c's words; false: it is none of Whisper's.
+// In whisper.c's words; false: it is not one of Whisper's.
 static bool rename_tensor(const char *name, char *out, size_t size) {
     bool encoder = strncmp(name, "encoder.", 8) == 0;
     if (!encoder && strncmp(name, "decoder.", 8) != 0) return false;
@@ -391,7 +391,7 @@ static tern_status read_tensor(reader *r) {
     TERN_TRY(take(r, name, (uint64_t)n_name, "a tensor's name"));
     if (strlen(name) != (size_t)n_name || !rename_tensor(name, gguf, sizeof gguf))
         return tern_fail(r->err, TERN_ERR_FORMAT,
-                         "tensor '%s' in front of byte %llu is none of Whisper's", name,
+                         "tensor '%s' in front of byte %llu is not one of Whisper's", name,
                          (unsigned long long)r->at);
     if (strcmp(gguf, "token_embd.weight") == 0 && t->ne[1] != (uint64_t)r->size[VOCAB])
         return tern_fail(r->err, TERN_ERR_FORMAT,

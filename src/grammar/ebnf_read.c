@@ -150,7 +150,7 @@ static tern_status read_hex(reader *r, int n, uint32_t *code) {
         *code = *code << 4 | (uint32_t)d;
     }
     if (*code > TERN_CODE_MAX || (*code >= 0xD800 && *code < 0xE000))
-        return refuse(r, "an escape that is no character");
+        return refuse(r, "an escape that is not a character");
     return TERN_OK;
 }
 

@@ -254,7 +254,7 @@ static const tern_json *follow(const tern_schema *x, const tern_json *v, const c
 
 tern_status tern_schema_resolve(const tern_schema *x, const tern_json *ref, const tern_json **out) {
     const tern_str text = tern_json_str(ref);
-    if (!text.ptr) return tern_schema_fail(x, ref, "a reference that is no string");
+    if (!text.ptr) return tern_schema_fail(x, ref, "a reference that is not a string");
     TERN_TRY(tern_schema_work(x, 1 + x->n_named));
     const tern_named *from = document_of(x, ref);
     char *uri = resolve_uri(from->uri, text.ptr, text.len);
@@ -279,6 +279,7 @@ tern_status tern_schema_resolve(const tern_schema *x, const tern_json *ref, cons
     if (!*out)
         return tern_schema_fail(x, ref, "a reference to '%.*s', which is not in this document",
                                 (int)(text.len < 200 ? text.len : 200), text.ptr);
-    if (!is_schema(*out)) return tern_schema_fail(x, ref, "a reference to what is no schema");
+    if (!is_schema(*out))
+        return tern_schema_fail(x, ref, "a reference to something that is not a schema");
     return TERN_OK;
 }

@@ -29,7 +29,7 @@ tern_status tern_schema_pattern(tern_schema *x, const tern_json *at, tern_str te
         *out = c->term;
         return TERN_OK;
     }
-    if (!text.ptr) return tern_schema_fail(x, at, "a pattern that is no string");
+    if (!text.ptr) return tern_schema_fail(x, at, "a pattern that is not a string");
     tern_status status = tern_pattern_term(x->terms, text.ptr, text.len,
                                            (tern_pattern_way){TERN_SPELL_JSON, true}, out, &err);
     if (status == TERN_ERR_UNSUPPORTED) return tern_schema_fail(x, at, "%s", err.message);

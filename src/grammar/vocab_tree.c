@@ -258,7 +258,7 @@ tern_status tern_vocab_tree_open(tern_vocab_tree **out, const tern_str *bytes, s
     tern_status status = v->ends ? keep_bytes(v, bytes, err) : tern_fail_memory(err, n_ends * 4);
     for (size_t i = 0; i < n_ends && status == TERN_OK; i++) {
         if (ends[i] < 0 || (size_t)ends[i] >= n_vocab)
-            status = tern_fail(err, TERN_ERR_ARGUMENT, "the end %d is no token", (int)ends[i]);
+            status = tern_fail(err, TERN_ERR_ARGUMENT, "the end %d is not a token", (int)ends[i]);
         else
             v->ends[v->n_ends++] = ends[i];
     }

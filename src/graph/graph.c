@@ -777,7 +777,7 @@ static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_er
     case TERN_OP_SCALE_PIECES: return check_pieces(g, n, err);
     case TERN_OP_BIAS:
         if (g->values[n->in[1]].cols != x->cols || g->values[n->in[1]].rows != 1)
-            return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is no bias of %s",
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not a bias of %s",
                              g->values[n->in[1]].name, x->name);
         return TERN_OK;
     case TERN_OP_WHOLE_NORM:

@@ -69,7 +69,8 @@ static void read_pixels(reading *r) {
     r->status = tern_image_room(r->file, width, height, r->out, r->err);
     if (r->status != TERN_OK) return;
     size_t stride = (size_t)width * 3;
-    if (png_get_rowbytes(r->png, r->info) != stride) png_error(r->png, "its pixels are no colours");
+    if (png_get_rowbytes(r->png, r->info) != stride)
+        png_error(r->png, "its pixels are not colours");
     for (; passes > 0; passes--)
         for (png_uint_32 y = 0; y < height; y++) {
             r->status = tern_check_cancelled("reading the image", r->err);

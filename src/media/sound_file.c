@@ -104,7 +104,8 @@ static tern_status append(reading *r, const float *samples, size_t n, tern_error
     double most = r->seconds_max * r->out->rate;
     for (size_t i = 0; i < n; i++)
         if (!isfinite(samples[i]))
-            return tern_fail(err, TERN_ERR_FORMAT, "the sound has samples that are no numbers");
+            return tern_fail(err, TERN_ERR_FORMAT,
+                             "the sound has samples that are NaN or infinite");
     if ((double)r->out->n + (double)n > most)
         return tern_fail(err, TERN_ERR_FORMAT, "the sound is longer than %g seconds",
                          r->seconds_max);

@@ -219,7 +219,7 @@ static tern_status read_gguf(reader *r, tern_error *err) {
         if (known) snprintf(other, sizeof other, "%s.lora_a", weight);
         if (!known || !tern_file_tensor(r->file, other))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s is no part of a pair of lora_a and lora_b", t->name);
+                             "tensor %s is not part of a pair of lora_a and lora_b", t->name);
     }
     return TERN_OK;
 }
@@ -305,7 +305,7 @@ static tern_status read_peft(reader *r, tern_error *err) {
         if (known) snprintf(other, sizeof other, "%s.lora_A.weight", module);
         if (!known || !tern_file_tensor(r->file, other))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s is no part of a pair of lora_A and lora_B", t->name);
+                             "tensor %s is not part of a pair of lora_A and lora_B", t->name);
     }
     return TERN_OK;
 }

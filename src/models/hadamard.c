@@ -84,7 +84,7 @@ static tern_status read_signs(contract *r, tern_error *err) {
     r->has_signs = tern_str_is(mode, "explicit");
     if (!r->has_signs)
         return tern_str_is(mode, "identity") ? TERN_OK
-                                             : refuse("sign_mode", "is no mode known here", err);
+                                             : refuse("sign_mode", "is not a known mode", err);
     r->widths = find_array(r->file, PREFIX "sign_widths", false);
     r->values = find_array(r->file, PREFIX "sign_values", false);
     if (!r->widths || !r->values) return refuse("sign_mode", "is explicit, without signs", err);
@@ -107,21 +107,21 @@ static tern_status read_contract(contract *r, tern_error *err) {
         return refuse("version", "is neither 1 nor 2", err);
     if (!tern_file_meta_int(f, PREFIX "block_size", &r->block) || r->block < 1 ||
         r->block > 1 << 20 || (r->block & (r->block - 1)))
-        return refuse("block_size", "is no power of two", err);
+        return refuse("block_size", "is not a power of two", err);
     tern_file_meta_str(f, PREFIX "transform", &text);
     if (!tern_str_is(text, "normalized-sylvester-walsh-hadamard"))
-        return refuse("transform", "is none known here", err);
+        return refuse("transform", "is not a known one", err);
     text = (tern_str){0};
     tern_file_meta_str(f, PREFIX "axis", &text);
     if (!tern_str_is(text, "input-last-dimension"))
-        return refuse("axis", "is none known here", err);
+        return refuse("axis", "is not a known one", err);
     TERN_TRY(read_signs(r, err));
     r->names = find_array(f, PREFIX "weight_names", true);
     r->inverse = find_array(f, PREFIX "inverse_weight_names", true);
     if (!r->names) return refuse("weight_names", "is missing", err);
     if (tern_file_meta(f, PREFIX "gdn_v_grouped") &&
         !tern_file_meta_bool(f, PREFIX "gdn_v_grouped", &r->grouped))
-        return refuse("gdn_v_grouped", "is no truth value", err);
+        return refuse("gdn_v_grouped", "is not a boolean", err);
     return TERN_OK;
 }
 

@@ -139,8 +139,10 @@ static tern_status check_colors(const tern_image_rules *r, tern_error *err) {
     for (int i = 0; i < 3; i++)
         sound = sound && isfinite(r->mean[i]) && isfinite(r->deviation[i]) && r->deviation[i] > 0;
     if (sound) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT,
-                     "the mean, deviation or factor of an image's colours is no such number");
+    return tern_fail(
+        err, TERN_ERR_FORMAT,
+        "the mean, deviation and factor of an image's colours must be finite, the last "
+        "two above 0");
 }
 
 static tern_status check(const tern_image_rules *r, const tern_config *c, tern_error *err) {

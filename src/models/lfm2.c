@@ -79,7 +79,7 @@ static tern_status read_gguf_layers(const tern_config_source *s, tern_config *c,
     const tern_meta *heads = tern_file_meta(s->file, key);
     if (!heads || heads->type != TERN_META_ARRAY || heads->n != (uint64_t)c->n_layers)
         return tern_fail(err, TERN_ERR_FORMAT,
-                         "config: %s is no array of %" PRId64
+                         "config: %s is not an array of %" PRId64
                          " numbers, which says what layers are convolutions",
                          key, c->n_layers);
     for (int64_t i = 0; i < c->n_layers; i++) {

@@ -32,8 +32,8 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     take_defaults(s, is_older, c);
     if (c->rope.growth == 0 || c->rope.n_rot == c->head_dim) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "config: queries that grow with their position, of which RoPE turns %d of %d "
-                     "dimensions, are not supported",
+                     "config: queries that grow with their position are not supported where RoPE "
+                     "turns %d of %d dimensions",
                      (int)c->rope.n_rot, (int)c->head_dim);
 }
 

@@ -103,7 +103,8 @@ static tern_status read_list(const tern_config_source *s, const char *gguf, cons
         if (fits) out[*n] = (int32_t)value;
     }
     if (fits && *n > 0) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "config: %s is no list of up to %d numbers from 1 to %d",
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "config: %s is not a list of up to %d numbers from 1 to %d",
                      is_gguf ? key : hf, (int)most, (int)limit);
 }
 

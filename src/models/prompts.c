@@ -40,7 +40,7 @@ static tern_status read_gguf(const tern_file *file, tern_prompts *out, tern_erro
     tern_file_meta_str(file, KEY_FIRST, &out->first);
     if (!names && !texts) return TERN_OK;
     if (!names || !texts || names->n != texts->n)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s and %s are no lists of the same length",
+        return tern_fail(err, TERN_ERR_FORMAT, "%s and %s are not lists of the same length",
                          KEY_NAMES, KEY_TEXTS);
     if (names->n > TERN_PROMPTS_MAX) return too_many(err);
     out->n = (size_t)names->n;
@@ -63,7 +63,7 @@ tern_status tern_prompts_read(const tern_file *file, tern_prompts *out, tern_err
     bool found = !out->first.ptr;
     for (size_t i = 0; i < out->n; i++) found |= tern_str_eq(out->first, out->names[i]);
     if (found) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "the default prompt \"%.*s\" is none of the prompts",
+    return tern_fail(err, TERN_ERR_FORMAT, "the default prompt \"%.*s\" is not one of the prompts",
                      (int)(out->first.len < 80 ? out->first.len : 80), out->first.ptr);
 }
 

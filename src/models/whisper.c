@@ -144,8 +144,8 @@ static tern_status read_tokens(const tern_config_source *s, const char *name, in
         const tern_meta *list = tern_file_meta(s->file, key);
         for (uint64_t i = 0; list && list->type == TERN_META_ARRAY && i < list->n; i++) {
             if (*n == most || !tern_meta_element(list, i, &id) || id < 0 || id >= (double)n_vocab)
-                return tern_fail(err, TERN_ERR_FORMAT, "%s lists what is no token, or too many",
-                                 key);
+                return tern_fail(err, TERN_ERR_FORMAT,
+                                 "%s lists ids that are not tokens, or too many", key);
             out[(*n)++] = (int32_t)id;
         }
         return TERN_OK;
@@ -159,7 +159,8 @@ static tern_status read_tokens(const tern_config_source *s, const char *name, in
     for (const tern_json *e = tern_json_first(doc, list); e; e = tern_json_next(doc, list, e)) {
         int64_t token = tern_json_int(e, -1);
         if (*n == most || token < 0 || token >= n_vocab)
-            return tern_fail(err, TERN_ERR_FORMAT, "%s lists what is no token, or too many", name);
+            return tern_fail(err, TERN_ERR_FORMAT, "%s lists ids that are not tokens, or too many",
+                             name);
         out[(*n)++] = (int32_t)token;
     }
     return TERN_OK;

@@ -45,8 +45,7 @@ static tern_status make_room(tern_reader *r, size_t n, tern_error *err) {
 static tern_status check_row(const tern_reader *r, const float *row, size_t text, tern_error *err) {
     for (size_t k = 0; k < r->width; k++)
         if (!isfinite(row[k]))
-            return tern_fail(err, TERN_ERR_DEVICE,
-                             "%s: text %zu gives numbers that are none (NaN or infinite)",
+            return tern_fail(err, TERN_ERR_DEVICE, "%s: text %zu produced NaN or infinity",
                              r->m->path, text + 1);
     return TERN_OK;
 }

@@ -44,9 +44,10 @@ static tern_status find_word(const tern_tokenizer *t, const char *word, int32_t 
 static tern_status prepare_decoder(reranker *k, tern_error *err) {
     const tern_tokenizer *t = k->reader.m->tokenizer;
     if (tern_tokenizer_find(t, TERN_STR("<|im_start|>")) < 0)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "the model is no reranker: it has neither a classifier nor the tokens of "
-                         "Qwen3-Reranker's template");
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "the model is not a reranker: it has neither a classifier nor the tokens of "
+            "Qwen3-Reranker's template");
     TERN_TRY(find_word(t, "yes", &k->yes, err));
     TERN_TRY(find_word(t, "no", &k->no, err));
     TERN_TRY(tern_tokenizer_encode(t, FRONT, strlen(FRONT), TERN_TOKENIZE_SPECIAL, &k->front, err));

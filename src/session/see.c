@@ -244,8 +244,7 @@ static tern_status look(looking *l, tern_image_tokens *s, tern_error *err) {
     TERN_TRY(look_at_all(l, s, n_most, err));
     for (size_t i = 0; i < n; i++)
         if (!isfinite(s->rows[i]))
-            return tern_fail(err, TERN_ERR_DEVICE,
-                             "%s: an image gives numbers that are none (NaN or infinite)",
+            return tern_fail(err, TERN_ERR_DEVICE, "%s: an image produced NaN or infinity",
                              l->m->path);
     return tern_model_keep_image(l->m, s, err);
 }

@@ -109,7 +109,7 @@ static tern_status choose(tern_speech *s, int32_t code, int32_t *out, tern_error
     for (int32_t i = 0; i < n; i++) {
         float logit = s->logits[first + i];
         if (!isfinite(logit))
-            return tern_fail(err, TERN_ERR_DEVICE, "%s: the text gives numbers that are none",
+            return tern_fail(err, TERN_ERR_DEVICE, "%s: the text produced NaN or infinity",
                              s->m->path);
         if (said[i] && s->sampler.params.temperature != 0)
             logit = logit > 0 ? logit / penalty : logit * penalty;

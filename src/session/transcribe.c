@@ -58,7 +58,7 @@ tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t p
     h->n_read += n;
     for (int64_t i = 0; logits && i < h->m->config.n_vocab; i++) greatest += logits[i] * 0;
     if (isfinite(greatest)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound gives numbers that are none", h->m->path);
+    return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound produced NaN or infinity", h->m->path);
 }
 
 // Moonshine's encoder takes samples; a streaming one takes whole frames of them, and an incomplete

@@ -287,7 +287,7 @@ static tern_status read_state(const tern_trainer *t, const tern_file *file, int6
         p->scored_in_loss < 0 || p->scored_in_loss > p->steps_in_loss * batch)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "%s: step %lld of %lld with %lld steps in its loss "
-                         "is no place that a run can be at",
+                         "is not a position of a run",
                          file->path, (long long)p->step, (long long)p->n_steps,
                          (long long)p->steps_in_loss);
     return TERN_OK;

@@ -106,7 +106,7 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (!isfinite(reals[i]) || (i < 2 && reals[i] < 0))
             return tern_fail(err, TERN_ERR_ARGUMENT,
-                             "train: a rate, weight decay or clip of %g is no number to train with",
+                             "train: a rate, weight decay or clip of %g cannot be trained with",
                              (double)reals[i]);
     if ((unsigned)d->recipe > TERN_RECIPE_LLAMA || (unsigned)d->schedule > TERN_SCHEDULE_CONSTANT)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: there is no recipe %d or no schedule %d",

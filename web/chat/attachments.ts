@@ -98,8 +98,8 @@ async function readText(file: File): Promise<string> {
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw new Error('this is no text in UTF-8');
+    throw new Error('this is not text in UTF-8');
   }
-  if (text.includes('\0')) throw new Error('this is no text');
+  if (text.includes('\0')) throw new Error('this is not text');
   return text.replace(/\r\n?/g, '\n');
 }

@@ -56,7 +56,7 @@ class LocalPage extends ChatPage {
 
   protected begin(): void {
     this.loader.addEventListener('change', () => this.loaderChanged());
-    const all = { single: () => true, none: 'There is no file in what was dropped.' };
+    const all = { single: () => true, none: 'Nothing that was dropped is a file.' };
     listenForDrops(byId('drop'), all, (files) => this.takeFiles(files));
     const saving = (navigator as { connection?: { saveData?: boolean } }).connection?.saveData === true;
     const last = this.settings.lastModel;

@@ -83,10 +83,10 @@ export function sourceFromText(typed: string): string {
     .split('/')
     .filter(Boolean)
     .map(decodeURIComponent);
-  if (!owner || !name) throw new Error('This is no page of a model on Hugging Face.');
+  if (!owner || !name) throw new Error('This is not the page of a model on Hugging Face.');
   if (!what) return `hf:${owner}/${name}`;
   if (!['blob', 'resolve', 'tree'].includes(what) || !revision)
-    throw new Error('This is no page of a model or one of its files.');
+    throw new Error('This is not the page of a model or one of its files.');
   const path = file.length ? '/' + file.join('/') : '';
   return `hf:${owner}/${name}${path}${revision === 'main' ? '' : '@' + revision}`;
 }

@@ -53,7 +53,7 @@ export const RANGES = {
     step: 0.01,
     hint: 'of the likeliest words, this share of the chance',
   },
-  topK: { label: 'Top-k', min: 0, max: 1000, step: 1, hint: 'so many of the likeliest words; 0: all' },
+  topK: { label: 'Top-k', min: 0, max: 1000, step: 1, hint: 'how many of the likeliest words; 0: all' },
   minP: {
     label: 'Min-p',
     min: 0,

@@ -111,7 +111,7 @@ async function browser(): Promise<StepResult> {
   if (!isSecureContext)
     return {
       status: 'fail',
-      summary: 'the page did not come over https, so the browser switches most of what is needed off',
+      summary: 'the page did not come over https, so the browser switches most of the needed features off',
       rows,
     };
   return {
@@ -198,7 +198,7 @@ async function storage(): Promise<StepResult> {
   const estimate = await navigator.storage?.estimate?.().catch(() => null);
   if (estimate)
     rows.push({
-      name: 'used of what is granted',
+      name: 'used of the granted room',
       value: `${formatBytes(estimate.usage ?? 0)} of ${formatBytes(estimate.quota ?? 0)}`,
     });
   const persisted = await navigator.storage?.persisted?.().catch(() => false);
@@ -234,7 +234,7 @@ async function storage(): Promise<StepResult> {
       status: right ? 'ok' : 'fail',
       summary: right
         ? `models are kept; reading ${formatBytes(read)}/s`
-        : 'what was written did not come back',
+        : 'the written data did not come back',
       rows,
     };
   } catch (error) {

@@ -50,7 +50,7 @@ class ServerPage extends ChatPage {
     byId('top-right').prepend(
       iconButton('wave', 'What the server does', () => openStatusDialog(this.client)),
     );
-    const texts = { single: () => true, none: 'There is no file in what was dropped.' };
+    const texts = { single: () => true, none: 'Nothing that was dropped is a file.' };
     listenForDrops(byId('drop'), texts, (files) => void this.files.add(files));
     void this.connect(this.settings.lastModel);
   }

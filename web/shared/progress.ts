@@ -6,7 +6,7 @@ import { formatBytes, formatLeft } from './format.ts';
 const PHASES: Record<string, string> = {
   resolve: 'Looking the model up',
   wait: 'Another tab is downloading this model',
-  verify: 'Checking what is stored',
+  verify: 'Checking the stored files',
   download: 'Downloading',
   read: 'Reading',
   open: 'Opening',

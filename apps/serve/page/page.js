@@ -368,7 +368,7 @@ async function readText(file) {
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw new Error("this is no text in UTF-8");
+    throw new Error("this is not text in UTF-8");
   }
   if (text.includes("\0")) throw new Error("this is no text");
   return text.replace(/\r\n?/g, "\n");
@@ -615,7 +615,7 @@ var RANGES = {
     step: 0.01,
     hint: "of the likeliest words, this share of the chance"
   },
-  topK: { label: "Top-k", min: 0, max: 1e3, step: 1, hint: "so many of the likeliest words; 0: all" },
+  topK: { label: "Top-k", min: 0, max: 1e3, step: 1, hint: "how many of the likeliest words; 0: all" },
   minP: {
     label: "Min-p",
     min: 0,
@@ -2681,7 +2681,7 @@ var ServerPage = class extends ChatPage {
     byId("top-right").prepend(
       iconButton("wave", "What the server does", () => openStatusDialog(this.client))
     );
-    const texts = { single: () => true, none: "There is no file in what was dropped." };
+    const texts = { single: () => true, none: "Nothing that was dropped is a file." };
     listenForDrops(byId("drop"), texts, (files) => void this.files.add(files));
     void this.connect(this.settings.lastModel);
   }

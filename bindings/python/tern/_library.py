@@ -154,7 +154,7 @@ def token_id(value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         refuse("a token id is a whole number, not %r" % (value,))
     number = int(value.__index__())
-    return number if -1 << 31 <= number < 1 << 31 else refuse("%d is no token id" % number)
+    return number if -1 << 31 <= number < 1 << 31 else refuse("%d is not a token id" % number)
 
 
 def from_struct(kind: Type[T], struct: Any) -> T:

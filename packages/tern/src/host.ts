@@ -138,7 +138,7 @@ export class Host implements Handler {
     let codec: Model | undefined;
     try {
       codec = await engine.open(sources, path, options);
-      if (!codec.info.codecRate) throw new TernError('unsupported', `${codec.info.name || 'the second model'} is no codec`);
+      if (!codec.info.codecRate) throw new TernError('unsupported', `${codec.info.name || 'the second model'} is not a codec`);
       return codec;
     } catch (error) {
       codec?.close();

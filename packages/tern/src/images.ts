@@ -12,7 +12,7 @@ export function portableImage(image: ImageSource): Exclude<ImageSource, URL> {
   if (typeof image !== 'string' || /^(data|blob):/i.test(image)) return image;
   const base = (globalThis as { document?: Document; location?: Location }).document?.baseURI
     ?? (globalThis as { location?: Location }).location?.href;
-  if (!URL.canParse(image, base)) throw new TernError('argument', `"${image.slice(0, 80)}" is no address of an image`);
+  if (!URL.canParse(image, base)) throw new TernError('argument', `"${image.slice(0, 80)}" is not an image's address`);
   return new URL(image, base).href;
 }
 

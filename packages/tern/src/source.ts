@@ -32,7 +32,7 @@ export function remoteId(source: string, hub?: LoadOptions['hub']): string | und
   if (inNode()) return undefined;
   const base = (globalThis as { location?: Location }).location?.href;
   if (/^file:/i.test(source) || !base || !URL.canParse(source, base))
-    throw new TernError('argument', `"${source}" is no address that a page can load`);
+    throw new TernError('argument', `"${source}" is not an address that a page can load`);
   return new URL(source, base).href.replace(/#.*$/, '');
 }
 
@@ -59,7 +59,7 @@ const opened = (sources: Source[], where: string, id: string, storage: Opened['s
 async function openBlobs(blobs: readonly Blob[], context: OpenContext): Promise<Opened> {
   const named = blobs.map(blob => ({ blob, name: blobName(blob) }));
   const { path: where, files } = named.length === 1 ? { path: 'model.gguf', files: [{ ...named[0]!, name: 'model.gguf' }] }
-    : choose(named, '', 'what was chosen');
+    : choose(named, '', 'the chosen files');
   const total = files.reduce((n, { blob }) => n + blob.size, 0);
   let loaded = 0;
   const sources: Source[] = [];

@@ -196,7 +196,7 @@ FILTER(truncate) { // length, killwords, end, leeway
     if (!tern_jinja_length(r, s, &n)) return false;
     if (__builtin_add_overflow(length, leeway, &most) || n <= most) return true;
     const jvalue stop = J_INT_OF(length - n_end);
-    if (s.type != J_STRING) return tern_jinja_fail(r, "truncate of what is no text");
+    if (s.type != J_STRING) return tern_jinja_fail(r, "truncate: not a string");
     if (!tern_jinja_slice(r, s, NULL, &stop, NULL, &part)) return false;
     const char *space = part.n ? memrchr(part.s, ' ', part.n) : NULL;
     if (space && !tern_jinja_truth(c->arg[1])) part.n = (uint32_t)(space - part.s);

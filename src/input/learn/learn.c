@@ -23,9 +23,9 @@ static tern_status open_trainer(tern_bpe_trainer *t, tern_error *err) {
     t->words.n_bytes_max = d->n_bytes_max;
     t->pre = tern_pre_find((tern_str){name, strlen(name)});
     if (!t->pre || tern_pre_is_raw(t->pre))
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "'%s' is no known way to split text; llama-bpe, qwen2 and gpt-2 are some",
-                         name);
+        return tern_fail(
+            err, TERN_ERR_ARGUMENT,
+            "'%s' is not a known way to split text; llama-bpe, qwen2 and gpt-2 are some", name);
     if (d->n_vocab < 0 || d->n_vocab > TERN_VOCAB_MAX || d->n_specials > 4096 ||
         (size_t)d->n_vocab < 256 + d->n_specials)
         return tern_fail(

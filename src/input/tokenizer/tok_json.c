@@ -68,7 +68,7 @@ static tern_status read_entry(reader *r, const tern_json *entry, bool listed, in
     int32_t id = place;
     if (listed && (!text.ptr || place >= TERN_VOCAB_MAX))
         return tern_fail(r->err, TERN_ERR_FORMAT,
-                         "tokenizer.json: entry %d of model.vocab is no text with its score",
+                         "tokenizer.json: entry %d of model.vocab is not a text with its score",
                          (int)place);
     if (!listed) TERN_TRY(note_id(r, text, tern_json_value_of(&r->doc, entry), &id));
     if (measure) {

@@ -183,7 +183,7 @@ static tern_status want(job *j, size_t i, tern_error *err) {
         g->nodes[value->producer].op == TERN_OP_TOP_K)
         return tern_fail(
             err, TERN_ERR_UNSUPPORTED,
-            "%s: %s is no array of floats here (the graph's report shows how it is lowered)",
+            "%s: %s is not an array of floats here (the graph's report shows how it is lowered)",
             j->model->path, name);
     j->wanted[i] = v;
     return TERN_OK;

@@ -190,8 +190,8 @@ static tern_status write_pieces(conversion *c, piece *p, size_t most, tern_error
         long long refused = atomic_load(&p->refused);
         if (refused < LLONG_MAX)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s (%s) cannot become %s: row %lld is no such numbers times a "
-                             "scale for each %zu",
+                             "tensor %s (%s) cannot become %s: row %lld is not made of its codes "
+                             "times a scale for each %zu",
                              p->it->from->name, tern_dtype_name(v->type),
                              tern_dtype_name(p->it->type), refused,
                              tern_dtype_block_n(p->it->type));

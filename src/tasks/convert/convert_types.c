@@ -53,7 +53,7 @@ tern_status tern_convert_check_types(conversion *c, tern_error *err) {
         tern_dtype type;
         bool known = tern_type_to_dtype(asked[i], &type);
         if (!known && asked[i] != TERN_TYPE_AUTO)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "convert: %d is no element type",
+            return tern_fail(err, TERN_ERR_ARGUMENT, "convert: %d is not an element type",
                              (int)asked[i]);
         if (known && i == 1 && tern_type_is_mixture(asked[i]))
             return tern_fail(err, TERN_ERR_ARGUMENT,

@@ -74,7 +74,7 @@ tern_status tern_datagen_prompts_open(datagen_job *j, tern_error *err) {
     j->mentions = tern_alloc_array(TERN_MEM_MISC, d->n_mentions, sizeof *j->mentions);
     if (!j->mentions) return tern_fail_memory(err, d->n_mentions * sizeof *j->mentions);
     for (size_t i = 0; i < d->n_mentions; i++)
-        TERN_TRY(parse(&j->mentions[i], d->mentions[i], "what is to be mentioned", err));
+        TERN_TRY(parse(&j->mentions[i], d->mentions[i], "the mentions", err));
     return TERN_OK;
 }
 

@@ -112,7 +112,7 @@ static void report_memory(tern_report *r, const tern_model *m) {
     char text[100];
     m->now->backend->memory(m->now->device, &d);
     if (d.most == 0) return;
-    snprintf(text, sizeof text, "%.1f MB, of which weights %.1f MB", (double)d.now * 1e-6,
+    snprintf(text, sizeof text, "%.1f MB, weights %.1f MB", (double)d.now * 1e-6,
              (double)d.weights * 1e-6);
     tern_report_fact(r, "device memory", text);
 }

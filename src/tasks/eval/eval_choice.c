@@ -141,7 +141,7 @@ static tern_status score_continuation(run *r, int answer, size_t n, tern_eval_sc
         scores->greedy[answer] &= r->best[i] == ids[i + 1];
     }
     if (!isnan(scores->logprobs[answer])) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "answer %d: the model gives numbers that are none",
+    return tern_fail(err, TERN_ERR_FORMAT, "answer %d: the model produced NaN or infinity",
                      answer + 1);
 }
 

@@ -86,8 +86,7 @@ static bool take_count(cursor *c, uint32_t most, uint32_t *out) {
 
 static tern_status cut(const char *path, uint32_t entry, tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "%s: entry %" PRIu32
-                     " of the importance matrix is cut off, or it is no such file",
+                     "%s: entry %" PRIu32 " of the importance matrix is cut off, or it is not one",
                      path, entry);
 }
 
@@ -106,7 +105,8 @@ static tern_status take_entry(tern_importances *s, cursor *c, const char *path, 
         if (n_calls > 0) m->means[k] /= (float)n_calls;
         if (!is_mean(m->means[k]))
             return tern_fail(err, TERN_ERR_FORMAT,
-                             "%s: %s: number %" PRIu32 " is no mean of squares", path, m->name, k);
+                             "%s: %s: number %" PRIu32 " is not a mean of squares", path, m->name,
+                             k);
     }
     return TERN_OK;
 }
@@ -164,7 +164,7 @@ static tern_status read_matrix(tern_importances *out, const tern_file *f, const 
         float n = rows[i / n_cols];
         m->means[i] = n > 0 ? m->means[i] / n : 0;
         if (!is_mean(m->means[i]) || !is_mean(n))
-            status = tern_fail(err, TERN_ERR_FORMAT, "%s: %s: number %zu is no sum of squares",
+            status = tern_fail(err, TERN_ERR_FORMAT, "%s: %s: number %zu is not a sum of squares",
                                f->path, sums->name, i);
     }
     tern_free(rows);

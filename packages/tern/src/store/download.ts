@@ -343,7 +343,7 @@ export class Download {
     while (this.#hasher.length < state.size) {
       throwIfAborted(this.wire.signal);
       const n = await this.#file.read(this.#hasher.length, bytes);
-      if (n === 0) throw new TernError('io', `${remote.name}: the stored file is shorter than what was written`);
+      if (n === 0) throw new TernError('io', `${remote.name}: the stored file is shorter than the data written`);
       this.#hasher.update(bytes.subarray(0, n));
     }
     const found = this.#hasher.hex();
