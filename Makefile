@@ -243,6 +243,7 @@ lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, n
 	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
 	tools/check_calls.sh $(BUILD)/libtern.a
 	tools/check_format.sh
+	tools/check_words.sh
 	tools/check_docs.sh $(BUILD)
 
 .PHONY: mutants

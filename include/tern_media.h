@@ -279,7 +279,7 @@ typedef struct tern_speak_params {
     float repeat_penalty; // over all codes so far; 0: 1.1
     uint64_t seed;        // 0: a new one each time
     double speed;         // 0: 1; 0.25 to 4 times as fast at the same pitch
-    // Of the whole sound. 0: 60 for each piece of the text (first version: 24), or fewer if the
+    // For the whole sound. 0: 60 for each piece of the text (first version: 24), or fewer if the
     // model's context holds fewer.
     double seconds_max;
     // Receives samples as soon as they are computed, valid during the call; false:

@@ -87,7 +87,7 @@ struct generation {
     bool with_usage, is_chat, with_ids, echo; // each of one interface
     size_t n_events;                          // of a stream whose events are numbered
     tern_strbuf echoed;                       // the prompts' texts, each terminated
-    // Of conversations.
+    // For conversations.
     tern_strbuf tools;    // a JSON list of functions; "": none
     tern_strbuf switches; // for the template: members of an object, a comma before each
     tern_strbuf rendered; // the end of the rendered prompt

@@ -147,7 +147,7 @@ static const struct {
     {"llamacpp:n_busy_slots_per_decode", "gauge", "Answers in a step, on average.", jobs_a_step},
 };
 
-// Of the prefix cache, by tier.
+// For the prefix cache, by tier.
 #define TIER_VALUE(name, expression)                                                               \
     static double name(const metrics_model *m, prefix_tier t) { return (double)(expression); }
 TIER_VALUE(n_prefixes, m->prefixes.n[t])

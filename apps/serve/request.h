@@ -93,7 +93,7 @@ struct request {
     size_t n_uncounted_tokens; // of texts that were tokenized away: counted when it is back
     size_t charged;            // its bytes in server.inflight
     api_error *refusal;        // sent once its body has been received and dropped; NULL: none
-    // Of the work while it is away (away.h).
+    // For the work while it is away (away.h).
     task away;
     void (*work)(request *req);
     void (*then)(request *req); // when it is back

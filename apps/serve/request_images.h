@@ -8,7 +8,7 @@
 
 // More than a conversation needs; fewer fill the context.
 #define IMAGES_MAX 256
-// Of an image as stored; a phone's photo has 50 million. This limits memory to 200 MB during
+// For an image as stored; a phone's photo has 50 million. This limits memory to 200 MB during
 // decoding; the model gets a smaller image (tern_image_tokens_params).
 #define IMAGE_PIXELS_MAX (64 << 20)
 

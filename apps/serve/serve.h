@@ -39,7 +39,7 @@ typedef struct serve_desc {
     double keep_seconds;     // how long an unused model stays open; negative: for ever
     uint64_t models_bytes;   // weights of open models together; 0: no limit
     const char *codec;       // model that decodes the codes of TTS models to sound; NULL: none
-    // Of each open model.
+    // For each open model.
     tern_session_desc session;
     size_t n_parallel, n_queue; // answers at once; more that may wait
     // Limits for prefixes (prefix_cache.h): the host's memory, a GPU's memory and the disk.

@@ -350,7 +350,7 @@ tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias, const tern_
 // x: [n_in], or n_chosen times that, one expert's after the other's; so is the result.
 tern_vid tern_g_experts(tern_graph *g, tern_vid x, tern_vid route, tern_vid w);
 tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route);
-// A convolution is a product of windows. The dimension gives the result's rows, all of which must
+// A convolution is a product of windows. The dimension gives the result's rows, which must all
 // fit into x. step: numbers from the start of one window to the next.
 tern_vid tern_g_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
                         bool by_column);
@@ -456,8 +456,8 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 // starts[t]. Weights are read as floats; gradients are states of the weight's shape, named "grad."
 // and its name, to which a run adds.
 
-// The name of an op without a gradient, because of which the graph, as its architecture built it,
-// cannot be trained; NULL: none.
+// The name of an op without a gradient, which keeps the graph, as its architecture built it, from
+// being trained; NULL: none.
 const char *tern_graph_untrainable(const tern_graph *g);
 // Rewrites a model's graph, as its architecture built it, into one that ends in the loss: no states
 // of sequences, all rows scored against the input "targets" (-1: not scored), their losses added to

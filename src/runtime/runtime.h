@@ -55,7 +55,7 @@ typedef struct tern_placement {
 
     tern_weight **weights; // [the model's n_weights]
     tern_placed_graph graphs[TERN_GRAPHS_MAX];
-    // Of the main graph.
+    // For the main graph.
     tern_placed_cache *caches; // changed under the model's lock
     tern_placed_instance *instances;
     const char *ternary_layout, *head;
@@ -368,7 +368,7 @@ typedef struct tern_computation {
 // it. Each lease may be used by one thread at a time.
 tern_status tern_model_begin(tern_computation *c, tern_model *model, const tern_work *work,
                              int32_t n_work, const tern_wanted *wanted, tern_error *err);
-// Continues a batch: to be called until *done or a failure, either of which ends it. If the device
+// Continues a batch: to be called until *done or a failure; both end it. If the device
 // is lost meanwhile, further polls move the leases to another one and recompute their states there
 // first. Never waits.
 tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err);

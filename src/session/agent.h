@@ -50,7 +50,7 @@ struct tern_agent {
     tern_strbuf rendered; // the last prompt
     tern_ids ids;         // its tokens
     uint32_t n_calls;     // in all runs, for ids
-    // Of a run.
+    // For a run.
     tern_agent_result result;
     double begin;
     bool is_stopped, is_late;

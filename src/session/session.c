@@ -218,7 +218,7 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
     size_t n_vocab = (size_t)s->model->info.n_vocab;
     if (n > (size_t)s->n_context - s->n_tokens)
         return tern_fail(err, TERN_ERR_CONTEXT_FULL,
-                         "%zu tokens do not fit into a context of %d, of which %zu are used", n,
+                         "%zu tokens do not fit into a context of %d with %zu in use", n,
                          (int)s->n_context, s->n_tokens);
     TERN_TRY(tern_session_check_ids(s, ids, n, err));
     // The ids may be the timeline's own, which moves as it grows.
