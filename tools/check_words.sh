@@ -13,7 +13,7 @@ awk '
     !/\/\/|"/ { next }
     / of which[ ,]/ { bad("\"of which\"") }
     /[ (]so many[ ,.;:)]/ && !/so many (that|as)/ { bad("\"so many\" without \"that\": at most n, this many") }
-    / (that|which) (is|are) none[ ,.;:]/ { bad("\"that is none\": is not one") }
+    / (that|which) (is|are) none([ ,.;:]|$)/ { bad("\"that is none\": is not one") }
     / to be had/ { bad("\"to be had\": available") }
     /(\/\/|[.:;]) Of (a|an|the|its|it|one|several|all|what|these|those|each|any|both)? ?[a-z]/ { bad("a sentence that begins with \"Of\": for, in") }
     / (is|are) no [a-z]/ && !/([Tt]here|it) (is|are) no / && !/(is|are) no (longer|more|other|better|worse|less|larger|smaller|matter)/ { bad("\"is no X\": is not an X") }
