@@ -370,7 +370,7 @@ async function readText(file) {
   } catch {
     throw new Error("this is not text in UTF-8");
   }
-  if (text.includes("\0")) throw new Error("this is no text");
+  if (text.includes("\0")) throw new Error("this is not text");
   return text.replace(/\r\n?/g, "\n");
 }
 
