@@ -241,15 +241,15 @@ def test_folder():
     asks = [("list_folder", dict(path=""), "a.txt  5 bytes\ninner/\nlink.txt  (link, not followed)\nlong.txt  48890 bytes\nloop  (link, not followed)\n"
              "out  (link, not followed)\npipe  (no file)\nzero.bin  3 bytes\n", False),
             ("list_folder", dict(path="."), "a.txt", False), ("list_folder", dict(path="inner/./"), "deep.txt  14 bytes\n", False),
-            ("list_folder", dict(path="a.txt"), "no folder", True), ("read_file", dict(path="a.txt"), "hello", False),
+            ("list_folder", dict(path="a.txt"), "not a folder", True), ("read_file", dict(path="a.txt"), "hello", False),
             ("read_file", dict(path="inner//deep.txt", first_line=2, n_lines=1), "two\n\n[1 more lines: go on with first_line 3]", False),
             ("read_file", dict(path="inner/deep.txt", first_line=9), "[the file has fewer lines]", False),
-            ("read_file", dict(path="long.txt"), "line 0\nline 1\n", False), ("read_file", dict(path="inner"), "no file", True),
-            ("read_file", dict(path="zero.bin"), "no text", True), ("read_file", dict(path="pipe"), "neither a file nor a folder", True)]
+            ("read_file", dict(path="long.txt"), "line 0\nline 1\n", False), ("read_file", dict(path="inner"), "not a file", True),
+            ("read_file", dict(path="zero.bin"), "not text", True), ("read_file", dict(path="pipe"), "neither a file nor a folder", True)]
     asks += [("read_file", dict(path=p), says, True) for p, says in (
         ("../secret.txt", "'..'"), ("inner/../../secret.txt", "'..'"), (at("secret.txt"), "relative to the root"), ("link.txt", "links are not"),
         ("out/secret.txt", "links are not"), ("loop/a.txt", "links are not"), ("a.txt/../a.txt", "'..'"), ("nowhere", "no such file"),
-        ("a.txt/b", "no folder"), ("/etc/passwd", "relative"), ("inner/deep.txt\0", "relative"), ("", "no file"))]
+        ("a.txt/b", "not a folder"), ("/etc/passwd", "relative"), ("inner/deep.txt\0", "relative"), ("", "not a file"))]
     got = []
     for i in range(0, len(asks), 6):  # a parrot confuses more
         m = model("folder", *[call(name, **arguments) for name, arguments, _, _ in asks[i:i + 6]], "Read.")

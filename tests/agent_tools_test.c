@@ -137,10 +137,10 @@ static const struct {
      "{\"o\":{\"a\":\"\\n\"},\"a\":\"no\"}", "Mcp-Param-A: =?base64?Cg==?=\n"},
     {PROPERTIES("\"x-mcp-header\":{\"default\":{\"x-mcp-header\":1}}") "}", NULL, "{}", ""},
     {PROPERTIES("") "}", NULL, "[]", ""},
-    {PROPERTIES(PROPERTY("a", "\"string\"", "")) "}", "no name of a field", NULL, NULL},
-    {PROPERTIES(PROPERTY("a", "\"string\"", "A b")) "}", "no name of a field", NULL, NULL},
-    {PROPERTIES(PROPERTY("a", "\"string\"", "A\\r\\nB: c")) "}", "no name of a field", NULL, NULL},
-    {PROPERTIES("\"a\":{\"type\":\"string\",\"x-mcp-header\":1}") "}", "no name of a field", NULL,
+    {PROPERTIES(PROPERTY("a", "\"string\"", "")) "}", "not a field's name", NULL, NULL},
+    {PROPERTIES(PROPERTY("a", "\"string\"", "A b")) "}", "not a field's name", NULL, NULL},
+    {PROPERTIES(PROPERTY("a", "\"string\"", "A\\r\\nB: c")) "}", "not a field's name", NULL, NULL},
+    {PROPERTIES("\"a\":{\"type\":\"string\",\"x-mcp-header\":1}") "}", "not a field's name", NULL,
      NULL},
     {PROPERTIES(PROPERTY("a", "\"number\"", "A")) "}", "simple type", NULL, NULL},
     {PROPERTIES(PROPERTY("a", "\"object\"", "A")) "}", "simple type", NULL, NULL},
@@ -148,9 +148,10 @@ static const struct {
     {PROPERTIES(PROPERTY("a", "[]", "A")) "}", "simple type", NULL, NULL},
     {PROPERTIES(PROPERTY("a", "\"string\"", "A") "," PROPERTY("b", "\"string\"", "a")) "}",
      "the same", NULL, NULL},
-    {PROPERTIES("\"a\":{\"items\":{\"x-mcp-header\":\"A\"}}") "}", "no property", NULL, NULL},
+    {PROPERTIES("\"a\":{\"items\":{\"x-mcp-header\":\"A\"}}") "}", "outside of a property", NULL,
+     NULL},
     {PROPERTIES("") ",\"anyOf\":[{\"properties\":{" PROPERTY("a", "\"string\"", "A") "}}]}",
-     "no property", NULL, NULL},
+     "outside of a property", NULL, NULL},
 };
 
 // Seen to fail with names compared by their letters' cases, with null sent, with words within

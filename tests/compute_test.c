@@ -209,7 +209,7 @@ static void check_every_value(const char *path) {
         if (tern_compute(m, &d, &err) == TERN_OK)
             all[n++].name = one.name;
         else
-            CHECK(++n_refused && !one.data && strstr(err.message, "no array of floats here"));
+            CHECK(++n_refused && !one.data && strstr(err.message, "not an array of floats here"));
         tern_array_free(&one);
     }
     CHECK_MSG(n > 15 && n_refused > 0, "%zu values, %zu refused", n, n_refused);

@@ -361,7 +361,7 @@ def test_refusals(p):
     check("404" in p.pull("hf:own/nothing", ok=False), "no repository")
     check("404" in p.pull("hf:own/r@v9", ok=False), "no revision")
     check("no file 'x.gguf'" in p.pull("hf:own/r/x.gguf", ok=False), "no file")
-    check("no short name" in p.pull("nonsense", ok=False), "no name")
+    check("not a short name" in p.pull("nonsense", ok=False), "no name")
     check("not of the form" in p.pull("hf:../../etc", ok=False), "a path for a name")
     check(not p.files(), p.files())
     p.hub.wrong = "0" * 64

@@ -318,8 +318,8 @@ TEST(imatrix_nonsense_is_refused) {
     } cases[] = {{"model", "expected an importance matrix", x, counts, 2},
                  {"imatrix", "as many counts as", x, counts, 1},
                  {"imatrix", "as many counts as", x, counts, 0},
-                 {"imatrix", "no sum of squares", x, minus, 2},
-                 {"imatrix", "no sum of squares", nan_sum, counts, 2}};
+                 {"imatrix", "not a sum of squares", x, minus, 2},
+                 {"imatrix", "not a sum of squares", nan_sum, counts, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_gguf(path, cases[i].type, "blk.0.ffn_up_exps.weight", cases[i].sums, 2, 2,
                    cases[i].counts, cases[i].n_counts);

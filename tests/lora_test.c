@@ -432,7 +432,7 @@ TEST(lora_refuses_what_does_not_fit) {
     refused(model, odd_adapter("model", "llama", a, b, 128, 128), "general.type is 'model'");
     refused(model, odd_adapter("adapter", "bitnet", a, b, 128, 128), "of a bitnet, but the");
     refused(model, odd_adapter("adapter", "llama", a, NULL, 128, 128), "has no B beside it");
-    refused(model, odd_adapter("adapter", "llama", b, NULL, 4, 128), "no part of a pair");
+    refused(model, odd_adapter("adapter", "llama", b, NULL, 4, 128), "not part of a pair");
     refused(model, odd_adapter("adapter", "llama", a, b, 64, 128), "do not make the model's");
     refused(model, odd_adapter("adapter", "llama", a, b, 128, 64), "do not make the model's");
     refused(model, odd_adapter("adapter", "llama", "blk.7.x.lora_a", "blk.7.x.lora_b", 128, 128),

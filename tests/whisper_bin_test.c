@@ -268,7 +268,7 @@ TEST(whisper_bin_refuses_damaged_files) {
     check_tensor(weight, 2077, 77, 2, 32, 64, "of type 77 cannot be read");
     check_tensor(weight, 2008, 8, 2, 24, 64, "rows of 24 elements of type 8");
     check_tensor(weight, 1007, 8, 2, 32, 68, "blocks are of version 1");
-    check_tensor("decoder.blocks.0.attn.keys", 0, 0, 2, 8, 64, "none of Whisper's");
+    check_tensor("decoder.blocks.0.attn.keys", 0, 0, 2, 8, 64, "not one of Whisper's");
     check_tensor("decoder.token_embedding.weight", 0, 0, 2, 8, 64, "one for each of 172 tokens");
 }
 

@@ -97,7 +97,7 @@ TEST(safetensors_refuses_impossible_headers) {
         {T("F32", "[2]", "[-8,0]"), "no data_offsets", TERN_ERR_FORMAT},
         {T("F32", "[2]", "[0.5,8]"), "no data_offsets", TERN_ERR_FORMAT},
         {T("F32", "[1]", "[0,4]"), "4 bytes after the last tensor", TERN_ERR_FORMAT},
-        {T("F32", "[1]", "[4,8]"), "4 bytes in front of tensor 'w'", TERN_ERR_FORMAT},
+        {T("F32", "[1]", "[4,8]"), "4 bytes before tensor 'w'", TERN_ERR_FORMAT},
         {T("F32", "[0]", "[0,0]"), "impossible dimension 0", TERN_ERR_FORMAT},
         {T("F32", "[4294967296,4294967296]", "[0,8]"), "impossible dimension 1", TERN_ERR_FORMAT},
         {T("F32", "[4611686018427387904]", "[0,8]"), "impossible", TERN_ERR_FORMAT},

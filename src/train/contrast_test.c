@@ -232,7 +232,7 @@ TEST(contrastive_training_refuses_what_are_no_pairs) {
     refuses("\n{\"query\":\"a\",\"positive\":\"b\",\"negatives\":\"c\"}\n",
             "line 2: \"negatives\"");
     refuses("{\"query\":\"a\",\"positive\":\"b\",\"negatives\":[1]}\n", "line 1: \"negatives\"");
-    refuses("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n", "a chat is no pair");
+    refuses("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n", "a chat is not a pair");
     refuses("{\"query\":\"a\",\"positive\":\"b\"}\n", "fewer than the 2 of a step");
     refuses("", "there are no pairs");
     refuses("{\"query\":", "line 1");
