@@ -589,7 +589,7 @@ def test_mcp_odd_tools():
     check(run.results() == [("called " + t["name"], False) for t, n in mcp_fake.ODD if n], run.results())
     left_out = [line for line in run.err.split("\n") if " is left out: " in line]
     check(len(left_out) == len([n for _, n in mcp_fake.ODD if not n]), run.err)
-    check(all(any(why in line for line in left_out) for why in ("nested too deeply", "another one has its name", "no name", "no object", "64 KB")), run.err)
+    check(all(any(why in line for line in left_out) for why in ("nested too deeply", "another one has its name", "no name", "not an object", "64 KB")), run.err)
     about = {t["name"]: t["description"] for t in run.lines[0]["tools"]}
     check(about["it___"] == "\u67e5\u627e: Finds" and about["it____2"] == "\u8bbe\u7f6e" and about["it_files_read_2"] == "files_read", about)
 

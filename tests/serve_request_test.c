@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "apps/serve/generation.h"
+#include "apps/serve/generation_request.h"
 #include "apps/serve/away.h"
 #include "base/json_write.h"
 #include "base/alloc.h"

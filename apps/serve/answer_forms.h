@@ -4,7 +4,7 @@
 #ifndef TERN_SERVE_ANSWER_FORMS_H
 #define TERN_SERVE_ANSWER_FORMS_H
 
-#include "apps/serve/generation.h"
+#include "apps/serve/generation_request.h"
 
 // A reference-counted grammar: its model's list, generations and running jobs hold it.
 typedef struct shared_grammar shared_grammar;

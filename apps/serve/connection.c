@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "apps/serve/generation.h"
+#include "apps/serve/generation_request.h"
 #include "apps/serve/away.h"
 #include "apps/serve/loop.h"
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// Reads a generation: sampling, limits, prompts. See generation.h.
+// Reads a generation: sampling, limits, prompts. See generation_request.h.
 #include "apps/serve/long_text.h"
 
 #include <limits.h>

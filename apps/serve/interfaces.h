@@ -3,7 +3,7 @@
 #ifndef TERN_SERVE_INTERFACES_H
 #define TERN_SERVE_INTERFACES_H
 
-#include "apps/serve/generation.h"
+#include "apps/serve/generation_request.h"
 
 // OpenAI
 void openai_chat(request *req);

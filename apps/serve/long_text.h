@@ -9,7 +9,7 @@
 #ifndef TERN_SERVE_LONG_TEXT_H
 #define TERN_SERVE_LONG_TEXT_H
 
-#include "apps/serve/generation.h"
+#include "apps/serve/generation_request.h"
 
 // Bytes of a request that may be tokenized on the loop's thread: 5 ms.
 #define LONG_TEXT (16 << 10)

@@ -8,7 +8,7 @@
 #define TERN_SERVE_MCP_SERVER_H
 
 #include "apps/mcp/mcp.h"
-#include "apps/serve/generation.h"
+#include "apps/serve/generation_request.h"
 
 typedef struct serve_tool {
     const char *name;

@@ -2,7 +2,7 @@
 // requests with the same prefix to the same server, which has it cached. The hash does not say
 // whether it still is. docs/server.md has the rule for other programs.
 #include <string.h>
-#include "apps/serve/generation.h"
+#include "apps/serve/generation_request.h"
 #include "base/hash.h"
 
 #define PREFIX_BYTES 256 // of a text, whose turns cannot be distinguished

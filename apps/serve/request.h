@@ -169,7 +169,7 @@ bool budget_take(request *req, size_t n_bytes);
 bool budget_may_take(const request *req, size_t n_bytes);
 void budget_give(request *req); // all of its bytes
 // Turns the scheduler's events into pieces of answers.
-void server_take_events(server *s); // generation.c
+void server_take_events(server *s); // generation_request.c
 // The value of a field of the query, decoded into *room; {NULL, 0}: absent.
 tern_str request_query(const request *req, const char *name, tern_strbuf *room);
 // Calls handle when req->model is open, now or later; answers with an error if it cannot be opened.

@@ -3,7 +3,7 @@
 //
 // The loop's thread (loop.c, connection.c) has the sockets: it reads requests (http_reader.c),
 // finds their handler (routes.c) and model (registry.c), and turns generations into jobs
-// (generation.c and a file for each interface). Each open model has an engine's thread
+// (generation_request.c and a file for each interface). Each open model has an engine's thread
 // (scheduler.c), which computes its jobs, all together, a step at a time, and whose events become
 // pieces of answers. Another thread opens and closes models (loading.c), and further ones run tasks
 // (task.h).

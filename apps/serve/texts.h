@@ -4,7 +4,7 @@
 #ifndef TERN_SERVE_TEXTS_H
 #define TERN_SERVE_TEXTS_H
 
-#include "apps/serve/generation.h"
+#include "apps/serve/generation_request.h"
 #include "apps/serve/away.h"
 
 typedef struct texts {

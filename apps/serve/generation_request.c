@@ -1,4 +1,4 @@
-// From a request to jobs, and from their events to pieces of the answer: see generation.h.
+// From a request to jobs, and from their events to pieces of the answer: see generation_request.h.
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/away.h"
 #include "apps/serve/mcp_server.h"
