@@ -149,7 +149,7 @@ test('what is said comes in pieces, and can be stopped', async () => {
     { code: 'aborted' });
   assert.equal(seen.spoken[1]!.pieces, 1); // seen to fail when the signal is not passed on
   await assert.rejects((await open(SPEAKS)).connection.call('speak', { text: 'a', params: {} }), { code: 'argument' });
-  await assert.rejects(open(SPEAKS, gguf('vit')), { code: 'unsupported', message: /no codec/ });
+  await assert.rejects(open(SPEAKS, gguf('vit')), { code: 'unsupported', message: /not a codec/ });
 });
 
 test('where there are no decoders that is said', async () => {

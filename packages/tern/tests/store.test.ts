@@ -314,7 +314,7 @@ class Full extends MemoryStorage {
 test('a quota is told in numbers before the download', async () => {
   const storage = new Full(20e6, 15e6);
   await rejects(load({ storage }), 'quota',
-    /m\.gguf needs 12\.6 MB more, but this site may store 20\.0 MB, of which 15\.0 MB are taken; delete a model/);
+    /m\.gguf needs 12\.6 MB more, but this site may store 20\.0 MB, and 15\.0 MB are taken; delete a model/);
   assert.equal(storage.written, 0); // seen to fail without onSize
 });
 

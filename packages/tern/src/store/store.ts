@@ -283,7 +283,7 @@ class Fetcher {
   async #noRoom(missing: number, remote: Remote, cause?: unknown): Promise<TernError> {
     const room = await this.store.storage.estimate();
     const numbers = room
-      ? `this site may store ${formatBytes(room.quota)}, ${formatBytes(room.usage)} are taken`
+      ? `this site may store ${formatBytes(room.quota)}, and ${formatBytes(room.usage)} are taken`
       : 'the disk is full';
     const need = missing > 0 ? `needs ${formatBytes(missing)} more` : 'cannot be stored';
     return new TernError('quota', `${remote.name} ${need}, but ${numbers}; delete a model `
