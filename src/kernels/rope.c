@@ -27,8 +27,8 @@ static float set_frequencies(const tern_rope_attrs *a, const float *factors, flo
         double f = 1 / (double)powf(a->base, (float)k / (float)n);
         if (a->scaling == TERN_ROPE_LINEAR) f /= a->factor;
         if (factors) f /= factors[i];
-        bool stays = i >= (int)((float)a->n_rot * a->factor) / 2;
-        if (a->scaling == TERN_ROPE_PROPORTIONAL && stays) f = 0;
+        if (a->scaling == TERN_ROPE_PROPORTIONAL && i >= (int)((float)a->n_rot * a->factor) / 2)
+            f = 0; // the others stay where they are
         if (a->scaling == TERN_ROPE_YARN) {
             double ramp = (i - low) / fmax(high - low, 0.001);
             ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
