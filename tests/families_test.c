@@ -889,6 +889,9 @@ TEST(families_refuse_in_one_line) {
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": 3, \"factor\": 2}}",
          "rope_scaling.rope_type is not a text"},
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"linear\"}}", "without a number factor"},
+        {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"proportional\", "
+         "\"partial_rotary_factor\": 1e30}}",
+         "makes no sense"},
         {"{" QWEN3 ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2, "
          "\"high_freq_factor\": 4}}",
          "without a number low_freq_factor"},

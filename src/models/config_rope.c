@@ -217,8 +217,9 @@ static tern_status read_scaling(rope_source *r, tern_str type, tern_rope_attrs *
     const float numbers[] = {a->factor,    a->low_freq_factor, a->high_freq_factor,
                              a->beta_fast, a->beta_slow,       a->attn_factor,
                              a->base,      a->growth};
+    const float most = a->scaling == TERN_ROPE_PROPORTIONAL ? 1 : INFINITY; // a share of the head
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (!isfinite(numbers[i]) || (i == 0 && !(numbers[i] > 0)))
+        if (!isfinite(numbers[i]) || (i == 0 && !(numbers[i] > 0 && numbers[i] <= most)))
             return tern_fail(err, TERN_ERR_FORMAT, "RoPE scaling: a factor of %g makes no sense",
                              (double)numbers[i]);
     return TERN_OK;
