@@ -82,6 +82,8 @@ tern_status tern_rules_open(tern_rules *r, tern_terms *terms, tern_error *err) {
     new_expr(r, (tern_expr_node){.kind = IS_NOTHING});
     new_node(r, (tern_net_node){.kind = TERN_NET_ACCEPT, .has_text = true, .is_empty = true});
     new_node(r, (tern_net_node){.kind = TERN_NET_RETURN, .has_text = true, .is_empty = true});
+    // Empty lists are somewhere in r->lists, too: it is not NULL.
+    if (tern_array_reserve(TERN_MEM_SESSION, &r->lists, &r->lists_capacity, 0, 1)) fail(r);
     return r->failed ? tern_fail_memory(err, sizeof *r->nodes) : TERN_OK;
 }
 

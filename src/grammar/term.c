@@ -231,6 +231,7 @@ tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err) {
         {.kind = TERN_KIND_SET, .a = 257},
     };
     for (size_t i = 0; i < 4; i++) tern_term_intern(t, &first[i], i < 2 ? &none : &all);
+    (void)RESERVE(t, &t->stack, &t->stack_capacity, 0, 1); // empty lists are somewhere in it, too
     return tern_terms_check(t, err);
 }
 
@@ -403,8 +404,7 @@ static int rising(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Puts the list that is on the stack from `from` on in rising order, each term once. The stack of a
-// grammar's first, empty list has no memory yet.
+// Puts the list that is on the stack from `from` on in rising order, each term once.
 static void sort_unique(tern_terms *t, size_t from) {
     size_t n = t->n_stack - from, n_rising = 1, m = 0;
     if (n < 2) return;
