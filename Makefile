@@ -250,6 +250,13 @@ lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, n
 mutants: $(BUILD)/tern_tests ## puts the faults of tests/mutants/list into a copy: the tests must find each (minutes)
 	tools/mutants.sh
 
+# Each file's warnings, which are errors; nothing is compiled.
+CLANG ?= $(shell command -v clang-14 || echo clang)
+.PHONY: check-clang warnings
+check-clang: ## clang's warnings
+	$(MAKE) BUILD=$(BUILD)/clang CC=$(CLANG) COMPILE="-fsyntax-only -Werror" warnings
+warnings: $(sort $(call obj,$(LIB_SRC) $(TEST_SRC) $(CLI_SRC)))
+
 PYTHON ?= python3
 oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
 	$(PYTHON) tests/reference/oracles.py
@@ -363,8 +370,9 @@ $(call obj,$(MUTATED)): ALL_CFLAGS += -O1
 endif
 
 # Objects depend on the installed packages only in order: a fresh machine gets them first.
+COMPILE ?= -c
 $(BUILD)/obj/%.o: %.c FORCE | deps
-	$(call again,cc,$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@)
+	$(call again,cc,$(CC) $(ALL_CFLAGS) -MMD -MP $(COMPILE) $< -o $@)
 # Stubs of libraries that are loaded when they are needed: $(1): name, $(2): for people, $(3): the
 # libraries, $(4): the objects that call them
 define lazy_rule
@@ -415,6 +423,7 @@ $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 $(BUILD)/make_unicode_tables: $(call obj,tools/make_unicode_tables.c)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+$(call obj,tools/make_unicode_tables.c): override COMPILE := -c
 $(BUILD)/gen/unicode_tables.inc: $(BUILD)/make_unicode_tables
 	@mkdir -p $(@D)
 	@echo "  write $@"
