@@ -19,7 +19,7 @@ story and explanation once, a part of the rest). The same input gives the same f
     plots.py      stories by the plots of plots.txt, each with a request that says what happens in it
     facts.py      short questions with short answers, those of facts.txt too
     chats.py      the chats that are made of these
-What the model is judged by, requests.tsv (check.py) and prompts.jsonl (score.py), is left out.
+What the model is judged by, requests.tsv (check.py), prompts.jsonl and fair.jsonl (score.py), is left out.
 """
 import collections
 import concurrent.futures
@@ -39,8 +39,10 @@ VOCABULARY_EVERY = 100 # of the documents that are neither stories nor explanati
 def held_out_requests():
     with open(f"{HERE}/requests.tsv", encoding="utf-8") as file:
         held_out = {line.split("\t")[0] for line in file}
-    with open(f"{HERE}/prompts.jsonl", encoding="utf-8") as file:
-        return held_out | {json.loads(line)["prompt"] for line in file}
+    for name in ("prompts", "fair"):
+        with open(f"{HERE}/{name}.jsonl", encoding="utf-8") as file:
+            held_out |= {json.loads(line)["prompt"] for line in file}
+    return held_out
 
 
 class Corpus:

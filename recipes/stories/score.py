@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """How well a model does what it is asked: the 100 requests of prompts.jsonl, each with a rule.
 
-    recipes/stories/score.py MODEL [TERN] [--seed S] [--show] [--json FILE]
+    recipes/stories/score.py MODEL [TERN] [--fair] [--seed S] [--show] [--json FILE]
 
-No request is used in training: corpus.py leaves them out, and the passages of questions and summaries were written
+With --fair it is asked the 60 requests of fair.jsonl, which were written by somebody who had not seen the recipe;
+nothing in the training text is made for them. No request is used in training: corpus.py leaves them out, and the passages of questions and summaries were written
 for this list. (The facts that are asked for are in the training text, in other words or in other company.) Each is a
 chat of its own, with the model's own sampling defaults and the seeds S, S + 1, ... Every answer must
     end by itself before the context of the model is full, and
@@ -11,7 +12,8 @@ chat of its own, with the model's own sampling defaults and the seeds S, S + 1, 
 Besides, by the kind of request,
     story     it names each thing that was asked for at least twice, its title not counted, in 50 words or more;
     question  about a passage, and
-    fact      it is one of the accepted answers; case, signs and the words "a", "an", "the", "it is" do not count;
+    fact      it is one of the accepted answers; case, signs and the words "a", "an", "the", "it is" do not count.
+              Where a request lists words ("any", "none"), one of the first and none of the second are in it;
     summary   it names who the passage is about and one of the words of what happens, in at most 40 words and
               in fewer than half of the passage's.
 """
@@ -52,6 +54,9 @@ def is_story(one, text):
 
 
 def is_accepted(one, text):
+    if "any" in one:
+        return any(count(re.escape(w), text) for w in one["any"]) and \
+            not any(count(re.escape(w), text) for w in one.get("none", []))
     return plain(text) in [plain(a) for a in one["accept"]]
 
 
@@ -70,11 +75,12 @@ def main():
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("model")
     args.add_argument("tern", nargs="?", default="build/tern")
+    args.add_argument("--fair", action="store_true")
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--show", action="store_true")
     args.add_argument("--json")
     args = args.parse_args()
-    with open(f"{HERE}/prompts.jsonl", encoding="utf-8") as file:
+    with open(f"{HERE}/{'fair' if args.fair else 'prompts'}.jsonl", encoding="utf-8") as file:
         asked = [json.loads(line) for line in file]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         answers = list(pool.map(lambda i: ask(args.tern, args.model, asked[i]["prompt"], args.seed + i), range(len(asked))))
