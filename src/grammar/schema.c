@@ -109,7 +109,7 @@ tern_status tern_schema_limit(const tern_schema *x, const tern_json *v, bool is_
     uint32_t n = 0;
     if (!v) return TERN_OK;
     TERN_TRY(tern_schema_count(x, v, &n));
-    if (!holds) { // not `minimum`: fewer; not `maximum`: more
+    if (!holds) { // the negation of a bound is one of the other kind
         is_least = !is_least;
         if (is_least ? n == TERN_NO_LIMIT : n == 0) { // impossible
             *least = TERN_NO_LIMIT;

@@ -87,7 +87,7 @@ tern_status tern_schema_pattern(tern_schema *x, const tern_json *at, tern_str te
     "(?:[A-Za-z0-9_]|" HEX2 ")(?:\\.?(?:[A-Za-z0-9_]|" HEX2 "))*(?::[1-9]\\d{0,3}|\\*)?"
 
 static const struct {
-    const char *name, *pattern; // NULL: known, but not regular
+    const char *name, *pattern; // NULL: known, but no automaton can express it
 } formats[] = {
     {"date", DAYS},
     {"time", TIME},
