@@ -45,7 +45,7 @@ static tern_status take_more(open_search *s, tern_error *err) {
     return TERN_OK;
 }
 
-// Makes a set of what was found.
+// Makes a set of the found tokens.
 static tern_status make_set(const open_search *found, tern_token_set *out, tern_error *err) {
     tern_automaton *a = found->a;
     const tern_vocab_tree *v = a->vocab;

@@ -242,7 +242,7 @@ TEST(differences_are_looked_for_up_to_a_limit) {
 }
 
 // A vocabulary of all bytes, all texts of three of some characters, tokens that end or continue a
-// string after two, and some long ones: so many tokens share prefixes, as in real ones.
+// string after two, and some long ones. Many tokens share prefixes, as in real ones.
 enum { N_CHARS = 6, N_TAILS = 4, N_WORDS_MAX = 1024, WORD_MAX = 96 };
 
 static tern_vocab_tree *open_words(char (*words)[WORD_MAX], size_t *n, tern_error *err) {

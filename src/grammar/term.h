@@ -184,7 +184,8 @@ static inline bool tern_terms_work(tern_terms *t, uint64_t n) {
     t->work += n;
     return t->work < t->work_next ? !t->failed : tern_terms_look(t);
 }
-// Called for the n-th probe of a look-up by name: the first 64 cost nothing, more are no chance.
+// Called for the n-th probe of a look-up by name: the first 64 cost nothing; more do not happen by
+// chance.
 static inline void tern_terms_probe(tern_terms *t, size_t n) { t->work += n > 64; }
 
 // ---- Making terms (term.c) ----------------------------------------------------------------------
