@@ -26,8 +26,7 @@
 
 // A home that the walk is below.
 typedef struct home_below {
-    uint32_t end, outer_end; // of the nodes below the home, and of those below the node that led to
-                             // it
+    uint32_t end, outer_end; // of the nodes below the home, and below the node that led to it
     uint32_t home;           // index in homes, which may move
     uint32_t state;
 } home_below;

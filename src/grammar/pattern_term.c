@@ -31,8 +31,7 @@ static tern_status make_plain(maker *m, uint32_t node, tern_term *out) {
 static tern_status make_cat(maker *m, const tern_pattern_node *n, tern_term next, bool at_begin,
                             tern_term *out) {
     const tern_pattern *p = m->p;
-    tern_term rest = next, first = next; // the term from here on; and the same if this is the
-                                         // beginning
+    tern_term rest = next, first = next; // the term from here on; and if this is the beginning
     bool begins = false;                 // a later part has ^ inside
     for (uint32_t i = n->b; i-- > 0;) {
         const uint32_t node = p->parts[n->a + i];

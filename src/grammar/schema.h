@@ -133,8 +133,7 @@ typedef struct tern_schema {
     size_t n_queue, queue_capacity;
     tern_cached_term *cached;
     size_t n_cached, cached_capacity;
-    const tern_json *taken; // an `enum` whose own values are being judged, which need not be looked
-                            // up in it
+    const tern_json *taken; // the `enum` whose own values are being judged
     tern_scope *scopes;
     size_t n_scopes, scopes_capacity;
     uint32_t *key_slots, *key_owners; // names in large objects: key nodes, and their objects

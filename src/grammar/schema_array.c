@@ -126,8 +126,7 @@ tern_status tern_schema_array_demand(const tern_array *a, uint32_t index, const 
 
 typedef struct builder {
     const tern_array *a;
-    uint32_t n_places;              // places 0..n_places - 1; the last one is for all places after
-                                    // it, too
+    uint32_t n_places;              // places 0..n_places - 1; the last is for all later ones, too
     uint32_t n_counts[4], n_states; // states of each contains; of a place
     bool endless;                   // the last place repeats
     tern_expr *tails;               // [n_places * n_states] what may follow

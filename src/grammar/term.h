@@ -65,8 +65,7 @@ typedef enum tern_term_kind {
 
 enum {
     TERN_TERM_NULLABLE = 1, // the empty text is in it
-    TERN_TERM_HARD = 2,     // has BOTH, NOT or MULTIPLE inside: only a search shows if it has a
-                            // text
+    TERN_TERM_HARD = 2,     // has BOTH, NOT or MULTIPLE: only a search shows if it has a text
     TERN_TERM_ALIVE = 4,    // it has a text
     TERN_TERM_DEAD = 8,     // it has no text
     TERN_TERM_NARROW = 16,  // its row has steps for the bytes of `first` only, in their order

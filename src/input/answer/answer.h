@@ -46,8 +46,7 @@ typedef struct call_state {
     bool is_key;               // the string or word is a key
     uint32_t matched;          // bytes of a mark so far
     uint32_t n_hex;            // missing digits of an escape
-    size_t n_value, n_tail;    // bytes of the word: the value before the mark; up to the text after
-                               // the mark
+    size_t n_value, n_tail;    // bytes of the word: of the value; with the mark and spaces
     tern_str type;             // of the parameter, from its function's schema
     const tern_json *function; // its schema; NULL: unknown
 } call_state;

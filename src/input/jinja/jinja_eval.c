@@ -501,8 +501,7 @@ static flow run_with(jrun *r, const jnode *n) {
     return f;
 }
 
-static bool begin_turn(jrun *r, jscope **scope) { // an iteration of a loop: no variables are set
-                                                  // yet
+static bool begin_turn(jrun *r, jscope **scope) { // an iteration: no variables are set
     if ((*scope)->captured) {
         *scope = new_scope(r, (*scope)->parent);
         if (!*scope) return false;

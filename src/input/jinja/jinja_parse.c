@@ -102,8 +102,8 @@ static tern_status expect_name(parser *p, jvalue *name) {
 // ---- Expressions -------------------------------------------------------------------------------
 
 static tern_status parse_args(parser *p, jnode **list) { // after '('
-    uint8_t latest = 0;                                  // positional arguments may not follow
-                                                         // others
+    uint8_t latest = 0;                                  // positional ones may not follow named
+                                                         // ones
     for (bool first = true; !skip(p, ')'); first = false) {
         if (!first) {
             TERN_TRY(expect(p, ','));

@@ -272,8 +272,7 @@ static size_t count_byte(tern_str s, char c) {
     return n;
 }
 
-FILTER(striptags) { // removes tags, squeezes white space to one space, replaces character
-                    // references
+FILTER(striptags) { // removes tags, squeezes white space, replaces character references
     const jargs none = {0};
     jvalue s, words;
     size_t mark = r->out->len;
