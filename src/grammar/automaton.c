@@ -61,7 +61,7 @@ static tern_status compile_expr(tern_automaton *a, const tern_grammar_source *so
     return tern_fail(err, TERN_ERR_ARGUMENT, "there is no grammar of kind %d", (int)source->kind);
 }
 
-// Characters up to and with the first occurrence of the text.
+// Characters up to and including the first occurrence of the text.
 static tern_term up_to(tern_terms *t, tern_str text) {
     const tern_term one = tern_term_any_code(t, TERN_SPELL_UTF8);
     const tern_term any = tern_term_repeat(t, one, 0, TERN_NO_LIMIT);

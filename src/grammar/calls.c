@@ -112,7 +112,7 @@ static tern_status schema_expr(const maker *m, const tool *t, const tern_json_wa
                                        : tern_schema_expr(m->r, (tern_str){schema.ptr, schema.len},
                                                           way, member, out, m->err);
     tern_strbuf_free(&schema);
-    if (status == TERN_OK && *out == TERN_EXPR_NOTHING) { // also after a failure of memory
+    if (status == TERN_OK && *out == TERN_EXPR_NOTHING) { // also if memory ran out
         if (m->r->failed) return tern_fail_memory(m->err, sizeof *m->r->exprs);
         TERN_TRY(tern_terms_check(m->r->terms, m->err));
         return fail(m, t, "no arguments satisfy its schema");

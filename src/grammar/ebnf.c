@@ -175,8 +175,8 @@ static tern_status begin(maker *m, uint32_t node, bool in_terminal) {
     return TERN_OK;
 }
 
-// *out: the part of a list that was made last. *done: now the whole list; else the next part was
-// begun.
+// *out: the part of a list that was made last; if *done, becomes the whole list, else the next part
+// was begun.
 static tern_status go_on_list(maker *m, const tern_ebnf_node *n, made *out, bool *done) {
     making *now = &m->making[m->n_making - 1];
     const uint32_t part = now->n_parts++;

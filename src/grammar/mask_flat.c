@@ -18,7 +18,8 @@
 #define MAY_END  ((uint32_t)1 << 29)
 #define STATE    (MAY_END - 1) // 0: no token goes on
 
-// States that are kept, of 1 KB each. Only terms with counts have more, and meet each a few times.
+// States that are kept, of 1 KB each. Only terms with counts have more, and meet each state a few
+// times.
 #define STATES_MAX 8192
 
 // Nodes that take as long as one step of work.

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
-// Most terms to look at for the distance of their ends, and most parts of derivatives.
+// Limits of a search for ends: terms, and parts of derivatives.
 #define CLOSED_MAX 1500
 #define EFFORT_MAX 25000
 #define UNKNOWN    UINT32_MAX

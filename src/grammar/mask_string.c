@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
-// A string with a kind of its own that has a smaller greatest length is walked, which ends soon.
+// A string of a new kind with a smaller greatest length is walked, which ends soon.
 #define LONG 16
 
 // ---- Lengths ------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ TEST(masks_of_many_open_terms_are_what_trying_each_token_gives) {
     REQUIRE_OK(tern_automaton_begin(&a, 0, v, &err), err);
     tern_expr ways[N_TERMS];
     for (size_t i = 0; i < N_TERMS; i++) {
-        // Most of these bytes are in no other term. Repeated from 0 or 1 times up.
+        // Most of these bytes are in no other term. Repeated at least 0 or 1 times.
         const tern_term one =
             tern_term_set(&a->terms, tern_byteset_range(22 * (unsigned)i, 22 * (unsigned)i + 30));
         const tern_term some = tern_term_repeat(&a->terms, one, i % 2, 2 + (uint32_t)i);

@@ -54,8 +54,8 @@ typedef struct tern_pattern {
 tern_status tern_pattern_parse(tern_terms *t, tern_pattern *p, const char *pattern, size_t n,
                                uint32_t *root, tern_error *err);
 void tern_pattern_free(tern_pattern *p);
-// Adds the characters with a property, named as between the braces of \p{...}. False: the name is
-// not known (pattern_property.c).
+// Adds the characters with the property of this name, as in \p{...}. False: the name is not known
+// (pattern_property.c).
 bool tern_pattern_property(tern_terms *t, tern_codes *c, const char *name, size_t n);
 
 #endif

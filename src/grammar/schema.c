@@ -48,7 +48,7 @@ tern_status tern_schema_fail(const tern_schema *x, const tern_json *at, const ch
     tern_strbuf_vprintf(&what, format, args);
     va_end(args);
     point_to(x, at, &where);
-    // Without memory, an error may only mean that something could not be read.
+    // If memory ran out, an error may only mean that something could not be read.
     bool out_of_memory = where.failed || what.failed;
     if (!out_of_memory)
         tern_fail(x->err, TERN_ERR_UNSUPPORTED, "the schema at %s: %s", tern_strbuf_text(&where),
@@ -111,7 +111,7 @@ tern_status tern_schema_limit(const tern_schema *x, const tern_json *v, bool is_
     TERN_TRY(tern_schema_count(x, v, &n));
     if (!holds) { // the negation of a bound is one of the other kind
         is_least = !is_least;
-        if (is_least ? n == TERN_NO_LIMIT : n == 0) { // impossible
+        if (is_least ? n == TERN_NO_LIMIT : n == 0) { // no count satisfies it
             *least = TERN_NO_LIMIT;
             return TERN_OK;
         }

@@ -288,7 +288,7 @@ tern_status tern_schema_object_read(tern_schema *x, const tern_fact *f, size_t n
 void tern_schema_object_free(tern_object *o);
 // The demand on the value of a property.
 tern_status tern_schema_object_demand(const tern_object *o, tern_str name, uint32_t *out);
-// The demand on values whose names no schema lists and match exactly the patterns of the mask.
+// The demand on values whose names are in no schema and match exactly the patterns of the mask.
 tern_status tern_schema_object_other_demand(const tern_object *o, uint32_t mask, uint32_t *out);
 // Whether propertyNames allows a name.
 tern_status tern_schema_object_may_name(const tern_object *o, tern_str name, bool *out);

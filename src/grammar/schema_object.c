@@ -58,7 +58,7 @@ static tern_status names_term(builder *b, tern_term *out) {
     return status;
 }
 
-// A member whose name no schema lists and matches exactly the patterns of the mask.
+// A member whose name is in no schema and matches exactly the patterns of the mask.
 static tern_status other_member(builder *b, tern_term names, uint32_t mask, tern_expr *out) {
     const tern_object *o = b->o;
     tern_terms *t = b->x->terms;

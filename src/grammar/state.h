@@ -89,16 +89,16 @@ tern_status tern_states_open(tern_states *s, tern_rules *rules, size_t bytes_max
 void tern_states_close(tern_states *s);
 tern_status tern_states_check(const tern_states *s, tern_error *err);
 
-// No memory, or work was given up (tern_terms_allow).
+// Memory ran out, or work was given up (tern_terms_allow).
 static inline bool tern_states_failed(const tern_states *s) {
     return s->failed || s->terms->failed;
 }
 
 tern_gstate tern_state_step(tern_states *s, tern_gstate state, unsigned byte);
-// The state that has the configurations of `state` with other terms, [n of its configs]; those with
-// NOTHING are dropped. Adds what follows the terms that may end.
+// The state that has the configurations of `state` with other terms, [n of its configs]; a
+// configuration with NOTHING is dropped. Adds what follows the terms that may end.
 tern_gstate tern_state_of_terms(tern_states *s, tern_gstate state, const tern_term *terms);
-// The state after the terms of n configurations; these must not lie in s->configs.
+// The state after the terms of n configurations; `configs` must not point into s->configs.
 tern_gstate tern_state_after(tern_states *s, const tern_config *configs, size_t n);
 // The state of n configurations alone.
 tern_gstate tern_state_of(tern_states *s, const tern_config *configs, size_t n);

@@ -177,7 +177,7 @@ tern_term tern_terms_fail(tern_terms *t, tern_terms_fault why); // returns NOTHI
 // The budget of the work that follows; 0: none. Work that was given up may be tried again: the
 // results that it left are valid and are not computed again.
 void tern_terms_allow(tern_terms *t, uint64_t work);
-bool tern_terms_look(tern_terms *t); // checks the budget and for cancellation
+bool tern_terms_look(tern_terms *t); // checks the budget and cancellation
 // Counts work; false: give up.
 static inline bool tern_terms_work(tern_terms *t, uint64_t n) {
     t->work += n;
@@ -251,8 +251,8 @@ tern_relaxed tern_term_relax(tern_terms *t, tern_term term);
 
 // ---- Numbers (term_number.c) --------------------------------------------------------------------
 
-// Decimal numbers (a sign, digits, perhaps a point and digits, no exponent) that are multiples of m
-// * 10^-n_decimals; m > 0, n_decimals < 32. Other terms say which form they have.
+// Decimal numbers (a sign, digits, perhaps a point and digits, no exponent): the multiples of
+// m * 10^-n_decimals; m > 0, n_decimals < 32. Other terms say which form they have.
 tern_term tern_term_multiple(tern_terms *t, uint32_t m, uint32_t n_decimals);
 tern_term tern_term_multiple_derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same);
 

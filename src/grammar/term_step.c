@@ -17,7 +17,7 @@ static bool is_single(const tern_term_node *n) { return n->first >= 1 && n->firs
 // A row for at most this many bytes has steps for these only.
 #define NARROW 8
 
-// A union of many terms, as characters are. If it is repeated, its row has, after the steps, for
+// A union of many terms, as for characters. If it is repeated, its row has, after the steps, for
 // each byte the term of the set of bytes that take the same step.
 static bool is_wide(const tern_terms *t, tern_term a) {
     const tern_term_node *n = &t->nodes[a];

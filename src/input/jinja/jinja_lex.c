@@ -1,9 +1,9 @@
 // Template source to tokens.
 //
-// Outside of tags everything is text; white space that a tag removes is removed here: {%- and -%}
-// take all white space on their side; %} and #}    take one newline after them (trim_blocks), +%}
-// does not; {% and {#    take the spaces between them and the beginning of their line
-// (lstrip_blocks),
+// Outside of tags everything is text; white space that a tag removes is removed here:
+//   {%- and -%}  take all white space on their side;
+//   %} and #}    take one newline after them (trim_blocks), +%} does not;
+//   {% and {#    take the spaces between them and the beginning of their line (lstrip_blocks),
 //                {%+ does not; {{ never does.
 // Comments and {% raw %} never leave this file. Newlines are \n, and one at the very end is
 // dropped.

@@ -1,5 +1,5 @@
-// Tokens to tree, by recursive descent; one function for each level of precedence, loosest first: x
-// if c else y | or | and | not | comparisons, in | + - | ~ | * / // % | ** | unary | postfix
+// Tokens to tree, by recursive descent; one function for each level of precedence, loosest first:
+//   x if c else y | or | and | not | comparisons, in | + - | ~ | * / // % | ** | unary | postfix
 // Filters and tests bind tighter than any binary operator and looser than postfix: `-a.b|abs` is
 // `(-a.b)|abs`, and `not a is b` is `not (a is b)`. Nesting is limited here so that neither this
 // parser nor the evaluator can exhaust the C stack.
@@ -102,8 +102,7 @@ static tern_status expect_name(parser *p, jvalue *name) {
 // ---- Expressions -------------------------------------------------------------------------------
 
 static tern_status parse_args(parser *p, jnode **list) { // after '('
-    uint8_t latest = 0;                                  // positional ones may not follow named
-                                                         // ones
+    uint8_t latest = 0;                                  // positional arguments come first
     for (bool first = true; !skip(p, ')'); first = false) {
         if (!first) {
             TERN_TRY(expect(p, ','));

@@ -324,7 +324,7 @@ static uint32_t fnv(const char *text) { // a well-known hash
     return h;
 }
 
-// Seen to take half a million steps when dicts hashed by FNV. A render can also be cancelled.
+// Seen to take half a million steps when dicts hashed by FNV. Rendering can be cancelled.
 TEST(jinja_keys_that_meet_take_few_steps) {
     enum { N = 1000, MASK = 4095 };
     jprogram program = {0};

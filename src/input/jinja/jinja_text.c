@@ -61,7 +61,7 @@ static bool change_part(jrun *r, const char *method, const char *s, uint32_t n) 
            tern_jinja_put(r, text.s, text.n);
 }
 
-static bool begins_word(const char *s, uint32_t n) { // s: the text between two words
+static bool begins_word(const char *s, uint32_t n) { // s begins with a separator of words
     return (*s && strchr("-({[<", *s)) || tern_jinja_space(s, n);
 }
 
@@ -115,7 +115,7 @@ FILTER(indent) { // width or text, first, blank
     by.owner = s.owner;
     bool first = tern_jinja_truth(c->arg[1]), blank = tern_jinja_truth(c->arg[2]);
     const jbuiltin *split = tern_jinja_find_method(J_STRING, "splitlines", 10);
-    // The newline makes an empty last line count, and fails for values that are not text.
+    // Adding a newline makes an empty last line count, and fails for values that are not text.
     if (!tern_jinja_binary(r, '+', s, J_STR_LIT("\n"), &lines) ||
         !tern_jinja_call_builtin(r, split, lines, &none, &lines))
         return false;

@@ -33,7 +33,7 @@ static size_t check_case(const tern_json_doc *doc, const tern_json *c, const ter
     const tern_json *results = tern_json_get(doc, c, "results");
     const tern_json *v = tern_json_first(doc, variables), *r = tern_json_first(doc, results);
     size_t n = 0;
-    if (tern_template_open(&t, source, &err) != TERN_OK) t = NULL; // then Jinja2 failed, too
+    if (tern_template_open(&t, source, &err) != TERN_OK) t = NULL; // Jinja2 must fail, too
     for (; v && r; n++) {
         check_rendering(source, t, tern_json_str(v), doc, r);
         v = tern_json_next(doc, variables, v);

@@ -14,7 +14,7 @@ typedef struct request {
     const tern_answer_style *style;
     tern_json_writer w;
     bool merges;        // puts system messages before the next user's text
-    tern_strbuf system; // those waiting for that
+    tern_strbuf system; // the text of these, so far
 } request;
 
 static void put_token(request *r, const char *name, const tern_tokenizer *tokenizer, int32_t id) {
