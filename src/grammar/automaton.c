@@ -1,4 +1,4 @@
-// A grammar made ready, and texts in it.
+// Compiles a grammar, and follows texts in it.
 #include "grammar/automaton.h"
 
 #include <string.h>
@@ -61,7 +61,7 @@ static tern_status compile_expr(tern_automaton *a, const tern_grammar_source *so
     return tern_fail(err, TERN_ERR_ARGUMENT, "there is no grammar of kind %d", (int)source->kind);
 }
 
-// Characters up to the first time that the text is there.
+// Characters up to and including the first occurrence of the text.
 static tern_term up_to(tern_terms *t, tern_str text) {
     const tern_term one = tern_term_any_code(t, TERN_SPELL_UTF8);
     const tern_term any = tern_term_repeat(t, one, 0, TERN_NO_LIMIT);
@@ -71,7 +71,7 @@ static tern_term up_to(tern_terms *t, tern_str text) {
     return tern_term_and(t, tern_term_cat(t, any, end), tern_term_not(t, too_late));
 }
 
-// Reasoning and blanks, then what it is about.
+// Reasoning and blanks, then the answer.
 static tern_expr think_first(tern_automaton *a, const tern_grammar_source *source, tern_expr root) {
     tern_terms *t = &a->terms;
     const tern_str open = source->think_open;
@@ -199,7 +199,7 @@ tern_status tern_automaton_forced(tern_automaton *a, tern_gplace place, size_t n
     allow(a);
     for (size_t n = 0; n < n_max && !tern_automaton_accepts(a, place); n++) {
         tern_byteset first = a->states.infos[place].first;
-        // What a term may begin with is an upper bound: ways that turn out dead do not count.
+        // A term's first bytes are an upper bound: a step that turns out dead does not count.
         int n_ways = 0;
         unsigned only = 0;
         tern_gplace next = TERN_PLACE_NONE;

@@ -15,28 +15,29 @@ typedef struct tern_list {
 // Tokens: those of `base`, less the removed ones, and the added ones.
 typedef struct tern_token_set {
     const uint64_t *base; // [n_words], or NULL
-    uint64_t *own;        // what base is, if it is this set's alone
+    uint64_t *own;        // the same as base, if no other set shares it
     uint32_t *changes;    // removed ones, then added ones
     uint32_t n_removed, n_added;
     size_t n_allowed;
 } tern_token_set;
 
-// A term that takes many tokens whole, such as the inside of a string, and may be inside of many
-// states: its tokens, and where in the vocabulary's trees a text of it ends and tokens go on.
+// A term that takes many whole tokens, such as the inside of a string, and may be part of many
+// states: its tokens, and the nodes of the vocabulary's trees where a text of it ends and tokens go
+// on.
 typedef struct tern_open_mask {
     tern_token_set set;
     uint32_t *exits; // node * 2 + tree
     size_t n_exits;
 } tern_open_mask;
 
-// The mask of a state: that of an open term, and more.
+// The mask of a state: the tokens of an open term, and more.
 typedef struct tern_mask {
     uint32_t open; // in opens, + 1; 0: none
     tern_token_set set;
 } tern_mask;
 
-// A term that many characters lead back to: which first bytes these have, and all later bytes. See
-// mask_home.c.
+// A term that many characters lead back to (mask_home.c). stays: the first bytes of these
+// characters, and all continuation bytes.
 typedef struct tern_home {
     uint8_t stays[256];
 } tern_home;
@@ -54,7 +55,7 @@ typedef struct tern_flat_states {
     size_t of_capacity;
 } tern_flat_states;
 
-// A string of certain characters, as automata of JSON have many.
+// Strings of one kind of characters: automata of JSON have many.
 typedef struct tern_string_kind {
     tern_term one;
     tern_string_tokens tokens;
@@ -66,8 +67,8 @@ typedef struct tern_lengths {
     bool is_known;
 } tern_lengths;
 
-// One level of a walk: children that are left, the state whose configurations the terms are of,
-// where these lie, whether they are that state's own, and what bytes they may take.
+// One level of a walk: the children left to visit, the state whose configurations the terms belong
+// to, where the terms lie, whether they are that state's own, and the bytes that they may take.
 typedef struct tern_walk_level {
     uint32_t child, end;
     tern_gstate state;
@@ -81,21 +82,21 @@ struct tern_automaton {
     tern_rules rules;
     tern_states states;
     const tern_vocab_tree *vocab;
-    tern_term any_char;      // of a JSON string, where the grammar is of JSON; or NOTHING
+    tern_term any_char;      // of a JSON string, if the grammar is of JSON; else NOTHING
     size_t bytes, bytes_max; // of masks
-    uint64_t work_max;       // as tern_automaton_limit was told
+    uint64_t work_max;       // set by tern_automaton_limit
     tern_mask *masks;
     size_t n_masks, masks_capacity;
     uint32_t *mask_of; // [mask_of_capacity] by state, + 1
     size_t mask_of_capacity;
     tern_open_mask *opens;
     size_t n_opens, opens_capacity;
-    uint32_t *open_of; // [open_of_capacity] by term, + 1; or which ways lead to none
+    uint32_t *open_of; // [open_of_capacity] by term, + 1; or which ways do not find one
     size_t open_of_capacity;
     tern_home *homes;
     size_t n_homes, homes_capacity;
     uint32_t
-        *home_of; // [home_of_capacity] by term: 0 was not looked for, 1 it is none, in homes + 2
+        *home_of; // [home_of_capacity] by term: 0 not looked for, 1 not a home, else in homes, + 2
     size_t home_of_capacity;
     tern_flat_states flat;
     tern_string_kind *strings;
@@ -108,14 +109,15 @@ struct tern_automaton {
     tern_walk_level *levels; // [depth_max + 2]
     tern_term *slots;
     size_t slots_capacity;
-    uint64_t *bits;  // of the mask that is being found; zero between
-    uint64_t *more;  // the same for a set that is being made on the side
-    tern_list found; // tokens of it that are not in the open mask
-    bool is_dense;   // not all of these are there: the bits count
+    uint64_t *bits;  // of the mask being found; zero between masks
+    uint64_t *more;  // the same for a set being made on the side
+    tern_list found; // tokens of that mask that are not in the open mask
+    bool is_dense;   // `found` is incomplete: use `bits`
     tern_list exits;
 };
 
-// Opens one without rules; front ends add them and call finish with what the text is.
+// Opens one without rules; front ends add them and call finish with the expression of the whole
+// text.
 tern_status tern_automaton_begin(tern_automaton **out, size_t bytes_max, const tern_vocab_tree *v,
                                  tern_error *err);
 tern_status tern_automaton_finish(tern_automaton *a, tern_expr root, tern_error *err);
@@ -131,8 +133,8 @@ typedef enum tern_open_way {
     TERN_OPEN_SHORT, // or by a walk that meets few new terms
     TERN_OPEN_WALK,  // or by any walk
 } tern_open_way;
-// The index of an open term's mask (mask_open.c), valid until masks are freed; NONE: there is no
-// such way to it.
+// The index of an open term's mask (mask_open.c), valid until masks are freed; NONE: not found in
+// this way.
 #define TERN_OPEN_NONE UINT32_MAX
 tern_status tern_automaton_find_open(tern_automaton *a, tern_term term, tern_open_way way,
                                      uint32_t *out, tern_error *err);

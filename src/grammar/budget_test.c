@@ -1,4 +1,4 @@
-// Long, deep and heavy grammars: none needs stack or more work than its budget.
+// Long, deep and heavy grammars: none uses the stack or more work than its budget.
 #include <stdio.h>
 #include <string.h>
 #include "base/cancel.h"
@@ -24,7 +24,7 @@ static tern_vocab_tree *open_bytes(void) {
     return v;
 }
 
-// `head`, n times `each`, in which %zu is which of them, and `tail`.
+// `head`, n times `each`, in which %zu is the index, and `tail`.
 static tern_strbuf repeated(const char *head, const char *each, size_t n, const char *tail) {
     tern_strbuf b = {0};
     tern_strbuf_puts(&b, head);
@@ -52,7 +52,7 @@ static bool accepts(tern_automaton *a, const char *text, size_t n) {
     return place && tern_automaton_accepts(a, place);
 }
 
-// Each of these ended the process when every piece, alternative, head or rule called the next one.
+// Each of these crashed when every piece, alternative, head or rule was read by recursion.
 TEST(long_grammars_are_compiled_without_recursion) {
     static const struct {
         tern_grammar_kind kind;
@@ -85,8 +85,8 @@ TEST(long_grammars_are_compiled_without_recursion) {
     }
 }
 
-// Rules that call each other one after the other, in three forms: seen to be refused as nested too
-// deep, and to take seconds where names are looked for, and lines counted, from the beginning.
+// Chains of rules that call the next one, in three forms: seen to be refused as nested too deep,
+// and to take seconds when names are searched, and lines counted, from the beginning.
 TEST(rules_may_call_each_other_in_long_chains) {
     enum { N = 16000 };
     static const char *const forms[] = {"\"a\" r%zu\n", "\"a\"* [x] r%zu | \"b\"\n",
@@ -104,7 +104,7 @@ TEST(rules_may_call_each_other_in_long_chains) {
         tern_strbuf_printf(&text, "r%d ::= \"z\"", N);
         tern_automaton *a = open_text(TERN_GRAMMAR_GBNF, &text, NULL, &err);
         CHECK_MSG(a != NULL, "form %zu: %s", form, err.message);
-        // A few hundred steps for each rule: less than where each looks at all others.
+        // A few hundred steps for each rule: less than if each looked at all others.
         CHECK_MSG(!a || a->terms.work < 300 * (uint64_t)N, "form %zu: %llu steps", form,
                   a ? (unsigned long long)a->terms.work : 0);
         tern_gplace place = a ? tern_automaton_start(a) : TERN_PLACE_NONE;
@@ -114,8 +114,8 @@ TEST(rules_may_call_each_other_in_long_chains) {
     }
 }
 
-// Parts that may be empty, one after the other, make as many terms after each character as parts
-// are left: the masks of this one took minutes.
+// A sequence of parts that may be empty has as many terms after each character as parts are left:
+// its masks took minutes.
 TEST(masks_of_parts_that_may_be_empty_take_little_work) {
     static const char *const each[] = {"a?", "(?:a|bc)?", "a*b?"};
     tern_vocab_tree *v = open_bytes();
@@ -141,8 +141,8 @@ TEST(masks_of_parts_that_may_be_empty_take_little_work) {
     tern_vocab_tree_close(v);
 }
 
-// A mask that takes more than its budget fails by name, and spoils nothing: with more, or in
-// small portions, it is the same as at once.
+// A mask that needs more than its budget fails with that error and spoils nothing: with a larger
+// budget, or in small portions, it is the same as without one.
 TEST(masks_that_are_given_up_are_found_later) {
     static const char *const patterns[] = {
         "(?:[ab]{1,9}c?){1,40}d", "(?=.*a.{20}b)[ab]{10,60}", "(?:\\w{1,50} ?){5,40}\\.",
@@ -187,8 +187,8 @@ TEST(masks_that_are_given_up_are_found_later) {
     tern_vocab_tree_close(v);
 }
 
-// Heavy ones are refused by name, while they are compiled or in front of a token, with a bounded
-// amount of work: none of these came to an end within a minute.
+// Heavy grammars are refused after a bounded amount of work, while they are compiled or before a
+// token: none of these ended within a minute.
 TEST(heavy_grammars_are_refused_by_name) {
     static const struct {
         tern_grammar_kind kind;
@@ -224,7 +224,7 @@ TEST(heavy_grammars_are_refused_by_name) {
     tern_vocab_tree_close(v);
 }
 
-// Seen to take 22 and 55 seconds where each name was looked for among all.
+// Seen to take 22 and 55 seconds when each name was searched among all.
 TEST(schemas_with_many_names_take_little_work) {
     static const struct {
         const char *head, *each, *tail, *text;
@@ -263,8 +263,8 @@ TEST(schemas_with_many_names_take_little_work) {
     tern_strbuf_free(&chain);
 }
 
-// Names that meet in a table where the hash is known to everybody: each of N would look at all
-// others. Seen to count half a million steps with the length of the name for a seed.
+// Names that collide if the hash function is public: each of N would look at all others. Seen to
+// count half a million steps with the length of the name as the seed.
 TEST(names_that_meet_take_little_work) {
     enum { N = 1000, MASK = 4095 };
     static const struct {
@@ -299,8 +299,8 @@ TEST(names_that_meet_take_little_work) {
     }
 }
 
-// Where the thread is cancelled, a grammar is given up within some milliseconds, while it is
-// compiled and in front of a token, and another answer's thread goes on with what is there.
+// When the thread is cancelled, a grammar is given up within some milliseconds, while it is
+// compiled or before a token; the thread of another answer goes on with the results so far.
 TEST(grammars_are_given_up_where_cancelled) {
     tern_strbuf text = repeated("", "(?:\\p{L}{1,30}|x%zu)?", 300, "");
     tern_vocab_tree *v = open_bytes();

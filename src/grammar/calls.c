@@ -1,8 +1,8 @@
-// Calls of tools. A call is its function's name between words of the family, and arguments: one
-// JSON object, or parameters one by one with words around each.
+// Calls of tools. A call is the function's name between marks of the family, and arguments: one
+// JSON object, or parameters one by one with marks around each.
 //
-// Where a schema does not say what else may be an argument, nothing may: a function that is called
-// with names that it does not know is of no use.
+// Unless a schema says which other arguments may be given, none may: a call with names that the
+// function does not have is useless.
 #include "grammar/calls.h"
 
 #include <stdio.h>
@@ -55,7 +55,8 @@ static tern_status fail(const maker *m, const tool *t, const char *what) {
 
 // ---- Schemas ------------------------------------------------------------------------------------
 
-// Whether the schema is a plain list of properties: nothing else says what arguments may be.
+// NULL: the schema is a plain list of properties; else a keyword that constrains the arguments
+// otherwise.
 static const char *what_else(const maker *m, const tern_json *schema) {
     static const char *const plain[] = {"type",
                                         "properties",
@@ -88,7 +89,7 @@ static bool is_object(const maker *m, const tool *t) {
                           (!type || tern_str_is(tern_json_str(type), "object")));
 }
 
-// The schema of the arguments as JSON; closed, where it is plain and leaves that open.
+// The schema of the arguments as JSON; a plain one that does not forbid others is closed.
 static void put_schema(const maker *m, const tool *t, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     const bool closes = !what_else(m, t->schema) && !get(m, t->schema, "additionalProperties") &&
@@ -111,7 +112,7 @@ static tern_status schema_expr(const maker *m, const tool *t, const tern_json_wa
                                        : tern_schema_expr(m->r, (tern_str){schema.ptr, schema.len},
                                                           way, member, out, m->err);
     tern_strbuf_free(&schema);
-    if (status == TERN_OK && *out == TERN_EXPR_NOTHING) { // as it also is where memory is out
+    if (status == TERN_OK && *out == TERN_EXPR_NOTHING) { // also if memory ran out
         if (m->r->failed) return tern_fail_memory(m->err, sizeof *m->r->exprs);
         TERN_TRY(tern_terms_check(m->r->terms, m->err));
         return fail(m, t, "no arguments satisfy its schema");
@@ -125,14 +126,14 @@ static tern_status schema_expr(const maker *m, const tool *t, const tern_json_wa
 
 // ---- Parameters one by one ----------------------------------------------------------------------
 
-// One parameter, with what the family writes around it.
+// One parameter, with the family's marks around it.
 static tern_status parameter(const maker *m, const tool *t, const tern_json *key, tern_expr *out) {
     const tern_str name = tern_json_str(key);
     const tern_json *schema = tern_json_value_of(&m->doc, key);
     tern_json_way way = {.compact = false};
     tern_expr value;
     if (m->form->body == TERN_CALLS_TAGS) {
-        // A text stands between lines as it is; whatever else is JSON.
+        // A text is written between the marks as it is; other values are JSON.
         const bool is_text = tern_str_is(tern_json_str(get(m, schema, "type")), "string");
         if (is_text)
             way = (tern_json_way){.quote = TERN_STR("\n"),
@@ -166,7 +167,7 @@ static bool is_required(const maker *m, const tool *t, tern_str name) {
     return found;
 }
 
-// All parameters in their order, those that are not required or not there.
+// All parameters in their order; those that are not required may be left out.
 static tern_status parameters(const maker *m, const tool *t, tern_expr *out) {
     const tern_json *map = get(m, t->schema, "properties");
     const char *odd = what_else(m, t->schema);
@@ -218,7 +219,7 @@ static tern_status one_call(const maker *m, const tool *t, tern_expr *out) {
             tern_term_spelled(m->r->terms, t->name.ptr, t->name.len, TERN_SPELL_JSON);
         tern_expr colon = tern_expr_cat(m->r, text(m, ":"), maybe(m, " "));
         tern_expr type = CAT(m, text(m, "\"type\""), colon, text(m, "\"function\","), space(m));
-        // Some answers of Llama 3 have it; where a call must come, it need not.
+        // Some answers of Llama 3 have it; where a call is forced, it may be left out.
         type =
             f->is_bare && f->is_open ? tern_expr_or(m->r, TERN_EXPR_EMPTY, type) : TERN_EXPR_EMPTY;
         *out = CAT(m, text(m, "{"), space(m), type, text(m, "\"name\""), colon, text(m, "\""),
@@ -266,7 +267,7 @@ static tern_status any_call(maker *m, tern_expr *out) {
     return tern_fail(m->err, TERN_ERR_ARGUMENT, "there are no tools");
 }
 
-// a, or several with something between.
+// a, or several of them with `between` in between.
 static tern_expr several(const maker *m, tern_expr a, tern_expr between) {
     if (m->form->one_call) return a;
     tern_expr more = tern_expr_loop(m->r, tern_expr_cat(m->r, between, a));
@@ -277,7 +278,7 @@ static tern_expr all_calls(const maker *m, tern_expr call) {
     const tern_call_form *f = m->form;
     const bool is_json = f->body == TERN_CALLS_JSON, is_python = f->body == TERN_CALLS_PYTHON;
     tern_expr open = bytes(m, f->open), close = bytes(m, f->close), body = call;
-    // What follows a call that was begun is free: a token may hold its end and more.
+    // The text after a call that had begun is free: a token may hold the call's end and more.
     tern_expr rest = tern_expr_term(m->r, f->is_open ? TERN_TERM_ALL : TERN_TERM_EMPTY);
     if (f->is_bare) return tern_expr_cat(m->r, several(m, call, text(m, "; ")), rest);
     if (f->is_list || is_python) {

@@ -6,8 +6,9 @@
 #include "grammar/grammar.h"
 #include "grammar/rules.h"
 
-// tools: a JSON list of functions, each wrapped as OpenAI has it or not. Fails by name where a
-// schema is not known, or is no list of properties and the family has no other way to write it.
+// tools: a JSON list of functions, each wrapped as OpenAI has it or not. Fails, with the function's
+// name, if a schema is not supported, or if it is not a list of properties and the family has no
+// other way to write it.
 tern_status tern_calls_expr(tern_rules *r, tern_str tools, const tern_call_form *form,
                             tern_expr *root, tern_error *err);
 

@@ -1,24 +1,24 @@
-// Grammars in texts become rules; those that are regular become terms.
+// Compiles the rules of GBNF and Lark grammars; those that are regular become terms.
 #include "grammar/ebnf.h"
 
 #include <string.h>
 #include "base/alloc.h"
 
-// A term of more parts within each other becomes a rule, which has no limit.
+// A term with parts nested deeper becomes a rule, which has no limit.
 #define TERM_DEPTH_MAX 40
-// So does a rule that is a longer term: what is put in front of other terms is copied.
+// So does a rule that is a longer term: a term in front of another one is copied.
 #define TERM_LENGTH_MAX 256
 
 // What a part of a grammar became: a term, or an expression.
 typedef struct made {
     bool is_term;
-    bool is_wide;    // the term repeats a large set: what follows it is better kept apart
+    bool is_wide;    // the term repeats a large set: it is better not joined with what follows
     uint32_t length; // of the term: parts one after the other
     tern_term term;
     tern_expr expr;
 } made;
 
-// A node that is being made, within the one before.
+// A node that is being made, nested in the one before.
 typedef struct making {
     uint32_t node;
     bool in_terminal;
@@ -29,7 +29,7 @@ typedef struct making {
 typedef struct maker {
     tern_ebnf *e;
     tern_rules *r;
-    tern_term ignored; // any number of what may come between terminals; EMPTY: nothing may
+    tern_term ignored; // any number of ignored texts between terminals; EMPTY: none
     making *making;
     size_t n_making, making_capacity;
     made *ways; // of choices that are being made
@@ -50,7 +50,7 @@ static bool is_wide(const tern_terms *t, tern_term a) {
     return n > 64;
 }
 
-// Whether a term of a terminal repeats a large set somewhere near.
+// Whether a terminal's term repeats a large set not deeper than `depth`.
 static bool repeats_wide(const tern_terms *t, tern_term a, int depth) {
     const tern_term_node *n = &t->nodes[a];
     if (depth == 0) return false;
@@ -65,14 +65,14 @@ static bool repeats_wide(const tern_terms *t, tern_term a, int depth) {
 
 // ---- Rules --------------------------------------------------------------------------------------
 
-// What a rule is where it is used.
+// A use of a rule: its term, or a call.
 static made use_rule(const maker *m, const tern_ebnf_rule *d) {
     if (d->state == 2) return (made){true, d->is_wide, d->length, d->term, 0};
     return (made){.expr = tern_expr_call(m->r, d->rule)};
 }
 
-// A rule that is not recursive and regular is a term; which it is shows by making it. True: that
-// has to be done.
+// A rule that is regular and not recursive becomes a term: making it shows whether it is. *is_new:
+// it has to be made.
 static tern_status begin_rule(maker *m, uint32_t index, bool *is_new) {
     tern_ebnf_rule *d = &m->e->rules[index];
     *is_new = d->state == 0;
@@ -104,7 +104,7 @@ static void end_rule(const maker *m, uint32_t index, const made *body) {
     tern_rules_define(m->r, d->rule, expr_of(m, body));
 }
 
-// Between terminals may be what is ignored.
+// Ignored texts may come after a terminal.
 static void add_ignored(const maker *m, made *a) {
     if (a->is_term && m->ignored != TERN_TERM_EMPTY)
         a->term = tern_term_cat(m->r->terms, a->term, m->ignored);
@@ -112,10 +112,10 @@ static void add_ignored(const maker *m, made *a) {
 
 // ---- Parts --------------------------------------------------------------------------------------
 
-// `a` in front of `*out`.
+// Puts `a` in front of `*out`.
 static void put_before(const maker *m, const made *a, bool in_terminal, made *out) {
     tern_terms *t = m->r->terms;
-    // Behind a wide term that has ended is a place to cut, unless both are in one terminal.
+    // The end of a wide term is a good place to cut, unless both are in one terminal.
     bool cut = !in_terminal && a->is_term && a->is_wide && out->is_wide &&
                !tern_term_is_nullable(t, a->term);
     if (a->is_term && out->is_term && !cut)
@@ -160,7 +160,7 @@ static void repeat(const maker *m, const tern_ebnf_node *n, made *out) {
         out->term = tern_term_repeat(m->r->terms, one, n->min, n->max);
         if (n->max > 1 && is_wide(m->r->terms, one)) out->is_wide = true;
     } else {
-        // Many copies of something long would be laid out many times.
+        // Otherwise each copy of a long expression would be laid out.
         tern_expr one =
             n->max > 1 && n->max != TERN_NO_LIMIT ? tern_expr_rule(m->r, out->expr) : out->expr;
         *out = (made){.expr = tern_expr_repeat(m->r, one, n->min, n->max)};
@@ -175,7 +175,8 @@ static tern_status begin(maker *m, uint32_t node, bool in_terminal) {
     return TERN_OK;
 }
 
-// The last part of a list that was begun is *out. *done: so is all of it; else the next was begun.
+// *out: the part of a list that was made last; if *done, becomes the whole list, else the next part
+// was begun.
 static tern_status go_on_list(maker *m, const tern_ebnf_node *n, made *out, bool *done) {
     making *now = &m->making[m->n_making - 1];
     const uint32_t part = now->n_parts++;

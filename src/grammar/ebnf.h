@@ -26,7 +26,7 @@ typedef struct tern_ebnf_rule {
     uint32_t node;
     uint32_t line; // where it is used first, or defined
     bool is_defined;
-    bool is_ignored;  // it may come between any two
+    bool is_ignored;  // it may come between any two terminals
     bool is_terminal; // of Lark: nothing is ignored inside
     uint8_t state;    // 0 not looked at, 1 being looked at, 2 a term, 3 a rule that is called
     bool is_wide;
@@ -51,7 +51,7 @@ typedef struct tern_ebnf {
 
 typedef enum tern_notation { TERN_NOTATION_GBNF, TERN_NOTATION_LARK } tern_notation;
 
-// The rules of a text (ebnf_read.c); *root: the one that a text is of.
+// Reads the rules of a grammar (ebnf_read.c); *root: the start rule.
 tern_status tern_ebnf_read(tern_ebnf *e, tern_notation notation, uint32_t *root);
 uint32_t tern_ebnf_find(const tern_ebnf *e, tern_str name); // UINT32_MAX: there is none
 

@@ -10,7 +10,7 @@
 #include "grammar/ebnf.h"
 #include "grammar/pattern.h"
 
-#define DEPTH_MAX  80 // of brackets, which are read by functions that call themselves
+#define DEPTH_MAX  80 // of brackets, which are read by recursion
 #define REPEAT_MAX 10000
 
 typedef struct reader {
@@ -20,8 +20,8 @@ typedef struct reader {
     size_t n, at;
     int depth;
     bool in_terminal;
-    size_t counted; // bytes in which line ends were counted
-    uint32_t line;  // behind them
+    size_t counted; // bytes in which newlines were counted
+    uint32_t line;  // after them
 } reader;
 
 static uint32_t line_of(reader *r) {
@@ -47,7 +47,7 @@ static bool eat(reader *r, const char *s) {
 
 static bool at_comment(const reader *r) { return is_at(r, "#") || (r->lark && is_at(r, "//")); }
 
-// Blanks and comments; with lines, ends of lines too.
+// Skips blanks and comments; with `lines`, also newlines.
 static void skip_space(reader *r, bool lines) {
     for (; r->at < r->n; r->at++) {
         if (at_comment(r))
@@ -115,7 +115,7 @@ static bool grow_names(tern_ebnf *e) {
     return true;
 }
 
-// The rule of a name, made where it is met first.
+// The rule of a name, made when the name is met first.
 static tern_status rule_named(reader *r, tern_str name, uint32_t *out) {
     tern_ebnf *e = r->e;
     *out = tern_ebnf_find(e, name);
@@ -186,7 +186,7 @@ static tern_term code_term(reader *r, uint32_t first, uint32_t last) {
     return tern_term_codes(r->e->terms, &(tern_codes){.ranges = &range, .n = 1}, TERN_SPELL_UTF8);
 }
 
-// The same letter in the other case, of ASCII.
+// An ASCII letter in the other case.
 static uint32_t other_case(uint32_t code) {
     bool is_letter = (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
     return is_letter ? code ^ 0x20 : code;
@@ -297,7 +297,7 @@ static bool at_rule(const reader *r) {
     return r->lark ? is_at(&look, ":") || is_at(&look, "{") : is_at(&look, "::=");
 }
 
-// Whether an expression ends here. Over the end of a line it goes on unless a rule begins.
+// Whether an expression ends here. It goes on over the end of a line unless a rule begins.
 static bool at_end(reader *r) {
     reader next = *r;
     skip_space(&next, false);
@@ -349,7 +349,7 @@ static bool read_count(reader *r, uint32_t *out) {
     return true;
 }
 
-// * + ? {m,n}, of Lark ~m..n too; whether there is one.
+// * + ? {m,n}, in Lark also ~m..n; *found: whether there is one.
 static tern_status read_counts(reader *r, uint32_t *min, uint32_t *max, bool *found) {
     *min = 0;
     *max = TERN_NO_LIMIT;
@@ -396,7 +396,7 @@ static tern_status add_part(reader *r, part_list *l, uint32_t part) {
     return TERN_OK;
 }
 
-// The node of a list, which is freed.
+// The node of a list; frees the list.
 static tern_status list_node(reader *r, tern_ebnf_kind kind, part_list *l, uint32_t *out) {
     tern_ebnf *e = r->e;
     tern_status status = TERN_OK;
@@ -444,7 +444,7 @@ static tern_status read_cat(reader *r, uint32_t *out) {
     }
     TERN_TRY(list_node(r, TERN_EBNF_CAT, &l, out));
     if (!r->lark || !eat(r, "->")) return TERN_OK;
-    skip_space(r, false); // a name for the alternative, which matters to nothing here
+    skip_space(r, false); // a name for the alternative, which is not needed here
     read_name(r);
     return at_end(r) ? TERN_OK : refuse(r, "something after the name of an alternative");
 }
@@ -528,7 +528,7 @@ static tern_status read_order(reader *r) {
     uint32_t body, rule;
     skip_space(r, false);
     if (tern_str_is(name, "ignore")) {
-        static const char ignored[] = "%ignore"; // no name that a text can have
+        static const char ignored[] = "%ignore"; // not a name that a grammar can have
         r->in_terminal = true;
         TERN_TRY(read_either(r, &body));
         r->in_terminal = false;
@@ -567,8 +567,7 @@ static tern_status read_rule(reader *r) {
     uint32_t body, rule;
     if (!name.len) return refuse(r, "a rule is expected");
     skip_space(r, false);
-    if (r->lark &&
-        eat(r, ".")) { // a priority: all ways are followed, so that it matters to nothing
+    if (r->lark && eat(r, ".")) { // a priority, which is not needed: all alternatives are followed
         read_name(r);
         skip_space(r, false);
     }

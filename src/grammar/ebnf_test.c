@@ -68,8 +68,8 @@ TEST(ebnf_gbnf_is_read_as_llama_cpp_does) {
     check_cases(cases, sizeof cases / sizeof *cases);
 }
 
-// Seen to fail with what is ignored taken inside of terminals, too, and with alternatives of which
-// only the regular ones were kept.
+// Seen to fail with ignored texts accepted inside terminals, too, and with only the regular
+// alternatives kept.
 TEST(ebnf_lark_is_read) {
     static const ebnf_case cases[] = {
         {TERN_GRAMMAR_LARK, "start: \"a\" B // comment\nB: /[b-d]+/", {"ab", "abcd"}, {"a", "abe"}},
@@ -109,7 +109,7 @@ TEST(ebnf_choices) {
     CHECK(tern_automaton_open(&a, &empty, NULL, &err) == TERN_ERR_ARGUMENT);
 }
 
-// What a model thinks first is free, up to the end of it.
+// Reasoning before the answer is free, up to its end.
 TEST(ebnf_grammar_begins_behind_a_text) {
     static const char *const yes[] = {"hm </think>yes", "</think>\n\nno",
                                       "<think>a < b</think> yes"},

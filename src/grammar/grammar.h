@@ -19,11 +19,12 @@
 
 // ---- Vocabularies -------------------------------------------------------------------------------
 
-// A vocabulary as a tree of bytes. Read only once it is made: any number of threads and grammars.
+// A vocabulary as a tree of bytes. Read-only after creation: any number of threads and grammars may
+// share it.
 typedef struct tern_vocab_tree tern_vocab_tree;
 
-// bytes[i] is what token i adds to a text; an empty one is never allowed, except for the ends: they
-// are where the text may end. Nothing is kept of the arguments.
+// bytes[i] is what token i adds to a text; a token that adds nothing is never allowed, except the
+// tokens `ends`, which are allowed where the text may end. The arguments are copied.
 tern_status tern_vocab_tree_open(tern_vocab_tree **out, const tern_str *bytes, size_t n_vocab,
                                  const int32_t *ends, size_t n_ends, tern_error *err);
 void tern_vocab_tree_close(tern_vocab_tree *v);
@@ -53,7 +54,7 @@ typedef struct tern_call_form {
     tern_str quote, forbidden; // of BRACED: around strings, and what these may not contain
     tern_str only;             // this function alone; empty: all
     bool one_call;
-    bool is_open; // the opening mark is there
+    bool is_open; // the opening mark has been written
 } tern_call_form;
 
 typedef struct tern_grammar_source {
@@ -61,44 +62,44 @@ typedef struct tern_grammar_source {
     tern_str text;
     size_t bytes_max; // of memory that its automaton and masks may take; 0: 256 MB
     bool compact;     // JSON without spaces
-    bool anywhere;    // of an expression: any text that it matches a part of
-    // Reasoning that comes before: text up to its end. It begins with think_open, or may be left
-    // out; where that is empty, it has begun. Both empty: none comes.
+    bool anywhere;    // of a regular expression: it may match a part of the text
+    // Reasoning before the answer: any text up to think_close. It begins with think_open, or is
+    // left out; if think_open is empty, it has begun already. Both empty: no reasoning.
     tern_str think_open, think_close;
     const tern_str *choices;
     size_t n_choices;
     const tern_call_form *calls;                 // the text is a list of tools
-    const struct tern_grammar_source *otherwise; // texts of this one's kind are accepted, too
+    const struct tern_grammar_source *otherwise; // texts of this grammar are accepted, too
 } tern_grammar_source;
 
 // v must outlive it; one thread at a time may use it. v may be NULL: then there are no masks. This
-// and what follows stops where the thread is cancelled (base/cancel.h).
+// function and those below stop when the thread is cancelled (base/cancel.h).
 tern_status tern_automaton_open(tern_automaton **out, const tern_grammar_source *source,
                                 const tern_vocab_tree *v, tern_error *err);
 void tern_automaton_close(tern_automaton *a);
 
 // ---- Budgets ------------------------------------------------------------------------------------
 
-// How much work one call of those below may do, in steps of some 50 ns (0: half a second's worth).
-// A call that takes more fails; then is_slow holds, and the same call may be made again: it begins
-// with all that the first one found out.
+// How much work one call of the functions below may do, in steps of some 50 ns (0: half a second's
+// worth). A call that needs more fails; then tern_automaton_is_slow is true, and the same call may
+// be made again: it goes on from the results of the first one.
 void tern_automaton_limit(tern_automaton *a, uint64_t work);
 bool tern_automaton_is_slow(const tern_automaton *a);
 uint64_t tern_automaton_work(const tern_automaton *a); // all so far
 
 // ---- Texts --------------------------------------------------------------------------------------
 
-typedef uint32_t tern_gplace; // where a text stands; the same place, the same continuations
+typedef uint32_t tern_gplace; // the state after a text; equal places have equal continuations
 #define TERN_PLACE_NONE ((tern_gplace)0)
 
 tern_gplace tern_automaton_start(const tern_automaton *a);
-// NONE: no text that is accepted begins like that.
+// *place NONE: no accepted text begins like that.
 tern_status tern_automaton_add(tern_automaton *a, tern_gplace *place, const char *bytes, size_t n,
                                tern_error *err);
 bool tern_automaton_accepts(const tern_automaton *a, tern_gplace place);
 // Whether nothing can follow.
 bool tern_automaton_is_done(const tern_automaton *a, tern_gplace place);
-// Appends the bytes that must come next, as far as there is one way only; at most n_max.
+// Appends the bytes that must come next, as far as there is only one choice; at most n_max.
 tern_status tern_automaton_forced(tern_automaton *a, tern_gplace place, size_t n_max,
                                   tern_strbuf *out, tern_error *err);
 
@@ -106,7 +107,7 @@ tern_status tern_automaton_forced(tern_automaton *a, tern_gplace place, size_t n
 // not NULL: how many.
 tern_status tern_automaton_mask(tern_automaton *a, tern_gplace place, uint64_t *bits,
                                 size_t *n_allowed, tern_error *err);
-// Without a mask: whether the token may come, byte by byte; and the place after it.
+// Without a mask, byte by byte: moves to the place after the token; NONE: it may not come.
 tern_status tern_automaton_token(tern_automaton *a, tern_gplace *place, int32_t token,
                                  tern_error *err);
 

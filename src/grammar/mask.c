@@ -1,9 +1,8 @@
 // Masks: the vocabulary's trees walked with a state.
 //
-// A walk steps terms, not states: along a token the configurations of a state stay the same but for
-// their terms, until one of these ends; only there a new state is made. Terms that take a large
-// part of the vocabulary are walked alone (mask_open.c) and shared by all states that they are part
-// of.
+// A walk steps terms, not states: along a token only the terms of a state's configurations change,
+// until one of the terms may end; only there a new state is made. Terms that take a large part of
+// the vocabulary are walked alone (mask_open.c) and shared by all states that they are part of.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -40,7 +39,7 @@ static tern_status allow(tern_automaton *a, const uint32_t *ids, size_t n, tern_
 
 // ---- Walks --------------------------------------------------------------------------------------
 
-// What the terms of a level may take.
+// The bytes that the terms of a level may take.
 static void set_first(const tern_automaton *a, tern_walk_level *level, size_t n) {
     level->first = (tern_byteset){{0}};
     for (size_t i = 0; i < n; i++) {
@@ -49,8 +48,8 @@ static void set_first(const tern_automaton *a, tern_walk_level *level, size_t n)
     }
 }
 
-// Steps the terms of a level into the slots after them; whether one is left, and whether one of
-// those may end.
+// Steps the terms of a level into the slots after them. Returns whether any is left; *ends: one of
+// them may end.
 static bool step_terms(tern_automaton *a, const tern_walk_level *level, size_t n, unsigned byte,
                        bool *ends) {
     const tern_term *from = a->slots + level->terms;
@@ -65,8 +64,8 @@ static bool step_terms(tern_automaton *a, const tern_walk_level *level, size_t n
     return alive;
 }
 
-// The state of terms that a byte led to. In front of it, a number may have ended at each digit: the
-// steps from one state to the next are remembered, and there are few.
+// The state of the terms after a byte. If the level's terms are the state's own, the step is
+// remembered: a number may end at each digit, and such steps are few.
 static tern_gstate state_below(tern_states *s, const tern_walk_level *level, unsigned byte,
                                const tern_term *terms) {
     return level->is_state ? tern_state_step(s, level->state, byte)
@@ -154,7 +153,7 @@ static bool is_open(const tern_automaton *a, tern_term term) {
     return n > OPEN_BYTES;
 }
 
-// Adds so many tokens that the mask gets bits of its own.
+// Adds a set with too many tokens for a list: the mask gets bits of its own.
 static void add_many(tern_automaton *a, const tern_token_set *s) {
     const size_t n_words = a->vocab->n_words;
     memcpy(a->more, s->base, n_words * sizeof *a->more);
@@ -214,8 +213,8 @@ static uint32_t count_same(const tern_config *c, uint32_t n) {
     return same;
 }
 
-// Adds what follows those of n configurations whose terms end at the exits, which are of the same
-// terms.
+// Adds the tokens that go on after the terms of n configurations. All exits have the same `ends`:
+// the terms that end there.
 static tern_status add_after(state_mask *m, const tern_config *c, uint32_t n,
                              const tern_term *terms, const tern_union_exit *exits, size_t n_exits,
                              tern_error *err) {
@@ -255,7 +254,7 @@ static tern_status add_one_by_one(state_mask *m, const tern_config *c, uint32_t 
     return TERN_OK;
 }
 
-// Adds the tokens of configurations whose terms have to be walked, some terms at a time.
+// Adds the tokens of configurations whose terms have to be walked, a few terms at a time.
 static tern_status add_walked(state_mask *m, const tern_config *c, uint32_t n, tern_error *err) {
     while (n) {
         tern_term terms[TERN_UNION_MAX];
@@ -277,8 +276,8 @@ static tern_status add_walked(state_mask *m, const tern_config *c, uint32_t n, t
     return TERN_OK;
 }
 
-// Adds the tokens of n configurations, by term, some of them open. There is room for as many behind
-// them.
+// Adds the tokens of n configurations, sorted by term, some of them open. After them is room for n
+// more.
 static tern_status add_sorted(state_mask *m, tern_config *c, uint32_t n, tern_error *err) {
     tern_automaton *a = m->a;
     tern_config *walked = c + n;
@@ -334,7 +333,7 @@ static tern_status add_ends(tern_automaton *a, tern_gstate state, tern_error *er
     return TERN_OK;
 }
 
-// What was found becomes the mask's: a list, or, where that is longer than bits, bits.
+// Keeps the found tokens in the mask: as a list, or as bits if a list would be longer.
 static tern_status keep(tern_automaton *a, tern_mask *m, tern_error *err) {
     const size_t n_words = a->vocab->n_words, bytes = n_words * sizeof(uint64_t);
     tern_token_set *s = &m->set;
@@ -380,7 +379,7 @@ tern_status tern_automaton_find_mask(tern_automaton *a, tern_gstate state, const
         if (status == TERN_OK) status = add_ends(a, state, err);
         if (status == TERN_OK) status = tern_automaton_check(a, err);
         if (status == TERN_OK) status = keep(a, &m, err);
-        // The scratch is left as it was found.
+        // Clears the scratch.
         if (m.open || m.set.own || status != TERN_OK)
             memset(a->bits, 0, a->vocab->n_words * sizeof *a->bits);
         for (size_t i = 0; i < a->found.n; i++) a->bits[a->found.at[i] >> 6] = 0;

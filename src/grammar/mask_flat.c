@@ -1,9 +1,9 @@
-// The walk of one term through the plain tokens, most of which it may meet.
+// The walk of one term through the plain tokens, when it may meet most of them.
 //
-// One loop over the nodes in their order (tern_flat_tree), with a state for each depth. Tokens of
-// nodes that follow each other do so, too: they are allowed together, where a node that is not
-// taken ends them. States are terms whose steps lie in rows of one array: an entry is the next
-// state, and says so where anything has to be done besides going on.
+// One loop over the nodes in their order (tern_flat_tree), with a state for each depth. Consecutive
+// nodes have consecutive tokens: these are allowed together when a node comes that is not taken.
+// States are terms whose steps lie in rows of one array: an entry is the next state, with a mark if
+// more has to be done than to go on.
 //
 // Below a home, a term that most characters lead back to, the loop goes on to the next node that
 // leads away.
@@ -11,41 +11,42 @@
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
-// Entries of rows. Those that are not greater than 0 as signed numbers are the rare ones.
+// Entries of rows. The rare ones are not greater than 0 as signed numbers.
 #define UNKNOWN  ((uint32_t)0)
 #define RARE     ((uint32_t)1 << 31)
 #define IS_TAKEN ((uint32_t)1 << 30) // else no token goes on with the byte
 #define MAY_END  ((uint32_t)1 << 29)
 #define STATE    (MAY_END - 1) // 0: no token goes on
 
-// States that are kept, of 1 KB each. More have terms that count, and each is met a few times.
+// States that are kept, of 1 KB each. Only terms with counts have more, and meet each state a few
+// times.
 #define STATES_MAX 8192
 
-// Nodes that take as long as a step of work.
+// Nodes that take as long as one step of work.
 #define NODES_A_STEP 32
 
 // A home that the walk is below.
 typedef struct home_below {
-    uint32_t end, outer_end; // of the nodes below it, and of those below the node that led to it
-    uint32_t home;           // in homes: these may move
+    uint32_t end, outer_end; // of the nodes below the home, and below the node that led to it
+    uint32_t home;           // index in homes, which may move
     uint32_t state;
 } home_below;
 
 typedef struct flat_walk {
     tern_automaton *a;
     const tern_flat_tree *f;
-    uint32_t *states; // [depth] in front of the nodes there
+    uint32_t *states; // [depth] the state before the nodes there
     home_below *homes;
     uint32_t n_homes;
-    uint32_t from; // the first node whose tokens are allowed and were not noted
+    uint32_t from; // the first node whose tokens are allowed and not yet noted
     uint64_t effort_max;
-    bool is_full; // or it takes too much effort
+    bool is_full; // too many states, or too much effort
     tern_error *err;
 } flat_walk;
 
 // ---- States -------------------------------------------------------------------------------------
 
-// The state of a term; 0: there is no room for it.
+// The state of a term; 0: no room.
 static uint32_t state_of(tern_automaton *a, tern_term term) {
     tern_flat_states *s = &a->flat;
     if (term < s->of_capacity && s->of[term]) return s->of[term];
@@ -68,7 +69,7 @@ void tern_open_free_flat(tern_automaton *a) {
     a->flat = (tern_flat_states){0};
 }
 
-// Finds an entry. UNKNOWN: there is no room.
+// Finds an entry. UNKNOWN: no room.
 static uint32_t find_step(flat_walk *w, uint32_t state, unsigned byte) {
     tern_terms *t = &w->a->terms;
     const tern_term to = tern_term_step(t, w->a->flat.terms[state], byte);
@@ -103,7 +104,7 @@ static uint32_t skip(const uint8_t *bytes, uint32_t at, uint32_t end, const uint
     return at;
 }
 
-// Where a large node led to a home, what is below is looked at from there.
+// After a large node that led to a home, the nodes below it are walked from the home.
 static void go_home(flat_walk *w, uint32_t at, uint32_t state, uint32_t *end) {
     tern_automaton *a = w->a;
     const tern_term term = a->flat.terms[state];
@@ -126,7 +127,7 @@ static uint32_t leave_home(flat_walk *w, uint32_t at, uint32_t *end) {
     return at;
 }
 
-// A node whose entry is a rare one; what is the next node.
+// Handles a node whose entry is rare; *at becomes the next node.
 static tern_status take_rare(flat_walk *w, uint32_t *at, uint32_t entry) {
     const uint32_t node = *at, end = w->f->nodes[node].end;
     if (entry & MAY_END && end > node + 1)

@@ -1,11 +1,11 @@
-// Terms that many characters lead back to, as those of most patterns do: a search waits for a
-// letter, a word goes on. In front of such a term a walk need not look at the nodes one by one: it
-// goes on to the next byte that leads away.
+// Homes: terms that many characters lead back to. Most patterns have some: a search waits for a
+// letter, a word goes on. At a home a walk need not look at the nodes one by one: it goes on to the
+// next byte that leads away.
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
-// Whether n bytes of a character, the first of them low to high, lead from a term to `home`.
+// Whether n continuation bytes, the first of them low to high, lead from a term to `home`.
 static bool leads_back(tern_terms *t, tern_term a, int n, unsigned low, unsigned high,
                        tern_term home) {
     tern_term last = TERN_TERM_NOTHING;
@@ -19,7 +19,7 @@ static bool leads_back(tern_terms *t, tern_term a, int n, unsigned low, unsigned
     return true;
 }
 
-// Whether all characters with this first byte, of more than one, do.
+// The same for all characters of several bytes with this first byte, which led to `via`.
 static bool stays_after(tern_terms *t, tern_term via, unsigned byte, tern_term home) {
     const unsigned low = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
     const unsigned high = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
@@ -38,8 +38,8 @@ static bool find_stays(tern_terms *t, tern_term home, uint8_t *stays) {
     tern_term via = TERN_TERM_NOTHING;
     for (unsigned byte = 0xC2; byte <= 0xF4; byte++) {
         const tern_term to = tern_term_step(t, home, byte);
-        // Ranges that are cut are those of E0, ED, F0 and F4: what holds of their neighbours says
-        // nothing of them.
+        // E0, ED, F0 and F4 have shorter ranges of second bytes, so a result for their neighbours
+        // does not hold for them.
         const bool is_cut = byte == 0xE0 || byte == 0xED || byte == 0xF0 || byte == 0xF4;
         if (to && to == via && !is_cut && byte != 0xC2 && byte != 0xE1 && byte != 0xEE &&
             byte != 0xF1)
@@ -51,7 +51,7 @@ static bool find_stays(tern_terms *t, tern_term home, uint8_t *stays) {
     return !t->failed;
 }
 
-// Whether most nodes of the tree are passed over: else looking at all of them takes less.
+// Whether most nodes of the tree are skipped: otherwise looking at all of them is faster.
 static bool is_worth(const tern_flat_tree *f, const uint8_t *stays) {
     size_t n = 0;
     for (int byte = 0; byte < 256; byte++) n += stays[byte] ? f->n_of[byte] : 0;

@@ -1,33 +1,33 @@
 // Masks of terms that take a large part of the vocabulary: the inside of a string, above all.
 //
-// Of a string of some characters and its quote it is known what it takes (mask_string.c). Where a
-// term is that and something else (a name that is none of the schema's), only what differs is
-// walked: as soon as both terms are the same again, so are the tokens. Others are walked whole
-// (mask_walk.c).
+// The tokens of a string of some characters and its quote are known (mask_string.c). If a term is
+// such a string with a few exceptions (a name that the schema does not list), only the differences
+// are walked: as soon as both terms are the same again, so are their tokens. Others are walked
+// whole (mask_walk.c).
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
-// More changes than this, and a set gets bits of its own.
+// A set with more changes gets bits of its own.
 #define CHANGES_MAX 2048
-// A difference of more nodes is not looked for: a walk of one term goes over so many sooner.
+// Differences of more nodes are not looked for: walking the term alone is faster.
 #define DIFFERENCE_MAX 4096
-// Parts of derivatives of a walk that is short, some milliseconds' worth: a union that takes more
-// of them leads to many states, and its terms each to few.
+// Parts of derivatives that a short walk may take, some milliseconds' worth: a union that takes
+// more leads to many states, while each of its terms leads to few.
 #define EFFORT_SHORT 16000
 
-// A mask that is being found: the tokens of `base` (NULL: none) without `gone`, and a->found. Its
-// exits are a->exits.
+// A mask that is being found: the tokens of `base` (NULL: none) without `gone`, and those of
+// a->found. Its exits are in a->exits.
 typedef struct open_search {
     tern_automaton *a;
     tern_term term;
     tern_open_way way;
-    bool done; // else it is not found this way
+    bool done; // false: not found in this way
     const uint64_t *base;
     tern_list gone;
 } open_search;
 
-// Moves what is in a->more to a->found, or, if it is a lot, lets it be the base.
+// Moves the tokens in a->more to a->found or, if they are many, makes them the base.
 static tern_status take_more(open_search *s, tern_error *err) {
     tern_automaton *a = s->a;
     const size_t n_words = a->vocab->n_words;
@@ -45,7 +45,7 @@ static tern_status take_more(open_search *s, tern_error *err) {
     return TERN_OK;
 }
 
-// What was found as a set.
+// Makes a set of the found tokens.
 static tern_status make_set(const open_search *found, tern_token_set *out, tern_error *err) {
     tern_automaton *a = found->a;
     const tern_vocab_tree *v = a->vocab;
@@ -114,8 +114,8 @@ bool tern_open_ends_at(tern_automaton *a, tern_term term, uint32_t exit) {
     return tern_term_is_nullable(&a->terms, follow(a, term, tree->ids[node->ids], node->depth));
 }
 
-// Notes what the term allows less than the one without limits, whose mask is m: nothing but tokens
-// after which it is too late for an end. Those of up to n_same bytes are the same.
+// Notes the tokens that the term without limits, whose mask is m, allows and the term does not:
+// those after which it is too late for an end. Tokens of up to n_same bytes are the same.
 static tern_status find_less(open_search *s, const tern_open_mask *m, size_t n_same,
                              tern_error *err) {
     tern_automaton *a = s->a;
@@ -160,8 +160,8 @@ static tern_status find_relaxed(open_search *s, const tern_open_relaxed *r, tern
 
 // ---- The ways to a mask -------------------------------------------------------------------------
 
-// Finds the tokens of a string, or of one of which the term leaves a few out. Not done: it is none,
-// or it leaves out too many.
+// Finds the tokens of a string, or of one with a few exceptions. Not done: the term is neither, or
+// has too many exceptions.
 static tern_status find_string(open_search *s, tern_error *err) {
     tern_automaton *a = s->a;
     tern_counted_string string;
@@ -189,7 +189,7 @@ static tern_status find_by_walk(open_search *s, tern_error *err) {
     return s->done ? take_more(s, err) : TERN_OK;
 }
 
-// In open_of: the term is no string of which anything is known; and a short walk does not do.
+// In open_of: TERN_OPEN_KNOWN does not find the term's mask; nor does TERN_OPEN_SHORT.
 #define IS_NO_STRING (UINT32_MAX - 1)
 #define IS_LONG      UINT32_MAX
 
@@ -216,7 +216,7 @@ static tern_status remember(tern_automaton *a, tern_term term, uint32_t what, te
 
 static tern_status find_new(tern_automaton *a, tern_term term, tern_open_way way, uint32_t *out,
                             tern_error *err) {
-    // Tokens that the caller found already are put aside.
+    // Puts the tokens aside that the caller found already.
     const tern_list kept = a->found;
     open_search s = {.a = a, .term = term, .way = way};
     uint32_t found = way == TERN_OPEN_KNOWN ? IS_NO_STRING : IS_LONG;

@@ -1,10 +1,10 @@
-// Limits that few tokens come to: how far a term without them (term_relax.c) is from its ends, and
-// so how long tokens may be that are allowed by both or by none.
+// Limits that few tokens reach: how far a term without them (term_relax.c) is from its ends, and so
+// up to which length both terms allow the same tokens.
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
-// Terms that are looked at to find how far their ends are, and derivatives.
+// Limits of a search for ends: terms, and parts of derivatives.
 #define CLOSED_MAX 1500
 #define EFFORT_MAX 25000
 #define UNKNOWN    UINT32_MAX
@@ -14,14 +14,14 @@
 typedef struct closed {
     tern_automaton *a;
     tern_term terms[CLOSED_MAX];
-    uint32_t far[CLOSED_MAX];       // from its nearest end
+    uint32_t far[CLOSED_MAX];       // to its nearest end
     uint32_t begin[CLOSED_MAX + 1]; // of its edges
     uint32_t *edges;                // indices of terms
     size_t n, n_edges, capacity;
     uint32_t left; // the greatest distance
 } closed;
 
-// While terms are looked for, what is kept of each is its index.
+// During a search, a->left holds the term's index.
 #define IS_INDEX ((uint32_t)1 << 31)
 
 static bool add_term(closed *c, tern_term term) {
@@ -35,10 +35,10 @@ static bool add_term(closed *c, tern_term term) {
     return true;
 }
 
-// An edge to a term of which it is known how far ends are at most.
+// An edge to a term whose greatest distance to an end is known.
 static bool add_known(closed *c, size_t from, uint32_t left) {
     if (left == UNKNOWN) return false;
-    if (left < c->far[from]) c->far[from] = left; // it is kept + 1
+    if (left < c->far[from]) c->far[from] = left; // kept as + 1
     if (left - 1 > c->left) c->left = left - 1;
     return true;
 }
@@ -68,7 +68,7 @@ static bool add_edges(closed *c, size_t from) {
     return true;
 }
 
-// The distance from each term to its nearest end, from those that were found last to the first:
+// The distance from each term to its nearest end. Goes from the last found terms to the first, as
 // ends are found late.
 static void find_far(closed *c) {
     bool changed = true;
@@ -84,8 +84,8 @@ static void find_far(closed *c) {
     }
 }
 
-// The greatest distance from a term, or from any that follows it, to its nearest end. It is kept
-// for all of these, + 1; UNKNOWN: there are too many.
+// The greatest distance to its nearest end, for a term and all that follow it. Kept, + 1, for all
+// of these; UNKNOWN: they are too many.
 static uint32_t find_left(tern_automaton *a, tern_term term) {
     if (term < a->left_capacity && a->left[term])
         return a->left[term] == UNKNOWN ? UNKNOWN : a->left[term] - 1;

@@ -1,13 +1,13 @@
-// Strings of JSON: so many of certain characters, then a quote.
+// Strings of JSON: a number of characters of one kind, then a quote.
 //
-// What of a vocabulary may stand in such a string depends on its limits by lengths alone. So the
-// trees are walked once for each kind of characters, without limits, and every other string has
-// these tokens less those that are too long, or end too early.
+// With limits on its length such a string loses only the tokens that are too long or end it too
+// early. So the trees are walked once for each kind of characters, without limits, and the tokens
+// of strings with limits follow from that.
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
 
-// A string of other characters than all that has fewer of them is walked: that ends soon.
+// A string of a new kind with a smaller greatest length is walked, which ends soon.
 #define LONG 16
 
 // ---- Lengths ------------------------------------------------------------------------------------
@@ -17,8 +17,7 @@ static uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 static tern_lengths find_lengths(tern_automaton *a, tern_term term, int depth);
 
-// `left` of a term: how many bytes are missing at most to the end of its nearest text, wherever
-// one stands in it.
+// `left` of a term: from any point of its texts, how many bytes an end is away at most.
 static tern_lengths lengths_of(tern_automaton *a, const tern_term_node *n, int depth) {
     tern_lengths r = {0, 0, true}, x, y;
     switch ((tern_term_kind)n->kind) {
@@ -50,7 +49,7 @@ static tern_lengths lengths_of(tern_automaton *a, const tern_term_node *n, int d
     case TERN_KIND_NOTHING:
     case TERN_KIND_BOTH:
     case TERN_KIND_NOT:
-    case TERN_KIND_MULTIPLE: break; // a search would have to tell
+    case TERN_KIND_MULTIPLE: break; // only a search would find it
     }
     return (tern_lengths){UINT32_MAX, UINT32_MAX, true};
 }
@@ -80,8 +79,8 @@ tern_term tern_string_uncounted(tern_automaton *a, tern_term term) {
         if (count->kind != TERN_KIND_REPEAT || count->a != a->any_char || count->b > 0 ||
             t->nodes[other].flags & TERN_TERM_HARD)
             continue;
-        // A character has at least a byte: no token is longer in characters, and what is missing
-        // after it is not, either.
+        // A character has at least one byte: neither a token nor the missing rest has more
+        // characters than bytes.
         const uint32_t left = find_lengths(a, other, 64).left, max = count->c;
         if (left < UINT32_MAX && max >= plus(left, (uint32_t)a->vocab->depth_max))
             return tern_term_cat(t, other, n.b);
@@ -91,7 +90,7 @@ tern_term tern_string_uncounted(tern_automaton *a, tern_term term) {
 
 // ---- Characters ---------------------------------------------------------------------------------
 
-// Whether what follows the first byte is n more bytes of a character each time, and then nothing.
+// Whether after the first byte exactly n continuation bytes follow in all texts.
 static bool ends_after(tern_terms *t, tern_term a, int n) {
     const tern_byteset rest = tern_byteset_range(0x80, 0xBF), first = *tern_term_first(t, a);
     tern_term last = TERN_TERM_NOTHING;
@@ -233,7 +232,7 @@ void tern_string_free_kinds(tern_automaton *a) {
     a->n_strings = a->strings_capacity = a->lengths_capacity = 0;
 }
 
-// By an automaton that is nothing but the string.
+// Uses an automaton for the string alone.
 tern_status tern_vocab_tree_find_string(tern_vocab_tree *v, tern_error *err) {
     tern_automaton *a = NULL;
     TERN_TRY(tern_automaton_begin(&a, 0, v, err));
@@ -269,11 +268,11 @@ tern_term tern_string_like(tern_automaton *a, tern_term term) {
     for (uint32_t i = 0; i < both.b; i++) {
         tern_term member = t->lists[both.a + i];
         if (t->nodes[member].kind == TERN_KIND_NOT) continue;
-        if (rest) return TERN_TERM_NOTHING; // of what must be something else, too, most differ
+        if (rest) return TERN_TERM_NOTHING; // most tokens would differ
         rest = member;
     }
     const tern_term like = tern_term_cat(t, rest, n.b);
-    // Both would count on, and be told apart, where tokens are longer than the string may be.
+    // If tokens were longer than the string may be, both counts would go on, and the terms differ.
     if (!tern_string_is_counted(a, like, &s) || s.one != a->any_char || s.max < a->vocab->depth_max)
         return TERN_TERM_NOTHING;
     return like;

@@ -6,7 +6,7 @@
 #include "grammar/pattern.h"
 #include "tests/harness.h"
 
-// A vocabulary of all bytes, of pieces of what the tests write, and of tokens that are no text.
+// A vocabulary of all bytes, pieces of the tests' texts, and tokens that are not text.
 static const char *const pieces[] = {
     "",      "a",        "ab",       "abc",    "\"",  "\",",  "\":",   "\": \"", "{\"",
     "}",     "\"}",      "},",       "12",     "123", "0",    "-",     "-1",     "1.",
@@ -52,7 +52,7 @@ static size_t compare(tern_automaton *a, tern_gplace place) {
     return n;
 }
 
-// After a random token that is allowed.
+// The place after a random allowed token.
 static tern_gplace random_step(tern_automaton *a, tern_gplace place, uint64_t *random) {
     tern_gplace to = TERN_PLACE_NONE;
     for (int tries = 0; tries < 4000 && !to; tries++) {
@@ -63,7 +63,7 @@ static tern_gplace random_step(tern_automaton *a, tern_gplace place, uint64_t *r
     return to;
 }
 
-// Places of a hundred answers of up to twelve random steps.
+// Compares at the places of a hundred answers of up to twelve random steps.
 static void compare_on_ways(tern_automaton *a, uint64_t random) {
     for (int round = 0; round < 100; round++) {
         tern_gplace place = tern_automaton_start(a);
@@ -109,8 +109,8 @@ TEST(masks_are_what_trying_each_token_gives) {
     tern_vocab_tree_close(v);
 }
 
-// Seen to fail without the vocabulary's special tokens of a string, without its exits, and with
-// exits of names that the schema describes (a text may not come after "ab").
+// Seen to fail without the special tokens of a string, without its exits, and with exits for names
+// that the schema lists (a text may not come after "ab").
 TEST(masks_of_schemas_are_what_trying_each_token_gives) {
     static const char schema[] =
         "{\"properties\": {\"a\": {\"type\": \"string\"}, \"ab\": {\"type\": \"integer\"}}}";
@@ -128,9 +128,9 @@ TEST(masks_of_schemas_are_what_trying_each_token_gives) {
     tern_vocab_tree_close(v);
 }
 
-// Names that patterns tell apart are in terms of their own, which are walked together; a name ends
-// for some of them. Seen to fail with each end taken for one of all terms, or of the first alone,
-// and with the union's tokens left out.
+// Names that match different patterns are in different terms, which are walked together; a name
+// ends for some of them only. Seen to fail with each end taken as an end of all terms, or of the
+// first one alone, and with the union's tokens left out.
 TEST(masks_of_names_with_patterns_are_what_trying_each_token_gives) {
     static const char schema[] =
         "{\"patternProperties\": {\"a\": {\"type\": [\"integer\", \"null\"]}, "
@@ -147,8 +147,8 @@ TEST(masks_of_names_with_patterns_are_what_trying_each_token_gives) {
     tern_vocab_tree_close(v);
 }
 
-// More open terms in a state than are walked together, that end in the middle of plain tokens, each
-// before a text of its own. Seen to fail with the terms behind the first eight left out.
+// A state with more open terms than are walked together, which end in the middle of plain tokens,
+// each before a different text. Seen to fail with the terms after the first eight left out.
 TEST(masks_of_many_open_terms_are_what_trying_each_token_gives) {
     enum { N_TERMS = TERN_UNION_MAX + 3 };
     static const char *const ends[N_TERMS] = {",", "a)", ".",    "b", "+a", "\"y",
@@ -160,7 +160,7 @@ TEST(masks_of_many_open_terms_are_what_trying_each_token_gives) {
     REQUIRE_OK(tern_automaton_begin(&a, 0, v, &err), err);
     tern_expr ways[N_TERMS];
     for (size_t i = 0; i < N_TERMS; i++) {
-        // Bytes of which most are no other term's, from one up or from none.
+        // Most of these bytes are in no other term. Repeated at least 0 or 1 times.
         const tern_term one =
             tern_term_set(&a->terms, tern_byteset_range(22 * (unsigned)i, 22 * (unsigned)i + 30));
         const tern_term some = tern_term_repeat(&a->terms, one, i % 2, 2 + (uint32_t)i);
@@ -202,9 +202,9 @@ static tern_vocab_tree *open_letters(size_t n, tern_error *err) {
     return v;
 }
 
-// What a string must not have changes all that comes after it: each node is a difference. So many
-// are looked for one by one and no more; and what was noted until then does not stay.
-// Seen to fail with a limit of one node less, and of one more; and with what was noted kept.
+// An excluded character changes everything after it: each node is a difference. Differences are
+// looked for up to the limit; beyond it the search is given up and its notes are dropped. Seen to
+// fail with a limit of one node less, and of one more; and with the notes kept.
 TEST(differences_are_looked_for_up_to_a_limit) {
     enum { LIMIT = 4096, N_AT_LIMIT = LIMIT - N_SHORT };
     static const char schema[] = "{\"type\": \"string\", \"not\": {\"pattern\": \"[abc]b\"}}";
@@ -241,9 +241,8 @@ TEST(differences_are_looked_for_up_to_a_limit) {
     }
 }
 
-// A vocabulary of all bytes, of all texts of three of some characters, and of what ends or goes on
-// with a string behind two, and of some long ones: so that much of it hangs together, as in real
-// ones.
+// A vocabulary of all bytes, all texts of three of some characters, tokens that end or continue a
+// string after two, and some long ones. Many tokens share prefixes, as in real ones.
 enum { N_CHARS = 6, N_TAILS = 4, N_WORDS_MAX = 1024, WORD_MAX = 96 };
 
 static tern_vocab_tree *open_words(char (*words)[WORD_MAX], size_t *n, tern_error *err) {
@@ -264,7 +263,7 @@ static tern_vocab_tree *open_words(char (*words)[WORD_MAX], size_t *n, tern_erro
     }
     for (int i = 0; i < 3; i++, (*n)++) // long ones of one character each
         for (int k = 0; k < 20; k++) strcat(words[*n], chars[i]);
-    for (int i = 0; i < 20; i++, (*n)++) { // longer ones, that stay in a string and that end it
+    for (int i = 0; i < 20; i++, (*n)++) { // longer ones that stay in a string or end it
         for (int k = 0; k < 38 + i; k++) strcat(words[*n], chars[i % 4 == 3 && k % 7 == 6 ? 5 : 0]);
         strcat(words[*n], i % 2 ? "" : i % 4 ? "\"" : "\"]");
     }
@@ -274,7 +273,7 @@ static tern_vocab_tree *open_words(char (*words)[WORD_MAX], size_t *n, tern_erro
     return v;
 }
 
-// Walks through allowed words, and compares the mask in front of each with trying all of them.
+// Takes random allowed words, and compares the mask before each with trying all words.
 static void compare_words(tern_automaton *a, size_t n, uint64_t *random) {
     uint64_t bits[N_WORDS_MAX / 64];
     tern_gplace place = tern_automaton_start(a);
@@ -299,10 +298,9 @@ static void compare_words(tern_automaton *a, size_t n, uint64_t *random) {
 }
 
 // Seen to fail: with strings that may end before their least length, or take tokens a character too
-// long; with a greatest length left out that a token can come to; with texts of two characters
-// counted as one; with a limit left out that a token is longer than, or that a string in a token is
-// longer than; with a home of which the second byte of a character was not looked at; and with the
-// nodes behind a home left out.
+// long; without a greatest length that a token can reach; with texts of two characters counted as
+// one; without a limit that a token exceeds, or a string in a token; with a home that ignores the
+// second byte of a character; and without the nodes after a home.
 TEST(masks_of_strings_are_what_trying_each_token_gives) {
     static const char *const schemas[] = {
         "{\"maxLength\": 5}",
@@ -447,10 +445,10 @@ static tern_expr cat3(fixture *f, tern_expr a, tern_expr b, tern_expr c) {
     return tern_expr_cat(&f->rules, a, tern_expr_cat(&f->rules, b, c));
 }
 
-// A rule that begins with itself, and two that begin with each other, one of them after something
-// that may be empty: sum = sum "+" part | part; part = "a" | "(" sum ")" | post; post = part "!" |
-// list "f" list; list = "" | "," list.
-// Seen to crash with sets of callers of which only the first is known to the others.
+// A rule that begins with itself, and two that begin with each other, one of them after a part that
+// may be empty: sum = sum "+" part | part; part = "a" | "(" sum ")" | post; post = part "!" | list
+// "f" list; list = "" | "," list. Seen to crash with sets of callers that refer only to the first
+// one.
 TEST(rules_may_begin_with_themselves) {
     fixture f = {0};
     tern_error err = {0};
@@ -495,8 +493,8 @@ TEST(rules_may_begin_with_themselves) {
 }
 
 // s = s s | "a" has as many derivations of a text as there are binary trees, and pairs = "a" pairs
-// "b" | "a" pairs "c" | "" two callers at every byte: both must cost little.
-// Seen to fail (out of its limit of memory) with a set of its own for each caller.
+// "b" | "a" pairs "c" | "" two callers at every byte: both must cost little. Seen to fail (above
+// its memory limit) with a separate set for each caller.
 TEST(ambiguous_rules_share_what_follows) {
     fixture f = {0};
     tern_error err = {0};
@@ -545,7 +543,7 @@ TEST(rules_without_texts_are_left_out) {
     close_rules(&f);
 }
 
-// Opens a grammar and asks for masks while the n-th allocation fails; true: there were fewer.
+// Opens a grammar and gets masks while the n-th allocation fails; true: there were fewer.
 static bool survives(const tern_grammar_source *source, tern_str text, const tern_vocab_tree *v,
                      uint64_t n) {
     tern_automaton *a = NULL;

@@ -1,9 +1,9 @@
 // Several open terms of one state, walked together.
 //
-// What any of them takes their union takes, and that is one walk in place of many: the names of an
-// object with patterns are in a term for each set of patterns, and each of these goes over all of
-// the vocabulary. Only where a text ends does it matter whose it is. Such nodes are few, and the
-// terms are followed to them one by one.
+// Their union takes every token that any of them takes, and needs one walk in place of many: an
+// object with patterns has a term for the names of each set of patterns, and each would be walked
+// over the whole vocabulary. Only where a text ends it matters which term's it is. Such nodes are
+// few, and the terms are followed to them one by one.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "grammar/mask_open.h"
@@ -32,7 +32,8 @@ static tern_status find_exits(tern_automaton *a, const tern_term *terms, size_t 
 tern_status tern_open_unite(tern_automaton *a, const tern_term *terms, size_t n,
                             tern_open_union *out, tern_error *err) {
     *out = (tern_open_union){.open = TERN_OPEN_NONE};
-    // Whether a union has a text may take too long to find, where each of its parts is soon known.
+    // Whether a union has a text may take too long to find, even if it is quickly found for each
+    // part.
     if (n < 2 || a->terms.is_undecided) return TERN_OK;
     const tern_term whole = tern_term_either(&a->terms, terms, n);
     TERN_TRY(tern_automaton_check(a, err));

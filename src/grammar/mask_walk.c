@@ -12,7 +12,7 @@ tern_status tern_list_add(tern_list *l, uint32_t x, tern_error *err) {
 
 // ---- Node by node -------------------------------------------------------------------------------
 
-// One level: children that are left, the term in front of them.
+// One level: the children left to visit, and the term before them.
 typedef struct level_of_one {
     uint32_t child, end;
     tern_term term;

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
-#define DEPTH_MAX  100     // of groups, which are read and made by functions that call themselves
+#define DEPTH_MAX  100     // of groups, which are read and made by recursion
 #define RANGES_MAX 1000000 // of all sets of characters together
 
 typedef struct reader {
@@ -55,7 +55,7 @@ static tern_status new_node(reader *r, tern_pattern_node node, uint32_t *out) {
     return TERN_OK;
 }
 
-// Parts of a list while they are read.
+// The parts of a list while it is read.
 typedef struct part_list {
     uint32_t *at;
     size_t n, capacity;
@@ -81,7 +81,7 @@ static tern_status list_node(reader *r, tern_pattern_kind kind, const part_list 
     return new_node(r, node, out);
 }
 
-// Takes the set over.
+// Takes ownership of the set.
 static tern_status codes_node(reader *r, tern_codes *c, uint32_t *out) {
     tern_pattern *p = r->p;
     p->n_ranges += c->n;
@@ -119,7 +119,8 @@ static void add_class(tern_codes *c, const tern_code_range *ranges, size_t n, bo
 #define ADD_CLASS(c, ranges, inverted)                                                             \
     add_class(c, ranges, sizeof(ranges) / sizeof *(ranges), inverted)
 
-// After a backslash: \p{Letter} and its like. One that is not known is refused as an escape.
+// After a backslash: \p{Letter} and its like. False: the name is not known, and is refused as an
+// escape.
 static bool eat_property(reader *r, tern_codes *c) {
     const char *begin = r->text + r->at + 2;
     bool has_braces = (is_at(r, "p{") || is_at(r, "P{"));
@@ -136,7 +137,7 @@ static bool eat_property(reader *r, tern_codes *c) {
     return is_known;
 }
 
-// After a backslash: \d and its like are added and true comes back.
+// After a backslash: \d and its like are added. False: it is none of these.
 static bool eat_class(reader *r, tern_codes *c) {
     if (r->at >= r->n) return false;
     switch (r->text[r->at]) {
@@ -197,7 +198,7 @@ static tern_status read_unicode(reader *r, size_t from, uint32_t *code) {
     return TERN_OK;
 }
 
-// After a backslash that begins no class.
+// After a backslash that does not begin a class.
 static tern_status read_escape(reader *r, bool in_class, uint32_t *code) {
     static const char letters[] = "fnrtv", values[] = "\f\n\r\t\v";
     size_t from = r->at - 1;
@@ -251,7 +252,7 @@ static tern_status read_code(reader *r, uint32_t *code) {
     return TERN_OK;
 }
 
-// A member of a class: is_class if it was \d or one of its like, and is added already.
+// A member of a class. is_class: it was \d or one of its like, and is added already.
 static tern_status read_member(reader *r, tern_codes *c, bool *is_class, uint32_t *code) {
     *is_class = false;
     if (!eat(r, "\\")) return read_code(r, code);
@@ -355,7 +356,7 @@ static bool eat_number(reader *r, uint32_t *out) {
     return r->at > from;
 }
 
-// Whether a count stands here; {x that is none is taken as it is.
+// Whether a count stands here; a brace that does not begin one is a literal.
 static bool eat_counts(reader *r, uint32_t *min, uint32_t *max) {
     size_t from = r->at;
     *min = 0;
@@ -387,7 +388,7 @@ static tern_status read_piece(reader *r, uint32_t *out) {
     n.at = (uint32_t)r->at;
     *out = n.a;
     if (!eat_counts(r, &n.min, &n.max)) return TERN_OK;
-    eat(r, "?"); // a lazy one matches the same texts
+    eat(r, "?"); // a lazy repeat matches the same texts
     if (n.min > n.max) return refuse(r, n.at, "a count that falls");
     if (n.min > TERN_PATTERN_REPEAT_MAX ||
         (n.max > TERN_PATTERN_REPEAT_MAX && n.max != TERN_NO_LIMIT))

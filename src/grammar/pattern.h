@@ -15,7 +15,7 @@ typedef struct tern_pattern_way {
     bool is_search; // a match anywhere counts, as for `pattern`; else the whole text must match
 } tern_pattern_way;
 
-// The texts that the pattern matches; `out` is NOTHING where there are none.
+// The texts that the pattern matches; `out` is NOTHING if there are none.
 tern_status tern_pattern_term(tern_terms *t, const char *pattern, size_t n, tern_pattern_way way,
                               tern_term *out, tern_error *err);
 
@@ -36,8 +36,8 @@ typedef enum tern_pattern_kind {
 typedef struct tern_pattern_node {
     tern_pattern_kind kind;
     uint32_t a, b, min, max;
-    bool asserts; // ^ $ or looking ahead is inside
-    bool begins;  // ^ is
+    bool asserts; // has ^ $ or lookahead inside
+    bool begins;  // has ^ inside
     uint32_t at;  // place in the pattern
 } tern_pattern_node;
 
@@ -47,15 +47,15 @@ typedef struct tern_pattern {
     uint32_t *parts;
     size_t n_parts, parts_capacity;
     tern_codes *codes;
-    size_t n_codes, codes_capacity, n_ranges; // ranges: of all of them
+    size_t n_codes, codes_capacity, n_ranges; // n_ranges: of all codes
 } tern_pattern;
 
 #define TERN_PATTERN_REPEAT_MAX 100000
 tern_status tern_pattern_parse(tern_terms *t, tern_pattern *p, const char *pattern, size_t n,
                                uint32_t *root, tern_error *err);
 void tern_pattern_free(tern_pattern *p);
-// Adds the characters with the property that stands between the braces of \p{...}. False: it is
-// not known (pattern_property.c).
+// Adds the characters with the property of this name, as in \p{...}. False: the name is not known
+// (pattern_property.c).
 bool tern_pattern_property(tern_terms *t, tern_codes *c, const char *name, size_t n);
 
 #endif

@@ -89,7 +89,7 @@ static const struct {
     {{"Cn", "Unassigned"}, BIT(CN)},
 };
 
-// Each code point is asked about: that takes milliseconds, so that it is done once for a store.
+// Goes over all code points, which takes milliseconds: it is done once for a store.
 static void find_categories(tern_codes *c, uint32_t wanted) {
     uint32_t first = 0;
     bool is_in = false;

@@ -1,6 +1,5 @@
-// Makes terms of a regular expression, from its end to its beginning: each part is given the term
-// of all that comes after it. So `$` and looking ahead, which speak of what comes after, are
-// intersections with it.
+// Compiles a regular expression into a term, from its end to its beginning: each part gets the term
+// of everything after it. So `$` and lookahead, which constrain that, are intersections with it.
 #include "base/alloc.h"
 #include "grammar/pattern.h"
 
@@ -22,18 +21,18 @@ static tern_status refuse(const maker *m, uint32_t at, const char *what) {
 
 static tern_status make(maker *m, uint32_t node, tern_term next, bool at_begin, tern_term *out);
 
-// Of a part without assertions; what comes after it matters to nothing inside.
+// The term of a part without assertions, for which it does not matter what comes after.
 static tern_status make_plain(maker *m, uint32_t node, tern_term *out) {
     return make(m, node, TERN_TERM_EMPTY, false, out);
 }
 
-// Parts one after the other, from the last one on. Where ^ is inside of a later part it holds only
-// if nothing was matched before.
+// Parts one after the other, from the last to the first. A ^ in a later part holds only if nothing
+// was matched before.
 static tern_status make_cat(maker *m, const tern_pattern_node *n, tern_term next, bool at_begin,
                             tern_term *out) {
     const tern_pattern *p = m->p;
-    tern_term rest = next, first = next; // what comes from here on; and if this is the beginning
-    bool begins = false;                 // ^ is in what comes later
+    tern_term rest = next, first = next; // the term from here on; and if this is the beginning
+    bool begins = false;                 // a later part has ^ inside
     for (uint32_t i = n->b; i-- > 0;) {
         const uint32_t node = p->parts[n->a + i];
         const tern_pattern_node *a = &p->nodes[node];
@@ -45,7 +44,7 @@ static tern_status make_cat(maker *m, const tern_pattern_node *n, tern_term next
             if (a->kind < TERN_PATTERN_BEGIN) return refuse(m, a->at, "a second ^");
             TERN_TRY(make(m, node, later, true, &first));
         } else if (at_begin && begins) {
-            // `one` without what comes later is this part alone: it may be empty where that is.
+            // If this part alone may be empty, the later ones may be at the beginning.
             tern_term plain;
             TERN_TRY(make_plain(m, node, &plain));
             if (tern_term_is_nullable(m->t, plain)) first = tern_term_or(m->t, one, later);
@@ -99,7 +98,7 @@ static tern_status make(maker *m, uint32_t node, tern_term next, bool at_begin, 
         return TERN_OK;
     case TERN_PATTERN_AHEAD:
     case TERN_PATTERN_NOT_AHEAD:
-        // It sees the rest of the pattern and what may come after that.
+        // Lookahead sees the rest of the pattern and any text after that.
         TERN_TRY(make(m, n->a, m->any_text, at_begin, &a));
         if (n->kind == TERN_PATTERN_NOT_AHEAD) a = tern_term_not(t, a);
         *out = tern_term_and(t, next, a);

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
-#define RULE_LENGTH 32 // parts of a long row of expressions: the rest is a rule of its own
+#define RULE_LENGTH 32 // parts of a long sequence of expressions: the rest becomes a rule
 
 // ---- Expressions --------------------------------------------------------------------------------
 
@@ -52,7 +52,8 @@ static bool grow_exprs(tern_rules *r) {
     return true;
 }
 
-// The list of an EITHER is the last of the lists, and is dropped if the expression was there.
+// The list of an EITHER is the last one in r->lists, and is dropped if the expression exists
+// already.
 static tern_expr new_expr(tern_rules *r, tern_expr_node e) {
     if (r->failed || !grow_exprs(r) ||
         tern_array_reserve(TERN_MEM_SESSION, &r->exprs, &r->exprs_capacity, r->n_exprs, 1) != 0)
@@ -82,7 +83,7 @@ tern_status tern_rules_open(tern_rules *r, tern_terms *terms, tern_error *err) {
     new_expr(r, (tern_expr_node){.kind = IS_NOTHING});
     new_node(r, (tern_net_node){.kind = TERN_NET_ACCEPT, .has_text = true, .is_empty = true});
     new_node(r, (tern_net_node){.kind = TERN_NET_RETURN, .has_text = true, .is_empty = true});
-    // Empty lists are somewhere in r->lists, too: it is not NULL.
+    // Empty lists point into r->lists, too: it must not be NULL.
     if (tern_array_reserve(TERN_MEM_SESSION, &r->lists, &r->lists_capacity, 0, 1)) fail(r);
     return r->failed ? tern_fail_memory(err, sizeof *r->nodes) : TERN_OK;
 }
@@ -198,8 +199,8 @@ static uint32_t lay_term(tern_rules *r, tern_term a, bool is_open, uint32_t next
     return new_node(r, node);
 }
 
-// Whether two ways can be one term: both end at the same place, and where one is open, no text
-// begins both of them.
+// Whether two ways can be joined to one term: both lead to the same node and, if one is open, no
+// byte can begin both.
 static bool can_join(const tern_rules *r, const tern_net_node *x, const tern_net_node *y) {
     if (x->kind != TERN_NET_TERM || y->kind != TERN_NET_TERM || x->b != y->b) return false;
     if (!x->is_open && !y->is_open) return true;
@@ -220,7 +221,7 @@ static uint32_t lay_either(tern_rules *r, size_t n) {
     if (!terms) return fail(r);
     for (size_t i = 0; i < n; i++) {
         const tern_net_node *node = &r->nodes[ways[i]];
-        // Terms that share a follower are gathered; the union of them is one node.
+        // Terms with the same next node become one node, for their union.
         bool fits = node->kind == TERN_NET_TERM && (n_terms == 0 || can_join(r, &joined, node));
         if (!fits) {
             ways[n_left++] = ways[i];
@@ -229,7 +230,7 @@ static uint32_t lay_either(tern_rules *r, size_t n) {
         terms[n_terms++] = node->a;
         if (n_terms == 1)
             joined = *node;
-        else if (joined.is_open || node->is_open) { // what it may begin with is asked next time
+        else if (joined.is_open || node->is_open) { // the next can_join needs its first bytes
             joined.a = tern_term_or(r->terms, joined.a, node->a);
             joined.is_open = true;
         }
@@ -249,8 +250,8 @@ static uint32_t lay_either(tern_rules *r, size_t n) {
                                        .b = (uint32_t)n_left});
 }
 
-// A choice between going round once more and going on; what goes round comes back to the choice,
-// and its two ways are written then.
+// A choice between another round and going on. A round leads back to the choice; the two ways are
+// filled in after both are laid out.
 static uint32_t begin_loop(tern_rules *r) {
     if (tern_array_reserve(TERN_MEM_SESSION, &r->lists, &r->lists_capacity, r->n_lists, 2) != 0)
         return fail(r);
@@ -259,7 +260,7 @@ static uint32_t begin_loop(tern_rules *r) {
         r, (tern_net_node){.kind = TERN_NET_EITHER, .a = (uint32_t)(r->n_lists - 2), .b = 2});
 }
 
-// Where an expression in front of a node lies, or will: without this, what is shared in an
+// Where an expression before a node lies, or will: without this table, a shared part of an
 // expression would be laid out once for every way to it.
 static uint32_t *laid_at(tern_rules *r, tern_expr e, uint32_t next) {
     if (r->n_laid * 2 >= r->n_laid_slots) {
@@ -293,7 +294,7 @@ static uint32_t *laid_at(tern_rules *r, tern_expr e, uint32_t next) {
     return &r->laid_nodes[at];
 }
 
-// An expression that is being laid out in front of `next`, and how many of its parts are.
+// An expression that is being laid out before `next`, and how many of its parts are done.
 typedef struct tern_laying {
     tern_expr expr;
     uint32_t next, n_parts, choice; // choice: the node of a loop
@@ -309,8 +310,8 @@ static bool begin_laying(tern_rules *r, tern_expr expr, uint32_t next) {
     return true;
 }
 
-// A part of the last of r->laying is at `node` (first, before any is: 0). True: the whole is, at
-// *node. False: the next part has been begun.
+// *node: where the part laid out last is, for the last of r->laying (0: no part yet). True: all of
+// it is laid out, at *node. False: the next part has been begun.
 static bool go_on_laying(tern_rules *r, uint32_t *node) {
     laying *l = &r->laying[r->n_laying - 1];
     const tern_expr_node e = r->exprs[l->expr];
@@ -324,7 +325,7 @@ static bool go_on_laying(tern_rules *r, uint32_t *node) {
     case IS_CALL:
         *node = new_node(r, (tern_net_node){.kind = TERN_NET_CALL, .a = e.a, .b = next});
         return true;
-    case IS_CAT: // the second one first, since the other goes on with it
+    case IS_CAT: // the second one first, as the first one leads to it
         return part == 2 || !begin_laying(r, part ? e.a : e.b, part ? *node : next);
     case IS_EITHER:
         if (part > 0 &&
@@ -350,7 +351,7 @@ static bool go_on_laying(tern_rules *r, uint32_t *node) {
     return true;
 }
 
-// The node from which `expr` is taken and then `next`.
+// The node that reads `expr` and goes on at `next`.
 static uint32_t lay(tern_rules *r, tern_expr expr, uint32_t next) {
     uint32_t node = 0, *known;
     r->n_laying = r->n_ways = 0;
@@ -376,7 +377,8 @@ static uint32_t lay(tern_rules *r, tern_expr expr, uint32_t next) {
 
 // ---- What is known of nodes ---------------------------------------------------------------------
 
-// What is known of a node by those after it; whether that is new.
+// Sets has_text and is_empty of a node from the nodes that it leads to; returns whether they
+// changed.
 static bool find_texts_of(tern_rules *r, tern_net_node *n) {
     bool has_text = false, is_empty = false;
     if (n->kind == TERN_NET_TERM) {
@@ -399,7 +401,7 @@ static bool find_texts_of(tern_rules *r, tern_net_node *n) {
     return is_new;
 }
 
-// The nodes that a node asks, of which there are *n.
+// The *n nodes that has_text and is_empty of a node depend on.
 static const uint32_t *asked_by(const tern_rules *r, const tern_net_node *node, uint32_t two[2],
                                 size_t *n) {
     two[0] = node->b;
@@ -410,8 +412,8 @@ static const uint32_t *asked_by(const tern_rules *r, const tern_net_node *node, 
     return r->lists + node->a;
 }
 
-// Something new is known of node `asked`; whether that says something new of the one that asks. A
-// choice of thousands does not look at all of its ways again.
+// Updates node n after `asked` changed; returns whether n did. A choice of thousands does not look
+// at all of its ways again.
 static bool hear(tern_rules *r, tern_net_node *n, const tern_net_node *asked) {
     if (n->kind != TERN_NET_EITHER) return find_texts_of(r, n);
     const bool is_new = (asked->has_text && !n->has_text) || (asked->is_empty && !n->is_empty);
@@ -420,7 +422,8 @@ static bool hear(tern_rules *r, tern_net_node *n, const tern_net_node *asked) {
     return is_new;
 }
 
-// For each node those that ask it: askers[begin[i]] to askers[begin[i + 1]], begin [n_nodes + 2].
+// The nodes that depend on node i are askers[begin[i]] to askers[begin[i + 1]]; begin [n_nodes +
+// 2].
 static void find_askers(const tern_rules *r, uint32_t *begin, uint32_t *askers) {
     uint32_t two[2];
     size_t n_asked;
@@ -435,7 +438,7 @@ static void find_askers(const tern_rules *r, uint32_t *begin, uint32_t *askers) 
     }
 }
 
-// What is new of a node is told to those that ask it, until nothing is.
+// Passes changes of nodes on to the nodes that depend on them, until nothing changes.
 static tern_status find_texts(tern_rules *r, tern_error *err) {
     const size_t n = r->n_nodes;
     uint32_t two[2];

@@ -27,7 +27,7 @@ typedef struct tern_net_node {
     uint8_t kind;
     bool is_open;  // of a term: what follows is not joined to it
     bool has_text; // a text leads from here to a return
-    bool is_empty; // the empty one does
+    bool is_empty; // the empty text does
     uint32_t a, b;
 } tern_net_node;
 
@@ -35,7 +35,7 @@ typedef struct tern_rule_info {
     tern_expr expr;
     uint32_t start; // node
     bool is_defined;
-    // Of rules that may begin with each other: groups are numbered so that callers come first.
+    // Rules that may begin with each other share a group; callers have lower numbers.
     uint32_t group;
     bool is_left_recursive;
 } tern_rule_info;
@@ -52,7 +52,7 @@ typedef struct tern_rules {
     size_t n_exprs, exprs_capacity;
     uint32_t *expr_slots; // hash table of expressions, + 1: the same one has the same number
     size_t n_expr_slots;
-    uint64_t *laid_keys; // what was laid out already, expression << 32 | next node, + 1
+    uint64_t *laid_keys; // of laid out expressions: expression << 32 | next node, + 1
     uint32_t *laid_nodes;
     size_t n_laid, n_laid_slots;
     tern_net_node *nodes;
@@ -72,9 +72,9 @@ typedef struct tern_rules {
 tern_status tern_rules_open(tern_rules *r, tern_terms *terms, tern_error *err);
 void tern_rules_close(tern_rules *r);
 
-// Expressions. What comes back after a failure is NOTHING; tern_rules_finish tells of it.
+// Expressions. After a failure these return NOTHING, and tern_rules_finish fails.
 tern_expr tern_expr_term(tern_rules *r, tern_term a);
-// The same for one whose masks are worth keeping apart from what follows: a string, a number.
+// The same for a term whose mask is worth keeping apart from what follows: a string, a number.
 tern_expr tern_expr_open(tern_rules *r, tern_term a);
 tern_expr tern_expr_cat(tern_rules *r, tern_expr a, tern_expr b);
 tern_expr tern_expr_either(tern_rules *r, const tern_expr *exprs, size_t n);
@@ -83,14 +83,14 @@ tern_expr tern_expr_call(tern_rules *r, tern_rule rule);
 tern_expr tern_expr_loop(tern_rules *r, tern_expr a); // any number of times, none too
 tern_expr tern_expr_repeat(tern_rules *r, tern_expr a, uint32_t min, uint32_t max);
 
-// A rule of its own, called: for what is long, nested or in many places.
+// A call of a new rule for `e`: for expressions that are long, nested or used in many places.
 tern_expr tern_expr_rule(tern_rules *r, tern_expr e);
 
 bool tern_expr_is_term(const tern_rules *r, tern_expr e);
 
 tern_rule tern_rules_new(tern_rules *r);
 void tern_rules_define(tern_rules *r, tern_rule rule, tern_expr expr);
-// Lays out what was defined, from `root` on. Fails where no text is left.
+// Lays out the rules, from `root` on. Fails if the grammar accepts no text.
 tern_status tern_rules_finish(tern_rules *r, tern_expr root, tern_error *err);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "grammar/pattern.h"
 
-#define DEPTH_MAX 20 // of demands that are made within each other; deeper ones wait
+#define DEPTH_MAX 20 // of demands made by recursion; deeper ones wait in the queue
 
 // ---- Errors -------------------------------------------------------------------------------------
 
@@ -48,7 +48,7 @@ tern_status tern_schema_fail(const tern_schema *x, const tern_json *at, const ch
     tern_strbuf_vprintf(&what, format, args);
     va_end(args);
     point_to(x, at, &where);
-    // Where memory is out, what looks wrong may only be what could not be read.
+    // If memory ran out, an error may only mean that something could not be read.
     bool out_of_memory = where.failed || what.failed;
     if (!out_of_memory)
         tern_fail(x->err, TERN_ERR_UNSUPPORTED, "the schema at %s: %s", tern_strbuf_text(&where),
@@ -65,7 +65,7 @@ tern_status tern_schema_memory(const tern_schema *x) {
 // ---- Keywords -----------------------------------------------------------------------------------
 
 const tern_json *tern_schema_get(const tern_schema *x, const tern_json *schema, const char *name) {
-    // Those that some drafts lack; all others are in all of them.
+    // Keywords that not all drafts have.
     static const struct {
         const char *name;
         int first, last;
@@ -109,9 +109,9 @@ tern_status tern_schema_limit(const tern_schema *x, const tern_json *v, bool is_
     uint32_t n = 0;
     if (!v) return TERN_OK;
     TERN_TRY(tern_schema_count(x, v, &n));
-    if (!holds) { // fewer than a least count, more than a greatest one
+    if (!holds) { // the negation of a bound is one of the other kind
         is_least = !is_least;
-        if (is_least ? n == TERN_NO_LIMIT : n == 0) { // no count is
+        if (is_least ? n == TERN_NO_LIMIT : n == 0) { // no count satisfies it
             *least = TERN_NO_LIMIT;
             return TERN_OK;
         }
@@ -177,7 +177,7 @@ static bool grow_slots(tern_schema *x) {
 }
 
 tern_status tern_schema_demand(tern_schema *x, tern_item *items, size_t n, uint32_t *out) {
-    // Schemas that are always true say nothing.
+    // Drops schemas that are always true.
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
         const tern_json *s = tern_schema_at(x, items[i]);
@@ -185,7 +185,7 @@ tern_status tern_schema_demand(tern_schema *x, tern_item *items, size_t n, uint3
         bool is_false = tern_json_is(s, TERN_JSON_BOOL) && !is_true;
         if (!(items[i] & 1 ? is_false : is_true)) items[m++] = items[i];
     }
-    // The order of schemas is that of the document: the one of properties, too.
+    // Sorts schemas by their place in the document, and so properties, too.
     if (m > 1) qsort(items, m, sizeof *items, rising);
     n = 0;
     for (size_t i = 0; i < m; i++)
@@ -293,7 +293,8 @@ tern_term tern_schema_literal(tern_schema *x, const tern_json *v) {
     return TERN_TERM_NOTHING;
 }
 
-// The list of values that a case allows, if one of its schemas has one: const is a list of itself.
+// The list of values that a case allows, if one of its schemas has `enum` or `const`; *one: the
+// value of a `const`.
 static const tern_json *values_of(const tern_schema *x, const tern_fact *f, size_t n,
                                   const tern_json **one) {
     for (size_t i = 0; i < n; i++) {
@@ -453,7 +454,7 @@ static tern_status make(tern_schema *x, uint32_t demand) {
     now->is_open = false;
     now->is_known = true;
     if (status != TERN_OK) return status;
-    // What is one term stays it, so that it joins its neighbours; the rest is a rule.
+    // A single term stays a term, so that it is joined with its neighbours; others become rules.
     if (!now->has_rule && (sum == TERN_EXPR_NOTHING || tern_expr_is_term(x->rules, sum))) {
         now->expr = sum;
         return TERN_OK;
@@ -559,7 +560,7 @@ tern_status tern_schema_may_hold(tern_schema *x, uint32_t demand, int depth, boo
 
 // ---- The whole ----------------------------------------------------------------------------------
 
-// What strings between marks may be.
+// The terms of strings between marks.
 static void make_marked(tern_schema *x) {
     tern_terms *t = x->terms;
     const tern_str bad = x->way->forbidden;

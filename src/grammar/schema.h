@@ -19,8 +19,9 @@
 typedef struct tern_json_way {
     bool compact;   // no spaces; else one, or a new line with indentation, between members
     bool is_python; // True, False, None
-    // Marks around strings, which have no escapes then: texts that are free are anything without
-    // `forbidden`, others what needs no escapes in JSON. Names stand bare. Empty: JSON's quotes.
+    // Marks around strings, which then have no escapes: a string without constraints is any text
+    // without `forbidden`, others are texts that need no escapes in JSON. Names are bare. Empty:
+    // JSON's quotes.
     tern_str quote, unquote, forbidden;
 } tern_json_way;
 
@@ -51,7 +52,7 @@ enum {
 
 typedef enum tern_fact_kind {
     TERN_FACT_SCHEMA,   // `at` is a schema whose own keywords hold
-    TERN_FACT_NOT,      // `at` is the value of a keyword, `name`, of schema `of`, that does not
+    TERN_FACT_NOT,      // keyword `name` of schema `of` does not hold; `at` is its value
     TERN_FACT_REQUIRE,  // the property `name` is there
     TERN_FACT_FORBID,   // it is not
     TERN_FACT_PROPERTY, // if it is there, `item` holds for it
@@ -69,10 +70,10 @@ typedef struct tern_fact {
     uint32_t scope; // of a schema
 } tern_fact;
 
-// The unevaluated... keywords of a schema are about what no schema evaluates that holds for the
-// same value because that one does: its own keywords, and those of its allOf, $ref, anyOf ... These
-// are its scope; scopes lie within each other. Schemas that do not hold, and what they lead to, are
-// in none, which is 0.
+// A schema's unevaluated... keywords apply to the parts of a value that no schema of its scope
+// evaluates. The scope is the schema itself and all schemas that hold for the same value because it
+// does: those of its allOf, $ref, anyOf ... Scopes are nested. Schemas that do not hold, and those
+// that they lead to, are in no scope: 0.
 typedef struct tern_scope {
     const tern_json *schema;
     uint32_t parent;
@@ -104,8 +105,8 @@ typedef struct tern_demand {
 } tern_demand;
 
 typedef struct tern_named {
-    const tern_json *at; // a schema with an id, or one with an anchor
-    char *uri;           // whole: of the document with the anchor
+    const tern_json *at; // a schema with an id or an anchor
+    char *uri;           // complete; of an anchor: the document's, "#", and the anchor
 } tern_named;
 
 typedef struct tern_cached_term {
@@ -132,12 +133,12 @@ typedef struct tern_schema {
     size_t n_queue, queue_capacity;
     tern_cached_term *cached;
     size_t n_cached, cached_capacity;
-    const tern_json *taken; // the list whose own values are being judged
+    const tern_json *taken; // the `enum` whose own values are being judged
     tern_scope *scopes;
     size_t n_scopes, scopes_capacity;
-    uint32_t *key_slots, *key_owners; // names in large objects: key nodes, and whose they are
+    uint32_t *key_slots, *key_owners; // names in large objects: key nodes, and their objects
     size_t n_key_slots;
-    int depth, n_choosing, n_judging; // calls within each other
+    int depth, n_choosing, n_judging; // depths of recursion
     size_t n_work;                    // cases and members so far
     const tern_json_way *way;
     // Terms that are used everywhere.
@@ -151,13 +152,13 @@ static inline const tern_item *tern_demand_items(const tern_schema *x, const ter
 
 #define TERN_SCHEMA_WORK_MAX 200000
 
-// The schema's keyword, if the draft has it; NULL.
+// The schema's keyword, if the draft has it; else NULL.
 const tern_json *tern_schema_get(const tern_schema *x, const tern_json *schema, const char *name);
 // "the schema at POINTER: ..."
 tern_status tern_schema_fail(const tern_schema *x, const tern_json *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 tern_status tern_schema_memory(const tern_schema *x);
-// Counts work; fails where there is no more to be done.
+// Counts work; fails when the budget is used up.
 static inline tern_status tern_schema_work(const tern_schema *x, uint64_t n) {
     return tern_terms_work(x->terms, n) ? TERN_OK : tern_terms_check(x->terms, x->err);
 }
@@ -167,8 +168,8 @@ static inline const tern_json *tern_schema_at(const tern_schema *x, tern_item i)
 }
 // A whole number that is not negative: a length, a count. Huge ones are TERN_NO_LIMIT.
 tern_status tern_schema_count(const tern_schema *x, const tern_json *v, uint32_t *out);
-// Narrows a range of counts by a least or greatest one, v (NULL: there is none), or by one that
-// must not hold. A least count of TERN_NO_LIMIT is that of no value at all.
+// Narrows a range of counts by a bound v (NULL: none), or, unless `holds`, by its negation. *least
+// TERN_NO_LIMIT: no count is left.
 tern_status tern_schema_limit(const tern_schema *x, const tern_json *v, bool is_least, bool holds,
                               uint32_t *least, uint32_t *most);
 
@@ -191,14 +192,14 @@ void tern_schema_cases_free(tern_cases *c);
 
 // ---- Scopes (schema_scope.c) --------------------------------------------------------------------
 
-// The scope of a schema that has such keywords, within another one. *is_there: that is it already,
-// or lies within it: the schema leads to itself.
+// The scope of a schema: a new one within `parent` if it has unevaluated... keywords, else
+// `parent`. *is_there: `parent` is in a scope of this schema already: the schema leads to itself.
 tern_status tern_schema_scope(tern_schema *x, uint32_t parent, const tern_json *schema,
                               uint32_t *scope, bool *is_there);
 // Whether a schema may evaluate parts of the value that it holds for.
 bool tern_schema_may_evaluate(const tern_schema *x, const tern_json *schema);
-// What a fact's keyword `name` demands of a part that `evaluates` says of: NULL, nothing. evaluates
-// is asked for the facts of its scope.
+// *out: what keyword `name` of fact `of` demands of `part`; NULL: nothing. `evaluates` is called
+// for the facts in its scope: whether one evaluates the part.
 tern_status tern_schema_unevaluated(const tern_schema *x, const tern_fact *f, size_t n,
                                     const tern_fact *of, const char *name,
                                     tern_status (*evaluates)(const tern_fact *f, const void *part,
@@ -207,16 +208,15 @@ tern_status tern_schema_unevaluated(const tern_schema *x, const tern_fact *f, si
 
 // ---- Demands (schema.c) -------------------------------------------------------------------------
 
-// The number of a demand; items are sorted. Holds for good.
+// The number of a demand, which never changes; sorts items.
 tern_status tern_schema_demand(tern_schema *x, tern_item *items, size_t n, uint32_t *out);
 tern_status tern_schema_demand_expr(tern_schema *x, uint32_t demand, tern_expr *out);
 // false only if certainly no value satisfies it.
 tern_status tern_schema_may_hold(tern_schema *x, uint32_t demand, int depth, bool *out);
-// The values that a demand lists, each once, if it does and there are at most `max`; else *n is
-// max + 1.
+// The values that a demand lists, each once. *n max + 1: it lists none, or more than `max`.
 tern_status tern_schema_listed(tern_schema *x, uint32_t demand, const tern_json **values,
                                size_t max, size_t *n);
-// A string of what its inside may be, in JSON's spelling.
+// A string with this inside, which is in JSON's spelling.
 tern_term tern_schema_quoted(tern_schema *x, tern_term inside);
 // The name of a member.
 tern_term tern_schema_name(tern_schema *x, tern_str name);
@@ -234,7 +234,7 @@ tern_term tern_schema_spellings(tern_schema *x, tern_str s);
 // The pattern's texts in JSON's spelling.
 tern_status tern_schema_pattern(tern_schema *x, const tern_json *pattern, tern_str text,
                                 tern_term *out);
-// Texts of a format; false: it is only a comment.
+// Texts of a format; *known false: the format is only an annotation.
 tern_status tern_schema_format(tern_schema *x, const tern_json *format, bool *known,
                                tern_term *out);
 tern_status tern_schema_number(tern_schema *x, const tern_fact *f, size_t n, unsigned types,
@@ -250,7 +250,7 @@ typedef struct tern_array {
     const tern_fact *facts;
     size_t n_facts;
     uint32_t min, max;
-    uint32_t n_fixed; // from here on all elements have the same demand
+    uint32_t n_fixed; // all elements after these have the same demand
     bool unique;
     tern_contains contains[4];
     size_t n_contains;
@@ -288,9 +288,9 @@ tern_status tern_schema_object_read(tern_schema *x, const tern_fact *f, size_t n
 void tern_schema_object_free(tern_object *o);
 // The demand on the value of a property.
 tern_status tern_schema_object_demand(const tern_object *o, tern_str name, uint32_t *out);
-// That of names which nothing names and which match the patterns of the mask and no others.
+// The demand on values whose names are in no schema and match exactly the patterns of the mask.
 tern_status tern_schema_object_other_demand(const tern_object *o, uint32_t mask, uint32_t *out);
-// Whether the name itself may be one.
+// Whether propertyNames allows a name.
 tern_status tern_schema_object_may_name(const tern_object *o, tern_str name, bool *out);
 tern_status tern_schema_object(tern_schema *x, const tern_fact *f, size_t n, tern_expr *out);
 
@@ -299,9 +299,9 @@ tern_status tern_schema_holds(tern_schema *x, uint32_t demand, const tern_json *
 tern_status tern_schema_facts_hold(tern_schema *x, const tern_fact *f, size_t n, const tern_json *v,
                                    bool *out);
 unsigned tern_schema_type_of(const tern_json *v);
-// Those of the elements of a list, as of `enum`.
+// The types of a list's elements, as for `enum`.
 unsigned tern_schema_types_in(const tern_schema *x, const tern_json *list);
-// The types of what a fact about `const` or `enum` names; 0 of other facts.
+// The types of the values that a fact about `const` or `enum` lists; 0: another fact.
 unsigned tern_schema_fact_values(const tern_schema *x, const tern_fact *f);
 bool tern_schema_equal(const tern_schema *x, const tern_json *a, const tern_json *b);
 

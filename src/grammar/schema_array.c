@@ -4,11 +4,11 @@
 #include "grammar/schema.h"
 
 #define STATES_MAX 20000
-#define UNIQUE_MAX 8 // values: 256 sets of them
+#define UNIQUE_MAX 8 // values, which have 256 subsets
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-// The elements that a schema names one by one, and the others: either may be NULL.
+// The schemas of the first elements, one by one, and of the others; either may be NULL.
 static void parts_of(const tern_schema *x, const tern_json *s, const tern_json **prefix,
                      const tern_json **rest) {
     *prefix = tern_schema_get(x, s, "prefixItems");
@@ -86,7 +86,8 @@ static tern_status evaluates(const tern_fact *f, const void *of, bool *out) {
     const tern_json *prefix, *rest, *contains = tern_schema_get(x, f->at, "contains");
     parts_of(x, f->at, &prefix, &rest);
     *out = rest || (prefix && p->index < prefix->n);
-    // Elements that satisfy it are evaluated, from 2020-12 on: which these are, only values tell.
+    // From 2020-12 on, elements that satisfy `contains` are evaluated: these are known only with
+    // values.
     if (contains && !*out && x->draft >= 9)
         return tern_schema_fail(x, contains, "'contains' beside 'unevaluatedItems' is not known");
     return TERN_OK;
@@ -120,16 +121,16 @@ tern_status tern_schema_array_demand(const tern_array *a, uint32_t index, const 
 
 // ---- Rules --------------------------------------------------------------------------------------
 //
-// A state is how many elements there were, as far as it matters, and how many of them satisfied
-// each `contains`, as far as that does.
+// A state is the number of elements so far, and for each `contains` the number of those that
+// satisfied it, each counted only as far as it matters.
 
 typedef struct builder {
     const tern_array *a;
-    uint32_t n_places;              // places 0..n_places - 1; the last one stands for all after it
-    uint32_t n_counts[4], n_states; // of each contains; of a place
-    bool endless;                   // the last place goes on
+    uint32_t n_places;              // places 0..n_places - 1; the last is for all later ones, too
+    uint32_t n_counts[4], n_states; // states of each contains; of a place
+    bool endless;                   // the last place repeats
     tern_expr *tails;               // [n_places * n_states] what may follow
-    tern_rule *rules;               // of the last place, where it goes on
+    tern_rule *rules;               // of the last place, if it repeats
 } builder;
 
 static uint32_t cap_of(const tern_contains *c) {
@@ -138,7 +139,8 @@ static uint32_t cap_of(const tern_contains *c) {
 
 static tern_expr space(const tern_schema *x) { return tern_expr_term(x->rules, x->space); }
 
-// Adds the ways to go on with one element: contains[k..] are still to be decided. `state` counts.
+// Adds the ways to go on with one element: contains[k..] are not decided yet. state: the counts
+// before it.
 static tern_status add_ways(builder *b, uint32_t place, size_t k, uint32_t state, uint32_t next,
                             uint32_t weight, tern_item *items, size_t n_items, tern_expr *sum) {
     const tern_array *a = b->a;
@@ -218,7 +220,7 @@ static tern_status build(builder *b, tern_expr *out) {
     return TERN_OK;
 }
 
-// Elements that differ, of a list of values: what may follow depends on which of them are there.
+// uniqueItems with a list of values: what may follow depends on which values have been used.
 static tern_status build_unique(const tern_array *a, tern_expr *out) {
     tern_schema *x = a->x;
     tern_rules *r = x->rules;
@@ -270,7 +272,7 @@ tern_status tern_schema_array(tern_schema *x, const tern_fact *f, size_t n, tern
         if (n_states > STATES_MAX) break;
     }
     uint32_t places = a.n_fixed > a.min ? a.n_fixed : a.min;
-    if (places < 1) places = 1; // in front of the first one is no comma
+    if (places < 1) places = 1; // the first element has no comma before it
     if (!b.endless) places = a.max;
     b.n_places = places + 1;
     if (n_states * ((uint64_t)places + 1) > STATES_MAX)

@@ -1,41 +1,41 @@
-// A demand becomes cases: what combines schemas is worked out until only keywords about values are
-// left. Each choice (anyOf, oneOf, if ...) is tried in turn; what contradicts itself is dropped.
+// Turns a demand into cases: keywords that combine schemas are worked out until only keywords about
+// values are left. Each choice (anyOf, oneOf, if ...) is tried in turn; contradictions are dropped.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "grammar/schema.h"
 
 #define CASES_MAX  2000
-#define CHOICE_MAX 80 // choices within each other: each is a call within the one before
-#define DONE_MIN   32 // schemas; fewer are looked through
+#define CHOICE_MAX 80 // nested choices, each a level of recursion
+#define DONE_MIN   32 // schemas; fewer are searched one by one
 
 typedef enum choice_kind {
     CHOOSE_ANY,     // one of a list holds
-    CHOOSE_SOME,    // at least one does, and what they evaluate counts: `element` is the next
+    CHOOSE_SOME,    // at least one holds, and it matters which, for unevaluated...
     CHOOSE_ONE,     // exactly one does
     CHOOSE_NOT_ALL, // one of a list does not hold
-    CHOOSE_NOT_ONE, // none or several do
+    CHOOSE_NOT_ONE, // none or several hold
     CHOOSE_IF,      // `at` is a schema with `if`
     CHOOSE_NOT_IF,
     CHOOSE_BROKEN,  // one of the keywords of schema `at` does not hold
-    CHOOSE_NEEDS,   // without the property `name`, or with those of the list too
-    CHOOSE_FOLLOWS, // without it, or the schema holds
+    CHOOSE_NEEDS,   // the property `name` is absent, or those of the list are present, too
+    CHOOSE_FOLLOWS, // it is absent, or the schema holds
 } choice_kind;
 
 typedef struct choice {
     choice_kind kind;
     const tern_json *at;
     tern_str name;
-    const tern_json *element; // of SOME: the last that was chosen or not; NULL: none was
-    bool has_one;             // of SOME: one was
+    const tern_json *element; // of SOME: the last one that was decided; NULL: none
+    bool has_one;             // of SOME: one was chosen
     uint32_t scope, parent;
 } choice;
 
-// A schema to be taken, the scope that it is in, and which of those that were taken led to it, + 1.
+// A schema to work out, its scope, and the index + 1 of the one that led to it.
 typedef struct scoped {
     tern_item item;
     uint32_t scope, parent;
-    bool is_target; // by a reference
+    bool is_target; // a reference led to it
 } scoped;
 
 typedef struct maker {
@@ -44,16 +44,16 @@ typedef struct maker {
     unsigned types;
     scoped *todo, *done;
     size_t n_todo, todo_capacity, n_done, done_capacity;
-    uint32_t *slots; // hash table of done, + 1, by schema; what is taken back was put in last
+    uint32_t *slots; // hash table of done, + 1, by schema; removed in reverse order
     size_t n_slots;
     tern_fact *facts;
     size_t n_facts, facts_capacity;
-    choice *choices; // those before `next` are made
+    choice *choices; // those before `next` are decided
     size_t n_choices, choices_capacity, next;
     int depth;
-    bool is_broken;         // what was pushed contradicts itself
-    uint32_t scope, parent; // of what is pushed
-    bool refers;            // it is what a reference leads to
+    bool is_broken;         // the pushed items contradict each other
+    uint32_t scope, parent; // of items that are pushed
+    bool refers;            // a reference leads to them
 } maker;
 
 static tern_status run(maker *m);
@@ -147,7 +147,7 @@ static tern_status reference(maker *m, const tern_json *s, bool holds, bool *is_
         const tern_json *ref = tern_schema_get(m->x, s, names[i]), *to;
         if (!ref) continue;
         TERN_TRY(tern_schema_resolve(m->x, ref, &to));
-        // Where a name is bound anew on the way is known only while values are judged.
+        // Which schema rebinds the name is known only while values are judged.
         if (i == 1 && tern_schema_get(m->x, to, "$dynamicAnchor"))
             return tern_schema_fail(m->x, ref, "a dynamic reference");
         if (i == 2 && tern_json_bool(tern_schema_get(m->x, to, "$recursiveAnchor"), false))
@@ -165,7 +165,7 @@ static bool ref_hides_rest(const tern_schema *x, const tern_json *s) {
     return x->draft < 8 && tern_schema_get(x, s, "$ref") != NULL;
 }
 
-// dependencies, and what it became.
+// dependencies, and the two keywords that replaced it.
 static tern_status dependencies(maker *m, const tern_json *s) {
     static const char *const names[] = {"dependentRequired", "dependentSchemas", "dependencies"};
     const tern_json_doc *doc = &m->x->doc;
@@ -196,7 +196,7 @@ static bool says_nothing(const tern_json *s) {
     return tern_json_bool(s, false) || (tern_json_is(s, TERN_JSON_OBJECT) && s->n == 0);
 }
 
-// Whether it matters how many of a list hold.
+// Whether it matters which schemas of a list hold.
 static bool counts(const maker *m, const tern_json *list) {
     if (!m->scope || !tern_json_is(list, TERN_JSON_ARRAY)) return false;
     for (const tern_json *e = tern_json_first(&m->x->doc, list); e;
@@ -271,7 +271,7 @@ static void take_back(maker *m) {
     m->slots[at] = 0;
 }
 
-// The next one that was taken of the same schema; `at` is where the search stands.
+// The next entry of `done` for the same schema; *at: where the search stands.
 static const scoped *next_done(const maker *m, const scoped *what, size_t *at) {
     if (!m->n_slots) {
         while (*at < m->n_done && m->done[*at].item >> 1 != what->item >> 1) ++*at;
@@ -284,7 +284,7 @@ static const scoped *next_done(const maker *m, const scoped *what, size_t *at) {
     return NULL;
 }
 
-// Whether references lead from a schema to it, and nothing else.
+// Whether references alone lead from a schema to itself.
 static bool leads_to_itself(const maker *m, const scoped *what) {
     bool is_target = what->is_target;
     for (uint32_t i = what->parent; i && is_target; i = m->done[i - 1].parent) {
@@ -304,7 +304,7 @@ static saved save(const maker *m) {
     return (saved){m->types, m->scope, m->parent, m->n_done, m->n_facts, m->n_choices, m->next};
 }
 
-// Goes on with what was pushed since `save`, and takes it back.
+// Goes on with the items pushed since `save`, and removes them again.
 static tern_status go(maker *m, saved s) {
     tern_status status = TERN_OK;
     if (m->x->n_work++ > TERN_SCHEMA_WORK_MAX || m->x->n_choosing > CHOICE_MAX)
@@ -312,7 +312,7 @@ static tern_status go(maker *m, saved s) {
     if (status == TERN_OK) status = tern_schema_work(m->x, 1 + m->n_facts / 8);
     m->depth++;
     m->x->n_choosing++;
-    for (size_t i = 0, k = m->n_todo; i + 1 < k; i++) { // the first one first
+    for (size_t i = 0, k = m->n_todo; i + 1 < k; i++) { // reversed: the last is taken first
         const scoped item = m->todo[--k];
         m->todo[k] = m->todo[i];
         m->todo[i] = item;
@@ -349,7 +349,7 @@ static tern_status disjoint(maker *m, const tern_json *a, const tern_json *b, bo
     return TERN_OK;
 }
 
-// One holds and the others do not: those that cannot hold beside it need not be told so.
+// One holds and the others do not; no fact is needed for those that cannot hold beside it.
 static tern_status choose_one(maker *m, const tern_json *list) {
     TERN_TRY(need_list(m, list));
     for (const tern_json *a = NULL; (a = next_of(m, list, a));) {
@@ -390,7 +390,7 @@ static tern_status choose_in(maker *m, const tern_json *list, bool wanted) {
     return TERN_OK;
 }
 
-// With the next one, or without saying that it does not hold (schema_scope.c).
+// Tries the next one holding, and without a demand on it (schema_scope.c).
 static tern_status choose_some(maker *m, const choice *c) {
     TERN_TRY(need_list(m, c->at));
     const tern_json *e = next_of(m, c->at, c->element);
@@ -411,8 +411,8 @@ static tern_status choose_if(maker *m, const tern_json *s, bool wanted) {
     for (int i = 0; i < 2; i++) {
         const tern_json *follows = tern_schema_get(m->x, s, names[i]);
         saved before = save(m);
-        if (!follows && !wanted) continue; // what is not said cannot be broken
-        // Without a `then` it does no harm if the condition holds in the second case, too.
+        if (!follows && !wanted) continue; // an absent keyword cannot be broken
+        // Without `then`, the second case need not exclude that the condition holds.
         if (i == 0)
             TERN_TRY(yes(m, condition));
         else if (!wanted || tern_schema_get(m->x, s, "then"))
@@ -449,7 +449,7 @@ static tern_status choose_needs(maker *m, const choice *c) {
 
 // ---- A schema that does not hold: one of its keywords does not ----------------------------------
 
-// Goes on with values of some types only, for which facts were pushed.
+// Goes on with the pushed facts, for values of some types only.
 static tern_status go_with(maker *m, saved s, unsigned types) {
     m->types &= types;
     return go(m, s);
@@ -477,7 +477,7 @@ static tern_status break_types(maker *m, const tern_json *s) {
     return TERN_OK;
 }
 
-// Keywords that say something about one type, and are left to its file.
+// Keywords about one type, which the file of that type handles.
 static tern_status break_plain(maker *m, const tern_json *s) {
     static const struct {
         const char *name;
@@ -699,12 +699,12 @@ static tern_status take(maker *m, scoped what) {
     return choose(m, (choice){.kind = CHOOSE_BROKEN, .at = s});
 }
 
-// All that is to do, then the next choice, or a case.
+// Works out all items of todo, then makes the next choice or, if none is left, a case.
 static tern_status run(maker *m) {
     while (m->n_todo && !m->is_broken && m->types) {
         size_t from = --m->n_todo;
         TERN_TRY(take(m, m->todo[from]));
-        // The last one is taken first, and the first of what it led to before the others.
+        // Reversed: the last item is taken first, and items shall keep their order.
         for (size_t i = from, k = m->n_todo; i + 1 < k; i++) {
             const scoped item = m->todo[--k];
             m->todo[k] = m->todo[i];
@@ -719,7 +719,7 @@ static tern_status run(maker *m) {
 tern_status tern_schema_cases(tern_schema *x, const tern_item *items, size_t n, tern_cases *out) {
     maker m = {.x = x, .out = out, .types = TERN_TYPE_ANY};
     tern_status status = TERN_OK;
-    // What is pushed last is taken first: facts shall come in the schemas' order.
+    // The last item is taken first, and facts shall come in the order of schemas.
     for (size_t i = n; i-- > 0 && status == TERN_OK;) status = hold(&m, items[i]);
     if (status == TERN_OK) status = run(&m);
     tern_free(m.todo);

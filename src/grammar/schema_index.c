@@ -1,11 +1,11 @@
-// Names in large objects, by a hash table: properties and definitions may be many thousands, and
-// each is looked for by name.
+// A hash table of names in large objects: there may be many thousands of properties and
+// definitions, and each is looked up by name.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "grammar/schema.h"
 
-#define INDEXED_MIN 16 // members; in a smaller object they are looked through
+#define INDEXED_MIN 16 // members; in smaller objects they are searched one by one
 
 static size_t slot_of(const tern_schema *x, uint32_t object, tern_str name) {
     return tern_hash64(x->terms->secret + object, name.ptr, name.len) & (x->n_key_slots - 1);

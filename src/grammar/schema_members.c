@@ -1,10 +1,10 @@
-// What facts say of an object's members: which names are known, and what each value must satisfy.
+// Collects what facts demand of an object's members: the known names, and a demand for each value.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "grammar/schema.h"
 
-// Fewer are looked through.
+// Fewer are searched one by one.
 #define HASHED_MIN 16
 
 static size_t find_slot(const tern_object *o, tern_str name) {
@@ -119,7 +119,7 @@ tern_status tern_schema_object_read(tern_schema *x, const tern_fact *f, size_t n
             return tern_schema_fail(x, of_names, "more than 16 'propertyNames' at once");
         if (of_names) names[n_names++] = tern_schema_item(x, of_names);
     }
-    // Those that are only required come after those that have a schema.
+    // Members that are only required come after those with a schema.
     for (size_t i = 0; i < n; i++) {
         if (f[i].kind == TERN_FACT_SCHEMA) TERN_TRY(read_required(o, f[i].at));
         if (f[i].kind != TERN_FACT_REQUIRE && f[i].kind != TERN_FACT_FORBID) continue;
@@ -170,7 +170,7 @@ static bool matches(const tern_object *o, tern_term term, tern_str name) {
     return result;
 }
 
-// A member, by its name or, of those that the schema does not name, by the patterns it matches.
+// A member, by its name or, if no schema names it, by the patterns that it matches.
 typedef struct part {
     const tern_object *o;
     const tern_str *name;

@@ -6,7 +6,7 @@
 typedef struct number {
     tern_schema *x;
     tern_term all;
-    bool whole, plain; // plain: nothing was said of its value, so it may have an exponent
+    bool whole, plain; // plain: its value is not constrained, so it may have an exponent
 } number;
 
 static void add(number *p, tern_term term) {
@@ -78,7 +78,7 @@ static tern_status add_not_equal(number *p, const tern_json *v) {
     return TERN_OK;
 }
 
-// A keyword that does not hold.
+// Adds the negation of a keyword.
 static tern_status add_not(number *p, const tern_fact *f) {
     tern_schema *x = p->x;
     bool draft4 = false;

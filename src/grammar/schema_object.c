@@ -1,4 +1,4 @@
-// Objects: the members that are named, in order, then the others.
+// Objects: the named members in order, then the others.
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/schema.h"
@@ -11,9 +11,9 @@ typedef struct builder {
     tern_schema *x;
     tern_rules *r;
     tern_expr *values; // [n_members] name, colon and value; NOTHING: it cannot be there
-    tern_expr others;  // the same of any other name
-    uint32_t n_counts; // members so far are counted up to n_counts - 1
-    tern_expr *tails;  // [n_counts] what may follow, after some members of the list
+    tern_expr others;  // the same for all other names
+    uint32_t n_counts; // members are counted up to n_counts - 1
+    tern_expr *tails;  // [n_counts] what may follow, by the number of members so far
 } builder;
 
 static tern_expr text(const builder *b, const char *s) {
@@ -38,7 +38,7 @@ static tern_status named_member(builder *b, const tern_member *m, tern_expr *out
     return TERN_OK;
 }
 
-// What propertyNames leaves of names.
+// The names that propertyNames allows.
 static tern_status names_term(builder *b, tern_term *out) {
     tern_schema *x = b->x;
     *out = x->any_string;
@@ -58,7 +58,7 @@ static tern_status names_term(builder *b, tern_term *out) {
     return status;
 }
 
-// Names that match the patterns of the mask and no others, and that the schema does not name.
+// A member whose name is in no schema and matches exactly the patterns of the mask.
 static tern_status other_member(builder *b, tern_term names, uint32_t mask, tern_expr *out) {
     const tern_object *o = b->o;
     tern_terms *t = b->x->terms;
@@ -118,7 +118,7 @@ static uint32_t more(const builder *b, uint32_t count) {
 
 static bool is_full(const builder *b, uint32_t count) { return count >= b->o->max; }
 
-// What follows the last named member: others, and the end.
+// What follows the last named member: other members, and the end.
 static void add_end(builder *b) {
     for (uint32_t count = b->n_counts; count-- > 0;) {
         tern_expr close = tern_expr_cat(b->r, tern_expr_term(b->r, b->x->space), text(b, "}"));
@@ -151,7 +151,7 @@ static tern_status build(builder *b, tern_expr *out) {
         if (b->x->n_work++ > TERN_SCHEMA_WORK_MAX)
             return tern_schema_fail(b->x, o->facts[0].at, "too many alternatives");
         TERN_TRY(named_member(b, &o->members[i], &b->values[i]));
-        // Without a value for a required member there is no object: the others need no rules.
+        // If a required member has no possible value, there is no object: the others need no rules.
         if (o->members[i].is_required && b->values[i] == TERN_EXPR_NOTHING) return TERN_OK;
     }
     TERN_TRY(other_members(b));
@@ -171,7 +171,7 @@ tern_status tern_schema_object(tern_schema *x, const tern_fact *f, size_t n, ter
     *out = TERN_EXPR_NOTHING;
     tern_status status = tern_schema_object_read(x, f, n, &o);
     if (status == TERN_OK && o.min <= o.max && o.min != TERN_NO_LIMIT) {
-        // Members are counted where that matters; otherwise it matters only whether there is one.
+        // Members are counted as far as bounds need it, at least whether there is one.
         uint64_t counts = o.max != TERN_NO_LIMIT ? (uint64_t)o.max + 1 : (uint64_t)o.min + 1;
         if (o.max != TERN_NO_LIMIT && counts < 2) counts = 2;
         if (counts < 2) counts = 2;

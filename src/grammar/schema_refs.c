@@ -1,4 +1,4 @@
-// Where references lead: ids, anchors and JSON pointers within the one document that there is.
+// Resolves references: ids, anchors and JSON pointers within the one document.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -42,7 +42,7 @@ static bool is_schema(const tern_json *v) {
 
 // ---- URIs ---------------------------------------------------------------------------------------
 
-static size_t scheme_length(const char *uri, size_t n) { // with its colon; 0: none
+static size_t scheme_length(const char *uri, size_t n) { // including the colon; 0: no scheme
     for (size_t i = 0; i < n; i++) {
         char c = uri[i] | 0x20;
         if (uri[i] == ':') return i ? i + 1 : 0;
@@ -72,7 +72,7 @@ static void remove_dots(char *uri, size_t from) {
     *out = 0;
 }
 
-// base may be "". The result has no fragment and is to be freed.
+// base may be "". The result has no fragment; the caller frees it.
 static char *resolve_uri(const char *base, const char *ref, size_t n) {
     const char *hash = memchr(ref, '#', n);
     if (hash) n = (size_t)(hash - ref);
@@ -124,7 +124,7 @@ static tern_status add_named(tern_schema *x, const tern_json *at, const char *ba
     }
     if (!uri) return tern_schema_memory(x);
     x->named[x->n_named++] = (tern_named){at, uri};
-    // They are within each other's: so is their memory.
+    // URIs of nested schemas contain each other: together they may be long.
     x->terms->bytes += strlen(uri);
     if (x->terms->bytes_max && x->terms->bytes > x->terms->bytes_max)
         tern_terms_fail(x->terms, TERN_TERMS_TOO_LARGE);
@@ -178,7 +178,7 @@ static tern_status collect(tern_schema *x, const tern_json *schema, const char *
 
 tern_status tern_schema_collect(tern_schema *x) {
     const tern_json *root = tern_json_root(&x->doc);
-    // The root has a base of its own, also without an id.
+    // The root is a document even without an id.
     TERN_TRY(add_named(x, root, "", (tern_str){"", 0}, false));
     return collect(x, root, "", 0);
 }

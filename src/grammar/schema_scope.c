@@ -1,8 +1,9 @@
-// unevaluatedProperties and unevaluatedItems: which schemas evaluate parts for which.
+// unevaluatedProperties and unevaluatedItems: which schemas evaluate parts of a value for them.
 //
-// A case has all schemas that hold, so for each name and place it is known whether one of a scope
-// evaluates it. Of an anyOf in a scope, those that hold are chosen, not one: a case for each set of
-// them. That the others do not hold need not be said, since what they evaluated would demand less.
+// A case lists all schemas that hold, so it is known for each name and place whether one of a scope
+// evaluates it. For an anyOf in a scope there is a case for each set of its schemas that hold, not
+// for each schema. The case need not exclude the others: if they held, too, more would be evaluated
+// and less demanded.
 #include "base/alloc.h"
 #include "grammar/schema.h"
 
@@ -66,7 +67,7 @@ tern_status tern_schema_unevaluated(const tern_schema *x, const tern_fact *f, si
     if (!keyword) return TERN_OK;
     for (size_t i = 0; i < n && !is_evaluated; i++) {
         if (f[i].kind != TERN_FACT_SCHEMA || !is_within(x, f[i].scope, of->scope)) continue;
-        // One within that has the keyword, too, has evaluated all that was left.
+        // A nested schema with the same keyword has evaluated all the rest.
         is_evaluated = f[i].scope != of->scope && tern_schema_get(x, f[i].at, name);
         if (!is_evaluated) TERN_TRY(evaluates(&f[i], part, &is_evaluated));
     }

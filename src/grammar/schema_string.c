@@ -1,4 +1,4 @@
-// Strings: lengths, patterns and formats, as terms of what stands between the quotes.
+// Strings: lengths, patterns and formats, as terms of the text between the quotes.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -55,7 +55,7 @@ tern_status tern_schema_pattern(tern_schema *x, const tern_json *at, tern_str te
     "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32      \
     "|" H16S(1) "::(?:" H16 ":){3}" LS32 "|" H16S(2) "::(?:" H16 ":){2}" LS32 "|" H16S(            \
         3) "::" H16 ":" LS32 "|" H16S(4) "::" LS32 "|" H16S(5) "::" H16 "|" H16S(6) "::)"
-// No hyphens in the third and fourth place: those are for names in other scripts.
+// No hyphens in the third and fourth place, which are reserved for names in other scripts.
 #define LABEL                                                                                      \
     "(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,2}[A-Za-z0-9])?"                                              \
     "|[A-Za-z0-9][A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,58}"           \
@@ -87,7 +87,7 @@ tern_status tern_schema_pattern(tern_schema *x, const tern_json *at, tern_str te
     "(?:[A-Za-z0-9_]|" HEX2 ")(?:\\.?(?:[A-Za-z0-9_]|" HEX2 "))*(?::[1-9]\\d{0,3}|\\*)?"
 
 static const struct {
-    const char *name, *pattern; // NULL: known, and not to be said with an automaton
+    const char *name, *pattern; // NULL: known, but no automaton can express it
 } formats[] = {
     {"date", DAYS},
     {"time", TIME},
@@ -138,7 +138,7 @@ tern_status tern_schema_format(tern_schema *x, const tern_json *at, bool *known,
 
 typedef struct parts {
     tern_schema *x;
-    tern_term all; // of what was said so far
+    tern_term all; // of all keywords so far
     uint32_t min, max;
     bool never;
 } parts;
@@ -151,7 +151,7 @@ static void add(parts *p, tern_term term, bool wanted) {
 static tern_status add_length(parts *p, const tern_json *v, bool is_min, bool wanted) {
     uint32_t n;
     TERN_TRY(tern_schema_count(p->x, v, &n));
-    if (!wanted) { // shorter than a least length, longer than a greatest one
+    if (!wanted) { // not minLength: shorter; not maxLength: longer
         is_min = !is_min;
         if (is_min ? n == TERN_NO_LIMIT : n == 0) p->never = true;
         n = is_min ? n + 1 : n - 1;
@@ -215,7 +215,7 @@ tern_status tern_schema_string(tern_schema *x, const tern_fact *f, size_t n, ter
              e = tern_json_next(&x->doc, f[i].at, e))
             add_not_equal(&p, e);
     }
-    // What a pattern demands already need not be counted.
+    // If no text is empty anyway, a least length of 1 need not be counted.
     if (p.min == 1 && !tern_term_is_nullable(x->terms, p.all)) p.min = 0;
     bool any_length = p.min == 0 && p.max == TERN_NO_LIMIT;
     bool only_not = p.all == TERN_TERM_ALL || x->terms->nodes[p.all].kind == TERN_KIND_NOT ||

@@ -34,7 +34,7 @@ static void check_cases(const schema_case *cases, size_t n) {
 #define CHECK_CASES(cases) check_cases(cases, sizeof(cases) / sizeof *(cases))
 
 // Seen to fail with bounds taken as if they were strict; with the digits of a fraction compared
-// without the zeros that follow; with a remainder that forgets the decimals which are not there.
+// without the zeros that follow; with a remainder that ignores missing decimals.
 TEST(schema_numbers) {
     static const schema_case cases[] = {
         {"{\"type\": \"integer\"}",
@@ -111,7 +111,7 @@ TEST(schema_strings) {
     CHECK_CASES(cases);
 }
 
-// Seen to fail with an other name that may be one of the schema's in another spelling.
+// Seen to fail with other names that may be a listed name in another spelling.
 TEST(schema_objects) {
     static const schema_case cases[] = {
         {"{\"properties\": {\"b\": {\"type\": \"null\"}, \"a\": {\"type\": \"boolean\"}}, "
@@ -186,7 +186,7 @@ TEST(schema_arrays) {
     CHECK_CASES(cases);
 }
 
-// Seen to fail with oneOf taken for anyOf, and with cases that keep what an earlier choice left.
+// Seen to fail with oneOf taken for anyOf, and with cases that keep items of an earlier choice.
 TEST(schema_combinations) {
     static const schema_case cases[] = {
         {"{\"allOf\": [{\"minimum\": 2}, {\"maximum\": 4}], \"type\": \"integer\"}",
@@ -236,8 +236,8 @@ TEST(schema_combinations) {
     CHECK_CASES(cases);
 }
 
-// Seen to fail with one branch of an anyOf alone; with what a neighbour evaluates; with the
-// properties of a schema that does not hold; with a scope that ends at a reference.
+// Seen to fail with one branch of an anyOf alone; with parts that a sibling schema evaluates; with
+// the properties of a schema that does not hold; with a scope that ends at a reference.
 TEST(schema_unevaluated) {
     static const schema_case cases[] = {
         {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"unevaluatedProperties\": false}",
@@ -291,7 +291,7 @@ TEST(schema_unevaluated) {
     CHECK_CASES(cases);
 }
 
-// References that lead only to each other say nothing. Seen to be taken for any JSON.
+// References that lead only to each other mean nothing. Seen to be taken for any JSON.
 TEST(references_that_lead_back_to_themselves_are_refused) {
     static const char *const schemas[] = {
         "{\"$ref\":\"#\"}",
@@ -321,7 +321,7 @@ TEST(references_that_lead_back_to_themselves_are_refused) {
     }
 }
 
-// What is not known is refused where it stands.
+// Unsupported keywords are refused with a pointer to their place.
 TEST(schema_refusals_point_to_the_place) {
     static const char *const cases[][2] = {
         {"{\"properties\": {\"a/b\": {\"type\": \"array\", \"uniqueItems\": true}}}",

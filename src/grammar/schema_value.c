@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "grammar/schema.h"
 
-#define JUDGING_MAX 32 // values within each other
+#define JUDGING_MAX 32 // nested values
 
 unsigned tern_schema_type_of(const tern_json *v) {
     switch ((tern_json_type)v->type) {
@@ -36,8 +36,8 @@ unsigned tern_schema_types_in(const tern_schema *x, const tern_json *list) {
 
 // ---- Equality -----------------------------------------------------------------------------------
 
-// Values lie in arrays of nodes: the one after v is v's next, counted from its document's begin. A
-// value that is looked at alone has no document, so children are found by walking.
+// Values lie in arrays of nodes; v's `next` is an index from the start of its document. Here the
+// document is not known, so children are found by walking.
 static const tern_json *skip(const tern_json *v) {
     const tern_json *at = v + 1;
     size_t n = v->type == TERN_JSON_ARRAY    ? v->n
@@ -96,7 +96,7 @@ static bool is_listed(const tern_schema *x, const tern_json *list, const tern_js
     return false;
 }
 
-// const and enum, of all facts.
+// Whether the value fits const and enum of all facts.
 static bool fits_lists(const tern_schema *x, const tern_fact *f, size_t n, const tern_json *v) {
     for (size_t i = 0; i < n; i++) {
         if (f[i].kind == TERN_FACT_SCHEMA) {
@@ -112,7 +112,7 @@ static bool fits_lists(const tern_schema *x, const tern_fact *f, size_t n, const
     return true;
 }
 
-// The digits of a number are not on the stack of those that go into parts.
+// Not inlined, to keep the digits of a number off the stack of the recursion.
 __attribute__((noinline)) static tern_status fits_text(tern_schema *x, const tern_fact *f, size_t n,
                                                        const tern_json *v, bool *out) {
     tern_term term;
@@ -122,7 +122,7 @@ __attribute__((noinline)) static tern_status fits_text(tern_schema *x, const ter
         tern_strbuf_json(&b, v->text, v->n);
         *out = !b.failed && tern_term_matches(x->terms, term, b.ptr + 1, b.len - 2);
     } else {
-        // Written without an exponent, as bounds want it; as a plain number it may have one.
+        // The value without an exponent, as bounds need it; a plain number may have one.
         TERN_TRY(tern_schema_number(x, f, n, TERN_TYPE_NUMBER, &term));
         if (v->n == TERN_JSON_LONG)
             tern_strbuf_append(&b, v[1].text, v[1].n);

@@ -1,4 +1,4 @@
-// States: closures over the network, and the tables of what was met before.
+// States: closures over the network, and tables of the states and follow sets met before.
 #include "grammar/state.h"
 
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
-#define UP_NEAR ((uint32_t)1 << 31) // a set that lies beside this one: + which of them
-#define UP_OPEN ((uint32_t)3 << 30) // while they are being found: + which rule
+#define UP_NEAR ((uint32_t)1 << 31) // + the index of a set among the adjacent ones
+#define UP_OPEN ((uint32_t)3 << 30) // while sets are being found: + the rule
 
 static bool give_up(tern_states *s, tern_status why) {
     if (!s->failed) s->status = why;
@@ -79,7 +79,7 @@ static size_t sort_frames(tern_frame *f, size_t n) {
     return m;
 }
 
-// The set of frames that stand at the end of s->frames, from `at` on.
+// The follow set of the frames at the end of s->frames, from `at` on.
 static uint32_t intern_up(tern_states *s, size_t at) {
     size_t n = sort_frames(s->frames + at, s->n_frames - at);
     s->n_frames = at + n;
@@ -162,8 +162,8 @@ static bool add_call(tern_states *s, tern_rule rule, tern_frame f) {
 static bool call(tern_states *s, const tern_net_node *n, uint32_t up) {
     const tern_net_node *start = &s->rules->nodes[s->rules->rules[n->a].start];
     if (start->is_empty && !push(s, n->b, up)) return false;
-    // A call that is the last thing of its rule returns where the rule does: no stack grows in a
-    // list that is its own tail.
+    // A call at the end of a rule returns where the rule returns: so right-recursive lists need no
+    // growing stack.
     if (n->b != TERN_NODE_RETURN || up >= UP_NEAR) return add_call(s, n->a, (tern_frame){n->b, up});
     for (uint32_t i = 0; i < s->ups[up].n; i++) {
         tern_frame f = s->frames[s->ups[up].at + i];
@@ -173,8 +173,8 @@ static bool call(tern_states *s, const tern_net_node *n, uint32_t up) {
     return true;
 }
 
-// Goes on from all threads to where a text or a rule begins. A return counts only for a rule that
-// began earlier: where a rule is empty, its caller has gone on already.
+// Advances all threads to where a text or a rule begins. Returns are followed only for rules that
+// began earlier: if a rule is empty, its caller has gone on already.
 static bool run(tern_states *s, bool returns) {
     while (s->n_todo && !s->failed && tern_terms_work(s->terms, 1)) {
         tern_frame f = s->todo[--s->n_todo];
@@ -209,7 +209,7 @@ static uint32_t group_of(const tern_states *s, const tern_call *c) {
     return s->rules->rules[c->rule].group;
 }
 
-// Puts the calls that were added into the heap.
+// Puts new calls into the heap.
 static void heap_calls(tern_states *s) {
     while (s->n_heap < s->n_calls) {
         const tern_call c = s->calls[s->n_heap];
@@ -240,7 +240,7 @@ static bool take_call(tern_states *s, tern_call c) {
     return true;
 }
 
-// Takes the calls of a group that were added since the `from`th.
+// Takes the calls of a group among those added since the `from`th.
 static bool take_added(tern_states *s, uint32_t group, size_t *from) {
     size_t m = *from;
     for (size_t i = *from; i < s->n_calls; i++) {
@@ -253,7 +253,7 @@ static bool take_added(tern_states *s, uint32_t group, size_t *from) {
     return true;
 }
 
-// A rule that cannot begin with itself: all its callers are known.
+// Enters a rule that cannot begin with itself: all its callers are known.
 static bool enter_rule(tern_states *s) {
     const tern_rule rule = s->taken[0].rule;
     const size_t at = s->n_frames;
@@ -274,8 +274,8 @@ static int by_rule(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// While they are found, the follow set of a rule of the group is UP_OPEN + the rule; then + its
-// place among the members, marked as near.
+// While a group's follow sets are being found, that of a rule is UP_OPEN + the rule; this makes it
+// base + the rule's index among the members.
 static uint32_t settle(const tern_states *s, uint32_t up, uint32_t base) {
     if (up < UP_OPEN) return up;
     const tern_rule rule = up - UP_OPEN;
@@ -283,7 +283,8 @@ static uint32_t settle(const tern_states *s, uint32_t up, uint32_t base) {
     return at ? base + (uint32_t)(at - s->members) : up;
 }
 
-// The content of all sets of the group, as a set of its own: which member, then its frames.
+// Appends the content of all sets of the group, as one list: for each frame its member, then the
+// frame.
 static bool add_content(tern_states *s) {
     size_t member = 0;
     for (size_t i = 0; i < s->n_taken; i++) {
@@ -296,10 +297,10 @@ static bool add_content(tern_states *s) {
     return true;
 }
 
-// The sets of the members, side by side; the calls are sorted by rule. Returns the first.
+// Makes the sets of the members, which are adjacent; calls are sorted by rule. Returns the first.
 static uint32_t intern_group(tern_states *s) {
     const size_t key = s->n_frames, first_up = s->n_ups;
-    // Sets of groups are looked for by their whole content.
+    // The sets of a group are looked up by their whole content.
     if (!add_content(s)) return 0;
     size_t n_frames = s->n_frames - key;
     uint64_t hash = hash_frames(s->frames + key, n_frames);
@@ -326,7 +327,7 @@ static uint32_t intern_group(tern_states *s) {
     return base;
 }
 
-// Rules that may begin with each other: their callers are known once nothing new is called.
+// Enters rules that may begin with each other: their callers are known once no new call comes.
 static bool enter_group(tern_states *s, uint32_t group) {
     const size_t from = s->n_found;
     size_t added = s->n_calls, n = 0;
@@ -355,8 +356,8 @@ static bool enter_group(tern_states *s, uint32_t group) {
     return true;
 }
 
-// Threads become configurations. Callers come before the rules they call, so that each rule is
-// entered once, with all of them.
+// Turns threads into configurations. Callers come before the rules that they call, so that each
+// rule is entered once, with all its callers.
 static bool close_over(tern_states *s) {
     if (!run(s, true)) return false;
     for (heap_calls(s); s->n_heap; heap_calls(s)) {
@@ -432,7 +433,7 @@ static tern_gstate finish(tern_states *s) {
     return close_over(s) && !tern_states_failed(s) ? intern(s) : TERN_STATE_DEAD;
 }
 
-// Adds a configuration with what its term became.
+// Adds a configuration whose term is now `to`.
 static bool add_moved(tern_states *s, const tern_config *c, tern_term to) {
     s->terms->work++;
     if (to == TERN_TERM_NOTHING) return true;

@@ -14,7 +14,7 @@ typedef uint32_t tern_gstate;
 #define TERN_STATE_DEAD ((tern_gstate)0)
 
 typedef struct tern_frame {
-    uint32_t node, up; // where to go on, and with what after that (a follow set)
+    uint32_t node, up; // the node to go on at, and the follow set after that
 } tern_frame;
 
 typedef struct tern_config {
@@ -23,7 +23,7 @@ typedef struct tern_config {
     uint32_t up;
 } tern_config;
 
-// A list of the same size of things, in an array that they share.
+// A list, n elements from `at` on, in an array that holds all lists of its kind.
 typedef struct tern_span {
     uint32_t at, n;
 } tern_span;
@@ -48,11 +48,11 @@ typedef struct tern_states {
     size_t n_slots;
     tern_config *configs;
     size_t n_configs, configs_capacity;
-    // Follow sets, each a list of frames. Those of rules that begin with each other refer to each
-    // other: such sets lie side by side, and their frames say TERN_UP_NEAR + which of them. 0 is
-    // the end of the text.
+    // Follow sets, each a list of frames. Sets of rules that begin with each other refer to each
+    // other: such sets are adjacent, and their frames have UP_NEAR (state.c) + the index of the set
+    // among these. 0 is the end of the text.
     tern_span *ups;
-    uint32_t *up_bases; // the first of the sets that lie side by side
+    uint32_t *up_bases; // the first of adjacent sets
     size_t n_ups, ups_capacity, bases_capacity;
     uint32_t *up_slots;
     size_t n_up_slots;
@@ -89,18 +89,18 @@ tern_status tern_states_open(tern_states *s, tern_rules *rules, size_t bytes_max
 void tern_states_close(tern_states *s);
 tern_status tern_states_check(const tern_states *s, tern_error *err);
 
-// Memory is out, or work was given up (tern_terms_allow).
+// Memory ran out, or work was given up (tern_terms_allow).
 static inline bool tern_states_failed(const tern_states *s) {
     return s->failed || s->terms->failed;
 }
 
 tern_gstate tern_state_step(tern_states *s, tern_gstate state, unsigned byte);
-// The state of a state's configurations with other terms (NOTHING: gone), [n of its configs]; what
-// follows those that may end is added.
+// The state that has the configurations of `state` with other terms, [n of its configs]; a
+// configuration with NOTHING is dropped. Adds what follows the terms that may end.
 tern_gstate tern_state_of_terms(tern_states *s, tern_gstate state, const tern_term *terms);
-// The state after the terms of n configurations; these are none of the states' own array.
+// The state after the terms of n configurations; `configs` must not point into s->configs.
 tern_gstate tern_state_after(tern_states *s, const tern_config *configs, size_t n);
-// That of some configurations alone.
+// The state of n configurations alone.
 tern_gstate tern_state_of(tern_states *s, const tern_config *configs, size_t n);
 
 static inline bool tern_state_accepts(const tern_states *s, tern_gstate state) {

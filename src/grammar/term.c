@@ -1,7 +1,7 @@
-// Terms are made here, each expression once.
+// Constructors of terms: each expression is made once.
 //
-// The constructors know the laws that keep the number of derivatives finite (union and intersection
-// have no order and no doubles) and those that keep them few.
+// They apply the laws that keep the number of derivatives finite (union and intersection have no
+// order and no duplicates), and laws that keep it small.
 #include "grammar/term.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ bool tern_byteset_within(const tern_byteset *s, const tern_byteset *whole) {
 
 // ---- Budgets ------------------------------------------------------------------------------------
 
-// Steps of work between two looks at whether to stop: a millisecond, as a rule.
+// Steps of work between two checks of whether to stop: about a millisecond.
 #define LOOK_EACH 50000
 
 tern_term tern_terms_fail(tern_terms *t, tern_terms_fault why) {
@@ -120,7 +120,8 @@ static uint32_t intern_set(tern_terms *t, const tern_byteset *s) {
 
 static bool has_list(unsigned kind) { return kind == TERN_KIND_EITHER || kind == TERN_KIND_BOTH; }
 
-// Texts are the same where their bytes are in the pool's same place: whole ones are looked for.
+// Texts are equal if their bytes are at the same place in the pool, which is searched before bytes
+// are added.
 static uint64_t hash_node(const tern_terms *t, const tern_term_node *n) {
     if (has_list(n->kind)) return tern_hash64(n->kind, t->lists + n->a, n->b * sizeof *t->lists);
     return tern_mix64(tern_mix64(n->kind ^ (uint64_t)n->a << 32 ^ n->b) + n->c);
@@ -133,10 +134,10 @@ static bool same_node(const tern_terms *t, const tern_term_node *x, const tern_t
                             memcmp(t->lists + x->a, t->lists + y->a, x->b * sizeof *t->lists) == 0);
 }
 
-// A new term's steps of work: it is memory that nothing is known of yet.
+// Steps of work for a new term, which is memory outside the caches.
 #define NEW_NODE 12
 
-// Where it cannot be told from the parts it is 0 or 1, which is never too many.
+// A lower bound: 0 or 1 if the parts do not show more.
 static uint32_t shortest_of(const tern_terms *t, const tern_term_node *n) {
     const bool is_least = n->kind != TERN_KIND_BOTH;
     uint64_t r = 0;
@@ -187,7 +188,7 @@ static unsigned depth_of(const tern_terms *t, const tern_term_node *n) {
 }
 
 // The term of a node whose first set and flags are filled in. Its list, if it has one, is the last
-// of the lists, and is dropped if the term was there.
+// one in t->lists, and is dropped if the term exists already.
 tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_byteset *first) {
     if (t->failed || !grow_slots(t, &t->slots, &t->n_slots, t->n_nodes, hash_of_node))
         return TERN_TERM_NOTHING;
@@ -216,7 +217,7 @@ tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err) {
     static const tern_byteset all = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
     *t = (tern_terms){.bytes_max = bytes_max, .secret = tern_random_seed()};
     tern_terms_allow(t, 0);
-    // Sets 0, 1..256 and 257 are the empty one, those of one byte, and that of all.
+    // Set 0 is empty, 1..256 have one byte each, and 257 has all bytes.
     for (unsigned b = 0; b <= 256; b++) {
         tern_byteset one = {{0}};
         if (b) tern_byteset_add(&one, b - 1);
@@ -231,7 +232,7 @@ tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err) {
         {.kind = TERN_KIND_SET, .a = 257},
     };
     for (size_t i = 0; i < 4; i++) tern_term_intern(t, &first[i], i < 2 ? &none : &all);
-    (void)RESERVE(t, &t->stack, &t->stack_capacity, 0, 1); // empty lists are somewhere in it, too
+    (void)RESERVE(t, &t->stack, &t->stack_capacity, 0, 1); // empty lists point into it, too
     return tern_terms_check(t, err);
 }
 
@@ -293,14 +294,14 @@ static tern_term text_at(tern_terms *t, size_t at, size_t n) {
     return tern_term_intern(t, &node, &first);
 }
 
-// What of the pool is searched for a text: the parts of characters, which many terms have, are made
-// first.
+// Bytes of the pool that are searched for a text: the parts of characters, which many terms have,
+// are made first.
 #define SEARCHED 4096
 
 tern_term tern_term_text(tern_terms *t, const void *bytes, size_t n) {
     if (n == 0) return TERN_TERM_EMPTY;
     if (n >= UINT32_MAX - t->n_pool) return tern_terms_fail(t, TERN_TERMS_TOO_LARGE);
-    // A text that is written twice shall be one term, where that is easily seen.
+    // Equal texts become one term if the earlier one is found quickly.
     const size_t n_seen = t->n_pool < SEARCHED ? t->n_pool : SEARCHED;
     const char *hit = n_seen && n < 64 ? memmem(t->pool, n_seen, bytes, n) : NULL;
     if (hit) return text_at(t, (size_t)(hit - t->pool), n);
@@ -314,7 +315,7 @@ tern_term tern_term_text_rest(tern_terms *t, tern_term text) {
     return text_at(t, t->nodes[text].a + 1, t->nodes[text].b - 1);
 }
 
-// `a` is no CAT, and neither is NOTHING or EMPTY.
+// `a` is not a CAT, and neither is NOTHING or EMPTY.
 static tern_term cat_one(tern_terms *t, tern_term a, tern_term b) {
     const tern_term_node *n = &t->nodes[a], *m = &t->nodes[b];
     tern_byteset first = *tern_term_first(t, a);
@@ -335,7 +336,7 @@ tern_term tern_term_cat(tern_terms *t, tern_term a, tern_term b) {
     if (!a || !b) return TERN_TERM_NOTHING;
     if (a == TERN_TERM_EMPTY) return b;
     if (b == TERN_TERM_EMPTY) return a;
-    // What `a` begins with is put in front last.
+    // The first part of `a` is put in front last.
     for (; t->nodes[a].kind == TERN_KIND_CAT; a = t->nodes[a].b)
         if (!push(t, t->nodes[a].a)) b = TERN_TERM_NOTHING;
     if (b) b = cat_one(t, a, b);
@@ -385,7 +386,7 @@ static bool push(tern_terms *t, tern_term a) {
     return true;
 }
 
-// Puts the terms of a list on the stack, those of lists of the same kind in their place.
+// Puts the terms of a list on the stack; a list of the same kind is replaced by its terms.
 static bool push_flat(tern_terms *t, unsigned kind, const tern_term *terms, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const tern_term_node node = t->nodes[terms[i]];
@@ -404,7 +405,7 @@ static int rising(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Puts the list that is on the stack from `from` on in rising order, each term once.
+// Sorts the list on the stack from `from` on, and keeps each term once.
 static void sort_unique(tern_terms *t, size_t from) {
     size_t n = t->n_stack - from, n_rising = 1, m = 0;
     if (n < 2) return;
@@ -417,7 +418,7 @@ static void sort_unique(tern_terms *t, size_t from) {
     t->n_stack = from + m;
 }
 
-// The term of a list that is on the stack from `from` on.
+// The term of the list on the stack from `from` on.
 static tern_term list_term(tern_terms *t, tern_term_kind kind, size_t from) {
     const tern_term *terms = t->stack + from;
     size_t n = t->n_stack - from;
@@ -447,11 +448,12 @@ static tern_term list_term(tern_terms *t, tern_term_kind kind, size_t from) {
     return tern_term_intern(t, &node, &first);
 }
 
-// So many parts in front of repeats are looked at.
+// At most this many parts in front of repeats are compared.
 #define HEADS_MAX 32
 
-// Where x and y are repeats of the same, after and in front of the same, whose counts touch: one
-// repeat of both counts. Without this, counting states multiply, as in (a|aa){0,9}.
+// If x and y are repeats of the same term, with the same parts in front and behind, and their
+// ranges of counts overlap or touch: one repeat with both ranges. Without this, counting states
+// multiply, as in (a|aa){0,9}.
 static tern_term join_repeats(tern_terms *t, tern_term x, tern_term y) {
     tern_term rest = TERN_TERM_EMPTY, heads[HEADS_MAX];
     size_t n = 0;
@@ -479,8 +481,8 @@ static tern_term join_repeats(tern_terms *t, tern_term x, tern_term y) {
     return joined;
 }
 
-// Joins what can be joined in a list on the stack. Lists are short where repeats are joined each
-// time; a long one is not searched.
+// Joins repeats in a list on the stack. Lists stay short if repeats are joined each time; a long
+// one is not searched.
 static void join_all(tern_terms *t, size_t from) {
     if (t->n_stack - from > 16) return;
     for (size_t i = from; i < t->n_stack; i++)
@@ -493,7 +495,7 @@ static void join_all(tern_terms *t, size_t from) {
         }
 }
 
-// One set of those in the list; the empty text goes where another term has it.
+// Merges the sets of the list into one; drops EMPTY if another term has the empty text.
 static bool tidy_union(tern_terms *t, size_t from) {
     tern_byteset sum = {{0}};
     size_t to = from, n_sets = 0;
@@ -528,7 +530,7 @@ static bool tidy_union(tern_terms *t, size_t from) {
     return !t->failed;
 }
 
-// A shorter list is not looked through, nor are more parts that were not in it.
+// Shorter lists are not searched; a search ends after this many parts that are not in the list.
 #define ABSORB_MIN  8
 #define ABSORB_MISS 16
 #define GONE        ((uint32_t)1 << 31) // in a list: no term has this bit
@@ -545,9 +547,10 @@ static uint32_t *find_in(uint32_t *terms, size_t n, tern_term a) {
     return low < n && (terms[low] & ~GONE) == a ? terms + low : NULL;
 }
 
-// Where a term begins with what may be empty, the rest of it is in it, and goes. Without this
-// a?a?a? ... would be as many terms after each character as parts are left. The list rises: terms
-// that were made last, which are the longer ones, are looked at first.
+// If a term's first part may be empty, its texts include those of the rest, which is dropped from
+// the list. Without this, a?a?a? ... would have as many terms after each character as parts are
+// left. The list is in rising order; the terms made last, which are the longer ones, come first
+// here.
 static void absorb(tern_terms *t, size_t from) {
     uint32_t *terms = t->stack + from;
     const size_t n = t->n_stack - from;
@@ -589,8 +592,8 @@ tern_term tern_term_or(tern_terms *t, tern_term a, tern_term b) {
     return tern_term_either(t, (const tern_term[]){a, b}, 2);
 }
 
-// Keeps what says something; false: nothing is in all of them. A text is either in the others or
-// not, which shows at once.
+// Drops terms that change nothing; false: the intersection is empty. If one term is a text, it is
+// checked against the others at once.
 static bool tidy_intersection(tern_terms *t, size_t from) {
     size_t to = from;
     tern_term text = TERN_TERM_NOTHING;

@@ -55,8 +55,8 @@ typedef enum tern_term_kind {
     TERN_KIND_EMPTY,
     TERN_KIND_SET,     // one byte of sets[a]
     TERN_KIND_TEXT,    // b bytes at pool + a
-    TERN_KIND_CAT,     // a, then b; a is no CAT
-    TERN_KIND_EITHER,  // one of the b terms at lists + a, which rise
+    TERN_KIND_CAT,     // a, then b; a is not a CAT
+    TERN_KIND_EITHER,  // one of the b terms at lists + a, in rising order
     TERN_KIND_BOTH,    // all of them
     TERN_KIND_NOT,     // not a
     TERN_KIND_REPEAT,  // a, from b to c times
@@ -65,54 +65,54 @@ typedef enum tern_term_kind {
 
 enum {
     TERN_TERM_NULLABLE = 1, // the empty text is in it
-    TERN_TERM_HARD = 2,     // holds BOTH, NOT or MULTIPLE: it may have no text, which is searched
-    TERN_TERM_ALIVE = 4,    // it has one
-    TERN_TERM_DEAD = 8,     // it has none
+    TERN_TERM_HARD = 2,     // has BOTH, NOT or MULTIPLE: only a search shows if it has a text
+    TERN_TERM_ALIVE = 4,    // it has a text
+    TERN_TERM_DEAD = 8,     // it has no text
     TERN_TERM_NARROW = 16,  // its row has steps for the bytes of `first` only, in their order
 };
 
 typedef struct tern_term_node {
     uint8_t kind, flags;
-    uint8_t way;   // of one that has a text: the byte towards it, if that is known; or 0
-    uint8_t depth; // of parts within each other; what comes after a part is not within it
+    uint8_t way;   // the first byte on the way to a text, if known; else 0
+    uint8_t depth; // of nested parts; a part that follows another one is not nested in it
     uint32_t a, b, c;
     uint32_t shortest; // no text of it has fewer bytes
-    uint32_t first;    // sets: no byte outside of it begins a text; it may have too many
-    uint32_t row;  // in rows, + 1; 0: none. Of a term that begins with one byte: what follows it
+    uint32_t first;    // in sets: no text begins with a byte outside it; it may be too large
+    uint32_t row;  // in rows, + 1; 0: none. If only one byte can come first: the term after it, + 1
     uint32_t mark; // of a search
 } tern_term_node;
 
-// A step that was not taken yet, in a row; and the mark of one whose target may turn out dead.
+// In a row: a step that was not taken yet, and the mark of one whose target may turn out dead.
 #define TERN_STEP_UNKNOWN   UINT32_MAX
 #define TERN_STEP_UNCHECKED ((uint32_t)1 << 31)
 
-// Why a store answers NOTHING from then on. Work that takes too long is given up as a whole, and
-// the next one may begin.
+// Why a store failed: all its functions return NOTHING then. Work that takes too long is given up
+// as a whole; tern_terms_allow lets new work begin.
 typedef enum tern_terms_fault {
     TERN_TERMS_FINE,
     TERN_TERMS_NO_MEMORY,
     TERN_TERMS_TOO_LARGE,
     TERN_TERMS_TOO_DEEP,
     TERN_TERMS_TOO_LONG, // more work than its budget
-    TERN_TERMS_STOPPED,  // by whoever asked for it
+    TERN_TERMS_STOPPED,  // the thread was cancelled
 } tern_terms_fault;
 
-// Deriving goes into parts by calling itself.
+// Derivatives are computed by recursion into parts.
 #define TERN_TERM_DEPTH_MAX 100
 
-// A text that a term had: the next one often has it, too, or an end of it.
+// A text that a search found: the next term often has it, too, or a suffix of it.
 enum { TERN_HINTS = 4, TERN_HINT_MAX = 16 };
 typedef struct tern_hint {
     uint8_t bytes[TERN_HINT_MAX], n;
 } tern_hint;
 
-// A term without the limits that few texts come to.
+// A term without the limits that few texts reach.
 typedef struct tern_relaxed {
-    tern_term term; // 0: was not looked for
-    uint32_t limit; // the least of those that it does not have; UINT32_MAX: it has them all
+    tern_term term; // 0: not computed yet
+    uint32_t limit; // the least limit that was dropped; UINT32_MAX: none was
 } tern_relaxed;
 
-// A set of Unicode characters: ranges that rise and do not touch.
+// A set of Unicode characters: ranges in rising order that do not touch.
 typedef struct tern_code_range {
     uint32_t first, last;
 } tern_code_range;
@@ -146,43 +146,45 @@ typedef struct tern_terms {
     size_t n_rows, rows_capacity;
     uint32_t *stack; // of constructors
     size_t n_stack, stack_capacity;
-    size_t bytes, bytes_max; // taken, and how many may be
+    size_t bytes, bytes_max; // allocated, and the most that may be
     uint64_t effort;         // parts of derivatives so far
-    // All work so far, in steps of some ten nanoseconds; at how much it is asked whether to go on;
-    // and how much there may be. Not time, so that the outcome is the same on all machines.
+    // In steps of some ten nanoseconds: all work so far, when to check the budget and for
+    // cancellation next, and the budget. Not in time, so that the outcome is the same on all
+    // machines.
     uint64_t work, work_next, work_max;
-    uint64_t secret; // of hashes of names: nobody can choose names that meet
-    // A store that failed answers NOTHING from then on.
+    uint64_t secret; // seed of name hashes: nobody can choose names that collide
+    // Once a store has failed, its functions return NOTHING.
     bool failed;
     tern_terms_fault fault;
     tern_hint hints[TERN_HINTS]; // of the last searches for a text
     size_t n_hints;
-    tern_term any_char;    // of a JSON string, where the grammar is of JSON; or NOTHING
+    tern_term any_char;    // of a JSON string, if the grammar is of JSON; else NOTHING
     tern_relaxed *relaxed; // [relaxed_capacity] by term
     size_t relaxed_capacity;
     tern_property *properties; // of patterns, each once
     size_t n_properties, properties_capacity;
-    bool is_ready;     // the grammar is made: searches are short where they can be
+    bool is_ready;     // the grammar is compiled: searches are kept short
     bool is_undecided; // a search for a text was given up: the term counts as alive
 } tern_terms;
 
 // bytes_max: 0: no limit.
 tern_status tern_terms_open(tern_terms *t, size_t bytes_max, tern_error *err);
 void tern_terms_close(tern_terms *t);
-// Whether everything so far could be made.
+// Fails if the store has failed.
 tern_status tern_terms_check(const tern_terms *t, tern_error *err);
 tern_term tern_terms_fail(tern_terms *t, tern_terms_fault why); // returns NOTHING
 
-// A budget for what follows; 0: none. What was given up before may be tried again: what it left
-// holds, and all that is remembered was found before.
+// The budget of the work that follows; 0: none. Work that was given up may be tried again: the
+// results that it left are valid and are not computed again.
 void tern_terms_allow(tern_terms *t, uint64_t work);
-bool tern_terms_look(tern_terms *t); // at the budget, and whether somebody wants it to stop
-// Counts work; false: it is to be given up.
+bool tern_terms_look(tern_terms *t); // checks the budget and cancellation
+// Counts work; false: give up.
 static inline bool tern_terms_work(tern_terms *t, uint64_t n) {
     t->work += n;
     return t->work < t->work_next ? !t->failed : tern_terms_look(t);
 }
-// A look-up of a name has looked at n others: chance alone leads to few.
+// Called for the n-th probe of a look-up by name: the first 64 cost nothing; more do not happen by
+// chance.
 static inline void tern_terms_probe(tern_terms *t, size_t n) { t->work += n > 64; }
 
 // ---- Making terms (term.c) ----------------------------------------------------------------------
@@ -209,18 +211,17 @@ static inline bool tern_term_is_nullable(const tern_terms *t, tern_term a) {
 static inline const tern_byteset *tern_term_first(const tern_terms *t, tern_term a) {
     return &t->sets[t->nodes[a].first];
 }
-// More than the empty text may be in it.
+// Whether it may have a text besides the empty one.
 static inline bool tern_term_goes_on(const tern_terms *t, tern_term a) {
     return t->nodes[a].first != 0;
 }
 
 // ---- Automata (term_step.c) ---------------------------------------------------------------------
 
-// The derivative without regard to whether a text is left. same: the bytes for which it is the
-// same one, of those that are in it.
+// The derivative; it may have no text. *same: keeps those of its bytes that have this derivative.
 tern_term tern_term_derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same);
 tern_term tern_term_step_slowly(tern_terms *t, tern_term a, unsigned byte);
-// What may follow byte; NOTHING: it may not come.
+// The term after byte; NOTHING: no text begins with it.
 static inline tern_term tern_term_step(tern_terms *t, tern_term a, unsigned byte) {
     const tern_term_node *n = &t->nodes[a];
     if (!tern_byteset_has(&t->sets[n->first], byte)) return TERN_TERM_NOTHING;
@@ -232,35 +233,36 @@ static inline tern_term tern_term_step(tern_terms *t, tern_term a, unsigned byte
     }
     return tern_term_step_slowly(t, a, byte);
 }
-// The row of a term, where its steps are or will be; NULL: it has none of 256.
+// The row of 256 steps of a term, known or not; NULL: it has none.
 static inline const uint32_t *tern_term_row(const tern_terms *t, tern_term a) {
     const tern_term_node *n = &t->nodes[a];
     const bool is_whole = n->first >= 256 + 2 && !(n->flags & TERN_TERM_NARROW);
     return n->row && is_whole ? t->rows[n->row - 1] : NULL;
 }
-// Whether any text is in it (term_alive.c). A search that takes too long is given up with `true`.
+// Whether any text is in it (term_alive.c). A search that takes too long is given up and returns
+// true.
 bool tern_term_is_alive(tern_terms *t, tern_term a);
 bool tern_term_matches(tern_terms *t, tern_term a, const char *text, size_t n);
 
 // ---- Without limits (term_relax.c) --------------------------------------------------------------
 
-// A term that has all texts of this one; those of up to `limit` bytes are the same.
+// A term that has all texts of this one, and no others of up to `limit` bytes.
 tern_relaxed tern_term_relax(tern_terms *t, tern_term term);
 
 // ---- Numbers (term_number.c) --------------------------------------------------------------------
 
-// Decimal numbers (a sign, digits, perhaps a point and digits, no exponent) that are multiples of
-// m * 10^-n_decimals; m > 0, n_decimals < 32. Their form is for other terms to say.
+// Decimal numbers (a sign, digits, perhaps a point and digits, no exponent): the multiples of
+// m * 10^-n_decimals; m > 0, n_decimals < 32. Other terms say which form they have.
 tern_term tern_term_multiple(tern_terms *t, uint32_t m, uint32_t n_decimals);
 tern_term tern_term_multiple_derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same);
 
-// A decimal number: its digits in front of the point, and behind it without zeros at the end.
+// A decimal number: its digits before the point, and those after it without trailing zeros.
 typedef struct tern_decimal {
     bool is_negative;
     char digits[800];
-    size_t n_whole, n_digits; // digits[0..n_whole) is "0" or begins with no 0
+    size_t n_whole, n_digits; // digits[0..n_whole) is "0" or does not begin with 0
 } tern_decimal;
-// From JSON's spelling; false: more digits than there is room for.
+// Reads JSON's spelling; false: too many digits.
 bool tern_decimal_read(tern_decimal *d, const char *text, size_t n);
 // Numbers of at least, or at most, the bound; `whole`: digits only, else they may have a fraction.
 tern_term tern_term_at_least(tern_terms *t, const tern_decimal *bound, bool strict, bool whole);
@@ -279,12 +281,12 @@ void tern_codes_free(tern_codes *c);
 // How a text's characters become bytes.
 typedef enum tern_spelling {
     TERN_SPELL_UTF8,
-    TERN_SPELL_JSON, // inside of a JSON string: with every escape that JSON has for it
+    TERN_SPELL_JSON, // inside a JSON string: also with every escape that JSON has
 } tern_spelling;
 tern_term tern_term_codes(tern_terms *t, const tern_codes *c, tern_spelling spelling);
 // Any character.
 tern_term tern_term_any_code(tern_terms *t, tern_spelling spelling);
-// The text in its usual spelling: in JSON with the escapes that it must have, no others.
+// The text in its usual spelling: in JSON only with the escapes that it must have.
 tern_term tern_term_spelled(tern_terms *t, const char *text, size_t n, tern_spelling spelling);
 
 #endif

@@ -1,18 +1,17 @@
 // The search for a text: whether intersections and complements leave any.
 //
-// Breadth first. A text is near, as a rule, and then only those on the way to it are known to have
-// one. Where it is not near, all that can be reached is looked at, once, and is known for good.
+// Breadth first. Usually a text is near, and only the terms on the way to it become known to have
+// one. Otherwise all terms that can be reached are searched once, and known for good.
 //
-// That is while a grammar is made. In front of tokens there is no time for it: there the texts that
-// were found last are tried first, and then the way that is shortest by what is known to be
-// missing.
+// That is for compiling a grammar. While masks are found there is no time for it: there the texts
+// found last are tried first, and then the way with the least lower bound of its length.
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/term.h"
 
 // States that a search may look at before it is given up.
 #define SEARCH_MAX 20000
-// Those that are near.
+// States that count as near.
 #define NEAR 64
 
 typedef struct edge {
@@ -25,7 +24,7 @@ typedef struct search {
     uint32_t *depths; // [n]
     size_t depths_capacity;
     bool is_shortest_first;
-    uint64_t *heap; // then those that were not looked at: the length there may be, and the index
+    uint64_t *heap; // then the states not looked at: lower bound of the length, and index
     size_t n_heap, heap_capacity, n_done;
     edge *edges;
     size_t n_edges, edges_capacity;
@@ -37,7 +36,7 @@ static bool out_of_memory(tern_terms *t) {
     return false;
 }
 
-// Of the same length the last one comes first.
+// Among equal lengths the last state comes first.
 static uint64_t key_of(const tern_terms *t, const search *s, size_t i) {
     return ((uint64_t)s->depths[i] + t->nodes[s->seen[i]].shortest) << 32 | (UINT32_MAX - i);
 }
@@ -64,7 +63,7 @@ static size_t pop_heap(search *s) {
     return UINT32_MAX - (uint32_t)top;
 }
 
-// Adds a term that was not seen. Its mark is its index, + 1.
+// Adds a term that was not seen yet. Its mark is its index, + 1.
 static bool visit(tern_terms *t, search *s, tern_term a, uint32_t from) {
     if (tern_array_reserve(TERN_MEM_SESSION, &s->seen, &s->capacity, s->n, 1) != 0 ||
         tern_array_reserve(TERN_MEM_SESSION, &s->from, &s->from_capacity, s->n, 1) != 0 ||
@@ -78,7 +77,7 @@ static bool visit(tern_terms *t, search *s, tern_term a, uint32_t from) {
     return !s->is_shortest_first || push_heap(s, key_of(t, s, s->n - 1)) || out_of_memory(t);
 }
 
-// A term that certainly has a text.
+// Whether a term certainly has a text.
 static bool has_text(const tern_terms *t, tern_term a) {
     const tern_term_node *n = &t->nodes[a];
     return a && (!(n->flags & TERN_TERM_HARD) || n->flags & (TERN_TERM_NULLABLE | TERN_TERM_ALIVE));
@@ -100,7 +99,7 @@ static void mark_way(tern_terms *t, const search *s, size_t i) {
 
 // ---- Hints -------------------------------------------------------------------------------------
 
-// Whether the term has what is left of a hint from `at` on, as far as that has to be looked at.
+// Whether the term has the rest of a hint from `at` on; stops as soon as that is known.
 static bool follow_hint(tern_terms *t, tern_term a, const tern_hint *h, unsigned at) {
     tern_term way[TERN_HINT_MAX];
     tern_byteset same;
@@ -124,7 +123,7 @@ static bool try_hints(tern_terms *t, tern_term a) {
     return false;
 }
 
-// The text that was found becomes a hint.
+// Keeps the text that was found as a hint.
 static void keep_hint(tern_terms *t, tern_term a) {
     tern_hint h = {.n = 0};
     tern_byteset same;
@@ -137,8 +136,8 @@ static void keep_hint(tern_terms *t, tern_term a) {
 
 // ---- The search --------------------------------------------------------------------------------
 
-// Looks at what may follow state i; whether one of that has a text. Near the beginning that is all
-// there is to know. Strings end with a quote: it comes first.
+// Adds the terms that may follow state i; returns whether one has a text, which near the beginning
+// ends the search. The quote comes first, as strings end with it.
 static bool expand(tern_terms *t, search *s, size_t i) {
     const tern_term a = s->seen[i];
     tern_byteset left = *tern_term_first(t, a), same;
@@ -163,7 +162,7 @@ static bool expand(tern_terms *t, search *s, size_t i) {
     return found;
 }
 
-// What leads to a state that has a text has one. Edges are put in the order of where they lead, so
+// Marks states that lead to a state with a text as having one. Edges are sorted by their target, so
 // that each is looked at once.
 static bool mark_backwards(tern_terms *t, const search *s) {
     uint32_t *begin = tern_alloc_array(TERN_MEM_SESSION, 2 * s->n + s->n_edges + 2, sizeof *begin);
@@ -172,7 +171,7 @@ static bool mark_backwards(tern_terms *t, const search *s) {
     for (size_t i = 0; i < s->n_edges; i++) begin[s->edges[i].to + 1]++;
     for (size_t i = 0; i < s->n; i++) begin[i + 1] += begin[i];
     for (size_t i = 0; i < s->n_edges; i++) from[begin[s->edges[i].to]++] = s->edges[i].from;
-    // Now begin[i] is where those of i end.
+    // Now begin[i] is where the edges to i end.
     for (uint32_t i = 0; i < s->n; i++)
         if (t->nodes[s->seen[i]].flags & TERN_TERM_ALIVE) todo[n_todo++] = i;
     while (n_todo) {
@@ -195,7 +194,7 @@ static void decide(tern_terms *t, search *s) {
         if (!expand(t, s, i)) continue;
         found = true;
         mark_way(t, s, i);
-        if (i < NEAR) return; // the rest of what was seen is not known
+        if (i < NEAR) return; // the other states are still unknown
     }
     if (t->failed) return;
     bool is_whole = s->n_done == s->n;
@@ -207,7 +206,7 @@ static void decide(tern_terms *t, search *s) {
     }
 }
 
-// Looks for a text on the shortest ways alone.
+// Looks for a text on the shortest ways only.
 static void find_near(tern_terms *t, search *s) {
     for (; s->n_heap && s->n_done < NEAR && !t->failed; s->n_done++) {
         const size_t i = pop_heap(s);
@@ -228,8 +227,8 @@ static void look_for_text(tern_terms *t, tern_term a, bool is_shortest_first) {
     tern_free(s.heap);
 }
 
-// Whether there is no text even without limits, as in front of what must not be in a text: that
-// takes a few terms where counting takes thousands.
+// Whether there is no text even without limits, as before a text that is excluded: that takes a few
+// terms where counting takes thousands.
 static bool is_dead_without_limits(tern_terms *t, tern_term a) {
     const tern_relaxed r = tern_term_relax(t, a);
     if (r.term == a || t->failed || tern_term_is_alive(t, r.term)) return false;

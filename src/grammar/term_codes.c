@@ -58,9 +58,9 @@ void tern_codes_free(tern_codes *c) {
 
 // ---- Numbers as rows of digits ------------------------------------------------------------------
 //
-// UTF-8, \uXXXX and pairs of surrogates all write a number as a fixed count of digits, each of some
-// bits; what differs is the bytes that stand for a digit. So a range of characters is a few rows of
-// ranges of digits.
+// UTF-8, \uXXXX and surrogate pairs all write a number as a fixed count of digits, each of some
+// bits; only the bytes for a digit differ. So a range of characters is a few rows of ranges of
+// digits.
 
 typedef struct digit {
     int bits;
@@ -82,7 +82,7 @@ static tern_term digit_term(tern_terms *t, const digit *d, unsigned first, unsig
     return tern_term_cat(t, tern_term_text(t, d->before, strlen(d->before)), tern_term_set(t, s));
 }
 
-// All numbers from first to last of n digits.
+// All numbers of n digits from first to last.
 static tern_term range_term(tern_terms *t, const digit *d, int n, uint32_t first, uint32_t last) {
     if (n == 0) return TERN_TERM_EMPTY;
     int bits = 0;
@@ -142,14 +142,14 @@ static const char escaped[] = "\"\\/\b\f\n\r\t", letters[] = "\"\\/bfnrt";
 static tern_term json_term(tern_terms *t, tern_code_range r) {
     static const digit four[] = {
         {4, "\\u", AS_HEX, 0}, {4, "", AS_HEX, 0}, {4, "", AS_HEX, 0}, {4, "", AS_HEX, 0}};
-    // D, then 8 to B or C to F: a digit of no bits is always the same.
+    // D, then 8 to B or C to F. A digit of no bits is a constant.
     static const digit pair[] = {
         {0, "\\u", AS_HEX, 13}, {2, "", AS_HEX, 8},  {4, "", AS_HEX, 0}, {4, "", AS_HEX, 0},
         {0, "\\u", AS_HEX, 13}, {2, "", AS_HEX, 12}, {4, "", AS_HEX, 0}, {4, "", AS_HEX, 0}};
     tern_term parts[7] = {part_term(t, r, 0, 0xD7FF, 0, four, 4),
                           part_term(t, r, 0xE000, 0xFFFF, 0, four, 4),
                           part_term(t, r, 0x10000, TERN_CODE_MAX, 0x10000, pair, 8)};
-    // As they are: all but controls, the quote and the backslash.
+    // Unescaped: all but controls, the quote and the backslash.
     static const tern_code_range plain[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, TERN_CODE_MAX}};
     for (size_t i = 0; i < 3; i++) {
         tern_code_range q = {r.first > plain[i].first ? r.first : plain[i].first,

@@ -16,8 +16,8 @@ static tern_term any_digits(tern_terms *t, uint32_t min, uint32_t max) {
 
 // ---- Multiples ----------------------------------------------------------------------------------
 //
-// A MULTIPLE knows m (a), the remainder of the digits so far (b), and how many decimals count and
-// how many of them were seen, + 1 after the point (c). Decimals that do not count must be 0.
+// A MULTIPLE has m (a), the remainder of the digits so far (b), and how many decimals count and how
+// many were seen, + 1 after the point (c). Decimals that do not count must be 0.
 
 static tern_term multiple(tern_terms *t, uint32_t m, uint32_t rest, uint32_t n_decimals,
                           uint32_t seen) {
@@ -79,7 +79,7 @@ bool tern_decimal_read(tern_decimal *d, const char *text, size_t n) {
         for (; i < n && exponent < 100000; i++) exponent = exponent * 10 + (text[i] - '0');
         point += down ? -exponent : exponent;
     }
-    // Zeros in front, behind, and where the point lies outside of the digits.
+    // Leading and trailing zeros, and zeros up to a point that lies outside the digits.
     size_t zeros = 0;
     while (zeros < n_digits && d->digits[zeros] == '0') zeros++;
     memmove(d->digits, d->digits + zeros, n_digits - zeros);
@@ -113,8 +113,8 @@ static tern_term zeros(tern_terms *t, uint32_t min) {
     return tern_term_repeat(t, digit_set(t, 0, 0), min, TERN_NO_LIMIT);
 }
 
-// Digits that are equal to d[0..n) before some place, and greater (or less) there; `rest(i)` digits
-// follow: exactly as many as are left, or any number.
+// Digits that are equal to d[0..n) up to some place, and greater (or less) there; then digits:
+// exactly as many as are left, or any number.
 static tern_term differ(tern_terms *t, const char *d, size_t n, bool greater, bool is_whole) {
     tern_term sum = TERN_TERM_NOTHING;
     for (size_t i = n; i-- > 0;) {

@@ -1,15 +1,15 @@
 // Terms without their greatest counts (`.{1,63}` as `.+`).
 //
-// A term that counts is another one after each character, and what walks it makes a term for each
-// place. Without limits it has some more texts, but none that is shorter than these: each turn of a
-// repeat has a byte at least. So of short texts both have the same; and where the one without
-// limits has no text the other has none. A complement keeps its inside as it is: so all texts of
-// a term are texts of the one without limits.
+// A term with counts is a new term after each character, so a walk makes a term for each place.
+// Without limits it has more texts, but only longer ones: each round of a repeat has at least one
+// byte. So both have the same short texts; and if the term without limits has no text, neither has
+// the other. The inside of a complement is not changed: so all texts of a term are texts of the one
+// without limits.
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/term.h"
 
-// Lesser limits stay.
+// Smaller limits stay.
 #define LIMIT_MIN 40
 
 static tern_relaxed relax(tern_terms *t, tern_term term, int depth);
@@ -18,7 +18,8 @@ static void note_limit(tern_relaxed *r, uint32_t limit) {
     if (limit < r->limit) r->limit = limit;
 }
 
-// The parts of a union or an intersection. That characters are characters is no news to a pattern.
+// The parts of a union or an intersection. A part that only demands characters adds nothing to a
+// pattern.
 static void relax_list(tern_terms *t, const tern_term_node *n, tern_relaxed *r, int depth) {
     tern_term *parts = tern_alloc_array(TERN_MEM_SESSION, n->b, sizeof *parts);
     bool has_easy = false;

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "grammar/term.h"
 
-// A union of so many has a row where it is repeated.
+// A union of at least this many terms has a row if it is repeated.
 #define WIDE 4
 
 static void keep(tern_byteset *same, const tern_byteset *s, bool inside) {
@@ -14,11 +14,11 @@ static void keep(tern_byteset *same, const tern_byteset *s, bool inside) {
 
 static bool is_single(const tern_term_node *n) { return n->first >= 1 && n->first <= 256; }
 
-// A row for so few bytes has steps for them alone.
+// A row for at most this many bytes has steps for these only.
 #define NARROW 8
 
-// A union of many, as characters are. Where it is repeated its row remembers, behind the steps, the
-// terms of the bytes that take the same step.
+// A union of many terms, as for characters. If it is repeated, its row has, after the steps, for
+// each byte the term of the set of bytes that take the same step.
 static bool is_wide(const tern_terms *t, tern_term a) {
     const tern_term_node *n = &t->nodes[a];
     return n->kind == TERN_KIND_EITHER && n->b >= WIDE && !(n->flags & TERN_TERM_HARD) &&
@@ -48,13 +48,13 @@ static uint32_t *row_of(tern_terms *t, tern_term a) {
     return row;
 }
 
-// The step of a byte that is in the term's first set.
+// The step of a byte, which must be in the term's first set.
 static uint32_t *step_at(const tern_terms *t, tern_term a, uint32_t *row, unsigned byte) {
     const tern_term_node *n = &t->nodes[a];
     return row + (n->flags & TERN_TERM_NARROW ? tern_byteset_rank(&t->sets[n->first], byte) : byte);
 }
 
-// Writes a step for all bytes that take it.
+// Writes a step for all bytes of `same`.
 static void fill_row(const tern_terms *t, tern_term a, uint32_t *row, const tern_byteset *same,
                      uint32_t to) {
     const tern_byteset first = *tern_term_first(t, a);
@@ -80,11 +80,11 @@ static bool push(tern_terms *t, tern_term a) {
     return true;
 }
 
-// The union or intersection of what is on the stack from `from` on, which is taken off.
+// Pops the terms on the stack from `from` on, and returns their union or intersection.
 static tern_term pop_list(tern_terms *t, bool both, size_t from) {
     const size_t n = t->n_stack - from;
     tern_term few[16], *parts = few, result = TERN_TERM_NOTHING;
-    // The constructors work on the same stack, above these, and may move it: they get a copy.
+    // The constructors use the same stack, above these terms, and may move it: they get a copy.
     if (n > 16) parts = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *parts);
     if (!parts) {
         tern_terms_fail(t, TERN_TERMS_NO_MEMORY);
@@ -112,7 +112,7 @@ static tern_term derive_list(tern_terms *t, const tern_term_node *n, unsigned by
     return pop_list(t, both, from);
 }
 
-// Of a, then b; and where a may be empty what b begins with, and so on.
+// The derivative of a, then b; if a may be empty, also that of b, and so on.
 static tern_term derive_cat(tern_terms *t, tern_term a, unsigned byte, tern_byteset *same) {
     const size_t from = t->n_stack;
     for (;;) {
@@ -155,7 +155,7 @@ static tern_term derive(tern_terms *t, tern_term a, unsigned byte, tern_byteset 
         keep(same, begins, false);
         return TERN_TERM_NOTHING;
     }
-    // Copies: what is made below may move both.
+    // Copies, as new terms may move both.
     const tern_term_node n = t->nodes[a];
     const tern_byteset first = *begins;
     switch ((tern_term_kind)n.kind) {
@@ -183,7 +183,7 @@ tern_term tern_term_derive(tern_terms *t, tern_term a, unsigned byte, tern_bytes
     return derive(t, a, byte, same);
 }
 
-// The derivative, which may be dead: marked so unless that is known.
+// The derivative, marked as unchecked unless it is known whether it is dead.
 static uint32_t raw_step(tern_terms *t, tern_term a, unsigned byte) {
     if (is_single(&t->nodes[a]) && t->nodes[a].row) return t->nodes[a].row - 1;
     uint32_t *row = is_single(&t->nodes[a]) ? NULL : row_of(t, a);

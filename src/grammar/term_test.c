@@ -12,8 +12,8 @@ static tern_term make(tern_terms *t, const char *pattern, bool is_search, tern_e
     return a;
 }
 
-// Seen to fail with derivatives that forget what follows a part that may be empty; with ^ that
-// holds everywhere; with a count whose least number did not fall.
+// Seen to fail with derivatives that ignore the parts after one that may be empty; with ^ that
+// holds everywhere; with a count whose minimum does not decrease.
 TEST(patterns_match_what_they_say) {
     static const struct {
         const char *pattern, *yes[6], *no[6];
@@ -153,8 +153,7 @@ TEST(patterns_that_are_not_known_are_refused_by_name_and_place) {
     tern_terms_close(&t);
 }
 
-// A language without texts must be known as one: a prefix that leads nowhere is worse than an
-// error.
+// A language without texts must be recognized: a prefix that leads nowhere is worse than an error.
 // Seen to fail with a search that marks everything it saw as dead once it finds a text.
 TEST(terms_know_whether_a_text_is_left) {
     tern_terms t;
@@ -178,8 +177,8 @@ TEST(terms_know_whether_a_text_is_left) {
     tern_terms_close(&t);
 }
 
-// Counts of the same thing are one state, not as many as there are ways to count.
-// Seen to fail (a union of hundreds) without joining repeats.
+// Counts of the same term are one state, not one for each way to count. Seen to fail (a union of
+// hundreds) without joining repeats.
 TEST(counting_twice_does_not_multiply_states) {
     tern_terms t;
     tern_error err = {0};
@@ -191,7 +190,7 @@ TEST(counting_twice_does_not_multiply_states) {
     tern_terms_close(&t);
 }
 
-// A limit of memory ends in an error, and what it ends in has no texts.
+// At the memory limit there is an error, and the term that failed has no texts.
 TEST(terms_have_a_limit) {
     tern_terms t;
     tern_error err = {0};

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
-// Sorting compares the first eight bytes as a number, and the rest only where these are equal.
+// Sorting compares the first eight bytes as a number, and the rest only if these are equal.
 typedef struct entry {
     uint64_t head;
     const char *bytes;
@@ -54,8 +54,8 @@ static tern_status keep_bytes(tern_vocab_tree *v, const tern_str *bytes, tern_er
 
 // ---- Trees --------------------------------------------------------------------------------------
 
-// How many nodes the tree of sorted entries has: a byte that is not shared with the one before is
-// one.
+// How many nodes the tree of sorted entries has: one for each byte that an entry does not share
+// with the entry before.
 static size_t count_nodes(const entry *e, size_t n) {
     size_t n_nodes = 1;
     for (size_t i = 0; i < n; i++) {
@@ -66,8 +66,7 @@ static size_t count_nodes(const entry *e, size_t n) {
     return n_nodes;
 }
 
-// Lays the nodes out, each level after the one above. ends[i] is where the entries below node i
-// end.
+// Lays the nodes out level by level. ends[i]: where the entries below node i end.
 static bool lay_nodes(tern_tree *t, const entry *e, uint32_t *ends) {
     size_t n = 1, level_end = 1, depth = 0;
     ends[0] = (uint32_t)t->n_ids;
@@ -115,8 +114,8 @@ static tern_status build_tree(tern_vocab_tree *v, tern_tree *t, entry *e, size_t
 
 // ---- Flat trees ---------------------------------------------------------------------------------
 
-// Children come after the node above them, so one pass from the end finds how many nodes lie below
-// each, and one from the beginning where each goes.
+// Children come after their parent, so one pass from the end finds how many nodes lie below each,
+// and one from the beginning finds the place of each.
 static tern_status flatten(tern_vocab_tree *v, const tern_tree *t, tern_flat_tree *f,
                            tern_error *err) {
     const size_t n = t->n_nodes;
@@ -158,7 +157,7 @@ static tern_status flatten(tern_vocab_tree *v, const tern_tree *t, tern_flat_tre
 
 // ---- Plain tokens -------------------------------------------------------------------------------
 
-// The number of characters of a plain token, counting a cut one; 0: it is special.
+// The number of characters of a plain token, including a cut one; 0: it is special.
 static size_t plain_chars(tern_str s) {
     size_t n_chars = 0;
     for (size_t i = 0; i < s.len; n_chars++) {

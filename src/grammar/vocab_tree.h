@@ -4,12 +4,12 @@
 
 #include "grammar/grammar.h"
 
-// Children of a node lie side by side: those of node i are nodes[i].child up to nodes[i + 1].child.
+// Children of a node are adjacent: those of node i are nodes[i].child up to nodes[i + 1].child.
 // Tokens are sorted by their bytes, so that those below a node are one stretch of ids.
 typedef struct tern_tree_node {
     uint32_t child;
-    uint32_t ids;   // where those that end here begin
-    uint16_t n_own; // how many these are
+    uint32_t ids;   // where the ids of tokens that end here begin
+    uint16_t n_own; // how many tokens end here
     uint8_t byte;
     uint8_t depth; // 255: or more
 } tern_tree_node;
@@ -21,8 +21,7 @@ typedef struct tern_tree {
     size_t n_ids;
 } tern_tree;
 
-// A tree's nodes in the order in which a walk meets them, each right behind the one above it: for
-// walks that meet most of them.
+// A tree's nodes in depth-first order, as a walk meets them: for walks that meet most of them.
 typedef struct tern_flat_node {
     uint32_t end; // of the nodes below
     uint32_t ids; // where the tokens that end here begin; those of the next node come after them
@@ -34,22 +33,22 @@ typedef struct tern_flat_node {
 typedef struct tern_flat_tree {
     tern_flat_node *nodes; // [n + 1]
     uint8_t *bytes;        // [n]
-    uint16_t *depths;      // [n] of the node, * 2, + 1: it is large
-    uint32_t *node;        // [n] which of the tree's nodes it is
-    uint32_t n_of[256];    // how many have this byte
+    uint16_t *depths;      // [n] depth of the node * 2, + 1 if it is large
+    uint32_t *node;        // [n] the same node in the tree
+    uint32_t n_of[256];    // how many nodes have this byte
     size_t n;
 } tern_flat_tree;
 
-// A token, or a node of a tree, and how many characters of a string there are up to it.
+// A token or a node of a tree, and how many characters of a string it has.
 typedef struct tern_counted {
     uint32_t what, n_chars;
 } tern_counted;
 
-// Inside of a JSON string of certain characters, any number of them, up to its quote.
+// The tokens inside a JSON string of any number of characters of one kind, up to its quote.
 typedef struct tern_string_tokens {
-    uint64_t *all;                // [n_words] tokens that stay in it or end with its quote
-    tern_counted *inside, *ended; // the special ones of both
-    tern_counted *exits;          // where it has ended and tokens go on: node * 2 + tree
+    uint64_t *all;                // [n_words] tokens that stay in the string or end with its quote
+    tern_counted *inside, *ended; // the special tokens of both kinds
+    tern_counted *exits;          // where the string has ended and tokens go on: node * 2 + tree
     size_t n_inside, n_ended, n_exits;
 } tern_string_tokens;
 
@@ -76,7 +75,7 @@ struct tern_vocab_tree {
     size_t bytes;
 };
 
-// Tokens of more bytes are few, and in a list.
+// Tokens with more bytes are few, and kept in a list.
 #define TERN_LONG 16
 
 // Fills in `string` from the trees (mask_string.c).

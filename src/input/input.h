@@ -20,11 +20,11 @@ void tern_tokenizer_free(tern_tokenizer *t);
 int32_t tern_tokenizer_n_vocab(const tern_tokenizer *t);
 int32_t tern_tokenizer_bos(const tern_tokenizer *t); // -1: none
 int32_t tern_tokenizer_eos(const tern_tokenizer *t);
-// From now on texts end with eos, as embedding models of the last token want; nothing where they
-// end with some token already.
+// From now on encoded texts end with eos, as embedding models that use the last token need it. No
+// effect if texts end with a token already.
 void tern_tokenizer_append_eos(tern_tokenizer *t);
-// Cuts the ids of a text, encoded with TERN_TOKENIZE_BOS, to n_max: what ends every text stays.
-// Fails if there is no room for that.
+// Cuts the ids of a text, encoded with TERN_TOKENIZE_BOS, to n_max, and keeps the tokens that end
+// every text. Fails if there is no room for these.
 tern_status tern_tokenizer_cut(const tern_tokenizer *t, int32_t *ids, size_t *n, size_t n_max,
                                tern_error *err);
 bool tern_tokenizer_adds_bos(const tern_tokenizer *t);
@@ -45,7 +45,7 @@ tern_status tern_tokenizer_encode(const tern_tokenizer *t, const char *text, siz
                                   unsigned flags, tern_ids *out, tern_error *err);
 
 // Appends the ids of a pair of texts, of at most n_max: the second one is cut to fit. Fails if the
-// first one alone does not, or if the tokenizer does not say what a pair is.
+// first one alone does not fit, or if the tokenizer has no form for pairs.
 tern_status tern_tokenizer_encode_pair(const tern_tokenizer *t, tern_str first, tern_str second,
                                        size_t n_max, tern_ids *out, tern_error *err);
 
@@ -57,7 +57,7 @@ typedef struct tern_decoder {
     bool started;      // SentencePiece drops one space in front of the first word; set it to
                        // decode from the middle of a text
     bool with_special; // also print the names of control tokens
-    bool raw;          // bytes as they are, whether or not they make characters
+    bool raw;          // bytes as they are, even if they are not valid UTF-8
 } tern_decoder;
 void tern_tokenizer_decode(const tern_tokenizer *t, tern_decoder *d, int32_t id, tern_strbuf *out);
 void tern_tokenizer_decode_end(tern_decoder *d, tern_strbuf *out); // a cut character: U+FFFD
@@ -72,24 +72,24 @@ typedef struct tern_tokenizer_export {
     size_t n_vocab, n_merges;
     int32_t bos, eos, eot, eom, unk, pad; // -1: none
     bool add_bos, add_eos, add_space_prefix;
-    bool squeezes;     // "t5": several spaces are one
+    bool squeezes;     // "t5": several spaces become one
     tern_str charsmap; // sentencepiece's
 } tern_tokenizer_export;
 tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_export *out,
                                        tern_error *err);
-// The same as keys of a file. begin: the token that texts begin with, and that ends them if the
-// tokenizer has no other; -1: as the tokenizer says.
+// The same as keys of a file. begin: the token that begins texts, and ends them if the tokenizer
+// has no other; -1: the tokenizer's own.
 tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern_gguf_writer *w,
                                     tern_error *err);
 
-// A hash of all entries' texts in order: whether two files hold the same vocabulary.
+// A hash of all entries' texts in order, to compare the vocabularies of two files.
 uint64_t tern_tokenizer_hash(const tern_tokenizer *t);
 
 // ---- Learning a vocabulary ----------------------------------------------------------------------
 
 typedef struct tern_bpe_desc {
-    int32_t n_vocab;             // of all tokens, at least 256 and the special ones
-    const char *pre;             // how text is split, by GGUF's name; NULL: "llama-bpe"
+    int32_t n_vocab;             // number of tokens, at least 256 and the special ones
+    const char *pre;             // GGUF's name of how text is split; NULL: "llama-bpe"
     const char *const *specials; // the first one begins and ends documents
     size_t n_specials;
     uint64_t min_count; // rarer pairs are not merged, 0: 2
@@ -103,7 +103,7 @@ typedef struct tern_bpe_trainer tern_bpe_trainer;
 // The texts in desc must outlive the trainer.
 tern_status tern_bpe_trainer_open(tern_bpe_trainer **out, const tern_bpe_desc *desc,
                                   tern_error *err);
-// Counts the words of one text: words do not cross from one text to the next.
+// Counts the words of one text: a word never spans two texts.
 tern_status tern_bpe_trainer_add(tern_bpe_trainer *t, const char *text, size_t n, tern_error *err);
 // Learns from the added texts and appends a tokenizer.json. Call once.
 tern_status tern_bpe_trainer_finish(tern_bpe_trainer *t, tern_strbuf *json, tern_error *err);
@@ -111,10 +111,10 @@ void tern_bpe_trainer_free(tern_bpe_trainer *t);
 
 typedef struct tern_bpe_stats {
     uint64_t n_bytes; // of text
-    uint64_t n_words; // in it, and different ones:
+    uint64_t n_words; // words in it, and different ones:
     uint64_t n_different;
     uint64_t n_forgotten; // not counted for lack of memory
-    uint64_t n_too_long;  // not counted since they have more than 1 KiB
+    uint64_t n_too_long;  // not counted, as they are longer than 1 KiB
     size_t n_tokens, n_merges;
 } tern_bpe_stats;
 tern_bpe_stats tern_bpe_trainer_stats(const tern_bpe_trainer *t);
@@ -124,7 +124,7 @@ tern_bpe_stats tern_bpe_trainer_stats(const tern_bpe_trainer *t);
 tern_status tern_tokenizer_write_json(const tern_tokenizer *t, tern_str chat_template,
                                       tern_strbuf *json, tern_strbuf *config, tern_error *err);
 
-// Whether `part` is in the text, whatever the case of either. An empty one is.
+// Whether `part` is in the text, whatever the case of either. An empty part always is.
 tern_status tern_text_mentions(tern_str text, tern_str part, bool *out, tern_error *err);
 
 // ---- Chat templates: the Jinja that models ship -------------------------------------------------
@@ -132,25 +132,25 @@ tern_status tern_text_mentions(tern_str text, tern_str part, bool *out, tern_err
 typedef struct tern_template tern_template;
 // Parses a template; messages name line and reason.
 tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err);
-// A template of other texts: it begins messages with `what`, which must outlive it, and a name that
-// is not among the variables is an error where it would be written.
+// A template for other texts: error messages begin with `what`, which must outlive it, and writing
+// an undefined variable is an error.
 tern_status tern_template_open_text(tern_template **out, tern_str source, const char *what,
                                     tern_error *err);
 void tern_template_free(tern_template *t);
 // Renders with `messages` and all members of `variables` (a JSON object, may be NULL: bos_token,
 // eos_token, add_generation_prompt, tools, enable_thinking, strftime_now's date_string ...). Steps,
 // depth and output size are capped. raise_exception() becomes TERN_ERR_ARGUMENT with the template's
-// own words.
+// message.
 tern_status tern_template_render(const tern_template *t, const char *variables_json,
                                  size_t variables_bytes, tern_strbuf *out, tern_error *err);
 // The template for a model: `override` if not NULL, else the file's own, unless it is known to be
-// wrong (BitNet's early converter); else a guess by the vocabulary and by the name that the file
-// gives its model. Never NULL on success.
+// wrong (BitNet's early converter); else a guess from the vocabulary and the model's name in the
+// file. Never NULL on success.
 tern_status tern_template_for_model(tern_template **out, const tern_file *file,
                                     const tern_tokenizer *tokenizer, const char *override,
                                     tern_error *err);
-// What was guessed, for people; NULL: nothing, the file or the caller gave it. The text is not
-// copied and must outlive the template.
+// A description of the guess; NULL: none, the template is the file's or the caller's. The text is
+// not copied and must outlive the template.
 const char *tern_template_guess(const tern_template *t);
 void tern_template_set_guess(tern_template *t, const char *guess);
 void tern_template_set_thinking(tern_template *t, tern_thinking thinking); // AUTO at first
@@ -169,25 +169,25 @@ tern_status tern_template_chat(const tern_template *t, const tern_tokenizer *tok
 typedef struct tern_answer_style {
     tern_calls body;
     const char *open, *close;             // around calls; close NULL: they end by themselves
-    const char *quote;                    // around strings, where those have marks
+    const char *quote;                    // around strings, if these have marks
     bool is_bare;                         // an answer that is a call may come without marks
     bool is_list;                         // of JSON and named ones: calls stand in brackets
     const char *think_open, *think_close; // around reasoning; NULL: the family writes none
-    bool takes_tools, renders_calls;      // the template speaks of them
+    bool takes_tools, renders_calls;      // the template handles them
 } tern_answer_style;
 
-// By the template's source and the vocabulary (may be NULL).
+// Found from the template's source and the vocabulary (may be NULL).
 tern_answer_style tern_answer_style_of(tern_str source, const tern_tokenizer *tokenizer);
 const tern_answer_style *tern_template_answer_style(const tern_template *t);
 void tern_template_set_answer_style(tern_template *t, tern_answer_style style);
 // Whether the prompt ends with the mark, blanks aside; either may be NULL.
 bool tern_answer_follows(const char *prompt, const char *mark);
-// prompt: what the answer follows, which may have begun the reasoning; NULL: nothing. tools: a JSON
+// prompt: the text before the answer, which may have begun the reasoning; NULL: none. tools: a JSON
 // array, NULL: calls are not looked for. A reader is used by one thread at a time.
 tern_status tern_answer_create(tern_answer **out, const tern_answer_style *style,
                                const tern_tokenizer *tokenizer, const char *prompt,
                                const char *tools, tern_error *err);
-// Who owns what style points to is let go when the reader is closed.
+// Calls let_go(owner) when the reader is closed: owner holds the strings of `style`.
 void tern_answer_own(tern_answer *a, const void *owner, void (*let_go)(const void *owner));
 
 #endif

@@ -60,7 +60,7 @@ bool tern_unicode_is_control(uint32_t c) {
 }
 
 bool tern_unicode_is_han(uint32_t c) {
-    // Extension E begins at 2B820, but the library that all files are made with says 2B920.
+    // Extension E begins at 2B820, but the library that makes all files uses 2B920.
     static const uint32_t ranges[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
                                          {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
                                          {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
@@ -111,13 +111,13 @@ void tern_unicode_repair(tern_strbuf *out, const char *bytes, size_t n) {
 
 // ---- Normalization forms ------------------------------------------------------------------------
 //
-// An ASCII character is the same in every form and nothing before it can combine with what follows,
-// so text is cut there: ASCII is copied, and each stretch "one ASCII character and the others after
-// it" is decomposed, put in canonical order and, for the C forms, composed.
+// An ASCII character is the same in every form, and nothing before it combines with characters
+// after it, so text is cut there: ASCII is copied, and each stretch of one ASCII character and the
+// non-ASCII ones after it is decomposed, put in canonical order and, for the C forms, composed.
 //
 // Canonical order sorts each run of combining marks by class, keeping equal ones in place. The
-// library's own loop for it takes quadratic time, which a text of nothing but marks would abuse;
-// here it is a counting sort.
+// library's loop takes quadratic time, which a text of only marks would exploit; this is a counting
+// sort.
 
 typedef struct code_list {
     utf8proc_int32_t *codes;

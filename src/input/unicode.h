@@ -1,12 +1,12 @@
-// What tokenizers and templates need from Unicode: character classes, normalization forms, case,
-// repair of invalid UTF-8. The tables are utf8proc's.
+// Unicode for tokenizers and templates: character classes, normalization forms, case, repair of
+// invalid UTF-8. The tables are utf8proc's.
 #ifndef TERN_INPUT_UNICODE_H
 #define TERN_INPUT_UNICODE_H
 
 #include "base/status.h"
 #include "base/strbuf.h"
 
-// The classes that pre-tokenizer patterns tell apart; each character is in exactly one.
+// The classes that pre-tokenizer patterns use; each character is in exactly one.
 typedef enum tern_char_class {
     TERN_CHAR_OTHER,
     TERN_CHAR_LETTER,  // \p{L}
@@ -19,9 +19,9 @@ tern_char_class tern_unicode_class(uint32_t c);
 bool tern_unicode_is_space(uint32_t c); // White_Space
 bool tern_unicode_is_punct(uint32_t c); // \p{P}, and every ASCII sign
 bool tern_unicode_is_word(uint32_t c);  // \w
-// BERT's: controls, format and private characters, but for \t, \n and \r.
+// As in BERT: controls, format and private characters, except \t, \n and \r.
 bool tern_unicode_is_control(uint32_t c);
-bool tern_unicode_is_han(uint32_t c); // what BERT takes for a Chinese character
+bool tern_unicode_is_han(uint32_t c);                        // Chinese characters, as in BERT
 bool tern_unicode_is_mark(uint32_t c, bool only_nonspacing); // \p{M}; \p{Mn}
 
 // Length of the ill-formed sequence that begins at bytes[0], counted as the Unicode standard
@@ -47,8 +47,8 @@ bool tern_unicode_is_cased(uint32_t c);
 bool tern_unicode_is_case_ignorable(uint32_t c);
 
 typedef enum tern_case { TERN_LOWER, TERN_UPPER, TERN_TITLE } tern_case;
-// The one to three characters that c becomes; returns their number. What depends on neighbours, the
-// sigma at the end of a word, is the caller's.
+// The one to three characters that c becomes; returns their number. The caller handles the final
+// sigma, which depends on its neighbours.
 int tern_unicode_change_case(uint32_t c, tern_case to, uint32_t out[3]);
 
 #endif

@@ -1,6 +1,6 @@
-// Case as Unicode's SpecialCasing.txt and derived properties have it, which is what Python's str
-// methods do: letters whose capital is several letters, and which characters have case at all.
-// utf8proc has the rest, the mappings of one character to one.
+// Case from Unicode's SpecialCasing.txt and derived properties, as in Python's str methods: letters
+// whose capital is several letters, and which characters have case at all. utf8proc has the rest,
+// the mappings of one character to one.
 #include <utf8proc.h>
 #include "input/unicode.h"
 

@@ -1,4 +1,4 @@
-// Answers, taken apart while they come: text, reasoning, calls of tools. See answer.h.
+// Parses answers while they are generated: text, reasoning, tool calls. See answer.h.
 #include "input/answer/answer.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static void pass_text(tern_answer *a, tern_part_kind kind, const char *text, siz
     pass(a, kind, text, n);
 }
 
-// Passes on what of the arguments can be closed.
+// Passes on the arguments as far as they can be closed.
 static void flush_arguments(tern_answer *a) {
     tern_strbuf *all = &a->arguments;
     if (!a->is_open || !all->len || all->failed) return;
@@ -31,7 +31,7 @@ static void flush_arguments(tern_answer *a) {
     a->json.scanned -= n, a->json.safe = 0;
 }
 
-// A call that does not come to its end: what came of its arguments becomes JSON.
+// Ends a call that is not complete: its arguments so far become JSON.
 static void close_call(tern_answer *a) {
     tern_strbuf end = {0};
     if (!a->is_open) return;
@@ -42,7 +42,7 @@ static void close_call(tern_answer *a) {
     a->arguments.failed |= end.failed;
     tern_strbuf_free(&end);
     tern_strbuf_clear(&a->arguments);
-    a->n_calls++; // the next one is another
+    a->n_calls++; // the next call is a new one
     a->is_open = false;
 }
 
@@ -90,7 +90,7 @@ void tern_call_finish(tern_answer *a) {
 
 typedef enum match { MATCH_NO, MATCH_CUT, MATCH_WHOLE } match;
 
-// Whether a mark begins the text; a text that ends within the mark may go on with it.
+// Whether the text begins with a mark. CUT: the text ends within the mark.
 static match match_mark(const tern_answer *a, const char *mark, const char *text, size_t n) {
     size_t len = mark ? strlen(mark) : 0;
     if (!len || memcmp(text, mark, n < len ? n : len)) return MATCH_NO;
@@ -100,14 +100,14 @@ static match match_mark(const tern_answer *a, const char *mark, const char *text
 
 typedef struct found {
     size_t at;        // where the mark begins, or may begin; the text's length: nowhere
-    const char *mark; // NULL: not whole, or there is none
+    const char *mark; // NULL: no mark, or not whole yet
     bool begins_call; // without a mark
 } found;
 
 static const char bare_tag[] = "<function="; // Qwen3-Coder leaves out the mark before it
 
-// Whether a call may begin here without its mark: with a tag, or with an object that begins a line.
-// More must come before it is one.
+// Whether a call without its mark may begin here: a tag, or an object at the beginning of a line.
+// Only later bytes show whether it is a call.
 static match match_unmarked(const tern_answer *a, const answer_prose *p, const char *text,
                             size_t n) {
     if (a->style.body == TERN_CALLS_TAGS) return match_mark(a, bare_tag, text, n);
@@ -115,7 +115,7 @@ static match match_unmarked(const tern_answer *a, const answer_prose *p, const c
     return begins && tern_prose_at_line(p) ? MATCH_WHOLE : MATCH_NO;
 }
 
-// In reasoning: its end.
+// Finds the mark that ends reasoning.
 static found find_mark(const tern_answer *a, const char *mark, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++) {
         match m = match_mark(a, mark, text + i, n - i);
@@ -124,7 +124,7 @@ static found find_mark(const tern_answer *a, const char *mark, const char *text,
     return (found){n, NULL, false};
 }
 
-// In a text: a call, or reasoning, which counts only where nothing but spaces stands before it.
+// Finds a call in text; or reasoning, if only spaces come before it.
 static found find_in_text(const tern_answer *a, const char *think, const char *call,
                           const char *text, size_t n) {
     answer_prose p = a->prose;
@@ -144,22 +144,21 @@ static found find_in_text(const tern_answer *a, const char *think, const char *c
     return (found){n, NULL, false};
 }
 
-// Spaces before a mark belong to it and are held back until something else comes; but not
-// thousands: of more, the first are text.
+// Spaces before a mark are part of it, and held back until other bytes come; of more than this
+// many, the first are text.
 enum { HELD_SPACES_MAX = 256 };
 
-// Passes on text up to a mark that was found, or to the spaces before it, and returns how many
-// bytes it dealt with.
+// Passes on text up to a found mark, or to the spaces before it; returns how many bytes were used.
 static size_t pass_until(tern_answer *a, tern_part_kind kind, const char *text, found f) {
     size_t begin = 0, end = f.at;
     while (a->skips_space && begin < end && tern_call_is_space(text[begin]))
-        tern_prose_put(&a->prose, text[begin++]); // a line may begin behind them
+        tern_prose_put(&a->prose, text[begin++]); // a line may begin after them
     while (end > begin && f.at - end < HELD_SPACES_MAX && tern_call_is_space(text[end - 1])) end--;
     pass_text(a, kind, text + begin, end - begin);
     return end > begin ? end : begin;
 }
 
-// A call begins with these bytes: spaces, and the mark, which are its reader's no more.
+// Begins a call. text: spaces and the mark, which the reader does not get.
 static void enter_call(tern_answer *a, const char *text, size_t n, bool is_unmarked) {
     a->at = ANSWER_CALL;
     a->call = (call_state){0};
@@ -174,7 +173,7 @@ static void enter_call(tern_answer *a, const char *text, size_t n, bool is_unmar
 static void leave(tern_answer *a) {
     a->at = ANSWER_TEXT;
     a->skips_space = true;
-    a->prose = (answer_prose){0}; // what was shown before is over
+    a->prose = (answer_prose){0}; // new text begins
 }
 
 // ---- One step in each state; each returns how many bytes it dealt with, 0: it waits for more ---
@@ -189,7 +188,7 @@ static size_t step_text(tern_answer *a, const char *text, size_t n) {
             return i;
         }
     }
-    // Reasoning comes before the answer: a tag in the middle of a text is spoken of.
+    // Reasoning comes before the answer: a tag in the middle of text is only mentioned.
     bool may_think = !a->has_begun || a->skips_space;
     const char *think = may_think ? a->style.think_open : NULL;
     const char *call = a->calls ? a->style.open : NULL;
@@ -217,11 +216,11 @@ static size_t step_reasoning(tern_answer *a, const char *text, size_t n) {
     return f.at + strlen(f.mark);
 }
 
-// What is looked at again; more is text, whatever is in it.
+// At most this many bytes are read again; if there are more, all are text.
 enum { AGAIN_MAX = 4096 };
 
-// What began like a call is none: its mark is text, and what follows is looked at again. Behind
-// calls it is text up to the body's end.
+// The body is not a call: its mark is text, and the bytes after it are read again. After calls all
+// is text up to the body's end.
 static void give_up_call(tern_answer *a) {
     tern_strbuf *raw = &a->raw;
     bool was_open = a->is_open;
@@ -252,7 +251,7 @@ static call_fed feed(tern_answer *a, char c) {
     }
 }
 
-// Whether more calls may come with these bytes, where no mark ends the body.
+// Whether these bytes may begin more calls, for bodies without a closing mark.
 static match goes_on(const tern_answer *a, const char *text, size_t n) {
     if (a->call.in_list || tern_call_is_space(*text)) return MATCH_WHOLE;
     if (a->is_unmarked && a->style.body == TERN_CALLS_TAGS) return match_mark(a, bare_tag, text, n);
@@ -260,8 +259,8 @@ static match goes_on(const tern_answer *a, const char *text, size_t n) {
                                                                                : MATCH_NO;
 }
 
-// Between calls: whether the body ends here, and with how many bytes. Without a mark for the end it
-// ends when something comes that no further call begins with.
+// Between calls: whether the body ends here, and with how many bytes. Without a closing mark it
+// ends when bytes come that cannot begin another call.
 static bool ends_body(tern_answer *a, const char *text, size_t n, size_t *n_mark, bool *waits) {
     match m = match_mark(a, a->style.close, text, n);
     *n_mark = m == MATCH_WHOLE ? strlen(a->style.close) : 0;
@@ -299,8 +298,8 @@ static size_t step_call(tern_answer *a, const char *text, size_t n) {
     return n;
 }
 
-// Behind a call that broke off: the rest of that is lost, for its name and arguments were passed
-// on.
+// After an invalid call: the rest of the body is dropped if the call's name has been passed on
+// already, else it is text.
 static size_t step_skip(tern_answer *a, const char *text, size_t n) {
     found f = find_mark(a, a->style.close, text, n);
     size_t done = a->skips_rest ? f.at : pass_until(a, TERN_PART_TEXT, text, f);
@@ -319,7 +318,7 @@ static size_t step(tern_answer *a, const char *text, size_t n) {
     }
 }
 
-// Puts what is to be looked at again in the place of what was dealt with.
+// Replaces the bytes used so far by those to be read again.
 static void look_again(tern_answer *a, size_t n_done) {
     tern_strbuf_append(&a->again, tern_strbuf_text(&a->in) + n_done, a->in.len - n_done);
     tern_strbuf_clear(&a->in);
@@ -378,22 +377,22 @@ tern_status tern_answer_end(tern_answer *a, tern_part_fn on_part, void *user, te
     if (a->has_ended) return tern_fail(err, TERN_ERR_ARGUMENT, "the answer has ended");
     TERN_TRY(tern_use_begin(&a->use, "the answer", err));
     a->has_ended = true, a->on_part = on_part, a->user = user;
-    if (!a->in.failed) take(a); // what looked like a beginning of a mark is none
+    if (!a->in.failed) take(a); // what looked like the beginning of a mark is text
     while (a->at == ANSWER_CALL && !a->is_open && !a->in.failed) {
         give_up_call(a);
         look_again(a, a->in.len);
         if (!a->in.failed) take(a);
     }
     close_call(a);
-    // Spaces at the end belong to the text, unless they stand after reasoning or a call.
+    // Spaces at the end belong to the text, unless they come after reasoning or a call.
     if (a->at == ANSWER_TEXT && !a->skips_space) pass_text(a, TERN_PART_TEXT, a->in.ptr, a->in.len);
     return end_call(a, err);
 }
 
 bool tern_answer_with_special(const tern_answer *a) { return a && a->with_special; }
 
-// The longest beginning of a mark that the vocabulary has as a token: whether it is one of those
-// that do not show in texts.
+// Whether a mark does not show in texts: the longest prefix of it that is a token is a control
+// token.
 static bool is_hidden(const tern_tokenizer *t, const char *mark) {
     for (size_t n = mark ? strlen(mark) : 0; n > 1; n--) {
         int32_t id = tern_tokenizer_find(t, (tern_str){mark, n});

@@ -1,6 +1,6 @@
-// Which of a call's arguments may be passed on before their end is known: those that brackets and a
-// quote make JSON of. A key waits for its value, a number for what follows it, an escape for its
-// end.
+// How much of a call's arguments may be passed on before they are complete: as much as brackets and
+// a quote can complete to JSON. A key waits for its value, a number for the byte after it, an
+// escape for its end.
 #include <string.h>
 #include "input/answer/answer.h"
 
@@ -70,7 +70,7 @@ static bool after_value(call_json *j, char c) {
     return c == ',';
 }
 
-// A number or a word has its bytes before this one.
+// A number or a word ended before byte c.
 static bool end_scalar(call_json *j, const char *text, size_t n, char c) {
     tern_strbuf word = {0};
     size_t from = n;
@@ -143,7 +143,7 @@ enum { // answer_prose.at
     LINE_BEGIN,
     LINE_INDENT,
     LINE_FENCE, // marks of a fence
-    LINE_INFO,  // behind those that open one
+    LINE_INFO,  // after the marks that open a block
     LINE_REST,
 };
 
@@ -151,7 +151,7 @@ bool tern_prose_takes_marks(const answer_prose *p) { return !p->fence && p->befo
 
 bool tern_prose_at_line(const answer_prose *p) { return p->at == LINE_BEGIN && !p->fence; }
 
-// A row of three marks or more opens a block, one that is as long closes it.
+// Three or more marks open a block; at least as many close it.
 static void end_fence(answer_prose *p, char c) {
     p->at = LINE_REST;
     if (p->fence && p->n_marks >= p->n_fence && tern_call_is_space(c))
@@ -173,7 +173,7 @@ void tern_prose_put(answer_prose *p, char c) {
         else
             end_fence(p, c);
     } else if (p->at == LINE_INFO && c == '`' && p->fence == '`') {
-        p->fence = 0, p->at = LINE_REST; // it was code within the line
+        p->fence = 0, p->at = LINE_REST; // it was code inside a line
     }
     if (c == '\n') p->at = LINE_BEGIN;
     p->before = c;

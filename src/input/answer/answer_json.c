@@ -1,12 +1,12 @@
 // Calls as JSON: {"name": "f", "arguments": {...}}, one or several, in brackets or not, with
-// "parameters" for Llama 3 and with OpenAI's "function" around; and Mistral's newer f[ARGS]{...}.
+// "parameters" for Llama 3, also wrapped in OpenAI's "function"; and Mistral's newer f[ARGS]{...}.
 #include "input/answer/answer.h"
 
 #include <string.h>
 
 enum {       // call_state.at
     AT_ITEM, // before an object
-    AT_KEY,  // in it, before a member or its end
+    AT_KEY,  // in an object, before a member or the end
     AT_KEY_TEXT,
     AT_COLON,
     AT_VALUE,
@@ -16,7 +16,7 @@ enum {       // call_state.at
     AT_SKIP,           // another member's value
     AT_AFTER,          // after a member
     AT_FUNCTION,       // Mistral's name
-    AT_OBJECT,         // and what follows it
+    AT_OBJECT,         // and the bytes after it
 };
 
 bool tern_call_is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -37,15 +37,15 @@ bool tern_call_is_json(tern_strbuf *word, bool scalars_only) {
     tern_status status =
         word->len ? tern_json_parse(&doc, word->ptr, word->len, NULL) : TERN_ERR_FORMAT;
     bool ok = status == TERN_OK;
-    word->failed |= status == TERN_ERR_MEMORY; // else what it is would depend on memory
+    word->failed |= status == TERN_ERR_MEMORY; // else the result would depend on memory
     uint32_t type = ok ? tern_json_root(&doc)->type : TERN_JSON_STRING;
     tern_json_free(&doc);
     return ok && (!scalars_only || type == TERN_JSON_NULL || type == TERN_JSON_BOOL ||
                   type == TERN_JSON_NUMBER);
 }
 
-// One step over a value: its brackets and strings. Models break lines within strings, which JSON
-// does not allow; a reader of the arguments is given the escape.
+// Reads one byte of a value: tracks brackets and strings. Models write newlines inside strings,
+// which JSON does not allow; these are copied as escapes.
 static bool copy(call_copy *k, char c, tern_strbuf *out) {
     if (k->in_string && !k->escaped && (unsigned char)c < 0x20) {
         if (out) tern_call_put_char(out, c);
@@ -67,7 +67,7 @@ static bool copy(call_copy *k, char c, tern_strbuf *out) {
 
 bool tern_call_copy(tern_answer *a, char c) { return copy(&a->call.copy, c, &a->arguments); }
 
-// A string's last byte has come: its text replaces the spelling.
+// After a string's last byte: replaces its spelling by its text.
 static bool finish_text(tern_answer *a, char c, tern_strbuf *out) {
     if (!copy(&a->call.copy, c, &a->word)) return false;
     tern_json_doc doc = {0};
@@ -105,7 +105,7 @@ static call_fed begin_item(tern_answer *a, char c) {
     return (c == ',' || c == ';' || tern_call_is_space(c)) ? CALL_REST : CALL_BAD;
 }
 
-// Whether a member by this name may stand where the whole answer may be the call.
+// Whether a member of this name may be in a call, if the whole answer may be the call.
 static bool is_of_calls(const tern_strbuf *key) {
     static const char *const known[] = {"name", "type",      "function",
                                         "id",   "arguments", "parameters"};
@@ -164,7 +164,7 @@ static call_fed skip_value(tern_answer *a, char c) {
 
 static call_fed end_name(tern_answer *a) {
     a->call.has_name = true, a->call.at = AT_AFTER;
-    // Without a mark a name alone is no call yet.
+    // Without a mark, a name alone is not a call yet.
     if (a->is_unmarked && !a->call.has_arguments)
         return tern_call_is_known(a) ? CALL_MORE : CALL_BAD;
     return tern_call_begin(a) ? CALL_MORE : CALL_BAD;

@@ -1,8 +1,8 @@
 // Calls as a programming language writes them: LFM2's [f(a="x", n=1)], and Gemma's
 // f{a:<|"|>x<|"|>,n:1}.
 //
-// Both are objects with other brackets: a call's arguments are a frame that ( or { opens, within it
-// keys and values, and frames for lists and objects. What a value is turns into JSON byte by byte.
+// Both are objects with other brackets: a call's arguments are a frame that ( or { opens, with keys
+// and values, and nested frames for lists and objects. Values become JSON byte by byte.
 #include "input/answer/answer.h"
 
 #include <string.h>
@@ -130,7 +130,7 @@ static call_fed end_word(tern_answer *a, char c) {
     return tern_call_is_space(c) ? CALL_MORE : between(a, c);
 }
 
-// Where spaces mean nothing.
+// Between tokens, where spaces are skipped.
 static call_fed between(tern_answer *a, char c) {
     call_state *s = &a->call;
     switch (s->at) {
@@ -153,7 +153,7 @@ static call_fed in_escape(tern_answer *a, char c) {
         tern_strbuf_puts(&a->arguments, "\\u"), a->call.n_hex = 4;
     else if (c == 'x')
         tern_strbuf_puts(&a->arguments, "\\u00"), a->call.n_hex = 2;
-    else if (c != '\n') { // which a backslash takes away
+    else if (c != '\n') { // a backslash before a newline removes it
         tern_strbuf_puts(&a->arguments, strchr(letters, c) ? "\\" : "\\\\");
         tern_strbuf_putc(&a->arguments, c);
     }
@@ -168,8 +168,8 @@ static call_fed in_hex(tern_answer *a, char c) {
     return CALL_MORE;
 }
 
-// A string between marks: what looks like the mark and is not belongs to the text. Only the first
-// byte of a mark is like its beginning.
+// A string between marks. A mark that does not complete is part of the text; only a mark's first
+// byte can begin it.
 static call_fed in_marked(tern_answer *a, char c) {
     call_state *s = &a->call;
     const char *mark = a->style.quote;
@@ -208,7 +208,7 @@ static call_fed before_call(tern_answer *a, char c) {
         if (c == ']' && s->in_list) return s->in_list = false, CALL_REST;
         if (c == ',') return CALL_REST;
     } else if (a->has_calls) {
-        return CALL_BAD; // one call a mark
+        return CALL_BAD; // one call for each mark
     }
     tern_strbuf_clear(&a->name);
     tern_strbuf_putc(&a->name, c);

@@ -1,5 +1,4 @@
-// How a model's family writes reasoning and calls: by what its template writes, and by its
-// vocabulary.
+// How a model's family writes reasoning and calls: found from its template and its vocabulary.
 #include "input/answer/answer.h"
 
 #include <string.h>
@@ -11,8 +10,8 @@ static bool has(tern_str text, const char *part) {
     return false;
 }
 
-// The first row whose sign the template has. The order matters: Qwen3.5's functions in tags stand
-// inside Qwen3's mark, and Phi's mark begins as Granite's does.
+// The first row whose sign the template contains. The order matters: Qwen3.5's function tags are
+// inside Qwen3's mark, and Phi's mark begins like Granite's.
 static const struct {
     const char *sign;
     tern_answer_style style;
@@ -61,7 +60,7 @@ static bool is_token(const tern_tokenizer *t, const char *text) {
 tern_answer_style tern_answer_style_of(tern_str source, const tern_tokenizer *tokenizer) {
     tern_answer_style style = {0};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        // LFM2's newer templates leave its marks to the text of messages.
+        // LFM2's newer templates do not have its marks; they are in the messages' text.
         if (has(source, calls[i].sign) ||
             (calls[i].style.body == TERN_CALLS_PYTHON && is_token(tokenizer, calls[i].sign))) {
             style = calls[i].style;

@@ -6,7 +6,7 @@
 //     </parameter>
 //     </function>
 //
-// A value has no quotes: whether 12 is a number or a text is what the function's schema says.
+// A value has no quotes: the function's schema says whether 12 is a number or a text.
 #include "input/answer/answer.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static call_fed begin_parameter(tern_answer *a, const char *key) {
     tern_strbuf_putc(&a->arguments, ':');
     s->comma = true;
     s->type = type_of(a, key);
-    s->is_key = false; // of a text: its quote was written
+    s->is_key = false; // for a text: its quote was written
     s->matched = 0;
     tern_strbuf_clear(&a->word);
     return s->at = AT_VALUE, CALL_MORE;
@@ -58,11 +58,11 @@ static void put_chars(tern_answer *a, size_t n) {
     for (size_t i = 0; i < n; i++) tern_call_put_char(&a->arguments, a->word.ptr[i]);
 }
 
-// A long text is passed on but for what may be its end, in whole characters.
+// Passes a long text on, in whole characters, except bytes that may be its end.
 static void put_early(tern_answer *a) {
     size_t n = a->word.len;
     if (n < 64 + END_BYTES || !tern_str_is(a->call.type, "string")) return;
-    n -= END_BYTES + 1; // the mark and the line's end before it
+    n -= END_BYTES + 1; // the mark and the newline before it
     while (n && ((unsigned char)a->word.ptr[n] & 0xc0) == 0x80) n--;
     size_t skip = !a->call.is_key && *a->word.ptr == '\n';
     if (!a->call.is_key) tern_strbuf_putc(&a->arguments, '"');
@@ -103,7 +103,7 @@ static call_fed in_value(tern_answer *a, char c) {
     call_state *s = &a->call;
     tern_strbuf_putc(&a->word, c);
     if (c != end_of_value[s->matched]) {
-        s->matched = c == *end_of_value; // no other byte of the mark is like its first
+        s->matched = c == *end_of_value; // the mark's first byte occurs only once in it
         put_early(a);
     } else if (++s->matched == END_BYTES && !a->word.failed) {
         s->n_value = a->word.len - END_BYTES;
@@ -117,8 +117,8 @@ static bool begins(const char *text, const char *with, size_t n) {
     return !strncmp(text, with, n < strlen(with) ? n : strlen(with));
 }
 
-// A value may speak of its mark: it has ended if a tag comes that can follow one, or the body's
-// end.
+// A value may contain its closing mark: it has ended only if a tag that can follow a value, or the
+// body's closing mark, comes next.
 static call_fed after_value(tern_answer *a, char c) {
     call_state *s = &a->call;
     tern_strbuf *word = &a->word;
@@ -147,7 +147,7 @@ static call_fed after_value(tern_answer *a, char c) {
     return CALL_MORE;
 }
 
-// Whether a beginning of a value of this type is another value, or none.
+// Whether a prefix of a value of this type is a different value or invalid.
 static bool has_parts(tern_str type) {
     static const char *const types[] = {"integer", "number", "boolean", "null", "array", "object"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -155,7 +155,7 @@ static bool has_parts(tern_str type) {
     return false;
 }
 
-// The answer ends here: what came of a text is its beginning.
+// The answer ends here: a text that was cut is kept.
 void tern_call_cut_tags(tern_answer *a) {
     call_state *s = &a->call;
     if (s->at == AT_VALUE_END) {

@@ -1,4 +1,4 @@
-// Each family's way of writing calls and reasoning, as its documents show it, cut anywhere.
+// Each family's form of calls and reasoning, as its documentation shows it, cut anywhere.
 #include "input/answer/answer.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static const char tools[] =
     "\"type\":"
     "\"array\"},\"deep\":{\"type\":\"object\"},\"any\":{}}}}},{\"name\":\"clock\"}]";
 
-// Signs by which a family is known, as its template has them.
+// Signs of a family, as in its template.
 #define QWEN           "{{ tools }} <tool_call> </think>"
 #define CODER          "{{ tools }} <tool_call>\n<function=x> </think>"
 #define LFM            "{{ tools }} <|tool_call_start|> </think>"
@@ -58,7 +58,7 @@ static const struct {
     {QWEN, NULL, "<tool_call>{\"name\": \"weather\"", "0C(weather)A({})"},
     {QWEN, NULL, "<tool_call>{\"name\": \"clock\", \"arguments\": {}} junk</tool_call>\nb",
      "0C(clock)A({})ET(junk\nb)"},
-    // Seen to fail with a call that broke off and the one after it counted as one.
+    // Seen to fail with an invalid call and the one after it counted as one.
     {QWEN, NULL,
      "<tool_call>{\"name\": \"weather\", 7}</tool_call>\n<tool_call>{\"name\": "
      "\"clock\"}</tool_call>",
@@ -96,7 +96,8 @@ static const struct {
      "T(```a```)0C(clock)A({})E"},
     {QWEN, NULL, "Text\n<think>\nis a tag\n</think>\n\nend",
      "T(Text\n<think>\nis a tag\n</think>\n\nend)"},
-    // Calls without the mark: objects that begin a line and name a function, with its arguments.
+    // Calls without the mark: objects at the beginning of a line that name a function, with
+    // arguments.
     {QWEN, NULL, "{\"name\": \"clock\", \"arguments\": {}}", "0C(clock)A({})E"},
     {QWEN, NULL,
      "I look.\n\n{\"name\": \"weather\", \"arguments\": {\"days\": 1}}\n</tool_call>\nDone",
@@ -214,7 +215,7 @@ typedef struct record {
     tern_strbuf out;
     tern_part_kind last;
     bool is_cut;  // within characters, too
-    bool is_open; // of a text in brackets, which pieces join
+    bool is_open; // inside the brackets of a text, which later pieces continue
     uint32_t call;
 } record;
 
@@ -267,8 +268,8 @@ static void check_row(size_t i, size_t step, unsigned seed) {
     tern_answer_close(a);
 }
 
-// A row in two pieces, cut at each byte, is the row: seen to fail with marks that pieces cut in two
-// taken for text. Characters are whole only in pieces of whole ones.
+// A row in two pieces, cut at each byte, gives the same as the whole row. Seen to fail with cut
+// marks taken for text. Parts have whole characters only if the pieces have.
 static void check_cuts(size_t i) {
     size_t n = strlen(rows[i].answer);
     for (size_t cut = 0; cut <= n; cut++) {
@@ -290,7 +291,7 @@ static void check_cuts(size_t i) {
 }
 
 // Seen to fail, each for its own reason: with the spaces before marks passed on, with a cut mark
-// taken for text, with the name known before its end, with put_early in the middle of a character,
+// taken for text, with a name taken before its end, with put_early in the middle of a character,
 // with quotes in a word.
 TEST(answer_of_each_family) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -306,7 +307,7 @@ static void count(void *user, const tern_part *part) {
     if (part->n_bytes > *most) *most = part->n_bytes;
 }
 
-// Arguments come as they are made: none of the parts is long. Seen to fail with arguments kept
+// Arguments are passed on as they are generated: no part is long. Seen to fail with arguments kept
 // until the end.
 TEST(answer_arguments_are_not_held_back) {
     static const char *const begin[] = {
@@ -359,7 +360,8 @@ static void on_noise(void *user, const tern_part *part) {
     on_part(&n->r, part);
 }
 
-// The parts of a text of n bytes, in pieces of so many. Arguments are JSON, whatever the text is.
+// The parts of a text of n bytes, in pieces of `step` bytes. Arguments are JSON, whatever the text
+// is.
 static void take_noise(const char *source, const char *text, size_t n, size_t step,
                        tern_strbuf *out) {
     tern_answer *a;
@@ -378,8 +380,8 @@ static void take_noise(const char *source, const char *text, size_t n, size_t st
     tern_answer_close(a);
 }
 
-// Whole answers and streams agree, and no call is half. Seen to fail: with spaces before a mark
-// counted from where a piece begins; with arguments passed on as they come.
+// Whole answers and streams agree, and no call is incomplete. Seen to fail: with spaces before a
+// mark counted from the start of a piece; with arguments passed on as they come.
 static void put_noise(const char *source, unsigned seed) {
     static const char *const pieces[] = {"<tool_call>",
                                          "</tool_call>",

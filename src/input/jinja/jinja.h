@@ -1,17 +1,17 @@
-// A Jinja2 interpreter, as far as chat templates go: what lies between its files.
+// A Jinja2 interpreter, as far as chat templates need it: the interface between its files.
 //
 //   source -> jinja_lex.c -> tokens -> jinja_parse.c -> tree -> jinja_eval.c -> text
 //             the library: jinja_call.c, jinja_filters.c, jinja_text.c, jinja_wrap.c,
 //                          jinja_pprint.c, jinja_markup.c, jinja_predicates.c, jinja_methods.c
 //             values: jinja_value.c, jinja_ops.c, jinja_print.c, jinja_format.c
 //
-// It behaves as transformers sets Jinja2 up: trim_blocks and lstrip_blocks on, no escaping, loop
-// controls, tojson that leaves non-ASCII text alone, raise_exception and strftime_now, and nothing
-// that changes a list or a dict in place. Values are
-// Python's: how True and 1.0 print, what `//` and `%` do with negative numbers, what is true.
+// It behaves like Jinja2 as transformers sets it up: trim_blocks and lstrip_blocks on, no escaping,
+// loop controls, tojson that leaves non-ASCII text alone, raise_exception and strftime_now, and
+// nothing that changes a list or a dict in place. Values behave as in Python: how True and 1.0
+// print, `//` and `%` of negative numbers, which values count as true.
 //
 // A template is a program from a file, so it is run as an untrusted one: every evaluation counts as
-// a step, every byte made counts too, and steps, memory, text and depth have limits. All memory of
+// a step, every byte made counts, too, and steps, memory, text and depth have limits. All memory of
 // a run is one arena which is thrown away at its end; nothing in it is freed or moved before.
 #ifndef TERN_INPUT_JINJA_JINJA_H
 #define TERN_INPUT_JINJA_JINJA_H
@@ -27,9 +27,9 @@
 typedef struct jarena {
     struct jchunk *chunks;
     char *at;
-    size_t left, total, max; // max: bytes that it may take in all
+    size_t left, total, max; // max: most bytes that it may allocate
 } jarena;
-// Zeroed, aligned to 16. NULL: memory is out, or `max` is reached.
+// Zeroed, aligned to 16. NULL: no memory, or `max` is reached.
 void *tern_jinja_arena_alloc(jarena *a, size_t bytes);
 void tern_jinja_arena_free(jarena *a);
 
@@ -43,33 +43,33 @@ typedef enum jtype {
     J_INT,
     J_FLOAT,
     J_STRING,
-    J_LIST, // and everything that is walked like one: see jlist.kind
+    J_LIST, // and everything that is iterated like one: see jlist.kind
     J_DICT,
     J_NAMESPACE, // a dict whose members can be set
     J_MACRO,
     J_FUNCTION, // one of the global functions
     J_METHOD,   // "text".split before it is called
     J_LOOP,
-    J_CYCLER,    // what cycler(...) gives
-    J_JOINER,    // what joiner(...) gives
+    J_CYCLER,    // the result of cycler(...)
+    J_JOINER,    // the result of joiner(...)
     J_SELF,      // `self`: the template's blocks by name
     J_BLOCK_REF, // self.name before it is called
 } jtype;
 
 #define J_OWNER_ELEMENT 0x80
-#define J_OWNER_UNSAFE  0x40 // it has the attribute, but the sandbox keeps it
+#define J_OWNER_UNSAFE  0x40 // it has the attribute, but the sandbox hides it
 #define J_MARKUP        1    // owner of a string: it is safe text, which escaping leaves alone
 
 typedef struct jvalue {
     uint8_t type;
-    uint8_t owner; // undefined: type of the value that lacks it, J_MISSING for a variable;
-                   // with J_OWNER_ELEMENT: it lacks an element and not an attribute. Or J_MARKUP
+    uint8_t owner; // undefined: type of the value that lacks it, J_MISSING for a variable; with
+                   // J_OWNER_ELEMENT: it lacks an element, not an attribute. Or J_MARKUP
     uint32_t n;    // string, undefined: bytes
     union {
         bool b;
         int64_t i;
         double f;
-        const char *s; // string; undefined: its name. UTF-8 as it came, not terminated
+        const char *s; // string; undefined: its name. UTF-8 as in the source, not terminated
         struct jlist *list;
         struct jdict *dict;
         const struct jmacro *macro;
@@ -85,8 +85,8 @@ typedef struct jvalue {
 typedef enum jlist_kind {
     J_PLAIN,
     J_TUPLE,
-    J_ITERATOR, // what map, select, reverse ... give: true even when empty, has no length, and is
-                // empty after it was walked
+    J_ITERATOR, // the result of map, select, reverse ...: true even when empty, has no length, and
+                // is empty after it was iterated
     J_VIEW,     // dict.keys() and so on
 } jlist_kind;
 
@@ -95,7 +95,7 @@ typedef struct jlist {
     uint32_t n, capacity;
     uint8_t kind;
     char view;     // of a dict: 'k'eys, 'v'alues or 'i'tems
-    bool is_group; // what groupby gives: a pair whose parts also have names
+    bool is_group; // an element of groupby's result: a pair whose parts also have names
 } jlist;
 
 typedef struct jdict { // in order of insertion
@@ -103,7 +103,7 @@ typedef struct jdict { // in order of insertion
     uint32_t n, capacity;
     uint32_t *slots; // hash table of entry numbers + 1, n_slots a power of two; NULL while small
     uint32_t n_slots;
-    uint64_t secret; // the run's, where there are slots
+    uint64_t secret; // the run's, if there are slots
 } jdict;
 
 typedef struct jmethod {
@@ -124,10 +124,10 @@ typedef struct jmacro {
 
 typedef struct jloop {
     const struct jnode *node;
-    jscope *outer; // where the loop stands, and its calls of itself run
+    jscope *outer; // the scope around the loop, in which recursive calls of it run
     const jvalue *items;
     uint32_t n, index;
-    uint32_t depth; // calls of itself around it
+    uint32_t depth; // depth of recursive calls
     jvalue changed; // what loop.changed() saw last
 } jloop;
 
@@ -164,7 +164,7 @@ typedef enum jkind {
     J_CALL_BLOCK,   // b: the call, a: parameters, list: body (both of the caller)
     J_WITH,         // a: list of J_SET, list: body
     J_AUTOESCAPE,   // a: whether, list: body
-    J_BLOCK,        // value: name, list: body, op: J_BLOCK_..., in a list of all by `orelse`
+    J_BLOCK,        // value: name, list: body, op: J_BLOCK_...; `orelse` links all blocks
     J_BREAK,
     J_CONTINUE,
     // Expressions
@@ -177,7 +177,7 @@ typedef enum jkind {
     J_CALL,    // a(list of J_ARG)
     J_FILTER,  // a | value(list); builtin
     J_TEST,    // a is value(list); builtin
-    J_LIST_OF, // [list]; J_TUPLE_OF: (list)
+    J_LIST_OF, // [list] (J_TUPLE_OF: (list))
     J_TUPLE_OF,
     J_DICT_OF, // {list: keys and values by turns}
     J_COND,    // b if a else c
@@ -221,17 +221,17 @@ typedef struct jtoken {
     jvalue value; // of text, names, strings, numbers
 } jtoken;
 
-// J_ESCAPE_AS_RUN_SAYS is or-ed to what a constant {% autoescape %} last said.
+// J_ESCAPE_AS_RUN_SAYS is or-ed to the setting of the last constant {% autoescape %}.
 typedef enum jescape { J_ESCAPE_NO, J_ESCAPE_YES, J_ESCAPE_AS_RUN_SAYS } jescape;
 
 typedef struct jnode {
     uint8_t kind, op;
-    uint8_t escape; // jescape: what {% autoescape %} around it says
+    uint8_t escape; // jescape: set by the {% autoescape %} around it
     uint32_t line;
     jvalue value;
     struct jnode *a, *b, *c, *list, *orelse;
     const struct jbuiltin *builtin; // NULL: no such filter or test
-    struct jnode *next;             // in the list that it is part of
+    struct jnode *next;             // the next one in its list
 } jnode;
 
 typedef struct jprogram {
@@ -240,11 +240,11 @@ typedef struct jprogram {
     bool uses_self;
 } jprogram;
 
-#define J_USES_VARARGS   1 // in the op of a macro: what it takes beyond its parameters
+#define J_USES_VARARGS   1 // in the op of a macro: arguments it takes beyond its parameters
 #define J_USES_KWARGS    2
 #define J_USES_CALLER    4
 #define J_BLOCK_SCOPED   1 // a block sees the variables around it
-#define J_BLOCK_REQUIRED 2 // and has to be overridden, which no template here can do
+#define J_BLOCK_REQUIRED 2 // and must be overridden, which no template here can do
 
 #define J_SOURCE_MAX ((size_t)1 << 20)
 
@@ -259,22 +259,22 @@ typedef struct jlimits {
     uint64_t n_steps;
     size_t memory_bytes, text_bytes;
     uint32_t depth;
-    bool strict; // text made of what is undefined is an error, and not empty
+    bool strict; // printing an undefined value is an error; else it is empty
 } jlimits;
 extern const jlimits tern_jinja_limits;
 
 typedef struct jrun {
     const jlimits *limits;
     jarena arena;
-    tern_strbuf *out; // the text so far; after it, as on a stack, texts being put together
-    size_t out_base;  // what the caller had in it
+    tern_strbuf *out; // the text so far; after it, as on a stack, texts being built
+    size_t out_base;  // length of the caller's text in it
     jscope *scope, *root;
     const jnode *blocks;
-    bool autoescape;  // what the {% autoescape %} that runs says: for filters and what calls give
+    bool autoescape;  // setting of the running {% autoescape %}, for filters and results of calls
     bool escape_args; // of the format that is being filled in
     jvalue hole;
     uint64_t steps_left;
-    uint64_t secret; // of hashes: nobody can choose keys that meet
+    uint64_t secret; // seed of hashes: nobody can choose keys that collide
     uint32_t depth, line;
     tern_status status;
     tern_error *err;
@@ -284,19 +284,19 @@ typedef struct jrun {
 tern_status tern_jinja_render(const jprogram *program, const jlimits *limits,
                               const tern_json_doc *variables, tern_strbuf *out, tern_error *err);
 
-// All of these answer false after having set the run's status and message.
+// All of these return false after setting the run's status and message.
 bool tern_jinja_fail(jrun *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool tern_jinja_fail_status(jrun *r, tern_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool tern_jinja_fail_undefined(jrun *r, jvalue undefined);
-bool tern_jinja_work(jrun *r, uint64_t n_bytes); // counts the steps for walking so many bytes
+bool tern_jinja_work(jrun *r, uint64_t n_bytes); // counts the steps for going over n_bytes
 static inline bool tern_jinja_work_chars(jrun *r, uint64_t n_bytes) { // one character at a time
     return tern_jinja_work(r, n_bytes * 8);
 }
 bool tern_jinja_enter(jrun *r); // a step, one level deeper; r->depth-- leaves
-void *tern_jinja_alloc(jrun *r, size_t n, size_t size); // NULL after having failed
+void *tern_jinja_alloc(jrun *r, size_t n, size_t size); // NULL after a failure
 
-// Text is put together at the end of r->out and then taken from there as a value.
+// Text is built at the end of r->out and then taken from there as a value.
 bool tern_jinja_put(jrun *r, const char *text, size_t n);
 bool tern_jinja_take(jrun *r, size_t mark, jvalue *out);
 
@@ -313,8 +313,8 @@ typedef struct jargs {
 #define J_MAX_PARAMS 6
 typedef struct jcall {
     jvalue self;
-    jvalue arg[J_MAX_PARAMS]; // by parameter; J_MISSING where not given
-    const jargs *args;        // as they came
+    jvalue arg[J_MAX_PARAMS]; // by parameter; J_MISSING: not given
+    const jargs *args;        // as given
 } jcall;
 
 typedef struct jbuiltin {
@@ -348,11 +348,11 @@ bool tern_jinja_arg_str(jrun *r, jvalue v, const char *otherwise, tern_str *out)
 static inline bool tern_jinja_is_markup(jvalue v) {
     return v.type == J_STRING && v.owner == J_MARKUP;
 }
-// str() with & < > " ' escaped, unless it is markup; the result is.
+// str() with & < > " ' escaped, unless it is markup; the result is markup.
 bool tern_jinja_escape(jrun *r, jvalue v, jvalue *out);
 // str(), marked as safe where `is_safe`.
 bool tern_jinja_markup(jrun *r, jvalue v, bool is_safe, jvalue *out);
-// A method of a value; those of markup escape their arguments and give markup.
+// A method of a value; those of markup escape their arguments and return markup.
 bool tern_jinja_call_method(jrun *r, const jbuiltin *b, jvalue self, const jargs *args,
                             jvalue *out);
 
@@ -379,10 +379,10 @@ bool tern_jinja_dict_get(jrun *r, const jdict *d, jvalue key, jvalue *out, bool 
 const jvalue *tern_jinja_dict_find(const jdict *d, jvalue string_key); // NULL: not there
 bool tern_jinja_from_json(jrun *r, const tern_json_doc *doc, const tern_json *json, jvalue *out);
 
-// Attribute (a.name) and element (a[key]); what is not there is undefined.
+// Attribute (a.name) and element (a[key]); undefined if it does not exist.
 bool tern_jinja_get_attr(jrun *r, jvalue v, jvalue name, jvalue *out);
 bool tern_jinja_get_item(jrun *r, jvalue v, jvalue key, jvalue *out);
-// Python's indices of v[start:stop:step]; NULL stands for what was left out.
+// Python's indices of v[start:stop:step]; NULL: left out.
 bool tern_jinja_slice(jrun *r, jvalue v, const jvalue *start, const jvalue *stop,
                       const jvalue *step, jvalue *out);
 bool tern_jinja_binary(jrun *r, uint8_t op, jvalue a, jvalue b, jvalue *out);
@@ -408,7 +408,7 @@ bool tern_jinja_str_format(jrun *r, tern_str format, const jargs *a); // format.
 size_t tern_jinja_char(const char *s, size_t n);     // bytes of the first character, n > 0
 size_t tern_jinja_count(const char *s, size_t n);    // characters
 size_t tern_jinja_space(const char *s, size_t n);    // bytes of a white-space character, 0: none
-size_t tern_jinja_line_end(const char *s, size_t n); // bytes of what ends a line, 0: it does not
+size_t tern_jinja_line_end(const char *s, size_t n); // bytes of a line end, 0: none
 bool tern_jinja_is_word(uint32_t code);              // Python's \w
 tern_str tern_jinja_strip(tern_str s, const tern_str *chars, bool left, bool right);
 

@@ -5,7 +5,7 @@
 #include <time.h>
 #include "base/os_time.h"
 
-#define RANGE_MAX 100000 // as Jinja2's sandbox has it
+#define RANGE_MAX 100000 // as in Jinja2's sandbox
 
 // ---- Arguments ---------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-// Runs a tree: statements append text to r->out, expressions give values.
+// Runs a tree: statements append text to r->out, expressions return values.
 //
-// Scopes are those of Jinja2: loops, macros and blocks have their own and `if` has none, so what a
-// loop sets is gone after each turn unless it is put into a namespace. A macro sees the scope that
-// it was defined in as it is when the macro is called.
+// Scopes are those of Jinja2: loops, macros and blocks have scopes of their own, `if` has none. So
+// variables set in a loop are gone after each iteration, unless they are in a namespace. A macro
+// sees the scope in which it was defined, in its state at the time of the call.
 #include "input/jinja/jinja.h"
 #include "base/cancel.h"
 #include "base/os_time.h"
@@ -14,7 +14,7 @@ const jlimits tern_jinja_limits = {
     .n_steps = 100000000, // one or two seconds
     .memory_bytes = 256 << 20,
     .text_bytes = 64 << 20,
-    .depth = 250, // of which each takes some 400 bytes of stack: threads of 128 KB do
+    .depth = 250, // each level takes some 400 bytes of stack: a thread with 128 KB is enough
 };
 
 typedef enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAILED } flow;
@@ -28,7 +28,7 @@ static flow run_loop(jrun *r, const jnode *n, jvalue iterable, uint32_t depth);
 bool tern_jinja_fail_status(jrun *r, tern_status status, const char *format, ...) {
     char text[480];
     va_list args;
-    if (r->status != TERN_OK) return false; // the first reason counts
+    if (r->status != TERN_OK) return false; // the first failure counts
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
@@ -45,7 +45,7 @@ bool tern_jinja_fail(jrun *r, const char *format, ...) {
     return tern_jinja_fail_status(r, TERN_ERR_FORMAT, "%s", text);
 }
 
-#define LOOK_EACH ((uint64_t)1 << 16) // steps between two looks at whether to stop
+#define LOOK_EACH ((uint64_t)1 << 16) // steps between two checks for cancellation
 
 bool tern_jinja_work(jrun *r, uint64_t n_bytes) {
     uint64_t n = n_bytes / 64 + 1;
@@ -186,7 +186,8 @@ static bool is_param(const jnode *macro, jvalue name) {
     return false;
 }
 
-// What a macro got beyond its parameters: varargs, kwargs and caller, where its body uses them.
+// Sets the arguments beyond a macro's parameters: varargs, kwargs and caller, if its body uses
+// them.
 static bool bind_extras(jrun *r, const jnode *macro, const jargs *args, uint32_t n_params) {
     jvalue varargs, kwargs, caller_name = J_STR_LIT("caller");
     const jvalue *caller = find_named(args, caller_name);
@@ -230,7 +231,7 @@ static bool bind_params(jrun *r, const jnode *macro, const jargs *args) {
     return bind_extras(r, macro, args, i);
 }
 
-// Whether text that is put out at `n` is escaped.
+// Whether text printed at `n` is escaped.
 static bool escapes(const jrun *r, const jnode *n) {
     return n->escape & J_ESCAPE_AS_RUN_SAYS ? r->autoescape : n->escape == J_ESCAPE_YES;
 }
@@ -264,7 +265,8 @@ static bool call_loop(jrun *r, const jloop *loop, const jargs *args, jvalue *out
     return take_text(r, mark, escapes(r, loop->node), out);
 }
 
-// The body of a block sees what the template's top level has set so far, unless it is `scoped`.
+// The body of a block sees the variables of the template's top level, or, if `scoped`, those around
+// the block.
 static bool run_block_body(jrun *r, const jnode *block, jscope *parent) {
     jscope *outer = r->scope;
     if (block->op & J_BLOCK_REQUIRED)
@@ -337,7 +339,7 @@ static bool compare(jrun *r, uint8_t op, jvalue a, jvalue b, bool *out) {
     case J_OP_IN: ok = tern_jinja_contains(r, b, a, out); break;
     case '<': return tern_jinja_less(r, "<", a, b, out);
     case '>': return tern_jinja_less(r, ">", b, a, out);
-    default: { // a <= b is a < b or a == b, so that NaN compares as it should
+    default: { // a <= b is a < b or a == b, so that NaN compares as in Python
         bool same;
         bool is_le = op == J_OP_LE;
         return tern_jinja_less(r, is_le ? "<=" : ">=", is_le ? a : b, is_le ? b : a, out) &&
@@ -403,7 +405,7 @@ static bool eval_concat(jrun *r, const jnode *n, jvalue *out) {
     jvalue a, b;
     if (!eval(r, n->a, &a) || !eval(r, n->b, &b)) return false;
     size_t mark = r->out->len;
-    // Where only the run knows, Jinja2 joins without escaping.
+    // If only the run decides on escaping, Jinja2 joins without it.
     if (n->escape == J_ESCAPE_YES && (tern_jinja_is_markup(a) || tern_jinja_is_markup(b)))
         return tern_jinja_escape(r, a, &a) && tern_jinja_escape(r, b, &b) &&
                tern_jinja_put(r, a.s, a.n) && tern_jinja_put(r, b.s, b.n) &&
@@ -473,7 +475,7 @@ static bool define_macro(jrun *r, const jnode *n, jvalue *out) {
     return true;
 }
 
-// A body in a scope of its own; its text becomes r->hole when it is captured.
+// Runs a body in a scope of its own; if `capture`, its text becomes r->hole.
 static flow run_block(jrun *r, const jnode *body, bool capture, bool is_safe) {
     jscope *outer = r->scope;
     size_t mark = r->out->len;
@@ -489,7 +491,7 @@ static flow run_with(jrun *r, const jnode *n) {
     jscope *outer = r->scope, *scope = new_scope(r, outer);
     if (!scope) return FLOW_FAILED;
     for (const jnode *set = n->a; set; set = set->next) {
-        jvalue v; // sees the scope outside, not the other values
+        jvalue v; // evaluated in the outer scope, without the other values
         if (!eval(r, set->b, &v) || !tern_jinja_dict_set(r, &scope->vars, set->a->value, v))
             return FLOW_FAILED;
     }
@@ -499,7 +501,7 @@ static flow run_with(jrun *r, const jnode *n) {
     return f;
 }
 
-static bool begin_turn(jrun *r, jscope **scope) { // of a loop: nothing is set yet
+static bool begin_turn(jrun *r, jscope **scope) { // an iteration: no variables are set
     if ((*scope)->captured) {
         *scope = new_scope(r, (*scope)->parent);
         if (!*scope) return false;
@@ -555,7 +557,7 @@ static flow run_for(jrun *r, const jnode *n) {
     return eval(r, n->b, &iterable) ? run_loop(r, n, iterable, 0) : FLOW_FAILED;
 }
 
-// What a call or filter block gives is text, and is not escaped again.
+// The result of a call or filter block is text, and is not escaped again.
 static bool put_text(jrun *r, jvalue v) {
     if (v.type == J_STRING) return tern_jinja_put(r, v.s, v.n);
     return tern_jinja_fail(r, "expected str instance, %s found", tern_jinja_type_name(v));
@@ -581,7 +583,7 @@ static flow run_set_block(jrun *r, const jnode *n) {
                    assign(r, n->a, v));
 }
 
-// Jinja2 leaves the setting as it is where `break` or `continue` jumps out of the body.
+// As in Jinja2, `break` and `continue` out of the body do not restore the setting.
 static flow run_autoescape(jrun *r, const jnode *n) {
     bool outer = r->autoescape;
     jvalue v;
@@ -592,8 +594,8 @@ static flow run_autoescape(jrun *r, const jnode *n) {
     return f;
 }
 
-// Jinja2 puts constants into the text when it compiles, and does not escape those of which only the
-// run could know.
+// Jinja2 puts constants into the text when it compiles, and does not escape them if only the run
+// decides on escaping.
 static bool is_constant(const jnode *n) {
     if (n->kind != J_LIST_OF && n->kind != J_TUPLE_OF && n->kind != J_DICT_OF)
         return n->kind == J_CONST;
@@ -675,7 +677,7 @@ tern_status tern_jinja_render(const jprogram *program, const jlimits *limits,
         out->len = r.out_base;
         if (out->ptr) out->ptr[out->len] = 0;
     } else if (out->ptr) {
-        out->ptr[out->len] = 0; // texts that were taken lie after it
+        out->ptr[out->len] = 0; // taken texts lie after it
     }
     return r.status;
 }

@@ -10,7 +10,7 @@
 
 // ---- Attributes of elements: "a.b.0" -----------------------------------------------------------
 
-// otherwise: what stands for a part that is not there; J_MISSING: it is undefined.
+// otherwise: the value of a missing part; J_MISSING: undefined.
 static bool get_path_or(jrun *r, jvalue item, jvalue path, jvalue otherwise, jvalue *out) {
     *out = item;
     if (path.type == J_MISSING || path.type == J_NONE) return true;
@@ -75,7 +75,7 @@ FILTER(list) { return copy_list(r, c->self, J_PLAIN, out); }
 static bool end_item(jrun *r, const jcall *c, bool last, jvalue *out) {
     const jvalue *items;
     uint32_t n;
-    if (last && c->self.type == J_STRING && c->self.n) // by position, so that markup stays
+    if (last && c->self.type == J_STRING && c->self.n) // by position, so that markup stays markup
         return tern_jinja_get_item(r, c->self, J_INT_OF(-1), out);
     if (!tern_jinja_iterate(r, c->self, &items, &n)) return false;
     *out = n ? items[last ? n - 1 : 0] : tern_jinja_undefined(J_STR_LIT("item"), J_LIST);
@@ -98,7 +98,7 @@ FILTER(reverse) {
     return true;
 }
 
-// Under {% autoescape %} the whole is escaped as soon as one part is markup.
+// Under {% autoescape %} all is escaped if any part is markup.
 static bool join_escaped(jrun *r, const jvalue *items, uint32_t n, jvalue by, jvalue *out) {
     bool is_safe = tern_jinja_is_markup(by);
     size_t mark = r->out->len;
@@ -253,7 +253,7 @@ static bool group_key(jrun *r, jvalue item, const jcall *c, bool case_sensitive,
     return case_sensitive || get_key(r, *key, (jvalue){0}, false, key);
 }
 
-FILTER(groupby) { // pairs of the attribute and the items that share it, in its order
+FILTER(groupby) { // pairs of an attribute and the items that have it, sorted by attribute
     const jvalue *items;
     uint32_t n;
     jvalue pair = {0}, group = {0}, key;

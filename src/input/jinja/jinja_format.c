@@ -12,7 +12,7 @@
 
 typedef struct spec {
     tern_str fill;  // one character
-    char align;     // '<' '>' '^' '=' or 0: by the kind of value
+    char align;     // '<' '>' '^' '=' or 0: depends on the type
     char sign;      // '+' ' ' or 0
     bool alternate; // 0x in front
     bool comma;
@@ -26,7 +26,7 @@ static bool put_fill(jrun *r, const spec *f, size_t n) {
     return true;
 }
 
-// head (a sign, 0x) stays in front of '=' padding.
+// head (a sign, 0x) comes before '=' padding.
 static bool put_padded(jrun *r, const spec *f, tern_str head, tern_str body, char default_align) {
     size_t n = head.len + tern_jinja_count(body.ptr, body.len), left = 0, inner = 0;
     size_t pad = n < (size_t)f->width ? (size_t)f->width - n : 0;

@@ -3,8 +3,8 @@
 #include "base/utf8.h"
 #include "input/jinja/jinja.h"
 
-// One text and no array of pointers: a program that is loaded over a network has it, too.
-// TERN_FEW_HTML_NAMES: the 106 oldest of its names.
+// One text, not an array of pointers: it is also in programs that are loaded over a network.
+// TERN_FEW_HTML_NAMES: only the 106 oldest names.
 static const char entities[] =
 #ifdef TERN_FEW_HTML_NAMES
 #include "html_entities_few.inl"
@@ -13,10 +13,10 @@ static const char entities[] =
 #endif
     ;
 
-// What the name s[0..n) stands for; no text: nothing.
+// The text for the name s[0..n); empty: unknown.
 static tern_str find_entity(const char *s, size_t n) {
     const char *low = entities, *high = entities + sizeof entities - 1;
-    while (low < high) { // both begin entries
+    while (low < high) { // both point to the beginning of an entry
         const char *name = low + (high - low) / 2;
         while (name > low && name[-1]) name--;
         const char *space = strchr(name, ' '), *text = space + 1;
@@ -37,7 +37,7 @@ static const uint16_t windows[32] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2
                                      0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
                                      0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0x9D,   0x17E,  0x178};
 
-// 0: nothing stands for it.
+// 0: none.
 static uint32_t by_number(uint64_t number) {
     if (number == 0 || number > 0x10FFFF || (number >= 0xD800 && number <= 0xDFFF)) return 0xFFFD;
     if (number >= 0x80 && number < 0xA0) return windows[number - 0x80];
@@ -48,7 +48,7 @@ static uint32_t by_number(uint64_t number) {
     return control || none ? 0 : (uint32_t)number;
 }
 
-// The number that s[0..n) begins with, after "#" or "#x"; the bytes read, 0: it is none.
+// Reads the number at the start of s[0..n), with "#" or "#x"; returns the bytes read, 0: no number.
 static size_t read_reference(const char *s, size_t n, uint64_t *number) {
     bool hex = n > 1 && (s[1] | 32) == 'x';
     size_t first = hex ? 2 : 1, i = first;
@@ -65,7 +65,7 @@ static size_t read_reference(const char *s, size_t n, uint64_t *number) {
     return i < n && s[i] == ';' ? i + 1 : i;
 }
 
-// The reference after an '&': what it stands for is put out; the bytes read, 0: it is none.
+// Replaces the reference after an '&'; *used: the bytes read, 0: not a reference.
 static bool put_reference(jrun *r, const char *s, size_t n, size_t *used) {
     uint64_t number;
     char text[4];

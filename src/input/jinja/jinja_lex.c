@@ -1,6 +1,6 @@
 // Template source to tokens.
 //
-// Outside of tags everything is text; which white space around a tag belongs to it is decided here:
+// Outside of tags everything is text; white space that a tag removes is removed here:
 //   {%- and -%}  take all white space on their side;
 //   %} and #}    take one newline after them (trim_blocks), +%} does not;
 //   {% and {#    take the spaces between them and the beginning of their line (lstrip_blocks),
@@ -18,7 +18,7 @@ typedef struct lexer {
     jarena *arena;
     const char *begin, *at, *end; // the normalised source
     uint32_t line;
-    bool line_start; // the last tag took the newline after it: text here begins a line
+    bool line_start; // the last tag removed the newline after it: text here begins a line
     jtoken *tokens;
     size_t n, capacity;
     tern_error *err;
@@ -75,7 +75,7 @@ static tern_status add_text(lexer *x, const char *tag, char sign, bool is_print)
     return TERN_OK;
 }
 
-// Behind the end of a tag that closed with `sign`; p is the first character after it.
+// After the end of a tag that closed with `sign`; p is the first character after it.
 static void end_tag(lexer *x, const char *p, char sign, bool is_print) {
     if (sign == '-')
         p = skip_space(x, p);
@@ -95,7 +95,7 @@ static tern_status lex_comment(lexer *x) {
     return fail(x, "a comment '{#' without '#}'");
 }
 
-// At "{%": the end of "{% word %}" when that is what stands here, else NULL.
+// At "{%": the end of "{% word %}" if that is here, else NULL.
 static const char *match_word_tag(const lexer *x, const char *p, const char *word, char *sign) {
     p += 2;
     if (p < x->end && (*p == '-' || *p == '+')) p++;
@@ -137,9 +137,8 @@ static int hex_value(const char *p, int n) {
     return value;
 }
 
-// Python's escapes. p is after the backslash; returns where the escape ends, NULL when it is
-// wrong.
-// No escape is shorter than what it stands for, so that `to` may lag behind in the same buffer.
+// Python's escapes. p is after the backslash; returns where the escape ends, NULL if it is invalid.
+// No escape is shorter than its text, so `to` may lag behind in the same buffer.
 static const char *unescape(const char *p, const char *end, char **to) {
     static const char from[] = "\\'\"abfnrtv", into[] = "\\'\"\a\b\f\n\r\t\v";
     const char *hit = strchr(from, *p);
@@ -260,7 +259,7 @@ static tern_status lex_operator(lexer *x) {
     return add(x, (uint8_t)*x->at++, (jvalue){0});
 }
 
-// The end of the tag, when it is here: `%}`, `-%}`, `+%}` or `}}`, `-}}`.
+// The end of the tag, if it is here: `%}`, `-%}`, `+%}` or `}}`, `-}}`.
 static const char *match_end(const lexer *x, bool is_print, char *sign) {
     const char *p = x->at;
     *sign = 0;
@@ -304,7 +303,7 @@ static tern_status lex_tag(lexer *x, bool is_print) {
     return fail(x, is_print ? "'{{' without '}}'" : "'{%' without '%}'");
 }
 
-// \r\n and \r become \n; the last newline goes.
+// \r\n and \r become \n; the last newline is dropped.
 static tern_status normalise(lexer *x, tern_str source) {
     char *copy = tern_jinja_arena_alloc(x->arena, source.len + 1), *to = copy;
     if (!copy) return tern_fail_memory(x->err, source.len);

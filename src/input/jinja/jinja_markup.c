@@ -1,5 +1,5 @@
-// Safe text, MarkupSafe's Markup: what escaping gives and leaves alone. Whatever is put together
-// with it is escaped, also where autoescape is off: ('<b>'|safe) + '<i>' is "<b>&lt;i&gt;".
+// Safe text, MarkupSafe's Markup: escaping returns it and does not change it. Text that is joined
+// with it is escaped, even if autoescape is off: ('<b>'|safe) + '<i>' is "<b>&lt;i&gt;".
 #include "input/jinja/jinja.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ static bool escape_strings(jrun *r, jvalue *items, uint32_t n) {
     return true;
 }
 
-// The arguments that a method of markup escapes: the new text, the fill, what is joined.
+// Escapes arguments of a method of markup: the new text, the fill, the joined parts.
 static bool escape_arguments(jrun *r, const jbuiltin *b, jargs *args) {
     bool joins = !strcmp(b->name, "join"), replaces = !strcmp(b->name, "replace");
     bool fills =
@@ -51,7 +51,7 @@ static bool escape_arguments(jrun *r, const jbuiltin *b, jargs *args) {
     if (!tern_jinja_iterate(r, copy[0], &items, &n) ||
         !tern_jinja_list_new(r, J_PLAIN, n, &copy[0]))
         return false;
-    for (uint32_t i = 0; i < n; i++) // of any kind
+    for (uint32_t i = 0; i < n; i++) // of any type
         if (!tern_jinja_escape(r, items[i], &copy[0].list->items[i])) return false;
     copy[0].list->n = n;
     return true;

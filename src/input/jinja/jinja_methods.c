@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "input/unicode.h"
 
-// For methods that are a case of a more general function.
+// For methods that are special cases of a more general function.
 #define METHOD(name, call)                                                                         \
     static bool name(jrun *r, const jcall *c, jvalue *out) { return call; }
 
@@ -19,9 +19,9 @@ static jvalue str_value(tern_str s) { return J_STR_OF(s.ptr, s.len); }
 
 typedef enum letters { LOWER, UPPER, TITLE, CAPITALIZE, SWAP } letters;
 
-// A capital sigma becomes the form for the end of a word where a letter stands in front of it and
-// none after it; marks and signs that words may contain are not looked at. No search goes past the
-// next sigma, so all of them together read the text twice.
+// A capital sigma becomes the word-final form if a letter comes before it and none after it; marks
+// and signs that words may contain are skipped. No search goes past the next sigma, so all of them
+// together read the text twice.
 static bool is_final_sigma(tern_str s, size_t at) {
     uint32_t code = 0;
     size_t i = at;
@@ -204,7 +204,7 @@ METHOD(str_removesuffix, remove_end(r, c, true, out))
 
 // ---- Search ------------------------------------------------------------------------------------
 
-// Time is s.len * part.len: to be counted before.
+// Takes s.len * part.len steps: count them before.
 static const char *find_last(tern_str s, tern_str part) {
     if (part.len > s.len) return NULL;
     for (const char *p = s.ptr + (s.len - part.len);; p--) {
@@ -395,7 +395,7 @@ static bool pad(jrun *r, const jcall *c, bool left, bool right, const char *with
     if (tern_jinja_count(fill.ptr, fill.len) != 1)
         return tern_jinja_fail(r, "the fill character must be exactly one character long");
     int64_t missing = width > have ? width - have : 0, before = left ? missing : 0;
-    // Python puts the odd one of a centred text in front when the width is odd.
+    // Python puts the extra space of a centred text in front if the width is odd.
     if (left && right) before = missing / 2 + (missing & width & 1);
     if ((uint64_t)missing > r->limits->text_bytes)
         return tern_jinja_fail(r, "pads a text to more than %zu MiB", r->limits->text_bytes >> 20);

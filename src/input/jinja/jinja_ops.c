@@ -1,4 +1,4 @@
-// What the operators of templates do: comparison, membership, arithmetic, slices; all as Python's.
+// The operators of templates: comparison, membership, arithmetic, slices; all as in Python.
 #include "input/jinja/jinja.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ bool tern_jinja_equal(jrun *r, jvalue a, jvalue b, bool *out) {
         *out = a.dict == b.dict;
         if (!*out) ok = equal_dicts(r, a.dict, b.dict, out);
     } else {
-        *out = a.type <= J_NONE || a.dict == b.dict; // else the same object
+        *out = a.type <= J_NONE || a.dict == b.dict; // others: whether they are the same object
     }
     r->depth--;
     return ok;
@@ -56,7 +56,7 @@ bool tern_jinja_less(jrun *r, const char *op, jvalue a, jvalue b, bool *out) {
                                                   : tern_jinja_double(a) < tern_jinja_double(b);
         return true;
     }
-    if (a.type == J_STRING && b.type == J_STRING) { // bytes of UTF-8 sort as its characters do
+    if (a.type == J_STRING && b.type == J_STRING) { // bytes of UTF-8 sort like characters
         uint32_t n = a.n < b.n ? a.n : b.n;
         int order = n ? memcmp(a.s, b.s, n) : 0;
         *out = order < 0 || (order == 0 && a.n < b.n);
@@ -307,7 +307,7 @@ bool tern_jinja_slice(jrun *r, jvalue v, const jvalue *start, const jvalue *stop
     if (by > n + 1) by = n + 1;
     bool back = by < 0;
     if (!slice_index(r, start, back ? n - 1 : 0, &from)) return false;
-    // A stop that was left out when going backwards is in front of the first element: no index.
+    // A missing stop when going backwards is before the first element, which is not an index.
     bool to_end = !stop || stop->type == J_NONE;
     if (!slice_index(r, stop, n, &to)) return false;
     from = clamp_index(from, n, back);

@@ -1,4 +1,4 @@
-// Tokens to tree, by recursive descent; one function a level of precedence, loosest first:
+// Tokens to tree, by recursive descent; one function for each level of precedence, loosest first:
 //   x if c else y | or | and | not | comparisons, in | + - | ~ | * / // % | ** | unary | postfix
 // Filters and tests bind tighter than any binary operator and looser than postfix: `-a.b|abs` is
 // `(-a.b)|abs`, and `not a is b` is `not (a is b)`. Nesting is limited here so that neither this
@@ -102,7 +102,7 @@ static tern_status expect_name(parser *p, jvalue *name) {
 // ---- Expressions -------------------------------------------------------------------------------
 
 static tern_status parse_args(parser *p, jnode **list) { // after '('
-    uint8_t latest = 0;                                  // positional ones may not follow others
+    uint8_t latest = 0;                                  // positional arguments come first
     for (bool first = true; !skip(p, ')'); first = false) {
         if (!first) {
             TERN_TRY(expect(p, ','));
@@ -147,7 +147,7 @@ static bool ends_tuple(const parser *p) {
 
 static tern_status parse_or(parser *p, jnode **out);
 
-// One expression, or a tuple when commas follow. with_if: `a if b` belongs to it.
+// One expression, or a tuple if commas follow. with_if: `a if b` belongs to it.
 static tern_status parse_tuple(parser *p, bool with_if, bool may_be_empty, jnode **out) {
     jnode *first = NULL, **last = &first, *tuple;
     bool is_tuple = false;
@@ -234,7 +234,7 @@ static tern_status parse_subscript(parser *p, jnode **key) { // after '['
     return expect(p, ']');
 }
 
-// .name [key] (args), any number of them.
+// .name [key] (args), repeated.
 static tern_status parse_postfix(parser *p, jnode **node) {
     for (;;) {
         jnode *outer;
@@ -499,7 +499,7 @@ static tern_status parse_if(parser *p, jnode **out) {
     }
 }
 
-// `set x | upper`: the filters are around a hole, into which the body's text goes.
+// `set x | upper`: the filters are around a hole, which gets the body's text.
 static tern_status parse_hole_filters(parser *p, jnode **out) {
     TERN_TRY(new_node(p, J_HOLE, out));
     while (skip(p, '|')) TERN_TRY(parse_filter(p, out));
@@ -538,7 +538,7 @@ static tern_status parse_params(parser *p, jnode **list) { // (a, b=1)
     return TERN_OK;
 }
 
-// The body of a macro is in no loop, wherever the macro stands.
+// The body of a macro is not in a loop, even if the macro is.
 static tern_status parse_macro_body(parser *p, const char *end, jnode *macro) {
     parser outer = *p;
     p->n_loops = 0;
@@ -588,7 +588,7 @@ static tern_status parse_with(parser *p, jnode **out) {
     return parse_body_to(p, "endwith", &(*out)->list);
 }
 
-// {% generation %} marks what an assistant said, for training; its body is rendered as it is.
+// {% generation %} marks an assistant's text for training; its body is rendered normally.
 static tern_status parse_generation(parser *p, jnode **out) {
     TERN_TRY(new_node(p, J_WITH, out));
     return parse_body_to(p, "endgeneration", &(*out)->list);
@@ -617,8 +617,7 @@ static bool is_blank(const jnode *n) {
     return true;
 }
 
-// A block is a function of its own: what is around it, loops, macros and {% autoescape %}, ends
-// at its borders.
+// A block is like a function: loops, macros and {% autoescape %} around it do not apply inside.
 static tern_status parse_block(parser *p, jnode **out) {
     static const char *const ends[] = {"endblock", NULL};
     parser outer = *p;

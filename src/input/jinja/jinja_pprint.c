@@ -1,5 +1,5 @@
-// The filter pprint, as Python's pprint.pformat has it: 80 columns, dicts sorted by their keys,
-// what does not fit in a line broken at its elements, long texts at their words.
+// The filter pprint, like Python's pprint.pformat: 80 columns, dicts sorted by key; values that do
+// not fit in a line are broken between elements, long texts between words.
 #include <string.h>
 #include "input/jinja/jinja.h"
 
@@ -7,7 +7,7 @@
 
 static bool put(jrun *r, const char *text) { return tern_jinja_put(r, text, strlen(text)); }
 
-// Keys of one kind by their order, others by the names of their types.
+// Keys of one type are compared by value, others by the names of their types.
 static bool key_less(jrun *r, jvalue a, jvalue b, bool *less) {
     bool numbers = tern_jinja_is_number(a) && tern_jinja_is_number(b);
     if (numbers || (a.type == J_STRING && b.type == J_STRING))
@@ -120,7 +120,7 @@ static bool add_repr(jrun *r, jlist *chunks, const char *s, size_t n) {
     return take_repr(r, J_STR_OF(s, n), &repr, &length) && tern_jinja_list_add(r, chunks, repr);
 }
 
-// A line that does not fit: words as long as they do. room: of all chunks but the last.
+// Breaks a line that does not fit into chunks of words. room: for all chunks but the last.
 static bool add_words(jrun *r, jlist *chunks, tern_str s, int64_t room, int64_t last_room) {
     size_t from = 0, at = 0; // the chunk so far is [from, at)
     while (at < s.len) {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// For tests that need no more than a look at the value.
+// For tests that only look at the value.
 #define IS(name, condition)                                                                        \
     static bool is_##name(jrun *r, const jcall *c, jvalue *out) {                                  \
         jvalue v = c->self;                                                                        \
@@ -25,7 +25,7 @@ IS(string, v.type == J_STRING)
 IS(mapping, v.type == J_DICT)
 IS(iterable, v.type == J_STRING || v.type == J_LIST || v.type == J_DICT || v.type == J_UNDEFINED ||
                  v.type == J_LOOP)
-// What has a length and can be indexed.
+// Values that have a length and can be indexed.
 IS(sequence, v.type == J_STRING || v.type == J_DICT || v.type == J_UNDEFINED ||
                  (v.type == J_LIST && v.list->kind <= J_TUPLE))
 IS(callable, v.type == J_MACRO || v.type == J_FUNCTION || v.type == J_METHOD ||

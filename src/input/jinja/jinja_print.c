@@ -185,11 +185,11 @@ static bool json_break(jrun *r, const jjson_style *style, uint32_t level) {
     return true;
 }
 
-// Numbers of a dict's entries, in the order of their keys.
+// Indices of a dict's entries, in the order of their keys.
 static bool sorted_entries(jrun *r, const jdict *d, uint32_t **order) {
     *order = tern_jinja_alloc(r, d->n, sizeof **order);
     if (!*order) return false;
-    for (uint32_t i = 0; i < d->n; i++) { // by insertion: such dicts are small
+    for (uint32_t i = 0; i < d->n; i++) { // insertion sort: such dicts are small
         uint32_t at = i;
         for (bool less; at > 0; at--) {
             if (!tern_jinja_work(r, 64) ||

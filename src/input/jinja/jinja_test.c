@@ -1,4 +1,4 @@
-// What templates print: each line was checked against Jinja2 3.1 set up as transformers does it.
+// Output of templates: each line was checked against Jinja2 3.1, set up as in transformers.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -13,7 +13,7 @@ static const char variables[] =
     "\"m\":[{\"role\":\"user\",\"c\":\"hi\"},{\"role\":\"assistant\",\"c\":\"yo\"},"
     "{\"role\":\"user\",\"c\":\"HI\"}],\"multi\":\"a\\nb\\n\\n c\"}";
 
-// Renders source; the caller frees *out. Messages of failures are put into err.
+// Renders source; the caller frees *out. err gets the message of a failure.
 static tern_status render(const char *source, tern_strbuf *out, tern_error *err) {
     tern_template *t;
     tern_status status = tern_template_open(&t, (tern_str){source, strlen(source)}, err);
@@ -156,7 +156,8 @@ TEST(jinja_filters_and_tests) {
         {"{{ '<\\x01\"/' | tojson }} {{ {1: none, true: 2.5} | tojson }} {{ dd | "
          "tojson(sort_keys=true) }}",
          "\"<\\u0001\\\"/\" {\"1\": 2.5} {\"Y\": 2, \"x\": 3, \"z\": 1}"},
-        // The first and the last name, with and without a semicolon, one that begins like another.
+        // The first and the last name, with and without a semicolon, one that is a prefix of
+        // another.
         {"{{ '&AElig;&AElig &zwnj;|&notin;&notit;&not|&zzz;&NJcy;&amp;lt; &#65;&#x80;' "
          "| striptags }}",
          "\u00c6\u00c6 \u200c|\u2209\u00acit;\u00ac|&zzz;\u040a&lt; A\u20ac"},
@@ -317,14 +318,13 @@ TEST(jinja_bounds_nesting) {
     tern_strbuf_free(&huge);
 }
 
-static uint32_t fnv(const char *text) { // a hash that everybody knows
+static uint32_t fnv(const char *text) { // a well-known hash
     uint32_t h = 2166136261u;
     for (; *text; text++) h = (h ^ (unsigned char)*text) * 16777619u;
     return h;
 }
 
-// Seen to take half a million steps where dicts hashed by FNV; and whoever waits for a template may
-// leave.
+// Seen to take half a million steps when dicts hashed by FNV. Rendering can be cancelled.
 TEST(jinja_keys_that_meet_take_few_steps) {
     enum { N = 1000, MASK = 4095 };
     jprogram program = {0};

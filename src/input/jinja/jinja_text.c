@@ -20,7 +20,7 @@ FILTER(upper) { return tern_jinja_string_method(r, c, "upper", out); }
 FILTER(capitalize) { return tern_jinja_string_method(r, c, "capitalize", out); }
 FILTER(trim) { return tern_jinja_string_method(r, c, "strip", out); }
 
-FILTER(replace) { // of plain text, unless {% autoescape %} says otherwise
+FILTER(replace) { // of plain text, unless {% autoescape %} is on
     jcall plain = *c;
     jvalue args[3];
     bool is_safe = tern_jinja_is_markup(c->self);
@@ -61,12 +61,12 @@ static bool change_part(jrun *r, const char *method, const char *s, uint32_t n) 
            tern_jinja_put(r, text.s, text.n);
 }
 
-static bool begins_word(const char *s, uint32_t n) { // s is what words have between them
+static bool begins_word(const char *s, uint32_t n) { // s begins with a separator of words
     return (*s && strchr("-({[<", *s)) || tern_jinja_space(s, n);
 }
 
-// Each run of white space, hyphens or opening brackets begins a new word: its first character in
-// upper case, the others in lower case.
+// Each run of white space, hyphens or opening brackets begins a new word: the first character
+// becomes upper case, the others lower case.
 FILTER(title) {
     jvalue s;
     size_t mark = r->out->len;
@@ -115,7 +115,7 @@ FILTER(indent) { // width or text, first, blank
     by.owner = s.owner;
     bool first = tern_jinja_truth(c->arg[1]), blank = tern_jinja_truth(c->arg[2]);
     const jbuiltin *split = tern_jinja_find_method(J_STRING, "splitlines", 10);
-    // So that an empty last line counts; and what is no text cannot be added to.
+    // Adding a newline makes an empty last line count, and fails for values that are not text.
     if (!tern_jinja_binary(r, '+', s, J_STR_LIT("\n"), &lines) ||
         !tern_jinja_call_builtin(r, split, lines, &none, &lines))
         return false;
@@ -150,7 +150,7 @@ FILTER(format) { // "%s" | format(x, ...) or "%(a)s" | format(a=x)
     return tern_jinja_binary(r, '%', text, args, out);
 }
 
-FILTER(tojson) { // ensure_ascii, indent, separators, sort_keys: as transformers has it
+FILTER(tojson) { // ensure_ascii, indent, separators, sort_keys: as in transformers
     jjson_style style = {.item = TERN_STR(", "), .key = TERN_STR(": ")};
     jvalue indent = c->arg[1], separators = c->arg[2];
     size_t mark = r->out->len;

@@ -69,7 +69,7 @@ void *tern_jinja_alloc(jrun *r, size_t n, size_t size) {
 size_t tern_jinja_char(const char *s, size_t n) {
     uint32_t code;
     int length = (unsigned char)*s < 0x80 ? 1 : tern_utf8_decode(s, n, &code);
-    return length > 0 ? (size_t)length : 1; // a wrong byte is a character of its own
+    return length > 0 ? (size_t)length : 1; // an invalid byte counts as a character
 }
 
 size_t tern_jinja_count(const char *s, size_t n) {
@@ -317,8 +317,8 @@ static bool same_key(jvalue a, jvalue b) {
     return true;
 }
 
-// Entry number, or -1. Slots are searched one after the other from the hash on; *n: how many were
-// looked at.
+// Index of an entry, or -1. Slots are probed one after the other, starting at the hash; *n: how
+// many.
 static int64_t find_entry(const jdict *d, jvalue key, uint32_t hash, uint32_t *n) {
     *n = 1;
     if (!d->slots) {
@@ -371,7 +371,7 @@ static bool look_up(jrun *r, const jdict *d, jvalue key, uint32_t *hash, int64_t
     if (!hash_value(r->secret, key, 0, hash))
         return tern_jinja_fail(r, "unhashable type: '%s'", tern_jinja_type_name(key));
     *entry = find_entry(d, key, *hash, &n);
-    uint64_t more = n > PROBES_FEW ? n - PROBES_FEW : 0; // chance alone leads to none
+    uint64_t more = n > PROBES_FEW ? n - PROBES_FEW : 0; // none by chance alone
     return tern_jinja_work(r, (key.type == J_STRING ? key.n : 1) + 64 * more);
 }
 
@@ -412,7 +412,7 @@ const jvalue *tern_jinja_dict_find(const jdict *d, jvalue key) {
 // ---- JSON --------------------------------------------------------------------------------------
 
 static bool json_number(jrun *r, const tern_json *json, jvalue *out) {
-    // Written with a point or an exponent it is a float, as in Python.
+    // A number with a point or an exponent is a float, as in Python.
     uint64_t whole;
     bool is_negative;
     bool is_int = json->n != TERN_JSON_FRACTION && tern_json_whole(json, &whole, &is_negative) &&
@@ -454,7 +454,7 @@ bool tern_jinja_from_json(jrun *r, const tern_json_doc *doc, const tern_json *js
 
 // ---- Attributes and elements -------------------------------------------------------------------
 
-// What Jinja2's immutable sandbox keeps to itself.
+// Attributes that Jinja2's immutable sandbox hides.
 static bool is_mutating(jvalue v, tern_str name) {
     static const char *const of_lists[] = {"append", "clear",  "pop",  "reverse",
                                            "insert", "remove", "sort", "extend"};
@@ -509,7 +509,7 @@ static bool loop_attr(jloop *loop, tern_str name, jvalue *out) {
     return true;
 }
 
-// What an object has that is no method; false: nothing of that name.
+// An attribute that is not a method; false: none of that name.
 static bool own_attr(const jrun *r, jvalue v, tern_str name, jvalue *out) {
     switch (v.type) {
     case J_LOOP: return loop_attr(v.loop, name, out);
@@ -562,7 +562,7 @@ bool tern_jinja_get_attr(jrun *r, jvalue v, jvalue name, jvalue *out) {
     return true;
 }
 
-// Position i of n counted from the end when negative; false: outside.
+// The index of n elements, counted from the end if negative; false: out of range.
 static bool to_index(jvalue key, size_t n, size_t *index) {
     int64_t i = key.type == J_BOOL ? key.b : key.i;
     if (i < 0) i += (int64_t)n;

@@ -9,17 +9,17 @@
 
 // ---- wordwrap ----------------------------------------------------------------------------------
 
-// What textwrap's expression asks of a character.
+// The character classes of textwrap's expression.
 #define IS_BREAK  1 // white space of ASCII
 #define IS_WORD   2 // \w
-#define IS_LETTER 4 // \w and no digit
+#define IS_LETTER 4 // \w but not a digit
 #define IS_PUNCT  8 // \w or one of !"'&.,?
 #define IS_HYPHEN 16
 #define IS_BLANK  32 // white space of Unicode
 
 typedef struct line { // of n characters
     const char *text;
-    uint32_t *at; // where each begins, and the end
+    uint32_t *at; // where each character begins, and the end
     uint8_t *is;
     uint32_t n;
 } line;
@@ -58,7 +58,7 @@ static bool is(const line *l, int64_t i, uint8_t what) {
     return i >= 0 && i < l->n && (l->is[i] & what);
 }
 
-// Where a run of two and more hyphens between words ends that begins at i; 0: there is none.
+// The end of a run of two or more hyphens between words that begins at i; 0: none.
 static uint32_t dash_end(const line *l, uint32_t i) {
     uint32_t end = i;
     if (!is(l, (int64_t)i - 1, IS_PUNCT)) return 0;
@@ -66,7 +66,7 @@ static uint32_t dash_end(const line *l, uint32_t i) {
     return end >= i + 2 && is(l, end, IS_WORD) ? end : 0;
 }
 
-// The hyphen at i may end a line: two letters stand before it (or "a-b") and two after.
+// Whether the hyphen at i may end a line: two letters come before it (or "a-b") and two after.
 static bool is_soft_hyphen(const line *l, int64_t i) {
     bool before = (is(l, i - 1, IS_LETTER) && is(l, i - 2, IS_LETTER)) ||
                   (is(l, i - 1, IS_PUNCT) && is(l, i - 2, IS_HYPHEN) && is(l, i - 3, IS_LETTER));
@@ -102,7 +102,7 @@ typedef struct wrapping {
     tern_str between;
 } wrapping;
 
-// How many characters of a piece that is longer than a line go into the `left` ones of this one.
+// How many characters of a piece longer than a line are put into the `left` places of this line.
 static uint32_t break_point(const line *l, uint32_t from, uint32_t left, bool hyphens) {
     uint32_t hyphen = left;
     while (hyphens && hyphen > 0 && !(l->is[from + hyphen - 1] & IS_HYPHEN)) hyphen--;
@@ -248,12 +248,12 @@ FILTER(urlencode) { // of text, or of pairs as the query of an address
 
 // ---- striptags ---------------------------------------------------------------------------------
 
-// Takes out what begins and ends so, as often as it is there: text[0..n) in place.
+// Removes every part from `begin` to `end` from text[0..n), in place.
 static size_t cut_out(char *text, size_t n, const char *begin, const char *end) {
     size_t n_begin = strlen(begin), n_end = strlen(end), from = 0, to = 0;
     for (;;) {
-        // What is left and right of a part that was taken out may together begin another one, so
-        // the search goes on a little in front of it.
+        // Text left and right of a removed part may together begin another one, so the search goes
+        // on a little before it.
         char *start = n - from ? memmem(text + from, n - from, begin, n_begin) : NULL;
         if (!start) break;
         to = (size_t)(start - text);
@@ -272,7 +272,7 @@ static size_t count_byte(tern_str s, char c) {
     return n;
 }
 
-FILTER(striptags) { // tags out, runs of white space to one space, character references replaced
+FILTER(striptags) { // removes tags, squeezes white space, replaces character references
     const jargs none = {0};
     jvalue s, words;
     size_t mark = r->out->len;

@@ -1,11 +1,11 @@
-// Learning a byte-level BPE vocabulary from text (Sennrich, Haddow, Birch 2016): what its files
-// share. tern_bpe_trainer in input.h is the door.
+// Learning a byte-level BPE vocabulary from text (Sennrich, Haddow, Birch 2016): shared by its
+// files. The public interface is tern_bpe_trainer in input.h.
 //
 //     text ─ splitter ─→ words, counted (learn_words.c) ─ merges (learn_merges.c) ─→ vocabulary
 //          ─→ tokenizer.json (tok_write.c)
 //
-// A merge never crosses the end of a word, so a text of any size is fully described by how often
-// each of its words occurs.
+// A merge never crosses the end of a word, so the counts of its words are enough to describe a text
+// of any size.
 #ifndef TERN_INPUT_LEARN_LEARN_H
 #define TERN_INPUT_LEARN_LEARN_H
 
@@ -25,7 +25,7 @@ typedef struct tern_words {
     tern_word *list;
     uint32_t *slots; // position + 1, 0: free; open addressing, at most half full
     size_t n, capacity, n_text, text_capacity, n_slots;
-    size_t n_bytes_max;                       // for all of this, about; 0: no limit
+    size_t n_bytes_max;                       // for all of this, roughly; 0: no limit
     uint64_t n_seen, n_forgotten, n_too_long; // words of the text
 } tern_words;
 
@@ -35,8 +35,8 @@ void tern_words_free(tern_words *w);
 // ---- Tokens and merges --------------------------------------------------------------------------
 
 // Tokens: the special ones, the 256 bytes in the order of GPT-2's alphabet, then merges, until
-// there are n_vocab or no pair occurs min_count times. The most frequent pair is merged first; of
-// equal ones that with the smaller ids. Consumes the words.
+// there are n_vocab or no pair occurs min_count times. The most frequent pair is merged first;
+// among equal ones the pair with the smaller ids. Consumes the words.
 tern_status tern_learn_merges(tern_learned *out, tern_words *words, const tern_bpe_desc *desc,
                               tern_error *err);
 void tern_learned_free(tern_learned *l);

@@ -1,10 +1,9 @@
 // Which pairs of symbols are merged, in which order.
 //
-// The obvious way counts all pairs of all words again for each merge. Here a merge touches only the
-// words that hold its pair: each pair has a list of them (`links`), and a heap gives the pair that
-// comes most often. Counts in the heap are those of the time when the entry was made; a count only
-// falls unnoticed (what rises is entered anew), so the first entry is put back with its true
-// count until it has it.
+// The obvious algorithm counts all pairs of all words again for each merge. Here a merge touches
+// only the words that contain its pair: each pair has a list of them (`links`), and a heap gives
+// the most frequent pair. Counts in the heap may be too high, as only counts that rise are entered
+// anew: so while the first entry has an outdated count, it is put back with the true one.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
@@ -15,8 +14,8 @@ typedef struct pair {
     uint64_t key; // left << 32 | right
     uint64_t count;
     uint32_t first_link; // + 1, 0: none
-    bool is_changed;     // rose in this merge
-    bool is_forbidden;   // would make the text of a special token
+    bool is_changed;     // its count rose in this merge
+    bool is_forbidden;   // its merge would be the text of a special token
 } pair;
 
 typedef struct link {

@@ -1,4 +1,4 @@
-// Learning a vocabulary: equal to the obvious algorithm, to the byte of the file; bounded.
+// Learning a vocabulary: the file is identical to the obvious algorithm's; memory is bounded.
 #include "input/learn/learn.h"
 
 #include "base/hash.h"
@@ -16,7 +16,7 @@ static tern_strbuf make_text(uint64_t seed, int n_words) {
     tern_strbuf b = {0};
     for (int i = 0; i < n_words; i++) {
         uint64_t r = tern_mix64(seed * 1000003 + (uint64_t)i);
-        for (uint64_t k = r % 4; k < 4; k++, r >>= 6) // small ones more often
+        for (uint64_t k = r % 4; k < 4; k++, r >>= 6) // small indices come more often
             tern_strbuf_puts(&b, parts[r % 16 * (r / 16 % 16) / 16]);
         tern_strbuf_puts(&b, gaps[r % 9]);
     }
@@ -28,7 +28,7 @@ static tern_strbuf make_text(uint64_t seed, int n_words) {
 enum { REFERENCE_VOCAB = 340, REFERENCE_BYTES = 1 << 16 };
 
 typedef struct reference {
-    int symbols[REFERENCE_BYTES]; // the whole text; words are not counted but kept
+    int symbols[REFERENCE_BYTES]; // the whole text, with all its words
     uint8_t begins[REFERENCE_BYTES];
     size_t n;
     tern_strbuf texts[REFERENCE_VOCAB];
@@ -62,7 +62,7 @@ static void reference_begin(reference *r, const char *text, size_t n) {
     tern_splitter_close(&splitter);
 }
 
-// One pass over the text for each merge. False: no pair comes twice.
+// One pass over the text for each merge. False: no pair occurs twice.
 static bool reference_step(reference *r) {
     static int counts[REFERENCE_VOCAB][REFERENCE_VOCAB];
     int left = 0, right = 0;
@@ -225,7 +225,7 @@ TEST(bpe_trainer_refuses_wrong_wishes) {
     }
 }
 
-// A million different words in 1 MiB of room: frequent ones are still learnt.
+// A million different words in 1 MiB: frequent ones are still learnt.
 TEST(bpe_trainer_forgets_rare_words_and_stays_within_its_memory) {
     tern_bpe_desc desc = {.n_vocab = 262, .n_bytes_max = 1 << 20};
     tern_bpe_trainer *t;

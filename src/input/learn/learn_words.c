@@ -1,9 +1,9 @@
 // Counting the words of texts that are larger than memory.
 //
-// Most different words of a large text occur once or twice, and no merge will be learnt from them.
-// So when the table is full, the rarest are forgotten: those that occurred once, then, if that is
-// not enough, twice, four times ... until half of the room is free (the idea of lossy counting:
-// Manku and Motwani 2002). A frequent word loses at most the count from when it was still rare.
+// Most of the different words of a large text occur once or twice, and no merge is learnt from
+// them. So when the table is full, the rarest are dropped: words that occurred once, then, if that
+// is not enough, twice, four times ... until half of the room is free (the idea of lossy counting:
+// Manku and Motwani 2002). A frequent word loses at most its count from the time when it was rare.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"

@@ -1,4 +1,4 @@
-// Chat templates: the door to the interpreter.
+// Chat templates: the interface to the interpreter.
 #include "input/input.h"
 
 #include "input/jinja/jinja.h"
@@ -6,7 +6,7 @@
 struct tern_template {
     jprogram program;
     jlimits limits;
-    const char *what; // it is, for messages
+    const char *what; // its name in messages
     const char *guess;
     tern_thinking thinking;
     tern_answer_style style;

@@ -1,9 +1,9 @@
-// Which chat template a model gets, and the data that it is rendered with.
+// Chooses the chat template of a model, and the data that it is rendered with.
 //
-// The caller's, else the file's, else a guess by the vocabulary: a model that was trained on
-// <|im_start|> has it as one token. The file's own is not used if it is known to be wrong: BitNet's
-// first converter wrote a template of another model ("Human: ... BITNETAssistant: ") into its GGUF
-// files.
+// The caller's, else the file's, else a guess from the vocabulary: a model that was trained on
+// <|im_start|> has it as one token. The file's template is not used if it is known to be wrong:
+// BitNet's first converter wrote another model's template ("Human: ... BITNETAssistant: ") into
+// GGUF files.
 #include "input/input.h"
 
 #include <ctype.h>
@@ -65,8 +65,7 @@ static bool contains(tern_str text, const char *part, bool any_case) {
     return false;
 }
 
-// Whether the name that the file gives its model contains this word. The path says nothing: it has
-// the words of whoever keeps the file.
+// Whether the model's name in the file contains this word. The path is not used: users name it.
 static bool is_named(const tern_file *file, const char *word) {
     static const char *const gguf[] = {"general.name", "general.architecture", "general.basename"};
     static const char *const hf[] = {"model_type", "_name_or_path"};

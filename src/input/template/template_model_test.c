@@ -1,4 +1,4 @@
-// Which template a model gets, and what a conversation looks like in it.
+// Which template a model gets, and a conversation rendered with it.
 #include "input/tokenizer/tok_fixture.h"
 
 // A vocabulary of single letters and these special tokens.
@@ -72,7 +72,7 @@ TEST(template_by_vocabulary) {
                        "<s>[INST] Bye [/INST]";
     check(&llama2, VOCABULARY(BOS_EOS), NULL, inst);
     check(&file, VOCABULARY(BOS_EOS "," SPECIAL("4", "[INST]")), NULL, inst);
-    // Words of the path say nothing; seen to fail when they counted.
+    // Words of the path do not count; seen to fail when they did.
     static const char plain_text[] =
         "<s>System: Be kind.\nUser: Hi\nAssistant: Hello\nUser: Bye\nAssistant: ";
     check(&file, VOCABULARY(BOS_EOS), NULL, plain_text);
@@ -82,7 +82,7 @@ TEST(template_by_vocabulary) {
     tern_json_free(&llama2.config);
 }
 
-// A guess is reported; a template from the file or the caller is none.
+// A guess is reported; a template from the file or the caller is not a guess.
 TEST(template_says_when_it_is_guessed) {
     static const char own[] = "{\"chat_template\":\"x\"}";
     tern_file file = {.kind = TERN_FILE_HF, .path = "model"};

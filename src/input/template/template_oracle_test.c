@@ -1,5 +1,5 @@
 // Chat templates against Jinja2, to the byte (tests/reference/templates.py): each with every
-// conversation, and what Jinja2 refuses is refused.
+// conversation; what Jinja2 refuses must be refused.
 #include <string.h>
 #include "base/alloc.h"
 #include "input/tokenizer/tok_fixture.h"
@@ -33,7 +33,7 @@ static size_t check_case(const tern_json_doc *doc, const tern_json *c, const ter
     const tern_json *results = tern_json_get(doc, c, "results");
     const tern_json *v = tern_json_first(doc, variables), *r = tern_json_first(doc, results);
     size_t n = 0;
-    if (tern_template_open(&t, source, &err) != TERN_OK) t = NULL; // then no result may be a text
+    if (tern_template_open(&t, source, &err) != TERN_OK) t = NULL; // Jinja2 must fail, too
     for (; v && r; n++) {
         check_rendering(source, t, tern_json_str(v), doc, r);
         v = tern_json_next(doc, variables, v);
@@ -53,7 +53,7 @@ static size_t check_list(const tern_json_doc *doc, const char *variables, const 
 }
 
 // Seen to fail with `loop.index` one less, with trim_blocks off, and with tojson's separators
-// changed; and with each fault that tests/mutants/list has for it.
+// changed; and with each mutant of it in tests/mutants/list.
 TEST(template_oracle_is_jinja2) {
     tern_json_doc doc = {0};
     tern_error err = {0};

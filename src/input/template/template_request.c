@@ -1,9 +1,8 @@
-// What a chat template is rendered with: a request as programs send it, put the way templates want
-// it.
+// Variables of a chat template: a client's request, converted to the form that templates need.
 //
-// Templates are written for transformers, where contents are texts, arguments of calls are objects
-// and functions are wrapped. Clients send contents in parts, arguments as texts, and functions
-// without parameters; most templates would fail at these or, worse, write them as they are.
+// Templates are written for transformers: contents are texts, arguments of calls are objects, and
+// functions are wrapped. Clients send contents in parts, arguments as texts, and functions without
+// parameters; most templates would fail or, worse, print these as they are.
 #include "input/input.h"
 
 #include <string.h>
@@ -14,8 +13,8 @@ typedef struct request {
     const tern_json_doc *doc;
     const tern_answer_style *style;
     tern_json_writer w;
-    bool merges;        // system messages stand before the text of the next user's
-    tern_strbuf system; // those that wait for it
+    bool merges;        // puts system messages before the next user's text
+    tern_strbuf system; // the text of these, so far
 } request;
 
 static void put_token(request *r, const char *name, const tern_tokenizer *tokenizer, int32_t id) {
@@ -75,7 +74,7 @@ static void put_json_call(tern_strbuf *out, tern_str name, const tern_json_doc *
 typedef void (*put_call_fn)(tern_strbuf *out, tern_str name, const tern_json_doc *doc,
                             const tern_json *arguments);
 
-// Arguments that are the text of an object are the object.
+// The arguments; a text that is a JSON object becomes the object.
 static const tern_json *arguments_of(const tern_json_doc *doc, const tern_json *function,
                                      tern_json_doc *own, const tern_json_doc **of) {
     const tern_json *value = tern_json_get(doc, function, "arguments");
@@ -91,7 +90,7 @@ static const tern_json *function_of(const tern_json_doc *doc, const tern_json *c
     return tern_json_is(function, TERN_JSON_OBJECT) ? function : call;
 }
 
-// The text of calls where the template has no words for them: as the model writes them.
+// Writes calls as the model does, for a template that cannot render them.
 static void write_calls(request *r, const tern_json *calls, tern_strbuf *out) {
     const tern_answer_style *style = r->style;
     bool is_python = style->body == TERN_CALLS_PYTHON;
@@ -137,7 +136,7 @@ static void put_calls(request *r, const tern_json *calls) {
 
 // ---- Messages -----------------------------------------------------------------------------------
 
-// A content in parts that are all texts is their text; one with others stays as it is. False: that.
+// The text of a content, or of its parts if all are texts. False: other parts; the content stays.
 static bool read_content(request *r, const tern_json *content, tern_strbuf *out) {
     if (!tern_json_is(content, TERN_JSON_ARRAY)) {
         tern_str text = tern_json_str(content);
@@ -157,7 +156,7 @@ static bool read_content(request *r, const tern_json *content, tern_strbuf *out)
     return true;
 }
 
-// Parts, behind the text of system messages.
+// Writes parts, after the text of system messages.
 static void put_parts(request *r, const tern_json *parts) {
     tern_json_open(&r->w, "content", '[');
     tern_json_open(&r->w, NULL, '{');
@@ -207,7 +206,7 @@ static void put_message(request *r, const tern_json *message) {
     tern_strbuf_free(&text);
 }
 
-// System messages that no user's text follows, as one of a user.
+// System messages that no user's text follows become a user's message.
 static void put_system(request *r) {
     if (r->system.len == 0) return;
     tern_json_open(&r->w, NULL, '{');
@@ -221,8 +220,8 @@ static bool is_system(tern_str role) {
     return tern_str_is(role, "system") || tern_str_is(role, "developer");
 }
 
-// A message where templates have no role "system": it then is a part of the user's words, as Gemma
-// 3's template has it.
+// A message for templates without the role "system": its text becomes part of the user's, as in
+// Gemma 3's template.
 static void put_merged(request *r, const tern_json *message) {
     tern_str role = tern_json_str(tern_json_get(r->doc, message, "role"));
     if (is_system(role)) {
@@ -234,7 +233,7 @@ static void put_merged(request *r, const tern_json *message) {
     put_message(r, message);
 }
 
-// Wrapped, and with parameters: a function that has none takes nothing.
+// Writes a function wrapped, and with parameters: an empty object if it has none.
 static void put_tool(request *r, const tern_json *tool) {
     const tern_json *function = function_of(r->doc, tool);
     const tern_json *parameters = tern_json_get(r->doc, function, "parameters");
@@ -326,9 +325,9 @@ static tern_status render_as(const tern_template *t, const tern_tokenizer *token
     return status;
 }
 
-// A template that refuses a system message, with raise_exception, gets it in the user's; if it
-// refuses that, too, its first words count. Any other failure, as of its budget, is not tried
-// twice.
+// If a template refuses a system message, with raise_exception, the message is merged into the
+// user's; if that fails, too, the first error is returned. After other failures, such as its
+// budget, there is no second try.
 static tern_status render(const tern_template *t, const tern_tokenizer *tokenizer,
                           const tern_json_doc *doc, tern_strbuf *out, tern_error *err) {
     tern_error why = {0};
@@ -360,7 +359,7 @@ tern_status tern_template_chat_json(const tern_template *t, const tern_tokenizer
     return status;
 }
 
-// With images as a list of parts, which templates of models that see know.
+// A message with images becomes a list of parts, as templates of vision models expect.
 static void write_message(tern_json_writer *w, const tern_message *m) {
     const char *text = m->content ? m->content : "";
     tern_json_open(w, NULL, '{');

@@ -1,4 +1,4 @@
-// Requests as programs send them, and what templates get of them.
+// Clients' requests, and the variables that templates get.
 #include "input/tokenizer/tok_fixture.h"
 
 static const char vocabulary[] =
@@ -44,8 +44,7 @@ static void check_refused(const char *source, const char *request, const char *r
     "\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]}"
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}"
 
-// Seen to fail: with messages passed on as they came, one part of put_message and put_tool after
-// another.
+// Seen to fail: with each part of put_message and put_tool left out in turn.
 TEST(template_request) {
     static const char all[] =
         "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
@@ -72,7 +71,7 @@ TEST(template_request) {
           "{\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": {\"a\": "
           "1234567890123456789}}}assistant:x;Ry");
     check(all, "{\"tools\":[],\"messages\":[" CALL("{}") "]}", "assistant:;1 f >");
-    // Seen to fail: with the text in front of an image taken for all of the message.
+    // Seen to fail: with the text before an image taken for the whole message.
     check("{% for m in messages %}{% for p in m.content %}{{ p.type }} {{ p.text or '' }};"
           "{% endfor %}{% endfor %}",
           "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
@@ -86,8 +85,8 @@ TEST(template_request) {
                   "takes no tools");
 }
 
-// LFM2's template writes messages' texts alone, so the calls must stand there, and as the model
-// learned them.
+// LFM2's template writes only the texts of messages, so these must contain the calls, in the form
+// that the model has learned.
 TEST(template_request_writes_calls) {
     static const char lfm[] =
         "{# tools <|tool_call_start|> #}{% for m in messages %}{{ m.content }}|{% endfor %}";
@@ -105,7 +104,7 @@ TEST(template_request_writes_calls) {
           "<|tool_call_start|>[f()]<|tool_call_end|>|");
 }
 
-// Gemma 2's template refuses the role. Seen to fail: so did every request with a system message.
+// Gemma 2's template refuses the role. Seen to fail, as every request with a system message did.
 TEST(template_request_puts_a_refused_system_message_into_the_users) {
     static const char refuses[] =
         "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}"

@@ -34,7 +34,7 @@ static const char with_tools[] = BEGIN
                  "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"name\":\"weather\",\"content\":"
                  "\"dry\"}]}";
 
-// The text must have all of the words, in this order.
+// The text must contain all of the words, in this order.
 static void check_words(const char *name, const char *text, const char *const *words) {
     for (const char *at = text; *words; words++) {
         at = strstr(at, *words);

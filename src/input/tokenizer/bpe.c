@@ -6,7 +6,7 @@
 // ---- Merges -------------------------------------------------------------------------------------
 
 #define FREE_SLOT  UINT32_MAX
-#define PROBES_MAX 1024 // a table that needs more was made to need more
+#define PROBES_MAX 1024 // only a hostile table needs more
 
 static size_t slot_of(const tern_merges *m, uint32_t left, uint32_t right) {
     uint64_t h = ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u;
@@ -71,7 +71,7 @@ bool tern_bpe_push(tern_bpe *b, uint32_t at, uint32_t n, int32_t id) {
     return true;
 }
 
-// The heap is a binary one with the smallest order on top.
+// A binary heap with the smallest order on top.
 static void sift_down(tern_merge_candidate *heap, size_t n, size_t i) {
     tern_merge_candidate moving = heap[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
@@ -107,7 +107,7 @@ static bool consider(tern_bpe *b, int32_t left, int32_t right, tern_bpe_pair_fn 
     return true;
 }
 
-#define LOOK_EACH 65536 // merges between two looks at whether to stop
+#define LOOK_EACH 65536 // merges between two checks for cancellation
 
 bool tern_bpe_run(tern_bpe *b, tern_bpe_pair_fn pair, const void *user) {
     b->n_heap = 0;

@@ -12,7 +12,7 @@ static bool pair(const void *user, const tern_symbol *left, const tern_symbol *r
     return true;
 }
 
-// The definition, literally: again and again the pair with the smallest order, the leftmost.
+// The definition, literally: merges the leftmost pair with the smallest order until there is none.
 static size_t merge_plainly(const tern_merges *merges, int32_t *ids, size_t n) {
     for (;;) {
         const tern_merge *best = NULL;
@@ -77,7 +77,7 @@ TEST(bpe_takes_a_word_of_a_million_symbols) {
     for (uint32_t i = 0; i < 1u << 20; i++) REQUIRE(tern_bpe_push(&bpe, i, 1, 0));
     tern_cancel cancel = {0};
     tern_cancel_request(&cancel);
-    tern_cancel_watch(&cancel); // seen to fail: with a look after each word only
+    tern_cancel_watch(&cancel); // seen to fail: with a check after each word only
     CHECK(!tern_bpe_run(&bpe, pair, &merges));
     tern_cancel_watch(NULL);
     tern_bpe_free(&bpe);

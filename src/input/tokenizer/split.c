@@ -1,6 +1,6 @@
-// Patterns that do not need an expression engine, above all the three that nearly every byte-level
-// BPE vocabulary was trained with. Alternatives of an expression are tried in order and the first
-// that matches wins, so each function below is the list of alternatives, from the top.
+// Patterns without a regex engine, above all the three that nearly all byte-level BPE vocabularies
+// were trained with. Alternatives of an expression are tried in order and the first match wins, so
+// each function below goes through the alternatives from the top.
 #include "input/tokenizer/split.h"
 
 #include <string.h>
@@ -44,13 +44,13 @@ static size_t contraction(const char *text, size_t n, size_t at, bool any_case, 
     int a = (unsigned char)text[at + 1] | bit, b = left > 2 ? (unsigned char)text[at + 2] | bit : 0;
     if (a == 's' || a == 't' || a == 'm' || a == 'd') return at + 2;
     if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) return at + 3;
-    // U+017F, the long s, is an s when case is folded.
+    // U+017F, the long s, folds to s.
     if (fold && left > 2 && memcmp(text + at + 1, "\xC5\xBF", 2) == 0) return at + 3;
     return 0;
 }
 
 // White space from `at`, for \s*[\r\n]+ (if newlines) and \s+(?!\S) and \s+: up to the last newline
-// of the run, else all of it but the last character where something follows, else all.
+// of the run; else all but its last character if more text follows; else all.
 static size_t white_space(const char *text, size_t n, size_t at, bool newlines) {
     size_t after_newline = 0, last = at, end = at;
     while (end < n) {
@@ -120,7 +120,7 @@ static const struct {
     {FOLDED LLAMA3_TAIL("\\p{N}"), TERN_PATTERN_LLAMA3, 1, true},
     {SPELLED LLAMA3_TAIL("\\p{N}"), TERN_PATTERN_LLAMA3, 1, false},
     {GPT2_ALL "|\\s+", TERN_PATTERN_GPT2, 0, false},
-    {GPT2_ALL, TERN_PATTERN_GPT2, 0, false}, // isolated, what is left over is the same \s+
+    {GPT2_ALL, TERN_PATTERN_GPT2, 0, false}, // isolated, and the rest is the same \s+
     {"\\p{N}", TERN_PATTERN_DIGIT, 0, false},
     {"\\p{N}+", TERN_PATTERN_DIGITS, 0, false},
 };

@@ -1,10 +1,10 @@
-// Cutting text into the pieces that a tokenizer then merges on its own ("pre-tokenization").
+// Cuts text into pieces that are then tokenized one by one ("pre-tokenization").
 //
 // A *pattern* finds matches in text: one of the well-known expressions of the Llama-3, Qwen2 and
-// GPT-2 families, written out by hand and an order of magnitude faster than an expression engine;
-// or any other expression, by PCRE2; or a literal, or a class of characters. A *step* says what
-// becomes of matches and of what lies between them. A *splitter* is a list of steps, each applied
-// to every piece that the one before it made.
+// GPT-2 families, written by hand and an order of magnitude faster than a regex engine; or any
+// other expression, by PCRE2; or a literal, or a class of characters. A *step* says what becomes of
+// matches and of the text between them. A *splitter* is a list of steps, each applied to all pieces
+// of the one before it.
 //
 // All text here is valid UTF-8, and pieces begin and end at characters.
 #ifndef TERN_INPUT_TOKENIZER_SPLIT_H
@@ -29,34 +29,34 @@ typedef enum tern_pattern_kind {
 typedef struct tern_pattern {
     tern_pattern_kind kind;
     int max_digits; // LLAMA3: \p{N}{1,max_digits}
-    bool fold;      // LLAMA3: (?i:'s), which by Unicode's rules also takes U+017F for the s
+    bool fold;      // LLAMA3: (?i:'s), where by Unicode's rules U+017F matches s, too
     char *text;     // of a literal or an expression, terminated
     size_t n_text;
     void *code; // pcre2_code of an expression
 } tern_pattern;
 
-// Chooses the fast form if the expression is one of the known ones.
+// Chooses the fast form if the expression is a known one.
 tern_status tern_pattern_open_regex(tern_pattern *p, tern_str expression, tern_error *err);
-// Only the fast form, which owns no memory; false: the expression has none.
+// Only the fast form, which owns no memory; false: there is none for the expression.
 bool tern_pattern_is_known(tern_pattern *p, tern_str expression);
 tern_status tern_pattern_open_literal(tern_pattern *p, tern_str text, tern_error *err);
 void tern_pattern_close(tern_pattern *p);
 
-// What one thread needs to run expressions; zero-initialise, close at the end. Not shared.
+// Scratch of one thread for running expressions; zero-initialise, close at the end.
 typedef struct tern_matcher {
     void *general, *match, *context, *jit_stack;
-    size_t budget; // bytes that searches of this text may still look at again
+    size_t budget; // bytes that searches of this text may still read again
 } tern_matcher;
 void tern_matcher_close(tern_matcher *m);
-// Call before the first search in a text of n bytes. Time is bounded by it: a search that has to
-// look further and further ahead for a match, again and again, fails instead of hanging.
+// Call before the first search in a text of n bytes, which bounds the time: searches that look far
+// ahead again and again fail instead of hanging.
 void tern_matcher_begin(tern_matcher *m, size_t n_text);
 
 // Finds the first match in text[from..n): sets *start and *end, start <= end; *start = n: none.
 tern_status tern_pattern_find(const tern_pattern *p, tern_matcher *m, const char *text, size_t n,
                               size_t from, size_t *start, size_t *end, tern_error *err);
 
-// The hand-written ones: the end of the match that begins at `at`, at < n (they match everywhere).
+// The hand-written patterns: the end of the match at `at`, at < n (they match everywhere).
 size_t tern_split_llama3(const char *text, size_t n, size_t at, int max_digits, bool fold);
 size_t tern_split_gpt2(const char *text, size_t n, size_t at);
 
@@ -78,8 +78,8 @@ typedef enum tern_split_behavior { // with "-" as the pattern, "a--b" becomes
 
 typedef enum tern_step_kind {
     TERN_STEP_SPLIT,
-    TERN_STEP_PREFIX_SPACE, // puts ' ' before a piece that has none
-    TERN_STEP_METASPACE,    // ' ' becomes U+2581, and one is prepended as `prepend` says
+    TERN_STEP_PREFIX_SPACE, // puts ' ' before a piece that does not begin with one
+    TERN_STEP_METASPACE,    // ' ' becomes U+2581, and `prepend` says whether one is prepended
 } tern_step_kind;
 
 typedef enum tern_prepend {
@@ -119,8 +119,8 @@ typedef struct tern_pieces { // zero-initialise, free with tern_pieces_free; may
 } tern_pieces;
 void tern_pieces_free(tern_pieces *p);
 
-// Splits text[0..n), n < 2^31, which must outlive the use of *out. is_first: it is the beginning of
-// the whole text.
+// Splits text[0..n), n < 2^31, which must outlive the use of *out. is_first: it begins the whole
+// text.
 tern_status tern_splitter_run(const tern_splitter *s, const char *text, size_t n, bool is_first,
                               tern_pieces *out, tern_error *err);
 

@@ -1,12 +1,12 @@
 // Expressions of pre-tokenizers, run by PCRE2 with bounded time.
 //
 // PCRE2's own limits count backtracking, but not how far one plain loop runs: "x+y" over a million
-// x looks at 10^12 / 2 characters and backtracks hardly at all. So a search is shown only a window
-// of the text. If the outcome could depend on text past the window, PCRE2 answers "partial"; then
-// that place is tried alone, with windows twice as large each time, whose sizes draw on a budget
+// x reads 10^12 / 2 characters with hardly any backtracking. So a search sees only a window of the
+// text. If the result could depend on text after the window, PCRE2 returns "partial"; then that
+// place is searched alone, with windows that double each time, whose sizes are taken from a budget
 // proportional to the text. Useful expressions need a larger window only for a longer match and
-// stay far below it; the others fail. The largest window is where the text ends as far as one match
-// is concerned. In all, a text takes time proportional to its length, whatever the expression.
+// stay far below the budget; the others fail. For a single match the text ends with the largest
+// window. So the time for a text is proportional to its length for every expression.
 #include "input/tokenizer/split.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -33,7 +33,7 @@ static void regex_dealloc(void *block, void *user) {
 }
 
 // Expressions were written for another engine (Oniguruma), which has set operations in classes;
-// PCRE2 would take them for plain characters and silently mean something else.
+// PCRE2 would silently read these as plain characters.
 static const char *unsupported_part(const char *s, size_t n) {
     bool in_class = false;
     size_t class_at = 0;
@@ -86,7 +86,7 @@ tern_status tern_regex_compile(tern_pattern *p, tern_error *err) {
                          "tokenizer: the expression \"%.200s\" cannot be used: %s (at byte %zu)",
                          p->text, why, (size_t)offset);
     }
-    uint32_t n_backward = 0; // each costs the length of what it repeats
+    uint32_t n_backward = 0; // each takes the length of the text it repeats
     if (pcre2_pattern_info(code, PCRE2_INFO_BACKREFMAX, &n_backward) != 0 || n_backward) {
         pcre2_code_free(code);
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -133,7 +133,7 @@ static size_t window_end(const char *text, size_t n, size_t from, size_t window)
     return end;
 }
 
-// One search in text[from..edge); only: for a match that begins at `from`.
+// One search in text[from..edge); only: just for a match that begins at `from`.
 static int search(const tern_pattern *p, tern_matcher *m, const char *text, size_t edge,
                   size_t from, bool only, bool partial) {
     uint32_t options = PCRE2_NO_UTF_CHECK | (partial ? PCRE2_PARTIAL_HARD : 0);

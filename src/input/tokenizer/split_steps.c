@@ -34,13 +34,13 @@ static bool push(tern_pieces *p, size_t at, size_t n) {
     return true;
 }
 
-// What a split remembers from one part of a piece to the next.
+// State of a split between two parts of a piece.
 typedef struct split_state {
     size_t first;        // p->spare[first..] belong to this piece
     bool any, was_match; // there was a part before, and it was a match
 } split_state;
 
-// Takes in the next part [at, at + n) of a piece, a match or the text between two.
+// Adds the next part [at, at + n) of a piece: a match, or the text between two.
 static bool take_part(tern_pieces *p, split_state *s, const tern_split_step *step, size_t at,
                       size_t n, bool is_match) {
     if (step->invert) is_match = !is_match;
@@ -73,7 +73,7 @@ static tern_status split_piece(const tern_split_step *step, tern_pieces *p, tern
             tern_pattern_find(&step->pattern, &p->matcher, text, piece.n, from, &start, &end, err));
         if (start >= piece.n) break;
         from = end;
-        if (end == start) // an empty match: look on after the next character
+        if (end == start) // an empty match: go on after the next character
             for (from++; from < piece.n && ((unsigned char)text[from] & 0xC0) == 0x80;) from++;
         bool ok = start == done || take_part(p, &s, step, piece.at + done, start - done, false);
         if (!ok || !take_part(p, &s, step, piece.at + start, end - start, true))

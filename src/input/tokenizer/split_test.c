@@ -10,7 +10,7 @@ static uint32_t next_random(uint32_t *state) {
     return (*state = *state * 1664525u + 1013904223u) >> 8;
 }
 
-// Characters that the expressions treat differently, and some that look as if they should.
+// Characters that the expressions treat differently, and some that only look different.
 static size_t random_text(uint32_t *r, char *out, size_t n_chars) {
     static const uint32_t codes[] = {
         'a',    'S',    't',    'R',    'e',    'v',     'm',     'l',     'L',   'd',   '\'',
@@ -138,7 +138,7 @@ TEST(split_sees_past_its_window) { // a match longer than a search's first windo
     tern_free(text);
 }
 
-// Expressions that backtrack endlessly end all the same.
+// Expressions that would backtrack forever end, too.
 TEST(split_is_bounded_in_time) {
     static const char *const bombs[] = {
         "(a+)+b",  "a+b",        "(?:a|aa)+b",        "(a*)*b",

@@ -60,7 +60,7 @@ tern_status tern_tokenizer_cut(const tern_tokenizer *t, int32_t *ids, size_t *n,
     return TERN_OK;
 }
 
-// Ids that stand around texts and between them.
+// Appends ids around or between texts.
 static tern_status put(tern_ids *out, const int32_t *ids, int n, tern_error *err) {
     if (tern_array_reserve(TERN_MEM_MISC, &out->ids, &out->capacity, out->n, (size_t)n) != 0)
         return tern_fail_memory(err, (size_t)n * sizeof *ids);
@@ -131,7 +131,7 @@ void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id) {
     if (!tern_tokenizer_is_end(t, (int32_t)id)) t->ends[t->n_ends++] = (int32_t)id;
 }
 
-// Control tokens of these names end a turn or a text.
+// Names of control tokens that end a turn or a text.
 static const char *const known_ends[] = {
     "<|eot_id|>",
     "<|eom_id|>",

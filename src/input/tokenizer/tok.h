@@ -1,17 +1,17 @@
-// The inside of the tokenizer: what its files share.
+// Internal interface of the tokenizer, shared by its files.
 //
 // A text takes this way (tok_encode.c):
 //
 //     bytes ─ repair ─→ UTF-8 ─ added tokens ─→ plain text ─ normalizer ─→ ─ added tokens ─→
 //           ─ splitter ─→ words ─ symbols ─→ BPE ─→ ids
 //
-// WordPiece (BERT) and Unigram (T5, XLM-R) have no merges: tok_pieces.c. What follows is BPE's.
+// WordPiece (BERT) and Unigram (T5, XLM-R) have no merges: tok_pieces.c. The rest is about BPE.
 // There are two kinds of vocabulary. *Byte-level* ones spell each of the 256 bytes as a printable
 // character (GPT-2's alphabet, tok_vocab.c) and begin a word as its bytes. *Character-level* ones,
-// SentencePiece's, write a space as U+2581 and begin a word as its characters, those that are not
-// in the vocabulary as bytes <0xNN> or as the unknown token. Merging is driven either by a list of
-// merges, or (GGUF files of SentencePiece models) by scores: any two neighbours whose joined text
-// is a token can merge, the highest score first.
+// SentencePiece's, write a space as U+2581 and begin a word as its characters; characters that are
+// not in the vocabulary become bytes <0xNN> or the unknown token. Merging is driven either by a
+// list of merges, or (GGUF files of SentencePiece models) by scores: any two neighbours whose
+// joined text is a token can merge, the highest score first.
 #ifndef TERN_INPUT_TOKENIZER_TOK_H
 #define TERN_INPUT_TOKENIZER_TOK_H
 
@@ -22,7 +22,7 @@
 #include "input/unicode.h"
 
 #define TERN_SPACE_MARK "\xE2\x96\x81" // U+2581, SentencePiece's space
-#define TERN_VOCAB_MAX  (1 << 22)      // ids, and bytes of one token, that are believed
+#define TERN_VOCAB_MAX  (1 << 22)      // most ids, and most bytes of one token, that are accepted
 #define TERN_TEXT_MAX   (1 << 30)      // bytes of one text
 
 // ---- Vocabulary ---------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ tern_status tern_vocab_init(tern_vocab *v, const tern_str *texts, const uint8_t 
                             tern_error *err);
 void tern_vocab_deinit(tern_vocab *v);
 int32_t tern_vocab_find(const tern_vocab *v, const char *text, size_t n); // -1: none
-// The same for what plain text may become: never a control, unknown or byte token.
+// The same for plain text, which never becomes a control, unknown or byte token.
 int32_t tern_vocab_find_plain(const tern_vocab *v, const char *text, size_t n);
 // The two halves of tern_vocab_find. The vocabulary must have been initialised.
 uint32_t tern_vocab_hash(const char *text, size_t n);
@@ -64,8 +64,8 @@ static inline tern_str tern_vocab_text(const tern_vocab *v, int32_t id) {
     return (tern_str){v->text + v->offsets[id], v->offsets[id + 1] - v->offsets[id]};
 }
 
-// GPT-2's alphabet: printable bytes stand for themselves (as Latin-1), the others for the
-// characters from U+0100 on, in order.
+// GPT-2's alphabet: printable bytes are themselves (as Latin-1), the others are the characters from
+// U+0100 on, in order.
 uint32_t tern_alphabet_char(uint8_t byte);
 int tern_alphabet_byte(uint32_t code); // -1: not in it
 void tern_alphabet_spell(tern_strbuf *out, const char *bytes, size_t n);
@@ -77,14 +77,14 @@ int tern_byte_token_value(tern_str text);
 
 typedef enum tern_norm_kind {
     TERN_NORM_FORM,
-    TERN_NORM_REPLACE, // matches of `pattern` by `content`
+    TERN_NORM_REPLACE, // replaces matches of `pattern` by `content`
     TERN_NORM_PREPEND, // `content` in front of a text that is not empty
     TERN_NORM_LOWER,
     TERN_NORM_STRIP,
     TERN_NORM_CLEAN,    // BERT's: no controls, any white space is a space
     TERN_NORM_PAD_HAN,  // a space on each side of a Chinese character
-    TERN_NORM_NO_MARKS, // without combining marks; `left`: without nonspacing ones
-    TERN_NORM_SQUEEZE,  // no space at either end, and one where there are several
+    TERN_NORM_NO_MARKS, // removes combining marks; `left`: only nonspacing ones
+    TERN_NORM_SQUEEZE,  // strips spaces at both ends, and merges several to one
     TERN_NORM_CHARSMAP, // sentencepiece's table, `content` (tok_charsmap.c)
 } tern_norm_kind;
 
@@ -108,11 +108,11 @@ tern_status tern_normalizer_add(tern_normalizer *z, tern_norm_kind kind, tern_st
 // BERT's normalizer as steps.
 tern_status tern_normalizer_add_bert(tern_normalizer *z, bool clean, bool pad_han, bool no_accents,
                                      bool lower, tern_error *err);
-// sentencepiece's precompiled_charsmap: bytes that say by what stretches of text are replaced.
-// Checked; from JSON in base64. An empty one is no step.
+// sentencepiece's precompiled_charsmap: a table of replacements for stretches of text. It is
+// checked; 64: from JSON in base64. An empty table adds no step.
 tern_status tern_normalizer_add_charsmap(tern_normalizer *z, tern_str bytes, tern_error *err);
 tern_status tern_normalizer_add_charsmap64(tern_normalizer *z, tern_str text, tern_error *err);
-// Appends the text as the table has it: at each place the longest stretch that it has.
+// Appends the text after replacements: at each place the longest stretch in the table counts.
 void tern_charsmap_run(const tern_norm_step *s, const char *text, size_t n, tern_strbuf *out);
 void tern_normalizer_close(tern_normalizer *z);
 // Replaces *text, *n by its normal form, which is in one of the two buffers or in place.
@@ -137,8 +137,8 @@ typedef struct tern_added { // sorted by text
 tern_status tern_added_push(tern_added *a, const tern_added_token *token, tern_error *err);
 void tern_added_sort(tern_added *a); // once, after the last push
 void tern_added_free(tern_added *a);
-// The first place from `from` on that has one, the longest there; *start = n: none. Special ones
-// only if `special`. The span includes white space that the token strips.
+// Finds the first added token from `from` on, the longest one there; *start = n: none. Special
+// tokens count only if `special`. The span includes white space that the token strips.
 const tern_added_token *tern_added_find(const tern_added *a, bool special, const char *text,
                                         size_t n, size_t from, size_t *start, size_t *end);
 
@@ -146,7 +146,7 @@ const tern_added_token *tern_added_find(const tern_added *a, bool special, const
 
 typedef enum tern_token_model {
     TERN_TOKENS_BPE,
-    TERN_TOKENS_WORDPIECE, // the longest token that a word begins with, and so on
+    TERN_TOKENS_WORDPIECE, // the longest token at the start of a word, and so on
     TERN_TOKENS_UNIGRAM,   // the tokens with the greatest sum of scores
 } tern_token_model;
 
@@ -155,26 +155,26 @@ typedef struct tern_wordpiece {
     char first[TERN_AFFIX_MAX], rest[TERN_AFFIX_MAX]; // before a word's first token and the others:
                                                       // "" and "##"; in GGUF U+2581 and ""
     size_t n_first, n_rest;
-    size_t max_chars; // of a word, a longer one is the unknown token
+    size_t max_chars; // of a word; a longer word is the unknown token
     bool cleans_up;   // decoding: no space before . ? ! and ,
 } tern_wordpiece;
 
 #define TERN_UNIGRAM_MAX 1024 // bytes of a token
 typedef struct tern_unigram {
     double *scores;  // [n_vocab]
-    int32_t *sorted; // [n_sorted] ids of what text may become, by their bytes
+    int32_t *sorted; // [n_sorted] ids of tokens that text may become, sorted by bytes
     int32_t n_sorted;
     int32_t starts[257]; // those that begin with byte b: starts[b] .. starts[b + 1]
-    double unknown;      // the score of a character that is no token
+    double unknown;      // the score of a character that is not a token
 } tern_unigram;
 
-typedef struct tern_lattice { // one place of a text, and the best way to it
+typedef struct tern_lattice { // a place in a text, and the best way to it
     double score;
-    uint32_t from; // begins its last token
-    int32_t id;    // of that; -1: unknown
+    uint32_t from; // where the last token begins
+    int32_t id;    // of the last token; -1: unknown
 } tern_lattice;
 
-// Memory of encoding a text; zero-initialise, free with tern_piece_scratch_free.
+// Scratch for encoding a text; zero-initialise, free with tern_piece_scratch_free.
 typedef struct tern_piece_scratch {
     tern_strbuf text;
     tern_lattice *places;
@@ -192,7 +192,7 @@ typedef struct tern_export_store tern_export_store;
 struct tern_tokenizer {
     tern_vocab vocab;
     tern_merges merges;
-    uint32_t *orders; // [n_vocab] with scores: the order of a merge into this token; else NULL
+    uint32_t *orders; // [n_vocab] the order of a merge into this token; NULL: no scores
     tern_token_model model;
     tern_wordpiece wordpiece;
     tern_unigram unigram;
@@ -203,36 +203,36 @@ struct tern_tokenizer {
     tern_splitter splitter;
     tern_added added[2]; // looked for before and after normalization
     // Character-level: bit c % 512 is set if some token has the character c right before a U+2581.
-    // Where the bit is not set no merge can join the two, so words may be cut there.
+    // If the bit is not set, no merge can join the two, so words may be cut there.
     uint32_t glued[16];
     bool space_marks; // decoding: U+2581 is a space
     bool strip_space; // decoding: one space at the start of the text is dropped
-    int32_t prefix[TERN_FRAME_MAX], suffix[TERN_FRAME_MAX]; // what TERN_TOKENIZE_BOS adds
+    int32_t prefix[TERN_FRAME_MAX], suffix[TERN_FRAME_MAX]; // added by TERN_TOKENIZE_BOS
     int n_prefix, n_suffix;
-    int32_t between[TERN_FRAME_MAX]; // what stands between the two texts of a pair
+    int32_t between[TERN_FRAME_MAX]; // ids between the two texts of a pair
     int n_between;
     int32_t ends[TERN_ENDS_MAX];
     size_t n_ends;
-    const char *pre;                       // GGUF's name of the pattern, NULL: it has none
+    const char *pre;                       // GGUF's name of the pattern, NULL: none
     int32_t n_model_vocab;                 // rows of the embedding by config.json, 0: not known
-    _Atomic(tern_export_store *) exported; // made when first asked for
+    _Atomic(tern_export_store *) exported; // made on first use
 };
 
 tern_status tern_tokenizer_load_json(tern_tokenizer *t, const tern_file *file, tern_error *err);
 tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, tern_error *err);
 // sentencepiece's .model, a protocol buffer (tok_spm.c).
 tern_status tern_tokenizer_load_spm(tern_tokenizer *t, const tern_file *file, tern_error *err);
-// What the files of sentencepiece models have in common, in whatever container.
+// Properties of sentencepiece models, the same in all containers.
 typedef struct tern_spm_desc {
     bool unigram, space_prefix, squeeze;
     tern_str charsmap;
 } tern_spm_desc;
 tern_status tern_tokenizer_add_spm_steps(tern_tokenizer *t, const tern_spm_desc *d,
                                          tern_error *err);
-// Scores of all tokens, [n_vocab], as the orders of merges or as a Unigram's.
+// Sets the scores of all tokens, [n_vocab]: of a Unigram, or as the orders of merges.
 tern_status tern_tokenizer_set_scores(tern_tokenizer *t, const tern_spm_desc *d,
                                       const float *scores, tern_error *err);
-float tern_score_of_order(uint32_t order); // what became this order
+float tern_score_of_order(uint32_t order); // the score that has this order
 // Sets the prefixes of a WordPiece vocabulary; they must be short.
 tern_status tern_wordpiece_init(tern_wordpiece *w, tern_str first, tern_str rest, int64_t max_chars,
                                 tern_error *err);
@@ -254,12 +254,12 @@ tern_status tern_tokenizer_json_splitter(tern_tokenizer *t, const tern_json_doc 
 tern_status tern_tokenizer_add_specials(tern_tokenizer *t, tern_error *err);
 // Sets byte_ids and glued from the vocabulary.
 void tern_tokenizer_index_bytes(tern_tokenizer *t);
-void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id); // ids that do not exist are ignored
+void tern_tokenizer_add_end(tern_tokenizer *t, int64_t id); // ignores ids that do not exist
 void tern_tokenizer_add_known_ends(tern_tokenizer *t);
 bool tern_tokenizer_is_known_end(const tern_tokenizer *t, int32_t id);
 void tern_export_store_free(tern_export_store *s);
 
-// Merges given as texts; add them all, then flush, then free `text` (tok_merges.c).
+// Merges given as texts: add them all, then flush, then free `text` (tok_merges.c).
 #define TERN_MERGE_BATCH 64
 typedef struct tern_merge_text {
     size_t at, n_left, n_right; // bytes of `text`: left, then right
@@ -267,8 +267,8 @@ typedef struct tern_merge_text {
     int32_t id[3];
 } tern_merge_text;
 typedef struct tern_merge_batch {
-    tern_tokenizer *t; // whose merges table has room for all
-    bool strict;       // texts that are not tokens are an error, else skipped
+    tern_tokenizer *t; // its table of merges has room for all
+    bool strict;       // texts that are not tokens are an error; else they are skipped
     int n;
     tern_merge_text list[TERN_MERGE_BATCH];
     tern_strbuf text;
@@ -277,7 +277,7 @@ tern_status tern_merge_batch_add(tern_merge_batch *b, tern_str left, tern_str ri
                                  tern_error *err);
 tern_status tern_merge_batch_flush(tern_merge_batch *b, tern_error *err);
 
-// Parts of tokenizer.json: "post_processor" (tok_write.c); the whole, of a vocabulary with scores
+// tokenizer.json: its "post_processor" (tok_write.c); all of it, for a vocabulary with scores
 // (tok_write_scores.c).
 void tern_json_put_frame(const tern_tokenizer *t, tern_strbuf *out);
 void tern_pieces_write_json(const tern_tokenizer *t, tern_strbuf *out); // tok_write_pieces.c
@@ -290,7 +290,7 @@ typedef struct tern_pre {
     const char *expressions[6]; // one isolating split each
 } tern_pre;
 const tern_pre *tern_pre_find(tern_str name); // NULL: not known
-bool tern_pre_is_raw(const tern_pre *pre);    // of characters, U+2581 for a space, and not of bytes
+bool tern_pre_is_raw(const tern_pre *pre);    // of characters, with U+2581 for a space
 // The name for a list of isolating expressions, NULL: none.
 const char *tern_pre_name(const tern_splitter *s, bool ignore_merges);
 tern_status tern_pre_add_steps(const tern_pre *pre, tern_splitter *s, tern_error *err);
@@ -307,7 +307,7 @@ typedef struct tern_learned {
 static inline tern_str tern_learned_text(const tern_learned *l, size_t id) {
     return (tern_str){l->text.ptr + l->offsets[id], l->offsets[id + 1] - l->offsets[id]};
 }
-// As the text of a tokenizer.json whose texts are split as pre says (tok_write.c).
+// Appends it as a tokenizer.json that splits text by `pre` (tok_write.c).
 void tern_learned_write_json(const tern_learned *l, const tern_pre *pre, bool add_bos,
                              tern_strbuf *out);
 

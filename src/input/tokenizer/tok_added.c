@@ -1,8 +1,8 @@
 // Added tokens: texts that become one token wherever they occur, before any splitting or merging.
 //
-// They are kept sorted, so that those with a given beginning are neighbours: a search narrows the
-// range of candidates byte by byte and remembers the last one that was complete. That is a trie
-// without its nodes; and a bitmap of first bytes skips nearly every place of a text at once.
+// They are sorted, so that tokens with a common prefix are adjacent: a search narrows the range of
+// candidates byte by byte and keeps the last complete one, like a trie without nodes. A bitmap of
+// first bytes skips nearly all places of a text at once.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -24,7 +24,7 @@ static int compare_tokens(const void *a, const void *b) {
 }
 
 tern_status tern_added_push(tern_added *a, const tern_added_token *token, tern_error *err) {
-    // Invalid UTF-8 cannot occur in a text, only inside one of its characters.
+    // A text is valid UTF-8: invalid UTF-8 could only match inside a character.
     if (token->text.len == 0 || !tern_unicode_is_valid(token->text.ptr, token->text.len))
         return TERN_OK;
     if (token->text.len > ADDED_BYTES_MAX)
@@ -78,7 +78,7 @@ static const tern_added_token *longest_at(const tern_added *a, bool special, con
         low = lower_bound(a, low, high, k, byte);
         high = lower_bound(a, low, high, k, byte + 1);
         if (low == high) break;
-        // Those that end here come first.
+        // Tokens that end here come first.
         for (size_t i = low; i < high && a->tokens[i].text.len == k + 1; i++)
             if (special || !a->tokens[i].special) {
                 best = &a->tokens[i];
@@ -135,7 +135,7 @@ const tern_added_token *tern_added_find(const tern_added *a, bool special, const
         if (!token) continue;
         size_t stop = at + token->text.len;
         if (token->single_word && (word_before(text, at) || word_after(text, n, stop))) {
-            at = stop - 1; // not here, nor anything inside it
+            at = stop - 1; // none here, nor inside this token
             continue;
         }
         *start = token->lstrip ? strip_left(text, from, at) : at;

@@ -1,11 +1,11 @@
-// sentencepiece's precompiled_charsmap: what stretches of text become before anything is split.
+// sentencepiece's precompiled_charsmap: replaces stretches of text before it is split.
 //
 //     u32 n | trie, n bytes of u32 units | texts, each ended by a 0 byte
 //
 // The trie is a double array (Darts-clone). From node p byte c leads to p ^ offset(unit[p]) ^ c,
-// whose unit has c as its label; if that has a leaf, the unit at its own offset holds where the
-// text begins that takes the place of the bytes so far. Nothing in it is trusted: every index is
-// checked, and what would not be UTF-8 is left as it was.
+// whose unit has c as its label; if that has a leaf, the unit at its own offset holds the start of
+// the text that replaces the bytes so far. Nothing in the table is trusted: every index is checked,
+// and a replacement that is not UTF-8 is not made.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -37,7 +37,8 @@ static tern_status open_map(tern_str bytes, charsmap *m, tern_error *err) {
 static uint32_t unit(const charsmap *m, size_t i) { return load_u32(m->units + 4 * i); }
 static size_t offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 0x200) >> 6); }
 
-// The longest stretch that the text begins with; its length, 0: none. *to: what it becomes.
+// Returns the length of the longest stretch at the beginning of the text, 0: none. *to: its
+// replacement.
 static size_t find(const charsmap *m, const char *text, size_t n, tern_str *to) {
     size_t at = offset(unit(m, 0)), longest = 0;
     for (size_t i = 0; i < n && text[i]; i++) {

@@ -1,4 +1,4 @@
-// Against other programs: ids from the models' own tokenizers for real and for hostile text.
+// Against other programs: ids of the models' own tokenizers for real and for hostile text.
 #include <sys/stat.h>
 #include <time.h>
 #include "input/tokenizer/tok_fixture.h"
@@ -217,9 +217,8 @@ TEST(tok_kitoken_gemma3) { run_kitoken_sets("tokenizers/gemma3/tokenizer.json", 
 
 // ---- There and back -----------------------------------------------------------------------------
 
-// The length of the common beginning. To SentencePiece a U+2581 of the text is a space: that may
-// differ, and nothing else, wherever it is.
-// space: that may differ, and nothing else, wherever it is.
+// The length of the common prefix. To SentencePiece a U+2581 of the text is a space: only these may
+// differ, at any place.
 static size_t same_bytes(const char *text, size_t n, const char *back, size_t n_back) {
     size_t i = 0, k = 0;
     while (i < n && k < n_back) {
@@ -289,8 +288,8 @@ TEST(tok_conversion_keeps_the_ids) {
     run_conversion("oracle/bitnet_packed/tokenizer.json");
 }
 
-// A vocabulary with scores as tokenizer.json: the same ids and the same text back. Seen to fail
-// with the order of merges reversed, and without the decoder's Strip.
+// A vocabulary with scores, written as tokenizer.json, gives the same ids and the same text. Seen
+// to fail with the order of merges reversed, and without the decoder's Strip.
 static void check_json_of(const tern_tokenizer *t, const char *vocabulary) {
     static const char *const files[] = {
         WIKI, BLNS, "torture/utf8/utf8_sequence_0-0x10ffff_assigned_printable.txt",
@@ -348,7 +347,7 @@ TEST(tok_scores_become_json_with_the_same_ids) {
 
 // ---- Work -------------------------------------------------------------------------------------
 
-// Seconds of this processor's work, whatever else runs beside it.
+// Seconds of CPU time, so that other programs do not matter.
 static double encode_seconds(const tern_tokenizer *t, const char *text, size_t n, size_t *n_ids) {
     tern_ids ids = {0};
     tern_error err = {0};
@@ -377,10 +376,10 @@ static void check_work(const char *vocabulary) {
     tern_free(text.ptr);
 }
 
-// Eight times the text is about eight times the work. Seen to fail when for each piece those before
-// it were counted.
+// Eight times the text is about eight times the work. Seen to fail when each piece counted those
+// before it.
 TEST(tok_work_grows_with_the_text_alone) {
-#ifdef __SANITIZE_ADDRESS__ // its memmem looks over all of the text that is left, whatever it finds
+#ifdef __SANITIZE_ADDRESS__ // its memmem always reads the whole rest of the text
     test_skip("the address sanitizer's own work grows faster than the text");
     return;
 #endif

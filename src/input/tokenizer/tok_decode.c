@@ -1,7 +1,7 @@
 // Ids to text, as a stream.
 //
-// A token need not end where a character does: byte-level pieces are cut anywhere, and byte tokens
-// are single bytes. So up to three bytes wait in the decoder until their character is whole.
+// A token may end inside a character: byte-level pieces are cut anywhere, and byte tokens are
+// single bytes. So up to three bytes wait in the decoder until their character is complete.
 #include <string.h>
 #include "base/utf8.h"
 #include "input/tokenizer/tok.h"
@@ -68,7 +68,7 @@ static void emit_spelled(const tern_tokenizer *t, tern_decoder *d, tern_str text
         }
         if (byte >= 0) {
             bytes[n++] = (char)byte;
-        } else { // not in the alphabet: stands for itself
+        } else { // not in the alphabet: is itself
             memcpy(bytes + n, text.ptr + i, (size_t)length);
             n += (size_t)length;
         }

@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "input/tokenizer/tok.h"
 
-#define LOOK_EACH 4096 // tokens between two looks at whether to stop
+#define LOOK_EACH 4096 // tokens between two checks for cancellation
 
 // All memory of one call.
 typedef struct encoder {
@@ -88,8 +88,8 @@ static bool push_chars(encoder *e, size_t n) {
     return true;
 }
 
-// A symbol that is not a token: its bytes, or the unknown token, which stands for a whole run of
-// them if the model fuses.
+// A symbol that is not a token: its bytes, or the unknown token, one for a whole run if the model
+// fuses them.
 static tern_status append_unknown(encoder *e, const tern_symbol *s, bool *was_unknown) {
     const tern_tokenizer *t = e->t;
     if (t->byte_fallback && has_byte_tokens(t, e->word + s->at, s->n)) {
@@ -153,8 +153,8 @@ static bool is_glued(const tern_tokenizer *t, const char *text, size_t at) {
     return t->glued[c % 512 / 32] >> c % 32 & 1;
 }
 
-// A piece of a character-level text, cut before space marks where no token reaches across: the same
-// ids from a hundred short words instead of one long one.
+// Encodes a piece of a character-level text, cut before space marks that no token crosses: the ids
+// are the same, but from a hundred short words instead of a long one.
 static tern_status encode_piece(encoder *e, const char *text, size_t n) {
     if (e->t->byte_level) return encode_word(e, text, n);
     size_t begin = 0, from = 1;

@@ -1,7 +1,7 @@
-// A tokenizer as GGUF metadata: what conversion from tokenizer.json writes.
+// A tokenizer as GGUF metadata, for conversion from tokenizer.json.
 //
-// Built on first use, since only conversion needs it, and then shared: the tokenizer stays
-// immutable to all its users.
+// Built on first use, since only conversion needs it, and then shared: to its users the tokenizer
+// stays immutable.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -12,7 +12,7 @@ struct tern_export_store {
     float *scores;
     int32_t *types;
     size_t n_vocab, n_merges;
-    tern_strbuf text; // of merges, of names for ids that have none, of tokens spelled anew
+    tern_strbuf text; // of merges, of names for ids without one, of tokens with a new spelling
 };
 
 void tern_export_store_free(tern_export_store *s) {
@@ -38,13 +38,14 @@ static bool allocate(const tern_tokenizer *t, tern_export_store *s) {
     return s->tokens && s->types && (s->merges || s->scores);
 }
 
-// While text grows it moves, so a string there is first kept as its offset + 1 with no pointer.
+// The text moves while it grows, so a string in it is first kept as its offset + 1, without
+// pointer.
 static tern_str placed(const tern_export_store *s, size_t from) {
     return (tern_str){NULL, s->text.len - from};
 }
 
-// GGUF's BERT marks the first token of a word, where others mark the rest. Names in brackets have
-// no mark.
+// In GGUF, BERT's first token of a word has a mark; in other files the rest have one. Names in
+// brackets have no mark.
 static bool spell_wordpiece(const tern_tokenizer *t, tern_export_store *s, tern_str text) {
     const tern_wordpiece *w = &t->wordpiece;
     bool named = text.len > 1 && *text.ptr == '[' && text.ptr[text.len - 1] == ']';
@@ -110,7 +111,7 @@ static bool spell_merges(const tern_tokenizer *t, tern_export_store *s) {
 }
 
 // The score of a token is minus the order of the first merge that makes it, so that the highest
-// score merges first, as in the list. Characters, which no merge makes, come last.
+// score merges first, as in the list. Characters, which are not made by a merge, come last.
 static void score_tokens(const tern_tokenizer *t, tern_export_store *s) {
     float last = -(float)(t->merges.n + 1);
     for (size_t i = 0; i < s->n_vocab; i++)
@@ -163,7 +164,7 @@ static bool puts_space_in_front(const tern_tokenizer *t) {
     return false;
 }
 
-// Several spaces are one: by a step of its own, by an expression, or since words are split there.
+// Whether several spaces become one: by a step, by an expression, or because words are split there.
 static bool squeezes(const tern_tokenizer *t) {
     for (int i = 0; i < t->normalizer.n_steps; i++) {
         const tern_norm_step *s = &t->normalizer.steps[i];
@@ -176,8 +177,7 @@ static bool squeezes(const tern_tokenizer *t) {
     return false;
 }
 
-// GGUF has keys for three tokens that end a text. Those that readers know by their names need
-// none.
+// GGUF has keys for three tokens that end a text. Tokens that readers find by name need none.
 static void export_ends(const tern_tokenizer *t, tern_tokenizer_export *out) {
     for (size_t i = 0; i < t->n_ends; i++) {
         int32_t id = t->ends[i];
@@ -209,8 +209,8 @@ tern_status tern_tokenizer_export_gguf(const tern_tokenizer *t, tern_tokenizer_e
         else
             tern_export_store_free(fresh); // another thread was faster
     }
-    // GGUF can end a text with its eos alone. One that ends it with another token (Qwen3-Embedding)
-    // has that as its eos, and its own ends a turn.
+    // GGUF can end a text with its eos only. A tokenizer that ends texts with another token
+    // (Qwen3-Embedding) gets that as eos, and its own eos as the end of a turn.
     int32_t end = t->n_suffix > 0 ? t->suffix[0] : t->eos;
     *out = (tern_tokenizer_export){
         .model = t->model == TERN_TOKENS_WORDPIECE ? "bert"
@@ -272,7 +272,7 @@ tern_status tern_tokenizer_put_gguf(const tern_tokenizer *t, int32_t begin, tern
         if (ids[i].id >= 0) TERN_TRY(tern_gguf_put_int(w, ids[i].key, TERN_META_U32, ids[i].id));
     TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e.add_bos));
     TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.add_eos_token", TERN_META_BOOL, e.add_eos));
-    if (strcmp(e.model, "bert") == 0) { // what stands around a text, by names of its own
+    if (strcmp(e.model, "bert") == 0) { // ids around a text have other names
         int32_t cls = t->n_prefix ? t->prefix[0] : e.bos;
         if (cls >= 0)
             TERN_TRY(tern_gguf_put_int(w, "tokenizer.ggml.cls_token_id", TERN_META_U32, cls));

@@ -1,10 +1,10 @@
-// The tokenizers of model families by what a file has to say of them: the names and switches in
-// GGUF, and the same ids from tokenizer.json, from the GGUF made of it and from the JSON made of
-// that. The vocabularies are those of tests/oracles/tokenizers with the family's own rules.
+// Tokenizers of model families: the names and switches written to GGUF, and the same ids from
+// tokenizer.json, from the GGUF made of it and from the JSON made of that. The vocabularies are
+// those of tests/oracles/tokenizers with the family's own rules.
 //
-// Seen to fail: add_eos_token written only where the text ends with the file's own eos (Qwen3's
-// embedding ended its texts with nothing); Qwen3.5's expression without the marks of letters;
-// add_space_prefix left out of a file with scores.
+// Seen to fail: add_eos_token written only if texts end with the file's own eos (Qwen3-Embedding's
+// texts had no end token); Qwen3.5's expression without combining marks; add_space_prefix left out
+// of a file with scores.
 #include "input/tokenizer/tok.h"
 #include "input/tokenizer/tok_fixture.h"
 
@@ -12,7 +12,7 @@
 
 typedef struct family {
     const char *name, *vocabulary;
-    const char *changes[4]; // of the vocabulary's text: what, by what, ...
+    const char *changes[4]; // replacements in the vocabulary's text: from, to, ...
     const char *config;     // tokenizer_config.json
     const char *model, *pre;
     bool add_bos, add_eos, scores;
@@ -76,7 +76,7 @@ static const family families[] = {
      true},
 };
 
-// The vocabulary's text with the family's changes, each of which has to be possible.
+// The vocabulary's text with the family's changes; each must apply.
 static char *text_of(const family *f) {
     char path[200];
     snprintf(path, sizeof path, FOLDER "%s.json", f->vocabulary);
@@ -96,7 +96,8 @@ static char *text_of(const family *f) {
     return file.ptr;
 }
 
-// Whether the two give the same ids for all of the texts, framed and with names of special tokens.
+// Checks that both give the same ids for all texts, with tokens around them and with names of
+// special tokens.
 static void check_same(const family *f, const char *what, const tern_tokenizer *a,
                        const tern_tokenizer *b) {
     fixture_text texts = fixture_read(FOLDER "texts.json");

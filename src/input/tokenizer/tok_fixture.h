@@ -1,4 +1,4 @@
-// What the tokenizer's tests share: tokenizers opened from bytes, files and folders of the optional
+// Shared by the tokenizer's tests: tokenizers opened from bytes, files and folders of the optional
 // data, and texts.
 #ifndef TERN_INPUT_TOKENIZER_TOK_FIXTURE_H
 #define TERN_INPUT_TOKENIZER_TOK_FIXTURE_H
@@ -80,7 +80,7 @@ static inline tern_strbuf fixture_decode(const tern_tokenizer *t, const int32_t 
     return out;
 }
 
-// An early converter's file: without the name of the way to split text.
+// A file like an early converter's: without the name of how to split text.
 static inline void fixture_put_without_pre(const tern_tokenizer_export *e, tern_gguf_writer *w) {
     tern_gguf_put_str(w, "tokenizer.ggml.model", (tern_str){e->model, strlen(e->model)});
     tern_gguf_put_strings(w, "tokenizer.ggml.tokens", e->tokens, e->n_vocab);
@@ -91,7 +91,7 @@ static inline void fixture_put_without_pre(const tern_tokenizer_export *e, tern_
     tern_gguf_put_int(w, "tokenizer.ggml.add_bos_token", TERN_META_BOOL, e->add_bos);
 }
 
-// Writes what conversion writes as a GGUF file, and opens that.
+// Writes a GGUF file as conversion does, and opens it.
 static inline tern_tokenizer *fixture_through_gguf(const tern_tokenizer *t, const char *name,
                                                    bool with_pre) {
     tern_tokenizer_export e;

@@ -1,4 +1,4 @@
-// tokenizer.ggml.* of a GGUF file. Missing keys have llama.cpp's defaults.
+// tokenizer.ggml.* of a GGUF file. Missing keys get llama.cpp's defaults.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
@@ -63,7 +63,7 @@ static tern_status read_merges(tern_tokenizer *t, const tern_file *file, tern_er
     if (merges->n > UINT32_MAX / 32)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s has too many entries", KEY("merges"));
     TERN_TRY(tern_merges_init(&t->merges, merges->n, err));
-    // A merge of texts that are not tokens can never be used: it is left out.
+    // A merge of texts that are not tokens is never used, and left out.
     tern_merge_batch batch = {.t = t};
     tern_status status = TERN_OK;
     for (uint64_t i = 0; i < merges->n && status == TERN_OK; i++) {
@@ -101,7 +101,7 @@ static tern_status read_scores(tern_tokenizer *t, const tern_file *file, const t
     return status;
 }
 
-// Gemma 4: merges of characters, as its tokenizer.json has them; a space is U+2581.
+// Gemma 4: merges of characters, as in its tokenizer.json; a space is U+2581.
 static tern_status open_raw(tern_tokenizer *t, const tern_pre *pre, const tern_file *file,
                             bool *adds_bos, tern_error *err) {
     tern_norm_step *step = NULL;
@@ -161,8 +161,8 @@ static bool has_capitals(const tern_vocab *v) {
     return false;
 }
 
-// BERT's: the first token of a word begins with U+2581, the others have no mark. Nothing says
-// whether text becomes lower case; a vocabulary without capitals does.
+// BERT's: the first token of a word begins with U+2581, the others have no mark. No key says
+// whether text becomes lower case: it does if the vocabulary has no capitals.
 static tern_status open_wordpiece(tern_tokenizer *t, tern_error *err) {
     bool lower = !has_capitals(&t->vocab);
     t->model = TERN_TOKENS_WORDPIECE;
@@ -237,7 +237,7 @@ tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, t
     t->eos = special_id(t, file, KEY("eos_token_id"), k->eos);
     t->unk = special_id(t, file, KEY("unknown_token_id"), k->unk);
     t->pad = special_id(t, file, KEY("padding_token_id"), k->pad);
-    if (which == BERT) { // what stands around a text has names of its own
+    if (which == BERT) { // ids around a text have other names
         t->bos = special_id(t, file, KEY("cls_token_id"), t->bos);
         t->eos = special_id(t, file, KEY("seperator_token_id"), t->eos);
     } else {
@@ -246,7 +246,8 @@ tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, t
     }
     if (adds_bos && t->bos >= 0) t->prefix[t->n_prefix++] = t->bos;
     if (adds_eos && t->eos >= 0) t->suffix[t->n_suffix++] = t->eos;
-    // Between the texts of a pair: what ends the first one and, but for BERT, a separator.
+    // Between the texts of a pair: the ids that end the first one and, except for BERT, a
+    // separator.
     int32_t separator = special_id(t, file, KEY("seperator_token_id"), -1);
     for (int i = 0; i < t->n_suffix; i++) t->between[t->n_between++] = t->suffix[i];
     if (which != BERT && separator >= 0 && t->n_suffix) t->between[t->n_between++] = separator;

@@ -1,11 +1,11 @@
 // tokenizer.json, as Hugging Face's tokenizers library writes it: vocabulary, merges, added tokens,
 // decoder and post-processor. Unsupported features are refused by name, since a tokenizer that is
-// nearly right makes a model that is quietly wrong.
+// almost right makes a model silently wrong.
 #include <string.h>
 #include "base/alloc.h"
 #include "input/tokenizer/tok.h"
 
-#define HOLES_MAX 131072 // ids without a token that are believed
+#define HOLES_MAX 131072 // most ids without a token that are accepted
 
 typedef struct reader {
     tern_tokenizer *t;
@@ -60,7 +60,7 @@ static void note_size(reader *r, int32_t id) {
     r->n_entries++;
 }
 
-// An entry of "vocab": "text": id, or of a Unigram, where the id is its place, ["text", score].
+// An entry of "vocab": "text": id; of a Unigram ["text", score], where the id is the place.
 static tern_status read_entry(reader *r, const tern_json *entry, bool listed, int32_t place,
                               bool measure) {
     bool bytes = tern_json_bool(get(r, r->model, "byte_fallback"), false);
@@ -106,8 +106,7 @@ static tern_status read_vocab(reader *r) {
         return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: model.vocab is not an %s",
                          listed ? "array" : "object");
     TERN_TRY(read_tokens(r, true));
-    // Ids without a token cost as much as those with one: a single great id must not cost
-    // gigabytes.
+    // Ids without a token take as much memory as others: one large id must not take gigabytes.
     if ((uint64_t)r->n > 2 * r->n_entries + HOLES_MAX)
         return tern_fail(r->err, TERN_ERR_FORMAT, "tokenizer.json: ids up to %d for %llu tokens",
                          (int)r->n - 1, (unsigned long long)r->n_entries);
@@ -150,7 +149,7 @@ static tern_status find_model(reader *r) {
                                         [TERN_TOKENS_WORDPIECE] = "WordPiece",
                                         [TERN_TOKENS_UNIGRAM] = "Unigram"};
     tern_str type = tern_json_str(get(r, r->model, "type"));
-    if (!type.ptr) { // early files name no type
+    if (!type.ptr) { // early files have no type
         r->t->model = get(r, r->model, "max_input_chars_per_word") ? TERN_TOKENS_WORDPIECE
                       : get(r, r->model, "unk_id")                 ? TERN_TOKENS_UNIGRAM
                                                                    : TERN_TOKENS_BPE;
@@ -225,7 +224,7 @@ static tern_status read_added(reader *r) {
             TERN_TRY(tern_added_push(&r->t->added[0], &token, r->err));
             continue;
         }
-        // It is looked for in normalized text, so it is normalized, too.
+        // It is searched in normalized text, so it is normalized, too.
         tern_strbuf buffers[2] = {0};
         tern_matcher matcher = {0};
         tern_status status = TERN_OK;
@@ -289,7 +288,7 @@ static tern_status read_decoder(reader *r, const tern_json *d) {
     return unsupported(r, "the decoder", type);
 }
 
-// Where a token stands: before a text, between those of a pair, after the last one.
+// The place of a token: before a text, between the texts of a pair, after the last one.
 typedef enum place { BEFORE, BETWEEN, AFTER } place;
 
 static tern_status add_frame(reader *r, place where, int64_t id) {
@@ -317,7 +316,7 @@ static tern_status add_named(reader *r, const tern_json *table, tern_str name, p
     return TERN_OK;
 }
 
-// "single" has what stands around a text; of "pair" only the middle is used.
+// "single" has the ids around a text; from "pair" only the middle is used.
 static tern_status read_template(reader *r, const tern_json *p) {
     const tern_json *table = get(r, p, "special_tokens");
     for (int pair = 0; pair < 2; pair++) {
@@ -388,7 +387,7 @@ static int32_t token_id(const reader *r, const tern_json_doc *c, const char *key
     return first >= 0 && first < r->t->vocab.n ? (int32_t)first : -1;
 }
 
-// add_bos_token and add_eos_token of tokenizer_config.json correct what the post-processor says.
+// add_bos_token and add_eos_token of tokenizer_config.json override the post-processor.
 static void read_frame_switch(const reader *r, const char *key, int32_t id, int32_t *frame,
                               int *n_frame) {
     const tern_json_doc *c = &r->file->tokenizer_config;
@@ -411,7 +410,7 @@ static void read_specials(reader *r) {
     int32_t eos_generation = token_id(r, generation, "eos_token_id", true);
     if (t->eos < 0) t->eos = eos >= 0 ? eos : eos_generation;
     if (t->bos < 0) t->bos = token_id(r, config, "bos_token_id", false);
-    // BERT's, and a folder without those files.
+    // For BERT, and for a folder without those files.
     if (t->bos < 0 && t->n_prefix == 1) t->bos = t->prefix[0];
     if (t->eos < 0 && t->n_suffix == 1) t->eos = t->suffix[0];
     tern_tokenizer_add_end(t, t->eos);

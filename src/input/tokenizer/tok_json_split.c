@@ -62,7 +62,7 @@ static tern_status read_normalizer(reader *r, const tern_json *v, int depth) {
         return read_pattern(r, v, &step->pattern);
     }
     if (tern_str_is(type, "BertNormalizer")) {
-        bool lower = flag(r, v, "lowercase", true); // accents go with capitals unless it says so
+        bool lower = flag(r, v, "lowercase", true); // accents are removed with capitals by default
         return tern_normalizer_add_bert(z, flag(r, v, "clean_text", true),
                                         flag(r, v, "handle_chinese_chars", true),
                                         flag(r, v, "strip_accents", lower), lower, r->err);
@@ -81,7 +81,7 @@ static tern_status read_normalizer(reader *r, const tern_json *v, int depth) {
         step->right = flag(r, v, "strip_right", true);
         return TERN_OK;
     }
-    if (tern_str_is(type, "ByteLevel")) { // the same as the pre-tokenizer of this name, no split
+    if (tern_str_is(type, "ByteLevel")) { // like the pre-tokenizer of this name, without a split
         r->t->byte_level = true;
         return TERN_OK;
     }
@@ -150,7 +150,7 @@ static tern_status read_metaspace(reader *r, const tern_json *v) {
     return tern_pattern_open_literal(&step->pattern, TERN_STR(TERN_SPACE_MARK), r->err);
 }
 
-// \w+|[^\w\s]+ with \w spelled out, since engines differ on it; what is left over is dropped.
+// \w+|[^\w\s]+ with \w spelled out, since engines differ on it; the rest is dropped.
 static tern_status read_whitespace(reader *r) {
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
     tern_split_step *step = NULL;

@@ -34,7 +34,7 @@ tern_status tern_merge_batch_flush(tern_merge_batch *b, tern_error *err) {
             b->list[i].hash[k] = tern_vocab_hash(text.ptr, text.len);
             __builtin_prefetch(&v->slots[b->list[i].hash[k] & (v->n_slots - 1)]);
         }
-    for (int i = 0; i < b->n; i++) // the likely entry's text, by way of its offset
+    for (int i = 0; i < b->n; i++) // the text of the likely entry, through its offset
         for (int k = 0; k < 3; k++) {
             uint32_t id_1 = v->slots[b->list[i].hash[k] & (v->n_slots - 1)].id_1;
             if (id_1) __builtin_prefetch(&v->offsets[id_1 - 1]);

@@ -1,4 +1,4 @@
-// Normalizers: changes to text before it is split.
+// Normalizers: change text before it is split.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -38,7 +38,7 @@ static tern_status replace(const tern_norm_step *s, tern_matcher *m, const char 
         if (start >= n) break;
         tern_strbuf_append(out, text + done, start - done);
         tern_strbuf_append(out, s->content, s->n_content);
-        // A few bytes may become many, and steps may be stacked.
+        // A few bytes may become many, and again in each step.
         if (out->len > TERN_TEXT_MAX)
             return tern_fail(err, TERN_ERR_ARGUMENT, "the normalized text is too long");
         done = from = end;

@@ -5,7 +5,7 @@
 
 #define FOLDER "tests/oracles/tokenizers/" // tests run in the repository's root
 
-// The ids of a JSON array; the number that it has.
+// Reads the ids of a JSON array; returns their number.
 static size_t read_ids(const tern_json_doc *doc, const tern_json *array, int32_t *ids, size_t max) {
     size_t n = 0;
     for (const tern_json *v = tern_json_first(doc, array); v;
@@ -39,7 +39,7 @@ static void check_text(const char *name, const tern_tokenizer *t, tern_str text,
     n = read_ids(doc, plain, ids, 256);
     check_ids(name, t, text, TERN_TOKENIZE_SPECIAL, ids, n);
     tern_strbuf back = fixture_decode(t, ids, n, true);
-    bool same = back.len == decoded.len && // nothing has no bytes to compare
+    bool same = back.len == decoded.len && // an empty text has no bytes to compare
                 (back.len == 0 || memcmp(back.ptr, decoded.ptr, back.len) == 0);
     CHECK_MSG(same, "%s: \"%.*s\" is decoded as \"%s\"", name, (int)text.len, text.ptr,
               tern_strbuf_text(&back));
@@ -159,7 +159,7 @@ TEST(tok_oracle_splits_by_name) {
     tern_free(file.ptr);
 }
 
-// Gemma 4's own kind of GGUF: characters merged by rank, spaces marked, lines apart.
+// Gemma 4's kind of GGUF: characters merged by rank, spaces as marks, lines separate.
 TEST(tok_gemma4_gguf) {
     static const tern_str tokens[] = {TERN_STR("<0x0A>"),
                                       TERN_STR("<0xC3>"),

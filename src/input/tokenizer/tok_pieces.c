@@ -1,5 +1,5 @@
-// The models that have no merges: WordPiece, which takes the longest token again and again, and
-// Unigram, which takes the tokens with the greatest sum of scores.
+// Models without merges: WordPiece, which repeatedly takes the longest token, and Unigram, which
+// takes the tokens with the greatest sum of scores.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static tern_status append(tern_ids *out, int32_t id, tern_error *err) {
 
 // ---- WordPiece ----------------------------------------------------------------------------------
 
-#define WORD_MAX 4096 // characters of a word that are tried, whatever a file says
+#define WORD_MAX 4096 // most characters of a word, even if a file says more
 
 tern_status tern_wordpiece_init(tern_wordpiece *w, tern_str first, tern_str rest, int64_t max_chars,
                                 tern_error *err) {
@@ -44,7 +44,7 @@ static size_t count_chars(const char *text, size_t n) {
     return chars;
 }
 
-// The longest token that the rest of a word begins with; its bytes there, 0: none.
+// Returns how many bytes the longest token at the start of a word's rest takes there, 0: none.
 static size_t longest_token(const tern_tokenizer *t, const char *rest, size_t n, bool is_first,
                             tern_strbuf *text, int32_t *id) {
     const tern_wordpiece *w = &t->wordpiece;
@@ -94,8 +94,8 @@ static int compare_texts(const void *a, const void *b) {
     return (x->ptr > y->ptr) - (x->ptr < y->ptr); // of the same text: by id
 }
 
-// Tokens that text may become, by their bytes; of those with the same text the one that the
-// vocabulary finds.
+// Sorts the tokens that text may become by their bytes; of tokens with the same text, keeps the one
+// that the vocabulary finds.
 static tern_status sort_tokens(tern_tokenizer *t, tern_error *err) {
     tern_unigram *u = &t->unigram;
     size_t n_all = (size_t)t->vocab.n, n = 0;
@@ -144,7 +144,8 @@ tern_status tern_unigram_init(tern_tokenizer *t, tern_error *err) {
     return TERN_OK;
 }
 
-// Of the tokens sorted[*first .. *last), which agree in `depth` bytes, those whose next byte is c.
+// Narrows sorted[*first .. *last), tokens that agree in `depth` bytes, to those whose next byte is
+// c.
 static void narrow(const tern_tokenizer *t, int32_t *first, int32_t *last, size_t depth, int c) {
     const tern_unigram *u = &t->unigram;
     int32_t ends[2];
@@ -168,11 +169,11 @@ static void narrow(const tern_tokenizer *t, int32_t *first, int32_t *last, size_
 static void offer(tern_lattice *places, size_t from, size_t to, double score, int32_t id) {
     tern_lattice *p = &places[to];
     double sum = places[from].score + score;
-    if (p->from != UINT32_MAX && sum <= p->score) return; // of equals the one that begins first
+    if (p->from != UINT32_MAX && sum <= p->score) return; // ties: the first start wins
     *p = (tern_lattice){sum, (uint32_t)from, id};
 }
 
-// All tokens that the text has at `at`, and the unknown one where none is just one character.
+// Offers all tokens of the text at `at`, and the unknown one if none is a single character.
 static void offer_tokens(const tern_tokenizer *t, const char *text, size_t n, size_t at,
                          tern_lattice *places) {
     const tern_unigram *u = &t->unigram;
@@ -214,7 +215,7 @@ tern_status tern_unigram_encode(const tern_tokenizer *t, const char *text, size_
     s->places[0].score = 0;
     for (size_t at = 0; at < n; at++)
         if (at == 0 || s->places[at].from != UINT32_MAX) offer_tokens(t, text, n, at, s->places);
-    // Backwards, each place gets where its token ends; then forwards.
+    // Backwards, each place gets the end of its token; then forwards.
     uint32_t end = (uint32_t)n;
     for (size_t at = n; at > 0;) {
         uint32_t from = s->places[at].from;

@@ -1,4 +1,4 @@
-// WordPiece, Unigram and sentencepiece's files: against all ways of cutting a text, and by hand.
+// WordPiece, Unigram and sentencepiece's files: against all ways to cut a text, and by hand.
 #include <math.h>
 #include <sys/stat.h>
 #include "input/tokenizer/tok.h"
@@ -38,15 +38,15 @@ static tern_tokenizer *open_bert(const char *more) {
 static void check_bert(const tern_tokenizer *t) {
     IDS("unaffable", 0); // nine characters: too many
     IDS("unaffa", 3, 4, 6);
-    IDS("affable", 0); // "a" begins it, but nothing goes on
+    IDS("affable", 0); // "a" begins it, but no token continues
     IDS("unaab  unaff.", 3, 6, 6, 10, 3, 4, 8);
-    IDS("A\xCC\x81 \xC3\xA9", 7, 13); // accents and capitals go
+    IDS("A\xCC\x81 \xC3\xA9", 7, 13); // accents and capitals are removed
     IDS("a\xE6\x96\x87"
         "b",
         7, 11, 9);
     IDS("a\x01\xC2\xAD"
         "b\tb",
-        7, 10, 9); // a control and a soft hyphen are no characters
+        7, 10, 9); // a control and a soft hyphen are dropped
     fixture_check_ids(t, "a", TERN_TOKENIZE_BOS, (const int32_t[]){1, 7, 2, -1}, __LINE__);
     const int32_t ids[] = {1, 3, 4, 9, 8, 2};
     tern_strbuf text = fixture_decode(t, ids, 6, false);
@@ -55,14 +55,14 @@ static void check_bert(const tern_tokenizer *t) {
 }
 
 // From JSON, and from the GGUF made of it. Seen to fail: with the shortest token taken, with the
-// tokens kept that a word's unknown rest had before it, and with accents kept.
+// tokens before a word's unknown rest kept, and with accents kept.
 TEST(tok_wordpiece_takes_the_longest) {
     tern_tokenizer *t = open_bert("");
     check_bert(t);
     tern_tokenizer_free(t);
     t = open_bert(",\"lowercase\":false");
     IDS("A", 12);
-    IDS("\xC3\xA9", 0); // not a capital, but its accent stays, too
+    IDS("\xC3\xA9", 0); // not a capital; its accent stays, too
     tern_tokenizer_free(t);
 }
 
@@ -87,7 +87,7 @@ TEST(tok_wordpiece_through_gguf) {
     tern_tokenizer_free(t);
 }
 
-// The tokenizer.json that is written of a tokenizer.
+// Writes a tokenizer as tokenizer.json, and opens that.
 static tern_tokenizer *through_json(const tern_tokenizer *from) {
     tern_strbuf json = {0}, config = {0};
     tern_tokenizer *t = NULL;
@@ -127,7 +127,7 @@ TEST(tok_wordpiece_becomes_json) {
     "[\"<unk>\",0],[\"a\",-2.5],[\"b\",-3],[\"ab\",-4.25],[\"ba\",-4.5],[\"aba\",-6.125],"         \
     "[\"bab\",-7.5],[\"abab\",-8],[\"\xC3\xA9\",-3.5],[\"b\xC3\xA9\",-6],[\"aa\",-5]"
 
-// The greatest sum of scores of a text, of all ways to cut it into tokens and unknown characters.
+// The greatest sum of scores among all ways to cut a text into tokens and unknown characters.
 static double best_sum(const tern_tokenizer *t, const char *text, size_t n) {
     double best = -INFINITY;
     if (n == 0) return 0;
@@ -151,9 +151,9 @@ static double sum_of(const tern_tokenizer *t, const char *text, size_t n, tern_i
     return sum;
 }
 
-// Every text of up to 7 of these characters, one of which is no token. A run of unknown ones is one
-// token, which counts once here: so only texts without two beside each other are compared. Seen to
-// fail with equal sums taking the later token's way, and with an unknown score of the least one.
+// Every text of up to 7 of these characters; one is not a token. A run of unknown characters is one
+// token, which counts once here, so only texts without such runs are compared. Seen to fail with
+// the later token taken for equal sums, and with the least score as the unknown one.
 TEST(tok_unigram_has_the_best_sum) {
     static const char *const chars[] = {"a", "b", "\xC3\xA9", "x"};
     tern_tokenizer *t =
@@ -174,13 +174,13 @@ TEST(tok_unigram_has_the_best_sum) {
         }
     CHECK_MSG(n_bad == 0 && n_compared > 5000, "%d of %d", n_bad, n_compared);
     CHECK(t->unigram.unknown == -18); // 10 below the least
-    IDS("axxb", 1, 0, 2);             // unknown ones beside each other are one
-    IDS("aaaa", 10, 10);              // of equals the way whose last token begins first
+    IDS("axxb", 1, 0, 2);             // adjacent unknown characters are one token
+    IDS("aaaa", 10, 10);              // among equals, the way whose last token begins first
     tern_free(ids.ids);
     tern_tokenizer_free(t);
 }
 
-// Seen to fail with the bytes of one character only.
+// Seen to fail with bytes for one character only.
 TEST(tok_unigram_falls_back_to_bytes) {
     tern_tokenizer *t =
         open_text("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,\"vocab\":["
@@ -192,7 +192,7 @@ TEST(tok_unigram_falls_back_to_bytes) {
 
 // ---- The table of replacements ------------------------------------------------------------------
 
-// A double array with a block of 256 units for each node, and the blob that has it.
+// A double array with a block of 256 units for each node, and the charsmap that contains it.
 typedef struct trie {
     uint32_t units[256 * 16];
     size_t n_blocks;
@@ -275,8 +275,8 @@ TEST(tok_charsmap_replaces_the_longest) {
     tern_strbuf_free(&map);
 }
 
-// A table that points anywhere gives valid text and reads nothing outside (the sanitizers see it).
-// Seen to fail without the check of what replaces.
+// A table with random pointers gives valid text and reads nothing outside (sanitizers check that).
+// Seen to fail without the check of replacements.
 TEST(tok_charsmap_is_not_trusted) {
     static const char hostile[] = "\xEF\xAC\x81 xy\te\xCC\x81x";
     tern_strbuf map = make_charsmap();
@@ -288,7 +288,7 @@ TEST(tok_charsmap_is_not_trusted) {
         tern_strbuf_append(&copy, map.ptr, map.len);
         for (int k = 0; k < 40; k++) {
             random = random * 1664525 + 1013904223;
-            // Mostly where the texts' characters lead, and the texts.
+            // Mostly units that the texts' characters reach, and the replacements.
             size_t at =
                 random >> 8 & 1 ? copy.len - 1 - (random >> 9) % 20 : (random >> 9) % copy.len;
             copy.ptr[at] = (char)(random >> 24);
@@ -394,15 +394,14 @@ TEST(tok_model_of_sentencepiece) {
     }
 }
 
-// Whatever is cut off, and of other kinds. Seen to fail with a buffer that breaks off taken for one
-// that ends.
+// Files cut anywhere, and of other kinds. Seen to fail with a cut buffer taken for a complete one.
 TEST(tok_model_refuses) {
     tern_strbuf model = make_model(3, false);
     open_model(model, "splits into words");
     tern_strbuf_free(&model);
     model = make_model(1, true);
     for (size_t n = model.len; n-- > 0;) {
-        char *bytes = malloc(n + 1); // of its own, so that the sanitizer knows its end
+        char *bytes = malloc(n + 1); // allocated, so that the sanitizer knows its end
         memcpy(bytes, model.ptr, n);
         const tern_file file = {.kind = TERN_FILE_HF, .tokenizer_model = {bytes, n}};
         tern_tokenizer *t = NULL;

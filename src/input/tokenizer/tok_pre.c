@@ -1,6 +1,5 @@
-// GGUF names the way a vocabulary splits text, tokenizer.ggml.pre, and leaves it to the reader to
-// know the expressions. Each is applied to the pieces that the one before it left, and what it
-// matches stands alone.
+// GGUF has only a name for how a vocabulary splits text, tokenizer.ggml.pre; readers must know the
+// expressions. Each is applied to the pieces of the one before it, and its matches become pieces.
 #include <string.h>
 #include "input/tokenizer/tok.h"
 
@@ -24,7 +23,7 @@
                "?|\\p{N}{1,3}" CASED_SIGNS SPACES
 #define PUNCT_CLASS "[\\p{P}\\$\\+<=>\\^~\\|]+"
 #define BLOOM       " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+"
-// The letters that have case, by the Unicode of DeepSeek's time.
+// Letters with case, in the Unicode version of DeepSeek's time.
 #define DEEPSEEK_LETTERS                                                                           \
     "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{"    \
     "293}"                                                                                         \
@@ -59,7 +58,7 @@
     "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 #define SEED_CODER                                                                                 \
     CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES
-// Chinese characters stand alone, and words are cut by case as GPT4O's.
+// Chinese characters are separate, and words are cut by case as in GPT4O.
 #define NO_HAN "(?!\\p{sc:Han})"
 #define KIMI                                                                                       \
     "\\p{sc:Han}+|" HEAD "(?:" NO_HAN UPPER ")*(?:" NO_HAN LOWER ")+" CONTRACTIONS "?|" HEAD       \
@@ -72,8 +71,8 @@
 #define YOUTU                                                                                      \
     HEAD UPPER "*" LOWER "+" CONTRACTIONS "?|" HEAD UPPER "+" LOWER "*" CONTRACTIONS               \
                "?|\\p{N}" CASED_SIGNS SPACES
-// Digits by threes from the right: what a number has too many of comes first. It is used on runs of
-// digits alone, so that no search looks further than one run.
+// Groups of three digits from the right: the first group may have one or two. Only used on runs of
+// digits, so that no search looks further than one run.
 #define THREES "^\\p{N}{1,2}(?=(?:\\p{N}{3})+$)|\\p{N}{1,3}"
 #define AFMOE_SCRIPTS                                                                              \
     "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{"  \
@@ -95,7 +94,7 @@
 #define UFAKZEKA "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" SIGNS SPACES
 #define LINES    "[^\\n]+|[\\n]+"
 
-// The first row of equal expressions is the name that is written.
+// For equal expressions, the name of the first row is written.
 static const tern_pre table[] = {
     {"llama-bpe", true, true, {LLAMA3}},
     {"llama3", true, true, {LLAMA3}},
@@ -230,7 +229,7 @@ static bool same_pattern(const tern_pattern *p, const char *expression) {
 }
 
 const char *tern_pre_name(const tern_splitter *s, bool ignore_merges) {
-    const char *other = NULL; // right but for ignore_merges
+    const char *other = NULL; // the same except for ignore_merges
     for (size_t i = 0; i < N_ROWS; i++) {
         int k = 0;
         while (k < s->n_steps && k < N_EXPRESSIONS && table[i].expressions[k] &&

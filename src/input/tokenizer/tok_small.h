@@ -16,7 +16,7 @@ static inline void small_entry(tern_strbuf *b, const char *text, size_t n, int i
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}|"          \
     " ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 // 0..255 are the bytes, 256 " t", 257 "he", 258 " the", 259 two spaces, 260 "12", 261 U+00E9, and
-// then the added tokens, of which <bos> and <end> are special.
+// then the added tokens; <bos> and <end> are special.
 enum { SMALL_END = 262, SMALL_THINK, SMALL_WORD, SMALL_LEFT, SMALL_RIGHT, SMALL_BOS };
 
 static inline void small_byte_level(tern_strbuf *b, const char *expression, bool ignore_merges) {

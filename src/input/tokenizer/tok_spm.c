@@ -6,8 +6,8 @@
 //                     unk, bos, eos, pad
 //     normalizer      2: precompiled_charsmap   3: a space in front of texts   4: spaces squeezed
 //
-// It does not say what stands before and after a text: BPE models (Llama, Gemma) begin with bos,
-// Unigram ones (T5) end with eos, unless tokenizer_config.json says otherwise.
+// It does not say which ids go before and after a text: BPE models (Llama, Gemma) begin with bos,
+// Unigram models (T5) end with eos, unless tokenizer_config.json says otherwise.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/half.h"
@@ -20,7 +20,7 @@ typedef struct field {
     tern_str bytes;
 } field;
 
-// One after the other; false: at the end, or *broken.
+// Reads fields one after the other; false: at the end, or *broken.
 typedef struct message {
     const uint8_t *at, *end;
     bool broken;
@@ -67,7 +67,7 @@ static bool next_field(message *m, field *f) {
 
 // ---- What all containers share ------------------------------------------------------------------
 
-// Repeated spaces are squeezed before a space is put in front; then each is U+2581.
+// Merges repeated spaces, then puts a space in front, then makes each space U+2581.
 tern_status tern_tokenizer_add_spm_steps(tern_tokenizer *t, const tern_spm_desc *d,
                                          tern_error *err) {
     tern_normalizer *z = &t->normalizer;
@@ -82,7 +82,7 @@ tern_status tern_tokenizer_add_spm_steps(tern_tokenizer *t, const tern_spm_desc 
     return tern_pattern_open_literal(&step->pattern, TERN_STR(" "), err);
 }
 
-// BPE's become orders: the highest float is the smallest integer.
+// Scores of BPE become orders: the highest float is the smallest integer.
 tern_status tern_tokenizer_set_scores(tern_tokenizer *t, const tern_spm_desc *d,
                                       const float *scores, tern_error *err) {
     size_t n = (size_t)t->vocab.n;
@@ -193,7 +193,7 @@ static int32_t id_of(const tern_tokenizer *t, int64_t id) {
     return id >= 0 && id < t->vocab.n ? (int32_t)id : -1;
 }
 
-// tokenizer_config.json, if there is one, decides; else what models of this kind do.
+// tokenizer_config.json decides; without it, the default for models of this kind.
 static void set_frame(tern_tokenizer *t, const tern_file *file, bool unigram) {
     const tern_json_doc *c = &file->tokenizer_config;
     bool bos = tern_json_bool(tern_json_path(c, "add_bos_token"), !unigram);

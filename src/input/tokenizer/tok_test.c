@@ -40,7 +40,7 @@ TEST(tok_byte_level_merges_bytes) {
     tern_tokenizer_free(t);
 }
 
-// Seen to fail: without looks between words.
+// Seen to fail: without checks between words.
 TEST(tok_stops_where_cancelled) {
     tern_tokenizer *t = open_byte_level(NULL, NULL);
     tern_strbuf text = {0};
@@ -406,7 +406,7 @@ static void check_same(const tern_tokenizer *a, const tern_tokenizer *b) {
 }
 
 TEST(tok_export_reads_back_the_same) {
-    // GGUF has no place for the flags of added tokens: those that have some are left out.
+    // GGUF has no keys for the flags of added tokens: tokens with flags are left out.
     tern_strbuf json = {0};
     small_byte_level(&json, SMALL_LLAMA3, true);
     for (char *at; json.ptr && (at = strstr(json.ptr, "strip\":true"));) memcpy(at, "strid", 5);
@@ -463,7 +463,7 @@ TEST(tok_gguf_without_pre_is_llama3_by_its_vocabulary) {
     }
 }
 
-// GGUF files by others may have merges of texts that are not tokens, and anything else.
+// GGUF files of other programs may have merges of texts that are not tokens, and other faults.
 TEST(tok_gguf_refuses_by_name) {
     static const struct {
         const char *model, *pre, *says;

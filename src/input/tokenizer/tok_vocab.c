@@ -5,8 +5,8 @@
 #include "base/utf8.h"
 #include "input/tokenizer/tok.h"
 
-// Texts are short and there are a quarter of a million of them, and each merge looks up three:
-// eight bytes a step, and a comparison only if 32 bits of the hash are equal.
+// Texts are short, but there are a quarter of a million, and each merge looks up three: so eight
+// bytes are hashed at once, and texts are compared only if 32 bits of the hash are equal.
 uint32_t tern_vocab_hash(const char *s, size_t n) {
     uint64_t h = n * 0x9E3779B97F4A7C15u, word;
     for (; n >= 8; s += 8, n -= 8) {
@@ -28,7 +28,7 @@ static bool is_at(const tern_vocab *v, const tern_vocab_slot *slot, uint32_t has
     return have.len == n && memcmp(have.ptr, text, n) == 0;
 }
 
-#define PROBES_MAX 1024 // a vocabulary that needs more was made to need more
+#define PROBES_MAX 1024 // only a hostile vocabulary needs more
 
 static bool insert(tern_vocab *v, int32_t id) {
     tern_str text = tern_vocab_text(v, id);

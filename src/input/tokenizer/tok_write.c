@@ -1,12 +1,12 @@
 // A byte-level vocabulary as a tokenizer.json that Hugging Face's tokenizers library and this
-// engine load: learnt here, or from a GGUF file. A text is split by the expressions; each word is
-// spelled in GPT-2's alphabet and merged.
+// engine load: one learnt here, or one from a GGUF file. A text is split by the expressions; each
+// word is spelled in GPT-2's alphabet and merged.
 #include <string.h>
 #include "input/tokenizer/tok.h"
 
 // Where the entries come from.
 typedef struct source {
-    const tern_learned *learned; // one of the two
+    const tern_learned *learned; // one of the two is set
     const tern_tokenizer_export *exported;
     size_t n_tokens, n_merges;
     const tern_pre *pre;

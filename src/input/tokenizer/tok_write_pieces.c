@@ -1,4 +1,4 @@
-// A WordPiece or Unigram vocabulary as a tokenizer.json: of GGUFs and of sentencepiece's .model.
+// A WordPiece or Unigram vocabulary, from GGUF or sentencepiece's .model, as a tokenizer.json.
 #include <string.h>
 #include "input/tokenizer/tok.h"
 
@@ -49,7 +49,7 @@ static void put_text(const char *name, int type, bool *any, tern_strbuf *out) {
     *any = true;
 }
 
-// Every token that stands somewhere, once.
+// Every token around or between texts, once.
 static void put_table(const tern_tokenizer *t, tern_strbuf *out) {
     int32_t all[3 * TERN_FRAME_MAX];
     int n = 0;
@@ -73,7 +73,7 @@ static void put_table(const tern_tokenizer *t, tern_strbuf *out) {
     }
 }
 
-// What stands around a text, and around and between those of a pair.
+// Ids around a text, and around and between the texts of a pair.
 static void put_template(const tern_tokenizer *t, tern_strbuf *out) {
     if (t->n_prefix + t->n_suffix + t->n_between == 0) {
         tern_strbuf_puts(out, "  \"post_processor\": null,\n");
@@ -99,7 +99,7 @@ static void put_template(const tern_tokenizer *t, tern_strbuf *out) {
 
 // ---- WordPiece ----------------------------------------------------------------------------------
 
-// With the mark on all tokens of a word but the first, whichever had one.
+// Puts the mark on all tokens of a word but the first, whichever tokens had one.
 static void spell(const tern_tokenizer *t, int32_t id, tern_strbuf *out) {
     const tern_wordpiece *w = &t->wordpiece;
     tern_str text = tern_vocab_text(&t->vocab, id);

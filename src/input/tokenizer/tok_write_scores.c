@@ -2,15 +2,16 @@
 // characters with bytes as a last resort, the form of Hugging Face's conversion of SentencePiece
 // models.
 //
-// There merges are a list. A token can be made from any two tokens whose texts join to its text; it
-// has all of these pairs, ordered by its score, and within one token by the ids of left and right.
+// That form has a list of merges. A token can be made of any two tokens whose texts join to its
+// text; the list has all of these pairs, ordered by the token's score, and for one token by the ids
+// of left and right.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "input/tokenizer/tok.h"
 
 typedef struct pair {
-    uint32_t order; // of the token that it makes: the smaller, the earlier
+    uint32_t order; // of the resulting token: smaller comes first
     int32_t left, right;
 } pair;
 
@@ -27,8 +28,8 @@ static bool is_added(const tern_tokenizer *t, int32_t id, bool *special) {
 
 static bool is_mergeable(const tern_tokenizer *t, int32_t id) {
     tern_str text = tern_vocab_text(&t->vocab, id);
-    // A list of merges is written with a space between left and right, and no text that is merged
-    // has one: spaces have become marks.
+    // In the list a space separates left and right; merged texts have none, as spaces have become
+    // marks.
     return text.len > 1 && !memchr(text.ptr, ' ', text.len) &&
            tern_vocab_find_plain(&t->vocab, text.ptr, text.len) == id;
 }
@@ -78,7 +79,7 @@ static void put_added_tokens(const tern_tokenizer *t, tern_strbuf *out) {
 
 #define MARK "\"\xE2\x96\x81\""
 
-// The mark before a text and in the place of spaces, and the way back.
+// Writes the steps that put marks before a text and in place of spaces, and those that undo that.
 static void put_spaces(const tern_tokenizer *t, tern_strbuf *out) {
     tern_strbuf_puts(out, "  \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [\n");
     if (t->strip_space)
@@ -100,7 +101,8 @@ static void put_vocabulary(const tern_tokenizer *t, tern_strbuf *out) {
     bool first = true;
     for (int32_t id = 0; id < t->vocab.n; id++) {
         tern_str text = tern_vocab_text(&t->vocab, id);
-        // Of two entries with one text a JSON object can hold only one: the one that look-up finds.
+        // A JSON object can hold only one of two entries with the same text: the one that look-up
+        // finds.
         if (!text.len || tern_vocab_find(&t->vocab, text.ptr, text.len) != id) continue;
         tern_strbuf_puts(out, first ? "\n      " : ",\n      ");
         tern_strbuf_json(out, text.ptr, text.len);
