@@ -97,7 +97,8 @@ VEC_INLINE void unpack_q6_k(unpacked *u, const uint8_t *b) {
     }
 }
 
-// Codes with a scale and an offset. `type` stands for all of its number of bits: n is the block's.
+// Codes with a scale and an offset. `type` stands for all types of its number of bits: n is the
+// block's.
 VEC_INLINE void unpack_codes(unpacked *u, bool nibbles, const uint8_t *b, size_t n) {
     float scale, offset;
     memcpy(&scale, b, 4);
