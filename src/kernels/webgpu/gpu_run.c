@@ -117,7 +117,7 @@ static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int
 
 // ---- Running ahead -----------------------------------------------------------------------------
 //
-// A caller who asks for the greatest token after one token of some sequences, and then again at
+// A caller that requests the greatest token after one token of some sequences, and then again at
 // their next positions, will go on. So the next steps are submitted at once, on tokens that the
 // device has found itself, and the device never waits for the host. Steps of one submission do not
 // wait for each other, so their number doubles while the caller goes on, up to some milliseconds of

@@ -279,7 +279,7 @@ static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, con
 }
 
 // The parameters of ternary_row.wgsl; binds the norm. The binding must exist: without a norm it is
-// a weight that nobody reads.
+// a weight that is not read.
 static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
     set(d, "COLS4", (double)(f->work.n_cols / 4));
     set(d, "NORM", f->row.norm >= 0);
@@ -349,8 +349,7 @@ static void leave_glu_quantize(tern_plan *p, const product *f, tern_act_kind act
     p->n_dispatches--;
 }
 
-// Whether the rows fit in the workgroup's memory, and are no more than its threads can load at a
-// time.
+// Whether the rows fit in the workgroup's memory, and its threads can load them all at once.
 static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
     uint64_t bytes = n_tokens * (uint64_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS;
     return bytes + few_bytes(p, w, s, n_tokens) <= p->device->workgroup_bytes_max &&

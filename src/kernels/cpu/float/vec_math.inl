@@ -13,7 +13,7 @@
 #define VEC_FUNCTION VEC_INLINE
 #endif
 
-// The next 16 elements of a row of which `left` remain; elements past the end count as zero.
+// The next 16 elements of a row that has `left` more; elements past the end count as zero.
 VEC_INLINE v16 load_some(const float *p, size_t left) {
     return left >= 16 ? v16_load(p) : v16_load_n(p, left);
 }

@@ -38,7 +38,7 @@
 // more than m roundings is off by at most m u / (1 - m u) times the sum of the |products|. In
 // matvec m = n/16 + 5 (16 chains of fma, then four additions) and that sum is at most |w| |x|. In
 // a_1 and in each step after it the terms are block sums, m <= n/512 + 24, and the |products| sum
-// to at most (|w| + 2 |r_1|) X', as the |r_1| that is kept is no less than |r_2| and |r_3|.
+// to at most (|w| + 2 |r_1|) X', as the |r_1| that is kept is at least |r_2| and |r_3|.
 // Together less than (n/8 + 128) u = G. Underflow adds less than 2^-149 for each operation,
 // magnified by at most 2^46 (a sum of scaled codes): 2^-100 is more. And no partial sum of matvec
 // overflows, as |w| |x| is finite. QED. Where w or x has an infinity or a NaN, or a square
