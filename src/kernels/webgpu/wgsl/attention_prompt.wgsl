@@ -7,9 +7,9 @@
 // turns the scores into weights, and then adds the weighted values of all the tile's positions for
 // two pairs of columns of each 128. What a token gets does not depend on the others of its tile:
 // positions are cut into tiles from 0 on, and those that it does not see weigh 0.
+//
 // Workgroup memory: 24 KB for 128 threads and 256 dimensions, half of it for 128, half of the
 // threads for 512; and 16 bytes a thread, where there are no subgroups.
-// for 512; and 16 bytes a thread, where there are no subgroups.
 override HEAD_DIM: u32; // even, at most 512
 override N_HEADS: u32;
 override N_KV_HEADS: u32;

@@ -69,10 +69,11 @@ fn tails_keep(@builtin(global_invocation_id) id: vec3<u32>) {
 
 // ---- Convolutions ------------------------------------------------------------------------------
 
-// y[t][o] = bias[o] + sum over taps j and columns i of w[j][i][o] * x[t - BEFORE + j *
-// DILATION][i], a chain of fmas that goes up in j, and in i for each j, wherever a tile begins. A
-// workgroup has a tile of 32 rows and 32 outputs, a thread four by four of it; it takes 16 columns
-// of a tap at a time into its memory. Grid: (outputs / 32, rows / 32).
+// y[t][o] = bias[o] + sum over taps j and columns i of
+// w[j][i][o] * x[t - BEFORE + j * DILATION][i], a chain of fmas that goes up in j, and in i for
+// each j, wherever a tile begins. A workgroup has a tile of 32 rows and 32 outputs, a thread four by
+// four of it; it takes 16 columns of a tap at a time into its memory. Grid: (outputs / 32, rows /
+// 32).
 const TILE = 32u;
 const STEP = 16u;
 var<workgroup> places: array<Place, 32>;
