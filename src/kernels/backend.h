@@ -178,7 +178,7 @@ typedef struct tern_profile {
 // Adds a call to the row of that name; when all rows are taken, new names go to the last one.
 void tern_profile_add(tern_profile *p, const char *name, double seconds, uint64_t bytes);
 
-// Receives the result of a check; detail says what is wrong.
+// Receives the result of a check; detail describes the error.
 typedef void (*tern_check_fn)(void *ctx, const char *name, bool ok, const char *detail);
 typedef void (*tern_fact_fn)(void *ctx, const char *name, const char *value);
 // Receives a value [n_rows, columns of v] right after the node that computed it.

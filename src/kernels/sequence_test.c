@@ -1,6 +1,6 @@
-// Sequences alone, over a store whose pages are a few numbers: what is cut, shared, copied, kept,
-// given back, swapped and begun again; also when memory fails at any point. tests/mutants/list has
-// the bug that each check was written for.
+// Sequences alone, over a store whose pages are a few numbers: pages that are cut, shared, copied,
+// kept, given back, swapped and begun again; also when memory fails at any point.
+// tests/mutants/list has the bug that each check was written for.
 #include "kernels/sequence.h"
 #include <stdlib.h>
 #include <string.h>

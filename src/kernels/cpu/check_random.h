@@ -1,4 +1,5 @@
-// Numbers for tests of kernels, the same in each run: one sequence a file that includes this.
+// Numbers for tests of kernels, the same in each run: each file that includes this has its own
+// sequence.
 #ifndef TERN_KERNELS_CPU_CHECK_RANDOM_H
 #define TERN_KERNELS_CPU_CHECK_RANDOM_H
 

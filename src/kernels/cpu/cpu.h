@@ -84,7 +84,7 @@ typedef struct cpu_step {
     const tern_node *node;
     int index;         // its counters are run->counters[index * CPU_COUNTERS ...]
     int rope;          // index into the plan's ropes, or -1
-    tern_vid only_for; // nobody but the caller reads this output: only when it is bound; or -1
+    tern_vid only_for; // read by the caller only: computed only when it is bound; or -1
     bool for_top_k;
 } cpu_step;
 #define CPU_COUNTERS TERN_NODE_OUTPUTS
@@ -139,12 +139,12 @@ typedef struct cpu_run {
     const tern_batch *batch;
     int64_t counts[TERN_DIMS_MAX];
     size_t n_blocks;
-    // The last step that is run, where the computation is cancelled; SIZE_MAX: all are. A thread
-    // may read it when the first one is a step ahead, so it is a step's number and no mark.
+    // The last step to run, where the computation is cancelled; SIZE_MAX: run all. One thread may
+    // read it when another is a step ahead, so it is a step's number and not a flag.
     atomic_size_t last;
 } cpu_run;
 
-// Memory of a value in a run; NULL for weights, and for what the batch leaves out.
+// Memory of a value in a run; NULL for weights, and for values that the batch leaves out.
 void *cpu_value(const cpu_run *run, tern_vid v);
 int32_t cpu_rows(const cpu_run *run, tern_vid v);
 // The pages of a chunk that hold a state.

@@ -39,7 +39,7 @@ static tern_status cpu_open(tern_device **out, const tern_device_desc *desc, ter
     return TERN_OK;
 }
 
-// What was begun is done.
+// Opening was completed at once.
 static tern_status cpu_open_poll(tern_device *d, bool *done, tern_error *err) {
     (void)d;
     (void)err;

@@ -12,8 +12,8 @@ typedef struct group_job {
     atomic_int status;
 } group_job;
 
-// A factor that is infinite or no number: the inputs of its product are rounded to int8, and so
-// would be what it makes, from which some number comes out.
+// Finds factors that are infinite or NaN: the results of their products would be rounded to int8,
+// which turns them into ordinary numbers.
 static void check_factors(group_job *job, const uint16_t *factors, size_t n) {
     uint16_t all = job->m->is_bf16 ? 0x7f80 : 0x7c00; // the exponent
     bool damaged = false;
@@ -127,9 +127,10 @@ static void pack_wide(void *ctx, const tern_team *team) {
 
 // ---- Binding -----------------------------------------------------------------------------------
 
-// Heads that the caller wants in another form are not. Those of one and two bits are whatever else
-// the caller wants: few bits are read for all logits. Those of more are multiplied with floats, for
-// exact greatest logits are found faster without most of the head (cpu_weights.c).
+// Heads that the caller wants in another form are not grouped. Heads of one and two bits are,
+// whatever else the caller wants: few bits are read for all logits. Heads of more bits are
+// multiplied with floats, since exact greatest logits are found faster without most of the head
+// (cpu_weights.c).
 bool cpu_grouped_form(const tern_device *d, const tern_weight_source *s, tern_grouped_matrix *m) {
     *m = (tern_grouped_matrix){.n_in = (size_t)s->n_cols, .n_rows = (size_t)s->n_rows};
     if (tern_weight_in_groups(s, d->precise)) {

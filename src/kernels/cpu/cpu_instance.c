@@ -135,8 +135,8 @@ static bool is_wanted(const cpu_run *run, const cpu_step *s) {
     return s->node->n_out == 0 || cpu_rows(run, s->node->out[0]) > 0;
 }
 
-// What a step moves at least: its weights once, and the positions of the cache that it reads.
-// Activations stay in the processor's own caches.
+// The bytes that a step moves at least: its weights once, and the positions of the cache that it
+// reads. Activations stay in the processor's own caches.
 static uint64_t bytes_of(const cpu_run *run, const cpu_step *s) {
     const tern_batch *b = run->batch;
     const tern_node *n = s->node;

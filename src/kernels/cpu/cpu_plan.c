@@ -8,7 +8,7 @@
 // ---- Values ------------------------------------------------------------------------------------
 
 // An output lies in the caller's memory. One that other nodes read has a place of its own for runs
-// that do not bind it; the scores, which only top_k reads, do not: that ranks them row by row.
+// that do not bind it; the scores, which only top_k reads, have none: top_k ranks them row by row.
 static bool is_read(const tern_graph *g, tern_vid v) {
     for (size_t i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i].n_in; k++)

@@ -12,7 +12,7 @@ struct tern_store {
     uint64_t page_bytes[TERN_PAGE_GROUPS];
 };
 
-// The node that stores into a positional state, which knows its heads.
+// The node that stores into a positional state; it has the number of heads.
 static const tern_node *store_node(const tern_graph *g, tern_vid state) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];

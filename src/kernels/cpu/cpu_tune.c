@@ -122,7 +122,7 @@ static void measure(tern_device *d, sample *two, sample *five) {
     d->packing = best_five < best_two ? TERN_PACK_1_6BIT : TERN_PACK_2BIT;
 }
 
-// Without memory for the sample it is the packing that needs none.
+// Without memory for the sample, the packing that needs none is kept.
 tern_status cpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
     if (d->ternary_wanted != TERN_TERNARY_AUTO) return TERN_OK;
     size_t total;

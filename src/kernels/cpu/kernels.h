@@ -32,7 +32,7 @@ typedef enum tern_cpu_act {
 
 // What a query block sees of one layer's cache, for one key/value head.
 //
-// Positions are stored in pages of 16 (kernels/page.h), of which each key/value head of each layer
+// Positions are stored in pages of 16 (kernels/page.h). In a page each key/value head of each layer
 // has a block of keys and one of values. Keys are transposed inside a block, [head_dim][16], so
 // that 16 scores are computed at once without a horizontal sum; values are [16][head_dim].
 // Q8_0: one float scale for each 32 dimensions of a position. A key block is
@@ -56,8 +56,8 @@ typedef struct tern_attention_args {
     bool causal;
     int32_t window; // 0: none
     int32_t ahead;  // 0: the window
-    // Of each token the position after the image that it is of, up to which it sees; 0: it is of
-    // none. NULL: so are all.
+    // For each token the position after its image, up to which it sees; 0: it is in no image. NULL:
+    // no token is.
     const int32_t *ends;
     size_t n_positions; // of the sequence, when not causal
     float soft_cap;     // 0: none; else a score becomes soft_cap * tanh(score / soft_cap)
@@ -165,8 +165,8 @@ typedef struct tern_float_kernels {
     // q[i] = rint(x[i] * s) (ties to even) in -128..127, *inv_scale = 1 / s, *sum = sum of q.
     void (*quantize_i8)(int8_t *q, float *inv_scale, int32_t *sum, const float *x, size_t n);
     // In groups of 64, n a multiple: scale[g] = largest / 127, q[i] = rint(x[i] * (127 / largest))
-    // in -127..127, and of each 64 seven numbers of minus: -(sum of q) of its four 16s, its two 32s
-    // and all of it. A group whose largest is up to 1e-30 is 0.
+    // in -127..127, and for each 64 seven numbers of minus: -(sum of q) of its four 16s, its two
+    // 32s and all of it. A group whose largest is up to 1e-30 is 0.
     void (*quantize_groups)(int8_t *q, float *scale, int32_t *minus, const float *x, size_t n);
     // Walsh-Hadamard of each `block` (a power of two) of x * sign (NULL: x), which divides n:
     // y[i] = sum over j of (-1)^(number of bits that i and j share) x[j], times 1 / sqrt(block).
@@ -186,7 +186,7 @@ typedef struct tern_float_kernels {
     // Any float or quantized type to float, bits as tern_dtype_decode gives them.
     void (*decode)(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
                    float *out);
-    // y[t * y_stride + r] = dot(x row t, w row r) (+ what is there, if accumulate), by fma in the
+    // y[t * y_stride + r] = dot(x row t, w row r) (+ the old y, if accumulate), by fma in the
     // 16-lane order; w has rows of n_in floats, decoded by the caller, 64. For 1 token this is the
     // matrix x vector kernel, for many a register-tiled one; the bits are the same.
     void (*matmul)(float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_tokens,
@@ -205,7 +205,7 @@ typedef struct tern_float_kernels {
     // m' = max(m, the span's max), p = exp(s - m'), sum = fma(sum, exp(m - m'), p) in 16 lanes (p
     // of lane l: positions l, 16 + l, 32 + l, 48 + l of the span added in this order), acc = fma
     // per position in order on acc * exp(m - m'). Positions that a token does not see take no part,
-    // whatever they hold, nor do spans of which it sees nothing: its bits depend on its own
+    // whatever they hold, nor do spans in which it sees nothing: its bits depend on its own
     // position and on the positions that it sees, on nothing else.
     // out = acc * (1 / (sum of the lanes)).
     void (*attention)(const tern_attention_args *args);
@@ -214,11 +214,11 @@ typedef struct tern_float_kernels {
     void (*conv)(const tern_conv_args *args);
     void (*delta_net)(const tern_delta_net_args *args);
     void (*ssm)(const tern_ssm_args *args);
-    // Of codecs; NULL if the library was compiled with TERN_NO_SENSES.
+    // For codecs; NULL if the library was compiled with TERN_NO_SENSES.
     void (*conv1d)(const tern_conv1d_args *args);
     void (*upsample_conv)(const tern_upsample_args *args);
-    // One row: y = x + sin(alpha x)^2 / (alpha + 1e-9) of the first n / 2 columns, max(x, 0.01 x)
-    // of the others. y may be x.
+    // One row: y = x + sin(alpha x)^2 / (alpha + 1e-9) for the first n / 2 columns, max(x, 0.01 x)
+    // for the others. y may be x.
     void (*half_snake)(float *y, const float *x, const float *alpha, size_t n);
     // Index of the greatest (the first of equals), n > 0. NaN never wins unless all are NaN.
     size_t (*argmax)(const float *x, size_t n);
@@ -291,8 +291,8 @@ typedef struct tern_i8_rows {
 #define TERN_I8_PAD 640 // lcm(128, 320): whole blocks of both packings
 
 // out[t * out_stride + r] = (float)(sum_i code[r][i] * q[t][i] - sum[t]) * (scale * inv_scale[t]),
-// plus what is there if accumulate (product and sum round separately).
-// |codes x activations| is exact in int32 for n_in <= 2^22; no variant may saturate in between.
+// plus the old value if accumulate (product and sum round separately). |codes x activations| is
+// exact in int32 for n_in <= 2^22; no variant may saturate in between.
 typedef struct tern_ternary_kernels {
     const char *name;
     // Fast packing: the same bytes as tern_ternary_pack_row, and a 1.6-bit row from a 2-bit one.

@@ -20,8 +20,8 @@ static bool always(void) { return true; }
 
 #if defined(__x86_64__)
 
-// clang before 17 does not know "f16c" by name. Whether the system saves the registers that it uses
-// is what "avx2" answers for both.
+// clang before 17 does not accept the name "f16c". "avx2" answers for both whether the system saves
+// the registers that they use.
 static bool has_f16c(void) {
     unsigned a, b, c = 0, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;

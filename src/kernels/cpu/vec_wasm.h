@@ -1,8 +1,8 @@
 // The 16-lane vector as four WebAssembly registers. What each operation means: vec_scalar.h.
 //
 // Two variants, chosen by the compiler's flags. -mrelaxed-simd: fma is f32x4.relaxed_madd, which
-// may round once or twice; whoever loads the module must have seen that the engine rounds once.
-// Without: fma is computed in float64, with the same bits in every engine.
+// may round once or twice; before loading the module, the caller must have checked that the engine
+// rounds once. Without: fma is computed in float64, with the same bits in every engine.
 #ifndef TERN_KERNELS_CPU_VEC_WASM_H
 #define TERN_KERNELS_CPU_VEC_WASM_H
 
@@ -55,7 +55,7 @@ static inline v16 v16_from_bf16(const void *p) {
                  vec_4_from_bf16(b + 24)};
 }
 // The 15 bits after the sign are shifted to where a float has them, which makes the exponent 112
-// too small; a product with 2^112 is exact, for subnormals, too. What has reached 2^16 had the
+// too small; a product with 2^112 is exact, for subnormals, too. A result of 2^16 or more had the
 // greatest exponent, which means infinity or NaN.
 static inline v128_t vec_4_from_f16(const uint8_t *p) {
     v128_t bits = wasm_i32x4_shl(wasm_i32x4_load16x4(p), 13); // the sign is in bits 31..28
@@ -149,10 +149,10 @@ static inline v128_t vec_sum_f64(v128_t a, v128_t b, v128_t c) { // of the first
         wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(a), wasm_f64x2_promote_low_f32x4(b)),
         wasm_f64x2_promote_low_f32x4(c));
 }
-// The same rounded to odd: a sum that is not exact takes, of the two numbers beside it, that whose
-// last bit is 1. It then lies on the right side of every half way, and as 53 bits are at least two
-// more than 24, the second rounding does what one alone would have done (Boldo and Melquiond, IEEE
-// Transactions on Computers 57, 2008). The error of a sum is had exactly after Knuth's TwoSum.
+// The same rounded to odd: a sum that is not exact becomes that of its two neighbours whose last
+// bit is 1. It then lies on the right side of every half way, and as 53 bits are at least two more
+// than 24, the second rounding does what one alone would have done (Boldo and Melquiond, IEEE
+// Transactions on Computers 57, 2008). Knuth's TwoSum gives the error of a sum exactly.
 static inline v128_t vec_odd_sum_f64(v128_t a, v128_t b, v128_t c) {
     v128_t x = wasm_f64x2_promote_low_f32x4(c);
     v128_t p = wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(a), wasm_f64x2_promote_low_f32x4(b));

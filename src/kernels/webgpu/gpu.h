@@ -203,10 +203,10 @@ struct tern_device {
     wgpu_device device;
     wgpu_queue queue;
     uint64_t binding_bytes_max, buffer_bytes_max;
-    uint64_t part_bytes_max; // parts of weights are no larger: a binding's bytes, or fewer
+    uint64_t part_bytes_max; // largest part of a weight: a binding's bytes, or fewer
     uint32_t workgroup_size_max, workgroup_bytes_max;
     uint64_t alone_bytes;      // GPU_ALONE_BYTES, except in tests
-    uint64_t screen_bytes_min; // of a head for gpu_screen.c: GPU_SCREEN_BYTES, except in tests
+    uint64_t screen_bytes_min; // least head for gpu_screen.c: GPU_SCREEN_BYTES, except in tests
     bool precise;              // products with codes in groups take float activations
     bool subgroups;            // of 32 threads
     bool packed_dot;           // dot4I8Packed
@@ -380,7 +380,7 @@ struct tern_weight {
 #define GPU_GEMM_MATRIX_ROWS    128
 #define GPU_GEMM_MATRIX_THREADS 512
 #define GPU_GEMM_MATRIX_BYTES   36864
-// Of attention_prompt.wgsl.
+// For attention_prompt.wgsl.
 #define GPU_PROMPT_THREADS 128 // for heads of up to GPU_PROMPT_DIMS; halved for each doubling
 #define GPU_PROMPT_DIMS    256
 #define GPU_PROMPT_BYTES   28672
@@ -405,8 +405,8 @@ static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {
     return gpu_round((uint64_t)(n_cols + n_cols / 16), 16);
 }
 
-// The layout of a type's codes of four or more bits, or a folder's groups of codes, in the source
-// and in tiles; false: kernels cannot read them unconverted, in rows of these columns.
+// The layout of a type's codes of four or more bits, or of a folder's groups of codes, in the
+// source and in tiles; false: kernels cannot read them unconverted in rows of this length.
 typedef struct gpu_wide {
     tern_dtype_form form;
     gpu_codes codes;
@@ -596,8 +596,8 @@ tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err
 #else
 #define GPU_SCREENS_HEADS 1
 #endif
-// Whether logits of this head may be screened; then the dispatches for it, which follow the head's
-// own. each: vec4s of a row of x per 16 bytes of a row of weights.
+// Whether logits of this head may be screened, and adding the dispatches for it, which follow the
+// head's own. each: vec4s of a row of x per 16 bytes of a row of weights.
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap);
 #define GPU_SCREEN_MAX 14 // dispatches
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,

@@ -1,5 +1,5 @@
 // Greedy steps of many sequences that run ahead of the host: whatever happens between two steps,
-// each text is the one that its sequence alone says, step by step, with rows of logits read.
+// each text is the one that its sequence generates alone, step by step, from rows of logits.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { N_VOCAB = 200, EMBD = 128, MOST = 64, LENGTH = 40, N_ALONE = 9, N_PROMPT = 12 };
 
-// What comes between two steps, or beside one.
+// Events between two steps, or beside one.
 enum {
     FORK,
     SWAP,
@@ -43,9 +43,9 @@ typedef struct crowd {
     int32_t n_steps, n_ahead; // steps; those with others on their way already
     int32_t n_disturbed, n_events[N_EVENTS];
     int first_event;  // of those that happen
-    int32_t n_passed; // prompts that let the steps ahead be
+    int32_t n_passed; // prompts that left the steps ahead in place
     bool has_prompt;
-    rig_step after_prompt; // what it says alone
+    rig_step after_prompt; // its result alone
     size_t fail_at;        // the first allocation of all texts' steps that fails; 0: none
     int32_t n_short;       // steps that lacked memory
 } crowd;
@@ -102,7 +102,7 @@ static rig_step greatest(const float *row) {
     return best;
 }
 
-// What n texts have said, from the results of the outputs from `first` on.
+// Takes the tokens of n texts from the results, from output `first` on.
 static void take(rows *x, int32_t k, int32_t n, int32_t first) {
     for (int32_t i = 0; i < n; i++) {
         text *t = x->who[i];
@@ -111,11 +111,11 @@ static void take(rows *x, int32_t k, int32_t n, int32_t first) {
             k ? (rig_step){x->top_ids[at], x->top_logits[at]} : greatest(x->logits + i * N_VOCAB);
         tern_sequence_advance(t->sequence, t->pos + 1);
         t->got[t->pos++] = said;
-        if (t->pos % 13 != 12) t->ids[t->pos] = said.id; // else another token than was said
+        if (t->pos % 13 != 12) t->ids[t->pos] = said.id; // else another token than the said one
     }
 }
 
-// k: how many of the greatest logits are asked for; 0: the rows.
+// k: how many of the greatest logits to request; 0: the rows.
 static tern_status run(crowd *c, rows *x, int32_t k, tern_error *err) {
     tern_instance *in = c->m.single.instance;
     tern_batch *b = &x->b;
@@ -136,7 +136,7 @@ static tern_status run(crowd *c, rows *x, int32_t k, tern_error *err) {
     return status;
 }
 
-// The same beside a prompt, which ends in this batch or does not, before the texts' rows or after.
+// The same beside a prompt, which may end in this batch, before the texts' rows or after them.
 static tern_status run_beside(crowd *c, rows *x, bool ends, bool first, tern_error *err) {
     tern_batch *b = &x->b;
     int32_t n = b->n_tokens, at = first ? 0 : n, k = 0;
@@ -240,8 +240,8 @@ static tern_status disturb(crowd *c, text *t, int event, tern_error *err) {
     }
 }
 
-// All texts together until they end, each at its own time. every: between so many steps something
-// happens, on average; 0: nothing.
+// Runs all texts together until each has ended. every: steps from one event to the next, on
+// average; 0: no events.
 static tern_status say_together(crowd *c, rows *x, int32_t every, tern_error *err) {
     for (int i = 0; i < c->n; i++) {
         memset(c->texts[i].got, 0, sizeof c->texts[i].got);
@@ -302,7 +302,7 @@ static tern_status check(crowd *c, rows *x, tern_error *err) {
               (int)c->n_ahead, (int)c->n_steps);
     for (int seed = 0; seed < c->n_seeds; seed++) {
         c->seed = (uint32_t)(seed + 1);
-        // A step a submission, or as many as there may be.
+        // One step per submission, or as many as allowed.
         c->m.single.instance->steps.seconds_max = seed % 2 ? 0 : INFINITY;
         TERN_TRY(say_together(c, x, 2 + seed % 2, err));
         compare(c, "seed", seed);
@@ -314,7 +314,7 @@ static tern_status check(crowd *c, rows *x, tern_error *err) {
     return TERN_OK;
 }
 
-// What is submitted for a test: n texts of this length, on a device.
+// Sets up a test: n texts of this length, on a device.
 static tern_status set_up(crowd *c, rig_device device, int n, int32_t length, int32_t room,
                           tern_error *err) {
     c->n = n;
@@ -330,10 +330,10 @@ static void take_down(crowd *c) {
 }
 
 // Seen to fail: with the tokens of sequences that left still among the others', with those of the
-// first sequence alone, with results of every step in the same place, with rows of the submission
-// before in those of the next, with tokens that nobody compares, and with pages that are not there.
+// first sequence alone, with results of every step in the same place, with rows of one submission
+// in those of the next, with tokens that are not compared, and with pages that do not exist.
 TEST(gpu_steps_of_many_sequences_ahead) {
-    // The greatest of a row take a software adapter 20 ms.
+    // Finding the greatest of a row takes a software adapter 20 ms.
     static const struct {
         int n, n_seeds;
         int32_t length, room;

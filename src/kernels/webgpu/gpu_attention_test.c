@@ -48,8 +48,8 @@ static void fill_sharp(float *x, int64_t n, int64_t row, uint32_t *seed) {
         x[i] = row % 3 == 0 ? 0 : rig_random(seed) * (row % 3 == 1 ? 40.0f : 1.0f);
 }
 
-// Q8_0's own numbers, which it does not round: -127 to 127, the first of 32 one of the two, times a
-// power of two. So the last bit of a float does not decide on a step of 1/127.
+// Numbers that Q8_0 holds exactly: -127 to 127 times a power of two, the first of each 32 being
+// -127 or 127. So no step of 1/127 depends on the last bit of a float.
 static void fill_q8_0(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++) {
         float whole = i % 32 ? rintf(rig_random(seed) * 127) : rig_random(seed) < 0 ? -127 : 127;
@@ -96,7 +96,7 @@ static void check_attention(const heads *h, rig_batches how, double tolerance) {
     rig_close(&r);
 }
 
-// Errors are those of scores of some hundreds, whose last bits exp makes relative.
+// Scores are some hundreds: exp turns an error in their last bits into a relative error.
 TEST(gpu_attention_over_every_shape) {
     static const heads cases[] = {
         {6, 2, 16, true, fill_sharp, fill_normal, 0, 0, false, 0, false},
@@ -195,7 +195,7 @@ TEST(gpu_attention_over_a_q8_0_cache) {
     rig_batches how = {.n_tokens = {1, 9, 2, 70, 1, 1}, .kv_type = TERN_KV_Q8_0};
     size_t n = rig_cases(sizeof cases / sizeof *cases, 2);
     for (size_t i = 0; i < n; i++) check_attention(&cases[i], how, 2e-4);
-    // Rotated keys are not Q8_0's own numbers.
+    // Rotation makes keys that Q8_0 must round.
     static const heads rotated = {4, 2, 64, true, fill_normal, fill_q8_0, 0, 0, false, 0, false};
     check_attention(&rotated, how, 5e-3);
 }

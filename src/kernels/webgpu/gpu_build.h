@@ -74,7 +74,7 @@ static inline void set_pages(const tern_plan *p, gpu_dispatch *d, tern_vid state
     d->uses_cache = true;
 }
 
-// Everything that writes the logits, or reads them, runs when they are wanted.
+// Everything that writes or reads the logits runs only when they are wanted.
 static inline void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
     if (gpu_is_logits(p->g, out)) d->phase = GPU_PHASE_HEAD;
 }
@@ -86,7 +86,7 @@ static inline uint32_t threads_for(const tern_plan *p, int64_t n) {
     return threads;
 }
 
-// Whether products with it are those of codes and int8 activations.
+// Whether products with this weight use codes and int8 activations.
 static inline bool has_codes(const tern_plan *p, tern_vid w) {
     return p->weights[w]->info.kind != TERN_WEIGHT_FLOAT && !p->weights[w]->head;
 }

@@ -6,7 +6,7 @@
 
 #define N_ROWS 41
 
-// One token, several at a time, tiles of 32 rows and what is left of them.
+// One token, several at a time, tiles of 32 rows and their remainders.
 static rig_batches cuts(void) { return (rig_batches){.n_tokens = {1, 7, 33, 1, 2, 40, 3}}; }
 
 static void check_cuts(rig *r) {
@@ -35,8 +35,8 @@ static const tern_causal_attrs convolutions[] = {
     {.n_in = 54, .n_out = 68, .taps = 11, .dilation = 3},
 };
 
-// More outputs than a tile has, and fewer; columns that are no fours, more than are taken at a
-// time; taps that reach back over several batches. Seen to fail: taps a row later.
+// More outputs than a tile has, and fewer; columns that are not a multiple of four, and more than
+// are taken at a time; taps that reach back over several batches. Seen to fail: taps a row later.
 TEST(gpu_conv1d) {
     for (size_t i = 0; i < rig_cases(3, 2); i++) {
         rig r;
@@ -69,8 +69,8 @@ static void fill_rates(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++) x[i] = 0.05f + fabsf(rig_random(seed)) * 3;
 }
 
-// Waves of arguments near zero and far from it; rows of columns that are no fours, added up and
-// scaled, too. Seen to fail: the middle column as a wave; sums of whole fours alone.
+// Waves of arguments near zero and far from it; rows whose columns are not a multiple of four, also
+// added up and scaled. Seen to fail: the middle column as a wave; sums of whole fours alone.
 TEST(gpu_half_snakes) {
     static const int64_t cols[] = {27, 54, 64};
     for (size_t i = 0; i < rig_cases(3, 1); i++) {

@@ -151,7 +151,7 @@ void gpu_readback_copy(tern_device *d, wgpu_buffer from, uint64_t offset, gpu_re
     submit_copies(d, encoder, to, bytes);
 }
 
-// Fills the reader from pieces[*i], *at bytes into it, on, which go to what comes next; the bytes.
+// Fills the reader from byte *at of pieces[*i] on, and advances both. Returns how many bytes.
 static uint64_t gather(tern_device *d, const gpu_piece *pieces, size_t n, size_t *i, uint64_t *at,
                        bool copies) {
     wgpu_encoder encoder = copies ? d->api.DeviceCreateCommandEncoder(d->device, NULL) : NULL;
@@ -181,7 +181,7 @@ tern_status gpu_read_pieces(tern_device *d, const gpu_piece *pieces, size_t n, v
         const void *mapped = gpu_readback_bytes(d, r, bytes);
         if (mapped) memcpy(to, mapped, bytes);
         to += bytes;
-        gpu_readback_unmap(d, r); // also after an error, which may be of something before
+        gpu_readback_unmap(d, r); // also after an error, which may belong to earlier work
         TERN_TRY(gpu_check(d, "reading back", err));
         if (!mapped) return tern_fail(err, TERN_ERR_DEVICE, "the GPU's memory cannot be read");
     }
@@ -211,7 +211,8 @@ static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const u
     tern_free(found);
 }
 
-// Two of these are on their way at most, one before the fence and one after it, and a piece each.
+// At most two of these are in flight, one before the fence and one after it, each with a piece
+// more.
 #define FENCE_BYTES ((uint64_t)28 << 20)
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
     if (d->compare) {

@@ -1,4 +1,4 @@
-// Greedy speculation that the device drafts for and judges itself.
+// Greedy speculation that the device drafts and verifies itself.
 //
 // A session that speculates must know what was accepted before it can draft again. Through the host
 // that costs a submission and a round trip for each run of the model, 0.15 ms on a large GPU, as
@@ -42,7 +42,7 @@ typedef struct burst {
 struct gpu_drafts {
     wgpu_buffer state, log, table; // state: a gpu_draft_state, then the sequence's pages
     uint64_t state_bytes;
-    int32_t n_positions; // that there are angles and a log for
+    int32_t n_positions; // that have angles and a log
     int32_t room;        // where the sequence's pages end
     wgpu_buffer *angles; // by rope, of all positions
     wgpu_pipeline pipeline;
@@ -61,7 +61,7 @@ struct gpu_drafts {
 #define STORAGE  (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 #define LOG_AT   512 // in a readback, after the state
 #define RUNS_MAX GPU_STEPS_MAX
-// The log has room for what two submissions may say.
+// The log has room for the tokens of two submissions.
 _Static_assert(LOG_AT + 2 * RUNS_MAX * GPU_FEW * sizeof(gpu_log) <= GPU_DRAFTS_READ_BYTES &&
                    sizeof(gpu_draft_state) <= LOG_AT,
                "a readback has no room for a log");
@@ -98,7 +98,7 @@ static tern_status open_group(tern_instance *in, tern_error *err) {
     gpu_drafts *d = in->drafts;
     tern_device *device = in->plan->device;
     close_group(d, device);
-    // It does not use the first one, the parameters of a run.
+    // The kernel does not use the first one, the parameters of a run.
     const wgpu_buffer buffers[] = {d->table, d->state, d->log, in->ids, d->table};
     wgpu_group_entry entries[5] = {{0}};
     for (uint32_t i = 0; i < 5; i++)
@@ -109,7 +109,7 @@ static tern_status open_group(tern_instance *in, tern_error *err) {
     return gpu_check(device, "drafting", err);
 }
 
-// What grows with the positions; what it held is lost.
+// Frees what grows with the positions; its contents are lost.
 static void close_positions(const tern_instance *in) {
     gpu_drafts *d = in->drafts;
     tern_device *device = in->plan->device;
@@ -242,7 +242,7 @@ static void send_state(const tern_instance *in) {
                                  (size_t)n * sizeof *log);
 }
 
-// Where the runs from now on may read and write; those that are on their way are not disturbed.
+// Sends the pages that the next runs may read and write; runs in flight are not disturbed.
 static tern_status send_pages(tern_instance *in, tern_error *err) {
     const gpu_drafts *d = in->drafts;
     const tern_device *device = in->plan->device;
@@ -304,7 +304,7 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     uint64_t version = tern_sequence_version(b->chunks->sequence);
     most = tern_sequence_room(b->chunks->sequence, most);
     TERN_TRY(make_positions(in, most, err));
-    // What the dispatches are chosen by: a run.
+    // Dispatches are chosen for this: a run.
     in->batch = (gpu_request){.kind = GPU_FEW_STEPS,
                               .n_tokens = n_each,
                               .n_outputs = n_each,
@@ -326,7 +326,7 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     if (goes_on && d->ahead.n_runs > 0) {
         in->now = 1 - in->now;
         d->now = d->ahead;
-        // Now the position where that began is known.
+        // The position where that submission began is now known.
         d->now.end = b->first_pos + d->now.n_runs * d->n_each;
     } else {
         d->now = (burst){runs_after(in, b->first_pos, 0), b->first_pos, 0};

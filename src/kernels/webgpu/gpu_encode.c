@@ -20,7 +20,7 @@ static void put_angles(tern_instance *in, size_t rope, int32_t row, int32_t pos,
     memcpy(in->angles_host + n * (size_t)row, angles_of(in, rope, pos, is_long), n * sizeof(float));
 }
 
-// Of a row that may stand in an image.
+// Puts the angles of a row that may stand in an image.
 static void put_place(tern_instance *in, size_t rope, int32_t row, const int32_t place[3],
                       bool is_long) {
     const tern_rope *r = &in->plan->ropes.items[rope];
@@ -130,7 +130,8 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
     }
 }
 
-// What a dispatch moves at least: its weights once, its rows, and the positions that it accesses.
+// The bytes that a dispatch moves at least: its weights once, its rows, and the positions that it
+// accesses.
 static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
     const tern_plan *p = in->plan;
     const gpu_request *b = &in->batch;

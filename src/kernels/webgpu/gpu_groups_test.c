@@ -32,12 +32,12 @@ static void fill_groups(float *x, int64_t n, int64_t row, uint32_t *seed) {
             number = rig_random(seed) < 0 ? -1 : 1;
         else if (has_two && i % 29 == row % 29)
             number = 2;
-        if (i % group == 0) number = 1; // else the scale might be another
+        if (i % group == 0) number = 1; // else the scale might differ
         x[i] = number * d;
     }
 }
 
-// What the product is: of numbers of few bits, so that double holds every sum.
+// The exact product: the numbers have few bits, so double holds every sum.
 static double exactly(const rig *r, const float *w, int64_t row, int64_t out, double *size) {
     int64_t n = r->sources[1].n_cols;
     const float *x = (const float *)r->sources[0].data.memory + row * n;
@@ -70,7 +70,7 @@ static void check_sums(const rig *r, const float *got, const char *device, int32
     tern_free(w);
 }
 
-// The bits of all, where a quotient is rounded once, as software adapters do it.
+// Compares all bits where a quotient is rounded once, as software adapters do it.
 static void check_bits(const float *want, const float *got, int64_t n, const char *device) {
     int64_t n_other = 0;
     for (int64_t i = 0; i < n; i++) n_other += memcmp(want + i, got + i, sizeof *got) != 0;
@@ -190,7 +190,7 @@ TEST(gpu_hadamard_has_the_bits_of_the_cpu) {
     }
 }
 
-// Real blocks, from what the makers' own program decodes them to.
+// What the makers' own program decodes from real blocks.
 static const float *real_rows; // [6, 512]
 static void fill_real(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)seed;

@@ -4,7 +4,7 @@
 
 #define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
-// The rows of all steps of a submission of greedy steps, at most, of so many each.
+// Rows of all steps of the largest submission of greedy steps, with at most `most` rows each.
 static uint64_t gpu_ahead_rows(int32_t most) {
     return (uint64_t)GPU_STEPS_MAX * (uint64_t)(most < GPU_STEPS_ROWS ? most : GPU_STEPS_ROWS);
 }
@@ -77,7 +77,7 @@ static bool is_given(const tern_plan *p, tern_vid v) {
     return false;
 }
 
-// For inputs of floats, and of integers that are no tokens.
+// Buffers for inputs of floats, and of integers that are not tokens.
 static tern_status open_given(tern_instance *in, tern_error *err) {
     const tern_plan *p = in->plan;
     for (size_t v = 0; v < p->g->n_values; v++) {
@@ -207,7 +207,7 @@ static void close_groups(tern_instance *in, int32_t step) {
     tern_free(groups);
 }
 
-// What bind groups are made for together: steps of one row are most sessions' only ones.
+// Batches that bind groups are made for together: most sessions only have steps of one row.
 enum { FOR_ONE = 1, FOR_FEW = 2, FOR_MANY = 4, FOR_PROMPTS = 8 };
 static uint32_t made_for(const tern_instance *in, int32_t step) {
     const gpu_request *b = &in->batch;
@@ -252,7 +252,7 @@ void gpu_instance_close_groups(tern_instance *in) {
     for (int32_t step = 0; step <= GPU_STEP_DRAFTS; step++) close_groups(in, step);
 }
 
-// Twice as much, so that it happens a few times in the life of a sequence.
+// Takes twice the bytes, so that this happens only a few times in the life of a sequence.
 static tern_status grow_runs(tern_instance *in, uint64_t bytes, tern_error *err) {
     tern_device *d = in->plan->device;
     wgpu_buffer larger;

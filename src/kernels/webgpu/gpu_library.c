@@ -1,5 +1,5 @@
 // Finding a WebGPU library at run time (the named one, next to the program, the system's places)
-// and telling its generation.
+// and recognizing its generation.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_library.h"
@@ -62,7 +62,7 @@ static tern_status find_functions(wgpu_api *api, finder f, tern_error *err) {
     return TERN_OK;
 }
 
-// The file that contains one of its functions.
+// Stores the path of the file that contains one of the library's functions.
 static tern_status remember_path(wgpu_api *api, finder f, tern_error *err) {
     void *function = f.symbol(f.user, "wgpuCreateInstance");
     api->path = function ? tern_library_of(function) : NULL;

@@ -210,7 +210,7 @@ TEST(gpu_heads_give_few_rows_the_bits_of_one) {
     }
 }
 
-// What a mode converts the head to, alone or when it is also the table, which keeps its own rows.
+// Heads that a mode converts, alone or when the head is also the table, which keeps its own rows.
 TEST(gpu_heads_that_a_mode_converts) {
     static const struct {
         tern_head_mode mode;

@@ -33,8 +33,8 @@ static tern_vid route(rig *r, const router *of) {
     return tern_g_route(&r->g, scores, bias, &of->attrs);
 }
 
-// The numbers of the experts, which must be the same, and their weights. Seen to fail: of equal
-// scores the later; weights of score + bias; a sum over all experts.
+// The numbers of the experts, which must be the same, and their weights. Seen to fail: the later of
+// equal scores; weights of score + bias; a sum over all experts.
 TEST(gpu_routes_to_experts) {
     for (size_t i = 0; i < N_ROUTERS; i++) {
         rig r;
@@ -87,8 +87,8 @@ TEST(gpu_sums_of_experts) {
     }
 }
 
-// What a row is multiplied with depends on no other row. Seen to fail: sums over as many threads as
-// there are rows.
+// A row's products do not depend on other rows. Seen to fail: sums over as many threads as there
+// are rows.
 TEST(gpu_experts_have_the_same_bits_in_any_batch) {
     if (!rig_has_gpu()) return;
     rig r;

@@ -2,9 +2,9 @@
 //
 //   adapter asked for ─ device asked for ─ trials of submissions (gpu_policy.c) ─ open
 //
-// Each poll looks whether the answer to the last step is there, and takes the next one. Trying out
-// how much a weak device can take may lose it: then all is begun again, with less. Callbacks point
-// to the device; releasing the instance ends them, so closing cancels a step.
+// Each poll checks whether the last step was answered, and takes the next one. Trying out how much
+// a weak device can take may lose it: then everything begins again, with less. Callbacks point to
+// the device; releasing the instance ends them, so closing cancels a step.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -16,7 +16,7 @@ typedef struct gpu_opening {
     const tern_webgpu_desc *desc;
     bool halves, only_hardware;
     enum { ASKED_ADAPTER, ASKED_DEVICE, TRYING } step;
-    double asked;  // when the adapter or the device was
+    double asked;  // when the adapter or the device was asked for
     bool answered; // it has come, or a message why not
     char message[200];
     size_t first_size; // of the trials
@@ -70,7 +70,7 @@ static void ask(gpu_opening *o, int step) {
 
 // Drivers may take seconds to load; anything longer is a hang.
 #define OPEN_SECONDS        60
-#define OPEN_SECONDS_IF_ANY 15 // where the CPU waits to do without
+#define OPEN_SECONDS_IF_ANY 15 // where the CPU is used instead of waiting longer
 static tern_status check_time(const gpu_opening *o, const char *what, tern_error *err) {
     double most = o->only_hardware ? OPEN_SECONDS_IF_ANY : OPEN_SECONDS;
     if (tern_seconds() < o->asked + most) return TERN_OK;
@@ -253,7 +253,7 @@ static void finish(tern_device *d) {
     gpu_try_module(d, GPU_GEMM_NARROW, &d->matrix);
     gpu_try_module(d, GPU_HEAD_SCREEN_MATRIX, &d->matrix);
     gpu_try_module(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
-    // Products of bytes that are not the device's own take longer than those of floats.
+    // Without instructions for them, products of bytes take longer than those of floats.
     if (d->matrix || (d->packed_dot && !d->software)) d->screen_bytes_min = GPU_SCREEN_BYTES;
     close_opening(d);
 }
@@ -271,7 +271,7 @@ static tern_status take_step(tern_device *d, tern_error *err) {
     return TERN_OK;
 }
 
-// Releases all that it has of the library.
+// Releases everything that the device holds of the library.
 static void shut(tern_device *d) {
     const wgpu_api *a = &d->api;
     for (size_t i = 0; i < d->n_pipelines; i++) a->ComputePipelineRelease(d->pipelines[i].handle);
@@ -287,7 +287,7 @@ static void shut(tern_device *d) {
     if (d->device) a->DeviceDestroy(d->device);
     if (d->instance) {
         a->InstanceProcessEvents(d->instance);
-        a->InstanceRelease(d->instance); // calls back what is pending: an adapter may still come
+        a->InstanceRelease(d->instance); // runs pending callbacks: an adapter may still come
     }
     if (d->device) a->DeviceRelease(d->device);
     if (d->adapter) a->AdapterRelease(d->adapter);

@@ -9,7 +9,7 @@
 
 // ---- Elements ----------------------------------------------------------------------------------
 
-// Around what exp and gelu's cube can take, and far beyond.
+// Around the limits of exp and of gelu's cube, and far beyond.
 static void fill_steep(float *x, int64_t n, int64_t row, uint32_t *seed) {
     static const float odd[] = {0,    -0.0f, 1e-20f, -1e-20f, 0.5f,   -0.5f, 20,
                                 -20,  86.9f, -86.9f, 88.8f,   -88.8f, 104,   -104,
@@ -95,8 +95,8 @@ TEST(gpu_scaled_elements) {
     rig_close(&r);
 }
 
-// Factors of pieces of a row, of which some are empty. Seen to fail: a piece's end that is counted
-// from its own beginning; the next piece's factor.
+// Factors of pieces of a row, some of them empty. Seen to fail: a piece's end that is counted from
+// its own beginning; the next piece's factor.
 TEST(gpu_scaled_pieces) {
     static const int64_t widths[][TERN_PIECES_MAX] = {{68, 68, 33, 33, 6}, {7, 0, 1, 0, 20}};
     static const double factors[TERN_PIECES_MAX] = {0.5, 3, -1.25, 7, 0.0625};
@@ -131,10 +131,10 @@ TEST(gpu_layer_norms) {
     }
 }
 
-// Learned positions, counted from another row than the first, and segments: of tables as floats, in
-// halves, as codes of both kinds. Each 5th token ends a segment, and there are more ends than
-// segments. Seen to fail: without the first position; with the token that ends a segment counted to
-// the next one.
+// Learned positions, counted from another row than the first, and segments: from tables of floats,
+// of halves, and of codes of both kinds. Each 5th token ends a segment, and there are more ends
+// than segments. Seen to fail: without the first position; with the token that ends a segment
+// counted to the next one.
 TEST(gpu_tables_of_positions_and_segments) {
     static const tern_dtype types[] = {TERN_DTYPE_F32, TERN_DTYPE_F16, TERN_DTYPE_Q8_0,
                                        TERN_DTYPE_Q4_K};
@@ -151,7 +151,7 @@ TEST(gpu_tables_of_positions_and_segments) {
     }
 }
 
-// Of rows of any number of columns. Seen to fail: the bias of the next column.
+// Biases of rows with any number of columns. Seen to fail: the bias of the next column.
 TEST(gpu_odd_biases) {
     for (int64_t n = 1; n <= 71; n += 70) {
         rig r;
@@ -173,7 +173,7 @@ TEST(gpu_rows_times_a_number) {
     rig_close(&r);
 }
 
-// Interleaved heads, three parts one after the other, and groups that are no multiple of a vec4.
+// Interleaved heads, three parts one after the other, and groups that are not a multiple of a vec4.
 TEST(gpu_columns_of_groups) {
     static const struct {
         int64_t n_cols, group, first, width;
@@ -188,7 +188,7 @@ TEST(gpu_columns_of_groups) {
     }
 }
 
-// One row of a batch, an output that is no logits. Seen to catch: the first row instead of the
+// One row of a batch, an output that is not logits. Seen to catch: the first row instead of the
 // last; a sum instead of the mean.
 TEST(gpu_pooled_rows) {
     static const tern_pool_kind kinds[] = {TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST};
@@ -399,7 +399,7 @@ TEST(gpu_widest_rows) {
 
 // ---- The greatest logits -----------------------------------------------------------------------
 
-// A few different whole numbers: many ties, of which the lowest index comes first.
+// A few different whole numbers: many ties, where the lowest index comes first.
 static void fill_ties(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)row;
     for (int64_t i = 0; i < n; i++) x[i] = rintf(rig_random(seed) * 2);
@@ -475,7 +475,7 @@ TEST(gpu_greatest_logits_and_ties) {
     if (test_is_long()) check_top(70001, 62, 1, TERN_DTYPE_F16, RIG_GPU_LEAST);
 }
 
-// A kind of logits in each column, of which fill_unit picks one.
+// Each column gives another kind of logits; fill_unit picks a column.
 static void fill_columns(float *x, int64_t n, int64_t row, uint32_t *seed) {
     fill_normal(x, n, row, seed);
     x[1] = 0;                    // all are equal
@@ -483,7 +483,7 @@ static void fill_columns(float *x, int64_t n, int64_t row, uint32_t *seed) {
     if (row < 700) x[3] *= 1e4f; // all great ones are of three parts, and far more than k
 }
 
-// Numbers are rare: the least of the parts' greatest logits is not a number.
+// Most logits are NaN: there are parts whose greatest logit is not a number.
 static void fill_rare(float *x, int64_t n, int64_t row, uint32_t *seed) {
     fill_normal(x, n, row, seed);
     if (row % 1000 != 7) x[row % n] = NAN;
@@ -495,7 +495,7 @@ static void fill_infinite(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n && row % 1000 != 7; i++) x[i] *= 3e38f;
 }
 
-// The next in order after (*id, *value): smaller, or equal with a higher index; NaN is nowhere.
+// The next in order after (*id, *value): smaller, or equal with a higher index; NaN never comes.
 static void next_top(const float *x, int64_t n, int32_t *id, float *value) {
     int32_t best = INT32_MAX;
     float most = -INFINITY;
@@ -509,7 +509,7 @@ static void next_top(const float *x, int64_t n, int32_t *id, float *value) {
     *value = most;
 }
 
-// The k greatest are those of the logits that the same device gives, in bits.
+// The k greatest equal those of the logits that the same device gives, to the bit.
 static void check_top_of_logits(rig *r, int device, int32_t n_tokens, int32_t k,
                                 const float *logits) {
     size_t n = (size_t)n_tokens * (size_t)k, n_wrong = 0;

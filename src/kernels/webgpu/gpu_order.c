@@ -1,5 +1,5 @@
-// The order in which a batch is computed, and the tables that tell kernels which sequence and which
-// position each row has.
+// The order in which a batch is computed, and the tables where kernels find the sequence and the
+// position of each row.
 //
 // Rows of chunks of up to GPU_FEW tokens ("steps") and of longer ones or of images ("prompts")
 // take different kernels, which add up in different orders: what suits a row of weights that is
@@ -34,7 +34,7 @@ static void add_chunks(gpu_order *o, const tern_batch *b, bool prompts) {
             if (b->ids)
                 memcpy(o->ids + o->id, b->ids + row, bytes);
             else
-                memset(o->ids + o->id, 0, bytes); // of a graph that reads none
+                memset(o->ids + o->id, 0, bytes); // the graph may read none
             o->id += c->n_tokens;
         }
         row = end;
@@ -144,7 +144,7 @@ static void put_rows(uint32_t *to, const tern_chunk *c, int32_t row, size_t page
     }
 }
 
-// Of the request's rows, whose chunks come in another order in the batch.
+// Image ends of the request's rows, whose chunks come in another order in the batch.
 static void put_ends(uint32_t *to, const gpu_request *b) {
     for (int32_t i = 0; i < b->n_chunks; to += b->chunks[i++].n_tokens)
         memcpy(to, b->ends + b->origins[i].row, (size_t)b->chunks[i].n_tokens * sizeof *to);
@@ -187,8 +187,9 @@ static tern_status put_request(tern_instance *in, size_t begin, int32_t ahead, s
     return TERN_OK;
 }
 
-// Greedy steps after the first have its rows and outputs one position later, and share its pages,
-// which lie so many words further from a step that is earlier in the buffer.
+// The run of a later greedy step: the first one's rows and outputs, each a position later. All
+// steps share the first one's pages, which lie words_each words further away for each step in
+// between.
 static void put_step(uint32_t *to, const uint32_t *first, uint32_t step, size_t words_each) {
     gpu_run run;
     memcpy(&run, first, sizeof run);
@@ -200,7 +201,7 @@ static void put_step(uint32_t *to, const uint32_t *first, uint32_t step, size_t 
     for (uint32_t i = 0; i < run.n_tokens; i++) rows[4 * i + 1] += step * (uint32_t)words_each;
 }
 
-// Binding may replace what all steps are bound to, so it comes first.
+// Binding may replace the buffers of all steps, so it comes first.
 static tern_status bind_steps(tern_instance *in, size_t n_words, int32_t *n_steps,
                               tern_error *err) {
     TERN_TRY(gpu_instance_bind(in, n_words * sizeof *in->tables, err));

@@ -23,7 +23,7 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 // ---- Compiling ---------------------------------------------------------------------------------
 
 #define I8_COLS_MAX (1 << 17) // their sum is exact as a float
-#define COLS_MAX    (1 << 22) // 64 to a workgroup, of which a dispatch has 65535
+#define COLS_MAX    (1 << 22) // 64 to a workgroup, and at most 65535 workgroups to a dispatch
 
 // Most kernels go by four columns. Those that do not: what products write, sums, biases, the gates
 // of a delta net, columns that are picked, a state space, routes to experts and codecs.
@@ -71,7 +71,7 @@ tern_status gpu_check_graph(const tern_graph *g, tern_error *err) {
 }
 
 #ifdef TERN_NO_SENSES
-// What only models that hear, speak or see need.
+// Stands in for ops that only models of sound, speech and images need.
 static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)p;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no %s",
@@ -137,7 +137,7 @@ static void leave_to_many(tern_plan *p, size_t first) {
     p->n_dispatches = kept;
 }
 
-// What fused dispatches have left for after this node's own.
+// Adds the dispatch that fused ones have left to follow this node's own.
 static void add_later(tern_plan *p, size_t node) {
     if (p->later.x == 0 || p->later.node != (int32_t)node) return;
     p->dispatches[p->n_dispatches++] = p->later;
@@ -183,8 +183,8 @@ static tern_status make_pipelines(tern_plan *p, tern_error *err) {
     return TERN_OK;
 }
 
-// Of the logits that are computed at a time, and of those that the host reads at a time: what is
-// greatest among them takes a few bytes.
+// Logits that are computed at a time, and logits that the host reads at a time; to read only the
+// greatest of them takes a few bytes.
 #define LOGITS_BYTES ((uint64_t)40 << 20)
 #define LOGITS_ROWS  64
 #define READ_BYTES   ((uint64_t)16 << 20)

@@ -38,7 +38,7 @@ struct gpu_policy {
     gpu_chain *chain;   // being tried; NULL: none
 };
 
-// Makes the folders above, too; if they cannot be made, opening the first file will tell.
+// Makes the folders above, too; if that fails, so does opening the first file.
 static void make_folder(char *folder) {
     for (char *c = folder + 1; *c; c++) {
         if (!tern_is_slash(*c)) continue;
@@ -50,7 +50,7 @@ static void make_folder(char *folder) {
     tern_folder_create(folder, true);
 }
 
-// Of the state file; NULL: memory ran out.
+// Path of the state file; NULL: memory ran out.
 static char *make_path(const tern_device *d, const char *folder) {
     tern_strbuf path = {0};
     tern_strbuf_puts(&path, folder);
@@ -63,7 +63,8 @@ static char *make_path(const tern_device *d, const char *folder) {
     return NULL;
 }
 
-// Another one that is trying holds the lock: not for long, unless it hangs. False: not yet.
+// Another process that is trying holds the lock: not for long, unless it hangs. False: not yet
+// open.
 static bool open_state(gpu_policy *p) {
     state_file *f = &p->file;
     bool taken = false, late = tern_seconds() >= p->began + LOCK_SECONDS;
@@ -110,7 +111,7 @@ static tern_status refuse(const state_file *f, const tern_error *why, tern_error
                      f->path ? f->path : "", f->path ? ")" : "");
 }
 
-// What becomes of the trials is not the device's fault: the file says what it said before.
+// The trial did not end because of the device: the file gets its previous contents back.
 static void forget_trial(const gpu_policy *p) {
     if (p->n_tried == 0)
         write_text(&p->file, "");
@@ -134,7 +135,7 @@ tern_status gpu_policy_begin(gpu_policy **out, tern_device *d, const tern_webgpu
     return TERN_OK;
 }
 
-// Begins with the size now, or looks how far it is.
+// Begins a trial of the current size, or polls it.
 static tern_status try_one(gpu_policy *p, bool *done, tern_error *err) {
     if (p->chain) return gpu_chain_poll(p->chain, done, err);
     p->device->group = sizes[p->at];

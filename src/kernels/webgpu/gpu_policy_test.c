@@ -1,4 +1,4 @@
-// What is remembered of a device between starts, whatever happened to the file that remembers it.
+// What is remembered about a device between starts, whatever happens to the file that stores it.
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include "tests/harness.h"
 
 static tern_device *device;   // of one test
-static tern_webgpu_desc desc; // that `device` is found out with
+static tern_webgpu_desc desc; // for trying out `device`
 
 static bool open_test_device(const gpu_play *play) {
     tern_error err = {0};
@@ -128,7 +128,7 @@ static void check_given_up(const char *path) {
     }
 }
 
-// Another start has the file while it tries: it is polled for, not waited for.
+// Another start holds the file during its trial: this start polls for it and never waits.
 static void check_taken(const char *path) {
     tern_error err = {0};
     gpu_policy *first, *second;
@@ -196,7 +196,7 @@ TEST(gpu_policy_remembers_what_works) {
     device = NULL;
 }
 
-// Losing the device ends no start: the next one is opened and given less.
+// Losing the device does not end a start, which opens another device and gives it less.
 TEST(gpu_policy_goes_on_after_a_loss) {
     char folder[600];
     tern_error err = {0};

@@ -6,14 +6,14 @@
 
 #define N_ROWS 41
 
-// One token, several at a time, tiles of rows and what is left of them.
+// One token, several at a time, tiles of rows and their remainders.
 static rig_batches cuts(void) {
     if (!test_is_long()) return (rig_batches){.n_tokens = {1, 7, 1, 30, 2}};
     return (rig_batches){.n_tokens = {1, 7, 64, 1, 2, 9, 17, 3}};
 }
 
-// Whether the whole of how's tokens in one batch gives the bits that its batches give. Both kernels
-// of a convolution and any tile of a delta net do the same steps in the same order.
+// Whether all of how's tokens in one batch give the bits that its batches give. Both kernels of a
+// convolution and any tile of a delta net do the same steps in the same order.
 static void check_cuts(rig *r, rig_batches how) {
     if (!rig_has_gpu()) return;
     rig_batches whole = {.n_tokens = {0}};
@@ -52,7 +52,7 @@ TEST(gpu_convolutions) {
     }
 }
 
-// What -exp(A_log) and dt_bias are in trained models: some heads forget at once, some hardly ever.
+// -exp(A_log) and dt_bias as in trained models: some heads forget at once, some hardly ever.
 static void fill_decay(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)row;
     for (int64_t i = 0; i < n; i++) x[i] = -expf(3 * rig_random(seed) - 1);
@@ -128,7 +128,7 @@ TEST(gpu_state_spaces) {
 static const tern_delta_attrs small = {
     .n_k_heads = 2, .n_v_heads = 4, .head_dim = 8, .v_dim = 8, .eps = 1e-6f};
 
-// A convolution of what a delta net says: both kinds of fixed states, of different sizes.
+// A convolution of a delta net's output: both kinds of fixed states, of different sizes.
 static tern_vid recurrent_block(rig *r) {
     tern_vid x = delta_net(r, &small), tail = tern_g_fixed_state(&r->g, "tail", 3, 32);
     return tern_g_depthwise_conv(&r->g, x, rig_array(r, 32, 4, fill_normal), -1, tail,
@@ -162,8 +162,8 @@ TEST(gpu_state_spaces_go_back_fork_and_swap) {
     }
 }
 
-// A text that changes course has fixed states as if the other one had never been thought of. Seen
-// to catch: steps ahead in spite of fixed states.
+// After a text changes course, its fixed states are as if the other course had never been computed.
+// Seen to catch: steps ahead in spite of fixed states.
 TEST(gpu_greedy_steps_with_fixed_states) {
     enum { N = 34 };
     static const double seconds[] = {-1, INFINITY};

@@ -155,7 +155,7 @@ void gpu_outputs_encode(const tern_instance *in, gpu_encoding *e, wgpu_buffer to
     }
 }
 
-// Rows of the request to where they are in the batch.
+// Copies rows of the request to their places in the batch.
 static void put_rows(const tern_instance *in, const tern_binding *to, const char *from) {
     const tern_graph *g = in->plan->g;
     const gpu_request *b = &in->batch;

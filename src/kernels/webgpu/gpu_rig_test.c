@@ -30,7 +30,7 @@ static void close_devices(void) {
 static tern_device *device_of(rig_device which) {
     test_keeps_memory(); // the device stays open, with what it has made
     if (opened[which].tried) {
-        gpu_webgpu(NULL); // so is one that another test has left: answers come by themselves
+        gpu_webgpu(NULL); // ends a play that another test has left: answers come by themselves
         return opened[which].device;
     }
     opened[which].tried = true;
@@ -336,7 +336,7 @@ static void make_ids(const rig *r, int32_t first, int32_t n, int32_t *ids) {
     for (int32_t i = 0; i < n; i++) ids[i] = (int32_t)(((first + i) * 7 + 3) % r->n_rows);
 }
 
-// Of n rows from a position on. False: none of them is of an image.
+// Image ends of n rows from a position on. False: none of the rows is in an image.
 static bool put_ends(const rig_batches *how, int32_t first, int32_t n, int32_t *ends) {
     bool any = false;
     memset(ends, 0, (size_t)n * sizeof *ends);
@@ -374,7 +374,7 @@ float *rig_run(rig *r, rig_device device, rig_batches how, bool fused) {
         tern_batch batch = {.ids = ids, .n_tokens = now, .n_outputs = wanted};
         tern_vid v = r->is_direct ? tern_graph_find(&m.g, "shown") : tern_graph_scores(&m.g);
         tern_batch_bind(&batch, v, out + (at + now - wanted) * r->n_shown);
-        // What reads a text as a whole begins again with each batch.
+        // A graph that reads a text as a whole begins again with each batch.
         int32_t pos = how.first_pos + (r->is_direct ? 0 : at), *ends = ids + most;
         if (put_ends(&how, pos, now, ends)) batch.ends = ends;
         status = tern_single_run(&m.single, &batch, pos, &err);

@@ -31,7 +31,7 @@ typedef struct rig {
     tern_vid vids[RIG_WEIGHTS];
     int n_sources;
     bool has_ternary;
-    bool is_direct;      // the output is no head's
+    bool is_direct;      // the output is not a head's
     bool screens;        // a GPU leaves out most of the head (gpu_screen.c), although it is small
     uint64_t bytes_read; // of results, from the GPU that rig_run_top ran on
     uint64_t n_launches; // that rig_walk started
@@ -41,12 +41,12 @@ typedef struct rig {
 void rig_open(rig *r, int64_t n_rows);
 void rig_close(rig *r);
 
-// What fills row `row` of a table or matrix.
+// Fills row `row` of a table or matrix.
 typedef void (*rig_fill)(float *x, int64_t n, int64_t row, uint32_t *seed);
 void fill_normal(float *x, int64_t n, int64_t row, uint32_t *seed);
 // Plain, tiny, huge, zero, negative, with one great outlier, by turns.
 void fill_kinds(float *x, int64_t n, int64_t row, uint32_t *seed);
-// Whole numbers up to 127, which is there, times a power of two: quantization is the identity.
+// Whole numbers up to 127, which always occurs, times a power of two: quantization is the identity.
 void fill_integers(float *x, int64_t n, int64_t row, uint32_t *seed);
 void fill_codes(float *x, int64_t n, int64_t row, uint32_t *seed);    // -1, 0, 1 times 0.5
 void fill_two_bits(float *x, int64_t n, int64_t row, uint32_t *seed); // for Q2_0: scales differ
@@ -59,13 +59,13 @@ float rig_random(uint32_t *seed);                                 // -1 .. 1
 // written; a ternary one where `ternary` (then `type` is F32, the codes are the fill's signs).
 tern_vid rig_rows(rig *r, int64_t n_cols, rig_fill fill);
 tern_vid rig_rows_of(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill);
-// A table of n_rows, for ops that find its rows otherwise than by the token.
+// A table of n_rows, for ops that do not find its rows by the token.
 tern_vid rig_table(rig *r, int64_t n_rows, int64_t n_cols, tern_dtype type, rig_fill fill);
 // Any number of columns: picked from a table with some more.
 tern_vid rig_odd_rows(rig *r, int64_t n_cols, rig_fill fill);
-// Of a table that stays on the host.
+// Embedded rows of a table that stays on the host.
 tern_vid rig_host_rows(rig *r, int64_t n_cols, tern_dtype type, rig_fill fill);
-// n_parts matrices in one weight, of which a row reads n_read.
+// n_parts matrices in one weight; a row reads n_read of them.
 tern_vid rig_parts(rig *r, int32_t n_parts, int32_t n_read, int64_t n_out, int64_t n_in,
                    tern_dtype type, rig_fill fill);
 tern_vid rig_vector(rig *r, int64_t n, rig_fill fill);
@@ -79,9 +79,9 @@ tern_vid rig_take_rows(rig *r, tern_vid x);
 // The graph's output: all columns of x, or 96 from both ends and some between. Times 1, plus zeros:
 // exactly the bits of x.
 void rig_show(rig *r, tern_vid x);
-// Instead of that x itself is the graph's output, all of it; each batch is a text of its own.
+// Instead of rig_show: x itself is the graph's output, all of it; each batch is a text of its own.
 void rig_output(rig *r, tern_vid x);
-// Instead of that a head of n_vocab rows, whose greatest logits can be asked for.
+// Instead of rig_show: a head of n_vocab rows, whose greatest logits can be requested.
 void rig_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill);
 // The same with capped scores; 0: they are not.
 void rig_capped_head(rig *r, tern_vid x, int64_t n_vocab, tern_dtype type, rig_fill fill,
@@ -138,9 +138,9 @@ tern_status rig_set_up(rig_machine *m, const rig *r, rig_device which, bool fuse
                        int32_t n_context, tern_kv_type kv_type, tern_error *err);
 void rig_take_down(rig_machine *m); // even if it could not be set up
 float *rig_run(rig *r, rig_device device, rig_batches how, bool fused);
-// The k greatest of each of n tokens in one batch, and their logits.
-// Whether the GPU rounds quotients once, as the CPU does: what runs in software.
+// Whether the GPU rounds quotients once, as the CPU does: software adapters do.
 bool rig_rounds_quotients(void);
+// The k greatest of each of n tokens in one batch, and their logits.
 bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, float *logits);
 
 // n greedy steps on a GPU, each on the token that the one before found, except that every 13th gets
@@ -154,9 +154,9 @@ typedef struct rig_step {
 } rig_step;
 bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_t n);
 
-// What becomes of fixed states: n tokens in one batch, which remembers them after `kept`; a fork of
-// that; the first goes back to `kept`, computes the rest again, is swapped out and in, and goes on;
-// then the fork goes on with the same tokens. Whether all these bits are those of the first time.
+// Follows fixed states: n tokens in one batch, which remembers the states after `kept`; a fork from
+// there; the first goes back to `kept`, computes the rest again, is swapped out and in, and goes
+// on; then the fork goes on with the same tokens. Checks that all bits are those of the first time.
 void rig_replay(rig *r, rig_device device, int32_t n, int32_t kept);
 
 // Whether the library accepts the texts that the problem's kernels have on a device with subgroups.

@@ -51,7 +51,7 @@ static void send_inputs(tern_instance *in) {
         size_t each = (size_t)in->plan->g->values[v].cols * sizeof(float), at = 0;
         int i = 0;
         while (i < in->n_given && in->given[i].value != v) i++;
-        if (i == in->n_given) continue; // it is ids'
+        if (i == in->n_given) continue; // that of ids
         if (gpu_is_counted(in->plan->g, v)) {
             size_t bytes = (size_t)gpu_rows_of_value(in, v) * each;
             if (bytes > 0)
@@ -85,16 +85,16 @@ static tern_status send_rows(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
-// Of the tokens that steps ahead have found.
+// Bytes of the tokens that steps ahead have found.
 static uint64_t ids_ahead_bytes(const tern_instance *in) {
     const gpu_steps *s = &in->steps;
     return (uint64_t)(s->ahead.n ? s->ahead.n_rows : s->now.n_rows) * sizeof(int32_t);
 }
 
 // Encodes and submits the dispatches of the request, or only its head, `ahead` positions further on
-// than it says, and of the greedy steps after it, *n_steps in all or as many as there is memory
-// for, each on the tokens that the one before has found (top.wgsl). The wanted results are copied
-// to a readback; NULL: there are none. e may have begun.
+// than it says, and those of the greedy steps after it: *n_steps in all, or as many as there is
+// memory for, each on the tokens that the one before has found (top.wgsl). Copies the wanted
+// results to a readback; NULL: there are none. e may have begun.
 static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int32_t *n_steps,
                           bool body, gpu_readback *to, tern_error *err) {
     tern_device *d = in->plan->device;
@@ -117,7 +117,7 @@ static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int
 
 // ---- Running ahead -----------------------------------------------------------------------------
 //
-// A caller who asks for the greatest token after one token of some sequences, and then again at
+// A caller that requests the greatest token after one token of some sequences, and then again at
 // their next positions, will go on. So the next steps are submitted at once, on tokens that the
 // device has found itself, and the device never waits for the host. Steps of one submission do not
 // wait for each other, so their number doubles while the caller goes on, up to some milliseconds of
@@ -133,8 +133,8 @@ static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int
 // submitted ahead, and then the step's results are taken from that. The tokens that the device has
 // found for the next step are put aside meanwhile.
 
-// Whether it is all of its batch but prompts: one row of each of some sequences, whose greatest
-// logits are wanted.
+// Whether the request is all of its batch but the prompts: one row each of some sequences, whose
+// greatest logits are wanted.
 static bool is_greedy_step(const tern_instance *in) {
     const gpu_request *b = &in->batch;
     return b->n_chunks > 0 && b->n_chunks == in->order.n_chunks - in->order.n_prompts &&
@@ -165,8 +165,8 @@ static void remember_step(tern_instance *in) {
     }
 }
 
-// For a greedy step: which rows of what was submitted last are those of its sequences, where they
-// are at their next positions. Returns for how many, up to the first that is not.
+// For a greedy step: the rows of the last submission that belong to its sequences at their next
+// positions. Returns for how many sequences, up to the first that has none.
 static int32_t find_rows(const tern_instance *in, int32_t *rows) {
     const gpu_request *b = &in->batch;
     const gpu_steps *s = &in->steps;
@@ -183,12 +183,12 @@ static int32_t find_rows(const tern_instance *in, int32_t *rows) {
     return b->n_chunks;
 }
 
-// Whether the next steps will be those after this one. Whoever has joined the others stays, too.
+// Whether the steps after this one are likely to follow. Sequences that have just joined stay, too.
 static bool goes_on(const tern_instance *in, int32_t n_found) {
     return n_found > 0 && 2 * n_found >= in->batch.n_chunks;
 }
 
-// The rows of what was submitted become those of the request's sequences.
+// Keeps only the rows of the request's sequences in the submissions.
 static void follow(gpu_steps *s, const int32_t *rows, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         s->now.rows[i] = s->now.rows[rows[i]];
@@ -208,8 +208,8 @@ static bool is_ahead(const tern_instance *in, const int32_t *rows, int32_t n_fou
     return true;
 }
 
-// Whether the batch's prompts, which are the request, can let the steps after them keep what is
-// ahead of them.
+// Whether the batch's prompts, which are the request, leave the steps after them what was computed
+// ahead.
 static bool can_pass_steps(tern_instance *in) {
     const gpu_request batch = in->batch;
     const gpu_order *o = &in->order;
@@ -229,7 +229,7 @@ static void put_ids_aside(tern_instance *in) {
     gpu_encoding_submit(in, &e);
 }
 
-// Steps from pos on that the factors of shorter texts are for, of n.
+// How many of n steps from pos on use the factors of short texts.
 static int32_t within_short(const tern_plan *p, int32_t pos, int32_t n) {
     for (size_t i = 0; i < p->ropes.n; i++) {
         const tern_rope *r = &p->ropes.items[i];
@@ -239,7 +239,7 @@ static int32_t within_short(const tern_plan *p, int32_t pos, int32_t n) {
     return n;
 }
 
-// Of n steps, `ahead` positions further on, those that every sequence has room for.
+// How many of n steps, `ahead` positions further on, all sequences have room for.
 static int32_t steps_with_room(const tern_instance *in, int32_t ahead, int32_t n) {
     const gpu_request *b = &in->batch;
     for (int32_t i = 0; n > 0 && i < b->n_chunks; i++) {
@@ -251,8 +251,8 @@ static int32_t steps_with_room(const tern_instance *in, int32_t ahead, int32_t n
     return n;
 }
 
-// The tokens of sequences that left drop out: `in->ids` has the rows of the last submission. WebGPU
-// copies nothing within a buffer; the memory between is a step's own.
+// Drops the tokens of sequences that left: `in->ids` has the rows of the last submission. WebGPU
+// copies nothing within a buffer, so they go through memory that only a step uses.
 static void gather_ids(tern_instance *in, gpu_encoding *e) {
     const gpu_burst *last = &in->steps.now;
     int32_t n = in->batch.n_tokens;
@@ -283,8 +283,8 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     return launch(in, &e, ahead, &s->ahead.n, true, to, err);
 }
 
-// Submits the request; *waits: its results are to be waited for. One without any is not where
-// another follows.
+// Submits the request. *waits: its results must be waited for; false if there are none and another
+// request follows.
 static tern_status start(tern_instance *in, bool *waits, tern_error *err) {
     gpu_set_chunk(in, 0);
     if (in->passes_steps) {
@@ -310,7 +310,7 @@ static void take_up(tern_instance *in) {
     s->ahead.n = s->n_read = s->n_taken = 0;
 }
 
-// A greedy step, and those after it. Where a prompt has just ended, its sequence will be one more.
+// A greedy step, and those after it. If a prompt has just ended, its sequence will join them.
 static tern_status begin_step(tern_instance *in, tern_error *err) {
     int32_t rows[GPU_STEPS_ROWS], n_found = find_rows(in, rows);
     bool waits, goes = goes_on(in, n_found) && in->order.n_prompt_outputs == 0 && goes_ahead(in);
@@ -324,7 +324,7 @@ static tern_status begin_step(tern_instance *in, tern_error *err) {
     return goes && in->steps.ahead.n == 0 ? start_ahead(in, err) : TERN_OK;
 }
 
-// Begins with the request, up to one that is to be waited for.
+// Submits requests from the current one on, up to one that must be waited for.
 static tern_status begin_request(tern_instance *in, tern_error *err) {
     for (bool waits = false; !waits;) {
         in->is_step = is_greedy_step(in);
@@ -336,7 +336,7 @@ static tern_status begin_request(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
-// Whether there is a readback for the request; the maps of cancelled batches end when they like.
+// Whether there is a readback for the request; the maps of cancelled batches may end at any time.
 static bool find_readback(tern_instance *in) {
     if (gpu_is_pending(&in->readbacks[in->now])) in->now = 1 - in->now;
     gpu_readback *to = &in->readbacks[in->now];
@@ -363,12 +363,12 @@ tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     TERN_TRY(gpu_order_fill(in, batch, err));
     gpu_order_next(in);
     tern_status status = begin(in, err);
-    if (status != TERN_OK) gpu_cancel(in); // others may be lent the instance
+    if (status != TERN_OK) gpu_cancel(in); // the instance may be lent to others
     return status;
 }
 
-// The queue keeps the order: what runs on the device ends before anything that comes now. The maps
-// of the batch are left alone: they end when they like.
+// The queue keeps the order: work on the device ends before anything that comes now. The maps of
+// the batch are left alone: they may end at any time.
 void gpu_cancel(tern_instance *in) {
     in->was_cancelled |= in->busy;
     in->busy = in->is_held = in->reads_rows = in->is_step = in->passes_steps = false;
@@ -415,7 +415,7 @@ static void take_step(tern_instance *in) {
     in->busy = false;
 }
 
-// A device that is lost may let nothing be read before it says so.
+// Reading from a lost device may fail before it reports the loss.
 static tern_status wait_for_loss(tern_instance *in, tern_error *err) {
     if (in->unread == 0) in->unread = tern_seconds();
     if (tern_seconds() < in->unread + GPU_SECONDS) return TERN_OK;

@@ -18,7 +18,7 @@ typedef struct text {
 } text;
 
 typedef struct actor {
-    tern_sequence *sequence; // NULL: nobody
+    tern_sequence *sequence; // NULL: not in use
     int text;
     int32_t pos;
 } actor;
@@ -79,7 +79,7 @@ static tern_status run_alone(stage *s, int t, tern_error *err) {
     return status;
 }
 
-// How far an actor's prompt may be cut: what is left is nothing, or a chunk of more than 8.
+// Whether an actor's prompt may be cut here: nothing is left of it, or a chunk of more than 8.
 static bool may_stop_at(const stage *s, const actor *a, int32_t pos) {
     int32_t n_prompt = s->texts[a->text].n_prompt;
     return pos >= n_prompt || n_prompt - pos > 8;
@@ -191,7 +191,7 @@ static tern_status disturb(stage *s, actor *a, tern_error *err) {
     case 1:
         s->n_cuts++;
         TERN_TRY(tern_sequence_swap_in(a->sequence, err));
-        // Of fixed states to the last snapshot, which is in front of n.
+        // Fixed states go back to the last snapshot, which is in front of n.
         if (s->is_recurrent) n = a->pos - (a->pos > 0);
         TERN_TRY(tern_sequence_cut(a->sequence, n, &a->pos, err));
         s->n_back += a->pos > 0 && !tern_sequence_cuts_freely(a->sequence);
@@ -227,7 +227,7 @@ static tern_status play(stage *s, tern_error *err) {
             if (a->pos < LENGTH) {
                 ends = false;
                 status = disturb(s, a, err);
-            } else { // its pages are others' from now on
+            } else { // its pages now belong to others
                 tern_sequence_close(a->sequence);
                 a->sequence = NULL;
             }
@@ -257,7 +257,7 @@ static void check_schedules(stage *s, rig_device device, bool fused, tern_kv_typ
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     CHECK_MSG(s->n_wrong == 0, "device %d: %lld of %lld rows differ", device, (long long)s->n_wrong,
               (long long)s->n_rows);
-    // Everything happened.
+    // Every kind of event happened.
     CHECK(s->n_rows > 100 && s->n_forks > 0 && s->n_swaps > 0 && s->n_cuts > 0);
     CHECK(s->n_mixed > 0 && s->n_many > 0);
     CHECK(!s->is_recurrent || (s->n_kept > 0 && s->n_back > 0));

@@ -1,11 +1,10 @@
-// The greatest logits without most of the head (wgsl/head_bound.wgsl): an 8-bit copy of it, made
-// on the device when they are wanted for the first time, proves of nearly all tokens that they are
-// not the greatest; the logits of the few others are computed as ever. The results have the same
-// bits.
+// The greatest logits without most of the head (wgsl/head_bound.wgsl): an 8-bit copy of it, made on
+// the device when they are wanted for the first time, proves that nearly all tokens are not the
+// greatest; the logits of the few others are computed as ever. The results have the same bits.
 //
-// Up to eight rows take as long as reading the head does, and the copy is half as long; of many
-// rows it saves arithmetic, too. It is made only then since it takes half the memory of an F16
-// head, and who samples gains nothing by it. Without memory for it everything goes on as before.
+// Up to eight rows take as long as reading the head does, and the copy is half as long; for many
+// rows it saves arithmetic, too. It is made only on demand since it takes half the memory of an F16
+// head, and sampling gains nothing by it. Without memory for it everything goes on as before.
 #include "kernels/webgpu/gpu_session.h"
 
 #define STORAGE   (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)

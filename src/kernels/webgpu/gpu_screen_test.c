@@ -1,5 +1,5 @@
-// The greatest logits of many rows: those that are found without most of the head are, in token and
-// bits, those of the rows of logits, which a device computes in full.
+// The greatest logits of many rows: if found without most of the head, they are, in token and bits,
+// those of the rows of logits, which a device computes in full.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +24,9 @@ static void fill_close(float *x, int64_t n, int64_t row, uint32_t *seed) {
         x[i] = (float)(i * 37 % 101 - 50) + (row % 2 ? rig_random(seed) * 1e-3f : 0);
 }
 
-// What rounding to 8 bits takes from row 33 is all along x, and so is what it gives to the others:
-// by the copies these are greater by 0.97 for each column, and in truth less by 0.01. Of the bound
-// for that, 0.98, nothing can be left out. Rows after N_RIVALS are zero.
+// Rounding to 8 bits changes row 33, and in the opposite direction the others, only along x: in the
+// copies the others are greater by 0.97 for each column, in truth less by 0.01. No part of the
+// bound for that, 0.98, can be left out. Rows after N_RIVALS are zero.
 static void fill_along(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)seed;
     for (int64_t i = 0; i < n; i++) {
@@ -40,7 +40,7 @@ static void fill_same(float *x, int64_t n, int64_t row, uint32_t *seed) {
     for (int64_t i = 0; i < n; i++) x[i] = 127 * ldexpf(1, (int)(row % 9) - 4);
 }
 
-// The same for what rounding takes from x, of which one row of the head has all.
+// The same for what rounding takes from x: one row of the head has all of it.
 static void fill_lost(float *x, int64_t n, int64_t row, uint32_t *seed) {
     (void)row, (void)seed;
     for (int64_t i = 0; i < n; i++) x[i] = i % 64 ? 0.49f : 127;
@@ -193,11 +193,11 @@ static void check(const screened *c, int n_devices) {
     free(a);
 }
 
-// Seen to fail: with 0.98 of the bound; without what rounding x loses; with lists of what reaches
-// the greatest upper bound instead of the greatest lower one; without the kernel of all rows where
-// lists are too short; with the sums of float_linear.wgsl in another order. Of few rows: with 0.98
-// of the bound, upper bounds for lower ones, only the upper part of x, only eight tokens of a
-// workgroup computed in full, a chain in another order, and the first row's x for all.
+// Seen to fail: with 0.98 of the bound; without what rounding x loses; with lists of tokens that
+// reach the greatest upper bound instead of the greatest lower one; without the kernel of all rows
+// where lists are too short; with the sums of float_linear.wgsl in another order. With few rows:
+// with 0.98 of the bound, upper bounds for lower ones, only the upper part of x, only eight tokens
+// of a workgroup computed in full, a chain in another order, and the first row's x for all.
 TEST(gpu_screened_heads_have_the_greatest_logits) {
     static const screened cases[] = {
         {1003, 200, TERN_DTYPE_F16, fill_outliers, fill_normal, 17, LISTED},
@@ -248,7 +248,7 @@ static tern_status say(rig_machine *m, answers *a, int32_t first, int32_t *text,
     return TERN_OK;
 }
 
-// The same by runs of n_each tokens that the device drafts, from a table that knows some of them.
+// The same by runs of n_each tokens that the device drafts, from a table that has some of them.
 static tern_status draft(rig_machine *m, answers *a, const int32_t *text, int32_t n_each,
                          tern_error *err) {
     tern_draft_table table = {0};

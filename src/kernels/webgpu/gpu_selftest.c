@@ -123,7 +123,7 @@ static tern_status compare(const uint32_t *y, const uint32_t *wanted, uint32_t n
 struct gpu_chain {
     tern_device *device;
     job_memory memory;
-    gpu_readback result; // its own: one that never comes must not be in the way of the next
+    gpu_readback result; // its own: one that never comes must not block the next
     uint32_t n_times;
     double end; // when it counts as hanging
 };
@@ -230,8 +230,8 @@ static tern_status step_offset(tern_device *d, tern_error *err) {
     return TERN_OK;
 }
 
-// What failed is told more than once, and late where a browser is between: whatever comes before
-// the result of a small job was told of something before it.
+// Failures are reported more than once, and late where a browser is in between: reports that arrive
+// before the result of a small job belong to something before it.
 static void forget_errors(tern_device *d) {
     tern_error why;
     for (int i = 0; i < 2 && !d->lost; i++) {
@@ -241,7 +241,7 @@ static void forget_errors(tern_device *d) {
 }
 
 // As large as a binding may be and memory allows: a limit does not promise that much memory, and
-// that there is none is known only when something was computed there.
+// only a computation there shows whether there is any.
 #define LARGE_BYTES ((uint64_t)1 << 30)
 #define LEAST_BYTES ((uint64_t)64 << 20)
 static tern_status step_large(tern_device *d, tern_error *err) {
@@ -343,7 +343,7 @@ static tern_status step_dot(tern_device *d, tern_error *err) {
     return compare(y, wanted, WORDS / 2, err);
 }
 
-// Of products that nearly cancel, or are as large as what they are added to.
+// fma of products that nearly cancel, or are as large as what they are added to.
 static tern_status step_fma(tern_device *d, tern_error *err) {
     enum { N = WORDS / 4 };
     uint32_t x[3 * N], y[N], wanted[N];

@@ -42,7 +42,7 @@ static tern_weight_source source_of(tern_dtype type, int64_t n_rows, int64_t n_c
                                 .is_table = true};
 }
 
-// What was sent lies there, all of it.
+// Checks that all that was sent lies there.
 static void check_bytes(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                         uint64_t bytes) {
     tern_error err = {0};
@@ -89,8 +89,8 @@ TEST(gpu_sends_as_much_as_the_device_takes) {
     free((void *)(uintptr_t)s.data.memory);
 }
 
-// Whether a table becomes halves is looked at in pieces, too; one number decides it. Seen to fail
-// when only the first piece is looked at.
+// Whether a table becomes halves is checked in pieces, too; one number decides it. Seen to fail
+// when only the first piece is checked.
 TEST(gpu_sends_halves_where_all_numbers_fit) {
     tern_error err = {0};
     tern_device *d = open_holding();
@@ -155,7 +155,7 @@ TEST(gpu_sends_can_be_given_up) {
     free((void *)(uintptr_t)s.data.memory);
 }
 
-// An error of before is told by the read that notices it, and by no other. Seen to fail when that
+// An earlier error is returned by the read that notices it, and by no other. Seen to fail when that
 // read leaves its buffer mapped.
 TEST(gpu_reads_go_on_after_an_error) {
     tern_error err = {0};

@@ -19,9 +19,9 @@ typedef struct gpu_list { // struct List of top.wgsl
 #define GPU_STEPS_MAX     8
 #define GPU_STEPS_SECONDS 4e-3
 
-// From one step's run to the next, in the buffer of parameters. The first step is last there: its
-// tables have any size, and the pages at their end are those of all steps. The others have room for
-// the rows of as many sequences as go ahead.
+// Bytes from one step's run to the next, in the buffer of parameters. The first step is last there:
+// its tables have any size, and the pages at their end are those of all steps. The others have room
+// for the rows of as many sequences as go ahead.
 #define GPU_RUN_BYTES 2816
 typedef struct gpu_run { // struct Run of run.wgsl, without the tables
     uint32_t n_tokens, first_pos, n_outputs, first_output, top_k, n_chunks, rows_before;
@@ -35,7 +35,7 @@ _Static_assert(sizeof(gpu_run) + GPU_STEPS_ROWS * (sizeof(gpu_row) + sizeof(uint
                        GPU_RUN_BYTES &&
                    GPU_RUN_BYTES % 256 == 0,
                "a step has no room for its rows");
-// The number in the tables of what is at an offset in a run.
+// Index in the tables of the word at an offset in a run.
 #define GPU_TABLE_AT(bytes) ((uint32_t)(((bytes) - sizeof(gpu_run)) / sizeof(uint32_t)))
 
 #define GPU_NOTHING_KEPT UINT32_MAX
@@ -67,7 +67,7 @@ typedef struct gpu_steps {
     double started, seconds; // when the submission could begin; what a step took
     double seconds_max;      // of a submission: GPU_STEPS_SECONDS, except in tests
 } gpu_steps;
-// One such step of so many rows is being waited for, with none after it; 0: something else.
+// A greedy step of n_rows rows is being waited for, with none after it; 0: something else is.
 void gpu_expect_step(gpu_steps *s, int32_t n_rows);
 
 typedef struct gpu_drafts gpu_drafts; // gpu_drafts.c
@@ -85,7 +85,7 @@ typedef struct gpu_request {
     const int32_t *ids;
     int32_t n_tokens, n_tiles;
     const int32_t *outputs;      // rows that are wanted
-    const int32_t *places;       // of each output among the batch's
+    const int32_t *places;       // place of each output among the batch's
     const int32_t *input_places; // the batch's, for RoPE; or NULL
     const int32_t *ends;         // the batch's; or NULL
     const gpu_origin *origins;   // of each chunk
@@ -123,8 +123,8 @@ bool gpu_order_next(tern_instance *in);
 // Back to where the last request began.
 void gpu_order_go_to(tern_instance *in, int32_t chunk, int32_t id, int32_t output);
 // Sends the parameters of the request, `ahead` positions further on, and of the greedy steps after
-// it, *n_steps in all; makes the bind groups, if they must be. With memory for those of fewer steps
-// *n_steps is how many.
+// it, *n_steps in all; makes the bind groups if they are missing. If memory suffices only for fewer
+// steps, *n_steps becomes their number.
 tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, tern_error *err);
 
 // Cosines and sines of positions that were wanted lately, [position % GPU_ANGLES_KEPT][n_rot]:
@@ -169,7 +169,7 @@ struct tern_instance {
     bool passes_steps;  // it is prompts, which leave `steps` to the request after them
     bool was_cancelled; // the last batch, whose map may be pending
     bool is_held;       // the batch, until a readback is free
-    double unread;      // since when its results could have been read, and could not; 0: they can
+    double unread;      // since when reading its finished results has failed; 0: it has not
     int now;            // its readback
     gpu_steps steps;    // greedy ones: see "Running ahead" in gpu_run.c
     gpu_drafts *drafts; // NULL: the device does not draft
@@ -210,7 +210,7 @@ typedef struct gpu_encoding {
 // The outputs of the instance's batch whose logits the next dispatches compute: from `first` on, as
 // many as fit.
 void gpu_set_chunk(tern_instance *in, int32_t first);
-// The number of dispatches of the instance's batch, `ahead` positions further on than it says.
+// Counts the dispatches of the instance's batch, `ahead` positions further on than it says.
 uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t ahead, bool body,
                                int32_t node);
 void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
@@ -221,12 +221,13 @@ void gpu_encoding_submit(const tern_instance *in, gpu_encoding *e);
 // Cosines and sines of consecutive positions, to the rows of `to` (by rope) from to_row on.
 void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, int32_t first_pos,
                      int32_t n_tokens, bool is_long);
-// Of the rows of the instance's batch, `ahead` positions further on, and of the steps after it.
+// Sends the angles of the rows of the instance's batch, `ahead` positions further on, and of the
+// steps after it.
 void gpu_send_row_angles(tern_instance *in, int32_t ahead, int32_t n_steps);
 
 // ---- Heads of many rows (gpu_screen.c) ---------------------------------------------------------
 
-// Before a request is encoded: makes the copy of the head if it is the first that can use it.
+// Before a request is encoded: makes the copy of the head if this request is the first to use it.
 tern_status gpu_screen_prepare(tern_instance *in, tern_error *err);
 // Whether the request's logits, in this pass over the head, are screened.
 bool gpu_screens(const tern_instance *in);
@@ -235,7 +236,7 @@ bool gpu_screens(const tern_instance *in);
 
 #define GPU_DRAFTS_READ_BYTES 2048 // of a readback, at most
 void gpu_drafts_close(tern_instance *in);
-// Excludes the bind groups of its runs, which gpu_instance.c makes.
+// Without the bind groups of its runs, which gpu_instance.c makes.
 tern_status gpu_drafts_open(tern_instance *in, const tern_draft_table *t, tern_error *err);
 // The drafts' memory for a binding; NULL: use the instance's.
 wgpu_buffer gpu_drafts_buffer(const gpu_drafts *d, gpu_place place, tern_vid v);
@@ -245,7 +246,7 @@ bool gpu_drafts_can(const tern_instance *in, const gpu_request *b);
 tern_status gpu_drafts_submit(tern_instance *in, tern_error *err); // the instance's request
 // Whether one of its batches is being waited for.
 bool gpu_drafts_busy(const tern_instance *in);
-// Its results, of so many bytes, when they are mapped.
+// The size of its results, and reading them when they are mapped.
 uint64_t gpu_drafts_bytes(const tern_instance *in);
 tern_status gpu_drafts_take(tern_instance *in, const void *results, tern_error *err);
 // The text changed course: what was computed ahead is useless.
@@ -261,7 +262,7 @@ typedef enum gpu_results {
 } gpu_results;
 // What to read back for the chunk.
 gpu_results gpu_results_of(const tern_instance *in);
-// How many bytes. Never 0, since its map tells that the run is over.
+// How many bytes. Never 0, since the run is over when they are mapped.
 uint64_t gpu_results_bytes(const tern_instance *in);
 wgpu_buffer gpu_results_buffer(const tern_instance *in);
 // The i-th of results that are GPU_RESULTS_GREATEST.

@@ -105,7 +105,7 @@ TEST(gpu_windows_along_a_sound) {
     }
 }
 
-// A product of many rows, whose number only the batch knows, and a norm over all of them, far from
+// A product of many rows, whose number comes with the batch, and a norm over all of them, far from
 // zero. Seen to fail: squares of rows from their own means alone; rows after the 64th.
 TEST(gpu_norms_of_whole_sounds) {
     static const frames_batch batches[] = {{150, 1, 0}, {3, 1, 0}, {65, 1, 0}};

@@ -29,13 +29,13 @@ struct tern_store {
     wgpu_buffer between; // WebGPU copies nothing from a buffer to itself
 };
 
-// Of a position's keys or values. Q8_0: an int8 each, a float for each 32.
+// Bytes of a position's keys or values. Q8_0: an int8 each, a float for each 32.
 static uint64_t row_bytes(int64_t n_cols, gpu_cache cache) {
     uint64_t n = (uint64_t)n_cols;
     return cache == GPU_CACHE_F32 ? 4 * n : cache == GPU_CACHE_F16 ? 2 * n : n + n / 8;
 }
 
-// Of a state in a page.
+// Bytes of a state in a page.
 uint64_t gpu_state_bytes(const tern_store *s, tern_vid v) {
     const tern_value *value = &s->plan->g->values[v];
     if (value->state == TERN_STATE_FIXED)
@@ -274,13 +274,13 @@ static tern_status grow(tern_store *s, arena *a, uint64_t wanted, tern_error *er
     if (n < wanted) n = wanted;
     if (n > most) n = most;
     tern_status status = resize(s, a, (uint32_t)n, err);
-    // All of it is there twice for a moment; less may still fit.
+    // All of it exists twice for a moment; less may still fit.
     if (status != TERN_OK && n > wanted && !s->plan->device->lost)
         status = resize(s, a, (uint32_t)wanted, err);
     return status;
 }
 
-// Of pages to be taken one after the other.
+// First sizes when pages are taken one after the other.
 #define POSITIONS_AT_FIRST 256
 #define SLOTS_AT_FIRST     2 // a sequence, and where it can go back to
 tern_status gpu_pages_expect(tern_store *s, int group, int32_t n, tern_error *err) {
@@ -299,7 +299,7 @@ tern_status gpu_page_new(tern_store *s, int group, tern_page *out, tern_error *e
         out->index = a->freed[--a->n_freed];
         return TERN_OK;
     }
-    // Room to remember that it is free again.
+    // Room to list it as free again.
     if (tern_array_reserve(TERN_MEM_KV, &a->freed, &a->freed_capacity, a->n_used, 1) != 0)
         return tern_fail_memory(err, (a->n_used + 1) * sizeof *a->freed);
     if (a->n_used == a->n_pages) {
@@ -316,7 +316,7 @@ void gpu_page_free(tern_store *s, int group, tern_page page) {
     arena *a = &s->arenas[group];
     a->freed[a->n_freed++] = page.index;
     if (a->n_freed < a->n_used) return;
-    // Nobody has any: the memory is given back.
+    // No page is in use: the memory is given back.
     free_buffers(s, a->buffers, a->n_states);
     a->buffers = NULL;
     a->n_pages = a->n_used = 0;

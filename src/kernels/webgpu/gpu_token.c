@@ -62,14 +62,14 @@ static bool is_add(const tern_plan *p, const tern_node *n) {
 #define FEW_EACH          4     // in few.wgsl, EACH_MAX
 #define STAGED_MAX        8     // there, too
 
-// What a workgroup is to do.
+// The work of a workgroup.
 typedef struct work {
     gpu_codes codes;
     int64_t n_cols;
     uint32_t tiles; // about this many
-    uint32_t teams; // so many; 0: any number
+    uint32_t teams; // exactly this many; 0: any number
     bool crowds;    // products in groups may take all of the memory
-    bool pairs;     // half of them of each of two matrices
+    bool pairs;     // half of the tiles of each of two matrices
 } work;
 
 typedef struct shape {
@@ -91,14 +91,14 @@ static uint32_t splits_of(uint32_t blocks, uint32_t steps) {
     return (groups(blocks, steps) + 3) / 4 * 4;
 }
 
-// How many of the tiles of a workgroup the last of several workgroups would lack.
+// How many tiles the last of several workgroups would lack.
 static uint32_t unused(const work *w, const shape *s) {
     uint32_t rest = w->tiles % (s->teams * s->tiles);
     return rest ? s->teams * s->tiles - rest : 0;
 }
 
-// In groups each block of a row has a product of its own; the blocks of x have scales and sums. Of
-// wide codes each group has one, and beside it its scale and its minimum (PART_NEXT).
+// In groups each block of a row has a product of its own; the blocks of x have scales and sums.
+// With wide codes each group has a product, and beside it its scale and its minimum (PART_NEXT).
 static uint32_t wide_rows(const shape *s) { return (s->teams * s->tiles + 1) * GPU_TILE_ROWS; }
 static uint32_t product_bytes(const work *w, const shape *s) {
     if (gpu_is_wide(w->codes)) {
@@ -138,7 +138,7 @@ static bool find_shape(const tern_plan *p, const work *w, shape *best) {
     return least != UINT32_MAX;
 }
 
-// Of n_tokens in few.wgsl; in groups the products of a step.
+// Bytes of the sums of n_tokens in few.wgsl; in groups, of the products of a step.
 static uint64_t few_bytes(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
     if (!w->codes.group) return n_tokens * (uint64_t)sum_bytes(p, s);
     if (gpu_is_wide(w->codes))
@@ -146,8 +146,8 @@ static uint64_t few_bytes(const tern_plan *p, const work *w, const shape *s, uin
     return n_tokens * (uint64_t)s->splits * ((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4;
 }
 
-// What these may take: in groups half of the memory, if that is enough for any, where more is left
-// for the rows.
+// The most that these may take: in groups half of the memory, which leaves more for the rows,
+// unless no shape fits that.
 static uint64_t few_bytes_max(const tern_plan *p, const work *w) {
     if (!w->codes.group) return WORKGROUP_BYTES;
     return p->device->workgroup_bytes_max / (w->crowds ? 1 : 2);
@@ -163,7 +163,7 @@ static void split_rows(const tern_plan *p, const work *w, shape *s, uint32_t n_t
     }
 }
 
-// Whether there are threads for all results and memory for what they are added up from.
+// Whether there are threads for all results and memory for the parts they are added up from.
 static bool fits_few(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
     uint32_t results = n_tokens * 8 * s->teams * s->tiles / (w->pairs ? 2 : 1);
     return results <= s->threads && few_bytes(p, w, s, n_tokens) <= few_bytes_max(p, w);
@@ -279,7 +279,7 @@ static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, con
 }
 
 // The parameters of ternary_row.wgsl; binds the norm. The binding must exist: without a norm it is
-// a weight that nobody reads.
+// a weight that is not read.
 static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
     set(d, "COLS4", (double)(f->work.n_cols / 4));
     set(d, "NORM", f->row.norm >= 0);
@@ -330,8 +330,8 @@ static gpu_dispatch *add_row_quantize(tern_plan *p, const product *f) {
     return d;
 }
 
-// The same of many rows act(gate) * up, which few rows have from their product: once gate and up
-// are there, which is after the dispatches of a later node.
+// The same for many rows act(gate) * up, which few rows have from their product: once gate and up
+// exist, which is after the dispatches of a later node.
 static void leave_glu_quantize(tern_plan *p, const product *f, tern_act_kind act, tern_vid up,
                                const tern_node *after) {
     gpu_dispatch *d = add(p, GPU_GLU_QUANTIZE, 1, GPU_ROWS_TOKENS);
@@ -349,8 +349,7 @@ static void leave_glu_quantize(tern_plan *p, const product *f, tern_act_kind act
     p->n_dispatches--;
 }
 
-// Whether the rows fit in the workgroup's memory, and are no more than its threads can load at a
-// time.
+// Whether the rows fit in the workgroup's memory, and its threads can load them all at once.
 static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
     uint64_t bytes = n_tokens * (uint64_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS;
     return bytes + few_bytes(p, w, s, n_tokens) <= p->device->workgroup_bytes_max &&
@@ -378,8 +377,8 @@ static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_
     }
 }
 
-// The products of a group: neighbours with codes of one kind are one. All have as many threads: the
-// row that each makes for itself is then the same, to the bit.
+// The products of a group: neighbours with codes of one kind are one. All have as many threads, so
+// that the row which each makes for itself is the same, to the bit.
 static int find_products(const tern_plan *p, const product *like, product out[3]) {
     int n = 0;
     for (int first = 0; first < 3; first += out[n++].count) {
@@ -541,7 +540,7 @@ static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_no
     bind_parts(d, w.rows_bytes, w.info_bytes);
 }
 
-// Output += of such a row.
+// Output += product of such a row.
 static void add_output(tern_plan *p, const product *f, const tern_node *attention, where w) {
     const tern_vid *out = f->linear->out;
     bind_row_in_parts(p, add_one(p, GPU_PARTS_LINEAR_ADD, f), attention, w, out[0]);
@@ -549,7 +548,7 @@ static void add_output(tern_plan *p, const product *f, const tern_node *attentio
     add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
 }
 
-// Rows of steps that come together at most.
+// Rows of steps that are computed together, at most.
 static int32_t steps_rows(const tern_plan *p) {
     int32_t n = p->n_batch < GPU_STEPS_ROWS ? p->n_batch : GPU_STEPS_ROWS;
     return n < GPU_FEW ? GPU_FEW : n;

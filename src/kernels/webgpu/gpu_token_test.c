@@ -151,9 +151,9 @@ TEST(gpu_token_attention) {
     }
 }
 
-// What stands between the patterns that are fused takes kernels of its own, for one token and for
-// several. Seen to catch: four to eight tokens left to the kernels of prompts; no sigmoid; keys
-// normed by the size of queries.
+// Ops between the fused patterns take kernels of their own, for one token and for several. Seen to
+// catch: four to eight tokens left to the kernels of prompts; no sigmoid; keys normed by the size
+// of queries.
 TEST(gpu_token_norms_and_gates_of_heads) {
     static const rig_batches how = {.n_tokens = {1, 5, 2, 1, 30, 1}};
     for (int gated = 0; gated < 2; gated++) {
@@ -166,7 +166,7 @@ TEST(gpu_token_norms_and_gates_of_heads) {
     }
 }
 
-// Steps computed before anyone asks for them equal those computed on request.
+// Steps computed ahead equal those computed on request.
 TEST(gpu_greedy_steps_ahead) {
     enum { N = 34 };
     static const double seconds[] = {-1, INFINITY, 0}; // none, unlimited, one step
@@ -191,7 +191,7 @@ TEST(gpu_greedy_steps_ahead) {
     }
 }
 
-// What GPUs with subgroups are sent; the last layers in groups, of narrow and of wide codes.
+// The shader texts for GPUs with subgroups; the last layers in groups, of narrow and of wide codes.
 TEST(gpu_texts_for_subgroups_are_valid) {
     static const layer narrow = {128, 384, 4, 2, 32, true, TERN_ACTIVATION_SILU, 0, 0};
     static const layer wide = {256, 512, 4, 2, 64, false, TERN_ACTIVATION_SILU, 0, 0};

@@ -9,21 +9,21 @@
 #include "kernels/webgpu/gpu.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
-#define POLL_BYTES  ((uint64_t)16 << 20) // of the source, that a poll reads
+#define POLL_BYTES  ((uint64_t)16 << 20) // of the source that a poll reads
 #define STORAGE     (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
 // ---- Tiles of codes ----------------------------------------------------------------------------
 
 static const gpu_codes ternary = {.bits = 2};
 
-// Of a type of one or two bits with a scale for each group. Groups of 256 have their scale twice.
+// Codes of one or two bits with a scale for each group. Groups of 256 have their scale twice.
 static gpu_codes narrow_codes(const tern_weight_source *s) {
     size_t group = tern_dtype_group_n(s->type);
     return (gpu_codes){.bits = s->type == TERN_DTYPE_Q1_0 ? 1 : 2,
                        .group = (uint16_t)(group > 128 ? 128 : group)};
 }
 
-// Tables are looked up in tiles, too, so that one that is also the head is there once.
+// Tables are looked up in tiles, too, so that a table that is also the head is stored once.
 static bool is_narrow(const tern_device *d, const tern_weight_source *s) {
     tern_weight_source table = *s;
     tern_dtype other;
@@ -34,10 +34,10 @@ static bool is_narrow(const tern_device *d, const tern_weight_source *s) {
            (is_apart && tern_weight_in_groups(&table, false));
 }
 
-// Of weights that lie in tiles, but those of one scale: as what, and whether they are multiplied
-// with int8 activations.
+// How a weight lies in tiles, unless it has one scale, and whether it is multiplied with int8
+// activations.
 typedef struct tiling {
-    gpu_wide wide; // of codes of one or two bits only its codes
+    gpu_wide wide; // for codes of one or two bits only `codes` is set
     bool multiplies;
 } tiling;
 
@@ -79,10 +79,10 @@ static bool may_be_ternary(const tern_weight_source *s) {
     return s->is_matrix && !s->is_head && s->n_parts == 0;
 }
 
-// Those that are heads or tables are not in slabs.
+// Heads and tables are not in slabs.
 static bool in_slabs(const tern_weight_source *s) { return may_be_ternary(s) && !s->is_table; }
 
-// What a matrix may take of them; t: how it lies in tiles, if it does.
+// Bytes of the slabs that a matrix takes; t: its tiling, if it has one.
 static uint64_t slab_bytes_of(const tern_device *d, const tern_weight_source *s, const tiling *t) {
     return in_slabs(s) ? matrix_bytes(d, t ? t->wide.codes : ternary, s) : 0;
 }
@@ -118,8 +118,8 @@ static tern_status slab_take(tern_device *d, uint64_t bytes, gpu_part *part, ter
     return TERN_OK;
 }
 
-// Numbers of a row into the words of its tile that codes.wgsl says: -1, 0, 1 and 2 of 64 columns in
-// four words, or -1 and 1 of 128.
+// Packs numbers of a row into the words of its tile, as in codes.wgsl: -1, 0, 1 and 2 of 64 columns
+// in four words, or -1 and 1 of 128.
 static void pack_block(const int8_t *codes, uint32_t *out) {
     for (int i = 0; i < 4; i++) {
         uint32_t word = 0;
@@ -205,8 +205,8 @@ static tern_status bind_tiles(tern_device *d, tern_weight *w, gpu_codes c, bool 
 
 // ---- Rows of floats ----------------------------------------------------------------------------
 
-// Where rows come from: the file, or a head mode's conversion of the file's. Each is asked for
-// after tern_rows_reach.
+// Where rows come from: the file, or a head mode's conversion of the file's rows. tern_rows_reach
+// comes before each row.
 typedef struct row_source {
     const tern_weight_source *s;
     tern_rows rows;
@@ -358,7 +358,7 @@ static tern_status check_rows(const tern_weight_source *s, tern_error *err) {
     return TERN_OK;
 }
 
-// A table of which a batch needs a few rows: they are read and sent with it.
+// A table on the host: the few rows that a batch needs are read and sent with it.
 static tern_status bind_host(tern_weight *w, const tern_weight_source *s, tern_error *err) {
     w->form = GPU_FORM_HOST;
     w->info.layout = "on the host";
@@ -405,7 +405,7 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
 
 // ---- Sending -----------------------------------------------------------------------------------
 
-// Where the sending of a weight is, or the comparison of what lies there with the source.
+// How far a weight has been sent, or compared with its source.
 typedef struct gpu_sending {
     const tern_weight_source *s;
     tern_weight_source head; // of a table: what its head is made of
@@ -552,7 +552,7 @@ static tern_status send_rows(tern_device *d, const tern_weight *w, gpu_sending *
     return TERN_OK;
 }
 
-// The next piece of the weight. *n_rows: of the source, that it was made of.
+// The next piece of the weight. *n_rows: how many rows of the source are in it.
 static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t *n_rows,
                               tern_error *err) {
     const gpu_part *part = &w->parts[x->part];
@@ -572,7 +572,7 @@ static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending 
     return TERN_OK;
 }
 
-// Holds a weight, which is bound, against the source.
+// Compares a bound weight with its source.
 static tern_status compare_all(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                                tern_error *err) {
     gpu_sending *x;

@@ -1,4 +1,4 @@
-// Codes of four bits and more in tiles (wgsl/wide_codes.wgsl): which types are such, and how a row
+// Codes of four bits and more in tiles (wgsl/wide_codes.wgsl): which types have them, and how a row
 // of one is written.
 #include <string.h>
 #include "base/alloc.h"
@@ -12,7 +12,7 @@ static bool find_form(const tern_weight_source *s, tern_dtype_form *out) {
     return true;
 }
 
-// A table of values takes a byte for each: kernels look nothing up.
+// Codes that a table maps to values become a byte each: kernels look nothing up.
 bool gpu_wide_find(const tern_weight_source *s, gpu_wide *out) {
     const tern_dtype_form *f = &out->form;
     *out = (gpu_wide){.codes = {0}};
@@ -55,7 +55,7 @@ tern_status gpu_wide_row_read(gpu_wide_row *r, const tern_weight_source *s, tern
     } else {
         tern_affine_rows(s, f, row, 1, &r->parts);
     }
-    // What stands for 0 becomes 0, or, of codes with minima, the middle code does.
+    // The code for 0 becomes 0, or, if there are minima, the middle code does.
     int zero = f->has_minima ? gpu_wide_offset(r->wide.codes) : f->zero;
     for (int64_t i = 0; i < s->n_cols; i++) {
         int code = r->parts.codes[i];

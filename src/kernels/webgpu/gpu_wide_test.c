@@ -11,7 +11,7 @@
 
 // ---- Blocks of any bits ------------------------------------------------------------------------
 
-// What a folder's group has for an offset, as a multiple of its scale.
+// The offset of a folder's group, as a multiple of its scale.
 typedef enum offset { MIDDLE, MINIMUM, ZERO } offset;
 
 // Where a block has numbers of 16 bits, less 1; 0: nowhere.
@@ -112,7 +112,7 @@ static void compare_bits(rig *r, rig_batches how, tern_dtype type) {
 // Steps, alone and together, and each tile of many rows.
 static const rig_batches counts = {.n_tokens = {1, 3, 8, 9, 20, 40, 70}};
 
-// And of these, the greatest.
+// fill_kinds, and rows with the greatest sums.
 static void fill_ends(float *x, int64_t n, int64_t row, uint32_t *seed) {
     fill_kinds(x, n, row, seed);
     for (int64_t k = 0; row % 5 == 4 && k < n; k++) x[k] = (k / 64 % 2 ? -127 : 127) * 0.25f;
@@ -163,7 +163,7 @@ TEST(gpu_wide_tables_have_the_bits_of_the_cpu) {
     }
 }
 
-// A table that is the head, too, is there once; its logits take float activations. Seen to fail
+// A table that is the head, too, is stored once; its logits take float activations. Seen to fail
 // with codes whose offset was forgotten, and with the first row of x for all.
 TEST(gpu_wide_tables_are_heads) {
     if (!rig_has_gpu()) return;

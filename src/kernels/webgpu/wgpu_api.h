@@ -1,6 +1,6 @@
 // The part of WebGPU's C interface that is used here, as Dawn has it, and a table of its functions
-// filled at run time. Written down by hand, since the libraries that can be had ready-made have no
-// header that fits; only what compute needs.
+// filled at run time. Written by hand, since the ready-made libraries have no header that fits;
+// only what compute needs.
 //
 // Objects are opaque pointers. Asynchronous calls take a callback structure by value and call back
 // from wgpuInstanceProcessEvents.
@@ -120,7 +120,8 @@ typedef struct wgpu_adapter_info {
     uint32_t reserved[8];
 } wgpu_adapter_info;
 
-// Shapes that the matrix units multiply, as the generation of 2026 tells them: chained to the info.
+// Shapes that the matrix units multiply, as the generation of 2026 reports them: chained to the
+// info.
 enum { WGPU_MATRIX_F32 = 1, WGPU_MATRIX_F16 = 2, WGPU_MATRIX_I32 = 4, WGPU_MATRIX_I8 = 6 };
 typedef struct wgpu_matrix_config {
     uint32_t type, result_type, m, n, k, subgroup_min, subgroup_max;
@@ -189,7 +190,7 @@ typedef struct wgpu_module_desc {
     wgpu_text label;
 } wgpu_module_desc;
 
-// What follows the buffer's part describes samplers and textures: zero, "not used".
+// The fields after the buffer's describe samplers and textures: zero, "not used".
 typedef struct wgpu_layout_entry {
     wgpu_chain *next;
     uint32_t binding;

@@ -5,9 +5,9 @@
 // the online softmax, then the weighted sum of values. Both products are outer-product tiles, rows
 // x 16-lane columns kept in registers. Each element is one chain of fmas in the order of the
 // dimensions or positions, and a span in which a row sees nothing leaves its sums as they are. So a
-// row's bits do not depend on which rows share its tile. Positions that a row does not see are
-// never multiplied with their values, which may be left over from another text and not even be
-// numbers; blocks of which no row of the tile sees anything are not read at all.
+// row's bits do not depend on which rows share its tile. The values of positions that a row does
+// not see are never multiplied, since they may be left over from another text and not even be
+// numbers; blocks in which no row of the tile sees anything are not read at all.
 
 enum { TILE_ROWS = ATTENTION_TILE_ROWS, SPAN = ATTENTION_SPAN, CHUNK = ATTENTION_CHUNK };
 enum { PAGE = TERN_PAGE_POSITIONS, SPAN_BLOCKS = SPAN / PAGE };
@@ -23,7 +23,7 @@ typedef struct attention_tile {
     attention_range sees[TILE_ROWS]; // both ends never fall from row to row
     size_t hd16; // head_dim rounded up to 16
     size_t block_bytes; // of 16 positions
-    // The span: its first position, those of its blocks of which some row sees something, and where
+    // The span: its first position, those of its blocks in which some row sees something, and where
     // they and the next span's keys lie.
     size_t from, first_block, end_block;
     const uint8_t *k[SPAN_BLOCKS], *v[SPAN_BLOCKS], *next_k[SPAN_BLOCKS];
@@ -56,7 +56,7 @@ VEC_INLINE attention_range sees_in_span(const attention_tile *t, size_t r) {
 }
 
 // Goes to the span that begins at `from`. Blocks that no row sees get the address of one that is
-// seen, so that what is prefetched lies somewhere.
+// seen, so that prefetching has a valid address.
 static void span_open(attention_tile *t, size_t from) {
     const tern_attention_args *a = t->a;
     size_t first = t->sees[0].begin / PAGE, last = (t->sees[t->n_rows - 1].end - 1) / PAGE;

@@ -1,5 +1,6 @@
-// Attention and what it reads: every variant against the scalar one, bit for bit; the scalar one
-// against arithmetic in double; and a row's bits against those that it has in other company.
+// Attention and the cache that it reads: every variant against the scalar one, bit for bit; the
+// scalar one against arithmetic in double; and a row's bits against those that it has beside other
+// rows.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ typedef struct attention_case {
 static const tern_dtype kv_types[] = {TERN_DTYPE_F32, TERN_DTYPE_F16, TERN_DTYPE_Q8_0};
 
 // Plain causal attention with the hash of its output for each type, as it was when a head's blocks
-// lay in one piece of memory and there were no windows: these bits are what models were checked by.
+// lay in one piece of memory and there were no windows: models were checked with these bits.
 static const struct {
     attention_case c;
     uint64_t hash[3];
@@ -184,7 +185,7 @@ static size_t n_positions(const attention_case *c) {
 }
 static size_t n_pages(const attention_case *c) { return (n_positions(c) + PAGE - 1) / PAGE; }
 
-// The image that a position is of; NULL: none.
+// The image that a position is in; NULL: none.
 static const int32_t *span_of(const attention_case *c, size_t p) {
     for (int i = 0; i < 3 && c->spans[i][1] > 0; i++)
         if (p >= (size_t)c->spans[i][0] && p < (size_t)c->spans[i][1]) return c->spans[i];
@@ -272,8 +273,9 @@ static void attention_close(attention_data *d) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) tern_free(all[i]);
 }
 
-// A fresh cache with the positions that one of n_tokens tokens from first_pos on sees. All else is
-// missing, or NaN where it shares a page with something seen. Pages come in no order.
+// A fresh cache with the positions that any of n_tokens tokens from first_pos on sees. All else is
+// missing, or NaN where it shares a page with a position that is seen. Pages are in no particular
+// order.
 static void store_seen(const tern_float_kernels *k, attention_data *d, size_t first_pos,
                        size_t n_tokens) {
     size_t hd = d->c->head_dim;
@@ -327,7 +329,7 @@ static double attention_error(const attention_data *d) {
 }
 
 // Computing `n` tokens from token t on apart from the others, with a cache that holds only what
-// they see, gives their rows of the whole.
+// they see, gives the same rows as computing all tokens.
 static void check_part(const tern_float_kernels *k, attention_data *d, size_t t, size_t n) {
     const attention_case *c = d->c;
     tern_attention_args args = attention_args(d);

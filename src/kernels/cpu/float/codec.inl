@@ -35,7 +35,7 @@ VEC_INLINE void causal_tile(const tern_conv1d_args *a, size_t t, size_t first, i
     }
 }
 
-// All rows, the last ones in a tile that begins earlier: their sums come out the same again.
+// All rows, the last ones in a tile that begins earlier: the sums computed twice come out the same.
 VEC_INLINE void causal_rows(const tern_conv1d_args *a, size_t first, int vectors) {
     enum { ROWS = VEC_GEMM_ROWS, THIRD = VEC_GEMM_ROWS / 3 };
     size_t t = 0, n = a->n_rows;
@@ -75,8 +75,8 @@ static void upsample_conv(const tern_upsample_args *a) {
 // sin(x)^2, whose period is pi, with an error below 3e-7.
 //
 // r = x - n pi, |r| <= pi / 2, by pi in three parts; sin r = r + r^3 p(r^2), p of degree 4
-// interpolating at the Chebyshev nodes (error 1.9e-8). Of numbers beyond 2^22 pi nothing is left of
-// their place in the period: r stays in its bounds all the same.
+// interpolating at the Chebyshev nodes (error 1.9e-8). Numbers beyond 2^22 pi have lost their place
+// in the period: r stays in its bounds all the same.
 VEC_FUNCTION v16 vec_sin_squared(v16 x) {
     v16 n = vec_rint(v16_mul(x, v16_set1(0x1.45f306p-2f)));
     v16 r = v16_fma(n, v16_set1(-0x1.921fb4p+1f), x);

@@ -14,7 +14,7 @@ typedef struct causal_case {
     size_t n_rows, n_in, n_taps, dilation, n_out;
 } causal_case;
 
-// Outputs of one vector and of two, whole and with an end; rows of every tile and its rests.
+// Outputs of one vector and of two, whole and with an end; rows of every tile and its remainders.
 static const causal_case causal_cases[] = {
     {1, 1, 2, 1, 1},    {7, 27, 3, 1, 27},  {12, 5, 7, 3, 32},  {13, 9, 3, 5, 16},
     {23, 33, 2, 2, 17}, {24, 16, 11, 5, 8}, {31, 4, 3, 1, 31},  {5, 54, 11, 1, 30},

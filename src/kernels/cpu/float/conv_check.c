@@ -32,7 +32,7 @@ static float *numbers(size_t n, int kind, uint32_t seed) {
     return p;
 }
 
-// What the contract says, from the state `start`; the rows of the state and of x as one run of
+// The contract in plain C, from the state `start`; the rows of the state and of x as one run of
 // n_taps - 1 + n_rows rows.
 static void conv_plainly(const conv_case *c, const conv_data *d, const tern_float_kernels *scalar) {
     size_t before = c->n_taps - 1;
@@ -127,7 +127,7 @@ TEST(float_conv_does_not_depend_on_cuts) {
 
 // ---- Gradients ---------------------------------------------------------------------------------
 
-// What the contract says, on rows without gaps.
+// The contract in plain C, on rows without gaps.
 static void gradients_plainly(const conv_case *c, const float *x, const float *dy, const float *w,
                               float *dx, float *dw) {
     size_t d = c->n_cols, back = c->n_taps - 1;

@@ -95,7 +95,7 @@ TEST(float_rows_have_the_same_bits_everywhere) {
                 SAME("exp", exp_scaled(y, x, 0.5f, 2, n));
                 SAME("softmax gradient", softmax_grad(y, x, w, 0.1f, 3, n));
                 SAME("soft cap", soft_cap(y, x, 1.5f, n));
-                SAME("soft cap gradient", soft_cap_grad(y, w, 1.5f, n)); // of what was there
+                SAME("soft cap gradient", soft_cap_grad(y, w, 1.5f, n)); // scales the old y
                 CHECK(v.k[0]->argmax(x, n) == v.k[j]->argmax(x, n));
                 check_sums(v.k[0], v.k[j], n);
             }
@@ -103,8 +103,8 @@ TEST(float_rows_have_the_same_bits_everywhere) {
     }
 }
 
-// Against doubles, of lengths that are no multiple of a vector and rows far from zero. Seen to fail
-// with the lanes after the end counted as columns.
+// Against doubles, for lengths that are not a multiple of a vector and rows far from zero. Seen to
+// fail with the lanes after the end counted as columns.
 TEST(float_layer_norm_is_that_of_doubles) {
     const tern_float_kernels *k = all_variants().k[0];
     for (size_t n = 2; n < 70; n++) {

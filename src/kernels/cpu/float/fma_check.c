@@ -1,6 +1,6 @@
 // tern_fma and the fma of every variant against arithmetic in whole numbers: sums that end at or
 // beside half way between two floats, subnormal ones, overflow, and special numbers. WebAssembly
-// without relaxed SIMD has none, so that it is computed.
+// without relaxed SIMD has no fma, so it is computed.
 //
 // Seen to fail: the fmaf of WASI's C library; the sum in float64 taken as it is; the halves looked
 // for in normal numbers alone (29 bits in place of 28); a step of round-to-odd the wrong way.
@@ -72,8 +72,8 @@ static float a[N], b[N], c[N], want[N], got[N];
 
 static float signed_at_random(float x, uint32_t *seed) { return next_random(seed) & 1 ? -x : x; }
 
-// A product of 2^47 and very little, of two odd numbers: what is beyond its first bit is further
-// away than float64 can see from a number 2^23 times as large.
+// Two odd numbers whose product is 2^47 and very little. Beside a number 2^23 times as large,
+// float64 loses all of the product but its first bit.
 static void nearly_power(float *x, float *y, uint32_t *seed) {
     for (;;) {
         uint64_t i = (1u << 23) + next_random(seed) % (1u << 23), power = (uint64_t)1 << 47;
@@ -132,7 +132,7 @@ static void check(const char *name) {
                   (double)a[i], (double)b[i], (double)c[i], (double)want[i], (double)got[i]);
 }
 
-// A convolution of two taps, of which the first adds -0, is an fma for each column.
+// A convolution of two taps is an fma for each column if the first tap adds -0.
 static void run_kernel(const tern_float_kernels *k) {
     static float taps[2 * N], before[N];
     for (size_t i = 0; i < N; i++) taps[2 * i] = -0.0f, taps[2 * i + 1] = a[i], before[i] = 0;

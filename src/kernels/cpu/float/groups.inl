@@ -1,4 +1,4 @@
-// What products with codes in groups (grouped/grouped.h) are given: int8 activations with a scale
+// The inputs of products with codes in groups (grouped/grouped.h): int8 activations with a scale
 // for each 64, and Walsh-Hadamard transforms.
 
 static void quantize_64(int8_t *q, float *scale, int32_t *minus, const float *x) {

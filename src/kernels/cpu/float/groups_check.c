@@ -71,7 +71,7 @@ TEST(float_hadamard_is_the_matrix) {
     }
 }
 
-// Whatever stands in a row, all variants make the same of it.
+// Whatever a row holds, all variants give the same bits.
 TEST(float_groups_of_odd_numbers_have_the_same_bits) {
     const variants all = all_variants();
     float x[256], scale[4], first_scale[4];

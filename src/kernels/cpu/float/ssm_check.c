@@ -47,7 +47,7 @@ static void ssm_close(ssm_data *d) {
 #define SKIP    0.4f
 #define DT_BIAS (-0.3f)
 
-// What the contract says.
+// The contract in plain C.
 static void ssm_plainly(const ssm_case *c, const ssm_data *d, const tern_float_kernels *scalar) {
     for (size_t t = 0; t < c->n_rows; t++) {
         const float *x = d->rows + t * d->stride, *b = x + c->n_cols, *to = b + c->n_state;

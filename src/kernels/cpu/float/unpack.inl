@@ -97,7 +97,8 @@ VEC_INLINE void unpack_q6_k(unpacked *u, const uint8_t *b) {
     }
 }
 
-// Codes with a scale and an offset. `type` stands for all of its number of bits: n is the block's.
+// Codes with a scale and an offset. `type` stands for all types of its number of bits: n is the
+// block's.
 VEC_INLINE void unpack_codes(unpacked *u, bool nibbles, const uint8_t *b, size_t n) {
     float scale, offset;
     memcpy(&scale, b, 4);
@@ -146,7 +147,7 @@ VEC_INLINE v16 unpacked_group(const unpacked *u, tern_dtype type, size_t group) 
     return w;
 }
 
-// Elements i..i+15 of plain numbers, of which n - i remain.
+// Elements i..i+15 of plain numbers; n - i remain.
 VEC_INLINE v16 load_plain(tern_dtype type, const uint8_t *p, size_t i, size_t n) {
     size_t size = type == TERN_DTYPE_F32 ? 4 : 2;
     uint8_t end[64] = {0};

@@ -13,7 +13,7 @@
 #define VEC_FUNCTION VEC_INLINE
 #endif
 
-// The next 16 elements of a row of which `left` remain; elements past the end count as zero.
+// The next 16 elements of a row that has `left` more; elements past the end count as zero.
 VEC_INLINE v16 load_some(const float *p, size_t left) {
     return left >= 16 ? v16_load(p) : v16_load_n(p, left);
 }
@@ -95,8 +95,8 @@ VEC_INLINE v16 vec_softplus(v16 x) {
 
 // log(x + sqrt(x^2 + 1)) with a relative error below 6e-7; that of 1e18 beyond it, NaN for NaN.
 //
-// It is log(1 + t) of t = x + x^2 / (1 + sqrt(x^2 + 1)), which keeps the digits of a small x. The
-// root of 1 + t halves the logarithm: six times, and what is left is at most 1.
+// It is log(1 + t) with t = x + x^2 / (1 + sqrt(x^2 + 1)), which keeps the digits of a small x.
+// Taking the root of 1 + t halves the logarithm: after six roots, t is at most 1.
 VEC_FUNCTION v16 vec_asinh(v16 x) {
     v16 one = v16_set1(1), a = v16_min(v16_set1(1e18f), v16_abs(x));
     v16 t = v16_div(v16_mul(a, a), v16_add(one, v16_sqrt(v16_fma(a, a, one))));

@@ -2,8 +2,8 @@
 //
 //   GEMM_TABLE, GEMM_NAME  the table to define, and its name
 //   GEMM_VALUES            values of k in a word
-//   gemm_along(x, left)    16 words along a row, of which `left` values of k remain
-//   gemm_across(x, ld, cols, left)  one word for each of 16 columns, of which `cols` remain
+//   gemm_along(x, left)    16 words along a row that has `left` more values of k
+//   gemm_across(x, ld, cols, left)  one word for each of 16 columns; `cols` remain
 //   gemm_step(a, b, sum)   sum + a b
 //
 // After Goto and van de Geijn (ACM TOMS 34, 2008): a panel of B stays in the nearest cache while

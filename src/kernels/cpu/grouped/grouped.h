@@ -3,8 +3,8 @@
 // set. Nothing is padded: n_in is a multiple of 64 and of the group.
 //
 // Sixteen rows are one block, so that a row is a lane: an instruction multiplies four neighbouring
-// columns of all of them with four activations, and no sum runs across lanes. Rows that a last
-// block lacks have scales of 0.
+// columns of all of them with four activations, and no sum runs across lanes. Rows missing from a
+// last block have scales of 0.
 //
 // Narrow codes, one or two bits. A block is the codes, 64 bytes after 64 bytes, then the scales as
 // F16, [n_in / group][16], filled up to 64 bytes. In 64 bytes of codes, byte 4 r + j is row r's;
@@ -22,11 +22,11 @@
 //     and, if there are minima, 16 minima of 16 bits; nothing if neither applies; filled up to 64
 //     bytes;
 //   - a unit for each 64 columns: if the group is less than 64, its 64 / group times 16 scales,
-//     then as many minima (bytes, or 16 bits if `super` is 0); then the codes. Of 8 bits these are
-//     64 bytes for each four columns, byte 4 r + j being row r's of column j. Of fewer bits the
-//     lowest four come first, 64 bytes for each eight columns, byte 4 r + j with column j in its
-//     low and 4 + j in its high nibble; then the fifth bits (5 bits), as one-bit codes above, or
-//     the fifth and sixth (6 bits), as two-bit codes above.
+//     then as many minima (bytes, or 16 bits if `super` is 0); then the codes. Codes of 8 bits take
+//     64 bytes for each four columns, byte 4 r + j being row r's of column j. For codes with fewer
+//     bits the lowest four come first, 64 bytes for each eight columns, byte 4 r + j with column j
+//     in its low and 4 + j in its high nibble; then the fifth bits (5 bits), as one-bit codes
+//     above, or the fifth and sixth (6 bits), as two-bit codes above.
 #ifndef TERN_KERNELS_CPU_GROUPED_H
 #define TERN_KERNELS_CPU_GROUPED_H
 
@@ -43,17 +43,17 @@ enum {
 typedef struct tern_grouped_matrix {
     const uint8_t *data; // 64: block b at data + b * block_bytes
     size_t n_in, n_rows, block_bytes;
-    uint32_t group; // columns with one scale: 64 or 128; of wide codes 16, 32 or a multiple of 64
+    uint32_t group; // columns with one scale: 64 or 128; wide codes: 16, 32 or a multiple of 64
     uint8_t bits;   // 2: value = (code - 1) * scale; 1: (2 * code - 1) * scale; 4, 5, 6, 8: above
-    // Of wide codes.
+    // For wide codes.
     uint16_t super; // 0, or a multiple of 64
-    uint8_t zero;   // what stands for 0
+    uint8_t zero;   // the code for 0
     bool has_minima, is_bf16, has_table;
-    uint8_t table[16]; // of 4 bits
+    uint8_t table[16]; // for codes of 4 bits
 } tern_grouped_matrix;
 
-// Activations of a batch: tokens in blocks of `block` (the last may have fewer, n). Of the block
-// from token t on, at q + t * n_in: [n_in / 4][n][4]; at scale + t * n_in / 64: [n_in / 64][n]; at
+// Activations of a batch: tokens in blocks of `block` (the last may have fewer, n). The block from
+// token t on has, at q + t * n_in: [n_in / 4][n][4]; at scale + t * n_in / 64: [n_in / 64][n]; at
 // minus + 7 * t * n_in / 64, and minus_scaled the same: [n_in / 64][7][n].
 typedef struct tern_grouped_rows {
     int8_t *q; // 64
@@ -66,11 +66,11 @@ typedef struct tern_grouped_rows {
 typedef struct tern_grouped_kernels {
     const char *name;
     size_t block_tokens; // in a block of activations, at most
-    size_t few_tokens;   // but so many are one block, if they are all; at least block_tokens
-    // Of narrow codes out[t * out_stride + r] = sum over groups g of 64, in order, of
+    size_t few_tokens;   // but a whole batch of up to this many is one block; at least block_tokens
+    // Narrow codes: out[t * out_stride + r] = sum over groups g of 64, in order, of
     //     w_scale[r][g] * ((float)(sum in g of value * q) * x_scale[t][g]),
-    // each product and sum rounding by itself, the first sum being with 0; plus what is there, if
-    // accumulate. Integer sums are exact. Of wide codes, over groups of the matrix,
+    // each product and sum rounding by itself, the first sum being with 0; plus the old value, if
+    // accumulate. Integer sums are exact. Wide codes, over groups of the matrix:
     //     sum = fma(w_scale[r][g], (float)(sum in g of (code - zero) * q) * x_scale[t][g], sum)
     // and then, if there are minima,
     //     sum = fma(w_minimum[r][g], (float)(minus the sum in g of q) * x_scale[t][g], sum);
@@ -89,7 +89,7 @@ size_t tern_grouped_block_bytes(size_t n_in, size_t group, int bits);
 // F16, n_in / group apart.
 void tern_grouped_pack(const tern_grouped_matrix *m, const int8_t *q, const uint16_t *scales,
                        uint8_t *block);
-// The number in a row and a column; of wide codes, code - zero, the code looked up in the table.
+// The number in a row and a column; wide codes: code - zero, the code looked up in the table.
 int tern_grouped_number(const tern_grouped_matrix *m, size_t row, size_t column);
 
 // ---- Wide codes --------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ static inline void store_sums(int32_t *to, sums s) {
     _mm256_storeu_si256((__m256i *)to, _mm256_madd_epi16(s, _mm256_set1_epi16(1)));
 }
 
-// Codes of up to 6 bits are factors without a sign; those of 8, as numbers with one, give it to the
-// activation: neither sum of two products is greater than an int16.
+// Codes of up to 6 bits are unsigned factors; those of 8, taken as signed numbers, give their sign
+// to the activation: neither sum of two products is greater than an int16.
 typedef __m256i sums_32;
 enum { WIDE_BIAS = 128 };
 static inline sums_32 no_sums_32(void) { return _mm256_setzero_si256(); }

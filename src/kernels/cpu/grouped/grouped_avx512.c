@@ -3,10 +3,10 @@
 // One token is bound by memory: fields are not shifted down. A field k places up holds 2^k times
 // its code, which still fits a byte, and goes to a sum of its own that is divided by 2^k at the end
 // of the group. A few tokens share the unpacking, 32 rows at a time: a step of four columns takes
-// two registers of codes and broadcasts four activations of each of up to 9 tokens to 18 sums. (Of
-// 24 sums gcc 12 moves some to memory and back in each step: 12 tokens were slower.) Sums begin
-// with minus the group's activations, since a code is the number plus one; codes of one bit are
-// taken twice. For more tokens codes are unpacked once: see grouped_wide_avx512.c.
+// two registers of codes and broadcasts four activations of each of up to 9 tokens to 18 sums.
+// (With 24 sums gcc 12 moves some to memory and back in each step: 12 tokens were slower.) Sums
+// begin with minus the group's activations, since a code is the number plus one; codes of one bit
+// are taken twice. For more tokens codes are unpacked once: see grouped_wide_avx512.c.
 //
 // Codes and scales are fetched to the second-level cache AHEAD bytes ahead, no line left out: see
 // ternary/ternary_avx512.c.
@@ -116,8 +116,8 @@ GROUPED_INLINE __m512i step_codes(__m512i v, int s, bool two_bits) {
     return _mm512_and_si512(twice, _mm512_set1_epi8(2));
 }
 
-// n (a constant) tokens, which are all, times 32 rows. Every sum has a name, since gcc 12 keeps
-// arrays in memory.
+// All n (a constant) tokens times 32 rows. Every sum has a name, since gcc 12 keeps arrays in
+// memory.
 GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
     const size_t n_groups = g->w->n_in / TERN_GROUP, bytes = two_bits ? 256 : 128;
     const uint8_t *a = g->a, *b = g->b, *scales_a = a + tern_grouped_code_bytes(g->w);

@@ -19,7 +19,7 @@ static inline bool tern_grouped_is_wide(const tern_grouped_matrix *m) { return m
 
 // ---- Wide codes --------------------------------------------------------------------------------
 
-// A unit's columns; the bytes of a block's codes of a unit once they are a byte each.
+// A unit's columns; the bytes of a unit's codes in a block once they are a byte each.
 enum { WIDE_UNIT = 64, WIDE_UNPACKED = WIDE_UNIT * TERN_GROUPED_ROWS };
 
 // Where things lie in a block: found once a call. Narrow codes have their front behind the units.
@@ -35,8 +35,8 @@ typedef struct wide_layout {
 wide_layout tern_grouped_wide_layout(const tern_grouped_matrix *m);
 int tern_grouped_wide_number(const tern_grouped_matrix *m, size_t row, size_t column);
 
-// tern_grouped_kernels.multiply of wide codes alone; AVX-512's also of narrow ones with more tokens
-// than a block.
+// tern_grouped_kernels.multiply for wide codes alone; AVX-512's also takes narrow ones with more
+// tokens than a block.
 void tern_grouped_wide_avx512(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
                               const tern_grouped_rows *x, void *scratch, float *out,
                               size_t out_stride, bool accumulate);

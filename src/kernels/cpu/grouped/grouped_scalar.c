@@ -39,7 +39,7 @@ static float dot(const tern_grouped_matrix *w, size_t r, const int8_t *q, const 
     return sum;
 }
 
-// The same of wide codes.
+// The same for wide codes.
 static float dot_wide(const tern_grouped_matrix *w, size_t r, const int8_t *q, const float *scale,
                       size_t at, size_t n) {
     const size_t group = tern_grouped_min(w->group, TERN_GROUP);

@@ -5,10 +5,10 @@
 //   sums_32, no_sums_32(), store_sums_32(to, sums)   16 / VECTORS sums of 32 bits
 //   add_products(sums_32, c, x, is_big)  adds the products of bytes c, of 8 bits if is_big, else of
 //                                        up to 6, with four numbers
-//   WIDE_BIAS                            what add_products takes off of codes of 8 bits
-//   look_up(p, table)                    replaces 64 indices by what a table of 16 has for them
-//   SMALL                                if 4-bit codes are to have no code of their own: then
-//                                        sums is a sums_32, and dot_add is not wanted
+//   WIDE_BIAS                            what add_products subtracts from codes of 8 bits
+//   look_up(p, table)                    replaces 64 indices by entries of a table of 16
+//   SMALL                                if 4-bit codes have no code of their own: then sums is
+//                                        a sums_32, and dot_add is not needed
 //   WIDE                                 a name
 #include "kernels/cpu/grouped/grouped_wide.h"
 

@@ -1,4 +1,4 @@
-// Products with wide codes for AVX-512 with VNNI, and of narrow ones with many tokens.
+// Products with wide codes for AVX-512 with VNNI, and with narrow ones for many tokens.
 //
 // One token is bound by memory: codes are unpacked in registers. For several, two blocks of rows
 // are unpacked to a byte a code and their scales to floats, in scratch that stays in a cache, and
@@ -16,7 +16,7 @@ enum {
     AHEAD = 12288,
 };
 
-// How codes lie in a unit: of 4, 5, 6 or 8 bits, of 4 that stand for others, or of 1 or 2.
+// How codes lie in a unit: of 4, 5, 6 or 8 bits, of 4 that index a table, or of 1 or 2.
 typedef enum code_kind {
     CODES_4,
     CODES_TABLE,
@@ -153,7 +153,7 @@ GROUPED_INLINE void unpack_codes(const uint8_t *codes, code_kind kind, __m512i t
     for (int i = 0; i < 16; i++) _mm512_store_si512(to + 64 * i, step_codes(codes, i, kind, table));
 }
 
-// The next n_units of a block, into scratch for so many.
+// Unpacks the next n_units of a block into scratch, which has room for them.
 GROUPED_INLINE unpacked unpack_kind(const tern_grouped_matrix *w, const wide_layout *l,
                                     wide_walk *at, size_t n_units, code_kind kind,
                                     uint8_t *scratch) {
@@ -201,18 +201,18 @@ typedef struct tile_args {
     int32_t zero;
     bool has_minima, accumulate;
     bool is_first, is_last; // units of the rows
-    // Of a block of tokens, from the first of the units on.
+    // Activations of a block of tokens, from the first of the units on.
     const int8_t *q;
     const float *scale;
     const int32_t *minus; // of the first group
     const float *minus_scaled;
     float *out; // of the first row and token
     size_t out_stride;
-    float (*sums)[32]; // of each token, if the units are not all
+    float (*sums)[32]; // of each token, unless these are all units
 } tile_args;
 
-// What a tile adds up to is written to as many places as it has tokens, of which no line is in a
-// cache: asked for while it is computed.
+// A tile's results are written to as many places as it has tokens, none of them in a cache: fetches
+// them while the tile is computed.
 GROUPED_INLINE void fetch_output(const float *out, size_t stride, int n, bool has_b) {
     for (int i = 0; i < n; i++, out += stride) {
         __asm__ volatile("prefetchw %0" ::"m"(out[0]));
@@ -220,9 +220,8 @@ GROUPED_INLINE void fetch_output(const float *out, size_t stride, int n, bool ha
     }
 }
 
-// n tokens times 32 rows, or 16 if there is no block b; n and
-// has_b are constants. All sums stay in registers, by name, since gcc 12 keeps arrays in memory: a
-// store takes as long as two products.
+// n tokens times 32 rows, or 16 if there is no block b; n and has_b are constants. All sums stay in
+// registers, by name, since gcc 12 keeps arrays in memory: a store takes as long as two products.
 GROUPED_INLINE void tile(const tile_args *t, int n, bool has_b, bool is_narrow) {
     const int8_t *x = t->q;
     const __m512i zero = _mm512_set1_epi32(t->zero);
@@ -321,12 +320,12 @@ MORE_TILES(TILE_OF, 0)
 EACH_TILE(TILE_OF, 1, 1)
 EACH_TILE(TILE_OF, 0, 1)
 MORE_TILES(TILE_OF, 1)
-// Of wide and of narrow codes.
+// For wide and for narrow codes.
 static const tile_fn tiles_32[2][TOKENS] = {{EACH_TILE(POINTER, 1, 0)}, {EACH_TILE(POINTER, 1, 1)}};
 static const tile_fn tiles_16[2][MOST] = {{EACH_TILE(POINTER, 0, 0) MORE_TILES(POINTER, 0)},
                                           {EACH_TILE(POINTER, 0, 1) MORE_TILES(POINTER, 1)}};
 
-// What a block of tokens has for the units from `unit` on.
+// Sets t to a block of tokens' activations, from `unit` on. Returns how many tokens it has.
 static size_t set_tokens(const tern_grouped_matrix *w, const tern_grouped_rows *x, size_t token,
                          size_t unit, tile_args *t) {
     const size_t n = tern_grouped_min(x->n_tokens - token, x->block);
@@ -338,7 +337,7 @@ static size_t set_tokens(const tern_grouped_matrix *w, const tern_grouped_rows *
     return n;
 }
 
-// A block of tokens at most: memory is the limit. 16 rows in their order, a few units at a time,
+// At most a block of tokens: memory is the limit. 16 rows in their order, a few units at a time,
 // which are multiplied while they are in the first-level cache.
 static void multiply_few(const tern_grouped_matrix *w, size_t row, size_t last_row,
                          const tern_grouped_rows *x, const wide_layout *l, uint8_t *scratch,
@@ -368,7 +367,7 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
                           tile_args *t) {
     float *const out = t->out;
     const bool is_narrow = !tern_grouped_is_wide(w);
-    // While two blocks are multiplied, the next two come: a share with each tile.
+    // While two blocks are multiplied, the next two are fetched: a share with each tile.
     const size_t n_tiles = (x->n_tokens + x->block - 1) / x->block;
     const size_t share = (2 * w->block_bytes / n_tiles + 63) / 64 * 64;
     t->n_units = w->n_in / WIDE_UNIT;

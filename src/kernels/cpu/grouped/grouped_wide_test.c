@@ -37,7 +37,7 @@ static float number(const problem *p, uint16_t bits) {
     return p->m.is_bf16 ? tern_bf16_to_f32(bits) : tern_f16_to_f32(bits);
 }
 
-// Of row r and column i, written out from what was packed.
+// The factor of row r and column i, written out from the packed numbers.
 static float factor(const problem *p, const uint16_t *numbers, const int8_t *sub, size_t r,
                     size_t i) {
     const size_t n_in = p->m.n_in, group = p->m.group;
@@ -223,8 +223,8 @@ TEST(wide_products_of_the_greatest_numbers) {
     check_all(1024, 3, true);
 }
 
-// What was packed comes back, and forms that kernels do not take are refused. Seen to fail: when
-// the rows that a last block lacks were left as they were.
+// Packed rows come back, and forms that kernels do not take are refused. Seen to fail: when the
+// rows missing from a last block were left as they were.
 TEST(wide_blocks_are_as_documented) {
     for (int f = 0; f < N_FORMS; f++) {
         problem p = problem_new(forms[f], 256, 1, false);

@@ -1,6 +1,6 @@
-// Products with wide codes for WebAssembly: one text for all that a module may choose from, since
-// pages wait for it to arrive. Where relaxed SIMD's dot product is not one instruction, it is exact
-// all the same.
+// Products with wide codes for WebAssembly: one text for all variants that a module may choose
+// from, since pages wait for the module to arrive. Where relaxed SIMD's dot product is not one
+// instruction, it is exact all the same.
 #include "kernels/cpu/grouped/grouped_wasm.inl"
 
 #include "kernels/cpu/grouped/grouped_lanes.inl"

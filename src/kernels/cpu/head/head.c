@@ -9,7 +9,7 @@
 //     plane 2   1 bit    w^2 = s (2 (2q + b) - 31) / 4                  s/4
 //     plane 3   1 bit    w^3 = s (2 (4q + 2b + b') - 63) / 8            s/8
 //
-// Of every row the norms |w| and |r_p|, r_p = w - w^p, are kept, rounded up.
+// For every row the norms |w| and |r_p|, r_p = w - w^p, are kept, rounded up.
 //
 // In memory, element 16 t + l of a group, t = 4 j + b, is byte 4 l + b of quarter j. A vector of 64
 // bytes of codes holds quarter 2 i in the low and 2 i + 1 in the high nibbles; a vector of 64 bytes
@@ -38,14 +38,14 @@
 // more than m roundings is off by at most m u / (1 - m u) times the sum of the |products|. In
 // matvec m = n/16 + 5 (16 chains of fma, then four additions) and that sum is at most |w| |x|. In
 // a_1 and in each step after it the terms are block sums, m <= n/512 + 24, and the |products| sum
-// to at most (|w| + 2 |r_1|) X', as the |r_1| that is kept is no less than |r_2| and |r_3|.
+// to at most (|w| + 2 |r_1|) X', as the |r_1| that is kept is at least |r_2| and |r_3|.
 // Together less than (n/8 + 128) u = G. Underflow adds less than 2^-149 for each operation,
 // magnified by at most 2^46 (a sum of scaled codes): 2^-100 is more. And no partial sum of matvec
 // overflows, as |w| |x| is finite. QED. Where w or x has an infinity or a NaN, or a square
 // overflows, a norm is infinite or NaN, the bound is too, and the test below keeps the row.
 //
 // Several vectors at once are bound by arithmetic. There X = 128 hi alone is used, half the
-// products, of every x that it describes well: with e' in the place of e the theorem stands. And
+// products, for every x that it describes well: with e' in the place of e the theorem stands. And
 // for DEEP vectors or more, if the query before left many rows open after four bits, all six are
 // multiplied at once: a_3 = w^3 . (128 xi hi). Then y - a_3 = r_3 x + w^3 e' and
 //
@@ -481,7 +481,7 @@ static bool is_wanted(const tern_head_query *q, size_t first, size_t last) {
     return false;
 }
 
-// Rows that are not allowed are less than all others.
+// Makes rows that are not allowed less than all others.
 static void leave_out(head_lane *q, size_t first, size_t last) {
     for (size_t w = first / WORD; w * WORD < last; w++)
         for (uint64_t bits = ~q->allowed[w]; bits; bits &= bits - 1) {
@@ -490,7 +490,7 @@ static void leave_out(head_lane *q, size_t first, size_t last) {
         }
 }
 
-// From sums to a_1, and the greatest of the block.
+// Turns sums into a_1, and finds the greatest of the block.
 static void finish_screen(head_lane *q, size_t first, size_t last) {
     const float *rho = q->h->rho + first;
     const float unit = q->half_xi * (q->is_deep ? 32 : q->is_coarse ? 128 : 1);
@@ -591,7 +591,7 @@ static float bound(const head_lane *q, size_t row, int plane) {
 typedef uint32_t lane_set;
 _Static_assert(TERN_HEAD_VECTORS_MAX <= 32, "a bit for every lane");
 
-// Of rows that may reach `high`, marks those that are allowed.
+// Marks the rows that are allowed, and by their upper bounds, `high`, may reach M.
 static bool mark_allowed(const head_lane *q, size_t first, size_t last, const float *high,
                          lane_set *sets, lane_set lane) {
     bool any = false;
@@ -623,7 +623,8 @@ static bool mark_survivors(const head_lane *q, size_t first, size_t last, lane_s
     return any != 0;
 }
 
-// The rows of the block that plane 1 would have left open for a deep lane, by a_3 instead of a_1.
+// Counts the rows of the block that plane 1 would have left open for a deep lane, by a_3 instead of
+// a_1.
 static void count_open(head_lane *q, size_t first, size_t last) {
     size_t n = 0;
     for (size_t i = first; i < last; i++)
@@ -633,7 +634,7 @@ static void count_open(head_lane *q, size_t first, size_t last) {
 }
 
 // The next bit of plane p for one row and the lanes of its set: a_p becomes a_(p+1). Returns the
-// lanes for which that does not rule it out either.
+// lanes for which that does not rule the row out either.
 static lane_set refine_row(tern_head_query *q, size_t row, lane_set set, int p,
                            uint32_t n_passed[]) {
     const tern_head *h = q->h;
@@ -668,11 +669,11 @@ static size_t places_of(const lane_set *sets, size_t n_rows, lane_set some, uint
     return n;
 }
 
-// So many vectors go over a block together as the first-level cache holds.
+// As many vectors go over a block together as the first-level cache holds.
 enum { TOGETHER = 8 };
 
-// Of the n places, keeps those whose rows plane p does not rule out for all of the lanes.
-// Prefetches the bits of later rows, which the hardware cannot guess.
+// Keeps those of the n places whose rows plane p does not rule out for all of the lanes. Prefetches
+// the bits of later rows, which the hardware cannot guess.
 static size_t refine_rows(tern_head_query *q, size_t first, uint8_t *places, size_t n,
                           lane_set *sets, lane_set some, int p) {
     enum { AHEAD = 4 };
@@ -707,7 +708,7 @@ static void list_row(tern_head_query *q, size_t row, lane_set set) {
     }
 }
 
-// Of the lanes of `some` whose rows are not decided by the first round: the other planes.
+// Tests with the other planes the rows that the first round leaves open for lanes of `some`.
 static void refine_lanes(tern_head_query *q, size_t first, size_t last, lane_set *sets,
                          lane_set some) {
     uint8_t places[BLOCK];
@@ -744,7 +745,7 @@ static void work_on_seeds(tern_head_query *q, size_t first, size_t last) {
     }
 }
 
-// Of the lanes' lists, one after the other.
+// Computes the logits of the lanes' lists, which follow each other.
 static void work_on_few(tern_head_query *q, size_t first, size_t last) {
     size_t before = 0;
     for (size_t i = 0; i < q->n && before < last; i++) {

@@ -1,13 +1,13 @@
 // The exact greedy head: finds the k greatest of the logits W x without reading most of W, for one
 // x or for several at a time.
 //
-// A low-bit copy of W proves of nearly every row that it cannot be among the k greatest; the few
+// A low-bit copy of W proves that nearly every row cannot be among the k greatest; the few
 // remaining rows are computed in full. The answer is the same, in ids and in bits, as if all rows
 // had been computed by tern_float_kernels.matvec and the greatest chosen (equal values: the lower
 // id first; NaN never). Why: head.c.
 //
 // Where only some rows are allowed, the answer is the greatest of these. A few are computed in
-// full, without a look at the copy; else blocks of rows of which none is allowed are passed over.
+// full, without a look at the copy; else blocks of rows without an allowed one are passed over.
 //
 // The copy (tern_head) is built once and shared; a query belongs to one session. Threads share the
 // work by ranges, with their own barriers in between:
@@ -69,7 +69,7 @@ bool tern_head_next(tern_head_query *q, int32_t *ids, float *values);
 
 // How far the rows of the last query got for vector i.
 typedef struct tern_head_stats {
-    bool is_deep;        // all bits were read at once, as the query before made likely to pay
+    bool is_deep;        // all bits were read at once, since the query before made it likely to pay
     size_t n_refined[2]; // for which the first and the second extra bit was read
     size_t n_exact;      // read in full
     uint64_t bytes;      // read in all, for one vector alone

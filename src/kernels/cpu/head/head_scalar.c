@@ -3,8 +3,8 @@
 
 #include "kernels/cpu/head/head_quantize.inl"
 
-// Sums of one group by byte of a vector, four of which make a block: at most 8 * 15 * 127, so that
-// 16 bits suffice, and compilers find the vector instructions.
+// Sums of one group by byte of a vector; four bytes make a block. At most 8 * 15 * 127, so that 16
+// bits suffice, and compilers find the vector instructions.
 typedef struct byte_sums {
     int16_t hi[64], lo[64];
 } byte_sums;

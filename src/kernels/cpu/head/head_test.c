@@ -311,9 +311,9 @@ static void make_set(const head_case *c, size_t kind, int32_t greatest, uint64_t
     }
 }
 
-// The greatest of the rows that are allowed, for one vector and for several with a set each, some
-// of which have none. Seen to fail: survivors or seeds that are not allowed; a block passed over
-// that only the second vector wants; few rows listed for the first vector alone.
+// The greatest of the rows that are allowed, for one vector and for several, some with a set each
+// and some without. Seen to fail: survivors or seeds that are not allowed; a block passed over that
+// only the second vector wants; few rows listed for the first vector alone.
 static void check_sets(const head_case *c, tern_head_query *q, const tern_float_kernels *f,
                        const char *what) {
     enum { K = 7, KINDS = 5, N = KINDS + 1 };

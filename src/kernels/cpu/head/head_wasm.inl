@@ -5,7 +5,7 @@
 #include <wasm_simd128.h>
 #include "kernels/cpu/head/head_kernels.h"
 
-// One is enough: it has no products of bytes.
+// One version is enough: it has no products of bytes.
 void tern_head_quantize_wasm(tern_head_row *row, float *w, size_t n);
 
 enum { QUARTER = 16, BLOCKS = 4 }; // bytes of a vector in a register, and the blocks they belong to

@@ -38,7 +38,7 @@ static size_t page_end(const cpu_run *run, size_t t, size_t last) {
     return end;
 }
 
-// Head by head: of a page, whose positions lie side by side, the part of a head fits the
+// Head by head: positions of a page lie side by side, and a head's part of a page fits the
 // first-level cache.
 static void store_rows(cpu_run *run, const tern_node *n, tern_vid k_state, tern_vid v_state,
                        const float *k, const float *v, size_t t, size_t last) {

@@ -64,14 +64,14 @@ static stretch stretch_of(const cpu_run *run, const tern_node *n, size_t chunk) 
                      .cols = (size_t)x->cols};
 }
 
-// The state as it is after n rows of the stretch; `to` may be what is before them.
+// The state as it is after n rows of the stretch; `to` may be the state before them.
 static void keep_tail(const stretch *s, size_t n, float *to) {
     size_t old = n < s->n_before ? s->n_before - n : 0, more = s->n_before - old;
     memmove(to, s->before + (s->n_before - old) * s->cols, old * s->cols * sizeof *to);
     memcpy(to + old * s->cols, s->x + (n - more) * s->cols, more * s->cols * sizeof *to);
 }
 
-// After all units have read the states: each sequence's moves on.
+// After all units have read the states: each sequence's state moves on.
 static void keep_tails(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     size_t i, end, times = (size_t)run->plan->g->values[n->in[0]].times;
@@ -168,7 +168,7 @@ static void upsample_rows(const cpu_run *run, const tern_node *n, const stretch 
     }
 }
 
-// Rows of all sequences in a row, in blocks of which one may have rows of several.
+// Rows of all sequences one after the other, in blocks that may have rows of several.
 static void step_upsample_conv(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)

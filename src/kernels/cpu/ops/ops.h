@@ -23,7 +23,7 @@ static inline void *scratch(const cpu_run *run, const tern_team *team) {
     return run->instance->scratch + (size_t)team->thread * run->plan->scratch_bytes;
 }
 
-// Whether ternary products of that many rows are gemv's.
+// Whether gemv computes ternary products of that many rows.
 static inline bool few_rows(const cpu_run *run, int64_t n_rows) {
     return (size_t)n_rows <= kernels(run)->t->gemv_tokens[run->plan->device->packing];
 }

@@ -12,7 +12,7 @@ static void step_embed(cpu_run *run, const cpu_step *step, const tern_team *team
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++)
-            if (ids[t] >= 0) // else of a row that is given (replace)
+            if (ids[t] >= 0) // else input embeddings give the row (replace)
                 kernels(run)->f->decode(s->type, s->data.memory,
                                         (uint64_t)ids[t] * (uint64_t)s->n_cols, (size_t)s->n_cols,
                                         s->scale, y + t * (size_t)s->n_cols);

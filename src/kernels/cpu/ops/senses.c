@@ -29,8 +29,8 @@ static void step_input_embeds(cpu_run *run, const cpu_step *step, const tern_tea
 const cpu_op cpu_op_REPLACE = {.step = step_input_embeds};
 const cpu_op cpu_op_ADD_INPUT_EMBEDS = {.step = step_input_embeds};
 
-// What of a grid's axis lies under a triangle: places first .. last, one at `at` counts fully, one
-// that is `width` away no more. All shares together are 1.
+// The part of a grid's axis under a triangle: places first .. last. A place at `at` counts fully,
+// one that is `width` away not at all. All shares together are 1.
 typedef struct triangle {
     float at, width, whole;
     size_t first, last;

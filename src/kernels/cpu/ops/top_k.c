@@ -79,12 +79,12 @@ static size_t top_k_scratch(const tern_plan *p, const tern_node *n) {
     return cpu_groups_layout(p->device, x->cols, 1, NULL, NULL);
 }
 
-// What row of the batch may choose among; NULL: all.
+// The tokens that `row` of the batch may choose among; NULL: all.
 static const uint64_t *allowed_of(const cpu_run *run, int32_t row) {
     return run->batch->allowed ? run->batch->allowed[row] : NULL;
 }
 
-// So few that only their products are computed, one by one.
+// Whether they are so few that only their products are computed, one by one.
 static bool are_few(const uint64_t *allowed, int64_t n) {
     int64_t count = 0;
     for (int64_t at = 0; at < n && allowed; at += 64)

@@ -10,10 +10,10 @@
 // but the last, where m may be 32: a row of 2560 weights takes 512 bytes, one of 6912 takes 1408
 // (1.63 bits a weight).
 // The five codes c0..c4 of a byte B are kept as B = 85 c0 + g, where g in 0..84 stands for
-// m = 27 c1 + 9 c2 + 3 c3 + c4 and is chosen so that the codes can be had in two ways:
+// m = 27 c1 + 9 c2 + 3 c3 + c4 and is chosen so that the codes can be found in two ways:
 // - by look-up: g = min(B, B - 85, B - 170) with bytes that wrap around, 85 c0 = B - g, and a table
 //   of no more than 128 bytes has c1..c4 for each g;
-// - by arithmetic: g = floor(256 (m + 1) / 243) - 1. Of v = 3 g + 2, as of B itself, the code is
+// - by arithmetic: g = floor(256 (m + 1) / 243) - 1. For v = 3 g + 2, as for B itself, the code is
 //   the number of the thresholds 85 and 170 that v reaches, and 3 v + 2 mod 256 is the v of the
 //   next code. (v + 1) / 256 lies in (m / 81, (m + 1) / 81], and threefold it keeps what is left of
 //   the base-3 fraction. From B to the first v: 3 B + 2 + c0 = 256 c0 + 3 g + 2 = 3 g + 2 mod 256.
@@ -46,7 +46,7 @@ static inline size_t tern_t5_tail_bytes(size_t n_in) {
 
 static inline size_t tern_min_size(size_t a, size_t b) { return a < b ? a : b; }
 
-// Tokens in a block where n_tokens are shared among as few blocks of at most `most` as can be.
+// Tokens in a block where n_tokens share as few blocks of at most `most` as possible.
 static inline size_t tern_token_block(size_t n_tokens, size_t most) {
     size_t n_blocks = (n_tokens + most - 1) / most;
     return n_blocks ? (n_tokens + n_blocks - 1) / n_blocks : 1;

@@ -32,7 +32,7 @@ TERN_INLINE v128_t dot_neighbours(v128_t u, bytes c, v128_t x) {
 #if defined(__wasm_relaxed_simd__)
     return dot(u, c, x);
 #else
-    // Of every two bytes the first, then the second, as 16 bits.
+    // The first of every two bytes, then the second, as 16 bits.
     v128_t x0 = wasm_i16x8_shr(wasm_i16x8_shl(x, 8), 8), x1 = wasm_i16x8_shr(x, 8);
     v128_t c0 = wasm_v128_and(c, wasm_i16x8_splat(255)), c1 = wasm_u16x8_shr(c, 8);
     return wasm_i16x8_add(wasm_i16x8_add(u, wasm_i16x8_mul(x0, c0)), wasm_i16x8_mul(x1, c1));

@@ -18,8 +18,8 @@ typedef struct codes {
 TERN_INLINE bytes load_bytes(const void *p) { return wasm_v128_load(p); }
 TERN_INLINE void store_bytes(void *p, bytes b) { wasm_v128_store(p, b); }
 
-// V8 makes a constant anew in every step of a loop, by three instructions on x86. A weak variable
-// is one that the compiler knows nothing of, so that it is loaded, once.
+// V8 makes a constant anew in every step of a loop, by three instructions on x86. The compiler
+// cannot assume a weak variable's value, so it loads it, once.
 __attribute__((weak, visibility("hidden"))) const uint8_t tern_wasm_masks[2] = {3, 12};
 TERN_INLINE bytes low_bits(void) { return wasm_v128_load8_splat(tern_wasm_masks); }
 TERN_INLINE bytes next_bits(void) { return wasm_v128_load8_splat(tern_wasm_masks + 1); }
@@ -86,8 +86,8 @@ TERN_INLINE unit_sums zero_lanes(void) { return wasm_i32x4_splat(0); }
 
 TERN_INLINE v128_t load_x(const int8_t *x) { return wasm_v128_load(x); }
 
-// Blocks of 32 bytes, at most ONE_BLOCKS. One shift moves two codes of a byte down; of the other
-// two the sums are four times as great, which is taken back at the end.
+// Blocks of 32 bytes, at most ONE_BLOCKS. One shift moves two codes of a byte down; the sums of the
+// other two are four times as great, which is taken back at the end.
 TERN_INLINE sums add_blocks_2bit(sums s, const uint8_t *row, const int8_t *x, size_t n_bytes) {
     const bytes low = low_bits(), high = next_bits();
     unit_sums a0 = zero_lanes(), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;

@@ -63,8 +63,8 @@ static void dots(const head *h, const block *b, float *scratch, const float *a, 
                        .ldc = b->stride});
 }
 
-// Of row i of the block's scores s: those it sees are s[from] .. s[to - 1], scaled and capped; the
-// others become 0.
+// Row i of the block's scores s: the ones that it sees, s[from] .. s[to - 1], are scaled and
+// capped; the others become 0.
 typedef struct seen {
     size_t from, to;
 } seen;

@@ -16,7 +16,7 @@
 #include "kernels/train.h"
 
 enum { ROW_BLOCK = 8, STEPS_A_SIZE = 12 };
-#define NEVER (-1e30f) // the score of what is left out
+#define NEVER (-1e30f) // the score of texts that are left out
 
 struct tern_contrast {
     tern_cpu_kernels kernels;
@@ -103,7 +103,7 @@ tern_status tern_contrast_open(tern_contrast **out, const tern_contrast_desc *de
 
 // ---- A run -------------------------------------------------------------------------------------
 
-// What a thread of the team knows.
+// The state of one thread of the team.
 typedef struct worker {
     tern_contrast *c;
     tern_contrast_batch *batch;

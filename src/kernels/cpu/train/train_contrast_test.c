@@ -44,7 +44,7 @@ static bool is_right_too(const play *p, int i, int j) {
     return p->keys[i] == p->keys[j] || p->keys[PAIRS + i] == p->keys[PAIRS + j];
 }
 
-// Of one size, one way: to_text, or from a positive to the queries.
+// The loss of one size, one way: to_text, or from a positive to the queries.
 static double plain_way(const play *p, int size, bool to_text, float temperature, int32_t *ranks) {
     double sum = 0;
     for (int i = 0; i < PAIRS; i++) {

@@ -1,9 +1,9 @@
 // A selective state space among the rows of a document, and its gradient (graph/differentiate.c has
 // the formulas).
 //
-// States are not kept: of each document and head the gradient computes them again, first those at
-// the beginning of each CHUNK rows, then, from the last chunk on, those of its rows. What heads of
-// a group add to dB and dC is summed in CPU_TRAIN_PARTS parts of consecutive heads, and these in
+// States are not kept: for each document and head the gradient computes them again, first those at
+// the beginning of each CHUNK rows, then, from the last chunk on, those of its rows. The heads of a
+// group add to dB and dC in CPU_TRAIN_PARTS parts of consecutive heads, and these are summed in
 // order.
 #include <math.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static size_t b_of(const shape *h, size_t head) {
     return h->n_heads * h->dim + head / (h->n_heads / h->n_groups) * h->n_state;
 }
 
-// Rows of a head from `first` on; their results, if anybody wants them, begin at out.
+// Rows of a head from `first` on; their results, if they are wanted, begin at out.
 static void advance(const cpu_train_run *run, const shape *h, const operands *o, size_t head,
                     size_t first, size_t n_rows, float *state, float *out, size_t out_stride) {
     const float *row = o->xbc + first * h->stride, *b = row + b_of(h, head);

@@ -150,7 +150,7 @@ static void step_bias(cpu_train_run *run, cpu_train_step *s, const tern_team *te
             cpu_train_kernels(run)->add(o.out[0] + t * n, o.in[0] + t * n, o.in[1], n);
 }
 
-// Of inference's op, and its gradient: that of a norm with a weight of ones.
+// The op of inference, and its gradient: those of a norm with a weight of ones.
 static void step_group_norm(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_float_kernels *k = cpu_train_kernels(run);
     const tern_node *node = s->node;
@@ -218,7 +218,7 @@ static void step_embed_grad(cpu_train_run *run, cpu_train_step *s, const tern_te
     }
 }
 
-// Of every group of columns some, or back.
+// Picks some columns of every group, or adds them back.
 static void step_columns(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     (void)team;
     const tern_node *node = s->node;
@@ -333,7 +333,7 @@ static void multiply(const cpu_train_run *run, cpu_train_step *s, const tern_tea
     cpu_gemm_team(run->program->device->gemm, g, team, &s->counter, cpu_train_scratch(run, team));
 }
 
-// y = x W^T; of the gradient, dx (+)= dy W.
+// y = x W^T; for the gradient, dx (+)= dy W.
 static void step_linear(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
     operands o = values_of(run, node);

@@ -22,7 +22,7 @@ static inline void set_form(const tern_weight *w, gpu_dispatch *d) {
 // The logits of the outputs that a pass over the head computes: x W^T, the node's first two inputs,
 // capped if the node says so (gpu_op_linear.c).
 tern_status gpu_add_logits(tern_plan *p, const tern_node *n, tern_error *err);
-// Threads of a workgroup that attends with one row, at most so many (gpu_op_attention.c).
+// Threads of a workgroup that attends with one row, up to `most` (gpu_op_attention.c).
 uint32_t gpu_attention_threads(const tern_plan *p, uint32_t most, int32_t head_dim);
 
 #endif

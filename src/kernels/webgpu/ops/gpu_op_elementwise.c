@@ -1,7 +1,8 @@
 // Ops that make each element from those in its place.
 #include "kernels/webgpu/ops/gpu_op.h"
 
-// In the order of memory, a little beyond the end where the columns are not fours (gpu_plan.c).
+// In the order of memory, a little beyond the end where the columns are not a multiple of four
+// (gpu_plan.c).
 static void add_elementwise(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_fours = (cols(p, n->out[0]) * gpu_times(p->g, n->out[0]) + 3) / 4;
     gpu_dispatch *d = add(p, kernel, groups(n_fours, 64), rows_of(p, n->out[0]));
@@ -19,7 +20,7 @@ tern_status gpu_op_ADD(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-// With a vector, of which each row reads the same.
+// With a vector that each row reads.
 static void add_with_vector(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_cols = cols(p, n->out[0]);
     gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));

@@ -1,7 +1,8 @@
 // Products of rows and matrices.
 #include "kernels/webgpu/ops/gpu_op.h"
 
-// The fewest threads a row beyond which there are no fewer steps; few enough for the least device.
+// The fewest threads a row with which the number of steps is least; few enough for the least
+// device.
 static uint32_t splits_for(int64_t blocks, uint32_t threads_max) {
     int64_t most = threads_max / GPU_TILE_ROWS, steps = (blocks + most - 1) / most;
     int64_t splits = (blocks + steps - 1) / steps;
@@ -91,8 +92,8 @@ static const struct {
 } tile_counts[] = {{16, 4, 1, 16}, {32, 4, 17, 32}, {64, 8, 33, 64}, {128, 8, 65, UINT32_MAX}};
 _Static_assert(sizeof tile_counts / sizeof *tile_counts == GPU_TILE_COUNTS, "room in the plan");
 #define TILE_THREADS 256
-#define TILE_LONE    128 // tokens, from which on there are tiles enough: one team does
-#define TILE_PROMPT  512 // tokens of the prompt by which tiles of so many are chosen
+#define TILE_LONE    128 // from this many tokens on there are enough tiles: one team does
+#define TILE_PROMPT  512 // tokens of the prompt for which tiles of TILE_LONE tokens are chosen
 
 static uint32_t n_tiles_of(const tern_plan *p, const tern_node *n, int first, int count,
                            uint32_t rows) {
@@ -102,15 +103,15 @@ static uint32_t n_tiles_of(const tern_plan *p, const tern_node *n, int first, in
     return n_tiles;
 }
 
-// About the time of the tiles of so many rows, `times` side by side: a core has them one after the
-// other, and each costs what does not depend on its rows, too.
+// About the time of tiles of `rows` rows, `times` side by side: a core has them one after the
+// other, and each also costs `more`, which does not depend on its rows.
 static uint32_t tiles_time(const tern_plan *p, const tern_node *n, int first, int count,
                            uint32_t rows, uint32_t more, uint32_t times) {
     return groups(n_tiles_of(p, n, first, count, rows) * times, GPU_WORKGROUPS) * (rows + more);
 }
 
-// As many teams as have something to do and memory. In groups a team's products lie where its codes
-// and activations did.
+// As many teams as have work and memory. In groups a team's products lie where its codes and
+// activations did.
 static uint32_t teams_of(const tern_plan *p, const tile *t, int64_t blocks, bool in_groups) {
     uint32_t threads = 8 * t->tokens / t->tokens_each;
     uint32_t bytes = 4 * (t->rows + t->tokens + 4) * 16, teams = TILE_THREADS / threads;
@@ -128,7 +129,7 @@ static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, 
     bool is_dot = kernel == GPU_GEMM || kernel == GPU_WIDE_GEMM;
     uint32_t least = UINT32_MAX, best = 0;
     size_t n_choices = is_dot ? sizeof dot / sizeof *dot : sizeof narrow / sizeof *narrow;
-    for (size_t i = in_groups; i < n_choices; i++) { // 40 are more than all threads load scales of
+    for (size_t i = in_groups; i < n_choices; i++) { // 40 rows: more scales than all threads load
         uint32_t rows = is_dot ? dot[i] : narrow[i];
         uint32_t time = tiles_time(p, n, first, count, rows, is_dot ? 8 : 48, times);
         if (time >= least) continue;
@@ -138,8 +139,8 @@ static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, 
     return best;
 }
 
-// In groups each block of columns is scaled by itself, which matrix units do not. Where tiles of 32
-// rows leave a core less than two workgroups, four times as many small ones hide more of each
+// In groups each block of columns is scaled by itself, which matrix units cannot do. Where tiles of
+// 32 rows leave a core less than two workgroups, four times as many small ones hide more of each
 // other's waiting (docs/notebook/webgpu.md).
 static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count, size_t variant) {
     tile t = {.kernel = GPU_GEMM,
@@ -242,7 +243,7 @@ static uint32_t x_each(const tern_weight *w) {
     return w->form == GPU_FORM_Q8 ? 4 : w->form == GPU_FORM_F16 ? 2 : 1;
 }
 
-// Whether a workgroup's memory has room for two steps of 32 threads, and for the sums.
+// Bytes of a workgroup's memory for two steps of 32 threads, and for the sums.
 static uint32_t room_of(const tern_plan *p, const tern_weight *w, uint32_t rows) {
     uint32_t sums = p->device->subgroups ? 0 : 4096;
     return 2 * 32 * 16 * x_each(w) * rows + sums;
@@ -313,9 +314,9 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
     }
 }
 
-// The screened head; of many rows, where that leaves too much open, the kernel of all rows.
+// The screened head; for many rows, where that leaves too much open, the kernel of all rows.
 static tern_status add_screened(tern_plan *p, const product *f, tern_weight *w, tern_error *err) {
-    // It has a number more in a workgroup's memory.
+    // It keeps one more number in a workgroup's memory.
     const uint32_t most = p->device->workgroup_bytes_max;
     const gpu_dispatch *own = &p->dispatches[p->n_dispatches - 1];
     while (own->rows_each > 1 && room_of(p, w, own->rows_each) + 16 > most) own--;

@@ -20,7 +20,7 @@ static gpu_dispatch *add_depthwise_conv(tern_plan *p, const tern_node *n, gpu_ke
     if (computes) bind_part(d, &w->parts[0]);
     bind_place(d, GPU_STATE, n->in[2]);
     if (computes) bind_value(p, d, n->out[0]);
-    // The binding must exist: without a bias it is the taps, which nobody reads there.
+    // The binding must exist: without a bias it is the taps, which are not read there.
     if (computes) bind_part(d, &p->weights[n->in[n->n_in > 3 ? 3 : 1]]->parts[0]);
     set_phase(p, d, n->out[0]);
     return d;

@@ -52,7 +52,7 @@ static void add_table(tern_plan *p, const tern_node *n) {
 }
 
 // Groups of columns that are normed by themselves: as many columns as the norm's weight has, or as
-// it says.
+// the node says.
 static int64_t n_groups(const tern_plan *p, const tern_node *n) {
     if (n->op == TERN_OP_GROUP_NORM) return cols(p, n->in[0]) / n->group;
     return n->op == TERN_OP_RMS_NORM ? cols(p, n->in[0]) / cols(p, n->in[1]) : 1;
@@ -80,7 +80,7 @@ static void bind_inputs(tern_plan *p, gpu_dispatch *d, const tern_node *n, const
     }
 }
 
-// Stands where a kernel's binding is not read.
+// A weight for a binding that a kernel does not read.
 static tern_vid any_weight(const tern_plan *p) {
     for (size_t v = 0; v < p->g->n_values; v++)
         if (p->g->values[v].kind == TERN_VALUE_WEIGHT && p->weights[v] &&
@@ -89,8 +89,8 @@ static tern_vid any_weight(const tern_plan *p) {
     return 0;
 }
 
-// x, the bias, the weight. The bindings must exist: where there are none they are of another
-// weight, and not read.
+// x, the bias, the weight. The bindings must exist: a missing one is bound to another weight, and
+// not read.
 static void bind_layer_norm(tern_plan *p, gpu_dispatch *d, const tern_node *n) {
     bool has_weight = n->n_in > 1, has_bias = n->n_in > 2;
     tern_vid weight = has_weight ? n->in[1] : any_weight(p);
@@ -227,7 +227,7 @@ tern_status gpu_op_HADAMARD(tern_plan *p, const tern_node *n, tern_error *err) {
         set(d, "GROUPS", r->groups);
     }
     bind_value(p, d, n->in[0]);
-    // The binding must exist: without signs, a weight that nobody reads.
+    // The binding must exist: without signs, a weight that is not read.
     bind_part(d, &p->weights[r->has_signs ? n->in[1] : any_weight(p)]->parts[0]);
     bind_value(p, d, n->out[0]);
     set_phase(p, d, n->out[0]);
@@ -328,7 +328,7 @@ tern_status gpu_op_ADD_POINT(tern_plan *p, const tern_node *n, tern_error *err) 
     return TERN_OK;
 }
 
-// Rows lie one after the other: a copy that is counted otherwise.
+// Rows lie one after the other: a copy whose rows are counted differently.
 tern_status gpu_op_MERGE(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
     int64_t n_cols = cols(p, n->out[0]);

@@ -1,7 +1,7 @@
 // The dispatches of a head that is screened (../gpu_screen.c), and where its memory is.
 #include "kernels/webgpu/ops/gpu_op.h"
 
-#define UNIT_COLS 128       // that rows of the copy are filled up to
+#define UNIT_COLS 128       // rows of the copy are padded to a multiple of this
 #define COLS_MAX  (1 << 17) // of sums that fit 32 bits
 
 // ---- Memory ------------------------------------------------------------------------------------
@@ -10,7 +10,7 @@ static uint64_t padded_cols(const tern_weight *w) {
     return gpu_round((uint64_t)w->n_cols, UNIT_COLS);
 }
 
-// What lies where in the copy, and in the memory for rows of x.
+// Offsets in the copy, and in the memory for rows of x.
 uint64_t gpu_screen_infos_at(const tern_weight *w) {
     return gpu_round((uint64_t)w->n_rows * padded_cols(w), GPU_POOL_ALIGN);
 }
@@ -70,7 +70,8 @@ static void add_x(tern_plan *p, tern_vid x, gpu_kind kind) {
     bind_place(d, GPU_SCREEN_LISTS, -1);
 }
 
-// Tiles of so many rows of x: few of them leave matrix units without work.
+// Matrix units take tiles of 16, 32 or 64 rows of x: few rows would leave larger tiles without
+// work.
 static void add_approximate(tern_plan *p) {
     static const uint32_t counts[] = {16, 32, 64};
     const tern_weight *w = p->screened;
@@ -174,7 +175,8 @@ static void add_few(tern_plan *p, tern_vid x, uint32_t each) {
     bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
 }
 
-// As many rows of x as a workgroup has memory for. Integers of 8 bits are no shorter than Q8_0's.
+// As many rows of x as a workgroup has memory for; none if the head is Q8_0, whose rows are as
+// short as the copy's.
 static uint32_t rows_of_few(const tern_plan *p) {
     const tern_weight *w = p->screened;
     uint32_t rows = w->form == GPU_FORM_Q8 || w->n_cols > FEW_COLS_MAX ? 0 : GPU_FEW;

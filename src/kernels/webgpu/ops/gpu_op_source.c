@@ -1,4 +1,4 @@
-// Ops of models that hear: along all rows of a sound, and attention to what a sequence is about.
+// Ops of models that hear: along all rows of a sound, and attention to a sequence's source.
 #include "kernels/webgpu/ops/gpu_op.h"
 
 // ---- Along all rows ----------------------------------------------------------------------------

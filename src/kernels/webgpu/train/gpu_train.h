@@ -61,7 +61,7 @@ struct tern_program {
     tern_graph g; // a copy, with neighbours fused
     tern_train_array *const *arrays;
     int32_t n_rows, n_span;
-    int64_t n_ids, n_targets; // what ids and targets stay below; 0: not read
+    int64_t n_ids, n_targets; // bounds of ids and targets; 0: not read
     bool embeds_back;         // rows are sorted by token
     gpu_slot *slots;
     size_t n_slots, slots_capacity;

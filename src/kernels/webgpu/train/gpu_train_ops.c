@@ -28,7 +28,7 @@ static uint64_t stride4(const tern_program *p, tern_vid v) {
 static bool is_const(const tern_program *p, tern_vid v) {
     return p->g.values[v].dim == TERN_DIM_NONE;
 }
-// Of a weight or state.
+// How many numbers a weight or state has.
 static uint64_t n_numbers(const tern_program *p, tern_vid v) {
     return (uint64_t)p->g.values[v].rows * (uint64_t)p->g.values[v].cols;
 }
@@ -332,7 +332,7 @@ static void add_sum(tern_program *p, const tern_node *n) {
     bind_value(p, s, n->in[0]);
 }
 
-// A vector of each document, or what its gradient is in the document's rows.
+// A vector of each document, or its gradient in the document's rows.
 static void add_pool(tern_program *p, const tern_node *n) {
     bool back = n->op == TERN_OP_POOL_GRAD;
     uint64_t cols4 = stride4(p, n->in[0]);
@@ -430,7 +430,7 @@ static attention_shape shape_of(const tern_program *p, const tern_node *n, int h
 }
 
 // By the matrix units: heads of a few pieces of 16 dimensions, 64 queries or keys a workgroup.
-// Windows and caps are the other kernels'.
+// Windows and caps are left to the other kernels.
 #define MATRIX_TILE  64
 #define MATRIX_BYTES 45568 // of workgroup memory that the largest of the three kernels has
 static bool matrix_attends(const tern_program *p, const tern_node *n) {
@@ -538,8 +538,8 @@ static bool reads_flat(tern_op op) {
     }
 }
 
-// Rows are read as vec4: unless they are padded, the columns must be a multiple of four; of what is
-// read flat, all numbers.
+// Rows are read as vec4: unless they are padded, the columns must be a multiple of four; for data
+// that is read flat, the whole size must be.
 static tern_status check_inputs(const tern_program *p, const tern_node *n, tern_error *err) {
     for (int i = 0; i < n->n_in; i++) {
         const tern_value *v = &p->g.values[n->in[i]];

@@ -138,7 +138,7 @@ static tern_status uniform_buffer(tern_program *p, tern_error *err) {
                           &p->uniform, err);
 }
 
-// What the ids and targets of a batch index, and its size.
+// Finds the sizes of the tables that the ids and targets of a batch index.
 static void find_bounds(tern_program *p) {
     const tern_graph *g = &p->g;
     for (size_t i = 0; i < g->n_nodes; i++) {

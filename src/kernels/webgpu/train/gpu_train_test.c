@@ -13,7 +13,7 @@
 #include "tests/harness.h"
 #include "tests/train_models.h"
 
-typedef struct model { // what is trained, on which batch
+typedef struct model { // a graph to train, and its batch
     tern_config config;
     int32_t n_tokens, n_span;
     bool bf16;
@@ -44,7 +44,7 @@ static tern_status fill(train_rig *r, tern_train_array *a, uint64_t n, bool is_n
     if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
     for (uint64_t i = 0; i < n; i++)
         data[i] = is_norm ? 1 + 0.3f * next_float(seed) : 0.2f * next_float(seed);
-    // In two pieces, the second of which begins at an odd place.
+    // In two pieces; the second begins at an odd place.
     tern_status status = r->backend->write(a, 0, n / 3, data, &r->err);
     if (status == TERN_OK) status = r->backend->write(a, n / 3, n - n / 3, data + n / 3, &r->err);
     tern_free(data);
@@ -60,7 +60,7 @@ static tern_status make_arrays(train_rig *r) {
         const tern_value *value = &g->values[v];
         uint64_t n = (uint64_t)(value->rows * value->cols);
         if (value->kind != TERN_VALUE_WEIGHT && value->kind != TERN_VALUE_STATE) continue;
-        if (value->state != TERN_STATE_ARRAY) continue; // a sequence's, which training has not
+        if (value->state != TERN_STATE_ARRAY) continue; // a sequence's: none in training
         TERN_TRY(r->backend->array_new(r->device, n, &r->arrays[v], &r->err));
         bool given = strcmp(value->name, "vectors.grad") == 0;
         if (value->kind == TERN_VALUE_WEIGHT || given)
@@ -151,7 +151,7 @@ static void compare_array(train_rig *cpu, train_rig *gpu, size_t v, double toler
     tern_free(b);
 }
 
-// The loss of vectors is computed from several of them, by who runs the program.
+// The loss of vectors takes several of them, so the caller of the program computes it.
 static void compare(train_rig *cpu, train_rig *gpu, const model *m, tern_value_kind kind,
                     double tolerance, const char *when) {
     tern_vid loss = m->config.pooling ? tern_graph_find(&cpu->graph, "loss") : -1;

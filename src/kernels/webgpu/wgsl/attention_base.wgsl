@@ -20,7 +20,7 @@ fn end_seen(position: u32, n_positions: u32) -> u32 {
 }
 // Positions that a row's sequence has with this batch.
 fn n_positions_of(row: u32) -> u32 { return position_of(row) + chunk_end(row) - row; }
-// The same of a row, which may be of an image. It never falls from one row of a chunk to the next.
+// The end for a row that may be in an image. It never falls from one row of a chunk to the next.
 fn end_of(row: u32) -> u32 {
     let own = end_seen(position_of(row), n_positions_of(row));
     if (!IMAGES) { return own; }

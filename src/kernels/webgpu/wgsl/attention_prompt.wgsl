@@ -8,8 +8,8 @@
 // two pairs of columns of each 128. What a token gets does not depend on the others of its tile:
 // positions are cut into tiles from 0 on, and those that it does not see weigh 0.
 //
-// Workgroup memory: 24 KB for 128 threads and 256 dimensions, half of it for 128, half of the threads
-// for 512; and 16 bytes a thread, where there are no subgroups.
+// Workgroup memory: 24 KB for 128 threads and 256 dimensions, half of it for 128, half of the
+// threads for 512; and 16 bytes a thread, where there are no subgroups.
 override HEAD_DIM: u32; // even, at most 512
 override N_HEADS: u32;
 override N_KV_HEADS: u32;
@@ -84,7 +84,7 @@ fn seen(behind: i32) -> vec4<f32> {
     return m;
 }
 
-// The same of texts with images: the four see up to where `ends` says.
+// The same for texts with images: the four see up to where `ends` says.
 fn seen_before(position: u32, behind: i32, ends: vec4<u32>) -> vec4<f32> {
     var m = vec4<f32>(vec4(position) < ends);
     if (WINDOW > 0u) { m *= vec4<f32>(vec4(behind) + vec4(0, 1, 2, 3) < vec4(i32(WINDOW))); }

@@ -1,7 +1,7 @@
-// Attention of one row of a head with an online softmax: a workgroup walks over the positions
-// that the row sees in tiles of THREADS / 4, so that any context needs the same small amount of
-// memory. Comes after a file that says where keys and values are (place_of, key2, value2) and what
-// becomes of scores (capped), and before one that says what a row sees.
+// Attention of one row of a head with an online softmax: a workgroup walks over the positions that
+// the row sees in tiles of THREADS / 4, so that any context needs the same small amount of memory.
+// Comes after a file that defines where keys and values are (place_of, key2, value2) and what
+// becomes of scores (capped), and before one that defines what a row sees.
 //
 // In a tile four threads share a score, a quarter of the dimensions each. Then the threads share
 // the columns of the values: those of one part take every n_parts-th position and keep a softmax of

@@ -39,7 +39,7 @@ override KEY_SLICES: u32 = THREADS / PART;   // of the pairs; a thread scores on
 override VALUE_SLICES: u32 = THREADS / HALF; // of the positions; a thread sums one pair in one
 override KEY_STEPS: u32 = (HALF + KEY_SLICES - 1u) / KEY_SLICES;      // <= KEPT
 override VALUE_STEPS: u32 = (PART + VALUE_SLICES - 1u) / VALUE_SLICES; // <= KEPT
-// Whether a slice's positions always are.
+// Whether a slice's positions always lie in one page.
 override IN_A_PAGE: bool = PAGE % VALUE_STEPS == 0u && PART % VALUE_STEPS == 0u;
 
 // Words of keys and values that a thread loads before it needs them, and keeps in registers.

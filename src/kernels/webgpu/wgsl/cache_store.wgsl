@@ -10,7 +10,7 @@ fn encoded(pairs: vec4<f32>, most: f32) -> vec2<u32> {
     return vec2(bytes.x | bytes.y | bytes.z | bytes.w, bitcast<u32>(most / 127.0));
 }
 
-// Of pairs that share a word or a scale of Q8_0, the first stores it.
+// The first of the pairs that share a word or a scale of Q8_0 stores it.
 fn store_key(pair: u32, place: u32, words: vec2<u32>) {
     let at = key_at(pair, place);
     if (CACHE == CACHE_F32) {

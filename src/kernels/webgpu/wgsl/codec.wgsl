@@ -40,7 +40,7 @@ fn place_of(row: u32) -> Place {
     return Place(i32(row - first), first, chunk.slot);
 }
 
-// So many rows after a place, or before it.
+// The number `rows` rows after a place, or before it if negative.
 fn number(place: Place, rows: i32, column: u32) -> f32 {
     let t = place.t + rows;
     if (t < 0) { return state[(place.slot * BEFORE + u32(t + i32(BEFORE))) * COLS + column]; }
@@ -69,10 +69,11 @@ fn tails_keep(@builtin(global_invocation_id) id: vec3<u32>) {
 
 // ---- Convolutions ------------------------------------------------------------------------------
 
-// y[t][o] = bias[o] + sum over taps j and columns i of w[j][i][o] * x[t - BEFORE + j * DILATION][i],
-// a chain of fmas that goes up in j, and in i for each j, wherever a tile begins. A workgroup has a
-// tile of 32 rows and 32 outputs, of which a thread has four by four, and takes 16 columns of a tap
-// at a time into its memory. Grid: (outputs / 32, rows / 32).
+// y[t][o] = bias[o] + sum over taps j and columns i of
+// w[j][i][o] * x[t - BEFORE + j * DILATION][i], a chain of fmas that goes up in j, and in i for
+// each j, wherever a tile begins. A workgroup has a tile of 32 rows and 32 outputs, a thread four by
+// four of it; it takes 16 columns of a tap at a time into its memory. Grid: (outputs / 32, rows /
+// 32).
 const TILE = 32u;
 const STEP = 16u;
 var<workgroup> places: array<Place, 32>;
@@ -89,7 +90,7 @@ fn weights_of(tap: u32, column: u32, output: u32) -> vec4<f32> {
                 weight_of(tap, column, output + 2u), weight_of(tap, column, output + 3u));
 }
 
-// Of four rows of the tile.
+// Numbers of four rows of the tile.
 fn numbers(row: u32, tap: u32, column: u32) -> vec4<f32> {
     let rows = i32(tap * DILATION) - i32(BEFORE);
     if (column >= COLS) { return vec4(0.0); }
@@ -156,7 +157,7 @@ fn conv1d(@builtin(workgroup_id) group: vec3<u32>,
     put(first + 3u, output, sum3);
 }
 
-// Rows t * RATE + p of y, of rows t - 1 and t of x:
+// Rows t * RATE + p of y, from rows t - 1 and t of x:
 // y[o] = bias[o] + sum over the columns i of o's group of w[i][o'][p + RATE] * x[t - 1][i] +
 // w[i][o'][p] * x[t][i], fmas in this order, o' counted in the group. Grid: (numbers of y that a
 // token has / 64, tokens).

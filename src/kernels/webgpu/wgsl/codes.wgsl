@@ -2,15 +2,15 @@
 //
 // A matrix is cut into tiles of 8 rows; a tile is [column block of 64][row of 8] of vec4<u32>, so
 // that neighbouring threads read neighbouring 16 bytes. Word i of such a vector has, in bits 2j and
-// 2j + 1 of byte b, code + 1 of column 16i + 4j + b: shifted and masked it lies byte by byte as
-// the int8 activations do. Codes of one bit lie in the same way in vectors of 128 columns: bit j of
-// byte b of word i is column 32i + 4j + b, 1 for +1 and 0 for -1. A matrix larger than a binding comes
-// in parts of whole tiles, each with its own dispatch.
+// 2j + 1 of byte b, code + 1 of column 16i + 4j + b: shifted and masked it lies byte by byte as the
+// int8 activations do. Codes of one bit lie in the same way in vectors of 128 columns: bit j of
+// byte b of word i is column 32i + 4j + b, 1 for +1 and 0 for -1. A matrix larger than a binding
+// comes in parts of whole tiles, each with its own dispatch.
 //
-// In front of a matrix stand 256 bytes, of which the first four are its scale. Where each GROUP
-// columns have a scale of their own, it does not count; their scales follow the codes of a tile as
-// f16, [group][row of 8]. Then activations have a scale for each block of 64 columns, too, and a
-// product is what the CPU's is (grouped_scalar.c), operation by operation:
+// In front of a matrix are 256 bytes; the first four are its scale. Where each GROUP columns have a
+// scale of their own, it does not count; their scales follow the codes of a tile as f16,
+// [group][row of 8]. Then activations have a scale for each block of 64 columns, too, and a product
+// equals the CPU's (grouped_scalar.c), operation by operation:
 //
 //     sum = sum + w_scale * (f32(sum of integers of the block) * x_scale)    block by block
 //
@@ -38,9 +38,9 @@ fn sum_of_numbers(codes_sum: i32, halves: u32) -> i32 {
     return codes_sum - less;
 }
 
-// A block's part of the sum: of its integers, the activations' and the weights' scale.
+// A block's part of the sum: from its integers, and the activations' and the weights' scale.
 fn scaled(sum: i32, x_scale: f32, w_scale: f32) -> f32 { return w_scale * (f32(sum) * x_scale); }
 
-// The sum of two, of which the second is rounded before: no compiler may fuse what passes through a
+// The sum of two, the second rounded first: no compiler may fuse a product that passes through a
 // minimum.
 fn add_rounded(sum: f32, product: f32) -> f32 { return sum + min(product, 3.4028234e38); }

@@ -1,7 +1,7 @@
 // Codes of codes.wgsl read by vectors; `w` is declared by the next file.
 
-// Those of a block of 64 columns, of a row in the tile that begins at `tile`; of one bit in the first
-// two words.
+// The codes of a block of 64 columns, for a row in the tile that begins at `tile`; codes of one bit
+// are in the first two words.
 fn codes_of(tile: u32, block: u32, row: u32) -> vec4<u32> {
     if (BITS == 1u) {
         let c = w[tile + block / 2u * 8u + row];

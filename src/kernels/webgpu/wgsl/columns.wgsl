@@ -1,4 +1,5 @@
-// Of every GROUP columns of x those at FIRST .. FIRST + WIDTH - 1. Grid: (columns of y / 64, rows).
+// The columns FIRST .. FIRST + WIDTH - 1 of every GROUP columns of x. Grid: (columns of y / 64,
+// rows).
 override COLS: u32; // of y
 override GROUP: u32;
 override FIRST: u32;

@@ -1,5 +1,4 @@
-// Attention of a row over what its sequence is about; zeros where that is nothing. Grid: (heads,
-// rows).
+// Attention of a row over its sequence's source; zeros if there is none. Grid: (heads, rows).
 @group(0) @binding(5) var<storage, read> chunks: array<Chunk>;
 @group(0) @binding(6) var<storage, read> n_rows: array<f32>; // [slot]
 

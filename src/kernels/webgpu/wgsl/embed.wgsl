@@ -1,6 +1,6 @@
-// y[t] = W[table_row(t)]. A table larger than a binding comes in parts, each with its own dispatch, which
-// writes the rows of its own tokens only. Of a table that stays on the host there are the rows of
-// the batch's tokens alone, in their order. Grid: (columns / 4 / 64, tokens).
+// y[t] = W[table_row(t)]. A table larger than a binding comes in parts, each with its own dispatch,
+// which writes the rows of its own tokens only. For a table that stays on the host there are only
+// the rows of the batch's tokens, in their order. Grid: (columns / 4 / 64, tokens).
 override COLS4: u32;     // columns / 4
 override IS_F16: bool;
 override IS_Q8: bool;    // int8s and scales as in float_linear.wgsl; else f32

@@ -29,7 +29,7 @@ fn unpacked(c: vec4<u32>, scale: f32, k: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(c);
 }
 
-// Those of four rows, by column.
+// The same of four rows, by column.
 fn columns4(w: Weights, k: u32) -> mat4x4<f32> {
     return transpose(mat4x4(unpacked(w.a, w.scales.x, k), unpacked(w.b, w.scales.y, k),
                             unpacked(w.c, w.scales.z, k), unpacked(w.d, w.scales.w, k)));

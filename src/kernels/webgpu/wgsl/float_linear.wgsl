@@ -84,8 +84,8 @@ fn add_products(now: ptr<function, Fours>, x_at: u32, sums: ptr<function, Sums>)
     }
 }
 
-// Of the sums of four rows of weights with at most eight rows of x each thread gets one, possibly the
-// same as its neighbours.
+// Each thread gets one of the sums of four rows of weights with at most eight rows of x, possibly
+// the same one as its neighbours.
 override SUMMED = min(ROWS, 8u);
 fn write_sums(lane: u32, row: u32, y_row: u32, count: u32, sums: ptr<function, Sums>) {
     let n = lane % 32u * SUMMED / 8u;
@@ -142,8 +142,9 @@ fn gemv(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups:
     multiply(number / n_groups.y, number % n_groups.y * ROWS, lane);
 }
 
-// The same where, of one of the rows of x, more tokens may be the greatest than a list of
-// head_pick.wgsl has room for. Mostly there is none, so a workgroup looks once for many tiles.
+// The same where, in one of the rows of x, more tokens may be the greatest than a list of
+// head_pick.wgsl has room for. Mostly there is no such row, so a workgroup checks once for many
+// tiles.
 override LIST: u32 = 0u;
 @group(0) @binding(4) var<storage, read> listed: array<u32>; // of each row
 var<workgroup> is_open: u32;

@@ -1,5 +1,5 @@
-// a * b + c, rounded once, by sums and products that are: for implementations whose fma rounds twice.
-// Right unless the product is beyond 2^115 or below 2^-100.
+// a * b + c, rounded once, from sums and products that each round once: for implementations whose
+// fma rounds twice. Right unless the product is beyond 2^115 or below 2^-100.
 fn exact_sum(a: f32, b: f32) -> vec2<f32> { // and what rounding took
     let sum = a + b;
     let of_b = sum - a;

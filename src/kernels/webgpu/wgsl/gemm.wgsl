@@ -8,7 +8,7 @@
 // so do their results, each at its own place.
 override BLOCKS: u32; // of 64 columns
 override ADD: bool;   // to what is in y
-// Of matrix i: where it begins (in vec4s), its first tile, its rows, where its results begin
+// For matrix i: where it begins (in vec4s), its first tile, its rows, where its results begin
 override AT1: u32 = 0u;
 override AT2: u32 = 0u;
 override TILE1: u32 = 0xffffffffu;

@@ -10,7 +10,7 @@ override FIRST_ROW: u32; // of a part (gemv1)
 override Y_COLS: u32;    // rows of the whole matrix
 override SOFT_CAP: f32 = 0.0;   // of scores; 0: none (gemv1)
 override OUTPUTS: bool = false; // rows of x are counted from run.first_output on (gemv1)
-// Of matrix i: where it begins (in vec4s), its first tile, its rows
+// For matrix i: where it begins (in vec4s), its first tile, its rows
 override AT0: u32;
 override AT1: u32;
 override AT2: u32;

@@ -1,6 +1,7 @@
-// Walsh-Hadamard transforms of rows, block by block of columns, each by a workgroup: y = H(s * x) over
-// the root of the block, or, turned back, s * H(x). The stages add in the CPU's order (groups.inl), so
-// the bits are its own: strides from 16 on, then those below. Grid: (blocks of a row, rows).
+// Walsh-Hadamard transforms of rows, block by block of columns, each by a workgroup: y = H(s * x)
+// over the root of the block, or, turned back, s * H(x). The stages add in the CPU's order
+// (groups.inl), so the bits are the CPU's: strides from 16 on, then those below. Grid: (blocks of a
+// row, rows).
 override BLOCK: u32;   // columns, a power of two
 override BLOCKS: u32;  // of a row
 override FACTOR: f32;  // 1 / root of BLOCK

@@ -1,33 +1,34 @@
-// The greatest logit of a row without most of the head: what proves of a token that it is not it. The
-// CPU's head has the same idea (kernels/cpu/head/head.c).
+// The greatest logit of a row without most of the head: the proof that a token does not have it.
+// The CPU's head has the same idea (kernels/cpu/head/head.c).
 //
 // A copy of the head has 8-bit integers, w' = s W with |W| <= 127 and a step s for each row, and
 // the rows of x become x' of 8-bit integers, too: u_b X with a unit for each block of 64 columns,
-// or, for matrix units, which cannot scale by blocks, and for few rows, u (128 H + L). What is left, r = w - w' and
-// e = x - x', is known by its length. Let y be the logit as the float kernel computes it, and a
-// the product of w' and x' as head_screen_*.wgsl does. If all numbers are below 2^49,
+// or, for matrix units, which cannot scale by blocks, and for few rows, u (128 H + L). The lengths
+// of the rests, r = w - w' and e = x - x', are known. Let y be the logit as the float kernel
+// computes it, and a the product of w' and x' as head_screen_*.wgsl does. If all numbers are below
+// 2^49,
 //
 //     |y - a| <= |r| |x| + (|w| + |r|) |e| + G (|w| + |r|) (|x| + |e|)      G = 2^-23 (n / 16 + 64)
 //
-// For w x - w' x' = r x + w' e, exactly, and by Cauchy and Schwarz the first two terms bound that,
-// as |w'| <= |w| + |r|. The rest is rounding, with u = 2^-24: a sum in which no product passes
-// through more than m roundings is off by m u / (1 - m u) times the sum of the |products| at most.
-// In y that sum is at most |w| |x| and m = 2 (n / 32 + 21): a chain over the columns of one of 32
-// threads, then five additions, twice that since a device's fma may round twice. In a block sums
-// are whole numbers that a float holds, m = 2 (n / 64 + 4), of |products| up to |w'| |x'|; by
-// matrix units the sums of H and L are exact integers, of which floats are made and added up, m =
-// 6, and as |L| <= 64 and L is X where H is zero, the |products| are up to 3 |w'| |x'|. Of few rows
-// a thread's 128 H + L is exact, then a float, and 32 threads' are added up: m = 9. Together
-// less than (n / 8 + 64) u, and what high and low below lose is less than 8 u; G is (n / 8 + 128)
-// u. What is too small to be squared is in the 2^-50 that each length has more. A device may take
-// for zero what is below 2^-126, and a step times a unit is multiplied with less than 2^39: 2^-80
-// is more.
+// Exactly, w x - w' x' = r x + w' e, and by Cauchy and Schwarz the first two terms bound that,
+// as |w'| <= |w| + |r|. The rest is rounding, with u = 2^-24: a sum in which no product
+// passes through more than m roundings is off by m u / (1 - m u) times the sum of the |products| at
+// most. In y that sum is at most |w| |x| and m = 2 (n / 32 + 21): a chain over the columns of one
+// of 32 threads, then five additions, twice that since a device's fma may round twice. In a block
+// sums are whole numbers that a float holds, m = 2 (n / 64 + 4), of |products| up to |w'| |x'|; by
+// matrix units the sums of H and L are exact integers, which become floats and are added up, m = 6,
+// and as |L| <= 64 and L is X where H is zero, the |products| are up to 3 |w'| |x'|. For few rows a
+// thread's 128 H + L is exact, then a float, and 32 threads' are added up: m = 9. Together less
+// than (n / 8 + 64) u, and what high and low below lose is less than 8 u; G is (n / 8 + 128) u.
+// Numbers too small to be squared are covered by the 2^-50 that each length has more. A device may
+// take numbers below 2^-126 for zero, and a step times a unit is multiplied with less than 2^39:
+// 2^-80 is more.
 //
 // So a + bound is at least y and a - bound at most. With M the greatest a - bound of a row, no
-// token with a + bound < M is the greatest one, not even by a tie, and a + bound itself can stay
-// in the place of its logit: all others are computed as they always are (head_exact.wgsl), or of many
-// rows the whole row is where they are too many (gemv_open of float_linear.wgsl). The greatest is
-// then found as ever (top.wgsl).
+// token with a + bound < M is the greatest one, not even by a tie, and a + bound itself can stay in
+// the place of its logit. All others are computed as they always are (head_exact.wgsl), or, with
+// many rows, the whole row is if there are too many of them (gemv_open of float_linear.wgsl). The
+// greatest is then found as ever (top.wgsl).
 //
 // Comparisons are of finite numbers only: rows and tokens with greater ones, infinities or NaN are
 // marked as FAR, and always computed.
@@ -54,8 +55,8 @@ fn high_of(a: f32, w: vec4<f32>, x: vec4<f32>) -> f32 {
     return a + bound_of(w, x);
 }
 
-// Whole numbers above 0 that are ordered like floats: of these the greatest can be found by atomics.
-// 0: no float yet.
+// Whole numbers above 0 that are ordered like floats, so that atomics can find the greatest. 0: no
+// float yet.
 fn place_of(v: f32) -> u32 {
     let bits = bitcast<u32>(v);
     if ((bits >> 31u) != 0u) { return ~bits; }

@@ -38,9 +38,10 @@ fn head_exact(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_in
 override PARTS: u32 = 1u;
 @group(0) @binding(5) var<storage, read_write> parts: array<vec2<u32>>; // index, logit
 
-// Mostly a workgroup has one such token, or none, and what takes long is the way to memory: 32 threads
-// have one row of weights, and ask for all of AT_ONCE steps before they add up the first. The chain of
-// fma is that of float_dot.wgsl for one of its four rows, and so is the sum over the threads.
+// Mostly a workgroup has one such token, or none, and the way to memory takes most of the time: 32
+// threads have one row of weights, and ask for all of AT_ONCE steps before they add up the first.
+// The chain of fma is that of float_dot.wgsl for one of its four rows, and so is the sum over the
+// threads.
 const AT_ONCE_MAX = 10u;
 override AT_ONCE: u32 = min((UNITS + 31u) / 32u, AT_ONCE_MAX);
 fn chain(c: vec4<f32>, v: vec4<f32>, sum: f32) -> f32 {

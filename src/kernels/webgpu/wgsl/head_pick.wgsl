@@ -1,5 +1,5 @@
-// Which tokens of the vocabulary may be the greatest of a row (head_bound.wgsl): first what the
-// greatest is at least, in PARTS parts, then a list of all that may reach that. Grid: (parts,
+// Which tokens of the vocabulary may be the greatest of a row (head_bound.wgsl): first a lower
+// bound of the greatest, in PARTS parts, then a list of all tokens that may reach it. Grid: (parts,
 // rows), twice.
 override COLS4: u32;
 override N_ROWS: u32;

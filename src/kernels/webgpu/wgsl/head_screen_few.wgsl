@@ -1,7 +1,7 @@
-// Approximate logits of few rows of x, and what the greatest of each is at least. 32 threads share
+// Approximate logits of few rows of x, and a lower bound of the greatest of each. 32 threads share
 // four rows of the copy as those of float_linear.wgsl do, 16 bytes of each at a time, and ask for
-// the next ones before they use these. All of x is in workgroup memory, in two parts: a thread's sums
-// are exact integers. Grid: any number of workgroups, which share the rows out.
+// the next ones before they use these. All of x is in workgroup memory, in two parts: a thread's
+// sums are exact integers. Grid: any number of workgroups, which share the rows out.
 override ROWS: u32; // of x at most: 1, 2, 4 or 8
 
 @group(0) @binding(6) var<storage, read_write> least: array<atomic<u32>>; // place_of a float

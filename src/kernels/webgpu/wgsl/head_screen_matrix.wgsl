@@ -16,7 +16,7 @@ alias Left = subgroup_matrix_left<i8, 32, 16>;
 alias Right = subgroup_matrix_right<i8, 16, 32>;
 alias Sums = subgroup_matrix_result<i32, 16, 16>;
 
-// Of each 16 rows of x the upper parts, then the lower ones; after all of them the rows of the
+// For each 16 rows of x the upper parts, then the lower ones; after all of them the rows of the
 // copy. At the end sums of 16 rows of x x 32 tokens for each subgroup.
 const MEMORY = 9216u;
 var<workgroup> memory: array<i32, MEMORY>;

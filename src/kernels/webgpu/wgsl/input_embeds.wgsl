@@ -37,8 +37,8 @@ fn add_input_embeds(@builtin(global_invocation_id) id: vec3<u32>) {
     }
 }
 
-// What of the grid's axis lies under a triangle: a place at `at` counts fully, one that is `width`
-// away no more.
+// The part of the grid's axis under a triangle: a place at `at` counts fully, one that is `width`
+// away not at all.
 struct Triangle { at: f32, width: f32, whole: f32, first: u32, last: u32 }
 
 fn share(t: Triangle, i: u32) -> f32 {

@@ -25,9 +25,9 @@ fn capped_by(cap: f32, s: vec4<f32>) -> vec4<f32> {
 
 // The factor that makes numbers up to `most` integers up to 127, and the unit of these: the CPU's
 // quantize_64 (groups.inl). The unit is its quotient to the bit on every device: q = most / 127 is
-// off by a unit of the last place at most, and most - 128 q + q is what is left, without rounding.
-// WGSL lets the factor be 2.5 units off, so that an integer on the edge of rounding may be the next.
-// And a NaN, which the CPU makes 127, is anything.
+// off by a unit of the last place at most, and most - 128 q + q is the remainder, without rounding.
+// WGSL lets the factor be 2.5 units off, so that an integer on the edge of rounding may be the
+// next. And a NaN, which the CPU turns into 127, may become anything.
 fn unit_of(most: f32) -> f32 {
     let q = most * 0.007874015718698502;
     return q + ((most - 128.0 * q) + q) * 0.007874015718698502;
@@ -40,8 +40,8 @@ fn integers(v: vec4<f32>, factor: f32) -> vec4<i32> {
     return vec4<i32>(clamp(round(v * factor), vec4(-127.0), vec4(127.0)));
 }
 
-// The sums of the integers of a block's two halves of 32 columns are one word, as the sum over the 16
-// threads that have four columns each: of at most 4064 each, they stay apart.
+// The sums of the integers of a block's two halves of 32 columns share one word, which is summed
+// over the 16 threads that have four columns each: the sums are at most 4064, so they stay apart.
 fn in_half(lane: u32, sum: i32) -> i32 {
     if (lane % 16u >= 8u) { return sum << 16u; }
     return sum;

@@ -1,6 +1,5 @@
-// Quantized rows of steps, a workgroup for each, for the products of few.wgsl or, of many,
-// of gemm.wgsl: as rows_base.wgsl writes them, with the bits that token.wgsl makes.
-// Grid: (1, rows).
+// Quantized rows of steps, a workgroup for each, for the products of few.wgsl or, for many rows, of
+// gemm.wgsl: as rows_base.wgsl writes them, with the bits that token.wgsl makes. Grid: (1, rows).
 override ACT: u32 = 0u;
 override Q_VECS: u32; // of a row, with the zeros after its end
 override GROUP: u32 = 0u; // as in codes.wgsl
@@ -28,7 +27,7 @@ fn row_quantize(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_
     write_row(id.y, lane, &row, &weight);
 }
 
-// The same for a row act(gate) * up; `gated` of ternary_tiles.wgsl says it for few rows.
+// The same for a row act(gate) * up; `gated` of ternary_tiles.wgsl does it for few rows.
 @compute @workgroup_size(THREADS)
 fn glu_quantize(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     var row: array<vec4<f32>, KEPT_X>;

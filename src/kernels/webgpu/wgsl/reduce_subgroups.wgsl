@@ -10,7 +10,7 @@ fn ordered(v: f32) -> i32 {
 fn unordered(v: i32) -> f32 { return bitcast<f32>(v ^ ((v >> 31u) & 0x7fffffff)); }
 
 // The sum of the first values and the greatest of the second. The caller puts a barrier between two
-// calls: it would be wasted on those who call once.
+// calls: it would be wasted where there is only one.
 fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
     let s = vec2(subgroupAdd(sum), unordered(subgroupMax(ordered(most))));
     if (lane % 32u == 0u) { part_f[lane / 32u] = s; }
@@ -29,9 +29,9 @@ fn workgroup_sum_max(lane: u32, sum: f32, most: f32) -> vec2<f32> {
 fn sum_of_32(lane: u32, value: vec4<f32>) -> vec4<f32> { return subgroupAdd(value); }
 
 // The sums over 32 neighbouring threads of n vec4s, n = 1, 2, 4 or 8: of these 4n numbers thread i
-// gets number i * n / 8. Of two threads that differ in a bit, each gives away one half of the
-// numbers and goes on with the other, so 32 sums take 31 exchanges and not 160. A number is summed
-// up in the same order whatever n is.
+// gets number i * n / 8. Two threads that differ in a bit each give away one half of the numbers
+// and go on with the other, so 32 sums take 31 exchanges and not 160. A number is summed up in the
+// same order whatever n is.
 fn meet(lane: u32, step: u32, a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     var mine = a;
     var other = b;
@@ -89,7 +89,7 @@ fn sum_of_every_8th(value: i32) -> i32 {
 }
 
 // A sum of integers over a workgroup: begin it; after a barrier, every thread adds to it; after
-// another one, all know it. The barriers are the caller's.
+// another one, all can read it. The barriers are the caller's.
 var<workgroup> part_i: array<i32, (THREADS + 31u) / 32u>;
 fn begin_int_sum(lane: u32) {}
 fn add_to_int_sum(lane: u32, value: i32) {

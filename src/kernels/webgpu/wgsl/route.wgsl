@@ -1,4 +1,4 @@
-// Which experts a row goes to, and the sum of what they make of it.
+// Which experts a row goes to, and the sum of their results.
 override EXPERTS: u32;
 override CHOSEN: u32;
 override SIGMOIDS: bool; // scores are sigmoids, else a softmax over all
@@ -14,7 +14,7 @@ override COLS: u32; // of the sum
 
 fn clamped_exp(v: f32) -> f32 { return exp(clamp(v, -87.0, 87.0)); }
 
-// Of all experts the greatest x and 1 / sum of e^(x - that); of sigmoids nothing.
+// The greatest x of all experts and 1 / sum of e^(x - greatest); zeros for sigmoids.
 fn softmax_of(at: u32) -> vec2<f32> {
     if (SIGMOIDS) { return vec2(0.0, 0.0); }
     var top = x[at];

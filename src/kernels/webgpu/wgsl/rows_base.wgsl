@@ -40,8 +40,8 @@ fn write_info(lane: u32, row: u32, scale: f32, sum: i32) {
 }
 
 // In groups of 64 columns, which 16 neighbouring threads have: four of the row's elements become
-// integers, and each group gets its scale and the sums of its halves. All threads call this together, those after the
-// row's end with zeros.
+// integers, and each group gets its scale and the sums of its halves. All threads call this
+// together, those after the row's end with zeros.
 override GROUPED: bool = false;
 fn write_group(number: u32, lane: u32, i: u32, v: vec4<f32>) {
     let f = factor_and_unit(max_over_16(lane, greatest(v)));

@@ -1,4 +1,4 @@
-// The same of act(gate) * up.
+// The same for act(gate) * up.
 @group(0) @binding(2) var<storage, read_write> up: array<vec4<f32>>;
 
 fn value(row: u32, i: u32) -> vec4<f32> { return activate(ACT, x[row + i]) * up[row + i]; }

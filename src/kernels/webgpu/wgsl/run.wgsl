@@ -26,7 +26,7 @@ fn position_of(row: u32) -> u32 { return run.first_pos + run.tables[4u * row]; }
 fn pages_of(row: u32) -> u32 { return run.tables[4u * row + 1u]; }
 fn chunk_begin(row: u32) -> u32 { return run.tables[4u * row + 2u]; }
 fn chunk_end(row: u32) -> u32 { return run.tables[4u * row + 3u]; }
-// The position after the image that a row is of; 0: it is of none.
+// The position after a row's image; 0: the row is in no image.
 fn image_end(row: u32) -> u32 {
     if (run.ends_at == 0u) { return 0u; }
     return run.tables[run.ends_at + row];

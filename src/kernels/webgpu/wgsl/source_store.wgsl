@@ -1,4 +1,4 @@
-// Writes the rows that a sequence is about into its states, and how many there are. Grid: (pairs /
+// Writes the rows of a sequence's source into its states, and how many there are. Grid: (pairs /
 // 64, rows).
 override K_PAIRS: u32;
 override FRAMES: u32; // the dimension of the rows

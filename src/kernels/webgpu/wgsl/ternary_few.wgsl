@@ -77,7 +77,7 @@ fn sum_of(r: Result, i: u32) -> f32 {
     return f32(s);
 }
 
-// Of a block, into `part`.
+// Puts the products of a block into `part`.
 fn keep_products(l: Lane, token: u32, block: u32, sums: ptr<function, Sums>, scales: Scales) {
     var w_scale = scales;
     for (var t = 0u; t < EACH; t++) {

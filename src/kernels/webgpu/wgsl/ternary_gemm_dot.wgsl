@@ -27,10 +27,10 @@ override ROWS_NEXT = ROWS + 2u;
 override TOKENS_NEXT = TOKENS + 2u;
 override STAGE = 4u * (ROWS_NEXT + TOKENS_NEXT);
 
-// Of each team [16 columns of 64][row], then the same of tokens; at the end its sums.
+// For each team [16 columns of 64][row], then the same of tokens; at the end its sums.
 var<workgroup> stage: array<vec4<u32>, STAGE * TEAMS>;
 
-// In groups, of each team's block also the scales of the rows, and scales and sums of the tokens.
+// In groups also, for each team's block, the scales of the rows, and scales and sums of the tokens.
 override N_SCALES = TEAMS * ROWS * u32(GROUP > 0u) + u32(GROUP == 0u);
 override N_INFOS = TEAMS * TOKENS * u32(GROUP > 0u) + u32(GROUP == 0u);
 var<workgroup> scales: array<f32, N_SCALES>;
@@ -41,7 +41,7 @@ fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }
 
-// In groups it also loads one row's scale, and one token's, as far as there are so many.
+// In groups it also loads one row's scale, and one token's, if there are that many.
 struct Load {
     codes: array<u32, N_CODES_MAX>,
     tokens: array<vec4<u32>, N_TOKENS_MAX>,

@@ -1,8 +1,8 @@
-// A tile of few tokens by the matrix units: ROWS rows, few enough that there are tiles for all of the
-// processors, of up to 64 tokens. Eight subgroups of 32 threads each have 32 rows of it, and those
-// with the same rows share the columns: of a step's they take SLICES times 32, in pieces of
-// 16 x 16. At the end their sums are added up, half of the sharers' at a time. Waiting for memory is
-// what takes time here, so the data of two steps is on its way while one is computed. Workgroup
+// A tile of few tokens by the matrix units: ROWS rows, few enough that there are tiles for all of
+// the processors, of up to 64 tokens. Eight subgroups of 32 threads each have 32 rows of it, and
+// those with the same rows share the columns: each takes SLICES times 32 of a step's, in pieces of
+// 16 x 16. At the end their sums are added up, half of the sharers' at a time. Waiting for memory
+// takes the time here, so the data of two steps is on its way while one is computed. Workgroup
 // memory: 34 KB.
 override TOKENS: u32;      // 16, 32 or 64
 override ROWS: u32;        // 32, 64 or 128

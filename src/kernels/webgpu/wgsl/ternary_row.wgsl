@@ -7,7 +7,7 @@
 override COLS4: u32;  // columns / 4
 override NORM: bool;  // else the row is only quantized
 override EPS: f32;
-// Of the attention whose parts are the row; see attention_token.wgsl
+// For the attention whose parts make the row; see attention_token.wgsl
 override HEAD4: u32;  // dimensions of a head / 4
 override PART: u32;   // positions of a tile
 override SEES: u32 = 0u; // its window; 0: none

@@ -1,15 +1,14 @@
-// How token.wgsl and few.wgsl share out the tiles of matrices of codes, which lie as
-// codes.wgsl says. A workgroup has TEAMS teams of 8 *
-// SPLITS threads. A team takes TILES tiles; SPLITS of its threads share a row, each with the blocks
-// of columns b, b + SPLITS ... (STEPS of them). Tiles are numbered across up to three matrices.
-// Grid, x: tiles / (TEAMS * TILES).
+// How token.wgsl and few.wgsl share out the tiles of matrices of codes, which lie as codes.wgsl
+// says. A workgroup has TEAMS teams of 8 * SPLITS threads. A team takes TILES tiles; SPLITS of its
+// threads share a row, each with the blocks of columns b, b + SPLITS ... (STEPS of them). Tiles are
+// numbered across up to three matrices. Grid, x: tiles / (TEAMS * TILES).
 override BLOCKS: u32; // of 64 columns
 override SPLITS: u32; // a multiple of 4: subgroups do not reach over teams
 override STEPS: u32;  // SPLITS * STEPS >= BLOCKS
 override TEAMS: u32;
 override TILES: u32;
 override ACT: u32 = 0u;
-// Of matrix i: where it begins (in vec4s; the first at 0), its first tile, its rows
+// For matrix i: where it begins (in vec4s; the first at 0), its first tile, its rows
 override AT1: u32 = 0u;
 override AT2: u32 = 0u;
 override TILE1: u32 = 0xffffffffu;

@@ -1,6 +1,6 @@
-// A norm whose means are those of all rows and columns of a run. A workgroup finds the mean of a row
-// and the squares of what its numbers are off; another adds up those of all rows and norms one.
-// Grid of both: (1, rows).
+// A norm whose means are those of all rows and columns of a run. A workgroup finds the mean of a
+// row and the squares of its numbers' distances from it; another adds up those of all rows and
+// norms one. Grid of both: (1, rows).
 override COLS4: u32; // columns / 4
 override EPS: f32;
 override ROWS: u32; // the dimension of the rows

@@ -2,17 +2,17 @@
 // multiplies with them. `w` is declared by the next file.
 //
 // A tile has 8 rows, as in codes.wgsl, and 256 bytes stand in front of a matrix, too. A tile is
-//   - the codes: for each 64 columns [half][row] of vec4<u32>. Byte b of word i of a half has columns
-//     32 half + 8i + b and 8i + 4 + b in its lower and upper nibble; the higher bits follow: of five
-//     bits [row] of 2 words, a half each, bit j of byte b being column 4j + b's; of six bits [row] of
-//     4 words, of 16 columns each, bits 2j and 2j + 1. Of eight bits there are [quarter][row] of
-//     vec4<u32>, a byte a column.
+//   - the codes: for each 64 columns [half][row] of vec4<u32>. Byte b of word i of a half has
+//     columns 32 half + 8i + b and 8i + 4 + b in its lower and upper nibble; the higher bits
+//     follow: for five bits [row] of 2 words, a half each, bit j of byte b being column 4j + b's;
+//     for six bits [row] of 4 words, of 16 columns each, bits 2j and 2j + 1. Codes of eight bits
+//     are [quarter][row] of vec4<u32>, a byte a column.
 //   - the scales: for each 64 columns [row] of a word, see scales_of; [2][row] where those of two
 //     groups and their minima are 16 bits each;
 //   - the front, if SUPER > 0: for each SUPER columns [row] of two numbers of 16 bits, which a group's
 //     signed bytes are multiplied with.
 //
-// Codes are signed: OFFSET less than they are. A product is what the CPU's is (dot_wide in
+// Codes are signed: stored codes less OFFSET. A product equals the CPU's (dot_wide in
 // grouped_scalar.c), operation by operation, group by group:
 //
 //     sum = fma(scale, f32(sum of codes * q) * x_scale, sum)
@@ -98,7 +98,7 @@ fn number(bits: u32) -> f32 {
 }
 fn numbers(word: u32) -> vec2<f32> { return vec2(number(word & 0xffffu), number(word >> 16u)); }
 
-// Of the groups of a block.
+// The scales and minima of the groups of a block.
 struct Scales { scale: vec4<f32>, minimum: vec4<f32> }
 
 fn word_of(at: u32, n: u32) -> u32 { return w[at + n / 4u][n % 4u]; }
@@ -130,14 +130,14 @@ fn dot16(sum: i32, c: vec4<u32>, x: vec4<u32>) -> i32 {
     return dot4(c.w, x.w) + (dot4(c.z, x.z) + (dot4(c.y, x.y) + (dot4(c.x, x.x) + sum)));
 }
 
-// The sums of the activations of a block's groups; of four groups nobody asks for them.
+// The sums of the activations of a block's groups; not needed for four groups.
 fn sums_of_parts(halves: u32) -> vec4<i32> {
     let two = sums_of_halves(halves);
     if (PARTS == 1u) { return vec4(two.x + two.y, 0, 0, 0); }
     return vec4(two, 0, 0);
 }
 
-// What the fma takes, of the sums of a block's quarters.
+// The products that fma takes, from the sums of a block's quarters.
 fn products_of(quarters: vec4<i32>, info: vec2<u32>) -> vec4<f32> {
     var sum = quarters;
     if (PARTS == 2u) { sum = vec4(sum.x + sum.y, sum.z + sum.w, 0, 0); }

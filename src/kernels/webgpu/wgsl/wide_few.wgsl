@@ -1,6 +1,6 @@
 // Products of few.wgsl with codes of wide_codes.wgsl.
 
-// Of SPLITS blocks: products [token][split][group][row], scales and minima without the token; rows
+// For SPLITS blocks: products [token][split][group][row], scales and minima without the token; rows
 // apart to spread the banks.
 override PART_NEXT: u32 = GROUP_ROWS + 8u / PARTS;
 override N_SCALES: u32 = SPLITS * PARTS * PART_NEXT;

@@ -29,8 +29,7 @@ fn fma4(c: u32, x: vec4<f32>, sum: f32) -> f32 {
     return fma(v.w, x.w, fma(v.z, x.z, fma(v.y, x.y, fma(v.x, x.x, sum))));
 }
 
-// What a code of this group is multiplied with, in the upper bits of its byte as it is, and what the
-// sum of x is.
+// The factors of a code of this group, which is in the upper bits of its byte, and of the sum of x.
 fn factors(s: Scales, p: u32) -> vec2<f32> {
     let unit = 1.0 / f32(1u << SHIFT);
     return vec2(s.scale[p] * unit, f32(OFFSET) * s.scale[p] - s.minimum[p]);

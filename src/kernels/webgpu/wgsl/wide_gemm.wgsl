@@ -48,7 +48,7 @@ fn unpacked(c: vec4<u32>, i: u32) -> vec4<u32> {
     return upper_bytes(c.xy, c.z, i);
 }
 
-// Each thread also loads one row's scales, and one token's, as far as there are so many.
+// Each thread also loads one row's scales, and one token's, if there are that many.
 struct Load {
     codes: array<vec4<u32>, N_CODES_MAX>,
     tokens: array<vec4<u32>, N_TOKENS_MAX>,

@@ -94,7 +94,7 @@ fn load_keys(lane: u32, row0: u32, first: u32) { // first: vec4 of the row
 
 fn first_seen(row: u32) -> u32 { return max(spans[row].x, row - min(row, WINDOW - 1u)); }
 
-// What a capped score is divided by CAP.
+// A capped score divided by CAP.
 fn over_cap(s: vec4<f32>) -> vec4<f32> {
     return 1.0 - 2.0 / (safe_exp(2.0 / max(CAP, 1e-30) * s) + 1.0);
 }

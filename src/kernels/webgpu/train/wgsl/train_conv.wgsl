@@ -1,6 +1,6 @@
-// Causal depthwise convolution of the rows of each document, and its gradients; the sum of all rows,
-// a bias's gradient. w lies as [columns]
-// [TAPS], the newest row's tap last. Grid: (16 COLS4 / 256, T / 16), a thread four columns of a row.
+// Causal depthwise convolution of the rows of each document, and its gradients; the sum of all
+// rows, a bias's gradient. w lies as [columns][TAPS], the newest row's tap last.
+// Grid: (16 COLS4 / 256, T / 16), a thread four columns of a row.
 override COLS4: u32;
 override TAPS: u32;  // at most 8
 override CHUNK: u32; // tokens whose share of dw is one part
