@@ -1,5 +1,5 @@
-// Groups of codes that folders of other programs have, as blocks of GGUF types: Q4_0 and Q8_0 where
-// the offset is that of their middle, Q4_1 where it is a number of 16 bits. No code changes.
+// Groups of codes in folders of other programs, as blocks of GGUF types: Q4_0 and Q8_0 if the
+// offset is the middle code, Q4_1 if it is a 16-bit number. No code changes.
 #include <string.h>
 #include "base/half.h"
 #include "tasks/convert/convert_private.h"
