@@ -1,6 +1,6 @@
-// Which tokens of a chat are the assistant's: found by what its template puts before an answer.
+// Finds the assistant's tokens in a chat, by the marks that its template puts before an answer.
 //
-// The template renders a question, once plainly and once with the words that make the model answer
+// The template renders a question, once plainly and once with the mark that makes the model answer
 // ("<|im_start|>assistant\n", "Assistant: "); the extra tokens of the second are the mark. An
 // answer goes from the end of the mark to the first token that ends a turn or a text, inclusive.
 // White space at the mark's end may have become part of the answer's first word, so it is matched
@@ -85,7 +85,8 @@ void tern_assistant_close(tern_assistant *s) {
 void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint8_t *starts,
                          int32_t n, int32_t *targets) {
     const int32_t *mark = s->with.ids + s->n_before, *space = mark + s->n_mark;
-    int32_t n_mark = (int32_t)s->n_mark, n_space = (int32_t)s->n_space, from = -1; // of an answer
+    int32_t n_mark = (int32_t)s->n_mark, n_space = (int32_t)s->n_space,
+            from = -1; // from: where an answer begins
     for (int32_t i = 1; i <= n; i++) {
         if (starts[i]) from = -1;
         if (from < 0 && i >= n_mark &&

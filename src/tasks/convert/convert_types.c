@@ -5,7 +5,7 @@
 // times one scale, in every type of a GGUF, since other programs use floats unrounded. Only a
 // folder keeps masters: there config.json asks for the rounding.
 // - Embedding and head follow --head-type, else a float --type; else a BitNet's are F16, as the
-//   published ones are. Others stay, unless the matrices get fewer bits: then they do, too, as in
+//   published ones are. Others stay, unless the matrices get fewer bits: then these do, too, as in
 //   llama.cpp's files.
 // - A mixture gives some matrices more bits (convert_mixtures.c).
 // - A type whose blocks do not divide a tensor's rows falls back for this tensor, as in

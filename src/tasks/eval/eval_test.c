@@ -270,7 +270,7 @@ TEST(eval_has_a_form_for_every_layout_of_every_task) {
         while (n_layouts < TERN_EVAL_LAYOUTS && task->layouts[n_layouts].mark) n_layouts++;
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
             n += tern_eval_task_find(forms[i].task) == task;
-        n += !strncmp(task->name, "arc_", 4) ? 2 : 0; // both have the same layouts, one of which
+        n += !strncmp(task->name, "arc_", 4) ? 2 : 0; // both have the same layouts; one
         CHECK_MSG(n >= n_layouts, "%s: %zu forms of %zu", task->name, n, n_layouts); // has the rest
     }
     CHECK(!tern_eval_task_find("") && !tern_eval_task_find("mmluu") && !tern_eval_task_find("mml"));

@@ -18,7 +18,7 @@ typedef struct tern_inspection {
     tern_str architecture;
     const tern_arch *arch; // NULL: not a model that can run
     tern_config config;    // of arch
-    tern_error refusal;    // why it cannot run; an empty message: it can
+    tern_error refusal;    // why it cannot run; empty message: it can
     size_t n_files;
     tern_tally left_out; // of other parts of the model, which are not run
     tern_state_bytes states;
