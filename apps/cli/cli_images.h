@@ -1,4 +1,4 @@
-// Images that are named on a command line.
+// Images named on a command line.
 #ifndef CLI_IMAGES_H
 #define CLI_IMAGES_H
 
@@ -6,7 +6,7 @@
 #include "cli.h"
 #include "tern_media.h"
 
-// "-" is standard input. False after printing why one cannot be read; those before it are read.
+// "-" is standard input. False after printing why one cannot be read; the ones before it stay open.
 bool read_images(tern_image *out, const char **paths, int n, bool as_stored);
 void free_images(tern_image *images, int n);
 
