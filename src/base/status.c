@@ -18,7 +18,7 @@ const char *tern_status_name(tern_status status) {
 // memory.
 #define TEXT_BYTES 9000
 
-// One line, and nothing of what it quotes hides or is obeyed by a terminal.
+// Makes it one line, whose quoted text cannot hide or control a terminal.
 static void make_plain(const char *text, char out[TEXT_BYTES]) {
     tern_plain plain = {0};
     size_t n = strlen(text), used = 0, n_shown;
@@ -38,7 +38,8 @@ static void set_message(tern_error *err, const char *said) {
         memcpy(err->message, text, n + 1);
     } else {
         size_t end = room - begin - (sizeof dots - 1);
-        while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80) begin--; // whole ones
+        while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80)
+            begin--; // whole characters
         while (end > 0 && ((unsigned char)text[n - end] & 0xC0) == 0x80) end--;
         memcpy(err->message, text, begin);
         memcpy(err->message + begin, dots, sizeof dots - 1);

@@ -28,7 +28,7 @@ typedef struct series {
 } series;
 typedef struct curves { // of a log
     series train, valid;
-    tern_strbuf name, run; // as text for XML; run: what it is, may be empty
+    tern_strbuf name, run; // as text for XML; run: its description, may be empty
     bool of_pairs;         // x counts pairs of texts, not tokens
 } curves;
 typedef struct image {
