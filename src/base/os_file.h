@@ -64,8 +64,8 @@ typedef struct tern_names { // zero-initialise
     char **list;            // [n], sorted by bytes
     size_t n, capacity;
 } tern_names;
-// Names in a folder, without the folder, that begin and end with these texts ("" for any); there
-// are no wildcards. `names` is empty before, and also after a failure.
+// Names in a folder, without the folder, that begin and end with these texts ("" for any), which
+// have no wildcards. `names` is empty before, and also after a failure.
 tern_status tern_folder_list(tern_names *names, const char *folder, const char *begin,
                              const char *end, tern_error *err);
 // The same, unsorted. Allocates only for the matching names.

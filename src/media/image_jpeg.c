@@ -61,7 +61,8 @@ static tern_status from_inks(tjhandle tj, const tern_image_file *f, tern_image *
     return TERN_OK;
 }
 
-// Missing parts of a damaged file would be grey; it is refused, and so is one that only ends early.
+// Missing parts of a damaged file become grey. A file that ends early is the same to libjpeg, but
+// is refused.
 static tern_status decode(tjhandle tj, tern_image_file *f, tern_image *out, tern_error *err) {
     int width, height, subsampling, colors, result = -1;
     const int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS;

@@ -34,7 +34,7 @@ static bool has_frames(const conversion *c, const item *it) {
 }
 
 // For tables of positions and patch kernels. Folders give them more dimensions, or fewer where
-// their numbers go pixel by pixel and not color by color.
+// their numbers go pixel by pixel and not colour by colour.
 static int image_shape(const item *it, uint64_t ne[4]) {
     bool to_rows = it->to_gguf != (it->moves.columns.a != 0);
     if (it->change == TERN_CHANGE_LEADING) return it->to_gguf ? ne[1] > 1 ? 2 : 1 : 3;
