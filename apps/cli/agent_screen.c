@@ -143,7 +143,7 @@ void screen_line(const char *own, const char *bytes, size_t n, const char *after
 // ---- Questions ----------------------------------------------------------------------------------
 
 // Input typed before a question does not answer it: it is discarded. Returns whether there was any:
-// then perhaps a program is typing and nobody is watching.
+// then perhaps a program is typing, unattended.
 static bool forget_typed(void) {
     struct pollfd typed = {.fd = STDIN_FILENO, .events = POLLIN};
     bool any = poll(&typed, 1, 0) > 0;
