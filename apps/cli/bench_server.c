@@ -27,8 +27,7 @@ static int measure(const server_bench *b, size_t i_load, load_row *row, char err
                             .n_prompt = b->n_prompt,
                             .n_answer = b->n_answer,
                             .n_shared = b->n_shared,
-                            .seed =
-                                b->seed + 1000003 * i_load, // other texts, so that none is cached
+                            .seed = b->seed + 1000003 * i_load, // other texts: none is cached yet
                             .stall_seconds = 300,
                             .goes_on = not_cancelled};
     load_result result;

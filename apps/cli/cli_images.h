@@ -10,7 +10,7 @@
 bool read_images(tern_image *out, const char **paths, int n, bool as_stored);
 void free_images(tern_image *images, int n);
 
-// What the model sees of the images, [n] for free_image_tokens; NULL after printing why not.
+// The images as the model's tokens, [n], for free_image_tokens; NULL after printing why not.
 tern_image_tokens **see_images(tern_model *model, const char **paths, int n);
 void free_image_tokens(tern_image_tokens **image_tokens, int n); // NULL is allowed
 // Puts them into the prompt at its placeholders, or in front of it if there are none. False after

@@ -194,8 +194,8 @@ const char *device_of(const model_args *args) {
     return args->finds_gpu ? "auto" : NULL;
 }
 
-// Prints in one line where the model runs and why, if tern chose the device: on a terminal, or if
-// requested.
+// Prints in one line where the model runs and why, if the device is "auto": on a terminal, or if
+// the option was given.
 static void say_device(const model_args *args, const char *device) {
     const char *asked = device_of(args);
     bool is_said = args->device != NULL;

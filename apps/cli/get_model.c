@@ -131,7 +131,7 @@ static bool get_model(const char *folder, const char *name, const char *why) {
         return false;
     }
     describe(&offer, what, sizeof what);
-    text line = {0}; // the hub's text, without control characters
+    text line = {0}; // it quotes the hub, so put_plain prints it
     const char *const parts[] = {
         name, " is not here. On the hub: ", offer.source, ", ", offer.shown, " (", what, ")"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) text_puts(&line, parts[i]);
@@ -151,8 +151,7 @@ static bool get_model(const char *folder, const char *name, const char *why) {
         put_plain(stderr, own);
         fprintf(stderr, " is in %s\n", folder);
     }
-    for (int i = 0; i < 3; i++)
-        sigaction(numbers[i], &before[i], NULL); // restores the command's handlers
+    for (int i = 0; i < 3; i++) sigaction(numbers[i], &before[i], NULL); // of the command itself
     free(own);
     return ok;
 }

@@ -125,8 +125,7 @@ static bool add_text(adder *a, const text *t, const char *source, bool is_file, 
     const tern_memory_add_params params = params_of(a->args, is_file && !a->args->again);
     tern_status status = tern_memory_add(a->m.store, &item, &params, &added, &err);
     if (may_skip && source && (status == TERN_ERR_FORMAT || status == TERN_ERR_ARGUMENT) &&
-        strncmp(err.message, source, strlen(source)) ==
-            0) { // the error is about the text, not the memory
+        strncmp(err.message, source, strlen(source)) == 0) { // not the memory's fault
         a->n_skipped++;
         return true;
     }

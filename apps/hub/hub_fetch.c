@@ -79,8 +79,7 @@ static void copy_message(hub_reply *r, tern_str s) {
 static size_t on_header(char *bytes, size_t size, size_t n, void *user) {
     fetch *f = user;
     tern_str line = {bytes, size * n}, value;
-    if (hub_begins(line,
-                   "HTTP/")) { // of this answer: an earlier one, "100 Continue", was different
+    if (hub_begins(line, "HTTP/")) { // resets: "100 Continue" may come before
         long status = 0;
         curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
         f->reply->status = (int)status;

@@ -239,7 +239,7 @@ static bool is_candidate(const chooser *c, const hub_file *f, bool deep) {
     return !hub_split(s, &part, &n_parts) || part == 1;
 }
 
-// The first candidate of a type; *n: how many there are.
+// A candidate of a type, the last one; *n: how many there are.
 static hub_file *of_type(const chooser *c, bool deep, tern_str type, size_t *n) {
     hub_file *found = NULL;
     *n = 0;

@@ -88,8 +88,7 @@ static void put_body(const load *l, size_t i, int n_words, int n_answer, bool st
     tern_json_close(&w, '}');
     tern_json_close(&w, ']');
     tern_json_put_int(&w, "max_tokens", n_answer);
-    tern_json_put_bool(&w, "ignore_eos",
-                       true); // answers of equal length; OpenAI's API has no such option
+    tern_json_put_bool(&w, "ignore_eos", true); // equal lengths; not in OpenAI's API
     tern_json_put_int(&w, "temperature", 0);
     tern_json_put_bool(&w, "stream", stream);
     if (stream) tern_json_put_raw(&w, "stream_options", "{\"include_usage\":true}");

@@ -50,8 +50,7 @@ uint64_t tern_hash64(uint64_t seed, const void *bytes, size_t n) {
     uint64_t h = tern_mix64(seed ^ (n + 1) * 0x9E3779B97F4A7C15u);
     for (; n >= 8; n -= 8, p += 8) {
         uint64_t word = 0;
-        for (int i = 7; i >= 0; i--)
-            word = word << 8 | p[i]; // compiles to a single load where possible
+        for (int i = 7; i >= 0; i--) word = word << 8 | p[i]; // a single load where possible
         h = tern_mix64(h ^ word) + 0x9E3779B97F4A7C15u;
     }
     uint64_t rest = 0;

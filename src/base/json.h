@@ -68,9 +68,8 @@ const tern_json *tern_json_next(const tern_json_doc *doc, const tern_json *paren
 const tern_json *tern_json_value_of(const tern_json_doc *doc, const tern_json *key);
 
 bool tern_json_is(const tern_json *value, tern_json_type type);
-tern_str tern_json_str(const tern_json *value); // {NULL, 0}: not a string
-double tern_json_number(const tern_json *value,
-                        double otherwise); // otherwise: result if it is not a number
+tern_str tern_json_str(const tern_json *value);                    // {NULL, 0}: not a string
+double tern_json_number(const tern_json *value, double otherwise); // otherwise: not a number
 // Whole numbers from -2^53 to 2^53; `otherwise` also for larger ones.
 int64_t tern_json_int(const tern_json *value, int64_t otherwise);
 // Exact whole numbers: -2^63 to 2^64 - 1, negative ones in two's complement. False: something else.

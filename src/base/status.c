@@ -38,8 +38,7 @@ static void set_message(tern_error *err, const char *said) {
         memcpy(err->message, text, n + 1);
     } else {
         size_t end = room - begin - (sizeof dots - 1);
-        while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80)
-            begin--; // whole characters
+        while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80) begin--; // whole ones
         while (end > 0 && ((unsigned char)text[n - end] & 0xC0) == 0x80) end--;
         memcpy(err->message, text, begin);
         memcpy(err->message + begin, dots, sizeof dots - 1);

@@ -37,9 +37,9 @@ static inline bool tern_team_claim(atomic_size_t *counter, size_t n, size_t bloc
     return true;
 }
 
-// The same in blocks that begin large and shrink: a quarter of what is left for two threads, an
-// eighth for four, but at least `least` and a multiple of `granule`. Long blocks stream memory
-// better, short ones let the threads finish together.
+// The same in blocks that begin large and shrink: a quarter of the rest for two threads, an eighth
+// for four, but at least `least` and a multiple of `granule`. Long blocks stream memory better,
+// short ones let the threads finish together.
 static inline bool tern_team_claim_guided(const tern_team *team, atomic_size_t *counter, size_t n,
                                           size_t granule, size_t least, size_t *first,
                                           size_t *last) {

@@ -10,8 +10,7 @@
 typedef struct tern_ternary_kind {
     bool is_ternary;
     float scale;
-    float
-        mean; // > 0: master weights; code = round(w / mean) in -1..1. Else the file has the codes.
+    float mean; // > 0: master weights; code = round(w / mean) in -1..1. Else: codes
 } tern_ternary_kind;
 
 // round_floats: float matrices belong to ternary layers (already ternary, or master weights); else

@@ -35,8 +35,7 @@ typedef struct tern_arena {
     struct tern_arena_chunk *chunks; // newest first
 } tern_arena;
 
-void *tern_arena_take(tern_arena *pool,
-                      size_t bytes); // 16-byte aligned, zeroed; NULL: out of memory
+void *tern_arena_take(tern_arena *pool, size_t bytes);  // 16-byte aligned, zeroed; NULL: no memory
 char *tern_arena_text(tern_arena *pool, tern_str text); // a terminated copy
 void tern_arena_free(tern_arena *pool);
 

@@ -68,9 +68,8 @@ typedef struct tern_file {
     tern_json_doc preprocessor; // how images are preprocessed
     bool any_length;            // it has modules, and none normalizes its vectors
     tern_str tokenizer_json;    // text of tokenizer.json, parsed on demand
-    tern_str
-        tokenizer_model; // bytes of sentencepiece's tokenizer.model, if tokenizer.json is missing
-    tern_str chat_template; // text of chat_template.jinja
+    tern_str tokenizer_model;   // bytes of sentencepiece's tokenizer.model, if that is missing
+    tern_str chat_template;     // text of chat_template.jinja
     // How its matrices are packed ("GPTQ, 4 bits, groups of 128"), if they are and can be read; or
     // why they cannot. They appear as tensors of the types that they are decoded to.
     const char *packing, *cannot_unpack;
@@ -107,8 +106,7 @@ size_t tern_meta_type_bytes(tern_meta_type type);
 // Element i of an array of numbers, converted.
 bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value);
 
-tern_matrix
-tern_tensor_matrix(const tern_tensor *t); // rows: the product of all dimensions but the first
+tern_matrix tern_tensor_matrix(const tern_tensor *t); // rows of all dimensions but the first
 // Decodes all of it to floats.
 tern_status tern_tensor_decode(const tern_tensor *t, float *out, tern_error *err);
 

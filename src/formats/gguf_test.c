@@ -107,7 +107,7 @@ static tern_status parse_at(tern_file **file, const uint8_t *bytes, size_t n, te
     return status;
 }
 
-// Parses a copy of exactly n bytes, so that a sanitizer sees each byte too far; then closes.
+// Parses a copy of exactly n bytes, so that a sanitizer catches any read past the end; then closes.
 static tern_status parse_and_close(const void *bytes, size_t n, tern_error *err) {
     tern_file *file;
     uint8_t *copy = malloc(n ? n : 1);

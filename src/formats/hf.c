@@ -80,7 +80,7 @@ typedef struct shard_list {
 } shard_list;
 
 static tern_status add_shard(tern_file *file, shard_list *list, tern_str name, tern_error *err) {
-    for (size_t i = list->n; i-- > 0;) // neighbors in the map are usually in the same shard
+    for (size_t i = list->n; i-- > 0;) // neighbours in the map are usually in the same shard
         if (tern_str_eq(name, list->names[i])) return TERN_OK;
     if (!stays_inside(name))
         return tern_fail(err, TERN_ERR_FORMAT, "weight_map names a file outside of the folder");

@@ -71,7 +71,7 @@ static tern_status measure(folded *f, float *lengths, tern_error *err) {
 
 // ---- Tensors -----------------------------------------------------------------------------------
 
-// Which spelling a direction's name ends with; -1: it is none.
+// The spelling with which a direction's name ends; -1: not a direction.
 static int spelling_of(const char *name) {
     size_t n = strlen(name);
     for (size_t i = 0; i < N_SPELLINGS; i++) {

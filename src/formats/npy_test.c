@@ -22,7 +22,7 @@ static tern_strbuf make(int version, const char *text, const void *data, size_t 
 }
 
 static tern_status parse(tern_array *a, const void *bytes, size_t n, tern_error *err) {
-    uint8_t *copy = malloc(n ? n : 1); // exactly n, so that a sanitizer sees each byte too far
+    uint8_t *copy = malloc(n ? n : 1); // exactly n: a sanitizer catches reads past the end
     if (n) memcpy(copy, bytes, n);
     *a = (tern_array){.name = "kept"};
     tern_status status = tern_npy_parse(a, "x.npy", copy, n, err);

@@ -33,7 +33,7 @@ static tern_status parse_at(tern_file **file, const void *bytes, size_t n, tern_
 
 static tern_status parse_and_close(const void *bytes, size_t n, tern_error *err) {
     tern_file *file;
-    uint8_t *copy = malloc(n ? n : 1); // exactly n, so that a sanitizer sees each byte too far
+    uint8_t *copy = malloc(n ? n : 1); // exactly n: a sanitizer catches reads past the end
     memcpy(copy, bytes, n);
     tern_status status = parse_at(&file, copy, n, err);
     if (status == TERN_OK) tern_file_close(file);

@@ -115,8 +115,7 @@ TEST(gguf_writer_round_trip) {
     check_model(path);
     struct stat st;
     CHECK(stat(path, &st) == 0 && st.st_size % 32 == 0);
-    REQUIRE_OK(write_model(path, 1 << 20, &err),
-               err); // splitting is on, but the model is too small
+    REQUIRE_OK(write_model(path, 1 << 20, &err), err); // too small to be split
     check_model(path);
 }
 

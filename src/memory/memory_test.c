@@ -28,9 +28,8 @@ TEST(memory_redacts_what_looks_like_a_secret) {
         {"a.b+c@mail.example.co.uk", "[redacted email]"},
         {"pay 4111 1111 1111 1111.", "pay [redacted card]."},
         {"4111-1111-1111-1111", "[redacted card]"},
-        {"5555 4111 1111 1111 1111",
-         "5555 [redacted card]"},               // the first four groups are not a card's
-        {"378282246310005", "[redacted card]"}, // 15 digits
+        {"5555 4111 1111 1111 1111", "5555 [redacted card]"}, // the first four groups are not
+        {"378282246310005", "[redacted card]"},               // 15 digits
         {"IBAN DE89 3704 0044 0532 0130 00", "IBAN [redacted iban]"},
         {"GB82WEST12345698765432", "[redacted iban]"},
         {"password: hunter22x and more", "password: [redacted secret] and more"},
@@ -71,8 +70,7 @@ TEST(memory_redacts_what_looks_like_a_secret) {
 }
 
 TEST(memory_redacts_by_patterns_of_the_caller) {
-    const char *patterns[] = {"Project [A-Z]\\w+",
-                              "x*"}; // the second one also matches the empty text
+    const char *patterns[] = {"Project [A-Z]\\w+", "x*"}; // the second also matches ""
     tern_redactor *r;
     tern_error err = {0};
     REQUIRE_OK(tern_redactor_open(&r, true, patterns, 2, &err), err);

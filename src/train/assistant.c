@@ -85,8 +85,7 @@ void tern_assistant_close(tern_assistant *s) {
 void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint8_t *starts,
                          int32_t n, int32_t *targets) {
     const int32_t *mark = s->with.ids + s->n_before, *space = mark + s->n_mark;
-    int32_t n_mark = (int32_t)s->n_mark, n_space = (int32_t)s->n_space,
-            from = -1; // from: where an answer begins
+    int32_t n_mark = (int32_t)s->n_mark, n_space = (int32_t)s->n_space, from = -1; // of an answer
     for (int32_t i = 1; i <= n; i++) {
         if (starts[i]) from = -1;
         if (from < 0 && i >= n_mark &&

@@ -309,8 +309,7 @@ tern_status tern_lora_init(tern_trainer *t, tern_error *err) {
 
 tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w) {
     tern_str arch = {t->arch->gguf_names[0], strlen(t->arch->gguf_names[0])};
-    tern_file_meta_str(t->base->file, "general.architecture",
-                       &arch); // for a GGUF file: the file's name
+    tern_file_meta_str(t->base->file, "general.architecture", &arch); // a GGUF has its own
     TERN_TRY(tern_gguf_put_str(w, "general.architecture", arch));
     TERN_TRY(tern_gguf_put_str(w, "general.type", TERN_STR("adapter")));
     TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));

@@ -370,8 +370,7 @@ static tern_status copy_meta(conversion *c) {
         tern_meta m = c->file->metas[i];
         if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
         if (strncmp(m.key, "tern.train.", 11) == 0 || tells_ignored_blocks(c, m.key, old)) continue;
-        if (strncmp(m.key, "quantize.imatrix.", 17) == 0)
-            continue; // describe the input's quantization
+        if (strncmp(m.key, "quantize.imatrix.", 17) == 0) continue; // of the input's quantization
         if (renamed && strcmp(m.key, "general.architecture") == 0) {
             TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
             continue;

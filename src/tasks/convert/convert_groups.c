@@ -46,7 +46,7 @@ tern_status tern_convert_find_group_type(const tern_tensor *t, tern_dtype *type,
     return status;
 }
 
-// One block of 32; codes of four bits lie i and i + 16 in a byte.
+// Writes one block of 32; a byte has the 4-bit codes i and i + 16.
 static void put_block(tern_dtype to, const uint8_t *codes, float scale, float offset,
                       uint8_t *out) {
     uint16_t d = tern_f32_to_f16(scale), min = tern_f32_to_f16(offset);

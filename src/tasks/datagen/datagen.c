@@ -42,7 +42,7 @@ static tern_status take_apart(datagen_job *j, datagen_candidate *c, tern_error *
     return status;
 }
 
-// The geometric mean of the probabilities; negative where they are not known.
+// The geometric mean of the probabilities; negative if they are unknown.
 static double confidence_of(const tern_session *s) {
     size_t n = 0, n_each = 0;
     double sum = 0;

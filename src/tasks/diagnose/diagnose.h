@@ -40,8 +40,8 @@ typedef struct tern_difference {
 tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
                          const int32_t *ids, int32_t n_ids, double tolerance, tern_difference *out,
                          tern_error *err);
-// The tokens with an ordinary run, as in generation: only the rows at the end are compared, and for
-// an encoder the text's vector.
+// Runs the tokens as in generation: only the rows at the end are compared, and for an encoder the
+// text's vector.
 tern_status tern_compare_run(const tern_graph *g, tern_single *wanted, tern_single *tested,
                              const int32_t *ids, int32_t n_ids, int32_t pos, double tolerance,
                              tern_difference *out, tern_error *err);

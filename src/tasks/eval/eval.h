@@ -77,7 +77,7 @@ typedef struct tern_eval_scores {
 
 // The results file: a line of JSON that names the model, then one for each item.
 typedef struct tern_eval_record {
-    uint64_t item, hash; // place in the task's file; of the item's line and what came before it
+    uint64_t item, hash; // place in the task's file; of the item's line and of its examples
     tern_eval_scores scores;
 } tern_eval_record;
 

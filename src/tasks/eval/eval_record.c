@@ -126,8 +126,7 @@ tern_status tern_eval_store_open(tern_eval_store *s, const char *path, const cha
     uint64_t end = 0;
     tern_status status = TERN_OK;
     *s = (tern_eval_store){.path = path, .task = task, .items_name = items_name};
-    TERN_TRY_GOTO(
-        open_locked(s, err)); // lock before reading: later lines are written by this store
+    TERN_TRY_GOTO(open_locked(s, err)); // lock first: later lines are this store's
     TERN_TRY_GOTO(tern_lines_open(&l, path, err));
     TERN_TRY_GOTO(read_all(s, &l, header, &end, err));
     TERN_TRY_GOTO(cut_and_begin(s, end, header, err));

@@ -224,7 +224,7 @@ static const form forms[] = {
      0},
 };
 
-// As they stand in lm-evaluation-harness: the question that is asked is the last of seven.
+// As in lm-evaluation-harness: the question asked is the last of seven.
 static const char truthfulqa_ends[] = "in Barcelona, Spain.\n\nQ: Do hens sing?\nA:";
 
 TEST(eval_reads_every_form_of_every_task) {
