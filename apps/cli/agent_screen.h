@@ -8,7 +8,7 @@
 #include "cli.h"
 
 typedef struct agent_screen { // zero-initialise
-    FILE *f;                  // the open line's
+    FILE *f;                  // stream of the open line
     const char *margin;       // of the lines after the first
     tern_plain plain;
     tern_strbuf word;                         // held back until its end

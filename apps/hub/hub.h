@@ -97,8 +97,7 @@ typedef struct hub_pull_desc {
     const char *endpoint; // "https://huggingface.co"; NULL: this one
     const char *token;    // sent to the endpoint only; NULL: none
     const char *revision; // a branch, tag or commit; NULL: the name's, else "main"
-    bool text_only;       // leaves out a GGUF's vision tower (mmproj*.gguf), which is otherwise
-                          // downloaded with it
+    bool text_only;       // leaves out a GGUF's vision tower (mmproj*.gguf)
     int n_retries;        // for a file, with growing delays, while no bytes arrive
     // Returns false to cancel. Called at least once a second.
     bool (*on_progress)(void *user, const hub_pull_progress *p);

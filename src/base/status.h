@@ -38,7 +38,7 @@ static inline void tern_clear(tern_error *err) {
             return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s is NULL, but %s is not 0", __func__,  \
                              #array, #n);                                                          \
     } while (0)
-// The same for an array of pointers, each of them.
+// The same for each pointer of an array.
 #define TERN_NEED_EACH(array, n)                                                                   \
     do {                                                                                           \
         TERN_NEED_ARRAY(array, n);                                                                 \

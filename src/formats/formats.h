@@ -68,7 +68,7 @@ typedef struct tern_file {
     tern_json_doc preprocessor; // how images are preprocessed
     bool any_length;            // it has modules, and none normalizes its vectors
     tern_str tokenizer_json;    // text of tokenizer.json, parsed on demand
-    tern_str tokenizer_model;   // bytes of sentencepiece's tokenizer.model, if that is missing
+    tern_str tokenizer_model;   // sentencepiece's tokenizer.model, if tokenizer.json is missing
     tern_str chat_template;     // text of chat_template.jinja
     // How its matrices are packed ("GPTQ, 4 bits, groups of 128"), if they are and can be read; or
     // why they cannot. They appear as tensors of the types that they are decoded to.

@@ -4,8 +4,7 @@
 // - 42 is Q2_0: 64 weights in 18 bytes. The first files with it, and the most downloaded, have 128
 //   weights in 34 bytes: today that is 142, PQ2_0.
 // - 40 is NVFP4, 64 weights in 36 bytes. In the oldest files with one bit per weight it is 32
-// weights in
-//   6 bytes.
+//   weights in 6 bytes.
 // All tensors of a file have the same one of the two.
 #include <stdlib.h>
 #include <string.h>

@@ -28,7 +28,7 @@ TEST(memory_redacts_what_looks_like_a_secret) {
         {"a.b+c@mail.example.co.uk", "[redacted email]"},
         {"pay 4111 1111 1111 1111.", "pay [redacted card]."},
         {"4111-1111-1111-1111", "[redacted card]"},
-        {"5555 4111 1111 1111 1111", "5555 [redacted card]"}, // the first four groups are not
+        {"5555 4111 1111 1111 1111", "5555 [redacted card]"}, // not the first four groups
         {"378282246310005", "[redacted card]"},               // 15 digits
         {"IBAN DE89 3704 0044 0532 0130 00", "IBAN [redacted iban]"},
         {"GB82WEST12345698765432", "[redacted iban]"},

@@ -42,8 +42,7 @@ typedef struct item {
     // Weight of each column's error, [ne[0]], per ne[1] rows if there are parts; or NULL.
     const float *importance;
     bool importance_of_parts;
-    int mlx_bits; // bits of a code, if it becomes MLX's three tensors; then `type` gives the group
-                  // size
+    int mlx_bits; // bits of a code if it becomes MLX's tensors; `type` gives the group size
     bool mlx_is_bf16;
 } item;
 
